@@ -19,6 +19,10 @@ CREATE SCHEMA other;
 CREATE TABLE other.t (id int);
 CREATE TYPE mood AS ENUM ('sad', 'ok');
 CREATE TYPE other.color AS ENUM ('red');
+CREATE DOMAIN positive AS int DEFAULT 5 CHECK (VALUE > 0);
+CREATE DOMAIN other.short AS varchar(5) NOT NULL;
+COMMENT ON DOMAIN positive IS 'a number';
+CREATE TABLE measured (p positive NOT NULL, s other.short, t positive DEFAULT 6);
 CREATE TABLE moody (m mood NOT NULL DEFAULT 'ok', c other.color, past mood[]);
 ";
 
@@ -52,6 +56,9 @@ const COMMANDS: &[&str] = &[
     "\\z child",
     "\\ddp",
     "\\dD",
+    "\\dD+",
+    "\\dD other.*",
+    "\\d measured",
     "\\dT",
     "\\dT+",
     "\\dT other.*",

@@ -6,6 +6,7 @@ use fencepost_sql::binder::index_expression;
 use fencepost_sql::bound::{AddColumn, AlterAction, AlterTable, NewCheck, SetType, Volatility};
 use fencepost_sql::catalog::{IndexDef, IndexKind, Object, ObjectKind, SequenceDef, TableDef};
 use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::functions::check_rules;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
@@ -331,6 +332,11 @@ async fn add_column(
         }
     } else {
         let value = cx.value(&add.default, &[])?;
+        if let Some(domain) = add.column.more.domain
+            && Rows::of(&old).next(cx).await?.is_some()
+        {
+            check_rules(domain, &value, cx.eval)?;
+        }
         if not_null && value.is_null() && Rows::of(&old).next(cx).await?.is_some() {
             return Err(contains_nulls(table, position).into());
         }
@@ -649,6 +655,7 @@ async fn set_type(
 ) -> Result<(), Halt> {
     let old = table.clone();
     table.columns[set.column].ty = set.ty;
+    table.columns[set.column].more.domain = set.domain;
     if set.relabels {
         return Ok(());
     }

@@ -209,6 +209,10 @@ impl<'a> Asker<'a> {
             Statement::CreateEnum(create) => {
                 self.creates_in(create.schema.as_deref().unwrap_or(PUBLIC_SCHEMA))
             }
+            Statement::CreateDomain(create) => self.creates_in(&create.schema),
+            Statement::AlterDomain(alter) => {
+                self.owns(ObjectKind::Type, alter.ty.id, &alter.ty.name)
+            }
             Statement::AlterType(alter) => {
                 let found = self
                     .snapshot

@@ -6,6 +6,7 @@ mod build_index;
 mod changes;
 mod create;
 mod database;
+mod domain;
 mod drop;
 mod family;
 mod grant;
@@ -127,6 +128,8 @@ async fn carry_out(
         Statement::DropView(drop) => view::drop_view(drop, cx, ddl).await,
         Statement::RefreshView(refresh) => materialized::refresh(refresh, cx, ddl).await,
         Statement::CreateEnum(create) => user_type::create_enum(create, cx, ddl).await,
+        Statement::CreateDomain(create) => domain::create_domain(create, cx, ddl).await,
+        Statement::AlterDomain(alter) => domain::alter_domain(alter, cx, ddl).await,
         Statement::AlterType(alter) => user_type::alter_type(alter, cx, ddl).await,
         Statement::DropType(drop) => user_type::drop_type(drop, cx, ddl).await,
         Statement::CreateSchema(create) => schema::create_schema(create, cx, ddl).await,
@@ -174,7 +177,10 @@ pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::DropView(_) => "DROP VIEW",
         Statement::RefreshView(_) => "REFRESH MATERIALIZED VIEW",
         Statement::CreateEnum(_) => "CREATE TYPE",
+        Statement::CreateDomain(_) => "CREATE DOMAIN",
+        Statement::AlterDomain(_) => "ALTER DOMAIN",
         Statement::AlterType(_) => "ALTER TYPE",
+        Statement::DropType(drop) if drop.domain => "DROP DOMAIN",
         Statement::DropType(_) => "DROP TYPE",
         Statement::CreateSchema(_) => "CREATE SCHEMA",
         Statement::DropSchema(_) => "DROP SCHEMA",

@@ -120,6 +120,7 @@ pub async fn drop_schema(
         drop_tables((&tables, true), &gone, cx, ddl, &mut changes).await?;
         gone.extend(all);
         drop_routines((&routines, true), &gone, cx, ddl, &mut changes).await?;
+        gone.extend(routines.iter().map(|routine| routine.id));
         drop_types((&types, true), &gone, cx, ddl, &mut changes).await?;
         for sequence in sequences {
             remove(&sequence, cx, ddl).await?;

@@ -1,24 +1,26 @@
-//! CREATE, ALTER and DROP TYPE.
+//! CREATE, ALTER and DROP TYPE; DROP DOMAIN.
 //!
 //! Whoever changes a type gives the tables that have columns of it new versions, as a column's type says what the
 //! labels are: what was planned with them is planned again. What names the type without such a table guards the type.
 
 use std::sync::Arc;
 
-use fencepost_sql::binder::{StoredText, unbound};
+use fencepost_sql::binder::{StoredText, domain_conditions, unbound};
 use fencepost_sql::bound::{AlterType, AlterTypeAction, CreateEnum, DropType};
 use fencepost_sql::catalog::{
-    CatalogView, Guards, Object, ObjectKind, Snapshot, TableDef, TypeDef, TypeSet, ViewDef,
+    CatalogView, ColumnDef, Guards, Object, ObjectKind, RoutineDef, Snapshot, TableDef, TypeDef,
+    TypeSet, UserType, ViewDef,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::quote_ident;
 use fencepost_sql::stop::Halt;
-use fencepost_sql::types::Enum;
 use fencepost_sql::types::enums::{EnumDef, LABEL_BYTES_MAX, Label};
+use fencepost_sql::types::{Domain, Enum};
 
 use super::alter::drop_column;
 use super::changes::Changes;
 use super::ownership::claim;
+use super::routine::drop_routines;
 use super::view::{drop_views, remove_views, shown};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
@@ -64,7 +66,7 @@ pub async fn create_enum(
         id,
         schema: schema.to_owned(),
         name: statement.name.clone(),
-        of,
+        of: UserType::Enum(of),
         version: changes.version,
         guards: Guards::create(cx.tx, id, changes.version).await?,
     };
@@ -124,7 +126,15 @@ pub async fn alter_type(
         return Err(SqlError::internal("a type is gone").into());
     };
     let mut changed = TypeDef::clone(&ty);
-    let mut labels = labels_of(ty.of);
+    let of_labels = matches!(
+        statement.action,
+        AlterTypeAction::AddValue { .. } | AlterTypeAction::RenameValue { .. }
+    );
+    let mut labels = match ty.as_enum() {
+        Some(of) => labels_of(of),
+        None if of_labels => return Err(not_an_enum(&ty).into()),
+        None => Vec::new(),
+    };
     match &statement.action {
         AlterTypeAction::AddValue {
             label,
@@ -173,17 +183,27 @@ pub async fn alter_type(
         label.id = ddl.catalog.next_oid(cx.tx).await?;
     }
     let name = (changed.schema.as_str(), changed.name.as_str());
-    let array_id = ty.of.definition().array_id;
-    changed.of = Enum::of(EnumDef::named(ty.id, array_id, name, labels));
+    changed.of = match ty.of {
+        UserType::Enum(of) => {
+            let array_id = of.definition().array_id;
+            UserType::Enum(Enum::of(EnumDef::named(ty.id, array_id, name, labels)))
+        }
+        UserType::Domain(of) => {
+            let mut definition = of.definition().clone();
+            definition.rename(name.0, name.1);
+            UserType::Domain(Domain::of(definition))
+        }
+    };
     changed.version = changes.version;
-    let others = ddl.snapshot.types().all();
-    let others = others.into_iter().filter(|of| of.id != ty.id);
-    let after = others
-        .map(|of| TypeDef::clone(&of))
-        .chain([changed.clone()]);
-    if let Some(lost) = dependents(after.collect(), cx, ddl).first() {
-        let what = format!("this ALTER TYPE of a type that the {lost} names");
-        return Err(SqlError::unsupported(what).into());
+    check_texts(&changed, cx, ddl)?;
+    for over in ddl.snapshot.types().all() {
+        if over.id != ty.id && over.as_domain().is_some_and(|of| of.is_over(ty.id)) {
+            let over = TypeDef {
+                version: changes.version,
+                ..TypeDef::clone(&over)
+            };
+            ddl.catalog.replace_type(cx.tx, &over).await?;
+        }
     }
     for table in ddl.snapshot.tables() {
         if columns_of(&table, &ty).next().is_some() {
@@ -193,6 +213,43 @@ pub async fn alter_type(
     ddl.catalog.replace_type(cx.tx, &changed).await?;
     changes.finish(cx, ddl).await?;
     Ok(TAG)
+}
+
+/// 0A000 where what the catalog has as text would not be understood any more with a type as it is to be.
+pub fn check_texts(changed: &TypeDef, cx: &Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
+    let others = ddl.snapshot.types().all();
+    let others = others.into_iter().filter(|of| of.id != changed.id);
+    let others = others.map(|of| TypeDef::clone(&of));
+    let after: Vec<TypeDef> = others.chain([changed.clone()]).collect();
+    if let Some(lost) = lost_domains(&after, ddl).first() {
+        let what = format!("this ALTER TYPE of a type that the domain {lost} names");
+        return Err(SqlError::unsupported(what));
+    }
+    match dependents(after, cx, ddl).first() {
+        None => Ok(()),
+        Some(lost) => {
+            let what = format!("this ALTER TYPE of a type that the {lost} names");
+            Err(SqlError::unsupported(what))
+        }
+    }
+}
+
+/// The domains among these types whose constraints name what is not among them.
+fn lost_domains(after: &[TypeDef], ddl: &DdlCx<'_>) -> Vec<&'static str> {
+    let there = Snapshot::clone(ddl.snapshot).with_types(TypeSet::of(after.to_vec()));
+    let lost = after.iter().filter_map(|ty| {
+        let definition = ty.as_domain()?.definition();
+        let texts = || definition.checks.iter().map(|check| check.text.as_str());
+        let understood = |catalog| domain_conditions(definition, texts(), catalog).is_ok();
+        (understood(ddl.snapshot) && !understood(&there)).then_some(definition.shown.as_str())
+    });
+    lost.collect()
+}
+
+/// 42809
+fn not_an_enum(ty: &TypeDef) -> SqlError {
+    let message = format!("{} is not an enum", ty.shown());
+    SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
 }
 
 fn labels_of(of: Enum) -> Vec<Label> {
@@ -250,12 +307,44 @@ fn free_place(labels: &[Label], beside: Option<(bool, &str)>) -> Result<f64, Sql
 /// The columns of a table that are of the type, or of arrays of it.
 fn columns_of<'a>(table: &'a TableDef, ty: &'a TypeDef) -> impl Iterator<Item = usize> {
     let all = table.columns.iter().enumerate();
-    all.filter(|(_, column)| is_of(column.ty.oid(), ty))
+    all.filter(|(_, column)| is_of_column(column, ty))
         .map(|(at, _)| at)
 }
 
 fn is_of(oid: u32, ty: &TypeDef) -> bool {
-    oid == ty.id || oid == ty.of.definition().array_id
+    oid == ty.id || Some(oid) == ty.array_id()
+}
+
+/// Is a column of the type, or of a domain over it?
+fn is_of_column(column: &ColumnDef, ty: &TypeDef) -> bool {
+    is_of(column.ty.oid(), ty) || column.more.domain.is_some_and(|of| of.is_over(ty.id))
+}
+
+/// Is it what a column was declared to be, and not only what that is over?
+fn is_declared(column: &ColumnDef, ty: &TypeDef) -> bool {
+    match column.more.domain {
+        Some(of) => of.definition().id == ty.id,
+        None => is_of(column.ty.oid(), ty),
+    }
+}
+
+/// A type, and the domains that are over it.
+fn with_domains(ty: &Arc<TypeDef>, ddl: &DdlCx<'_>) -> Vec<Arc<TypeDef>> {
+    let all = ddl.snapshot.types().all().into_iter();
+    let over = all.filter(|of| of.id != ty.id && of.as_domain().is_some_and(|d| d.is_over(ty.id)));
+    std::iter::once(Arc::clone(ty)).chain(over).collect()
+}
+
+/// The functions and procedures that a type is part of the signature of.
+fn routines_with(types: &[Arc<TypeDef>], gone: &[u32], ddl: &DdlCx<'_>) -> Vec<Arc<RoutineDef>> {
+    let mut all = ddl.snapshot.all_routines();
+    all.retain(|routine| {
+        let args = routine.args.iter().map(|arg| arg.ty);
+        let columns = routine.result.columns.iter().map(|(_, ty)| *ty);
+        let mut named = args.chain(columns).chain([routine.result.ty]);
+        !gone.contains(&routine.id) && named.any(|of| types.iter().any(|ty| is_of(of.oid(), ty)))
+    });
+    all
 }
 
 /// What the catalog has as text and is not understood any more once there are these types.
@@ -330,7 +419,10 @@ pub async fn drop_type(
     let mut changes = Changes::begin(cx, ddl).await?;
     drop_types((&types, statement.cascade), &[], cx, ddl, &mut changes).await?;
     changes.finish(cx, ddl).await?;
-    Ok("DROP TYPE")
+    Ok(match statement.domain {
+        true => "DROP DOMAIN",
+        false => "DROP TYPE",
+    })
 }
 
 /// Drops types with all that depends on them, or says what does. Tables and views that are `gone` already do not.
@@ -344,22 +436,45 @@ pub async fn drop_types(
     if types.is_empty() {
         return Ok(());
     }
+    let named = types;
+    let mut types: Vec<Arc<TypeDef>> = Vec::new();
+    for ty in named.iter().flat_map(|ty| with_domains(ty, ddl)) {
+        if types.iter().all(|of| of.id != ty.id) {
+            types.push(ty);
+        }
+    }
+    let types = types.as_slice();
     let mut left = ddl.snapshot.types().all();
     left.retain(|ty| types.iter().all(|going| going.id != ty.id));
+    let after: Vec<TypeDef> = left.iter().map(|ty| TypeDef::clone(ty)).collect();
+    if let Some(domain) = lost_domains(&after, ddl).first() {
+        let what = format!("DROP TYPE of a type that a constraint of the domain {domain} names");
+        return Err(SqlError::unsupported(what).into());
+    }
     let mut lost = dependents(left.iter().map(|ty| TypeDef::clone(ty)).collect(), cx, ddl);
     let is_gone = |id: u32| gone.contains(&id);
     let of_column = |lost: &Lost| match lost.text {
         StoredText::Default(at) | StoredText::Generated(at) => types
             .iter()
-            .any(|ty| is_of(lost.table.columns[at].ty.oid(), ty)),
+            .any(|ty| is_of_column(&lost.table.columns[at], ty)),
         _ => false,
     };
     lost.retain(|lost| !is_gone(lost.table.id) && !of_column(lost));
     let mut told = Vec::new();
     for ty in types {
+        if named.iter().all(|of| of.id != ty.id) {
+            let below = |of: &&Arc<TypeDef>| {
+                let base = ty.as_domain().map(|of| of.definition().base.oid());
+                base.is_some_and(|base| is_of(base, of))
+            };
+            let below = types.iter().find(below).unwrap_or(ty);
+            told.push((format!("type {}", ty.shown()), below));
+        }
         for table in ddl.snapshot.tables() {
             let goes = is_gone(table.id) || table.materialized.is_some();
-            for at in columns_of(&table, ty).filter(|_| !goes) {
+            let declared = |at: &usize| is_declared(&table.columns[*at], ty);
+            let columns = columns_of(&table, ty).filter(declared);
+            for at in columns.filter(|_| !goes) {
                 let column = quote_ident(&table.columns[at].name);
                 let column = format!("column {column} of table {}", quote_ident(&table.name));
                 told.push((column, ty));
@@ -377,6 +492,12 @@ pub async fn drop_types(
     };
     let mut views = ddl.snapshot.queries();
     views.retain(|view| !is_gone(view.id) && reads(view));
+    let routines = routines_with(types, gone, ddl);
+    let of_routines = routines.iter().map(|routine| {
+        let what = format!("{} {}", routine.kind.name(), routine.signature());
+        (what, &first)
+    });
+    told.extend(of_routines.collect::<Vec<_>>());
     let of_views = views.iter().map(|view| (shown(view, ddl), &first));
     told.extend(of_views.collect::<Vec<_>>());
     if !told.is_empty() && !cascade {
@@ -387,6 +508,7 @@ pub async fn drop_types(
     let going = drop_views(&views, true, ddl)?;
     remove_views(&going, gone, cx, ddl, changes).await?;
     dropped.extend(going.iter().map(|view| view.id));
+    drop_routines((&routines, true), &dropped, cx, ddl, changes).await?;
     for lost in &lost {
         lose(lost, cx, changes).await?;
     }
@@ -412,7 +534,7 @@ async fn drop_columns(
 ) -> Result<(), Halt> {
     let going = |table: &TableDef| {
         let mut columns = table.columns.iter();
-        columns.position(|column| types.iter().any(|ty| is_of(column.ty.oid(), ty)))
+        columns.position(|column| types.iter().any(|ty| is_of_column(column, ty)))
     };
     if going(table).is_none() {
         return Ok(());
@@ -482,14 +604,14 @@ fn tell(told: &[(String, &Arc<TypeDef>)], ddl: &mut DdlCx<'_>) {
 /// 2BP01
 fn needed(first: &TypeDef, told: &[(String, &Arc<TypeDef>)]) -> SqlError {
     let lines = told.iter().map(|(what, ty)| {
-        let name = &ty.of.definition().shown;
+        let name = ty.shown();
         format!("{what} depends on type {name}")
     });
     SqlError::new(
         SqlState::DEPENDENT_OBJECTS,
         format!(
             "cannot drop type {} because other objects depend on it",
-            first.of.definition().shown
+            first.shown()
         ),
     )
     .detail(lines.collect::<Vec<_>>().join("\n"))

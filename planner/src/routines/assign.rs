@@ -31,7 +31,8 @@ impl Machine {
                 self.slots.0[variable] = Slot::Row(Some(Row::null(columns.clone())));
             }
             (VariableKind::Value(ty), None) => {
-                self.slots.0[variable] = Slot::Value(Value::Null, *ty);
+                let value = fit(Value::Null, &Type::UNKNOWN, ty, cx.eval)?;
+                self.slots.0[variable] = Slot::Value(value, *ty);
             }
             (_, Some(value)) => {
                 let (value, ty) = self.value(value, cx).await?;

@@ -2,7 +2,7 @@
 
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::functions::{CastContext, assign, cast_context};
+use fencepost_sql::functions::{CastContext, assign, cast_context, check_domain};
 use fencepost_sql::types::{Type, text_in, to_text};
 use fencepost_sql::value::Value;
 
@@ -38,6 +38,12 @@ impl Returned {
 
 /// A value as a variable or a result of another type has it: by an assignment's cast, or else by way of its text.
 pub fn fit(value: Value, from: &Type, to: &Type, eval: &EvalContext) -> Result<Value, SqlError> {
+    if let Some(domain) = to.as_domain() {
+        let value = fit(value, from, &domain.root(), eval)?;
+        check_domain(domain, &value, eval)?;
+        return Ok(value);
+    }
+    let from = &from.plain();
     if value.is_null() || to.kind == fencepost_sql::types::TypeKind::Void || *to == Type::UNKNOWN {
         return Ok(value);
     }
@@ -95,7 +101,7 @@ pub fn check_query(from: &[(String, Type)], to: &[(String, Type)]) -> Result<(),
         )));
     }
     for (nth, ((_, from), (_, to))) in from.iter().zip(to).enumerate() {
-        if from.kind != to.kind && *from != Type::UNKNOWN {
+        if from.plain().kind != to.plain().kind && *from != Type::UNKNOWN {
             return Err(refused().detail(format!(
                 "Returned type {from} does not match expected type {to} in column {}.",
                 nth + 1

@@ -1,6 +1,7 @@
-//! The rules of a row by itself: NOT NULL, CHECK, generated columns.
+//! The rules of a row by itself: domains, NOT NULL, CHECK, generated columns.
 
 use fencepost_sql::error::SqlError;
+use fencepost_sql::functions::check_rules;
 use fencepost_sql::value::Value;
 
 use super::errors::{check_violated, null_value, outside_partition};
@@ -8,9 +9,19 @@ use crate::exec::Cx;
 use crate::leaves::is_within;
 use crate::plan::TablePlan;
 
-/// An error where `row` breaks a rule of its table.
+/// An error where `row` breaks a rule of its table. Of a row that was there before only `changed` columns have new values.
 #[inline]
-pub fn check_row(cx: &Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), SqlError> {
+pub fn check_row(
+    cx: &Cx<'_>,
+    table: &TablePlan,
+    row: &[Value],
+    changed: Option<&[usize]>,
+) -> Result<(), SqlError> {
+    for (column, domain) in &table.rules.domains {
+        if changed.is_none_or(|changed| changed.contains(column)) {
+            check_rules(*domain, &row[*column], cx.eval)?;
+        }
+    }
     for (column, def) in table.def.columns.iter().enumerate() {
         if def.not_null && row[column].is_null() {
             return Err(null_value(&table.def, column, row, &cx.eval.settings));

@@ -53,7 +53,7 @@ impl Upsert {
             index = leaves.index_in(whole, index, leaf)?;
             table = leaves.plan(leaf);
         }
-        check_row(cx, table, row)?;
+        check_row(cx, table, row, None)?;
         let mut last = Addr::NULL;
         loop {
             cx.check_cancel()?;

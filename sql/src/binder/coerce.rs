@@ -21,6 +21,9 @@ impl Binder<'_> {
         to: Type,
         context: CastContext,
     ) -> Result<Expr, SqlError> {
+        if let TypeKind::Domain(domain) = to.kind {
+            return self.as_value_of(expr, domain, context);
+        }
         if expr.ty == to {
             return Ok(expr);
         }

@@ -126,7 +126,7 @@ impl Binder<'_> {
             table,
             columns,
             defaults,
-            integrity,
+            integrity: Box::new(integrity),
         };
         Ok((source, copied))
     }

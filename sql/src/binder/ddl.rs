@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use text::{bare, text_of};
+pub(super) use table::default_error;
+pub(super) use text::{bare, text_of};
 
 use super::column_name::column_name;
 use super::{Binder, index_condition, index_expression, names};

@@ -15,7 +15,7 @@ use crate::bound::{Expr, Insert, InsertSource, OnConflict, Statement, Target};
 use crate::catalog::acl::Privileges;
 use crate::catalog::{ColumnDef, TableDef};
 use crate::error::{SqlError, SqlState};
-use crate::types::Type;
+use crate::types::{Domain, Type};
 use crate::value::Value;
 
 impl Binder<'_> {
@@ -212,7 +212,8 @@ impl Binder<'_> {
 
     /// A column's DEFAULT; NULL without one.
     pub(super) fn default_of(&mut self, column: &ColumnDef) -> Result<Expr, SqlError> {
-        let Some(text) = &column.default else {
+        let of_domain = column.more.domain.and_then(Domain::default);
+        let Some(text) = column.default.as_deref().or(of_domain) else {
             return Ok(Expr::constant(column.ty, Value::Null));
         };
         let parsed = crate::parser::parse_expression(text)?;

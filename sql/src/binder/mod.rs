@@ -19,6 +19,7 @@ mod cursor;
 mod ddl;
 mod delete;
 mod distinct;
+mod domain;
 mod enums;
 mod expr;
 mod from;
@@ -77,6 +78,7 @@ use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::parser::{self, Parsed, position_of};
 
+pub use domain::domain_conditions;
 pub use params::ParamTypes;
 pub use path::search_path;
 pub use routine::{BoundBody, bind_body};
@@ -204,6 +206,7 @@ impl Binder<'_> {
                 query,
             } => self.declare(name, *options, query),
             parser::Statement::Routine(syntax) => self.routine(syntax),
+            parser::Statement::Domain(syntax) => self.domain(syntax),
             parser::Statement::Trigger(syntax) => self.trigger(syntax),
             parser::Statement::Security(syntax) => self.security(syntax),
             parser::Statement::Refresh(syntax) => self.refresh(syntax),

@@ -38,7 +38,7 @@ const NOBODY: u32 = u32::MAX;
 
 impl Binder<'_> {
     /// The role that this part of the statement is for.
-    fn acting(&self) -> Option<(u32, &Security)> {
+    pub(super) fn acting(&self) -> Option<(u32, &Security)> {
         let security = self.catalog.security()?;
         let role = self.role.unwrap_or_else(|| {
             let known = self.catalog.role(&self.cx.current_user()).ok().flatten();

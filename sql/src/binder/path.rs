@@ -230,11 +230,15 @@ impl Binder<'_> {
                 }
             }
             Statement::DropType(drop) => {
+                let said = (drop.if_exists, drop.domain);
                 for (schema, name) in &mut drop.names {
                     self.check_schema(schema.as_deref(), drop.if_exists)?;
                     match self.catalog.user_type(schema.as_deref(), name) {
+                        Some(ty) if drop.domain && ty.as_domain().is_none() => {
+                            return Err(super::domain::not_a_domain(&format!("\"{name}\"")));
+                        }
                         Some(ty) => *schema = Some(ty.schema.clone()),
-                        None => self.check_missing_type(schema.as_deref(), name, drop.if_exists)?,
+                        None => self.check_missing_type(schema.as_deref(), name, said)?,
                     }
                 }
             }

@@ -142,7 +142,7 @@ impl Binder<'_> {
                     _ => return Err(invalid("improper %TYPE reference")),
                 };
                 let table = self.table_called(schema, table)?;
-                let found = table.column(column).map(|c| table.columns[c].ty);
+                let found = table.column(column).map(|c| table.columns[c].declared());
                 let missing = || names::no_column_of(column, &table.name);
                 Ok(Of::Value(built_in(found.ok_or_else(missing)?)?))
             }
@@ -567,7 +567,7 @@ fn check_result(last: Option<&Statement>, result: &RoutineResult) -> Result<(), 
 
 /// 0A000 for a type that a user made.
 fn built_in(ty: Type) -> Result<Type, SqlError> {
-    match ty.kind.is_users() {
+    match ty.plain().kind.is_users() {
         false => Ok(ty),
         true => Err(SqlError::unsupported(format!(
             "a routine with an argument or a result of type {ty}"

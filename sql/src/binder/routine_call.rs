@@ -178,7 +178,7 @@ impl Binder<'_> {
         if let Some(refused) = refused {
             return Err(SqlError::unsupported(refused));
         }
-        let ty = routine.result.ty;
+        let ty = routine.result.ty.plain();
         Ok(Some(Expr::new(ty, Node::Routine(Box::new(call)))))
     }
 
@@ -416,9 +416,10 @@ impl Binder<'_> {
                 "a column definition list is required for functions returning \"record\"",
             ));
         }
-        let ty = call.routine.result.ty;
+        let ty = call.routine.result.ty.plain();
         let row = call.routine.gives_row();
         let mut columns = call.columns.clone();
+        columns.iter_mut().for_each(|(_, ty)| *ty = ty.plain());
         if columns.is_empty() {
             columns.push((shown.clone(), ty));
         }
@@ -479,7 +480,7 @@ impl Binder<'_> {
             return Ok(None);
         }
         check_function(&call.routine)?;
-        let ty = call.routine.result.ty;
+        let ty = call.routine.result.ty.plain();
         let leaf = Leaf {
             source: LeafSource::Function {
                 function: TableFunction::Routine { ordinality: false },

@@ -224,6 +224,9 @@ impl Binder<'_> {
     pub(super) fn row_rules(&mut self, table: &TableDef) -> Result<RowRules, SqlError> {
         let mut rules = RowRules::default();
         let generated = |column: &crate::catalog::ColumnDef| column.more.generated.is_some();
+        let columns = table.columns.iter().enumerate();
+        let domains = columns.filter_map(|(at, column)| Some((at, column.more.domain?)));
+        rules.domains = domains.filter(|(_, of)| !of.is_free()).collect();
         if table.rules.checks.is_empty() && !table.columns.iter().any(generated) {
             return Ok(rules);
         }
@@ -309,7 +312,7 @@ fn alone(
 }
 
 /// What there are of types in a catalog.
-struct OnlyTypes<'a>(&'a dyn CatalogView);
+pub(super) struct OnlyTypes<'a>(pub(super) &'a dyn CatalogView);
 
 impl CatalogView for OnlyTypes<'_> {
     fn table(&self, _: Option<&str>, _: &str) -> Result<Option<Arc<TableDef>>, SqlError> {

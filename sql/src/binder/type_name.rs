@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
 
+use super::domain::not_a_domain;
 use super::interval::interval_type;
 use super::path::PathView;
 use super::{Binder, names, search_path};
-use crate::catalog::{CATALOG_SCHEMA, CatalogView, TypeDef};
+use crate::catalog::acl::Privileges;
+use crate::catalog::{CATALOG_SCHEMA, CatalogView, Object, ObjectKind, TypeDef};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::types::numeric::MAX_SCALE;
@@ -22,6 +24,20 @@ impl Binder<'_> {
         let ty = type_of(data_type, self.catalog)?;
         self.name_type(ty);
         Ok(ty)
+    }
+
+    /// 42501 where the type is not for whoever makes something of it.
+    pub(super) fn check_type_usage(&self, ty: Type) -> Result<(), SqlError> {
+        let (Some((role, security)), true) = (self.acting(), ty.kind.is_users()) else {
+            return Ok(());
+        };
+        match self.catalog.user_type_by_id(ty.oid()) {
+            Some(of) => {
+                let object = Object::new(ObjectKind::Type, of.id);
+                security.check(role, object, Privileges::USAGE, &of.name)
+            }
+            None => Ok(()),
+        }
     }
 
     /// The plan is one of the type as it is now, if a user made it.
@@ -56,8 +72,11 @@ impl Binder<'_> {
         &self,
         schema: Option<&str>,
         name: &str,
-        may_miss: bool,
+        (may_miss, is_domain): (bool, bool),
     ) -> Result<(), SqlError> {
+        if is_domain && built_in(schema, name).is_some() {
+            return Err(not_a_domain(&format!("\"{name}\"")));
+        }
         match (built_in(schema, name), self.catalog.table(schema, name)?) {
             (Some(kind), _) => Err(SqlError::new(
                 SqlState::DEPENDENT_OBJECTS,

@@ -52,8 +52,9 @@ impl Binder<'_> {
     }
 
     fn parameter_of(&mut self, variable: Variable) -> Expr {
-        self.params.declare(variable.param, variable.ty);
-        Expr::new(variable.ty, Node::Param(variable.param))
+        let ty = variable.ty.plain();
+        self.params.declare(variable.param, ty);
+        Expr::new(ty, Node::Param(variable.param))
     }
 
     /// What is meant by a name that has been found among the columns.

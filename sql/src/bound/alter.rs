@@ -9,7 +9,7 @@ use super::sequence::NewSequence;
 use super::trigger::TriggerChange;
 use crate::catalog::{ColumnDef, Identity, TableDef};
 use crate::error::SqlState;
-use crate::types::Type;
+use crate::types::{Domain, Type};
 
 /// One action of an ALTER TABLE. Columns are positions in the table as the actions before it leave it.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,6 +144,8 @@ pub struct SetType {
     pub column: usize,
     /// The new type.
     pub ty: Type,
+    /// The domain that it is of, if it is of one.
+    pub domain: Option<Domain>,
     /// What it becomes, over the row before.
     pub value: Expr,
     /// The rules of the table's rows with it.

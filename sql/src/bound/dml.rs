@@ -222,7 +222,7 @@ pub enum CopySource {
         /// column's place; `None` for those it has.
         defaults: Vec<Option<Expr>>,
         /// For COPY FROM: what the rows have to satisfy.
-        integrity: Integrity,
+        integrity: Box<Integrity>,
     },
     /// A query's result (COPY TO only).
     Query(Box<Select>),

@@ -18,6 +18,7 @@ mod cursor;
 mod database;
 mod ddl;
 mod dml;
+mod domain;
 mod expr;
 mod relation;
 mod role;
@@ -47,6 +48,7 @@ pub use dml::{
     Delete, Merge, MergeAction, MergeWhen,
 };
 pub use dml::{Insert, InsertSource, OnConflict, Update};
+pub use domain::{AlterDomain, CreateDomain, DomainChange, NewDomainCheck};
 pub use expr::{
     ArithClass, ArithOp, BoolTest, CompareClass, CompareOp, Expr, LikeKind, Node, Volatility,
 };

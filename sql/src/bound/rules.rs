@@ -6,12 +6,15 @@ use super::dml::Assignment;
 use super::expr::Expr;
 use super::trigger::Trigger;
 use crate::catalog::{RoutineDef, TableDef};
+use crate::types::Domain;
 
 /// The rules of one table's rows, bound. Expressions read the row, slot = column position.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowRules {
     /// CHECK constraints, in the order in which they are looked at.
     pub checks: Vec<RowCheck>,
+    /// The domains with rules that columns are of, by position.
+    pub domains: Vec<(usize, Domain)>,
     /// What generated columns become.
     pub generated: Vec<Assignment>,
     /// The triggers that may run, in their order.

@@ -4,6 +4,7 @@ use super::cursor::{Declare, Fetch};
 use super::database::{AlterDatabase, CreateDatabase, DropDatabase};
 use super::ddl::{AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, Truncate};
 use super::dml::{Changes, Copy, Delete, Insert, Merge, Update};
+use super::domain::{AlterDomain, CreateDomain};
 use super::expr::Expr;
 use super::role::{AlterRole, CreateRole, DropRole};
 use super::routine::{AlterRoutine, CreateRoutine, DropRoutine, RoutineCall};
@@ -60,6 +61,10 @@ pub enum Statement {
     RefreshView(RefreshView),
     /// CREATE TYPE … AS ENUM.
     CreateEnum(CreateEnum),
+    /// CREATE DOMAIN
+    CreateDomain(CreateDomain),
+    /// ALTER DOMAIN
+    AlterDomain(AlterDomain),
     /// ALTER TYPE.
     AlterType(AlterType),
     /// DROP TYPE.
@@ -215,7 +220,7 @@ impl Statement {
                     .iter()
                     .map(|(name, ty)| ResultColumn {
                         name: name.clone(),
-                        ty: *ty,
+                        ty: ty.plain(),
                         origin: None,
                     })
                     .collect(),
@@ -261,6 +266,8 @@ impl Statement {
                 | Statement::DropView(_)
                 | Statement::RefreshView(_)
                 | Statement::CreateEnum(_)
+                | Statement::CreateDomain(_)
+                | Statement::AlterDomain(_)
                 | Statement::AlterType(_)
                 | Statement::DropType(_)
                 | Statement::CreateSchema(_)

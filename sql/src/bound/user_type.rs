@@ -56,4 +56,6 @@ pub struct DropType {
     pub if_exists: bool,
     /// What depends on them goes, too.
     pub cascade: bool,
+    /// DROP DOMAIN: they are domains.
+    pub domain: bool,
 }

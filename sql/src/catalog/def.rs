@@ -25,7 +25,7 @@ use super::user_type::TypeDef;
 use super::view::{Materialized, ViewDef};
 use crate::bound::{Expr, NamedObject};
 use crate::error::SqlError;
-use crate::types::Type;
+use crate::types::{Type, TypeKind};
 use crate::value::Value;
 
 /// The schema that user tables live in.
@@ -79,6 +79,16 @@ pub struct ColumnDef {
     pub attnum: i16,
     /// What else it is.
     pub more: ColumnMore,
+}
+
+impl ColumnDef {
+    /// The type that it was declared to be: its domain, if it is of one.
+    pub fn declared(&self) -> Type {
+        match self.more.domain {
+            Some(of) => Type::of(TypeKind::Domain(of)),
+            None => self.ty,
+        }
+    }
 }
 
 /// The access method of an index.

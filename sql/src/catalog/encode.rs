@@ -3,10 +3,10 @@
 //! Numbers are little endian, strings and lists carry their length first, and the first byte is the
 //! format's version. Bytes that make no definition are an error, never a panic.
 //!
-//! Tables that are partitioned, or are partitions, are of format 6 (8 with indexes on expressions); all others of format
-//! 5 (7). Tables of format 4 have no triggers; those of format 3 no constraints but their keys either, and plain columns; those
+//! Tables that are partitioned, or are partitions, are of format 6 (8 with indexes on expressions, 10 with columns of
+//! domains); all others of format 5 (7, 9). Tables of format 4 have no triggers; those of format 3 no constraints but their keys either, and plain columns; those
 //! of format 2 one guard besides; those of format 1 no partitions either, and each index has one root. They are still
-//! read. A program that knows less than format 8 refuses it. A materialized view has its query before all that.
+//! read. A program that knows less than format 10 refuses it. A materialized view has its query before all that.
 
 mod about;
 mod bytes;
@@ -22,7 +22,7 @@ pub(super) use bytes::{Reader, Writer};
 pub(super) use database::{decode_database, encode_database, is_database};
 pub(crate) use family::can_be_in_bounds;
 use family::{encode_family, read_family};
-pub(super) use user_type::{decode_type, encode_type, is_type};
+pub(super) use user_type::{decode_types, encode_type, is_type};
 
 use super::def::{
     ColumnDef, EXPRESSION, IndexColumn, IndexDef, IndexExpression, IndexKind, IndexMore,
@@ -44,6 +44,8 @@ const TABLE_FORMAT: u8 = 5;
 const TABLE_FORMAT_FAMILY: u8 = 6;
 /// What the formats are more by where a table has indexes on expressions.
 const WITH_EXPRESSIONS: u8 = 2;
+/// What they are more by where a table has columns of domains; what indexes have of expressions is said there, too.
+const WITH_DOMAINS: u8 = 4;
 /// Of tables without triggers.
 const TABLE_FORMAT_NO_TRIGGERS: u8 = 4;
 /// Of tables without rules, all of whose columns are plain.
@@ -75,8 +77,13 @@ pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
         Some(_) => TABLE_FORMAT_FAMILY,
     };
     let mut indexes = table.indexes.iter();
-    let expressions = indexes.any(|index| !index.more.expressions.is_empty());
-    let more = if expressions { WITH_EXPRESSIONS } else { 0 };
+    let domains = table.columns.iter().any(|c| c.more.domain.is_some());
+    let expressions = domains || indexes.any(|index| !index.more.expressions.is_empty());
+    let more = match (domains, expressions) {
+        (true, _) => WITH_DOMAINS,
+        (false, true) => WITH_EXPRESSIONS,
+        (false, false) => 0,
+    };
     let mut out = Writer(Vec::new());
     if let Some(query) = &table.materialized {
         encode_query(query, &mut out);
@@ -104,6 +111,10 @@ pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
         out.flag(column.not_null);
         out.optional(column.default.as_deref());
         encode_more(column, &mut out);
+    }
+    if domains {
+        let each = table.columns.iter().map(|column| column.more.domain);
+        out.list(each.map(|of| of.map_or(0, |of| of.definition().id)));
     }
     if let Some(family) = &table.family {
         encode_family(family, &mut out);
@@ -247,8 +258,11 @@ pub(super) fn decode_table(bytes: &[u8], around: &Snapshot) -> Result<TableDef, 
 fn read_table(input: &mut Reader<'_>, around: &Snapshot) -> Option<TableDef> {
     let materialized = read_query(input)?;
     let mut format = input.u8()?;
+    let domains = format > TABLE_FORMAT_FAMILY + WITH_EXPRESSIONS;
     let expressions = format > TABLE_FORMAT_FAMILY;
-    if expressions {
+    if domains {
+        format -= WITH_DOMAINS;
+    } else if expressions {
         format -= WITH_EXPRESSIONS;
     }
     if expressions && format < TABLE_FORMAT {
@@ -298,6 +312,9 @@ fn read_table(input: &mut Reader<'_>, around: &Snapshot) -> Option<TableDef> {
         }
         columns.push(column);
     }
+    if domains {
+        read_domains(input, &mut columns, around)?;
+    }
     let partitioning = match by {
         None => None,
         Some((column, count, group)) => Some(Partitioning {
@@ -341,6 +358,26 @@ fn read_table(input: &mut Reader<'_>, around: &Snapshot) -> Option<TableDef> {
     (input.0.is_empty() && reached).then_some(table)
 }
 
+/// The domains that columns are of, by their oids; 0 is none.
+fn read_domains(
+    input: &mut Reader<'_>,
+    columns: &mut [ColumnDef],
+    around: &Snapshot,
+) -> Option<()> {
+    let all = input.list()?;
+    if all.len() != columns.len() {
+        return None;
+    }
+    for (column, oid) in columns.iter_mut().zip(all) {
+        if oid != 0 {
+            let domain = around.types().domain(oid)?;
+            column.more.domain = Some(domain).filter(|of| of.root() == column.ty);
+            column.more.domain?;
+        }
+    }
+    Some(())
+}
+
 fn read_more(input: &mut Reader<'_>, kind: TypeKind) -> Option<ColumnMore> {
     let generated = input.optional()?;
     let identity = match input.u8()? {
@@ -362,6 +399,7 @@ fn read_more(input: &mut Reader<'_>, kind: TypeKind) -> Option<ColumnMore> {
         identity,
         sequence,
         missing,
+        domain: None,
     })
 }
 

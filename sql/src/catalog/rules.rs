@@ -7,6 +7,7 @@
 //!   So who changes a parent knows whose rows to look at, and DDL on either finds the other.
 
 use super::trigger::TriggerDef;
+use crate::types::Domain;
 use crate::value::Value;
 
 /// The constraints of a table that are no indexes.
@@ -86,6 +87,8 @@ pub struct ColumnMore {
     pub sequence: Option<u32>,
     /// What rows have in it that were written before it was added; `None` where there are none.
     pub missing: Option<Value>,
+    /// The domain that it is of; its type is that domain's root.
+    pub domain: Option<Domain>,
 }
 
 /// Who gives an identity column its values.

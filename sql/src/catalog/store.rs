@@ -41,7 +41,7 @@ use super::encode::{
 };
 use super::encode::{decode_database, is_database};
 use super::encode::{
-    decode_role, decode_schema, decode_sequence, decode_table, decode_type, decode_view,
+    decode_role, decode_schema, decode_sequence, decode_table, decode_types, decode_view,
     encode_role, encode_schema, encode_sequence, encode_table, encode_type, encode_view,
     is_sequence, is_type, is_view,
 };
@@ -51,7 +51,7 @@ use super::routine::RoutineDef;
 use super::rules::ColumnMore;
 use super::sequence::SequenceDef;
 use super::snapshot::Snapshot;
-use super::user_type::{TypeDef, TypeSet};
+use super::user_type::TypeDef;
 use super::view::ViewDef;
 use crate::error::SqlError;
 use crate::pg_catalog::{DATABASE_OID, class};
@@ -265,8 +265,7 @@ impl Catalog {
         }
         // What columns are of has to be known before them.
         let (types, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|b| is_type(b));
-        let types = types.iter().map(|bytes| decode_type(bytes));
-        let types = TypeSet::of(types.collect::<Result<Vec<TypeDef>, SqlError>>()?);
+        let types = decode_types(&types)?;
         let around = Snapshot::default().with_types(types.clone());
         for bytes in others {
             if let Some(schema) = decode_schema(&bytes)? {

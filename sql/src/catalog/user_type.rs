@@ -4,7 +4,7 @@ use foldhash::HashMap;
 use std::sync::Arc;
 
 use super::guard::Guards;
-use crate::types::{Enum, Type, TypeKind};
+use crate::types::{Domain, Enum, Type, TypeKind};
 
 /// A type.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,17 +16,58 @@ pub struct TypeDef {
     /// Its name.
     pub name: String,
     /// What it is.
-    pub of: Enum,
+    pub of: UserType,
     /// Raised by each statement that changes it.
     pub version: u64,
     /// The objects that hold `version`; each transaction whose plan names the type guards one of them.
     pub guards: Guards,
 }
 
+/// What users make types of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum UserType {
+    /// CREATE TYPE … AS ENUM
+    Enum(Enum),
+    /// CREATE DOMAIN
+    Domain(Domain),
+}
+
 impl TypeDef {
     /// The type itself.
     pub fn kind(&self) -> TypeKind {
-        TypeKind::Enum(self.of)
+        match self.of {
+            UserType::Enum(of) => TypeKind::Enum(of),
+            UserType::Domain(of) => TypeKind::Domain(of),
+        }
+    }
+
+    /// The oid of the type of its arrays, if there is one.
+    pub fn array_id(&self) -> Option<u32> {
+        match self.of {
+            UserType::Enum(of) => Some(of.definition().array_id),
+            UserType::Domain(_) => None,
+        }
+    }
+
+    /// The enum, if it is one.
+    pub fn as_enum(&self) -> Option<Enum> {
+        match self.of {
+            UserType::Enum(of) => Some(of),
+            UserType::Domain(_) => None,
+        }
+    }
+
+    /// The domain, if it is one.
+    pub fn as_domain(&self) -> Option<Domain> {
+        match self.of {
+            UserType::Domain(of) => Some(of),
+            UserType::Enum(_) => None,
+        }
+    }
+
+    /// The name in messages, with its schema where that is not `public`.
+    pub fn shown(&self) -> &'static str {
+        self.kind().name()
     }
 }
 
@@ -41,15 +82,24 @@ impl TypeSet {
     /// Those.
     pub fn of(types: Vec<TypeDef>) -> TypeSet {
         let mut set = TypeSet::default();
-        for ty in types {
-            let ty = Arc::new(ty);
-            set.by_oid.insert(ty.id, Arc::clone(&ty));
-            set.by_oid
-                .insert(ty.of.definition().array_id, Arc::clone(&ty));
-            let name = (ty.schema.clone(), ty.name.clone());
-            set.by_name.insert(name, ty);
-        }
+        types.into_iter().for_each(|ty| set.add(ty));
         set
+    }
+
+    /// Adds a type.
+    pub fn add(&mut self, ty: TypeDef) {
+        let ty = Arc::new(ty);
+        self.by_oid.insert(ty.id, Arc::clone(&ty));
+        if let Some(id) = ty.array_id() {
+            self.by_oid.insert(id, Arc::clone(&ty));
+        }
+        let name = (ty.schema.clone(), ty.name.clone());
+        self.by_name.insert(name, ty);
+    }
+
+    /// The domain with this oid as it is now.
+    pub fn domain(&self, oid: u32) -> Option<Domain> {
+        self.by_oid.get(&oid)?.as_domain()
     }
 
     /// All of them, the oldest first.

@@ -2,6 +2,7 @@
 
 use rust_decimal::Decimal;
 
+use super::domain::check_domain;
 use super::{mismatch, objects, out_of_range};
 use crate::bound::Volatility;
 use crate::context::EvalContext;
@@ -25,6 +26,7 @@ pub enum CastContext {
 pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
     use CastContext::{Assignment, Explicit, Implicit};
     use TypeKind as T;
+    let (from, to) = (Type::of(from).plain().kind, Type::of(to).plain().kind);
     if from == to || from == T::Unknown {
         return Some(Implicit);
     }
@@ -86,6 +88,10 @@ pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
 
 /// How stable the cast between two types is: those between local and absolute times read `TimeZone`.
 pub fn cast_volatility(from: Type, to: Type) -> Volatility {
+    if matches!(to.kind, TypeKind::Domain(_)) {
+        // Its rules change.
+        return Volatility::Stable;
+    }
     if from.element().or(to.element()).is_some() {
         // As the elements are cast.
         let of = |t: Type| t.element().unwrap_or(Type::TEXT);
@@ -135,9 +141,15 @@ pub fn cast(
     explicit: bool,
     cx: &EvalContext,
 ) -> Result<Value, SqlError> {
+    if let TypeKind::Domain(domain) = to.kind {
+        let value = cast(value, from, &domain.root(), false, cx)?;
+        check_domain(domain, &value, cx)?;
+        return Ok(value);
+    }
     if value.is_null() {
         return Ok(value);
     }
+    let from = &from.plain();
     let value = if from.kind == to.kind {
         value
     } else {

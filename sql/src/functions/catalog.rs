@@ -231,6 +231,10 @@ fn index_definition(args: &[Value], cx: &EvalContext) -> Outcome {
 fn constraint_definition(args: &[Value], cx: &EvalContext) -> Outcome {
     let of = oid(args);
     let snapshot = cx.catalog();
+    if let Some(check) = pg::domain_check(&snapshot, of) {
+        let pretty = args.get(1).and_then(Value::as_bool) == Some(true);
+        return Ok(Value::text(pg::domain_check_text(check, pretty)));
+    }
     for table in snapshot.tables() {
         let mut all = pg::Constraint::all(&table);
         if let Some(constraint) = all.find(|constraint| constraint.id() == of) {

@@ -17,6 +17,7 @@ mod copy;
 pub(crate) mod cursor;
 pub(crate) mod depth;
 mod dialect;
+mod domain;
 mod exclusion;
 mod identity;
 pub(crate) mod lexer;
@@ -38,6 +39,7 @@ pub(crate) use column_list::column_list;
 pub use copy::{CopyFrom, CopySyntax};
 pub(crate) use depth::too_deep;
 pub(crate) use dialect::SYMMETRIC;
+pub use domain::{DomainCheckSyntax, DomainRule, DomainRuleChange, DomainSyntax};
 pub(crate) use exclusion::MARKS;
 pub use identity::IdentitySyntax;
 pub(crate) use identity::identity_options;
@@ -101,6 +103,8 @@ pub enum Statement {
     Refresh(Box<RefreshSyntax>),
     /// About functions and procedures.
     Routine(Box<RoutineSyntax>),
+    /// CREATE and ALTER DOMAIN.
+    Domain(Box<DomainSyntax>),
     /// About triggers.
     Trigger(Box<TriggerSyntax>),
     /// About privileges, owners and comments.

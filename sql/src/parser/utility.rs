@@ -3,6 +3,7 @@
 
 mod cursor;
 mod database;
+mod domain;
 mod explain;
 mod role;
 mod routine;
@@ -37,6 +38,9 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
         return Ok(Some(statement));
     }
     if let Some(statement) = security::parse(&word, c)? {
+        return Ok(Some(statement));
+    }
+    if let Some(statement) = domain::parse(&word, c)? {
         return Ok(Some(statement));
     }
     if matches!(word.as_str(), "create" | "alter" | "drop")

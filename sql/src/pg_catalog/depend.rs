@@ -51,6 +51,24 @@ pub fn dependencies(rows: &mut Rows, around: &Around<'_>) {
             }
         }
     }
+    for domain in around
+        .snapshot
+        .types()
+        .all()
+        .iter()
+        .filter_map(|ty| ty.as_domain())
+    {
+        let definition = domain.definition();
+        let of = (class::TYPE, definition.id, 0);
+        let base = definition.base.kind;
+        let base = base.element().unwrap_or(base);
+        if base.is_users() {
+            add(of, (class::TYPE, base.oid(), 0), NORMAL);
+        }
+        for check in &definition.checks {
+            add((class::CONSTRAINT, check.id, 0), of, AUTO);
+        }
+    }
     for view in around.snapshot.queries() {
         let rule = (class::RULE, rule_oid(view.id), 0);
         add(rule, (class::RELATION, view.id, 0), INTERNAL);

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::names::namespaces;
-use super::objects::{expression, is_of_identity, parent_index};
+use super::objects::{expression, is_of_identity, parent_index, typed_text};
 use super::privileges::owner_name;
 use super::rows::Rows;
 use super::{Around, Constraint};
 use crate::catalog::{CATALOG_SCHEMA, Identity, ObjectKind, Referential, Snapshot, TableDef};
-use crate::types::{Type, TypeKind};
+use crate::types::{Domain, Type, TypeKind};
 use crate::value::Value;
 
 fn yes(it_is: bool) -> Value {
@@ -124,6 +124,15 @@ pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
 /// What is known of a column of a type, by the names of `columns`.
 fn of_type(ty: Type, snapshot: &Snapshot) -> Vec<(&'static str, Value)> {
     use TypeKind as T;
+    // A domain over another one has nothing but that.
+    if let Some(base) = ty.as_domain() {
+        let definition = base.definition();
+        return vec![
+            ("data_type", Value::text("USER-DEFINED")),
+            ("udt_schema", Value::text(&definition.schema)),
+            ("udt_name", Value::text(&definition.name)),
+        ];
+    }
     let schema = snapshot.types().with_oid(ty.oid());
     let schema = schema.map_or(CATALOG_SCHEMA, |of| &of.schema);
     let mut all = vec![
@@ -176,18 +185,77 @@ fn of_type(ty: Type, snapshot: &Snapshot) -> Vec<(&'static str, Value)> {
     all
 }
 
+/// The names of a domain.
+fn of_domain(domain: Domain, around: &Around<'_>) -> [(&'static str, Value); 3] {
+    let definition = domain.definition();
+    [
+        ("domain_catalog", Value::text(around.database)),
+        ("domain_schema", Value::text(&definition.schema)),
+        ("domain_name", Value::text(&definition.name)),
+    ]
+}
+
+fn all_domains(around: &Around<'_>) -> Vec<Domain> {
+    let types = around.snapshot.types().all();
+    types.iter().filter_map(|ty| ty.as_domain()).collect()
+}
+
+/// `domains`.
+pub fn domains(rows: &mut Rows, around: &Around<'_>) {
+    for domain in all_domains(around) {
+        let definition = domain.definition();
+        let default = definition.default.as_deref();
+        let default = default.map(|text| typed_text(text, definition.base));
+        let own = [
+            ("udt_catalog", Value::text(around.database)),
+            ("dtd_identifier", Value::text("1")),
+            ("domain_default", default.map_or(Value::Null, Value::text)),
+        ];
+        let nothing = NUMBERS.map(|column| (column, Value::Null));
+        let own = nothing.into_iter().chain(own);
+        let own = own.chain(of_domain(domain, around));
+        let mut of_base = of_type(definition.base, around.snapshot);
+        if definition.base.element().is_some() {
+            // PostgreSQL looks whether the domain is an array itself.
+            of_base[0].1 = Value::text(definition.base.kind.name());
+        }
+        rows.add(own.chain(of_base));
+    }
+}
+
+/// `domain_constraints`.
+pub fn domain_constraints(rows: &mut Rows, around: &Around<'_>) {
+    for domain in all_domains(around) {
+        for check in &domain.definition().checks {
+            let own = [
+                ("constraint_catalog", Value::text(around.database)),
+                (
+                    "constraint_schema",
+                    Value::text(&domain.definition().schema),
+                ),
+                ("constraint_name", Value::text(&check.name)),
+                ("is_deferrable", yes(false)),
+                ("initially_deferred", yes(false)),
+            ];
+            rows.add(own.into_iter().chain(of_domain(domain, around)));
+        }
+    }
+}
+
+/// What is NULL unless it is said.
+const NUMBERS: [&str; 8] = [
+    "character_maximum_length",
+    "character_octet_length",
+    "numeric_precision",
+    "numeric_precision_radix",
+    "numeric_scale",
+    "datetime_precision",
+    "interval_precision",
+    "maximum_cardinality",
+];
+
 /// `columns`. What is not said is NULL there, and not 0.
 pub fn columns(rows: &mut Rows, around: &Around<'_>) {
-    const NUMBERS: [&str; 8] = [
-        "character_maximum_length",
-        "character_octet_length",
-        "numeric_precision",
-        "numeric_precision_radix",
-        "numeric_scale",
-        "datetime_precision",
-        "interval_precision",
-        "maximum_cardinality",
-    ];
     let mut add = |schema: &str, table: &str, (name, ty): (&str, Type), more: [Value; 6]| {
         let [position, default, nullable, updatable, identity, generated] = more;
         let own = [
@@ -218,11 +286,15 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
             ("generation_expression", generated),
             ("is_updatable", updatable),
         ];
+        let domain = ty.as_domain();
+        let of_domain = domain.map(|of| of_domain(of, around)).into_iter().flatten();
+        let ty = domain.map_or(ty, |of| of.definition().base);
         let nothing = NUMBERS.map(|column| (column, Value::Null));
         rows.add(
             nothing
                 .into_iter()
                 .chain(own)
+                .chain(of_domain)
                 .chain(of_type(ty, around.snapshot)),
         );
     };
@@ -251,12 +323,17 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
             let more = [
                 Value::Int4(i32::from(column.attnum)),
                 default.map_or(Value::Null, Value::text),
-                yes(!column.not_null),
+                yes(!column.not_null
+                    && !column
+                        .more
+                        .domain
+                        .is_some_and(|of| of.definition().not_null)),
                 yes(true),
                 identity.map_or(Value::Null, Value::text),
                 more.generated.as_ref().map_or(Value::Null, Value::text),
             ];
-            add(&table.schema, &table.name, (&column.name, column.ty), more);
+            let declared = (column.name.as_str(), column.declared());
+            add(&table.schema, &table.name, declared, more);
         }
     }
     for view in around.snapshot.views() {
@@ -388,6 +465,19 @@ pub fn check_constraints(rows: &mut Rows, around: &Around<'_>) {
             rows.add(names.into_iter().chain([("check_clause", clause)]));
         }
     });
+    for domain in all_domains(around) {
+        for check in &domain.definition().checks {
+            rows.add([
+                ("constraint_catalog", Value::text(around.database)),
+                (
+                    "constraint_schema",
+                    Value::text(&domain.definition().schema),
+                ),
+                ("constraint_name", Value::text(&check.name)),
+                ("check_clause", Value::text(format!("(({}))", check.text))),
+            ]);
+        }
+    }
 }
 
 /// `referential_constraints`.

@@ -61,6 +61,7 @@ pub use rows::Rows;
 pub use server::DATABASE_OID;
 pub use shown::{Constraint, index_column, index_definition, without_parentheses};
 pub use triggers::{trigger_comment, trigger_definition};
+pub use user_types::{domain_check, domain_check_text};
 pub use view_text::view_text;
 
 /// What rows are made of.
@@ -128,6 +129,8 @@ pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>>
         ("information_schema", "schemata") => information::schemata,
         ("information_schema", "tables") => information::tables,
         ("information_schema", "columns") => information::columns,
+        ("information_schema", "domains") => information::domains,
+        ("information_schema", "domain_constraints") => information::domain_constraints,
         ("information_schema", "views") => information::views,
         ("information_schema", "sequences") => information::sequences,
         ("information_schema", "table_constraints") => information::table_constraints,

@@ -172,9 +172,9 @@ fn method(index: &IndexDef) -> u32 {
     }
 }
 
-/// What PostgreSQL keeps of a type with each column.
-fn column(name: &str, ty: Type, number: i16) -> [(&'static str, Value); 12] {
-    let (by_value, align, storage) = match ty.kind.size() {
+/// Whether values of a type are passed by value, how they are aligned, and how they are stored.
+pub fn shape(ty: Type) -> (bool, &'static str, &'static str) {
+    match ty.kind.size() {
         1 => (true, "c", "p"),
         2 => (true, "s", "p"),
         4 => (true, "i", "p"),
@@ -183,25 +183,35 @@ fn column(name: &str, ty: Type, number: i16) -> [(&'static str, Value); 12] {
         64 => (false, "c", "p"),
         _ if ty.kind == TypeKind::Numeric => (false, "i", "m"),
         _ => (false, "i", "x"),
-    };
-    let collation = match ty.kind {
+    }
+}
+
+/// The collation of values of a type.
+pub fn collation(kind: TypeKind) -> u32 {
+    match kind {
         TypeKind::Text | TypeKind::VarChar | TypeKind::BpChar => DEFAULT_COLLATION,
         // C, for names.
         TypeKind::Name => 950,
         _ => 0,
-    };
+    }
+}
+
+/// What PostgreSQL keeps of a type with each column.
+fn column(name: &str, declared: Type, number: i16) -> [(&'static str, Value); 12] {
+    let ty = declared.plain();
+    let (by_value, align, storage) = shape(ty);
     [
         ("attname", Value::text(name)),
-        ("atttypid", Value::Oid(ty.oid())),
+        ("atttypid", Value::Oid(declared.oid())),
         ("attstattarget", Value::Int4(-1)),
         ("attlen", Value::Int2(ty.kind.size())),
         ("attnum", Value::Int2(number)),
         ("attcacheoff", Value::Int4(-1)),
-        ("atttypmod", Value::Int4(ty.typmod)),
+        ("atttypmod", Value::Int4(declared.typmod)),
         ("attbyval", Value::Bool(by_value)),
         ("attalign", Value::text(align)),
         ("attstorage", Value::text(storage)),
-        ("attcollation", Value::Oid(collation)),
+        ("attcollation", Value::Oid(collation(ty.kind))),
         ("attisdropped", Value::Bool(false)),
     ]
 }
@@ -241,7 +251,8 @@ pub fn attributes(rows: &mut Rows, around: &Around<'_>) {
             ];
             let acl = column_acl(around.snapshot, ObjectKind::Table, table.id, of.attnum);
             let own = own.into_iter().chain([("attacl", acl)]);
-            rows.add(column(&of.name, of.ty, of.attnum).into_iter().chain(own));
+            let column = column(&of.name, of.declared(), of.attnum);
+            rows.add(column.into_iter().chain(own));
         }
         for index in shown(&table) {
             let keys = index.columns.iter().map(|key| key.column);
@@ -405,15 +416,20 @@ pub fn expression(column: &ColumnDef) -> Option<String> {
     }
     let default = column.default.as_ref();
     let default = default.filter(|_| column.more.identity.is_none())?;
+    Some(typed_text(default, column.ty))
+}
+
+/// The text of a default, with the type where it is only a text.
+pub fn typed_text(default: &str, ty: Type) -> String {
     let inside = default
         .strip_prefix('\'')
         .and_then(|rest| rest.strip_suffix('\''));
-    Some(match inside {
+    match inside {
         Some(inside) if !inside.replace("''", "").contains('\'') => {
-            format!("{default}::{}", column.ty.kind.name())
+            format!("{default}::{}", ty.plain().kind.name())
         }
-        _ => default.clone(),
-    })
+        _ => default.to_owned(),
+    }
 }
 
 /// `pg_attrdef`: the expressions are kept as they were written.
@@ -530,6 +546,7 @@ fn class_of(kind: TypeKind, index: IndexKind) -> u32 {
 
 /// `pg_constraint`: those that indexes keep have the oids of these.
 pub fn constraints(rows: &mut Rows, around: &Around<'_>) {
+    super::user_types::constraints(rows, around);
     for table in around.snapshot.tables() {
         for constraint in Constraint::all(&table) {
             let keys = constraint.columns(&table);

@@ -91,6 +91,15 @@ pub fn procedure_name(oid: u32) -> Option<&'static str> {
         .map(|(_, name)| name)
 }
 
+/// The functions that write values of a built-in type.
+pub fn output_of(oid: u32) -> (Value, Value) {
+    let row = TYPES.iter().find(|row| row.number::<u32>(OID) == oid);
+    row.map_or((Value::Null, Value::Null), |row| {
+        let function = |(at, _)| object(row.number(at), row.0[at + 1]);
+        (function(FUNCTIONS[1]), function(FUNCTIONS[3]))
+    })
+}
+
 /// `pg_type`.
 pub fn types(rows: &mut Rows, around: &Around<'_>) {
     super::user_types::types(rows, around);

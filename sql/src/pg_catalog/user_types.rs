@@ -1,15 +1,24 @@
 //! What `pg_type` and `pg_enum` have of types that users made.
 
+use super::objects::{collation, shape, typed_text};
 use super::privileges::{acl, owner};
 use super::rows::{Rows, object};
-use super::{Around, namespace_oid};
-use crate::catalog::ObjectKind;
+use super::{Around, namespace_oid, without_parentheses};
+use crate::catalog::{ObjectKind, Snapshot};
+use crate::types::domains::DomainCheck;
+use crate::types::{Domain, Enum, TypeCategory, TypeKind};
 use crate::value::Value;
 
 /// The rows of `pg_type`: each type and that of its arrays.
 pub(super) fn types(rows: &mut Rows, around: &Around<'_>) {
     for ty in around.snapshot.types().all() {
-        let definition = ty.of.definition();
+        if let Some(domain) = ty.as_domain() {
+            add_domain(rows, around, domain);
+        }
+        let Some(of) = ty.as_enum() else {
+            continue;
+        };
+        let definition = of.definition();
         let namespace = namespace_oid(around.snapshot, &ty.schema).unwrap_or(0);
         let common = |oid: u32, name: &str| {
             [
@@ -55,10 +64,121 @@ pub(super) fn types(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
+/// A domain has what its base has, and functions that check it.
+fn add_domain(rows: &mut Rows, around: &Around<'_>, domain: Domain) {
+    let definition = domain.definition();
+    let (root, base) = (domain.root(), definition.base);
+    let (by_value, align, storage) = shape(root);
+    let category = match root.kind.category() {
+        TypeCategory::Boolean => "B",
+        TypeCategory::Numeric => "N",
+        TypeCategory::String => "S",
+        TypeCategory::DateTime => "D",
+        TypeCategory::Timespan => "T",
+        TypeCategory::Enum => "E",
+        TypeCategory::Array => "A",
+        _ => "U",
+    };
+    let (output, send) = match root.kind {
+        TypeKind::Enum(_) => (object(3507, "enum_out"), object(3533, "enum_send")),
+        TypeKind::Array(_) => (object(751, "array_out"), object(2401, "array_send")),
+        kind => super::types::output_of(kind.oid()),
+    };
+    let default = definition.default.as_deref();
+    let default = default.map_or(Value::Null, |text| Value::text(typed_text(text, base)));
+    rows.add([
+        ("oid", Value::Oid(definition.id)),
+        ("typname", Value::text(&definition.name)),
+        (
+            "typnamespace",
+            Value::Oid(namespace_oid(around.snapshot, &definition.schema).unwrap_or(0)),
+        ),
+        (
+            "typowner",
+            owner(around.snapshot, ObjectKind::Type, definition.id),
+        ),
+        (
+            "typacl",
+            acl(around.snapshot, ObjectKind::Type, definition.id),
+        ),
+        ("typisdefined", Value::Bool(true)),
+        ("typdelim", Value::text(",")),
+        ("typlen", Value::Int2(root.kind.size())),
+        ("typbyval", Value::Bool(by_value)),
+        ("typalign", Value::text(align)),
+        ("typstorage", Value::text(storage)),
+        ("typtype", Value::text("d")),
+        ("typcategory", Value::text(category)),
+        ("typinput", object(2597, "domain_in")),
+        ("typreceive", object(2598, "domain_recv")),
+        ("typoutput", output),
+        ("typsend", send),
+        ("typnotnull", Value::Bool(definition.not_null)),
+        ("typbasetype", Value::Oid(base.oid())),
+        ("typtypmod", Value::Int4(base.typmod)),
+        ("typcollation", Value::Oid(collation(root.kind))),
+        ("typdefaultbin", default.clone()),
+        ("typdefault", default),
+    ]);
+}
+
+/// The rows of `pg_constraint` that are of domains.
+pub(super) fn constraints(rows: &mut Rows, around: &Around<'_>) {
+    for domain in around
+        .snapshot
+        .types()
+        .all()
+        .iter()
+        .filter_map(|ty| ty.as_domain())
+    {
+        let definition = domain.definition();
+        let namespace = namespace_oid(around.snapshot, &definition.schema).unwrap_or(0);
+        for check in &definition.checks {
+            let none = || Value::text(" ");
+            rows.add([
+                ("oid", Value::Oid(check.id)),
+                ("conname", Value::text(&check.name)),
+                ("connamespace", Value::Oid(namespace)),
+                ("contype", Value::text("c")),
+                ("convalidated", Value::Bool(check.validated)),
+                ("contypid", Value::Oid(definition.id)),
+                ("conislocal", Value::Bool(true)),
+                ("confupdtype", none()),
+                ("confdeltype", none()),
+                ("confmatchtype", none()),
+                ("conbin", Value::text(&check.text)),
+            ]);
+        }
+    }
+}
+
+/// The constraint of a domain with this oid, and the domain.
+pub fn domain_check(snapshot: &Snapshot, oid: u32) -> Option<&'static DomainCheck> {
+    let types = snapshot.types().all();
+    let mut checks = types
+        .iter()
+        .filter_map(|ty| ty.as_domain())
+        .flat_map(|of| &of.definition().checks);
+    checks.find(|check| check.id == oid)
+}
+
+/// The constraint as SQL; `pretty` is without parentheses that say nothing.
+pub fn domain_check_text(check: &DomainCheck, pretty: bool) -> String {
+    let mut text = check.text.as_str();
+    while without_parentheses(text) != text {
+        text = without_parentheses(text);
+    }
+    let valid = if check.validated { "" } else { " NOT VALID" };
+    match pretty {
+        true => format!("CHECK ({text}){valid}"),
+        false => format!("CHECK (({text})){valid}"),
+    }
+}
+
 /// `pg_enum`.
 pub(super) fn enums(rows: &mut Rows, around: &Around<'_>) {
     for ty in around.snapshot.types().all() {
-        for value in ty.of.values() {
+        for value in ty.as_enum().into_iter().flat_map(Enum::values) {
             rows.add([
                 ("oid", Value::Oid(value.oid())),
                 ("enumtypid", Value::Oid(ty.id)),

@@ -120,7 +120,7 @@ impl Compiler<'_> {
         match &syntax.of {
             TypeOf::Named(data_type) => {
                 let error = match crate::binder::type_of(data_type, self.catalog) {
-                    Ok(ty) if ty.kind.is_users() => {
+                    Ok(ty) if ty.plain().kind.is_users() => {
                         let what = format!("a variable of type {ty}");
                         return Err(SqlError::unsupported(what));
                     }

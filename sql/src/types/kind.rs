@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Element, Enum, interval};
+use super::{Domain, Element, Enum, interval};
 
 /// A type with its modifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,6 +75,8 @@ pub enum TypeKind {
     Jsonb,
     /// An enum, which CREATE TYPE made.
     Enum(Enum),
+    /// A domain, which CREATE DOMAIN made: what values go into, and never what an expression is of.
+    Domain(Domain),
     /// An array, of any number of dimensions.
     Array(Element),
     /// A literal or parameter whose type nothing has told yet.
@@ -185,6 +187,7 @@ impl TypeKind {
             TypeKind::Json => 114,
             TypeKind::Jsonb => 3802,
             TypeKind::Enum(of) => of.definition().id,
+            TypeKind::Domain(of) => of.definition().id,
             TypeKind::Array(element) => element.array_oid(),
             TypeKind::Any => 2276,
             TypeKind::AnyArray => 2277,
@@ -245,6 +248,7 @@ impl TypeKind {
             TypeKind::Json => "json",
             TypeKind::Jsonb => "jsonb",
             TypeKind::Enum(of) => of.definition().shown.as_str(),
+            TypeKind::Domain(of) => of.definition().shown.as_str(),
             TypeKind::Array(element) => element.array_name(),
             TypeKind::Unknown => "unknown",
             TypeKind::Void => "void",
@@ -271,6 +275,7 @@ impl TypeKind {
             TypeKind::Time => "time",
             TypeKind::TimeTz => "timetz",
             TypeKind::Enum(of) => of.definition().name.as_str(),
+            TypeKind::Domain(of) => of.definition().name.as_str(),
             TypeKind::Array(element) => element.array_catalog_name(),
             other => other.name(),
         }
@@ -279,6 +284,7 @@ impl TypeKind {
     /// The size on the wire: bytes, or -1 for a varying one.
     pub const fn size(self) -> i16 {
         match self {
+            TypeKind::Domain(of) => of.definition().base.kind.size(),
             TypeKind::Bool | TypeKind::Char => 1,
             TypeKind::Int2 => 2,
             TypeKind::Oid
@@ -318,6 +324,7 @@ impl TypeKind {
     /// The group the type is in.
     pub const fn category(self) -> TypeCategory {
         match self {
+            TypeKind::Domain(of) => of.definition().base.kind.category(),
             TypeKind::Bool => TypeCategory::Boolean,
             TypeKind::Int2
             | TypeKind::Int4
@@ -387,7 +394,7 @@ impl TypeKind {
     /// A type that a user made, or of arrays of one.
     pub const fn is_users(self) -> bool {
         match self {
-            TypeKind::Enum(_) => true,
+            TypeKind::Enum(_) | TypeKind::Domain(_) => true,
             TypeKind::Array(element) => matches!(element.kind(), TypeKind::Enum(_)),
             _ => false,
         }
@@ -449,6 +456,22 @@ impl Type {
     pub const JSONB: Type = Type::of(TypeKind::Jsonb);
     /// not known yet
     pub const UNKNOWN: Type = Type::of(TypeKind::Unknown);
+
+    /// The type whose values it has: itself, but for a domain.
+    pub fn plain(self) -> Type {
+        match self.kind {
+            TypeKind::Domain(of) => of.root(),
+            _ => self,
+        }
+    }
+
+    /// The domain, if it is one.
+    pub fn as_domain(self) -> Option<Domain> {
+        match self.kind {
+            TypeKind::Domain(of) => Some(of),
+            _ => None,
+        }
+    }
 
     /// The type of arrays of this, with its modifier.
     pub fn array(self) -> Option<Type> {

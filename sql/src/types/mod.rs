@@ -11,6 +11,7 @@ mod bytea;
 pub mod calendar;
 mod datetime_in;
 mod datetime_out;
+pub mod domains;
 mod element;
 pub mod enums;
 mod float;
@@ -30,6 +31,7 @@ mod uuid;
 pub mod zone;
 
 pub use array::{DIMENSIONS_MAX, too_many_dimensions};
+pub use domains::Domain;
 pub use element::Element;
 pub use enums::{Enum, EnumValue};
 pub use kind::{Type, TypeCategory, TypeKind};
@@ -84,6 +86,7 @@ pub fn text_in_at(
         TypeKind::Json => Value::Json(json::check(text)?.into()),
         TypeKind::Jsonb => Value::Jsonb(json::normal(text)?.into()),
         TypeKind::Enum(of) => of.named(text)?.into(),
+        TypeKind::Domain(of) => text_in_at(&of.root(), text, settings, now)?,
         TypeKind::Array(element) => array_in::parse(text, element.kind(), settings, now)?.into(),
         TypeKind::Void | TypeKind::Any | TypeKind::AnyArray | TypeKind::AnyElement => Value::Null,
     };
@@ -171,6 +174,7 @@ pub fn binary_in(ty: &Type, bytes: &[u8]) -> Result<Value, SqlError> {
         TypeKind::Json => Value::Json(json::check(check_utf8(bytes)?)?.into()),
         TypeKind::Jsonb => Value::Jsonb(json::from_binary(bytes)?.into()),
         TypeKind::Enum(of) => of.named(check_utf8(bytes)?)?.into(),
+        TypeKind::Domain(of) => binary_in(&of.root(), bytes)?,
         TypeKind::Array(element) => array::from_binary(bytes, element.kind())?.into(),
         TypeKind::Void | TypeKind::Any | TypeKind::AnyArray | TypeKind::AnyElement => Value::Null,
     };

@@ -420,7 +420,9 @@ impl Binder<'_> {
         data_type: &ast::DataType,
         using: Option<&ast::Expr>,
     ) -> Result<AlterAction, SqlError> {
-        let ty = self.type_of(data_type)?;
+        let declared = self.type_of(data_type)?;
+        self.check_type_usage(declared)?;
+        let (ty, domain) = (declared.plain(), declared.as_domain());
         let before = table.columns[column].clone();
         check_own(table, "alter", &before.name)?;
         if table.is_partition_column(column) {
@@ -468,6 +470,7 @@ impl Binder<'_> {
         }
         let mut after = before.clone();
         after.ty = ty;
+        after.more.domain = domain;
         let mut scope = Scope::default();
         scope.push(table_leaf(table, None, 0))?;
         let value = match using {
@@ -493,6 +496,7 @@ impl Binder<'_> {
         }
         let text = |kind| matches!(kind, TypeKind::Text | TypeKind::VarChar);
         let relabels = using.is_none()
+            && domain.is_none()
             && text(before.ty.kind)
             && text(ty.kind)
             && (ty.typmod == -1 || (before.ty.typmod != -1 && before.ty.typmod <= ty.typmod));
@@ -501,6 +505,7 @@ impl Binder<'_> {
         Ok(AlterAction::SetType(Box::new(SetType {
             column,
             ty,
+            domain,
             value,
             rules,
             relabels,

@@ -144,20 +144,26 @@ impl Binder<'_> {
         }
         let ty = match serial {
             Some(kind) => Ok(Type::of(kind)),
-            None => self
-                .type_of(&column.data_type)
-                .and_then(|ty| match ty.kind.is_object() {
-                    true => Err(SqlError::unsupported(format!("a column of type {ty}"))),
-                    false => Ok(ty),
-                }),
+            None => {
+                self.type_of(&column.data_type)
+                    .and_then(|ty| match ty.plain().kind.is_object() {
+                        true => Err(SqlError::unsupported(format!("a column of type {ty}"))),
+                        false => Ok(ty),
+                    })
+            }
         };
+        let ty = ty.map_err(|e| e.or_at(self.position(column.name.span)))?;
+        self.check_type_usage(ty)?;
         let mut definition = ColumnDef {
-            ty: ty.map_err(|e| e.or_at(self.position(column.name.span)))?,
+            ty: ty.plain(),
             name,
             not_null: serial.is_some(),
             default: None,
             attnum: i16::try_from(position + 1).unwrap_or(i16::MAX),
-            more: ColumnMore::default(),
+            more: ColumnMore {
+                domain: ty.as_domain(),
+                ..ColumnMore::default()
+            },
         };
         let key = |option: &ast::ColumnOptionDef| KeyConstraint {
             name: option.name.as_ref().map(names::fold),
@@ -320,7 +326,7 @@ fn add_check(table: &mut CreateTable, check: NewCheck) -> Result<(), SqlError> {
 }
 
 /// 42804 in the words for a default.
-pub(super) fn default_error(error: SqlError) -> SqlError {
+pub(in crate::binder) fn default_error(error: SqlError) -> SqlError {
     let message = error.message().replacen(
         "but expression is of type",
         "but default expression is of type",

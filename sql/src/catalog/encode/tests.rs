@@ -116,6 +116,7 @@ fn ruled() -> TableDef {
         identity: Some(Identity::ByDefault),
         sequence: Some(17),
         missing: Some(Value::text("before")),
+        domain: None,
     };
     let text = "a <> ''".to_owned();
     let condition = index_condition(&table, &text, &Snapshot::default()).expect("it binds");

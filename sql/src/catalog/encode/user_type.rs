@@ -2,16 +2,19 @@
 
 use super::bytes::{Reader, Writer};
 use super::{GUARDS_MAX, corrupt};
-use crate::catalog::TypeDef;
 use crate::catalog::guard::Guards;
+use crate::catalog::{TypeDef, TypeSet, UserType};
 use crate::error::SqlError;
-use crate::types::Enum;
+use crate::types::domains::{DomainCheck, DomainDef};
 use crate::types::enums::{EnumDef, Label};
+use crate::types::{Domain, Enum, Type};
 
 /// Of types, which are among the tables.
 const TYPE_FORMAT: u8 = 0x43;
 /// An enum.
 const ENUM: u8 = 1;
+/// A domain.
+const DOMAIN: u8 = 2;
 
 /// The bytes of a type's definition.
 pub fn encode_type(ty: &TypeDef) -> Vec<u8> {
@@ -22,8 +25,15 @@ pub fn encode_type(ty: &TypeDef) -> Vec<u8> {
     out.u64(ty.version);
     out.u32(ty.guards.raw().len() as u32);
     ty.guards.raw().iter().for_each(|guard| out.u64(*guard));
+    match ty.of {
+        UserType::Enum(of) => encode_enum(of.definition(), &mut out),
+        UserType::Domain(of) => encode_domain(of.definition(), &mut out),
+    }
+    out.0
+}
+
+fn encode_enum(definition: &EnumDef, out: &mut Writer) {
     out.0.push(ENUM);
-    let definition = ty.of.definition();
     out.u32(definition.array_id);
     out.u32(definition.labels.len() as u32);
     for label in &definition.labels {
@@ -31,7 +41,21 @@ pub fn encode_type(ty: &TypeDef) -> Vec<u8> {
         out.u64(label.place.to_bits());
         out.text(&label.name);
     }
-    out.0
+}
+
+fn encode_domain(definition: &DomainDef, out: &mut Writer) {
+    out.0.push(DOMAIN);
+    out.u32(definition.base.oid());
+    out.u32(definition.base.typmod as u32);
+    out.flag(definition.not_null);
+    out.optional(definition.default.as_deref());
+    out.u32(definition.checks.len() as u32);
+    for check in &definition.checks {
+        out.u32(check.id);
+        out.text(&check.name);
+        out.text(&check.text);
+        out.flag(check.validated);
+    }
 }
 
 /// Are these bytes a type's definition?
@@ -39,12 +63,27 @@ pub fn is_type(bytes: &[u8]) -> bool {
     bytes.first() == Some(&TYPE_FORMAT)
 }
 
-/// The type's definition that `bytes` hold.
-pub fn decode_type(bytes: &[u8]) -> Result<TypeDef, SqlError> {
-    read_type(&mut Reader(bytes)).ok_or_else(corrupt)
+/// The types whose definitions these are. What one is of comes before it, or behind it where that was changed since.
+pub fn decode_types(all: &[Vec<u8>]) -> Result<TypeSet, SqlError> {
+    let mut types = TypeSet::default();
+    let mut left: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
+    while !left.is_empty() {
+        let before = left.len();
+        left.retain(|bytes| match read_type(&mut Reader(bytes), &types) {
+            Some(ty) => {
+                types.add(ty);
+                false
+            }
+            None => true,
+        });
+        if left.len() == before {
+            return Err(corrupt());
+        }
+    }
+    Ok(types)
 }
 
-fn read_type(input: &mut Reader<'_>) -> Option<TypeDef> {
+fn read_type(input: &mut Reader<'_>, others: &TypeSet) -> Option<TypeDef> {
     if input.u8()? != TYPE_FORMAT {
         return None;
     }
@@ -55,9 +94,22 @@ fn read_type(input: &mut Reader<'_>) -> Option<TypeDef> {
     let guards = Some(input.u32()?).filter(|count| *count <= GUARDS_MAX)?;
     let guards: Option<Vec<u64>> = (0..guards).map(|_| input.u64()).collect();
     let guards = Guards::at(guards?)?;
-    if input.u8()? != ENUM {
-        return None;
-    }
+    let of = match input.u8()? {
+        ENUM => UserType::Enum(read_enum(input, id, (&schema, &name))?),
+        DOMAIN => UserType::Domain(read_domain(input, id, (&schema, &name), others)?),
+        _ => return None,
+    };
+    input.0.is_empty().then_some(TypeDef {
+        id,
+        schema,
+        name,
+        of,
+        version,
+        guards,
+    })
+}
+
+fn read_enum(input: &mut Reader<'_>, id: u32, name: (&str, &str)) -> Option<Enum> {
     let array_id = input.u32()?;
     let mut labels = Vec::new();
     for _ in 0..input.u32()? {
@@ -67,15 +119,31 @@ fn read_type(input: &mut Reader<'_>) -> Option<TypeDef> {
             name: input.text()?,
         });
     }
-    let of = Enum::of(EnumDef::named(id, array_id, (&schema, &name), labels));
-    input.0.is_empty().then_some(TypeDef {
-        id,
-        schema,
-        name,
-        of,
-        version,
-        guards,
-    })
+    Some(Enum::of(EnumDef::named(id, array_id, name, labels)))
+}
+
+fn read_domain(
+    input: &mut Reader<'_>,
+    id: u32,
+    name: (&str, &str),
+    others: &TypeSet,
+) -> Option<Domain> {
+    let base = Type {
+        kind: others.kind(input.u32()?)?,
+        typmod: input.u32()? as i32,
+    };
+    let mut definition = DomainDef::named(id, name, base);
+    definition.not_null = input.flag()?;
+    definition.default = input.optional()?;
+    for _ in 0..input.u32()? {
+        definition.checks.push(DomainCheck {
+            id: input.u32()?,
+            name: input.text()?,
+            text: input.text()?,
+            validated: input.flag()?,
+        });
+    }
+    Some(Domain::of(definition))
 }
 
 #[cfg(test)]
@@ -94,18 +162,50 @@ mod tests {
             id: 16400,
             schema: "s".into(),
             name: "Mood".into(),
-            of: Enum::of(EnumDef::named(16400, 16401, ("s", "Mood"), labels)),
+            of: UserType::Enum(Enum::of(EnumDef::named(
+                16400,
+                16401,
+                ("s", "Mood"),
+                labels,
+            ))),
             version: 9,
             guards: Guards::at([88, 89]).expect("two"),
         };
         let bytes = encode_type(&ty);
         assert!(is_type(&bytes));
-        let back = decode_type(&bytes).expect("it decodes");
-        assert_eq!(back, ty);
-        assert_eq!(back.of.definition(), ty.of.definition());
-        assert_eq!(back.of.definition().array_shown, "s.\"Mood\"[]");
-        for cut in 0..bytes.len() {
-            assert!(decode_type(&bytes[..cut]).is_err());
+        let mut over = DomainDef::named(16390, ("public", "d"), Type::of(ty.kind()));
+        over.not_null = true;
+        over.default = Some("'a'".into());
+        over.checks.push(DomainCheck {
+            id: 16391,
+            name: "c".into(),
+            text: "VALUE <> 'b'".into(),
+            validated: false,
+        });
+        let domain = TypeDef {
+            id: 16390,
+            schema: "public".into(),
+            name: "d".into(),
+            of: UserType::Domain(Domain::of(over.clone())),
+            ..ty.clone()
+        };
+        let both = [encode_type(&domain), bytes];
+        let back = decode_types(&both).expect("they decode");
+        let (first, second) = (back.with_oid(16390), back.with_oid(16401));
+        let first = first.and_then(|of| of.as_domain()).expect("a domain");
+        assert_eq!(*first.definition(), over);
+        let second = second.and_then(|of| of.as_enum()).expect("an enum");
+        assert_eq!(
+            Some(second.definition()),
+            ty.as_enum().map(Enum::definition)
+        );
+        assert_eq!(second.definition().array_shown, "s.\"Mood\"[]");
+        for bytes in &both {
+            for cut in 0..bytes.len() {
+                let cut = [both[1].clone(), bytes[..cut].to_vec()];
+                assert!(decode_types(&cut).is_err());
+            }
         }
+        assert!(decode_types(&both[..1]).is_err());
     }
 }

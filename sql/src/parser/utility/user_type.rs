@@ -7,13 +7,16 @@ use crate::error::SqlError;
 
 /// The statement behind CREATE, ALTER or DROP, if it is about types.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
+    if word == "drop" && c.accept("domain") {
+        return drop(c, true).map(Some);
+    }
     if !c.accept("type") {
         return Ok(None);
     }
     Ok(Some(match word {
         "create" => create(c)?,
         "alter" => alter(c)?,
-        _ => drop(c)?,
+        _ => drop(c, false)?,
     }))
 }
 
@@ -83,7 +86,7 @@ fn alter(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     }))
 }
 
-fn drop(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+fn drop(c: &mut Cursor<'_>, domain: bool) -> Result<Statement, SqlError> {
     let if_exists = c.accept_all(&["if", "exists"]);
     let mut names = vec![c.qualified()?];
     while c.accept_kind(Kind::Comma).is_some() {
@@ -97,5 +100,6 @@ fn drop(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         names,
         if_exists,
         cascade,
+        domain,
     }))
 }

@@ -1,0 +1,246 @@
+//! Domains: the types that CREATE DOMAIN makes, each another type with rules of its own.
+//!
+//! Values of a domain are values of its root, the type at the end of its bases, and are stored, compared and sent as
+//! those: an expression is never *of* a domain. What is of one is what values go into: a column, which has it beside its
+//! own type, a cast, an argument, a variable. Definitions are kept as those of enums are.
+//!
+//! Invariants
+//! - DOMAIN-1: a domain's base is older than the domain, so bases end at a type that is none.
+//! - DOMAIN-2: the root's kind never changes.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
+
+use super::{Type, TypeKind};
+use crate::bound::Expr;
+use crate::catalog::PUBLIC_SCHEMA;
+use crate::error::SqlError;
+use crate::functions::quote_ident;
+
+/// What there is of a domain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DomainDef {
+    /// The type's oid.
+    pub id: u32,
+    /// The schema it is in.
+    pub schema: String,
+    /// The name in the catalog.
+    pub name: String,
+    /// The name in messages, in quotes where it needs them, with its schema where that is not `public`.
+    pub shown: String,
+    /// The type that it was made of, which may be a domain, too.
+    pub base: Type,
+    /// NOT NULL
+    pub not_null: bool,
+    /// The DEFAULT as SQL text.
+    pub default: Option<String>,
+    /// CHECK constraints, in the order of their names.
+    pub checks: Vec<DomainCheck>,
+}
+
+/// A CHECK constraint of a domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainCheck {
+    /// Its oid.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// The condition as SQL text, over VALUE.
+    pub text: String,
+    /// All values that there were are known to satisfy it.
+    pub validated: bool,
+}
+
+impl DomainDef {
+    /// A domain of this schema and name over a base, without rules.
+    pub fn named(id: u32, (schema, name): (&str, &str), base: Type) -> DomainDef {
+        let mut definition = DomainDef {
+            id,
+            schema: String::new(),
+            name: String::new(),
+            shown: String::new(),
+            base,
+            not_null: false,
+            default: None,
+            checks: Vec::new(),
+        };
+        definition.rename(schema, name);
+        definition
+    }
+
+    /// Gives it another name.
+    pub fn rename(&mut self, schema: &str, name: &str) {
+        self.shown = match schema {
+            PUBLIC_SCHEMA => quote_ident(name),
+            schema => format!("{}.{}", quote_ident(schema), quote_ident(name)),
+        };
+        self.schema = schema.to_owned();
+        self.name = name.to_owned();
+    }
+}
+
+/// A definition, and its conditions once they have been bound.
+struct Kept {
+    definition: DomainDef,
+    conditions: OnceLock<Result<Vec<Expr>, SqlError>>,
+}
+
+/// A domain. It is the same type whatever becomes of its rules.
+#[derive(Clone, Copy)]
+pub struct Domain(&'static Kept);
+
+/// Every definition that there has been.
+static DEFINITIONS: Mutex<Vec<&'static Kept>> = Mutex::new(Vec::new());
+
+impl Domain {
+    /// The domain of a definition, whose constraints are put in their order.
+    pub fn of(mut definition: DomainDef) -> Domain {
+        definition.checks.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut all = DEFINITIONS.lock();
+        let same = |kept: &&&'static Kept| {
+            kept.definition == definition && is_same(kept.definition.base, definition.base)
+        };
+        if let Some(same) = all.iter().find(same) {
+            return Domain(same);
+        }
+        let kept: &'static Kept = Box::leak(Box::new(Kept {
+            definition,
+            conditions: OnceLock::new(),
+        }));
+        all.push(kept);
+        Domain(kept)
+    }
+
+    /// Its definition.
+    pub const fn definition(self) -> &'static DomainDef {
+        &self.0.definition
+    }
+
+    /// The type whose values it has, with its modifier.
+    pub fn root(self) -> Type {
+        let base = self.definition().base;
+        match base.kind {
+            TypeKind::Domain(of) => of.root(),
+            _ => base,
+        }
+    }
+
+    /// The domain and those that it is over, the last one first.
+    pub fn levels(self) -> Vec<Domain> {
+        let mut all = vec![self];
+        let mut base = self.definition().base.kind;
+        while let TypeKind::Domain(of) = base {
+            all.push(of);
+            base = of.definition().base.kind;
+        }
+        all.reverse();
+        all
+    }
+
+    /// Is it, or is it over, the type with this oid?
+    pub fn is_over(self, oid: u32) -> bool {
+        let base = self.definition().base;
+        self.definition().id == oid
+            || match base.kind {
+                TypeKind::Domain(of) => of.is_over(oid),
+                kind => kind.oid() == oid || kind.element().is_some_and(|of| of.oid() == oid),
+            }
+    }
+
+    /// Whether NULL is refused, be it by a domain that this one is over.
+    pub fn is_not_null(self) -> bool {
+        self.levels().iter().any(|of| of.definition().not_null)
+    }
+
+    /// What a column has that is given nothing: of the nearest domain that says something.
+    pub fn default(self) -> Option<&'static str> {
+        let mut levels = self.levels().into_iter().rev();
+        levels.find_map(|of| of.definition().default.as_deref())
+    }
+
+    /// Has it no rules at all?
+    pub fn is_free(self) -> bool {
+        let ruled = |of: &Domain| of.definition().not_null || !of.definition().checks.is_empty();
+        !self.levels().iter().any(ruled)
+    }
+
+    /// The conditions of its own constraints, which `bind` makes where they are not yet.
+    pub(crate) fn conditions(
+        self,
+        bind: impl FnOnce() -> Result<Vec<Expr>, SqlError>,
+    ) -> Result<&'static [Expr], SqlError> {
+        match self.0.conditions.get_or_init(bind) {
+            Ok(all) => Ok(all),
+            Err(error) => Err(error.clone()),
+        }
+    }
+}
+
+/// Are two types alike, down to what is said of them by now?
+fn is_same(a: Type, b: Type) -> bool {
+    let of_elements = |kind: TypeKind| kind.element().unwrap_or(kind);
+    match (of_elements(a.kind), of_elements(b.kind)) {
+        (TypeKind::Enum(a), TypeKind::Enum(b)) => std::ptr::eq(a.definition(), b.definition()),
+        (TypeKind::Domain(a), TypeKind::Domain(b)) => std::ptr::eq(a.0, b.0),
+        _ => a == b,
+    }
+}
+
+impl PartialEq for Domain {
+    fn eq(&self, other: &Domain) -> bool {
+        self.definition().id == other.definition().id
+    }
+}
+
+impl Eq for Domain {}
+
+impl Hash for Domain {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.definition().id.hash(state);
+    }
+}
+
+impl PartialOrd for Domain {
+    fn partial_cmp(&self, other: &Domain) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Domain {
+    fn cmp(&self, other: &Domain) -> Ordering {
+        self.definition().id.cmp(&other.definition().id)
+    }
+}
+
+/// Plans are compared by this text, on several machines.
+impl fmt::Debug for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "domain {}", self.definition().id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_over_domains_end_at_their_root_and_take_the_nearest_default() {
+        let mut first = DomainDef::named(20_001, ("public", "code"), Type::varchar(5));
+        first.default = Some("'a'".to_owned());
+        first.not_null = true;
+        let code = Domain::of(first.clone());
+        assert!(std::ptr::eq(code.0, Domain::of(first).0));
+        let base = Type::of(TypeKind::Domain(code));
+        let second = Domain::of(DomainDef::named(20_002, ("s", "Code"), base));
+        assert_eq!(second.root(), Type::varchar(5));
+        assert_eq!(second.default(), Some("'a'"));
+        assert!(second.is_not_null() && !second.is_free());
+        assert_eq!(second.levels(), [code, second]);
+        assert!(second.is_over(20_001) && second.is_over(1043) && !code.is_over(20_002));
+        assert_eq!(second.definition().shown, "s.\"Code\"");
+    }
+}
