@@ -47,8 +47,7 @@ pub async fn rows(
     let turns = sessions.row_turns().await?;
     let states = sessions.all().await?;
     let mut sought: Option<(u64, Value)> = None;
-    let mut looks = 0;
-    for turn in turns {
+    for (looks, turn) in turns.into_iter().enumerate() {
         let state = turn
             .session
             .and_then(|session| states.iter().find(|state| state.session == session));
@@ -63,7 +62,6 @@ pub async fn rows(
             _ if looks < SOUGHT_MAX => table_of(snapshot, cx, turn.row).await,
             _ => Value::Null,
         };
-        looks += 1;
         sought = Some((turn.row, table.clone()));
         let began = state.filter(|_| !turn.granted).and_then(|s| s.statement);
         let at = Addr::from_raw(turn.row);
