@@ -258,7 +258,10 @@ fn encode((database, session): (u32, i32), said: &[Arc<Notification>]) -> Vec<Ve
     messages
 }
 
-fn decode(message: &[u8]) -> Option<((u32, i32), Vec<Arc<Notification>>)> {
+/// Who has said something, and what.
+type Said = ((u32, i32), Vec<Arc<Notification>>);
+
+fn decode(message: &[u8]) -> Option<Said> {
     let (database, rest) = message.split_first_chunk()?;
     let (session, mut rest) = rest.split_first_chunk()?;
     let from = (u32::from_le_bytes(*database), i32::from_le_bytes(*session));
