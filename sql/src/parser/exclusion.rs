@@ -60,6 +60,7 @@ pub(super) fn exclusions(text: &str, tokens: &[Token]) -> Vec<Exclusion> {
 /// The token that begins the frame whose end is before `end`, and whether its window has an ORDER BY.
 fn frame_before(text: &str, tokens: &[Token], end: usize) -> Option<(usize, bool)> {
     let is = |i: usize, word: &str| tokens[i].is(text, word);
+    let is_unit = |i: usize| is(i, "rows") || is(i, "range") || is(i, "groups");
     let (mut depth, mut frame) = (0usize, None);
     for i in (0..end).rev() {
         match tokens[i].kind {
@@ -67,11 +68,8 @@ fn frame_before(text: &str, tokens: &[Token], end: usize) -> Option<(usize, bool
             Kind::Open if depth == 0 => return frame.map(|frame| (frame, false)),
             Kind::Open => depth -= 1,
             _ if depth > 0 => {}
-            _ if frame.is_none() => {
-                if is(i, "rows") || is(i, "range") || is(i, "groups") {
-                    frame = Some(i);
-                }
-            }
+            _ if is_unit(i) && frame.is_none() => frame = Some(i),
+            _ if frame.is_none() => {}
             _ if is(i, "order") && is(i + 1, "by") => return frame.map(|frame| (frame, true)),
             _ => {}
         }
