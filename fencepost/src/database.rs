@@ -30,6 +30,7 @@ use crate::saves::{Loaded, Saver};
 use crate::session::{ATTEMPTS_MAX, Session, SessionOptions, back_off, now};
 use crate::sessions::Register;
 use crate::ship::{Ship, Shipped};
+use crate::sweeper::{self, Sweeper};
 
 /// The first database, by its SQL name.
 pub const DATABASE_NAME: &str = "postgres";
@@ -58,6 +59,8 @@ pub(crate) struct Shared {
     pub counters: Arc<counters::Handle>,
     /// Where there are other machines.
     pub ship: Option<Arc<Ship>>,
+    /// Who drops what is temporary and nobody's any more.
+    pub sweeper: Sweeper,
     pub loaded: Loaded,
     pub saver: Option<Saver>,
 }
@@ -129,12 +132,15 @@ impl Database {
             register,
             counters,
             ship,
+            sweeper: Sweeper::default(),
             loaded: joined.map_or_else(Loaded::default, |joined| joined.loaded.clone()),
             saver: joined.and_then(|joined| joined.saver.clone()),
         });
         if let Some(ship) = &shared.ship {
             ship.start(&shared).map_err(OpenError::Threads)?;
         }
+        let first = &shared.databases.first;
+        sweeper::sweep_lost(&shared, first, &first.catalog.newest());
         Ok(Database { shared })
     }
 
@@ -271,6 +277,7 @@ impl Database {
     /// Makes everything committed durable and stops the log. Dropping the last handle does the
     /// same, but cannot tell of a failure.
     pub fn close(self) -> Result<(), Error> {
+        self.shared.sweeper.settle();
         self.shared.advisory.close();
         if let Some(ship) = &self.shared.ship {
             ship.close();

@@ -36,15 +36,18 @@ pub(crate) fn plan_statement(
     let bound = bind(&parsed, snapshot, &mut types, cx).map_err(|e| moved(e, parsed.offset))?;
     check_supported(&bound)?;
     let allowed = Allowed {
-        user: cx.current_user(),
+        names: Arc::clone(&cx.names),
+        is_bound_here: cx.temporary.is_some(),
         watched: types.watches_catalog().then(|| snapshot.version()),
     };
     planned(bound, parsed.text, &types, &allowed)
 }
 
-/// Who was allowed to run a statement, and for which catalog alone that holds.
+/// Who was allowed to run a statement, with which names, and for which catalog alone that holds.
 struct Allowed {
-    user: String,
+    names: Arc<str>,
+    /// It may be about temporary objects.
+    is_bound_here: bool,
     watched: Option<u64>,
 }
 
@@ -58,13 +61,13 @@ fn planned(
     let body = body(bound, &text, types, allowed)?;
     Ok(Planned {
         number: number_of(&text),
-        user: allowed.user.clone(),
+        names: Arc::clone(&allowed.names),
         watched: allowed.watched,
         text,
         params: types.types().to_vec(),
         columns,
         types: types.named().to_vec(),
-        is_bound_here: !types.named().is_empty() || body.has_users_types(),
+        is_bound_here: allowed.is_bound_here || !types.named().is_empty() || body.has_users_types(),
         is_volatile: body.is_volatile(),
         body,
         key: None,
@@ -117,13 +120,15 @@ fn explain_body(
             let body = Body::Plan(Box::new(plan), tables);
             let planned = Planned {
                 number: number_of(text),
-                user: allowed.user.clone(),
+                names: Arc::clone(&allowed.names),
                 watched: allowed.watched,
                 text: text.to_owned(),
                 params: types.types().to_vec(),
                 types: types.named().to_vec(),
                 columns: None,
-                is_bound_here: !types.named().is_empty() || body.has_users_types(),
+                is_bound_here: allowed.is_bound_here
+                    || !types.named().is_empty()
+                    || body.has_users_types(),
                 is_volatile: body.is_volatile(),
                 body,
                 key: None,

@@ -47,6 +47,7 @@ mod session;
 mod sessions;
 mod ship;
 mod statistics;
+mod sweeper;
 
 pub use blocking::BlockingSession;
 pub use cancels::CancelHook;

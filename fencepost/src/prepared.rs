@@ -62,8 +62,8 @@ pub(crate) struct Planned {
     pub body: Body,
     /// The types of users' that the text names.
     pub types: Vec<Arc<TypeDef>>,
-    /// The role that was allowed to run it (SEC-1).
-    pub user: String,
+    /// The role that was allowed to run it (SEC-1), and where its names were looked for.
+    pub names: Arc<str>,
     /// The version of the catalog, where it holds for that alone.
     pub watched: Option<u64>,
     /// It has to do with types of users'. What they are is known where they are guarded, so it runs nowhere else.

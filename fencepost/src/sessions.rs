@@ -209,6 +209,11 @@ impl Register {
         machine.serve(services::SESSIONS, Arc::new(handler));
     }
 
+    /// Is there such a session on this machine?
+    pub fn is_here(&self, session: i32) -> bool {
+        self.find(session).is_some()
+    }
+
     fn find(&self, session: i32) -> Option<Arc<Entry>> {
         self.entries.lock().get(&session).map(Arc::clone)
     }

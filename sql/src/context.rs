@@ -10,7 +10,8 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 
 use crate::advisory::AdvisoryLocks;
-use crate::catalog::{Catalog, Snapshot, outcomes};
+use crate::catalog::temporary::{self, Temporary};
+use crate::catalog::{Catalog, CatalogView, Snapshot, outcomes};
 use crate::counts::Counters;
 use crate::cursors::CursorInfo;
 use crate::error::{SqlError, SqlState};
@@ -48,6 +49,10 @@ pub struct EvalContext {
     pub database_catalog: Option<Arc<Catalog>>,
     /// The catalog as the transaction has changed it.
     private: RwLock<Option<Arc<Snapshot>>>,
+    /// Where the session's temporary objects are, if it has made any.
+    pub temporary: Option<Temporary>,
+    /// What the names in a statement depend on besides the catalog.
+    pub names: Arc<str>,
     /// The session's cursors.
     pub cursors: Box<[CursorInfo]>,
     /// The statements that the session has prepared.
@@ -94,6 +99,8 @@ impl EvalContext {
             machine: 0,
             database_catalog: None,
             private: RwLock::default(),
+            temporary: None,
+            names: Arc::from(""),
             cursors: Box::default(),
             prepared: HashMap::new(),
             transaction_number: AtomicI64::new(0),
@@ -122,6 +129,18 @@ impl EvalContext {
     /// The role that a function of its owner's acts for, if one does.
     pub fn acting(&self) -> Option<Arc<str>> {
         self.acting.read().clone()
+    }
+
+    /// The schema of the session's temporary objects, where `catalog` has it.
+    pub fn temporary_in(&self, catalog: &dyn CatalogView) -> Option<&str> {
+        let own = self.temporary.as_ref()?;
+        let there = catalog.schema_oid(&own.schema) == Some(own.id);
+        there.then_some(&own.schema)
+    }
+
+    /// The schema that the session's temporary objects are in, or will be.
+    pub fn temporary_schema(&self) -> String {
+        temporary::schema_of(self.backend_pid)
     }
 
     /// From now on it is this role that acts; the one before.

@@ -129,6 +129,12 @@ impl Session {
             self.abort_transaction();
             return Err(halt);
         }
+        if !self.on_commit.is_empty()
+            && let Err(halt) = Box::pin(self.end_temporary()).await
+        {
+            self.abort_transaction();
+            return Err(halt);
+        }
         if self.eval.notifications.are_said()
             && let Err(halt) = Box::pin(self.take_turn()).await
         {
@@ -154,12 +160,13 @@ impl Session {
         self.unsettled |= !committed;
         let private = self.eval.private();
         self.eval.set_private(None);
-        if let Some(private) = private
-            && committed
-        {
-            self.served.catalog.publish(&private);
-            // What is parsed from now on is planned on it, and so may have other columns.
-            self.served.plans.clear();
+        if let Some(private) = private {
+            if committed {
+                self.served.catalog.publish(&private);
+                // What is parsed from now on is planned on it, and so may have other columns.
+                self.served.plans.clear();
+            }
+            self.catalog_changed();
         }
         if committed && self.eval.notifications.are_pending() {
             Box::pin(self.tell_notifications()).await;
@@ -218,8 +225,12 @@ impl Session {
     /// Aborts what is open.
     pub(super) fn abort_transaction(&mut self) {
         self.abort_below();
+        let changed = self.eval.has_private();
         self.eval.set_private(None);
         self.close_block(false);
+        if changed {
+            self.catalog_changed();
+        }
     }
 
     /// Aborts what is open, to begin anew at once. The rows that it stood in line for, and maybe read
@@ -586,6 +597,7 @@ impl Session {
         {
             let private = self.served.catalog.snapshot(tx).await?;
             self.eval.set_private(Some(private));
+            self.catalog_changed();
         }
         Ok("ROLLBACK")
     }

@@ -36,6 +36,7 @@ mod sequences;
 mod settings;
 mod shipped;
 mod statement;
+mod temporary;
 #[cfg(test)]
 mod tests;
 mod utility;
@@ -47,6 +48,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fencepost_fabric::entropy_seed;
 use fencepost_planner::{Came, CancelFlag, Cx, Deferred, DeferredMark, Notice, Scratch};
+use fencepost_sql::bound::OnCommit;
 use fencepost_sql::catalog::CatalogView;
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::counts::Event;
@@ -62,6 +64,7 @@ use crate::channels::Listener;
 use crate::database::{DATABASE_NAME, Shared};
 use crate::databases::Served;
 use crate::sessions::{self, Opened, Registered};
+use crate::sweeper;
 use block::Modes;
 use clock::StatementClock;
 use cursors::Cursors;
@@ -166,6 +169,8 @@ pub struct Session {
     plan_tag: String,
     /// Statements of PREPARE and of the protocol's Parse, by name.
     named: HashMap<Box<str>, Arc<Named>>,
+    /// Temporary tables that something is done to at the end of each transaction.
+    on_commit: Vec<(u32, OnCommit)>,
     cursors: Cursors,
     notices: Vec<Notice>,
     cancel: CancelFlag,
@@ -229,6 +234,9 @@ impl CancelToken {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        if let Some(own) = self.eval.temporary.take() {
+            sweeper::sweep(&self.db, &self.served, own);
+        }
         let counting = std::mem::take(&mut self.scratch.counting);
         if let Some(registered) = &self.registered {
             let lasted = now().saturating_sub(registered.opened());
@@ -259,7 +267,7 @@ impl Session {
     }
 
     /// A session that others do not see.
-    fn unseen(
+    pub(crate) fn unseen(
         db: &Arc<Shared>,
         served: Arc<Served>,
         options: SessionOptions,
@@ -307,6 +315,7 @@ impl Session {
             deadline: None,
             plan_tag: String::new(),
             named: HashMap::new(),
+            on_commit: Vec::new(),
             cursors: Cursors::default(),
             notices: Vec::new(),
             cancel,

@@ -228,7 +228,7 @@ pub(super) fn empty() -> Arc<Prepared> {
         columns: None,
         body: Body::Empty,
         types: Vec::new(),
-        user: String::new(),
+        names: Arc::from(""),
         watched: None,
         is_bound_here: true,
         is_volatile: true,

@@ -310,7 +310,7 @@ impl Session {
         }
         for _ in 0..PLANS_MAX {
             // A portal that has begun was allowed to.
-            let allowed = planned.user == self.eval.user || portal.execution.has_begun();
+            let allowed = planned.names == self.eval.names || portal.execution.has_begun();
             if allowed
                 && self.guard(&planned).await?
                 && self.guard_routines(plan_of(&planned)?).await?
@@ -391,7 +391,7 @@ impl Session {
         let types = ParamTypes::declared_in(planned.params.clone(), &snapshot);
         let mut again = plan_statement(tree, &snapshot, types, &self.eval)?;
         // What another role's plan is kept by is not for this one.
-        again.key = planned.key.clone().filter(|_| planned.user == again.user);
+        again.key = planned.key.clone().filter(|_| planned.names == again.names);
         Ok(match &again.body {
             Body::Declare(declared) => Arc::clone(&declared.planned),
             Body::Explain {

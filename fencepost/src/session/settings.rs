@@ -52,7 +52,12 @@ impl Session {
         let style = settings.get("DateStyle").unwrap_or_default();
         self.default_modes = self.modes_of_settings();
         let path = settings.get("search_path").unwrap_or_default();
-        let tag = format!("\0{zone}\0{style}\0{path}\0{user}\0");
+        let temporary = self.temporary_names();
+        let names = format!("{path}\0{user}\0{temporary}");
+        let tag = format!("\0{zone}\0{style}\0{names}\0");
+        if *self.eval.names != *names {
+            self.eval.names = names.into();
+        }
         if *self.eval.session_user != *authorized || *self.eval.user != *user {
             let (user, authorized) = (user.into_owned(), authorized.into_owned());
             (self.eval.user, self.eval.session_user) = (user, authorized);

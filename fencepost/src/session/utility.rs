@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use fencepost_fabric::Random;
-use fencepost_planner::{DdlCx, RowSink, Tag, ddl_command, is_alone, run_ddl};
+use fencepost_planner::{DdlCx, RowSink, Tag, ddl_command, is_alone, makes_temporary, run_ddl};
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::{DiscardKind, Expr, Statement};
 use fencepost_sql::catalog::{CHECKPOINT, CatalogView, denied};
@@ -86,7 +86,7 @@ impl Session {
                     .await;
             }
             Statement::Deallocate(name) => self.deallocate(name.as_deref())?,
-            Statement::Discard(kind) => self.discard(*kind).await?,
+            Statement::Discard(kind) => Box::pin(self.discard(*kind)).await?,
             Statement::Fetch(fetch) => {
                 return self.fetch(fetch, &portal.prepared, sink).await;
             }
@@ -175,6 +175,11 @@ impl Session {
 
     async fn ddl_attempt(&mut self, planned: &Planned) -> Result<Tag, Halt> {
         self.begin_transaction(false);
+        if let Body::Utility(statement) = &planned.body
+            && makes_temporary(statement)
+        {
+            Box::pin(self.open_temporary()).await?;
+        }
         let Some(tx) = &mut self.tx else {
             return Err(SqlError::internal("no transaction").into());
         };
@@ -213,6 +218,8 @@ impl Session {
         let private = self.served.catalog.snapshot(tx).await?;
         self.eval.set_private(Some(private));
         self.notices.append(&mut notices);
+        self.note_on_commit(statement, &snapshot);
+        self.catalog_changed();
         Ok(tag)
     }
 
@@ -289,10 +296,11 @@ impl Session {
         done
     }
 
-    async fn discard(&mut self, kind: DiscardKind) -> Result<&'static str, SqlError> {
+    async fn discard(&mut self, kind: DiscardKind) -> Result<&'static str, Halt> {
         Ok(match kind {
             DiscardKind::All => {
                 self.outside_block("DISCARD ALL")?;
+                self.discard_temporary().await?;
                 self.forget_statements();
                 self.close_cursors(None)?;
                 self.enter();
@@ -310,7 +318,10 @@ impl Session {
                 self.eval.sequences.discard();
                 "DISCARD SEQUENCES"
             }
-            DiscardKind::Temp => "DISCARD TEMP",
+            DiscardKind::Temp => {
+                self.discard_temporary().await?;
+                "DISCARD TEMP"
+            }
         })
     }
 
@@ -336,7 +347,7 @@ impl Session {
 }
 
 /// Random bytes that no other password was hashed with.
-fn fresh_salt() -> [u8; 16] {
+pub(super) fn fresh_salt() -> [u8; 16] {
     let mut salt = [0; 16];
     Random::from_entropy().fill(&mut salt);
     salt

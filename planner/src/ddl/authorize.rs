@@ -4,7 +4,7 @@ use fencepost_sql::bound::{AlterAction, AlterTable, NewForeignKey, Statement, Tr
 use fencepost_sql::catalog::acl::Privileges;
 use fencepost_sql::catalog::{
     CatalogView, Object, ObjectKind, PUBLIC_SCHEMA, Security, Snapshot, TableDef, TriggerDef,
-    denied,
+    denied, temporary,
 };
 use fencepost_sql::error::SqlError;
 use fencepost_sql::pg_catalog::PUBLIC_NAMESPACE;
@@ -61,6 +61,17 @@ impl<'a> Asker<'a> {
 
     /// 42501 where nothing may be made in a schema.
     pub fn creates_in(&self, schema: &str) -> Result<(), SqlError> {
+        if temporary::is_temporary(schema) {
+            let security = self.security();
+            let wanted = Privileges::TEMPORARY;
+            let allowed = security.allowed(self.role, security.database(), wanted);
+            return match allowed.is_none() {
+                true => Err(denied(
+                    "permission denied to create temporary tables in this database",
+                )),
+                false => Ok(()),
+            };
+        }
         let object = schema_object(self.snapshot, schema);
         self.security()
             .check(self.role, object, Privileges::CREATE, schema)

@@ -20,6 +20,7 @@ mod routine;
 mod rules;
 mod schema;
 mod sequence;
+mod temporary;
 mod touch;
 mod trigger;
 mod user_type;
@@ -31,6 +32,10 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 
 use crate::exec::Cx;
+
+pub use temporary::{
+    drop_temporary_schema, end_temporary, ends_on_commit, make_temporary_schema, makes_temporary,
+};
 
 /// A NOTICE or WARNING for the client.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use super::path::PathView;
 use super::{Binder, ParamTypes, names};
-use crate::bound::{CreateTable, Refresh, RefreshView, Statement};
+use crate::bound::{CreateTable, OnCommit, Refresh, RefreshView, Statement};
 use crate::catalog::{
     ColumnDef, ColumnMore, EXPRESSION, IndexDef, IndexKind, Materialized, Object, ObjectKind,
     PUBLIC_SCHEMA, TableDef, ViewDef,
@@ -28,6 +28,10 @@ impl Binder<'_> {
         let (schema, name) = names::table_name(&create.name)?;
         let schema = self.schema_for(schema)?;
         let defined = self.defining_query(create, "too many column names were specified")?;
+        if self.reads_temporary(&defined) {
+            let message = "materialized views must not use temporary tables or views";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
         let with_data = parser::data_clause(self.text).unwrap_or(true);
         if with_data {
             self.needs.extend(defined.needs);
@@ -54,6 +58,7 @@ impl Binder<'_> {
             index_kind: IndexKind::BTree,
             source: Some(Box::new(defined.select)),
             with_data,
+            on_commit: OnCommit::PreserveRows,
             materialized: Some(Box::new(Materialized {
                 text: defined.text,
                 tables: defined.tables,

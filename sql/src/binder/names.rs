@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sqlparser::ast::{self, Ident, ObjectName, ObjectNamePart};
 
 use super::Binder;
-use crate::catalog::TableDef;
+use crate::catalog::{TableDef, temporary};
 use crate::error::{SqlError, SqlState};
 use crate::system::SystemTable;
 
@@ -135,6 +135,11 @@ impl Binder<'_> {
     ) -> Result<Arc<TableDef>, SqlError> {
         self.check_usage(schema)?;
         if let Some(table) = self.catalog.table(schema, name)? {
+            if temporary::is_temporary(&table.schema) && table.schema != self.cx.temporary_schema()
+            {
+                let message = "cannot access temporary tables of other sessions";
+                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+            }
             return Ok(table);
         }
         match self.catalog.view(schema, name)? {

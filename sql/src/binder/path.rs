@@ -7,23 +7,38 @@ use crate::bound::{AlterTypeAction, NamedObject, Statement};
 use crate::catalog::acl::Privileges;
 use crate::catalog::{
     CatalogView, DatabaseDef, Object, ObjectKind, PUBLIC_SCHEMA, RoleDef, RoutineDef, Security,
-    SequenceDef, TableDef, TypeDef, ViewDef,
+    SequenceDef, TableDef, TypeDef, ViewDef, temporary,
 };
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::pg_catalog::PUBLIC_NAMESPACE;
 
-/// The schemas of the setting that are there, in order.
+/// The schemas of the setting that are there, in order; before them that of the session's temporary objects, unless
+/// the setting has it elsewhere.
 pub fn search_path(catalog: &dyn CatalogView, cx: &EvalContext) -> Vec<String> {
+    let mut path = explicit_path(catalog, cx);
+    if let Some(own) = cx.temporary_in(catalog)
+        && !path.iter().any(|schema| schema == own)
+    {
+        path.insert(0, own.to_owned());
+    }
+    path
+}
+
+/// The schemas of the setting that are there, in order.
+pub fn explicit_path(catalog: &dyn CatalogView, cx: &EvalContext) -> Vec<String> {
     let setting = cx.settings.get("search_path").unwrap_or_default();
     let user = cx.current_user();
+    let own = cx.temporary_in(catalog);
     let usable = usable(catalog, &user);
+    let usable = |name: &str| own == Some(name) || usable(name);
     let named = setting.split(',').map(|part| {
         let part = part.trim();
         let quoted = part.strip_prefix('"').and_then(|p| p.strip_suffix('"'));
         let name = quoted.map_or_else(|| part.to_owned(), |p| p.replace("\"\"", "\""));
         match name.as_str() {
             "$user" => user.clone(),
+            temporary::ALIAS => own.unwrap_or(temporary::ALIAS).to_owned(),
             // SET keeps what was in quotes without them.
             name if catalog.schema_exists(name) => name.to_owned(),
             name => name.to_ascii_lowercase(),
@@ -61,13 +76,23 @@ pub(super) struct PathView<'a> {
 }
 
 impl PathView<'_> {
+    /// The schema that a name of one means: `pg_temp` is the session's own.
+    fn meant<'a>(&'a self, schema: &'a str) -> &'a str {
+        let mut path = self.path.iter();
+        let own = path.find(|schema| temporary::is_temporary(schema));
+        match own.filter(|_| schema == temporary::ALIAS) {
+            Some(own) => own,
+            None => schema,
+        }
+    }
+
     fn find<T>(
         &self,
         schema: Option<&str>,
         find: impl Fn(&str) -> Result<Option<T>, SqlError>,
     ) -> Result<Option<T>, SqlError> {
         if let Some(schema) = schema {
-            return find(schema);
+            return find(self.meant(schema));
         }
         for schema in self.path {
             if let Some(found) = find(schema)? {
@@ -126,7 +151,10 @@ impl CatalogView for PathView<'_> {
             return self.catalog.routines(schema, name);
         }
         let of = |schema: &String| self.catalog.routines(Some(schema), name);
-        self.path.iter().flat_map(of).collect()
+        // As of PostgreSQL's, no function is found among temporary objects by its name alone.
+        let path = self.path.iter();
+        let path = path.filter(|schema| !temporary::is_temporary(schema));
+        path.flat_map(of).collect()
     }
 
     fn routine_by_id(&self, id: u32) -> Option<Arc<RoutineDef>> {
@@ -169,17 +197,48 @@ impl Binder<'_> {
     /// The schema that a new relation goes to.
     pub(super) fn schema_for(&self, given: Option<String>) -> Result<String, SqlError> {
         match given {
+            Some(name) if name == temporary::ALIAS => Ok(self.cx.temporary_schema()),
+            Some(name) if name == self.cx.temporary_schema() => Ok(name),
+            Some(name) if temporary::is_temporary(&name) => Err(SqlError::new(
+                SqlState::INVALID_TABLE_DEFINITION,
+                "cannot create relations in temporary schemas of other sessions",
+            )),
             Some(name) if self.catalog.schema_exists(&name) => Ok(name),
             Some(name) => Err(SqlError::new(
                 SqlState::INVALID_SCHEMA_NAME,
                 format!("schema \"{name}\" does not exist"),
             )),
-            None => self.path.first().cloned().ok_or_else(|| {
+            None => self.new_schema().ok_or_else(|| {
                 SqlError::new(
                     SqlState::INVALID_SCHEMA_NAME,
                     "no schema has been selected to create in",
                 )
             }),
+        }
+    }
+
+    /// The schema that a relation goes to whose name has none.
+    fn new_schema(&self) -> Option<String> {
+        let mut path = self.path.iter();
+        let first = self.path.first()?;
+        let explicit = || explicit_path(self.catalog, self.cx).first() == Some(first);
+        match temporary::is_temporary(first) && !explicit() {
+            true => path.find(|schema| !temporary::is_temporary(schema)),
+            false => Some(first),
+        }
+        .cloned()
+    }
+
+    /// The schema that a relation goes to which is to be temporary.
+    pub(super) fn schema_for_temporary(&self, given: Option<String>) -> Result<String, SqlError> {
+        match given {
+            Some(name) if self.schema_for(Some(name.clone()))? != self.cx.temporary_schema() => {
+                Err(SqlError::new(
+                    SqlState::INVALID_TABLE_DEFINITION,
+                    "cannot create temporary relation in non-temporary schema",
+                ))
+            }
+            _ => Ok(self.cx.temporary_schema()),
         }
     }
 

@@ -101,9 +101,7 @@ impl Binder<'_> {
         if create.materialized {
             return self.create_materialized_view(create);
         }
-        let refused = if create.temporary {
-            "CREATE TEMPORARY VIEW"
-        } else if create.or_alter || create.if_not_exists || create.to.is_some() {
+        let refused = if create.or_alter || create.if_not_exists || create.to.is_some() {
             "this form of CREATE VIEW"
         } else {
             ""
@@ -112,11 +110,17 @@ impl Binder<'_> {
             return Err(SqlError::unsupported(refused));
         }
         let (schema, name) = names::table_name(&create.name)?;
-        let schema = self.schema_for(schema)?;
+        let mut schema = match create.temporary {
+            true => self.schema_for_temporary(schema)?,
+            false => self.schema_for(schema)?,
+        };
         let defined = self.defining_query(
             create,
             "CREATE VIEW specifies more column names than columns",
         )?;
+        if self.reads_temporary(&defined) {
+            schema = self.cx.temporary_schema();
+        }
         Ok(Statement::CreateView(CreateView {
             schema,
             name,
@@ -127,6 +131,16 @@ impl Binder<'_> {
             views: defined.views,
             types: defined.types,
         }))
+    }
+
+    /// Does a query read something temporary?
+    pub(super) fn reads_temporary(&self, defined: &Defined) -> bool {
+        let Some(own) = self.cx.temporary_in(self.catalog) else {
+            return false;
+        };
+        let objects = self.catalog.objects_in(own).into_iter();
+        let mut ids = objects.map(|of| of.object.id);
+        ids.any(|id| defined.tables.contains(&id) || defined.views.contains(&id))
     }
 
     /// The query of a view that is to be, and what it reads; `too_many` is what is said where it is given more names

@@ -39,6 +39,8 @@ pub struct CreateTable {
     pub source: Option<Box<Select>>,
     /// WITH DATA: it begins with the rows of that query.
     pub with_data: bool,
+    /// ON COMMIT of a temporary table.
+    pub on_commit: OnCommit,
     /// CREATE MATERIALIZED VIEW.
     pub materialized: Option<Box<Materialized>>,
     /// PARTITION BY HASH … WITH (partitions = …): its rows are spread over the machines.
@@ -47,6 +49,18 @@ pub struct CreateTable {
     pub partition_key: Option<PartitionKey>,
     /// PARTITION OF.
     pub partition_of: Option<NewPartition>,
+}
+
+/// What becomes of a temporary table at the end of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnCommit {
+    /// Nothing.
+    #[default]
+    PreserveRows,
+    /// It is emptied.
+    DeleteRows,
+    /// It is dropped.
+    Drop,
 }
 
 /// `PARTITION OF parent FOR VALUES …`

@@ -41,7 +41,7 @@ pub use cursor::{CursorOptions, Declare, Direction, Fetch};
 pub use database::{AlterDatabase, CreateDatabase, DatabaseChange, DatabaseOptions, DropDatabase};
 pub use ddl::{
     AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, KeyConstraint, NewCheck,
-    NewForeignKey, NewPartition, PartitionBy, Truncate,
+    NewForeignKey, NewPartition, OnCommit, PartitionBy, Truncate,
 };
 pub use dml::{
     Assignment, Changes, ConflictUpdate, Copy, CopyDirection, CopyFormat, CopyOptions, CopySource,

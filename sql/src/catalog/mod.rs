@@ -19,6 +19,7 @@ mod security;
 mod sequence;
 mod snapshot;
 mod store;
+pub mod temporary;
 mod trigger;
 mod user_type;
 mod view;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::library::{pure, stable};
 use super::{ScalarFunction, objects};
-use crate::binder::search_path;
-use crate::catalog::{CATALOG_SCHEMA, CatalogView, RoutineDef, Snapshot, ViewDef};
+use crate::binder::{explicit_path, search_path};
+use crate::catalog::{CATALOG_SCHEMA, CatalogView, RoutineDef, Snapshot, ViewDef, temporary};
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::pg_catalog as pg;
@@ -95,10 +95,20 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("pg_tablespace_location", &[Oid], Text, |_, _| Ok(Value::text(""))),
     pure("pg_size_pretty", &[Int8], Text, size_pretty),
     stable("current_schema", &[], Name, |_, cx| {
-        Ok(text(search_path(&*cx.catalog(), cx).into_iter().next()))
+        Ok(text(explicit_path(&*cx.catalog(), cx).into_iter().next()))
     }),
-    stable("pg_my_temp_schema", &[], Oid, |_, _| Ok(Value::Oid(0))),
-    stable("pg_is_other_temp_schema", &[Oid], Bool, |_, _| Ok(Value::Bool(false))),
+    stable("pg_my_temp_schema", &[], Oid, |_, cx| {
+        let own = cx.temporary.as_ref();
+        let there = cx.temporary_in(&*cx.catalog()).is_some();
+        Ok(Value::Oid(own.filter(|_| there).map_or(0, |own| own.id)))
+    }),
+    stable("pg_is_other_temp_schema", &[Oid], Bool, |args, cx| {
+        let name = pg::namespace_name(&cx.catalog(), oid(args));
+        let own = cx.temporary_schema();
+        Ok(Value::Bool(name.is_some_and(|name| {
+            temporary::is_temporary(&name) && name != own
+        })))
+    }),
 ];
 
 /// The oid of the partition that a row is in, of the oid of the partitioned table and the columns that tell it.
@@ -357,9 +367,14 @@ fn arguments(function: &'static ScalarFunction) -> String {
 /// Where names without a schema are looked for.
 fn current_schemas(args: &[Value], cx: &EvalContext) -> Outcome {
     let implicit = args.first().and_then(Value::as_bool) == Some(true);
-    let mut schemas = search_path(&*cx.catalog(), cx);
+    let catalog = cx.catalog();
+    let mut schemas = explicit_path(&*catalog, cx);
     if implicit {
         schemas.insert(0, CATALOG_SCHEMA.to_owned());
+        let own = cx.temporary_in(&*catalog);
+        if let Some(own) = own.filter(|own| schemas.iter().all(|schema| schema != own)) {
+            schemas.insert(0, own.to_owned());
+        }
     }
     let schemas = schemas.into_iter().map(Value::text);
     Ok(Array::of(schemas.collect()).into())

@@ -7,7 +7,9 @@ use super::objects::{expression, is_of_identity, parent_index, typed_text};
 use super::privileges::owner_name;
 use super::rows::Rows;
 use super::{Around, Constraint};
-use crate::catalog::{CATALOG_SCHEMA, Identity, ObjectKind, Referential, Snapshot, TableDef};
+use crate::catalog::{
+    CATALOG_SCHEMA, Identity, ObjectKind, Referential, Snapshot, TableDef, temporary,
+};
 use crate::types::{Domain, Type, TypeKind};
 use crate::value::Value;
 
@@ -73,7 +75,11 @@ pub fn tables(rows: &mut Rows, around: &Around<'_>) {
         add(relation.schema, relation.name, kind, false);
     }
     for table in standard(around) {
-        add(&table.schema, &table.name, "BASE TABLE", true);
+        let kind = match temporary::is_temporary(&table.schema) {
+            true => "LOCAL TEMPORARY",
+            false => "BASE TABLE",
+        };
+        add(&table.schema, &table.name, kind, true);
     }
     for view in around.snapshot.views() {
         add(&view.schema, &view.name, "VIEW", false);

@@ -8,7 +8,7 @@ use super::triggers::TRIGGER_CLASS;
 use super::{Around, Constraint, Relation, class, namespace_oid, partition_bound};
 use crate::catalog::{
     ColumnDef, ForeignKeyDef, Identity, IndexDef, IndexKind, ObjectKind, PUBLIC_SCHEMA,
-    Referential, SequenceDef, Snapshot, TableDef,
+    Referential, SequenceDef, Snapshot, TableDef, temporary,
 };
 use crate::error::{SqlError, SqlState};
 use crate::functions::quote_ident as quoted;
@@ -31,6 +31,14 @@ pub fn shown(table: &TableDef) -> impl Iterator<Item = &IndexDef> {
     table.indexes.iter().filter(|index| !index.is_hidden())
 }
 
+/// `t` of temporary relations, `p` of others.
+fn persistence(schema: &str) -> Value {
+    Value::text(match temporary::is_temporary(schema) {
+        true => "t",
+        false => "p",
+    })
+}
+
 /// `pg_class`.
 pub fn classes(rows: &mut Rows, around: &Around<'_>) {
     let snapshot = around.snapshot;
@@ -41,7 +49,6 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
             ("relowner", owner(snapshot, ObjectKind::Table, oid)),
             ("relacl", acl(snapshot, ObjectKind::Table, oid)),
             ("reltuples", Value::Float4(-1.0)),
-            ("relpersistence", Value::text("p")),
             ("relkind", Value::text(kind)),
             ("relnatts", Value::Int2(columns as i16)),
             ("relispopulated", Value::Bool(true)),
@@ -50,6 +57,7 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
     for relation in Relation::all() {
         let own = [
             ("relnamespace", namespace(around, relation.schema)),
+            ("relpersistence", persistence(relation.schema)),
             ("relreplident", Value::text("n")),
             ("relhasrules", Value::Bool(relation.kind == "v")),
             ("relfilenode", Value::Oid(0)),
@@ -65,6 +73,7 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
     for table in around.snapshot.tables() {
         let own = [
             ("relnamespace", namespace(around, &table.schema)),
+            ("relpersistence", persistence(&table.schema)),
             (
                 "relam",
                 Value::Oid(if table.is_parent() { 0 } else { HEAP }),
@@ -119,6 +128,7 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
         for index in shown(&table) {
             let own = [
                 ("relnamespace", namespace(around, &table.schema)),
+                ("relpersistence", persistence(&table.schema)),
                 ("relam", Value::Oid(method(index))),
                 ("relfilenode", Value::Oid(index.id)),
                 ("relreplident", Value::text("n")),
@@ -140,6 +150,7 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
     for view in around.snapshot.views() {
         let own = [
             ("relnamespace", namespace(around, &view.schema)),
+            ("relpersistence", persistence(&view.schema)),
             ("relhasrules", Value::Bool(true)),
             ("relreplident", Value::text("n")),
         ];
@@ -149,6 +160,7 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
     for sequence in around.snapshot.sequences() {
         let own = [
             ("relnamespace", namespace(around, &sequence.schema)),
+            ("relpersistence", persistence(&sequence.schema)),
             ("relfilenode", Value::Oid(sequence.id)),
             ("reltuples", Value::Float4(1.0)),
             ("relreplident", Value::text("n")),

@@ -12,8 +12,8 @@ use super::constraint::{Shape, check_not_deferrable};
 use super::key_constraint;
 use super::text::text_of;
 use crate::bound::{
-    AddColumn, AlterAction, AlterTable, CreateTable, Expr, KeyConstraint, RowRules, SetType,
-    Statement, TriggerChange,
+    AddColumn, AlterAction, AlterTable, CreateTable, Expr, KeyConstraint, OnCommit, RowRules,
+    SetType, Statement, TriggerChange,
 };
 use crate::catalog::{Enabled, IndexDef, IndexKind, TableDef};
 use crate::error::{SqlError, SqlState};
@@ -240,6 +240,7 @@ impl Binder<'_> {
             sequences: Vec::new(),
             source: None,
             with_data: true,
+            on_commit: OnCommit::PreserveRows,
             materialized: None,
             index_kind: IndexKind::BTree,
             partition_by: None,

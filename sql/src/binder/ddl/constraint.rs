@@ -8,6 +8,7 @@ use super::super::{Binder, names};
 use super::family::check_referenced;
 use super::text::{bare, text_of};
 use crate::bound::{CreateTable, Expr, NewCheck, NewForeignKey, Volatility};
+use crate::catalog::temporary;
 use crate::catalog::{ColumnDef, Referential, TableDef};
 use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind;
@@ -209,6 +210,14 @@ impl Binder<'_> {
                 return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
             }
             check_referenced(parent)?;
+            let of_table = temporary::is_temporary(shape.schema);
+            if of_table != temporary::is_temporary(&parent.schema) {
+                let kind = if of_table { "temporary" } else { "permanent" };
+                return Err(SqlError::new(
+                    SqlState::INVALID_TABLE_DEFINITION,
+                    format!("constraints on {kind} tables may reference only {kind} tables"),
+                ));
+            }
         }
         let (list, count) = (&key.referred_columns, columns.len());
         let name = name.map(names::fold);

@@ -9,8 +9,10 @@ use super::constraint::{Shape, check_not_deferrable};
 use super::key_columns;
 use super::partition::Options;
 use super::text::text_of;
-use crate::bound::{CreateTable, KeyConstraint, NewCheck, NewSequence, SequenceOptions, Statement};
-use crate::catalog::{ColumnDef, ColumnMore, Identity};
+use crate::bound::{
+    CreateTable, KeyConstraint, NewCheck, NewSequence, OnCommit, SequenceOptions, Statement,
+};
+use crate::catalog::{ColumnDef, ColumnMore, Identity, temporary};
 use crate::error::{SqlError, SqlState};
 use crate::parser::{column_list, data_clause, identity_options};
 use crate::types::{Type, TypeKind};
@@ -32,8 +34,13 @@ impl Binder<'_> {
             ));
         }
         let options = Options::of(&create.table_options)?;
+        let schema = match create.temporary {
+            true => self.schema_for_temporary(schema)?,
+            false => self.schema_for(schema)?,
+        };
+        let on_commit = on_commit(create, &schema)?;
         let mut table = CreateTable {
-            schema: self.schema_for(schema)?,
+            schema,
             name,
             if_not_exists: create.if_not_exists,
             columns: Vec::with_capacity(create.columns.len()),
@@ -44,6 +51,7 @@ impl Binder<'_> {
             sequences: Vec::new(),
             source: None,
             with_data: true,
+            on_commit,
             materialized: None,
             index_kind: options.index_kind,
             partition_by: None,
@@ -378,10 +386,25 @@ fn key_of_table(
     }
 }
 
+/// ON COMMIT, which is for temporary tables.
+fn on_commit(create: &ast::CreateTable, schema: &str) -> Result<OnCommit, SqlError> {
+    let wanted = match create.on_commit {
+        None => return Ok(OnCommit::PreserveRows),
+        Some(ast::OnCommit::PreserveRows) => OnCommit::PreserveRows,
+        Some(ast::OnCommit::DeleteRows) => OnCommit::DeleteRows,
+        Some(ast::OnCommit::Drop) => OnCommit::Drop,
+    };
+    match temporary::is_temporary(schema) {
+        true => Ok(wanted),
+        false => Err(SqlError::new(
+            SqlState::INVALID_TABLE_DEFINITION,
+            "ON COMMIT can only be used on temporary tables",
+        )),
+    }
+}
+
 fn check_supported(create: &ast::CreateTable) -> Result<(), SqlError> {
-    let refused = if create.temporary {
-        "CREATE TEMPORARY TABLE"
-    } else if create.like.is_some() {
+    let refused = if create.like.is_some() {
         "CREATE TABLE LIKE"
     } else if create.inherits.is_some() {
         "INHERITS"

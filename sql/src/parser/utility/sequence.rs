@@ -3,29 +3,33 @@
 use super::super::cursor::Cursor;
 use super::super::lexer::Kind;
 use crate::bound::{AlterSequence, CreateSequence, DropSequence, SequenceOptions, Statement};
+use crate::catalog::temporary::ALIAS;
 use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind;
 
 /// The statement behind CREATE, ALTER or DROP, if it is about sequences.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
-    if word == "create"
-        && (c.sees_all(&["temp", "sequence"]) || c.sees_all(&["temporary", "sequence"]))
-    {
-        return Err(SqlError::unsupported("CREATE TEMPORARY SEQUENCE"));
-    }
-    if !c.accept("sequence") {
+    let temporary = word == "create"
+        && (c.accept_all(&["temp", "sequence"]) || c.accept_all(&["temporary", "sequence"]));
+    if !temporary && !c.accept("sequence") {
         return Ok(None);
     }
     Ok(Some(match word {
-        "create" => create(c)?,
+        "create" => create(c, temporary)?,
         "alter" => alter(c)?,
         _ => drop(c)?,
     }))
 }
 
-fn create(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+fn create(c: &mut Cursor<'_>, temporary: bool) -> Result<Statement, SqlError> {
     let if_not_exists = c.accept_all(&["if", "not", "exists"]);
-    let (schema, name) = c.qualified()?;
+    let (mut schema, name) = c.qualified()?;
+    if temporary && schema.get_or_insert_with(|| ALIAS.to_owned()) != ALIAS {
+        return Err(SqlError::new(
+            SqlState::INVALID_TABLE_DEFINITION,
+            "cannot create temporary relation in non-temporary schema",
+        ));
+    }
     let options = options(c, false)?;
     Ok(Statement::CreateSequence(CreateSequence {
         schema,

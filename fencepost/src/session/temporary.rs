@@ -1,0 +1,188 @@
+//! Temporary objects: a session's own schema is made when it first needs one, and dropped when it ends.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use fencepost_planner::{
+    DdlCx, drop_temporary_schema, end_temporary, ends_on_commit, make_temporary_schema,
+};
+use fencepost_sql::bound::{OnCommit, Statement};
+use fencepost_sql::catalog::temporary::Temporary;
+use fencepost_sql::catalog::{CatalogView, Snapshot};
+use fencepost_sql::error::SqlError;
+use fencepost_sql::stop::Halt;
+
+use super::run::interruptible;
+use super::utility::fresh_salt;
+use super::{ATTEMPTS_MAX, Block, Session, cx};
+use crate::sweeper;
+
+/// What is done to the catalog beside what the client says.
+enum Task {
+    /// The schema is made.
+    Make(String),
+    /// It is dropped with all that is in it.
+    Drop(Temporary),
+    /// ON COMMIT.
+    End(Vec<(u32, OnCommit)>),
+}
+
+impl Session {
+    /// Sees to it that the session has a schema for what is temporary, in the open transaction.
+    pub(super) async fn open_temporary(&mut self) -> Result<(), Halt> {
+        let snapshot = self.seen_catalog().await?;
+        if self.eval.temporary_in(&*snapshot).is_some() {
+            return Ok(());
+        }
+        let schema = self.eval.temporary_schema();
+        if let Some(id) = snapshot.schema(&schema) {
+            // Of a session with this number that nobody has cleaned up after.
+            let schema = schema.clone();
+            self.change_temporary(Task::Drop(Temporary { schema, id }))
+                .await?;
+        }
+        self.eval.temporary = self.change_temporary(Task::Make(schema)).await?;
+        sweeper::sweep_lost(&self.db, &self.served, &snapshot);
+        Ok(())
+    }
+
+    /// Notes what is to be done at the end of the transaction with a table that `statement` has made; `before` is the
+    /// catalog before.
+    pub(super) fn note_on_commit(&mut self, statement: &Statement, before: &Snapshot) {
+        let (Some(what), Statement::CreateTable(create)) = (ends_on_commit(statement), statement)
+        else {
+            return;
+        };
+        let named = |catalog: &Snapshot| {
+            let found = catalog.table(Some(&create.schema), &create.name);
+            found.ok().flatten().map(|table| table.id)
+        };
+        if let (None, Some(id)) = (named(before), named(&self.eval.catalog())) {
+            self.on_commit.push((id, what));
+        }
+    }
+
+    /// ON COMMIT, where something was written.
+    pub(super) async fn end_temporary(&mut self) -> Result<(), Halt> {
+        if self.on_commit.is_empty() || !self.tx.as_ref().is_some_and(|tx| tx.has_writes()) {
+            return Ok(());
+        }
+        let tables = self.on_commit.clone();
+        self.change_temporary(Task::End(tables)).await?;
+        Ok(())
+    }
+
+    /// DISCARD TEMP, in a transaction of its own unless one is under way.
+    pub(super) async fn discard_temporary(&mut self) -> Result<(), Halt> {
+        let Some(own) = self.eval.temporary.clone() else {
+            return Ok(());
+        };
+        if self.eval.temporary_in(&*self.eval.catalog()).is_none() {
+            return Ok(());
+        }
+        let alone = self.block != Block::Explicit && self.statements == 0;
+        let mut attempt = 0;
+        while alone {
+            match self.sweep(own.clone()).await {
+                Err(halt) if halt.is_retryable() && attempt < ATTEMPTS_MAX => attempt += 1,
+                done => return done,
+            }
+        }
+        self.enter();
+        self.begin_transaction(false);
+        self.change_temporary(Task::Drop(own)).await?;
+        self.catalog_changed();
+        Ok(())
+    }
+
+    /// Drops the schema of a session that is gone, in a transaction of its own.
+    pub(crate) async fn sweep(&mut self, of: Temporary) -> Result<(), Halt> {
+        self.enter();
+        self.begin_transaction(false);
+        match self.change_temporary(Task::Drop(of)).await {
+            Ok(_) => self.commit_transaction().await,
+            Err(halt) => {
+                self.abort_transaction();
+                Err(halt)
+            }
+        }
+    }
+
+    /// What names mean may have changed with the catalog.
+    pub(super) fn catalog_changed(&mut self) {
+        if self.eval.temporary.is_some() {
+            let catalog = self.eval.catalog();
+            self.on_commit
+                .retain(|(id, _)| matches!(catalog.table_by_id(*id), Ok(Some(_))));
+            self.settings_changed();
+        }
+    }
+
+    /// The names of the session's temporary objects: they come before others.
+    pub(super) fn temporary_names(&self) -> String {
+        if self.eval.temporary.is_none() {
+            return String::new();
+        }
+        let catalog = self.eval.catalog();
+        let own = self.eval.temporary_in(&*catalog);
+        let mut names = own.map_or_else(Vec::new, |own| {
+            let objects = catalog.objects_in(own).into_iter();
+            objects.map(|of| of.name).collect::<Vec<_>>()
+        });
+        names.sort();
+        format!("{}\0{}", self.eval.backend_pid, names.join("\0"))
+    }
+
+    async fn seen_catalog(&mut self) -> Result<Arc<Snapshot>, Halt> {
+        match &mut self.tx {
+            Some(tx) => self.served.catalog.snapshot(tx).await,
+            None => Err(SqlError::internal("no transaction").into()),
+        }
+    }
+
+    async fn change_temporary(&mut self, task: Task) -> Result<Option<Temporary>, Halt> {
+        let snapshot = self.seen_catalog().await?;
+        let Some(tx) = &mut self.tx else {
+            return Err(SqlError::internal("no transaction").into());
+        };
+        let mut notices = Vec::new();
+        let mut ddl = DdlCx {
+            catalog: &self.served.catalog,
+            snapshot: &snapshot,
+            notices: &mut notices,
+            rows: None,
+            salt: fresh_salt(),
+        };
+        let mut cx = cx(
+            tx,
+            &[],
+            &self.eval,
+            &self.cancel,
+            &mut self.scratch,
+            self.deadline,
+            true,
+        );
+        let work = async {
+            match task {
+                Task::Make(schema) => {
+                    let made = make_temporary_schema(&schema, &mut cx, &mut ddl).await?;
+                    Ok(Some(made))
+                }
+                Task::Drop(of) => {
+                    drop_temporary_schema(&of, &mut cx, &mut ddl).await?;
+                    Ok(None)
+                }
+                Task::End(tables) => {
+                    end_temporary(&tables, &mut cx, &mut ddl).await?;
+                    Ok(None)
+                }
+            }
+        };
+        let made = interruptible(&self.cancel, self.deadline, pin!(work)).await?;
+        let after = self.served.catalog.snapshot(tx).await?;
+        if after.version() != snapshot.version() {
+            self.eval.set_private(Some(after));
+        }
+        Ok(made)
+    }
+}

@@ -1,0 +1,110 @@
+//! Temporary objects: the schema that a session has them in, and how they end.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{Delete, DropSchema, DropTable, Integrity, OnCommit, Statement};
+use fencepost_sql::catalog::temporary::Temporary;
+use fencepost_sql::catalog::{CatalogView, temporary};
+use fencepost_sql::stop::Halt;
+
+use super::changes::Changes;
+use super::materialized::run_now;
+use super::ownership::forget_dropped;
+use super::schema::drop_schema;
+use super::{DdlCx, drop};
+use crate::exec::Cx;
+
+/// Makes the schema of a session.
+pub async fn make_temporary_schema(
+    schema: &str,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<Temporary, Halt> {
+    let changes = Changes::begin(cx, ddl).await?;
+    let id = ddl.catalog.next_oid(cx.tx).await?;
+    ddl.catalog.insert_schema(cx.tx, id, schema).await?;
+    changes.finish(cx, ddl).await?;
+    let schema = schema.to_owned();
+    Ok(Temporary { schema, id })
+}
+
+/// Drops the schema of a session with all that is in it, if it is still there.
+pub async fn drop_temporary_schema(
+    of: &Temporary,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<(), Halt> {
+    if ddl.snapshot.schema_oid(&of.schema) != Some(of.id) {
+        return Ok(());
+    }
+    let statement = DropSchema {
+        names: vec![of.schema.clone()],
+        if_exists: true,
+        cascade: true,
+    };
+    let told = ddl.notices.len();
+    drop_schema(&statement, cx, ddl).await?;
+    ddl.notices.truncate(told);
+    forget_dropped(cx, ddl).await
+}
+
+/// What ON COMMIT says of tables with these oids; those that are gone are passed over.
+pub async fn end_temporary(
+    tables: &[(u32, OnCommit)],
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<(), Halt> {
+    let mut going = Vec::new();
+    for (id, what) in tables {
+        let Some(table) = ddl.snapshot.table_by_id(*id)? else {
+            continue;
+        };
+        if *what == OnCommit::Drop {
+            going.push(table);
+            continue;
+        }
+        let delete = Delete {
+            alias: table.name.clone(),
+            table: Arc::clone(&table),
+            using: None,
+            filter: None,
+            integrity: Integrity::default(),
+            returning: Vec::new(),
+        };
+        run_now(Statement::Delete(Box::new(delete)), cx).await?;
+    }
+    if going.is_empty() {
+        return Ok(());
+    }
+    let statement = DropTable {
+        tables: going,
+        materialized: false,
+        cascade: true,
+        missing: Vec::new(),
+    };
+    let told = ddl.notices.len();
+    drop::drop_table(&statement, cx, ddl).await?;
+    ddl.notices.truncate(told);
+    forget_dropped(cx, ddl).await
+}
+
+/// The temporary table that a statement makes and has something done to at the end of the transaction.
+pub fn ends_on_commit(statement: &Statement) -> Option<OnCommit> {
+    match statement {
+        Statement::CreateTable(create) => {
+            Some(create.on_commit).filter(|what| *what != OnCommit::PreserveRows)
+        }
+        _ => None,
+    }
+}
+
+/// Does a statement make something temporary?
+pub fn makes_temporary(statement: &Statement) -> bool {
+    let schema = match statement {
+        Statement::CreateTable(create) => Some(&create.schema),
+        Statement::CreateView(create) => Some(&create.schema),
+        Statement::CreateSequence(create) => create.schema.as_ref(),
+        _ => None,
+    };
+    schema.is_some_and(|schema| temporary::is_temporary(schema))
+}
