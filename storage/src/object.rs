@@ -121,6 +121,13 @@ impl<'a> ObjectRef<'a> {
         .map_err(Header)
     }
 
+    /// Locks a slot that nobody else may lock, since no pointer leads to it.
+    pub fn lock_own(&self) {
+        if let Some(word) = self.words.first() {
+            word.store(self.header().locked().0, Ordering::Release);
+        }
+    }
+
     /// Gives the lock back with nothing changed.
     #[inline]
     pub fn unlock(&self, seen: Header) {

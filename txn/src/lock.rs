@@ -5,6 +5,7 @@
 //! no longer takes them sends the commit back to reroute them. What is locked is counted, so that a
 //! panic of a node kind under the locks leaves none behind.
 
+use fencepost_storage::ObjectRef;
 use fencepost_storage::header::Header;
 
 use crate::counters::Event;
@@ -14,7 +15,7 @@ use crate::refresh::Stray;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Context;
 use crate::validate::unreachable;
-use crate::write_set::{NO_BASE, What};
+use crate::write_set::{NO_BASE, Payload, What};
 
 /// Pauses before a lock that stays held is given up.
 pub(crate) const PATIENCE: u32 = 1 << 16;
@@ -90,8 +91,29 @@ impl Context {
         true
     }
 
+    /// Locks the new objects of this machine, which nothing leads to yet (COMMITTING-4).
+    pub(crate) fn lock_new(&mut self) {
+        self.spread.new_locked = true;
+        for object in self.new_objects() {
+            object.lock_own();
+        }
+    }
+
+    /// The slots of new objects of this machine.
+    fn new_objects(&self) -> impl Iterator<Item = ObjectRef<'_>> {
+        let new = self.writes.writes.iter().filter(|write| {
+            matches!(write.what, What::New { .. }) && matches!(write.payload(), Payload::Slot(_))
+        });
+        new.filter_map(|write| self.machine.regions().own_object(write.addr))
+    }
+
     /// Releases the locks that are held on this machine.
-    pub(crate) fn release_locks(&self) {
+    pub(crate) fn release_locks(&mut self) {
+        if std::mem::take(&mut self.spread.new_locked) {
+            for object in self.new_objects() {
+                object.unlock(object.header());
+            }
+        }
         for at in self.order.iter().take(self.locked) {
             let write = &self.writes.writes[*at as usize];
             if let Some(object) = self.machine.regions().own_object(write.addr) {

@@ -12,6 +12,8 @@
 //! * COMMITTING-3: where machines are replaced no commit is given up that is here: if some were told to forget it and
 //!   others were not when its coordinator fails, recovery could let it take effect after what it had locked was changed.
 //!   One that nobody waits for any more is an *orphan*, and goes on.
+//! * COMMITTING-4: what is in doubt holds locks on its new objects here, too. Recovery may put what leads to them in
+//!   place elsewhere before whoever runs the commit puts them in place here, and others may follow it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -97,19 +99,24 @@ impl Committing {
     /// It has taken effect: here, and elsewhere once its records are read.
     pub fn show(&self, id: TxnId) {
         if let Some(commit) = self.0.lock().get_mut(&id) {
-            (commit.shown, commit.done) = (true, true);
+            commit.shown = true;
         }
     }
 
-    /// What is left of it: `acks` are still to come, or one is `lost`.
+    /// What is left of one that was shown: `acks` are still to come, or one is `lost`. Where nobody asks what becomes of
+    /// it, it is done.
     fn leave(
         &self,
         id: TxnId,
         participants: Vec<MachineId>,
         (acks, lost): (Vec<Completion<()>>, bool),
+        asks: bool,
     ) {
         if let Some(commit) = self.0.lock().get_mut(&id) {
             (commit.participants, commit.acks, commit.lost) = (participants, acks, lost);
+        }
+        if !asks {
+            self.is_done(id);
         }
     }
 
@@ -271,6 +278,8 @@ pub(super) struct Ending<'a> {
     pub acks: Vec<Completion<()>>,
     /// Whether one of them did not come.
     pub lost: bool,
+    /// Whoever runs the commit is about to ask what recovery makes of it.
+    pub asks: bool,
 }
 
 impl Drop for Ending<'_> {
@@ -289,7 +298,7 @@ impl Drop for Ending<'_> {
             false => self
                 .network
                 .committing
-                .leave(id, participants, (acks, lost)),
+                .leave(id, participants, (acks, lost), self.asks),
         }
     }
 }

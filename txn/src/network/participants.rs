@@ -30,6 +30,8 @@ pub(crate) struct Spread {
     pub(super) stamped: Vec<u64>,
     /// Acks of what backups and primaries are to have before COMMIT-PRIMARY, from when COMMIT-BACKUP is written.
     pub(super) acks: Vec<Completion<()>>,
+    /// The new objects of this machine are locked.
+    pub(crate) new_locked: bool,
     /// As many of them, the first ones, come from disks: nobody spins for those.
     pub(super) from_disks: usize,
     /// What the primaries elsewhere have said of the slots of entries, by the entries' places in the write

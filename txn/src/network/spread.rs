@@ -131,6 +131,7 @@ impl Transaction {
             false => current,
         };
         let backed = during.during(current, || {
+            context.lock_new();
             network.committing.begin(id, &context.spread.regions, w);
             context.lock_moved_elsewhere(network);
             context.commit_backup(network, w)?;
@@ -374,6 +375,7 @@ impl Transaction {
             participants,
             acks,
             lost: false,
+            asks: false,
         };
         let mut acknowledged = known;
         while !acknowledged && let Some(ack) = ending.acks.first_mut() {
@@ -382,6 +384,7 @@ impl Transaction {
             ending.lost |= !acknowledged;
             drop(ending.acks.swap_remove(0));
         }
+        ending.asks = !acknowledged && network.replaces_machines();
         drop(ending);
         let durable_at = None;
         match acknowledged {
@@ -435,6 +438,7 @@ impl Transaction {
             participants,
             acks,
             lost: false,
+            asks: false,
         });
         self.finish();
         Ok(())
@@ -461,6 +465,7 @@ impl Context {
     fn put_in_place(&mut self, w: Timestamp) {
         // From here on the locks are released by the versions that replace what they guard.
         self.locked = 0;
+        self.spread.new_locked = false;
         self.commit_primary(w);
     }
 

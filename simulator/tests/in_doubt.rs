@@ -1,0 +1,141 @@
+//! A commit that recovery decides about is there as a whole, however late whoever runs it looks.
+
+mod driven;
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use driven::{World, with};
+use fencepost_fabric::MachineId;
+use fencepost_simulator::plan::{Plan, terms};
+
+use fencepost_txn::{Addr, FatPtr, Mode, Near, Outcome, Stop};
+
+const MS: u64 = 1_000_000;
+const NOWHERE: [u64; 2] = [0, 0];
+/// The machine that commits, the one that fails, and the one that reads.
+const WRITES: usize = 0;
+const FAILS: usize = 1;
+const READS: usize = 2;
+
+fn plan(seed: u64, hosts: u32) -> Plan {
+    Plan {
+        machines: 3,
+        hosts,
+        replicas: 2,
+        leases: terms(10),
+        replaces: true,
+        ..Plan::draw(seed)
+    }
+}
+
+/// An object of a machine's own with a pointer in it, which leads nowhere.
+async fn pointer_at(world: &World, at: usize) -> Addr {
+    loop {
+        let mut tx = world.machines[at].coordinator().begin(Mode::ReadWrite);
+        if let Ok(place) = tx.alloc(NOWHERE.len(), Near::Own).await
+            && tx.write_new(place, &NOWHERE).is_ok()
+            && let Ok(Outcome::Committed(_)) = tx.commit().await
+        {
+            return place.addr;
+        }
+        world.sim.nap(100_000).await;
+    }
+}
+
+async fn poll_once<T>(future: &mut Pin<Box<impl Future<Output = T>>>) -> Option<T> {
+    poll_fn(|task| match future.as_mut().poll(task) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+/// What a machine finds where the pointer leads; `None` where it leads nowhere.
+async fn follow(world: &World, at: usize, pointer: Addr) -> Option<Vec<u64>> {
+    loop {
+        let mut tx = world.machines[at].coordinator().begin(Mode::ReadOnly);
+        let mut words = Vec::new();
+        if tx.read(pointer, &mut words).await == Ok(true) {
+            if words[..2] == NOWHERE {
+                return None;
+            }
+            let place = FatPtr::from_words([words[0], words[1]]);
+            match tx.read(place.addr, &mut words).await {
+                Ok(there) => {
+                    assert!(there, "a pointer leads to {place:?}, where nothing is");
+                    return Some(words);
+                }
+                Err(stop) => assert!(matches!(stop, Stop::Retry(_)), "{stop:?}"),
+            }
+        }
+        world.sim.nap(100_000).await;
+    }
+}
+
+/// The machine of a pointer fails when the commit that sets it to a new object has been looked after so often, and
+/// nobody looks after that again before the pointer is read elsewhere; whether that had to wait for it.
+async fn fails_after(world: World, looks: u64) -> bool {
+    let pointer = pointer_at(&world, FAILS).await;
+    let mut tx = world.machines[WRITES].coordinator().begin(Mode::ReadWrite);
+    let Ok(place) = tx.alloc(1, Near::Own).await else {
+        return false;
+    };
+    let made = tx.write_new(place, &[7]).is_ok();
+    if !made || tx.write(pointer, &place.to_words()).await.is_err() {
+        return false;
+    }
+    let mut commit = Box::pin(tx.commit());
+    let mut ended = None;
+    for _ in 0..looks {
+        if ended.is_none() {
+            ended = poll_once(&mut commit).await;
+        }
+        world.sim.nap(MS / 10).await;
+    }
+    world.sim.net().crash(MachineId(FAILS as u32 + 1));
+    let reader = &world.machines[READS];
+    let replaced = || reader.members().configuration == 2 && reader.is_answering();
+    world.until(replaced).await;
+    let mut reading = Box::pin(follow(&world, READS, pointer));
+    let mut found = None;
+    for _ in 0..100 {
+        if found.is_none() {
+            found = poll_once(&mut reading).await;
+        }
+        world.sim.nap(MS / 10).await;
+    }
+    let waits = found.is_none();
+    let ended = match ended {
+        Some(ended) => ended,
+        None => commit.await,
+    };
+    let found = match found {
+        Some(found) => found,
+        None => reading.await,
+    };
+    match ended {
+        Ok(Outcome::Committed(_)) => assert!(found.is_some_and(|words| words[0] == 7)),
+        Ok(Outcome::Aborted(_)) => assert_eq!(found, None),
+        Err(stop) => panic!("{stop:?}"),
+    }
+    waits
+}
+
+#[test]
+fn whoever_follows_a_pointer_of_a_commit_in_doubt_finds_what_it_leads_to() {
+    for hosts in [1, 3] {
+        let waited = Rc::new(Cell::new(0));
+        for looks in 1..40 {
+            let waited = Rc::clone(&waited);
+            with(&plan(looks, hosts), move |world| async move {
+                let waits = fails_after(world, looks).await;
+                waited.set(waited.get() + u64::from(waits));
+            });
+        }
+        assert!(waited.get() > 0, "the commit was never in doubt");
+    }
+}
