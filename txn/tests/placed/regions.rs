@@ -2,7 +2,7 @@
 
 use fencepost_txn::network::Mapping;
 use fencepost_txn::network::call::CallError;
-use fencepost_txn::{AbortReason, Addr, MachineId, Mode, Near, Outcome, Stop};
+use fencepost_txn::{Addr, Machine, MachineId, Mode, Near, Stop};
 use pollster::block_on;
 
 use super::world::{KINDS, Kind, World, commit, place, word};
@@ -28,18 +28,21 @@ fn id(machine: usize) -> MachineId {
     MachineId(machine as u32 + 1)
 }
 
+/// As many objects as the logs have room for.
+const AT_ONCE: usize = 4;
+
 /// Makes objects of a block each, every one with a transaction of its own.
 fn fill(world: &World, by: usize, near: Near, count: usize) -> Vec<Addr> {
-    let make = |value: usize| loop {
+    let make = |value: usize| {
+        if value % AT_ONCE == 0 {
+            // One that finds no room would have to be made again, and its block is not free at once.
+            world.wait("room in the logs", || Machine::are_at_rest(&world.machines));
+        }
         let mut tx = world.begin(by, Mode::ReadWrite);
         let ptr = block_on(tx.alloc(BLOCK_WORDS, near)).expect("memory");
         tx.write_new(ptr, &[value as u64]).expect("its own");
-        match block_on(tx.commit()) {
-            Ok(Outcome::Committed(_)) => return ptr.addr,
-            // Logs are full of what was made before, for a while.
-            Ok(Outcome::Aborted(AbortReason::LockBusy)) => {}
-            other => panic!("{other:?}"),
-        }
+        commit(tx);
+        ptr.addr
     };
     (0..count).map(make).collect()
 }
