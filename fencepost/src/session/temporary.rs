@@ -80,12 +80,13 @@ impl Session {
         if self.eval.temporary_in(&*self.eval.catalog()).is_none() {
             return Ok(());
         }
-        let alone = self.block != Block::Explicit && self.statements == 0;
-        let mut attempt = 0;
-        while alone {
-            match self.sweep(own.clone()).await {
-                Err(halt) if halt.is_retryable() && attempt < ATTEMPTS_MAX => attempt += 1,
-                done => return done,
+        if self.block != Block::Explicit && self.statements == 0 {
+            let mut attempt = 0;
+            loop {
+                match self.sweep(own.clone()).await {
+                    Err(halt) if halt.is_retryable() && attempt < ATTEMPTS_MAX => attempt += 1,
+                    done => return done,
+                }
             }
         }
         self.enter();

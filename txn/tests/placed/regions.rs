@@ -34,7 +34,7 @@ const AT_ONCE: usize = 4;
 /// Makes objects of a block each, every one with a transaction of its own.
 fn fill(world: &World, by: usize, near: Near, count: usize) -> Vec<Addr> {
     let make = |value: usize| {
-        if value % AT_ONCE == 0 {
+        if value.is_multiple_of(AT_ONCE) {
             // One that finds no room would have to be made again, and its block is not free at once.
             world.wait("room in the logs", || Machine::are_at_rest(&world.machines));
         }
