@@ -18,7 +18,7 @@ pub enum SystemTable {
     Reconfigurations,
     /// `pg_fencepost_partitions`: the partitions of tables, and the machines that have them.
     Partitions,
-    /// `pg_fencepost_ddl`: the statements that make all tables again, empty, and then their indexes.
+    /// `pg_fencepost_ddl`: the statements that make the database again, empty; passwords are in them for superusers.
     Ddl,
     /// A relation that PostgreSQL has.
     Catalog(&'static Relation),
@@ -115,8 +115,9 @@ impl SystemTable {
             ],
             SystemTable::Ddl => &[
                 ("position", INT4),
-                ("table_name", TEXT),
-                ("is_table", BOOL),
+                ("kind", TEXT),
+                ("schema_name", TEXT),
+                ("name", TEXT),
                 ("statement", TEXT),
             ],
             SystemTable::Catalog(relation) => &relation.columns,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 
 /// The version of the form that backups have.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 const MANIFEST: &str = "manifest";
 /// Characters of the checksum before the manifest, and the end of its line.
 const CHECKSUM_LINE: usize = 9;
@@ -22,22 +22,31 @@ pub struct Manifest {
     pub format: u32,
     /// What the server said that it is.
     pub server: String,
-    /// The tables, in the order in which they are to be made.
-    pub tables: Vec<Table>,
-    /// Statements that make the indexes that are not constraints.
-    pub indexes: Vec<String>,
+    /// What makes everything again, in this order.
+    pub steps: Vec<Step>,
 }
 
-/// What it says of a table.
+/// A statement that makes something, and the rows that come then.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Step {
+    /// What it makes, in the server's words.
+    pub kind: String,
+    /// The schema that its names are of.
+    pub schema: String,
+    /// The name of what it makes, or makes something of.
+    pub name: String,
+    /// Its text.
+    pub statement: String,
+    /// The rows of a table.
+    pub rows: Option<Table>,
+}
+
+/// What it says of the rows of a table.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Table {
-    /// Its name.
-    pub name: String,
-    /// The statement that makes it.
-    pub statement: String,
-    /// Its file.
+    /// The file.
     pub file: String,
-    /// Its rows.
+    /// How many there are.
     pub rows: u64,
     /// Bytes of the file.
     pub bytes: u64,
@@ -45,16 +54,24 @@ pub struct Table {
     pub crc32c: u32,
 }
 
-impl Table {
-    /// Its name in a statement.
-    pub fn quoted(&self) -> String {
-        quoted(&self.name)
+impl Step {
+    /// What it is about in a statement.
+    pub fn qualified(&self) -> String {
+        format!("{}.{}", quoted(&self.schema), quoted(&self.name))
+    }
+
+    /// What it is about in a message.
+    pub fn shown(&self) -> String {
+        match (self.schema.as_str(), self.kind.as_str()) {
+            ("" | "public", _) | (_, "schema") => format!("{} \"{}\"", self.kind, self.name),
+            (schema, kind) => format!("{kind} \"{schema}.{}\"", self.name),
+        }
     }
 }
 
-/// A table's name in a statement.
+/// A name in a statement.
 pub fn quoted(name: &str) -> String {
-    format!("public.\"{}\"", name.replace('"', "\"\""))
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// Writes a file and keeps count of what is in it.
@@ -101,6 +118,19 @@ impl Writer {
 }
 
 impl Manifest {
+    /// What it says of the rows of tables.
+    pub fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.steps.iter().filter_map(|step| step.rows.as_ref())
+    }
+
+    /// How much there is of everything, for whoever is told.
+    pub fn summary(&self) -> String {
+        let rows: u64 = self.tables().map(|table| table.rows).sum();
+        let bytes: u64 = self.tables().map(|table| table.bytes).sum();
+        let (tables, steps) = (self.tables().count(), self.steps.len());
+        format!("{tables} tables, {steps} statements, {rows} rows, {bytes} bytes")
+    }
+
     /// Writes it to `dir`, and returns once it is on the disk.
     pub fn write(&self, dir: &Path) -> Result<(), Failure> {
         let json = serde_json::to_vec_pretty(self).map_err(|error| broken(dir, error))?;
@@ -136,7 +166,7 @@ impl Manifest {
     /// # Errors
     /// [`Failure::Broken`] with the first file that is not what was written.
     pub fn check(&self, dir: &Path) -> Result<(), Failure> {
-        self.tables.iter().try_for_each(|table| table.check(dir))
+        self.tables().try_for_each(|table| table.check(dir))
     }
 }
 

@@ -1,8 +1,8 @@
-//! Backups: all tables of a running database as of one moment, in a directory.
+//! Backups: everything of a running database as of one moment, in a directory.
 //!
 //! ```text
 //! DIR/manifest    checksum of what follows, as eight hexadecimal digits and a line end; then JSON (`Manifest`):
-//!                 the statements that make tables and indexes, and what the files of the tables hold
+//!                 the statements that make everything (`pg_fencepost_ddl`), and what the files of the tables hold
 //! DIR/0.copy      rows of the first table, as COPY writes them in its text format
 //! DIR/1.copy      …
 //! ```
@@ -12,7 +12,8 @@
 //! * BACKUP-WHOLE: a directory of the name that was asked for is there once all in it is on the disk, and not before.
 //! * BACKUP-CHECKED: nothing is restored from a backup of which any byte is not what it was.
 //!
-//! Roles are not in it, as they are not in what `pg_dump` writes.
+//! It is of the database that its URL names. Roles, which all databases have in common, are in it, too, with what of their
+//! passwords the server keeps, which does not tell them. Rows of materialized views are made again, as `pg_dump` has it.
 
 mod files;
 mod link;

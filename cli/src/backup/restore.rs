@@ -1,10 +1,12 @@
-//! `fencepost restore`: makes the tables of a backup again, in a database that has none of their names.
+//! `fencepost restore`: makes what is in a backup again, in a database that has none of it.
 //!
 //! ```text
-//! every checksum ─► no table of these names ─► for each table: BEGIN, CREATE TABLE, COPY, COMMIT ─► indexes
+//! every checksum ─► nothing of these names ─► one statement after the other; with a table its rows, in its transaction
 //! ```
-//! A table is there with all its rows or not at all. What ends in between says which tables are there.
+//! A table is there with all its rows or not at all. What ends in between says how far it came. Roles are not a
+//! database's alone: those that are there already stay as they are.
 
+use std::collections::HashSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -15,14 +17,14 @@ use clap::Args;
 use futures_util::SinkExt;
 use tokio_postgres::Client;
 
-use super::files::{Manifest, Table};
+use super::files::{Manifest, Step, Table, quoted};
 use super::link::{Link, refused};
 use crate::failure::Failure;
 
 /// Bytes that are sent at once.
 const PIECE: usize = 64 << 10;
 
-/// Make the tables of a backup again.
+/// Make what is in a backup again.
 #[derive(Debug, Args)]
 pub struct Restore {
     /// The directory of the backup.
@@ -50,52 +52,96 @@ impl Restore {
             let link = Link::connect(&self.url)?;
             link.run(async |client| restore(client, &manifest, &self.dir).await)?;
         }
-        let rows: u64 = manifest.tables.iter().map(|table| table.rows).sum();
-        println!(
-            "{dir}: {} tables, {} indexes, {rows} rows {}; in {:.1} s",
-            manifest.tables.len(),
-            manifest.indexes.len(),
-            if self.verify { "are whole" } else { "restored" },
-            began.elapsed().as_secs_f64()
-        );
+        let done = if self.verify { "are whole" } else { "restored" };
+        let took = began.elapsed().as_secs_f64();
+        println!("{dir}: {} {done}; in {took:.1} s", manifest.summary());
         Ok(())
     }
 }
 
 async fn restore(client: &Client, manifest: &Manifest, dir: &Path) -> Result<(), Failure> {
-    let there = "SELECT table_name FROM pg_fencepost_ddl WHERE is_table";
+    let mut made = manifest.steps.iter().filter(|step| is_made(&step.kind));
+    let there = "SELECT kind, schema_name, name FROM pg_fencepost_ddl";
     let there = client.query(there, &[]).await.map_err(refused)?;
-    let there: Vec<String> = there.iter().map(|row| row.get(0)).collect();
-    let mut tables = manifest.tables.iter();
-    if let Some(table) = tables.find(|table| there.contains(&table.name)) {
-        let name = &table.name;
-        let why = format!("table \"{name}\" is there already; nothing was restored");
+    let there = there.iter().map(|row| (row.get(0), row.get(1), row.get(2)));
+    let there: HashSet<(String, String, String)> = there.collect();
+    let is_there =
+        |step: &&Step| there.contains(&(step.kind.clone(), step.schema.clone(), step.name.clone()));
+    if let Some(step) = made.find(is_there) {
+        let why = format!("{} is there already; nothing was restored", step.shown());
         return Err(Failure::Broken(why));
     }
-    for (done, table) in manifest.tables.iter().enumerate() {
-        if let Err(failure) = restore_table(client, table, dir).await {
-            let name = &table.name;
-            let why = format!("table \"{name}\": {failure}; {done} tables before it are restored");
+    let roles = "SELECT rolname::text FROM pg_catalog.pg_roles";
+    let roles = client.query(roles, &[]).await.map_err(refused)?;
+    let roles: HashSet<String> = roles.iter().map(|row| row.get(0)).collect();
+    // Bodies may say what is made after them.
+    let begin = "SET check_function_bodies = off";
+    client.batch_execute(begin).await.map_err(refused)?;
+    let (mut path, mut left) = (None, HashSet::new());
+    for (done, step) in manifest.steps.iter().enumerate() {
+        if step.kind == "role" && roles.contains(&step.name) {
+            if left.insert(&step.name) {
+                eprintln!(
+                    "NOTICE: role \"{}\" is there already and stays as it is",
+                    step.name
+                );
+            }
+            continue;
+        }
+        let run = async {
+            if path != Some(&step.schema) {
+                look_in(client, &step.schema).await?;
+                path = Some(&step.schema);
+            }
+            match &step.rows {
+                Some(table) => restore_table(client, step, table, dir).await,
+                None => client.batch_execute(&step.statement).await.map_err(refused),
+            }
+        };
+        if let Err(failure) = run.await {
+            let (shown, all) = (step.shown(), manifest.steps.len());
+            let why = format!("{shown}: {failure}; {done} of {all} statements are done");
             return Err(Failure::Broken(why));
         }
-        eprintln!("{}: {} rows", table.name, table.rows);
-    }
-    for index in &manifest.indexes {
-        let made = client.batch_execute(index).await.map_err(refused);
-        made.map_err(|failure| {
-            Failure::Broken(format!(
-                "all rows are restored, but this failed: {index}: {failure}"
-            ))
-        })?;
+        if let Some(table) = &step.rows {
+            eprintln!("{}: {} rows", step.shown(), table.rows);
+        }
     }
     Ok(())
 }
 
+/// Does a step of this kind make something of its own, whose name is to be free?
+fn is_made(kind: &str) -> bool {
+    let of_something = [
+        "role",
+        "identity",
+        "refresh",
+        "index",
+        "partition",
+        "foreign key",
+    ];
+    let more = ["trigger", "about", "sequence's value"];
+    !of_something.contains(&kind) && !more.contains(&kind)
+}
+
+/// Has names without a schema be of this one, or of `public`.
+async fn look_in(client: &Client, schema: &str) -> Result<(), Failure> {
+    // One that is made next is looked for once it is there.
+    let schema = if schema.is_empty() { "public" } else { schema };
+    let path = format!("SET search_path = {}, public", quoted(schema));
+    client.batch_execute(&path).await.map_err(refused)
+}
+
 /// Makes a table with all its rows, or nothing.
-async fn restore_table(client: &Client, table: &Table, dir: &Path) -> Result<(), Failure> {
-    let begin = format!("BEGIN; {}", table.statement);
+async fn restore_table(
+    client: &Client,
+    step: &Step,
+    table: &Table,
+    dir: &Path,
+) -> Result<(), Failure> {
+    let begin = format!("BEGIN; {}", step.statement);
     client.batch_execute(&begin).await.map_err(refused)?;
-    let rows = copy_in(client, table, dir).await?;
+    let rows = copy_in(client, step, table, dir).await?;
     if rows != table.rows {
         let why = format!("{rows} rows came, and there are {}", table.rows);
         return Err(Failure::Broken(why));
@@ -103,9 +149,9 @@ async fn restore_table(client: &Client, table: &Table, dir: &Path) -> Result<(),
     client.batch_execute("COMMIT").await.map_err(refused)
 }
 
-async fn copy_in(client: &Client, table: &Table, dir: &Path) -> Result<u64, Failure> {
+async fn copy_in(client: &Client, step: &Step, table: &Table, dir: &Path) -> Result<u64, Failure> {
     let mut file = table.open(dir)?;
-    let copy = format!("COPY {} FROM STDIN", table.quoted());
+    let copy = format!("COPY {} FROM STDIN", step.qualified());
     let mut sink = pin!(client.copy_in(&copy).await.map_err(refused)?);
     loop {
         let mut piece = Vec::with_capacity(PIECE);

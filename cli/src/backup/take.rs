@@ -1,4 +1,4 @@
-//! `fencepost backup`: writes all tables of a running database to a directory.
+//! `fencepost backup`: writes everything that a running database has to a directory.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use clap::Args;
 use futures_util::TryStreamExt;
 use tokio_postgres::Client;
 
-use super::files::{FORMAT, Manifest, Table, Writer, quoted, sync};
+use super::files::{FORMAT, Manifest, Step, Table, Writer, sync};
 use super::link::{Link, refused};
 use crate::failure::Failure;
 
-/// Write all tables of a running database, as of one moment, to a directory.
+/// Write everything that a running database has, as of one moment, to a directory.
 #[derive(Debug, Args)]
 pub struct Take {
     /// A new directory.
@@ -37,14 +37,8 @@ impl Take {
         manifest.write(&partial.0)?;
         sync(&partial.0)?;
         partial.becomes(&self.dir)?;
-        let rows: u64 = manifest.tables.iter().map(|table| table.rows).sum();
-        let bytes: u64 = manifest.tables.iter().map(|table| table.bytes).sum();
-        println!(
-            "{dir}: {} tables, {} indexes, {rows} rows, {bytes} bytes; in {:.1} s",
-            manifest.tables.len(),
-            manifest.indexes.len(),
-            began.elapsed().as_secs_f64()
-        );
+        let took = began.elapsed().as_secs_f64();
+        println!("{dir}: {}; in {took:.1} s", manifest.summary());
         Ok(())
     }
 }
@@ -80,39 +74,83 @@ async fn take(client: &Client, dir: &Path) -> Result<Manifest, Failure> {
     let server = client.query_one("SELECT version()", &[]).await;
     let begin = "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY";
     client.batch_execute(begin).await.map_err(refused)?;
-    let ddl = "SELECT table_name, is_table, statement FROM pg_fencepost_ddl ORDER BY position";
+    let ddl = "SELECT kind, schema_name, name, statement FROM pg_fencepost_ddl ORDER BY position";
     let ddl = client.query(ddl, &[]).await.map_err(refused)?;
-    let mut manifest = Manifest {
-        format: FORMAT,
-        server: server.map_err(refused)?.get(0),
-        tables: Vec::new(),
-        indexes: Vec::new(),
-    };
-    for row in ddl {
-        let (name, statement): (String, String) = (row.get(0), row.get(2));
-        if !row.get::<_, bool>(1) {
-            manifest.indexes.push(statement);
-            continue;
-        }
-        let file = format!("{}.copy", manifest.tables.len());
-        let mut writer = Writer::create(dir.join(&file))?;
-        let copy = format!("COPY {} TO STDOUT", quoted(&name));
-        let mut text = pin!(client.copy_out(&copy).await.map_err(refused)?);
-        while let Some(piece) = text.try_next().await.map_err(refused)? {
-            writer.append(&piece)?;
-        }
-        eprintln!("{name}: {} rows, {} bytes", writer.rows, writer.bytes);
-        manifest.tables.push(Table {
-            name,
-            statement,
-            file,
-            rows: writer.rows,
-            bytes: writer.bytes,
-            crc32c: writer.crc32c,
-        });
-        writer.finish()?;
+    let steps = ddl.iter().map(|row| Step {
+        kind: row.get(0),
+        schema: row.get(1),
+        name: row.get(2),
+        statement: row.get(3),
+        rows: None,
+    });
+    let mut steps: Vec<Step> = steps.collect();
+    let mut files = 0;
+    for step in steps.iter_mut().filter(|step| step.kind == "table") {
+        let rows = copy_out(client, step, dir, format!("{files}.copy")).await?;
+        step.rows = Some(rows);
+        files += 1;
     }
+    steps.extend(reached(client).await?);
     // Only now it is known that what was read is durable.
     client.batch_execute("COMMIT").await.map_err(refused)?;
-    Ok(manifest)
+    Ok(Manifest {
+        format: FORMAT,
+        server: server.map_err(refused)?.get(0),
+        steps,
+    })
+}
+
+/// Writes the rows of a table to a file.
+async fn copy_out(
+    client: &Client,
+    step: &Step,
+    dir: &Path,
+    file: String,
+) -> Result<Table, Failure> {
+    let mut writer = Writer::create(dir.join(&file))?;
+    let copy = format!("COPY {} TO STDOUT", step.qualified());
+    let mut text = pin!(client.copy_out(&copy).await.map_err(refused)?);
+    while let Some(piece) = text.try_next().await.map_err(refused)? {
+        writer.append(&piece)?;
+    }
+    eprintln!(
+        "{}: {} rows, {} bytes",
+        step.shown(),
+        writer.rows,
+        writer.bytes
+    );
+    let table = Table {
+        file,
+        rows: writer.rows,
+        bytes: writer.bytes,
+        crc32c: writer.crc32c,
+    };
+    writer.finish()?;
+    Ok(table)
+}
+
+/// What puts sequences where they are.
+async fn reached(client: &Client) -> Result<Vec<Step>, Failure> {
+    let sequences = "SELECT n.nspname::text, c.relname::text FROM pg_catalog.pg_class c
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relkind = 'S' AND c.relpersistence = 'p' ORDER BY c.oid";
+    let sequences = client.query(sequences, &[]).await.map_err(refused)?;
+    let mut steps = Vec::new();
+    for row in sequences {
+        let mut step = Step {
+            kind: "sequence's value".to_owned(),
+            schema: row.get(0),
+            name: row.get(1),
+            statement: String::new(),
+            rows: None,
+        };
+        let name = step.qualified();
+        let state = format!("SELECT last_value, is_called FROM {name}");
+        let state = client.query_one(&state, &[]).await.map_err(refused)?;
+        let (last, called): (i64, bool) = (state.get(0), state.get(1));
+        let name = name.replace('\'', "''");
+        step.statement = format!("SELECT pg_catalog.setval('{name}', {last}, {called})");
+        steps.push(step);
+    }
+    Ok(steps)
 }

@@ -300,10 +300,9 @@ async fn one_default(
     let mut list = known.as_ref().map_or_else(fresh, |of| of.acl.clone());
     let wanted = statement.privileges.unwrap_or_else(|| kind.privileges());
     change(&mut list, (role, grantees), wanted, how, role)?;
-    if schema == 0 && acl::same(&list, &Object::new(kind, 0).first_acl(role)) {
-        list.clear();
-    }
-    if known.is_none() && list.is_empty() {
+    // Of all schemas the list is what there is, though it be empty; of one it is what is added.
+    let is_default = acl::same(&list, &fresh());
+    if known.is_none() && is_default {
         return Ok(());
     }
     let id = match &known {
@@ -319,6 +318,6 @@ async fn one_default(
     };
     let catalog = ddl.catalog;
     catalog
-        .replace_default_acl(cx.tx, (known.is_some(), &of))
+        .replace_default_acl(cx.tx, (known.is_some(), &of), is_default)
         .await
 }

@@ -31,6 +31,13 @@ pub async fn grant_role(
     ddl: &mut DdlCx<'_>,
 ) -> Result<&'static str, Halt> {
     let asker = Asker::of(cx, ddl)?;
+    let by = match &statement.by {
+        Some(by) => role_of(by, cx, ddl)?.id,
+        None => asker.role,
+    };
+    if by != asker.role && !asker.superuser {
+        return Err(denied("must be superuser to set grantor").into());
+    }
     let mut roles = Vec::new();
     for name in &statement.roles {
         let role = existing(name, ddl)?;
@@ -46,7 +53,7 @@ pub async fn grant_role(
         for member in &mut members {
             match statement.revoke {
                 true => part(member, role, statement.admin, ddl),
-                false => join(member, role, (statement.admin, asker.role), ddl)?,
+                false => join(member, role, (statement.admin, by), ddl)?,
             }
         }
     }

@@ -3,7 +3,7 @@
 use fencepost_sql::bound::{AlterOwner, Comment, ReassignOwned, RoleRef};
 use fencepost_sql::catalog::acl::{Privileges, change_owner};
 use fencepost_sql::catalog::{
-    About, CatalogView, DefaultAcl, Object, ObjectKind, RoleDef, RoutineDef, SUPERUSER_OID, denied,
+    About, CatalogView, Object, ObjectKind, RoleDef, RoutineDef, SUPERUSER_OID, denied,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::pg_catalog::class;
@@ -99,12 +99,8 @@ pub async fn forget_dropped(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt
     }
     for of in defaults {
         if of.schema != 0 && !now.has_object(class::SCHEMA, of.schema) {
-            let nothing = DefaultAcl {
-                acl: Vec::new(),
-                ..DefaultAcl::clone(of)
-            };
             let catalog = ddl.catalog;
-            catalog.replace_default_acl(cx.tx, (true, &nothing)).await?;
+            catalog.replace_default_acl(cx.tx, (true, of), true).await?;
         }
     }
     Ok(())

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::catalog::{Catalog, Ddl, Snapshot, statements};
-use fencepost_sql::pg_catalog::{self, Around};
+use fencepost_sql::catalog::{
+    Catalog, CatalogView, Ddl, ObjectKind, Snapshot, no_privilege, statements,
+};
+use fencepost_sql::pg_catalog::{self, Around, class};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::system::SystemTable;
 use fencepost_sql::value::Value;
@@ -21,6 +23,9 @@ pub async fn rows(table: SystemTable, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>
             return Ok(rows);
         }
         let snapshot = catalog(cx).await?;
+        if relation.oid == class::ROLE && !is_superuser(&snapshot, cx)? {
+            return Err(no_privilege(ObjectKind::Table, relation.name).into());
+        }
         if let Some(rows) = statistics::rows(relation, &snapshot, cx.eval, cx.tx.machine()).await? {
             return Ok(rows);
         }
@@ -89,14 +94,21 @@ pub(super) async fn catalog(cx: &mut Cx<'_>) -> Result<Arc<Snapshot>, Halt> {
     }
 }
 
+/// Is the role that asks a superuser?
+fn is_superuser(snapshot: &Snapshot, cx: &Cx<'_>) -> Result<bool, Halt> {
+    let role = snapshot.role(&cx.eval.current_user())?;
+    Ok(role.is_some_and(|role| role.superuser))
+}
+
 async fn ddl(cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, Halt> {
-    let tables = catalog(cx).await?.tables();
-    let all = statements(tables.iter().map(|table| &**table));
+    let snapshot = catalog(cx).await?;
+    let all = statements(&snapshot, is_superuser(&snapshot, cx)?);
     let row = |(at, ddl): (usize, Ddl)| {
         vec![
             Value::Int4(at as i32),
-            Value::Text(ddl.table.into()),
-            Value::Bool(ddl.is_table),
+            Value::text(ddl.kind.name()),
+            Value::Text(ddl.schema.into()),
+            Value::Text(ddl.name.into()),
             Value::Text(ddl.statement.into()),
         ]
     };

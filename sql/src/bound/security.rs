@@ -43,6 +43,8 @@ pub struct GrantRole {
     pub roles: Vec<String>,
     /// Who becomes a member of them, or is none any more.
     pub members: Vec<RoleRef>,
+    /// GRANTED BY
+    pub by: Option<RoleRef>,
 }
 
 /// ALTER … OWNER TO

@@ -26,7 +26,7 @@ mod view;
 
 pub use about::{About, DefaultAcl, Object, ObjectKind};
 pub use database::{DatabaseDef, TEMPLATE0_OID, TEMPLATE1_OID};
-pub use ddl::{Ddl, statements};
+pub use ddl::{Ddl, DdlKind, statements};
 pub use def::{
     CATALOG_SCHEMA, CatalogView, ColumnDef, EXPRESSION, IndexColumn, IndexDef, IndexExpression,
     IndexKind, IndexMore, Membership, PUBLIC_SCHEMA, Predicate, RoleDef, TableDef,

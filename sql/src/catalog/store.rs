@@ -533,17 +533,18 @@ impl Catalog {
         self.insert_keyed(tx, tree, key, "", bytes).await
     }
 
-    /// The same of ALTER DEFAULT PRIVILEGES; without a list nothing is said any more.
+    /// The same of ALTER DEFAULT PRIVILEGES; of a list that is the default one nothing is said any more.
     pub async fn replace_default_acl(
         &self,
         tx: &mut Transaction,
         (was_there, of): (bool, &DefaultAcl),
+        is_default: bool,
     ) -> Result<(), Halt> {
         let key = beside(class::DEFAULT_ACL, of.id);
         if was_there {
             self.remove_keyed(tx, self.definitions, key).await?;
         }
-        if of.acl.is_empty() {
+        if is_default {
             return Ok(());
         }
         let bytes = encode_default_acl(of);

@@ -106,7 +106,7 @@ pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>>
         ("pg_catalog", "pg_enum") => user_types::enums,
         ("pg_catalog", "pg_namespace") => server::namespaces,
         ("pg_catalog", "pg_roles") => server::roles,
-        ("pg_catalog", "pg_authid") => server::roles,
+        ("pg_catalog", "pg_authid") => server::authenticated,
         ("pg_catalog", "pg_user") => server::users,
         ("pg_catalog", "pg_database") => server::databases,
         ("pg_catalog", "pg_db_role_setting") => server::database_settings,

@@ -27,8 +27,19 @@ pub fn namespaces(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_roles` and `pg_authid`; nobody is shown verifiers.
+/// `pg_roles`, which shows nobody verifiers.
 pub fn roles(rows: &mut Rows, around: &Around<'_>) {
+    roles_with(rows, around, |_| Value::text("********"));
+}
+
+/// `pg_authid`, which only superusers may read.
+pub fn authenticated(rows: &mut Rows, around: &Around<'_>) {
+    roles_with(rows, around, |role| {
+        role.verifier.as_ref().map_or(Value::Null, Value::text)
+    });
+}
+
+fn roles_with(rows: &mut Rows, around: &Around<'_>, password: impl Fn(&RoleDef) -> Value) {
     for role in around.snapshot.roles() {
         rows.add([
             ("oid", Value::Oid(role.id)),
@@ -40,7 +51,7 @@ pub fn roles(rows: &mut Rows, around: &Around<'_>) {
             ("rolcanlogin", Value::Bool(role.login)),
             ("rolreplication", Value::Bool(role.replication)),
             ("rolconnlimit", Value::Int4(role.connections)),
-            ("rolpassword", Value::text("********")),
+            ("rolpassword", password(&role)),
             ("rolvaliduntil", valid_until(&role)),
             ("rolbypassrls", Value::Bool(role.bypass_rls)),
         ]);

@@ -72,7 +72,7 @@ pub async fn copy(
         to.replace_about(cx.tx, None, &about).await?;
     }
     for of in all.security().defaults() {
-        to.replace_default_acl(cx.tx, (false, of)).await?;
+        to.replace_default_acl(cx.tx, (false, of), false).await?;
     }
     Ok(())
 }

@@ -117,7 +117,7 @@ fn grant_roles(
     c.expect(if revoke { "from" } else { "to" })?;
     let members = roles(c)?;
     admin |= !revoke && c.accept_all(&["with", "admin", "option"]);
-    granted_by(c)?;
+    let by = granted_by(c)?;
     if revoke {
         cascade(c);
     }
@@ -126,6 +126,7 @@ fn grant_roles(
         admin,
         roles: named.into_iter().map(|(name, _)| name).collect(),
         members,
+        by,
     })))
 }
 

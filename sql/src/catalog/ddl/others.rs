@@ -1,0 +1,226 @@
+//! What makes schemas, types, sequences, routines, views and triggers.
+
+use std::sync::Arc;
+
+use super::tables::values;
+use super::{Ddl, DdlKind, is_domain, is_kept, list, qualified, quoted, type_text};
+use crate::catalog::{
+    CatalogView, Enabled, RoutineDef, SequenceDef, Snapshot, TableDef, TypeDef, UserType, ViewDef,
+};
+use crate::functions::quote_literal;
+use crate::pg_catalog::{domain_check_text, routine_definition, trigger_definition};
+
+/// Schemas.
+pub(super) fn schemas(snapshot: &Snapshot) -> Vec<Ddl> {
+    let schemas = snapshot.schemas().into_iter();
+    let schemas = schemas.filter(|(name, _)| is_kept(name));
+    let create = schemas.map(|(name, _)| {
+        let text = format!("CREATE SCHEMA {}", quoted(&name));
+        Ddl::new(DdlKind::Schema, &name, &name, text)
+    });
+    create.collect()
+}
+
+/// Types, in the order in which they were made: a domain is over one that was there.
+pub(super) fn types(snapshot: &Snapshot) -> Vec<Ddl> {
+    let types = snapshot.types().all().into_iter();
+    let types = types.filter(|ty| is_kept(&ty.schema));
+    let create = types.map(|ty| {
+        let text = create_type(snapshot, &ty);
+        Ddl::new(DdlKind::Type, &ty.schema, &ty.name, text)
+    });
+    create.collect()
+}
+
+fn create_type(snapshot: &Snapshot, ty: &TypeDef) -> String {
+    let name = qualified(&ty.schema, &ty.name);
+    let domain = match ty.of {
+        UserType::Enum(of) => {
+            let labels = of.values().map(|value| quote_literal(value.name()));
+            return format!("CREATE TYPE {name} AS ENUM ({})", list(labels));
+        }
+        UserType::Domain(of) => of.definition(),
+    };
+    let base = type_text(snapshot, domain.base);
+    let mut text = format!("CREATE DOMAIN {name} AS {base}");
+    if let Some(default) = &domain.default {
+        text += &format!(" DEFAULT {default}");
+    }
+    if domain.not_null {
+        text += " NOT NULL";
+    }
+    for check in domain.checks.iter().filter(|check| check.validated) {
+        let condition = domain_check_text(check, false);
+        text += &format!(" CONSTRAINT {} {condition}", quoted(&check.name));
+    }
+    for check in domain.checks.iter().filter(|check| !check.validated) {
+        let condition = domain_check_text(check, false);
+        let check = quoted(&check.name);
+        text += &format!("; ALTER DOMAIN {name} ADD CONSTRAINT {check} {condition}");
+    }
+    text
+}
+
+/// What a type is called in COMMENT ON and its kin.
+pub(super) fn type_kind(ty: &TypeDef) -> &'static str {
+    if is_domain(ty) { "DOMAIN" } else { "TYPE" }
+}
+
+/// Is it an identity column's?
+pub(super) fn is_of_identity(snapshot: &Snapshot, sequence: &SequenceDef) -> bool {
+    let owner = sequence.owner.and_then(|owner| snapshot.relation(owner));
+    owner.is_some_and(|table| {
+        let mut columns = table.columns.iter().map(|column| &column.more);
+        columns.any(|more| more.identity.is_some() && more.sequence == Some(sequence.id))
+    })
+}
+
+fn kept_sequences(snapshot: &Snapshot) -> Vec<Arc<SequenceDef>> {
+    let all = snapshot.sequences().filter(|of| is_kept(&of.schema));
+    let mut all: Vec<_> = all.cloned().collect();
+    all.sort_by_key(|sequence| sequence.id);
+    all
+}
+
+/// Sequences that are not made with the columns whose they are.
+pub(super) fn sequences(snapshot: &Snapshot) -> Vec<Ddl> {
+    let all = kept_sequences(snapshot).into_iter();
+    let own = all.filter(|sequence| !is_of_identity(snapshot, sequence));
+    let create = own.map(|of| {
+        let name = qualified(&of.schema, &of.name);
+        let text = format!("CREATE SEQUENCE {name} AS {} {}", of.kind, values(&of));
+        Ddl::new(DdlKind::Sequence, &of.schema, &of.name, text)
+    });
+    create.collect()
+}
+
+/// Which sequences go with which columns.
+pub(super) fn sequence_owners(snapshot: &Snapshot) -> Vec<Ddl> {
+    let all = kept_sequences(snapshot).into_iter();
+    let owned = all.filter_map(|of| {
+        let table = snapshot.relation(of.owner?)?;
+        let mut columns = table.columns.iter();
+        let column = columns.find(|column| column.more.sequence == Some(of.id))?;
+        let text = format!(
+            "ALTER SEQUENCE {} OWNED BY {}.{}",
+            qualified(&of.schema, &of.name),
+            qualified(&table.schema, &table.name),
+            quoted(&column.name)
+        );
+        let made = Ddl::new(DdlKind::About, &of.schema, &of.name, text);
+        column.more.identity.is_none().then_some(made)
+    });
+    owned.collect()
+}
+
+/// A function or procedure.
+pub(super) fn routine(snapshot: &Snapshot, routine: &RoutineDef) -> Vec<Ddl> {
+    let tables = |id: u32| relation(snapshot, id);
+    let text = routine_definition(routine, &tables);
+    let name = routine.signature();
+    vec![Ddl::new(DdlKind::Routine, &routine.schema, &name, text)]
+}
+
+/// The name of a table or view.
+fn relation(snapshot: &Snapshot, id: u32) -> Option<String> {
+    if let Some(table) = snapshot.relation(id) {
+        return Some(qualified(&table.schema, &table.name));
+    }
+    let view = snapshot.views().find(|view| view.id == id)?;
+    Some(qualified(&view.schema, &view.name))
+}
+
+/// A view, or a materialized one without its rows.
+pub(super) fn view(snapshot: &Snapshot, view: &ViewDef) -> Vec<Ddl> {
+    let materialized = snapshot.relation(view.id).is_some();
+    let (kind, words, behind) = match materialized {
+        true => (
+            DdlKind::MaterializedView,
+            "MATERIALIZED VIEW",
+            " WITH NO DATA",
+        ),
+        false => (DdlKind::View, "VIEW", ""),
+    };
+    let columns = view.columns.iter().map(|(name, _)| quoted(name));
+    let text = format!(
+        "CREATE {words} {} ({}) AS {}{behind}",
+        qualified(&view.schema, &view.name),
+        list(columns),
+        view.text
+    );
+    vec![Ddl::new(kind, &view.schema, &view.name, text)]
+}
+
+/// The rows of materialized views that have theirs, in the order in which one may read another.
+pub(super) fn refreshes(snapshot: &Snapshot) -> Vec<Ddl> {
+    let views = snapshot.queries().into_iter().filter(|of| {
+        let table = snapshot.relation(of.id);
+        let of = table.as_ref().and_then(|table| table.materialized.as_ref());
+        of.is_some_and(|of| of.populated)
+    });
+    let refresh = views.map(|of| {
+        let text = format!(
+            "REFRESH MATERIALIZED VIEW {}",
+            qualified(&of.schema, &of.name)
+        );
+        Ddl::new(DdlKind::Refresh, &of.schema, &of.name, text)
+    });
+    refresh.collect()
+}
+
+/// Triggers, as they are enabled.
+pub(super) fn triggers(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl> {
+    let mut all = Vec::new();
+    for table in tables {
+        for trigger in &table.rules.triggers {
+            let Some(mut text) = trigger_definition(snapshot, trigger.id, false, &[]) else {
+                continue;
+            };
+            let enabled = match trigger.enabled {
+                Enabled::Origin => None,
+                Enabled::Disabled => Some("DISABLE"),
+                Enabled::Replica => Some("ENABLE REPLICA"),
+                Enabled::Always => Some("ENABLE ALWAYS"),
+            };
+            if let Some(enabled) = enabled {
+                let table = qualified(&table.schema, &table.name);
+                let trigger = quoted(&trigger.name);
+                text += &format!("; ALTER TABLE {table} {enabled} TRIGGER {trigger}");
+            }
+            all.push(Ddl::new(DdlKind::Trigger, &table.schema, &table.name, text));
+        }
+    }
+    all
+}
+
+/// A routine with the types of its arguments, as statements about it name it.
+pub(super) fn routine_name(snapshot: &Snapshot, routine: &RoutineDef) -> String {
+    let types = routine.input_kinds().into_iter();
+    let types = types.map(|kind| type_text(snapshot, crate::types::Type::of(kind)));
+    let name = qualified(&routine.schema, &routine.name);
+    format!("{name}({})", list(types))
+}
+
+/// A table, view or sequence with its kind and name, as statements about it say it.
+pub(super) fn relation_object(
+    snapshot: &Snapshot,
+    id: u32,
+) -> Option<(&'static str, String, String)> {
+    let told = |kind, schema: &str, name: &str| Some((kind, schema.to_owned(), name.to_owned()));
+    if let Some(table) = snapshot.relation(id) {
+        if table.id != id {
+            let index = table.indexes.iter().find(|index| index.id == id)?;
+            return told("INDEX", &table.schema, &index.name);
+        }
+        let kind = match table.materialized {
+            Some(_) => "MATERIALIZED VIEW",
+            None => "TABLE",
+        };
+        return told(kind, &table.schema, &table.name);
+    }
+    if let Some(view) = snapshot.views().find(|view| view.id == id) {
+        return told("VIEW", &view.schema, &view.name);
+    }
+    let sequence = snapshot.sequence_by_id(id).ok()??;
+    told("SEQUENCE", &sequence.schema, &sequence.name)
+}

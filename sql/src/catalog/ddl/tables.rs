@@ -1,0 +1,243 @@
+//! What makes tables, their indexes, partitions and foreign keys.
+
+use std::sync::Arc;
+
+use super::{Ddl, DdlKind, list, qualified, quoted, type_text};
+use crate::catalog::{
+    ForeignKeyDef, Identity, IndexDef, IndexKind, SequenceDef, Snapshot, TableDef,
+};
+use crate::pg_catalog::bound_text;
+
+/// A table, and which of its columns are identities.
+pub(super) fn table(snapshot: &Snapshot, all: &[Arc<TableDef>], table: &TableDef) -> Vec<Ddl> {
+    let group = |table: &TableDef| table.partitioning.map(|by| by.group);
+    let mut before = all.iter().take_while(|before| before.id < table.id);
+    let with = before.find(|before| group(table).is_some() && group(before) == group(table));
+    let kind = match table.is_parent() {
+        true => DdlKind::PartitionedTable,
+        false => DdlKind::Table,
+    };
+    let mut made = vec![of(kind, table, create_table(snapshot, table, with))];
+    made.extend(identities(snapshot, table));
+    made
+}
+
+/// That a column is an identity, with its sequence.
+fn identities(snapshot: &Snapshot, table: &TableDef) -> Vec<Ddl> {
+    let columns = table.columns.iter();
+    let identities = columns.filter_map(|column| {
+        let (identity, id) = (column.more.identity?, column.more.sequence?);
+        let sequence = snapshot.sequences().find(|sequence| sequence.id == id)?;
+        let always = match identity {
+            Identity::Always => "ALWAYS",
+            Identity::ByDefault => "BY DEFAULT",
+        };
+        let text = format!(
+            "ALTER TABLE {} ALTER COLUMN {} ADD GENERATED {always} AS IDENTITY (SEQUENCE NAME {} {})",
+            name(table),
+            quoted(&column.name),
+            qualified(&sequence.schema, &sequence.name),
+            values(sequence)
+        );
+        Some(of(DdlKind::Identity, table, text))
+    });
+    identities.collect()
+}
+
+/// Which values a sequence gives.
+pub(super) fn values(of: &SequenceDef) -> String {
+    format!(
+        "START WITH {} INCREMENT BY {} MINVALUE {} MAXVALUE {} CACHE {}{}",
+        of.start,
+        of.increment,
+        of.min,
+        of.max,
+        of.cache,
+        if of.cycle { " CYCLE" } else { "" }
+    )
+}
+
+/// The indexes of some tables that are no constraints.
+pub(super) fn indexes(tables: &[Arc<TableDef>], which: impl Fn(&TableDef) -> bool) -> Vec<Ddl> {
+    let mut all = Vec::new();
+    for table in tables.iter().filter(|table| which(table)) {
+        let own = table.indexes.iter();
+        let own = own.filter(|index| !index.constraint && !index.is_hidden());
+        all.extend(own.map(|index| of(DdlKind::Index, table, create_index(table, index))));
+    }
+    all
+}
+
+/// What makes tables partitions.
+pub(super) fn attachments(tables: &[Arc<TableDef>]) -> Vec<Ddl> {
+    let attached = tables.iter().filter_map(|table| attach(table, tables));
+    attached.collect()
+}
+
+/// The foreign keys that did not come with being a partition.
+pub(super) fn foreign_keys(tables: &[Arc<TableDef>]) -> Vec<Ddl> {
+    let mut all = Vec::new();
+    for table in tables {
+        let own = table.rules.foreign_keys.iter();
+        let own = own.filter(|key| table.link(key.id).is_none());
+        all.extend(own.filter_map(|key| {
+            let parent = tables.iter().find(|parent| parent.id == key.parent)?;
+            let text = add_foreign_key(table, key, parent);
+            Some(of(DdlKind::ForeignKey, table, text))
+        }));
+    }
+    all
+}
+
+fn of(kind: DdlKind, table: &TableDef, statement: String) -> Ddl {
+    Ddl::new(kind, &table.schema, &table.name, statement)
+}
+
+/// What makes a partition of a table that is there.
+fn attach(table: &TableDef, tables: &[Arc<TableDef>]) -> Option<Ddl> {
+    let part = table.partition_of_table()?;
+    let parent = tables.iter().find(|parent| parent.id == part.parent)?;
+    let bound = bound_text(parent, &part.bound)?;
+    let (parent, partition) = (name(parent), name(table));
+    let text = format!("ALTER TABLE {parent} ATTACH PARTITION {partition} {bound}");
+    Some(of(DdlKind::Partition, table, text))
+}
+
+fn add_foreign_key(table: &TableDef, key: &ForeignKeyDef, parent: &TableDef) -> String {
+    let columns = |table: &TableDef, columns: &[usize]| {
+        list(columns.iter().map(|position| column(table, *position)))
+    };
+    let mut text = format!(
+        "ALTER TABLE {} ADD CONSTRAINT {} FOREIGN KEY ({}) REFERENCES {} ({})",
+        name(table),
+        quoted(&key.name),
+        columns(table, &key.columns),
+        name(parent),
+        columns(parent, &key.parent_columns)
+    );
+    if key.full {
+        text += " MATCH FULL";
+    }
+    for (when, action) in [("DELETE", key.on_delete), ("UPDATE", key.on_update)] {
+        if let Some(action) = action.written() {
+            text += &format!(" ON {when} {action}");
+        }
+    }
+    if key.deferrable {
+        text += " DEFERRABLE";
+    }
+    if key.deferred {
+        text += " INITIALLY DEFERRED";
+    }
+    text
+}
+
+fn create_table(snapshot: &Snapshot, table: &TableDef, with: Option<&Arc<TableDef>>) -> String {
+    let columns = table.columns.iter().map(|column| {
+        let ty = type_text(snapshot, column.declared());
+        let mut text = format!("{} {ty}", quoted(&column.name));
+        if column.not_null {
+            text += " NOT NULL";
+        }
+        if let Some(default) = &column.default
+            && column.more.identity.is_none()
+        {
+            text += " DEFAULT ";
+            text += default;
+        }
+        if let Some(generated) = &column.more.generated {
+            text += &format!(" GENERATED ALWAYS AS ({generated}) STORED");
+        }
+        text
+    });
+    let constraints = table.indexes.iter().filter(|index| index.constraint);
+    let constraints = constraints.map(|index| {
+        let kind = match index.primary {
+            true => "PRIMARY KEY",
+            false => "UNIQUE",
+        };
+        let columns = index.columns.iter().map(|key| column(table, key.column));
+        format!(
+            "CONSTRAINT {} {kind} ({})",
+            quoted(&index.name),
+            list(columns)
+        )
+    });
+    let checks = table.rules.checks.iter();
+    let checks =
+        checks.map(|check| format!("CONSTRAINT {} CHECK ({})", quoted(&check.name), check.text));
+    let mut text = format!(
+        "CREATE TABLE {} ({})",
+        name(table),
+        list(columns.chain(constraints).chain(checks))
+    );
+    let mut options = Vec::new();
+    if let Some(by) = table.partitioning {
+        text += " PARTITION BY HASH (";
+        text += &column(table, by.column);
+        text += ")";
+        options.push(format!("partitions = {}", by.count));
+        options.extend(with.map(|with| format!("colocate_with = {}", name(with))));
+    }
+    if let Some(key) = table.partition_key() {
+        let columns = key.columns.iter().map(|at| column(table, *at));
+        text += &format!(" PARTITION BY {} ({})", key.strategy.name(), list(columns));
+    }
+    let key = table.primary_key();
+    if key.is_some_and(|key| key.kind == IndexKind::Hash) {
+        options.push("index = hash".to_owned());
+    }
+    if !options.is_empty() {
+        text += &format!(" WITH ({})", list(options.into_iter()));
+    }
+    text
+}
+
+fn create_index(table: &TableDef, index: &IndexDef) -> String {
+    let unique = if index.unique { "UNIQUE " } else { "" };
+    let using = match index.kind {
+        IndexKind::BTree => "btree",
+        IndexKind::Hash => "hash",
+    };
+    let columns = index.columns.iter().map(|key| {
+        let mut text = match index.expression(key.column) {
+            Some(expression) => format!("({})", expression.text),
+            None => column(table, key.column),
+        };
+        if key.desc {
+            text += " DESC";
+        }
+        // Where NULLs are unless it is said.
+        if key.nulls_first != key.desc {
+            text += if key.nulls_first {
+                " NULLS FIRST"
+            } else {
+                " NULLS LAST"
+            };
+        }
+        text
+    });
+    let mut text = format!(
+        "CREATE {unique}INDEX {} ON {} USING {using} ({})",
+        quoted(&index.name),
+        name(table),
+        list(columns)
+    );
+    if !index.more.include.is_empty() {
+        let include = index.more.include.iter().map(|c| column(table, *c));
+        text += &format!(" INCLUDE ({})", list(include));
+    }
+    if let Some(predicate) = &index.more.predicate {
+        text += &format!(" WHERE {}", predicate.text);
+    }
+    text
+}
+
+/// With its schema.
+fn name(table: &TableDef) -> String {
+    qualified(&table.schema, &table.name)
+}
+
+fn column(table: &TableDef, at: usize) -> String {
+    quoted(&table.columns[at].name)
+}
