@@ -179,7 +179,9 @@ impl Database {
             let message = format!("too many connections for role \"{user}\"");
             return Err(SqlError::new(SqlState::new(b"53300"), message));
         }
-        let settings = database.settings.iter().chain(&options.settings);
+        let of_role = known.iter().flat_map(|role| role.settings_in(database.id));
+        let settings = database.settings.iter().chain(of_role);
+        let settings = settings.chain(&options.settings);
         let settings: Vec<_> = settings.cloned().collect();
         let served = self.shared.databases.open(&database, all.databases());
         let mut session = Session::new(&self.shared, served, options);

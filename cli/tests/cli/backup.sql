@@ -64,3 +64,5 @@ INSERT INTO app.book (author, other, price) VALUES (1, 2, 1.5), (2, NULL, NULL);
 INSERT INTO app.parts VALUES (1, 'a'), (11, 'b'); INSERT INTO spread SELECT g, g FROM generate_series(1, 20) g;
 REFRESH MATERIALIZED VIEW app.counted;
 SELECT nextval('app.free'), nextval('app.free');
+ALTER ROLE writer SET search_path TO app, public; ALTER ROLE writer SET work_mem = '8MB'; ALTER ROLE reader IN DATABASE postgres SET work_mem = '9MB';
+ALTER DATABASE postgres SET search_path TO "$user", app;

@@ -91,6 +91,12 @@ pub async fn create_table(
     for check in &statement.checks {
         add_check(cx, ddl, &mut table, check, false).await?;
     }
+    for index in &statement.alike.indexes {
+        add_index(cx, ddl, &mut table, index.clone()).await?;
+    }
+    let comments = statement.alike.comments.iter().cloned();
+    let comments = comments.map(|(at, text)| (Some(at), text));
+    table.rules.comments.extend(comments);
     for key in &statement.foreign_keys {
         add_foreign_key(cx, ddl, &mut changes, &mut table, (key, false)).await?;
     }
@@ -195,8 +201,9 @@ pub async fn add_index(
 ) -> Result<IndexDef, Halt> {
     index.id = ddl.catalog.next_oid(cx.tx).await?;
     if index.name.is_empty() {
-        let columns = index.columns.iter();
-        let names: Vec<&str> = columns.map(|c| index.name_of(table, c.column)).collect();
+        let keys = index.columns.iter().map(|key| key.column);
+        let columns = keys.chain(index.more.include.iter().copied());
+        let names: Vec<&str> = columns.map(|at| index.name_of(table, at)).collect();
         index.name = choose_name(ddl.snapshot, table, &names, "idx");
     }
     index.roots = build(cx, table, &index).await?;

@@ -9,7 +9,7 @@ mod copy;
 use std::time::{Duration, Instant};
 
 use fencepost_sql::bound::{
-    AlterDatabase, CreateDatabase, DatabaseChange, DatabaseOptions, DropDatabase,
+    AlterDatabase, CreateDatabase, DatabaseChange, DatabaseOptions, DropDatabase, SettingChange,
 };
 use fencepost_sql::catalog::{
     About, CatalogView, DatabaseDef, Object, ObjectKind, SUPERUSER_OID, TEMPLATE0_OID, denied,
@@ -188,16 +188,9 @@ pub async fn alter_database(
             }
             set_options(options, &mut database);
         }
-        DatabaseChange::Set(setting, value) => {
-            let value = value.as_deref();
-            change_setting(&mut database, setting, value, &cx.eval.settings)?;
+        DatabaseChange::Setting(change) => {
+            change_settings(&mut database.settings, change, cx.eval)?
         }
-        DatabaseChange::SetCurrent(setting) => {
-            let value = cx.eval.setting(setting);
-            let value = Some(value.as_deref().unwrap_or_default());
-            change_setting(&mut database, setting, value, &cx.eval.settings)?;
-        }
-        DatabaseChange::ResetAll => database.settings.clear(),
     }
     Changes::begin(cx, ddl).await?;
     ddl.catalog.replace_database(cx.tx, &database).await?;
@@ -216,9 +209,25 @@ fn set_options(options: &DatabaseOptions, database: &mut DatabaseDef) {
     database.connections = options.connections.unwrap_or(database.connections);
 }
 
-/// Sessions begin with a setting, or with it no more. 42704 and 22023 where it cannot be set so.
+/// What sessions begin with becomes another. 42704 and 22023 where something cannot be set so.
+pub fn change_settings(
+    all: &mut Vec<(String, String)>,
+    change: &SettingChange,
+    eval: &EvalContext,
+) -> Result<(), SqlError> {
+    let (name, value) = match change {
+        SettingChange::Set(name, value) => (name, value.clone()),
+        SettingChange::SetCurrent(name) => (name, Some(eval.setting(name).unwrap_or_default())),
+        SettingChange::ResetAll => {
+            all.clear();
+            return Ok(());
+        }
+    };
+    change_setting(all, name, value.as_deref(), &eval.settings)
+}
+
 fn change_setting(
-    database: &mut DatabaseDef,
+    all: &mut Vec<(String, String)>,
     name: &str,
     value: Option<&str>,
     settings: &Settings,
@@ -232,11 +241,11 @@ fn change_setting(
         None => None,
     };
     let name = display_name(name);
-    let known = database.settings.iter_mut().find(|(of, _)| of == name);
+    let known = all.iter_mut().find(|(of, _)| of == name);
     match (kept, known) {
         (Some(value), Some((_, known))) => *known = value,
-        (Some(value), None) => database.settings.push((name.to_owned(), value)),
-        (None, _) => database.settings.retain(|(of, _)| of != name),
+        (Some(value), None) => all.push((name.to_owned(), value)),
+        (None, _) => all.retain(|(of, _)| of != name),
     }
     Ok(())
 }
@@ -292,7 +301,7 @@ fn exists(name: &str) -> SqlError {
     SqlError::new(SqlState::new(b"42P04"), message)
 }
 
-fn missing(name: &str) -> SqlError {
+pub fn missing(name: &str) -> SqlError {
     let message = format!("database \"{name}\" does not exist");
     SqlError::new(SqlState::INVALID_CATALOG_NAME, message)
 }

@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{AlterRole, CreateRole, DropRole, RoleOptions};
+use fencepost_sql::bound::{
+    AlterRole, CreateRole, DropRole, RoleChange, RoleOptions, SettingChange,
+};
 use fencepost_sql::catalog::{
-    CatalogView, Object, ObjectKind, RoleDef, SUPERUSER_OID, Security, Snapshot,
+    CatalogView, Object, ObjectKind, RoleDef, RoleSettings, SUPERUSER_OID, Security, Snapshot,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::password::Verifier;
@@ -17,6 +19,7 @@ use fencepost_sql::value::Value;
 
 use super::authorize::Asker;
 use super::changes::Changes;
+use super::database::{change_settings, missing};
 use super::membership::{check_admin, join, touch_roles};
 use super::ownership::role_of;
 use super::{DdlCx, Notice};
@@ -107,9 +110,15 @@ pub async fn alter_role(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
 ) -> Result<&'static str, Halt> {
-    let options = &statement.options;
     let role = role_of(&statement.role, cx, ddl)?;
     let asker = Asker::of(cx, ddl)?;
+    let options = match &statement.change {
+        RoleChange::Options(options) => options,
+        RoleChange::Rename(to) => return rename_role(&role, to, &asker, cx, ddl).await,
+        RoleChange::Setting(database, change) => {
+            return set_for_role(&role, (database.as_deref(), change), &asker, cx, ddl).await;
+        }
+    };
     check_attributes(options, &asker, "alter")?;
     if !asker.superuser {
         if role.superuser {
@@ -150,6 +159,90 @@ pub async fn alter_role(
         touch_roles(&[role.id], cx, ddl, &mut changes).await?;
     }
     changes.finish(cx, ddl).await?;
+    Ok("ALTER ROLE")
+}
+
+/// ALTER ROLE … RENAME TO.
+async fn rename_role(
+    role: &RoleDef,
+    to: &str,
+    asker: &Asker<'_>,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    for (name, which) in [
+        (cx.eval.session_user.clone(), "session"),
+        (cx.eval.current_user(), "current"),
+    ] {
+        if role.name == name {
+            let message = format!("{which} user cannot be renamed");
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
+        }
+    }
+    for name in [role.name.as_str(), to] {
+        if name.starts_with("pg_") {
+            let message = format!("role name \"{name}\" is reserved");
+            return Err(SqlError::new(SqlState::RESERVED_NAME, message)
+                .detail("Role names starting with \"pg_\" are reserved.")
+                .into());
+        }
+    }
+    if ddl.snapshot.role(to)?.is_some() {
+        let message = format!("role \"{to}\" already exists");
+        return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message).into());
+    }
+    if role.superuser && !asker.superuser {
+        return Err(denied("must be superuser to rename superusers").into());
+    }
+    if !asker.superuser && !creates_roles(asker, ddl) {
+        return Err(denied("permission denied to rename role").into());
+    }
+    let renamed = RoleDef {
+        name: to.to_owned(),
+        ..role.clone()
+    };
+    begin_change(cx, ddl).await?;
+    ddl.catalog.replace_role(cx.tx, &renamed).await?;
+    Ok("ALTER ROLE")
+}
+
+/// ALTER ROLE … SET and RESET.
+async fn set_for_role(
+    role: &RoleDef,
+    (database, change): (Option<&str>, &SettingChange),
+    asker: &Asker<'_>,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    if role.superuser && !asker.superuser {
+        return Err(denied("must be superuser to alter superusers").into());
+    }
+    if !asker.superuser && role.id != asker.role && !creates_roles(asker, ddl) {
+        return Err(denied("permission denied").into());
+    }
+    let database = match database {
+        None => 0,
+        Some(name) => match ddl.snapshot.database_named(name) {
+            Some(database) => database.id,
+            None => return Err(missing(name).into()),
+        },
+    };
+    let mut changed = role.clone();
+    let at = changed
+        .settings
+        .iter()
+        .position(|of| of.database == database);
+    let at = at.unwrap_or_else(|| {
+        changed.settings.push(RoleSettings {
+            database,
+            settings: Vec::new(),
+        });
+        changed.settings.len() - 1
+    });
+    change_settings(&mut changed.settings[at].settings, change, cx.eval)?;
+    changed.settings.retain(|of| !of.settings.is_empty());
+    begin_change(cx, ddl).await?;
+    ddl.catalog.replace_role(cx.tx, &changed).await?;
     Ok("ALTER ROLE")
 }
 

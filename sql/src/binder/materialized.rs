@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use super::path::PathView;
 use super::{Binder, ParamTypes, names};
-use crate::bound::{CreateTable, OnCommit, Refresh, RefreshView, Statement};
+use crate::bound::{Alike, CreateTable, OnCommit, Refresh, RefreshView, Statement};
 use crate::catalog::{
     ColumnDef, ColumnMore, EXPRESSION, IndexDef, IndexKind, Materialized, Object, ObjectKind,
     PUBLIC_SCHEMA, TableDef, ViewDef,
@@ -69,6 +69,7 @@ impl Binder<'_> {
             partition_by: None,
             partition_key: None,
             partition_of: None,
+            alike: Alike::default(),
         }))
     }
 

@@ -59,7 +59,14 @@ pub enum DatabaseChange {
     Rename(String),
     /// WITH …
     Options(DatabaseOptions),
-    /// SET: sessions begin with this value; `None` forgets it.
+    /// What sessions begin with.
+    Setting(SettingChange),
+}
+
+/// What sessions begin with from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingChange {
+    /// SET: this value; `None` forgets it.
     Set(String, Option<String>),
     /// SET … FROM CURRENT
     SetCurrent(String),

@@ -8,8 +8,8 @@ use super::select::Select;
 use super::sequence::NewSequence;
 use super::trigger::Trigger;
 use crate::catalog::{
-    Bound, ColumnDef, IndexColumn, IndexKind, IndexMore, Materialized, PartitionKey, Referential,
-    TableDef,
+    Bound, ColumnDef, IndexColumn, IndexDef, IndexKind, IndexMore, Materialized, PartitionKey,
+    Referential, TableDef,
 };
 
 /// CREATE TABLE.
@@ -49,6 +49,17 @@ pub struct CreateTable {
     pub partition_key: Option<PartitionKey>,
     /// PARTITION OF.
     pub partition_of: Option<NewPartition>,
+    /// What LIKE brings along.
+    pub alike: Alike,
+}
+
+/// What LIKE brings along that is no part of a CREATE TABLE.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Alike {
+    /// Indexes, without names.
+    pub indexes: Vec<IndexDef>,
+    /// Comments on columns, by position.
+    pub comments: Vec<(usize, String)>,
 }
 
 /// What becomes of a temporary table at the end of a transaction.

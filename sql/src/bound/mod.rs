@@ -38,9 +38,11 @@ mod window;
 
 pub use alter::{AddColumn, AlterAction, SetType};
 pub use cursor::{CursorOptions, Declare, Direction, Fetch};
-pub use database::{AlterDatabase, CreateDatabase, DatabaseChange, DatabaseOptions, DropDatabase};
+pub use database::{
+    AlterDatabase, CreateDatabase, DatabaseChange, DatabaseOptions, DropDatabase, SettingChange,
+};
 pub use ddl::{
-    AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, KeyConstraint, NewCheck,
+    Alike, AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, KeyConstraint, NewCheck,
     NewForeignKey, NewPartition, OnCommit, PartitionBy, Truncate,
 };
 pub use dml::{
@@ -53,7 +55,7 @@ pub use expr::{
     ArithClass, ArithOp, BoolTest, CompareClass, CompareOp, Expr, LikeKind, Node, Volatility,
 };
 pub use relation::{Cte, Lateral, Recursive, SetOp, SetOperation};
-pub use role::{AlterRole, CreateRole, DropRole, RoleOptions, RoleRef};
+pub use role::{AlterRole, CreateRole, DropRole, RoleChange, RoleOptions, RoleRef};
 pub use routine::{AlterRoutine, CreateRoutine, DropRoutine, RoutineCall};
 pub use rules::{Integrity, Related, RowCheck, RowRules};
 pub use schema::{CreateSchema, DropSchema};

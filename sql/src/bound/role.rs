@@ -1,5 +1,7 @@
 //! Bound statements that change roles. Their names are looked up when they run.
 
+use super::database::SettingChange;
+
 /// Which role a statement means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RoleRef {
@@ -57,7 +59,18 @@ pub struct AlterRole {
     /// The role.
     pub role: RoleRef,
     /// What changes.
-    pub options: RoleOptions,
+    pub change: RoleChange,
+}
+
+/// What ALTER ROLE changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RoleChange {
+    /// WITH …
+    Options(RoleOptions),
+    /// RENAME TO
+    Rename(String),
+    /// What sessions begin with, in the database of this name, or in any.
+    Setting(Option<String>, SettingChange),
 }
 
 /// DROP ROLE, DROP USER, DROP GROUP.

@@ -194,6 +194,8 @@ pub struct RoleDef {
     pub valid_until: Option<i64>,
     /// The roles that it is a member of.
     pub member_of: Vec<Membership>,
+    /// What its sessions begin with, in whatever database and in some.
+    pub settings: Vec<RoleSettings>,
 }
 
 /// That a role is a member of another one.
@@ -207,7 +209,26 @@ pub struct Membership {
     pub grantor: u32,
 }
 
+/// What sessions of a role begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleSettings {
+    /// The oid of the database that they are in; 0 is any.
+    pub database: u32,
+    /// Names and values.
+    pub settings: Vec<(String, String)>,
+}
+
 impl RoleDef {
+    /// What its sessions in a database begin with, the more particular last.
+    pub fn settings_in(&self, database: u32) -> impl Iterator<Item = &(String, String)> {
+        let of = |database: u32| {
+            self.settings
+                .iter()
+                .filter(move |of| of.database == database)
+        };
+        of(0).chain(of(database)).flat_map(|of| &of.settings)
+    }
+
     /// A role as CREATE ROLE makes it where nothing else is said.
     pub fn new(id: u32, name: impl Into<String>) -> RoleDef {
         RoleDef {
@@ -224,6 +245,7 @@ impl RoleDef {
             connections: -1,
             valid_until: None,
             member_of: Vec::new(),
+            settings: Vec::new(),
         }
     }
 

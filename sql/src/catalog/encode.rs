@@ -26,7 +26,7 @@ pub(super) use user_type::{decode_types, encode_type, is_type};
 
 use super::def::{
     ColumnDef, EXPRESSION, IndexColumn, IndexDef, IndexExpression, IndexKind, IndexMore,
-    Membership, Predicate, RoleDef, TableDef,
+    Membership, Predicate, RoleDef, RoleSettings, TableDef,
 };
 use super::guard::Guards;
 use super::partition::{PARTITIONS_MAX, Partitioning, Roots};
@@ -58,7 +58,9 @@ const TABLE_FORMAT_WHOLE: u8 = 1;
 const MATERIALIZED: u8 = 0x20;
 /// Most guards of a table.
 const GUARDS_MAX: u32 = 1024;
-const ROLE_FORMAT: u8 = 2;
+const ROLE_FORMAT: u8 = 3;
+/// Of roles before they had settings.
+const ROLE_FORMAT_NO_SETTINGS: u8 = 2;
 /// Of roles before they could be members.
 const ROLE_FORMAT_ALONE: u8 = 1;
 /// Of sequences, which are among the tables.
@@ -685,6 +687,15 @@ pub(super) fn encode_role(role: &RoleDef) -> Vec<u8> {
         out.flag(membership.admin);
         out.u32(membership.grantor);
     }
+    out.u32(role.settings.len() as u32);
+    for of in &role.settings {
+        out.u32(of.database);
+        out.u32(of.settings.len() as u32);
+        for (name, value) in &of.settings {
+            out.text(name);
+            out.text(value);
+        }
+    }
     out.0
 }
 
@@ -695,7 +706,7 @@ pub(super) fn decode_role(bytes: &[u8]) -> Result<RoleDef, SqlError> {
 
 fn read_role(input: &mut Reader<'_>) -> Option<RoleDef> {
     let format = input.u8()?;
-    if !matches!(format, ROLE_FORMAT | ROLE_FORMAT_ALONE) {
+    if !matches!(format, ROLE_FORMAT_ALONE..=ROLE_FORMAT) {
         return None;
     }
     let mut role = RoleDef::new(input.u32()?, input.text()?);
@@ -720,6 +731,18 @@ fn read_role(input: &mut Reader<'_>) -> Option<RoleDef> {
                 admin: input.flag()?,
                 grantor: input.u32()?,
             });
+        }
+    }
+    if format > ROLE_FORMAT_NO_SETTINGS {
+        for _ in 0..input.u32()? {
+            let mut of = RoleSettings {
+                database: input.u32()?,
+                settings: Vec::new(),
+            };
+            for _ in 0..input.u32()? {
+                of.settings.push((input.text()?, input.text()?));
+            }
+            role.settings.push(of);
         }
     }
     input.0.is_empty().then_some(role)

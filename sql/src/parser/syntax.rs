@@ -11,7 +11,7 @@ use super::depth::too_deep;
 use super::dialect::Postgres;
 use super::lexer::{Kind, Token, syntax_error};
 use super::{
-    Statement, column_list, exclusion, identity, materialized, merge, partition, position_of,
+    Statement, column_list, exclusion, identity, like, materialized, merge, partition, position_of,
     table_query,
 };
 use crate::error::{SqlError, SqlState};
@@ -168,17 +168,20 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     let merged = merge::patches(text, tokens);
     let tables = table_query::tables(text, tokens)?;
     let exclusions = exclusion::exclusions(text, tokens);
+    let alike = like::elements(text, tokens);
     if blanked.is_empty()
         && commas.is_empty()
         && merged.is_empty()
         && tables.is_empty()
         && exclusions.is_empty()
+        && alike.is_empty()
         && target.is_none()
         && altered.is_none()
     {
         return Ok(Cow::Borrowed(text));
     }
     let mut patched = text.to_owned();
+    like::apply(&mut patched, &alike);
     if let Some([materialized, view]) = altered {
         let blanks = " ".repeat(view.end - materialized.start - "table".len());
         patched.replace_range(

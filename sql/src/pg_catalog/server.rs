@@ -29,33 +29,38 @@ pub fn namespaces(rows: &mut Rows, around: &Around<'_>) {
 
 /// `pg_roles`, which shows nobody verifiers.
 pub fn roles(rows: &mut Rows, around: &Around<'_>) {
-    roles_with(rows, around, |_| Value::text("********"));
+    for role in around.snapshot.roles() {
+        let own = [
+            ("rolpassword", Value::text("********")),
+            ("rolconfig", config(&role)),
+        ];
+        rows.add(attributes(&role).into_iter().chain(own));
+    }
 }
 
 /// `pg_authid`, which only superusers may read.
 pub fn authenticated(rows: &mut Rows, around: &Around<'_>) {
-    roles_with(rows, around, |role| {
-        role.verifier.as_ref().map_or(Value::Null, Value::text)
-    });
+    for role in around.snapshot.roles() {
+        let verifier = role.verifier.as_ref().map_or(Value::Null, Value::text);
+        let own = [("rolpassword", verifier)];
+        rows.add(attributes(&role).into_iter().chain(own));
+    }
 }
 
-fn roles_with(rows: &mut Rows, around: &Around<'_>, password: impl Fn(&RoleDef) -> Value) {
-    for role in around.snapshot.roles() {
-        rows.add([
-            ("oid", Value::Oid(role.id)),
-            ("rolname", Value::text(&role.name)),
-            ("rolsuper", Value::Bool(role.superuser)),
-            ("rolinherit", Value::Bool(role.inherit)),
-            ("rolcreaterole", Value::Bool(role.create_role)),
-            ("rolcreatedb", Value::Bool(role.create_db)),
-            ("rolcanlogin", Value::Bool(role.login)),
-            ("rolreplication", Value::Bool(role.replication)),
-            ("rolconnlimit", Value::Int4(role.connections)),
-            ("rolpassword", password(&role)),
-            ("rolvaliduntil", valid_until(&role)),
-            ("rolbypassrls", Value::Bool(role.bypass_rls)),
-        ]);
-    }
+fn attributes(role: &RoleDef) -> [(&'static str, Value); 11] {
+    [
+        ("oid", Value::Oid(role.id)),
+        ("rolname", Value::text(&role.name)),
+        ("rolsuper", Value::Bool(role.superuser)),
+        ("rolinherit", Value::Bool(role.inherit)),
+        ("rolcreaterole", Value::Bool(role.create_role)),
+        ("rolcreatedb", Value::Bool(role.create_db)),
+        ("rolcanlogin", Value::Bool(role.login)),
+        ("rolreplication", Value::Bool(role.replication)),
+        ("rolconnlimit", Value::Int4(role.connections)),
+        ("rolvaliduntil", valid_until(role)),
+        ("rolbypassrls", Value::Bool(role.bypass_rls)),
+    ]
 }
 
 fn valid_until(role: &RoleDef) -> Value {
@@ -74,6 +79,7 @@ pub fn users(rows: &mut Rows, around: &Around<'_>) {
             ("usebypassrls", Value::Bool(role.bypass_rls)),
             ("passwd", Value::text("********")),
             ("valuntil", valid_until(role)),
+            ("useconfig", config(role)),
         ]);
     }
 }
@@ -99,20 +105,41 @@ pub fn databases(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_db_role_setting`: what ALTER DATABASE has set.
+/// `pg_db_role_setting`: what ALTER DATABASE and ALTER ROLE have set.
 pub fn database_settings(rows: &mut Rows, around: &Around<'_>) {
-    for database in around.snapshot.databases() {
-        let said = database.settings.iter();
-        let said = said.map(|(name, value)| Value::text(format!("{name}={value}")));
-        let said: Vec<Value> = said.collect();
-        if !said.is_empty() {
+    let mut add = |(database, role): (u32, u32), settings: &[(String, String)]| {
+        if !settings.is_empty() {
             rows.add([
-                ("setdatabase", Value::Oid(database.id)),
-                ("setrole", Value::Oid(0)),
-                ("setconfig", crate::value::Array::of(said).into()),
+                ("setdatabase", Value::Oid(database)),
+                ("setrole", Value::Oid(role)),
+                ("setconfig", shown_settings(settings)),
             ]);
         }
+    };
+    for database in around.snapshot.databases() {
+        add((database.id, 0), &database.settings);
     }
+    for role in around.snapshot.roles() {
+        for of in &role.settings {
+            let is_there = around.snapshot.database_by_id(of.database).is_some();
+            if of.database == 0 || is_there {
+                add((of.database, role.id), &of.settings);
+            }
+        }
+    }
+}
+
+fn shown_settings(settings: &[(String, String)]) -> Value {
+    let settings = settings.iter();
+    let shown = settings.map(|(name, value)| Value::text(format!("{name}={value}")));
+    crate::value::Array::of(shown.collect()).into()
+}
+
+/// What sessions of a role begin with in whatever database.
+fn config(role: &RoleDef) -> Value {
+    let mut all = role.settings.iter();
+    let of = all.find(|of| of.database == 0);
+    of.map_or(Value::Null, |of| shown_settings(&of.settings))
 }
 
 /// `pg_tablespace`.

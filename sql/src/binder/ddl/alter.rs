@@ -12,8 +12,8 @@ use super::constraint::{Shape, check_not_deferrable};
 use super::key_constraint;
 use super::text::text_of;
 use crate::bound::{
-    AddColumn, AlterAction, AlterTable, CreateTable, Expr, KeyConstraint, OnCommit, RowRules,
-    SetType, Statement, TriggerChange,
+    AddColumn, Alike, AlterAction, AlterTable, CreateTable, Expr, KeyConstraint, OnCommit,
+    RowRules, SetType, Statement, TriggerChange,
 };
 use crate::catalog::{Enabled, IndexDef, IndexKind, TableDef};
 use crate::error::{SqlError, SqlState};
@@ -246,6 +246,7 @@ impl Binder<'_> {
             partition_by: None,
             partition_key: None,
             partition_of: None,
+            alike: Alike::default(),
         };
         let (had_key, uniques, position) = (
             new.primary_key.is_some(),

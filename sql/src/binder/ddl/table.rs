@@ -10,11 +10,11 @@ use super::key_columns;
 use super::partition::Options;
 use super::text::text_of;
 use crate::bound::{
-    CreateTable, KeyConstraint, NewCheck, NewSequence, OnCommit, SequenceOptions, Statement,
+    Alike, CreateTable, KeyConstraint, NewCheck, NewSequence, OnCommit, SequenceOptions, Statement,
 };
 use crate::catalog::{ColumnDef, ColumnMore, Identity, temporary};
 use crate::error::{SqlError, SqlState};
-use crate::parser::{column_list, data_clause, identity_options};
+use crate::parser::{LIKE, column_list, data_clause, identity_options};
 use crate::types::{Type, TypeKind};
 
 /// PostgreSQL's limit on the columns of a table.
@@ -57,6 +57,7 @@ impl Binder<'_> {
             partition_by: None,
             partition_key: None,
             partition_of: None,
+            alike: Alike::default(),
         };
         if let Some(query) = &create.query {
             return self.table_of_query(create, query, table);
@@ -68,8 +69,15 @@ impl Binder<'_> {
             let bound = create.for_values.as_ref();
             table.partition_of = Some(self.partition_of(parent, bound, &mut table)?);
         }
+        // Where in the table each column of the statement is; LIKE stands for any number.
+        let mut places = Vec::with_capacity(create.columns.len());
+        let mut alike = Vec::new();
         for column in &create.columns {
-            self.column_definition(column, &mut table)?;
+            places.push(table.columns.len());
+            match column.name.value.as_str() {
+                LIKE => alike.extend(self.alike(column, &mut table)?),
+                _ => self.column_definition(column, &mut table)?,
+            }
         }
         for constraint in &create.constraints {
             key_of_table(constraint, &mut table)?;
@@ -79,7 +87,8 @@ impl Binder<'_> {
                 table.columns[*column].not_null = true;
             }
         }
-        self.rules_of_columns(create, &mut table)?;
+        self.rules_of_columns(create, &places, &mut table)?;
+        self.like_checks(alike, &mut table)?;
         for constraint in &create.constraints {
             self.rule_of_table(constraint, &mut table)?;
         }
@@ -246,9 +255,10 @@ impl Binder<'_> {
     fn rules_of_columns(
         &mut self,
         create: &ast::CreateTable,
+        places: &[usize],
         table: &mut CreateTable,
     ) -> Result<(), SqlError> {
-        for (position, column) in create.columns.iter().enumerate() {
+        for (position, column) in places.iter().copied().zip(&create.columns) {
             for option in &column.options {
                 let name = option.name.as_ref();
                 self.rule_of_column(table, position, name, &option.option)?;
@@ -320,7 +330,7 @@ impl Binder<'_> {
     }
 }
 
-fn add_check(table: &mut CreateTable, check: NewCheck) -> Result<(), SqlError> {
+pub(super) fn add_check(table: &mut CreateTable, check: NewCheck) -> Result<(), SqlError> {
     if let Some(name) = &check.name
         && table.checks.iter().any(|c| c.name.as_ref() == Some(name))
     {
@@ -347,7 +357,7 @@ pub(in crate::binder) fn default_error(error: SqlError) -> SqlError {
     }
 }
 
-fn set_primary_key(table: &mut CreateTable, key: KeyConstraint) -> Result<(), SqlError> {
+pub(super) fn set_primary_key(table: &mut CreateTable, key: KeyConstraint) -> Result<(), SqlError> {
     if table.primary_key.replace(key).is_some() {
         return Err(SqlError::new(
             SqlState::INVALID_TABLE_DEFINITION,
@@ -404,9 +414,7 @@ fn on_commit(create: &ast::CreateTable, schema: &str) -> Result<OnCommit, SqlErr
 }
 
 fn check_supported(create: &ast::CreateTable) -> Result<(), SqlError> {
-    let refused = if create.like.is_some() {
-        "CREATE TABLE LIKE"
-    } else if create.inherits.is_some() {
+    let refused = if create.inherits.is_some() {
         "INHERITS"
     } else if create.or_replace || create.external || create.clone.is_some() {
         "this form of CREATE TABLE"
@@ -429,7 +437,12 @@ fn serial(data_type: &ast::DataType) -> Option<TypeKind> {
     }
 }
 
-fn add_sequence(table: &mut CreateTable, column: usize, kind: TypeKind, options: SequenceOptions) {
+pub(super) fn add_sequence(
+    table: &mut CreateTable,
+    column: usize,
+    kind: TypeKind,
+    options: SequenceOptions,
+) {
     table.sequences.push(NewSequence {
         column,
         options: SequenceOptions {

@@ -41,6 +41,13 @@ pub(super) fn roles(snapshot: &Snapshot, with_passwords: bool) -> Vec<Ddl> {
             ddl.push(of(member, text));
         }
     }
+    for role in &all {
+        let settings = role.settings.iter().filter(|of| of.database == 0);
+        ddl.extend(settings.flat_map(|of| &of.settings).map(|(name, value)| {
+            let (role_name, to) = (quoted(&role.name), setting(name, value));
+            of(role, format!("ALTER ROLE {role_name} SET {to}"))
+        }));
+    }
     for role in all.iter().filter(|role| made(role)) {
         if let Some(about) = security.about(Object::new(ObjectKind::Role, role.id)) {
             let comments = about.comments.iter();
@@ -54,6 +61,14 @@ pub(super) fn roles(snapshot: &Snapshot, with_passwords: bool) -> Vec<Ddl> {
         }
     }
     ddl
+}
+
+/// What is behind SET. A path is a list of names already, all else one value.
+fn setting(name: &str, value: &str) -> String {
+    match name {
+        "search_path" if !value.is_empty() => format!("{name} TO {value}"),
+        _ => format!("{} TO {}", quoted(name), quote_literal(value)),
+    }
 }
 
 fn create_role(role: &RoleDef, with_password: bool) -> String {
@@ -402,8 +417,15 @@ fn database(snapshot: &Snapshot) -> Vec<Ddl> {
     let mut texts = Vec::new();
     if let Some(database) = snapshot.database_by_id(object.id) {
         for (name, value) in &database.settings {
-            let (name, value) = (quoted(name), quote_literal(value));
-            texts.push(format!("ALTER DATABASE {DATABASE} SET {name} TO {value}"));
+            let to = setting(name, value);
+            texts.push(format!("ALTER DATABASE {DATABASE} SET {to}"));
+        }
+    }
+    for role in snapshot.roles() {
+        let settings = role.settings.iter().filter(|of| of.database == object.id);
+        for (name, value) in settings.flat_map(|of| &of.settings) {
+            let (role, to) = (quoted(&role.name), setting(name, value));
+            texts.push(format!("ALTER ROLE {role} IN DATABASE {DATABASE} SET {to}"));
         }
     }
     if let Some(about) = security.about(object) {

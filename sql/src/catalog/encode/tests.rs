@@ -198,6 +198,10 @@ fn definitions_come_back() {
             admin: true,
             grantor: 10,
         }],
+        settings: vec![RoleSettings {
+            database: 5,
+            settings: vec![("work_mem".into(), "8MB".into())],
+        }],
         ..RoleDef::new(10, "postgres")
     };
     let bytes = encode_role(&role);

@@ -6,7 +6,7 @@ use super::role::role;
 use super::settings;
 use crate::bound::{
     AlterDatabase, CreateDatabase, DatabaseChange, DatabaseOptions, DropDatabase, SetValue,
-    Statement,
+    SettingChange, Statement,
 };
 use crate::error::{SqlError, SqlState};
 
@@ -69,13 +69,8 @@ fn alter(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         return Err(SqlError::unsupported("ALTER DATABASE … REFRESH COLLATION"));
     } else if c.sees_all(&["set", "tablespace"]) {
         return Err(SqlError::unsupported("ALTER DATABASE … SET TABLESPACE"));
-    } else if c.accept("set") {
-        set(c)?
-    } else if c.accept("reset") {
-        match settings::parse("reset", c)? {
-            Statement::Reset(Some(name)) => DatabaseChange::Set(name, None),
-            _ => DatabaseChange::ResetAll,
-        }
+    } else if let Some(change) = setting(c)? {
+        DatabaseChange::Setting(change)
     } else {
         let mut options = DatabaseOptions::default();
         let mut seen = Vec::new();
@@ -92,24 +87,38 @@ fn alter(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     Ok(Statement::AlterDatabase(AlterDatabase { name, change }))
 }
 
+/// SET or RESET of what sessions begin with.
+pub(super) fn setting(c: &mut Cursor<'_>) -> Result<Option<SettingChange>, SqlError> {
+    Ok(Some(if c.accept("set") {
+        set(c)?
+    } else if c.accept("reset") {
+        match settings::parse("reset", c)? {
+            Statement::Reset(Some(name)) => SettingChange::Set(name, None),
+            _ => SettingChange::ResetAll,
+        }
+    } else {
+        return Ok(None);
+    }))
+}
+
 /// What is behind SET.
-fn set(c: &mut Cursor<'_>) -> Result<DatabaseChange, SqlError> {
+fn set(c: &mut Cursor<'_>) -> Result<SettingChange, SqlError> {
     let current = c.peek_after(1).is_some_and(|t| t.is(c.sql, "from"));
     if current {
         let name = c.identifier()?.to_ascii_lowercase();
         c.expect("from")?;
         c.expect("current")?;
-        return Ok(DatabaseChange::SetCurrent(name));
+        return Ok(SettingChange::SetCurrent(name));
     }
     match settings::parse("set", c)? {
-        Statement::Set(set) => Ok(DatabaseChange::Set(
+        Statement::Set(set) => Ok(SettingChange::Set(
             set.name,
             match set.value {
                 SetValue::Value(value) => Some(value),
                 SetValue::Default => None,
             },
         )),
-        _ => Err(SqlError::unsupported("this form of ALTER DATABASE … SET")),
+        _ => Err(SqlError::unsupported("SET of this for later sessions")),
     }
 }
 

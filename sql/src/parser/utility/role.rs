@@ -3,7 +3,7 @@
 use super::super::cursor::Cursor;
 use super::super::lexer::{self, Kind, Token};
 use super::super::{RESERVED, is_reserved};
-use crate::bound::{AlterRole, CreateRole, DropRole, RoleOptions, RoleRef, Statement};
+use crate::bound::{AlterRole, CreateRole, DropRole, RoleChange, RoleOptions, RoleRef, Statement};
 use crate::error::{SqlError, SqlState};
 
 /// The statement behind CREATE, ALTER or DROP, if it is about roles.
@@ -31,18 +31,31 @@ fn create(c: &mut Cursor<'_>, login: bool) -> Result<Statement, SqlError> {
 }
 
 fn alter(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
-    if c.sees_all(&["all", "set"]) || c.sees_all(&["all", "reset"]) {
+    let of_all = ["set", "reset", "in"];
+    if of_all.iter().any(|word| c.sees_all(&["all", word])) {
         return Err(SqlError::unsupported("ALTER ROLE ALL"));
     }
     let role = role(c)?.0;
-    for word in ["rename", "set", "reset", "add", "drop", "in"] {
+    for word in ["add", "drop"] {
         if c.sees(word) {
             let what = format!("ALTER ROLE … {}", word.to_ascii_uppercase());
             return Err(SqlError::unsupported(what));
         }
     }
-    let options = options(c, false)?;
-    Ok(Statement::AlterRole(AlterRole { role, options }))
+    let change = if c.accept_all(&["rename", "to"]) {
+        RoleChange::Rename(new_name(c)?)
+    } else {
+        let database = match c.accept_all(&["in", "database"]) {
+            true => Some(c.identifier()?),
+            false => None,
+        };
+        match super::database::setting(c)? {
+            Some(change) => RoleChange::Setting(database, change),
+            None if database.is_some() => return Err(c.unexpected()),
+            None => RoleChange::Options(options(c, false)?),
+        }
+    };
+    Ok(Statement::AlterRole(AlterRole { role, change }))
 }
 
 fn drop_roles(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
