@@ -31,7 +31,7 @@ use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::functions;
 use crate::types::TypeKind;
-use crate::value::{Array, Value};
+use crate::value::{Array, Record, Value};
 
 const NULL_FIRST: u8 = 0;
 const NOT_NULL: u8 = 1;
@@ -269,6 +269,7 @@ fn encode_value(value: &Value, blank_padded: bool, out: &mut Vec<u8>) {
         Value::Json(s) => push_bytes(s.as_bytes(), out),
         Value::Jsonb(s) => crate::types::json::push_key(s, out),
         Value::Array(array) => push_array(array, blank_padded, out),
+        Value::Record(row) => push_record(row, out),
     }
 }
 
@@ -322,6 +323,24 @@ fn push_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     }
     out.extend_from_slice(rest);
     out.extend_from_slice(&[0, 1]);
+}
+
+/// Each field behind a marker; a NULL is above the others. Those at the end that are all NULL are one marker above it, as
+/// is the end: so what is stored has the same key once its type has a further field.
+fn push_record(record: &Record, out: &mut Vec<u8>) {
+    const REST_IS_NULL: u8 = NULL_LAST + 1;
+    let mut end = out.len();
+    for (value, ty) in record.typed() {
+        if value.is_null() {
+            out.push(NULL_LAST);
+            continue;
+        }
+        out.push(NOT_NULL);
+        encode_value(value, ty.kind == TypeKind::BpChar, out);
+        end = out.len();
+    }
+    out.truncate(end);
+    out.push(REST_IS_NULL);
 }
 
 fn push_array(array: &Array, blank_padded: bool, out: &mut Vec<u8>) {

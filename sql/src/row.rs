@@ -27,6 +27,7 @@ use crate::value::Value;
 
 mod array;
 mod reader;
+mod record;
 mod value;
 
 pub use reader::RowReader;

@@ -10,7 +10,7 @@
 use compact_str::CompactString;
 use rust_decimal::Decimal;
 
-use crate::types::EnumValue;
+use crate::types::{EnumValue, Fields};
 
 /// A value.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -62,6 +62,8 @@ pub enum Value {
     Enum(EnumValue),
     /// regclass and the other types of catalog objects
     Object(Box<Object>),
+    /// A row, of a composite type or `record`
+    Record(Box<Record>),
 }
 
 /// An object of the catalog: what it is shown as was found when the value was made. It is its oid.
@@ -117,6 +119,34 @@ pub struct Array {
     pub values: Vec<Value>,
 }
 
+/// A row as a value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// What is in it.
+    pub fields: Fields,
+    /// The values; a field that there is none for is NULL.
+    pub values: Vec<Value>,
+}
+
+impl Record {
+    /// A row of these values.
+    pub fn new(fields: Fields, values: Vec<Value>) -> Record {
+        Record { fields, values }
+    }
+
+    /// The value of a field.
+    pub fn get(&self, at: usize) -> &Value {
+        const NONE: &Value = &Value::Null;
+        self.values.get(at).unwrap_or(NONE)
+    }
+}
+
+impl From<Record> for Value {
+    fn from(record: Record) -> Value {
+        Value::Record(Box::new(record))
+    }
+}
+
 /// One dimension of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dimension {
@@ -167,6 +197,10 @@ impl Value {
             Value::Array(array) => {
                 let apart: usize = array.values.iter().map(Value::bytes_apart).sum();
                 size_of_val(&**array) + size_of_val(array.values.as_slice()) + apart
+            }
+            Value::Record(row) => {
+                let apart: usize = row.values.iter().map(Value::bytes_apart).sum();
+                size_of_val(&**row) + size_of_val(row.values.as_slice()) + apart
             }
             _ => 0,
         }

@@ -277,6 +277,7 @@ fn natural_type(value: &Value) -> Type {
         Value::Oid(_) | Value::Object(_) => TypeKind::Oid,
         Value::Json(_) => TypeKind::Json,
         Value::Jsonb(_) => TypeKind::Jsonb,
+        Value::Record(row) => row.fields.kind(),
         // That of the elements: NULLs alone may be of any.
         Value::Array(array) => {
             let first = array.values.iter().find(|value| !value.is_null());

@@ -221,6 +221,10 @@ impl<'a> Asker<'a> {
                 self.creates_in(create.schema.as_deref().unwrap_or(PUBLIC_SCHEMA))
             }
             Statement::CreateDomain(create) => self.creates_in(&create.schema),
+            Statement::CreateComposite(create) => self.creates_in(&create.schema),
+            Statement::AlterComposite(alter) => {
+                self.owns(ObjectKind::Type, alter.ty.id, &alter.ty.name)
+            }
             Statement::AlterDomain(alter) => {
                 self.owns(ObjectKind::Type, alter.ty.id, &alter.ty.name)
             }

@@ -4,6 +4,7 @@ mod alter;
 mod authorize;
 mod build_index;
 mod changes;
+mod composite;
 mod create;
 mod database;
 mod domain;
@@ -133,6 +134,8 @@ async fn carry_out(
         Statement::DropView(drop) => view::drop_view(drop, cx, ddl).await,
         Statement::RefreshView(refresh) => materialized::refresh(refresh, cx, ddl).await,
         Statement::CreateEnum(create) => user_type::create_enum(create, cx, ddl).await,
+        Statement::CreateComposite(create) => composite::create_composite(create, cx, ddl).await,
+        Statement::AlterComposite(alter) => composite::alter_composite(alter, cx, ddl).await,
         Statement::CreateDomain(create) => domain::create_domain(create, cx, ddl).await,
         Statement::AlterDomain(alter) => domain::alter_domain(alter, cx, ddl).await,
         Statement::AlterType(alter) => user_type::alter_type(alter, cx, ddl).await,
@@ -181,7 +184,8 @@ pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::CreateView(_) => "CREATE VIEW",
         Statement::DropView(_) => "DROP VIEW",
         Statement::RefreshView(_) => "REFRESH MATERIALIZED VIEW",
-        Statement::CreateEnum(_) => "CREATE TYPE",
+        Statement::CreateEnum(_) | Statement::CreateComposite(_) => "CREATE TYPE",
+        Statement::AlterComposite(_) => "ALTER TYPE",
         Statement::CreateDomain(_) => "CREATE DOMAIN",
         Statement::AlterDomain(_) => "ALTER DOMAIN",
         Statement::AlterType(_) => "ALTER TYPE",

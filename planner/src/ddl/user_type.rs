@@ -14,8 +14,9 @@ use fencepost_sql::catalog::{
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::quote_ident;
 use fencepost_sql::stop::Halt;
+use fencepost_sql::types::composites::is_made_of;
 use fencepost_sql::types::enums::{EnumDef, LABEL_BYTES_MAX, Label};
-use fencepost_sql::types::{Domain, Enum};
+use fencepost_sql::types::{Composite, Domain, Enum};
 
 use super::alter::drop_column;
 use super::changes::Changes;
@@ -92,6 +93,10 @@ pub fn check_free(schema: &str, name: &str, ddl: &DdlCx<'_>) -> Result<(), SqlEr
 pub fn check_not_type(schema: &str, name: &str, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
     match ddl.snapshot.types().named(schema, name) {
         None => Ok(()),
+        Some(ty) if ty.as_composite().is_some() => Err(SqlError::new(
+            SqlState::DUPLICATE_TABLE,
+            format!("relation \"{name}\" already exists"),
+        )),
         Some(_) => Err(taken(name).hint(
             "A relation has an associated type of the same name, so you must use a name that doesn't conflict with any existing type.",
         )),
@@ -193,11 +198,28 @@ pub async fn alter_type(
             definition.rename(name.0, name.1);
             UserType::Domain(Domain::of(definition))
         }
+        UserType::Composite(of) => {
+            let mut definition = of.definition().clone();
+            definition.rename(name.0, name.1);
+            UserType::Composite(Composite::of(definition))
+        }
     };
     changed.version = changes.version;
     check_texts(&changed, cx, ddl)?;
+    replace(&changed, &mut changes, cx, ddl).await?;
+    changes.finish(cx, ddl).await?;
+    Ok(TAG)
+}
+
+/// Stores a type that changes, and gives what is made of it new versions.
+pub async fn replace(
+    changed: &TypeDef,
+    changes: &mut Changes,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+) -> Result<(), Halt> {
     for over in ddl.snapshot.types().all() {
-        if over.id != ty.id && over.as_domain().is_some_and(|of| of.is_over(ty.id)) {
+        if over.id != changed.id && is_made_of(over.kind(), changed.id) {
             let over = TypeDef {
                 version: changes.version,
                 ..TypeDef::clone(&over)
@@ -206,13 +228,11 @@ pub async fn alter_type(
         }
     }
     for table in ddl.snapshot.tables() {
-        if columns_of(&table, &ty).next().is_some() {
+        if columns_of(&table, changed).next().is_some() {
             changes.take(cx, &table).await?;
         }
     }
-    ddl.catalog.replace_type(cx.tx, &changed).await?;
-    changes.finish(cx, ddl).await?;
-    Ok(TAG)
+    ddl.catalog.replace_type(cx.tx, changed).await
 }
 
 /// 0A000 where what the catalog has as text would not be understood any more with a type as it is to be.
@@ -317,7 +337,7 @@ fn is_of(oid: u32, ty: &TypeDef) -> bool {
 
 /// Is a column of the type, or of a domain over it?
 fn is_of_column(column: &ColumnDef, ty: &TypeDef) -> bool {
-    is_of(column.ty.oid(), ty) || column.more.domain.is_some_and(|of| of.is_over(ty.id))
+    is_made_of(column.declared().kind, ty.id)
 }
 
 /// Is it what a column was declared to be, and not only what that is over?
@@ -444,6 +464,7 @@ pub async fn drop_types(
         }
     }
     let types = types.as_slice();
+    check_members(types, cascade, ddl)?;
     let mut left = ddl.snapshot.types().all();
     left.retain(|ty| types.iter().all(|going| going.id != ty.id));
     let after: Vec<TypeDef> = left.iter().map(|ty| TypeDef::clone(ty)).collect();
@@ -521,6 +542,30 @@ pub async fn drop_types(
         ddl.catalog.remove_type(cx.tx, ty).await?;
     }
     Ok(())
+}
+
+/// 2BP01, or 0A000 with CASCADE, where an attribute of a type that stays is of one that goes.
+fn check_members(types: &[Arc<TypeDef>], cascade: bool, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
+    let mut told: Vec<(String, &Arc<TypeDef>)> = Vec::new();
+    let mut left = ddl.snapshot.types().all();
+    left.retain(|ty| types.iter().all(|going| going.id != ty.id));
+    for of in left.iter().filter_map(|ty| ty.as_composite()) {
+        for field in &of.definition().fields {
+            let needs = |ty: &&Arc<TypeDef>| is_made_of(field.ty.kind, ty.id);
+            if let Some(ty) = types.iter().find(needs) {
+                let (column, shown) = (quote_ident(&field.name), &of.definition().shown);
+                told.push((format!("column {column} of composite type {shown}"), ty));
+            }
+        }
+    }
+    match (told.is_empty(), cascade) {
+        (true, _) => Ok(()),
+        (false, false) => Err(needed(&types[0], &told)),
+        (false, true) => {
+            let what = "DROP TYPE … CASCADE of the type of an attribute";
+            Err(SqlError::unsupported(what))
+        }
+    }
 }
 
 /// A table loses its columns of types that go.

@@ -6,7 +6,6 @@ use super::Binder;
 use super::call::plain_argument;
 use super::distinct::{has_equality, has_order};
 use super::expr::{Around, Clause};
-use super::whole_row::ROW_AS_JSON;
 use crate::bound::{Aggregate, AggregateKind, Expr, Node, Statistic, WindowCall};
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
@@ -205,7 +204,14 @@ impl Binder<'_> {
                 let arg = self.settle(arg)?;
                 let ty = match arg.ty.kind {
                     T::VarChar | T::Name => Type::TEXT,
-                    T::Bool | T::Bytea | T::Uuid | T::Json | T::Jsonb | T::Void => {
+                    T::Bool
+                    | T::Bytea
+                    | T::Uuid
+                    | T::Json
+                    | T::Jsonb
+                    | T::Composite(_)
+                    | T::Record
+                    | T::Void => {
                         return Err(missing());
                     }
                     kind => Type::of(kind),
@@ -262,7 +268,7 @@ impl Binder<'_> {
             (K::JsonAgg | K::JsonbAgg, Some(arg), None, None) => {
                 let (ty, made) = json_of(kind);
                 let arg = self.settle(arg)?;
-                let parted = arg.ty.element().is_some() || is_row(&arg);
+                let parted = arg.ty.element().is_some() || arg.ty.kind.is_row();
                 let mut args = vec![self.call(made, vec![arg])?];
                 if parted && kind == K::JsonAgg {
                     // What has parts stands on lines of its own.
@@ -298,11 +304,6 @@ fn reads_around(expr: &Expr) -> bool {
     let mut found = matches!(expr.node, Node::Outer(_));
     expr.for_each_part(|part| found |= reads_around(part));
     found
-}
-
-/// Is it a row made JSON?
-fn is_row(expr: &Expr) -> bool {
-    matches!(&expr.node, Node::Call { function, .. } if function.name == ROW_AS_JSON)
 }
 
 /// The type of a JSON aggregate, and the function that makes its input JSON.

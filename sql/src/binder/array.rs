@@ -109,29 +109,54 @@ impl Binder<'_> {
         chain: &[ast::AccessExpr],
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
-        let dots = chain
-            .iter()
-            .take_while(|a| matches!(a, ast::AccessExpr::Dot(_)))
-            .count();
-        let (dots, subscripts) = chain.split_at(dots);
-        if let (ast::Expr::Nested(row), [dot], []) = (root, dots, subscripts)
+        if let (ast::Expr::Nested(row), [dot]) = (root, chain)
             && let Some(field) = self.field_of_row(row, dot, around)?
         {
             return Ok(field);
         }
-        let base = match dots {
+        // Behind a name without brackets they are parts of the name.
+        let dots = match root {
+            ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) => {
+                let dots = chain.iter();
+                dots.take_while(|a| matches!(a, ast::AccessExpr::Dot(_)))
+                    .count()
+            }
+            _ => 0,
+        };
+        let (dots, mut chain) = chain.split_at(dots);
+        let mut base = match dots {
             [] => self.expr(root, around)?,
             dots => self.expr(&qualified(root, dots)?, around)?,
         };
-        let mut indexes = Vec::with_capacity(subscripts.len());
-        for access in subscripts {
-            match access {
-                ast::AccessExpr::Subscript(subscript) => indexes.push(subscript),
-                ast::AccessExpr::Dot(_) => {
-                    return Err(SqlError::unsupported("a field of a composite value"));
-                }
+        while let Some((first, rest)) = chain.split_first() {
+            if let ast::AccessExpr::Dot(field) = first {
+                let ast::Expr::Identifier(name) = field else {
+                    return Err(SqlError::unsupported("this field of a composite value"));
+                };
+                base = self.field(base, name)?;
+                chain = rest;
+                continue;
             }
+            let indexes: Vec<&ast::Subscript> = chain
+                .iter()
+                .map_while(|access| match access {
+                    ast::AccessExpr::Subscript(subscript) => Some(subscript),
+                    ast::AccessExpr::Dot(_) => None,
+                })
+                .collect();
+            chain = &chain[indexes.len()..];
+            base = self.elements(base, indexes, around)?;
         }
+        Ok(base)
+    }
+
+    /// The element of an array, or the part of it, that subscripts tell.
+    fn elements(
+        &mut self,
+        base: Expr,
+        indexes: Vec<&ast::Subscript>,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
         if base.ty.kind == TypeKind::Jsonb {
             return self.json_subscripted(base, &indexes, around);
         }

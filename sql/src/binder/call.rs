@@ -6,6 +6,7 @@ use super::Binder;
 use super::coerce::implicitly;
 use super::expr::Around;
 use super::sequence::{takes_sequence, under_regclass};
+use super::whole_row::{is_row_call, without_stars};
 use super::{names, polymorphic};
 use crate::bound::{Expr, Node, WindowFunction};
 use crate::error::{SqlError, SqlState};
@@ -32,13 +33,16 @@ impl Binder<'_> {
         function: &ast::Function,
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
+        if is_row_call(function) {
+            return self.row_call(function, around);
+        }
+        if let Some(plain) = without_stars(function) {
+            return self.function_here(&plain, around);
+        }
         if let Some(call) = self.routine_call(function, around)? {
             return Ok(call);
         }
         let name = function_name(&function.name)?;
-        if let Some(written_out) = self.written_out(&name, function, around)? {
-            return self.function_here(&written_out, around);
-        }
         if function.over.is_some() {
             return self.window_call(&name, function, around);
         }
@@ -120,10 +124,7 @@ impl Binder<'_> {
             {
                 self.clock_with_precision(&name, &args[0])
             }
-            super::whole_row::ROW_AS_JSON
-            | "json_build_array"
-            | "jsonb_build_array"
-            | "json_build_object"
+            "json_build_array" | "jsonb_build_array" | "json_build_object"
             | "jsonb_build_object" => self.json_built(&name, args),
             "json_extract_path"
             | "jsonb_extract_path"

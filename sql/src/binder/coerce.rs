@@ -30,6 +30,11 @@ impl Binder<'_> {
         if expr.ty == Type::UNKNOWN {
             return self.tell(expr, to, context);
         }
+        if let (TypeKind::Record, TypeKind::Composite(of)) = (expr.ty.kind, to.kind)
+            && let Some(row) = self.row_as(&expr, of, context)?
+        {
+            return Ok(row);
+        }
         if expr.ty.kind != to.kind {
             match cast_context(expr.ty.kind, to.kind) {
                 Some(needed) if needed <= context => {}
@@ -43,6 +48,7 @@ impl Binder<'_> {
     fn cast_node(&self, mut expr: Expr, to: Type, context: CastContext) -> Expr {
         // These have the same values; a char(n) is stored without its padding.
         let relabel = expr.ty.kind == to.kind
+            || to.kind == TypeKind::Record
             || (expr.ty.kind.is_string() && matches!(to.kind, TypeKind::Text | TypeKind::VarChar));
         // What a cast makes is its type: one under another name would do something else.
         let is_cast = matches!(expr.node, Node::Cast { .. })
@@ -119,6 +125,7 @@ impl Binder<'_> {
     pub(super) fn assign(&mut self, expr: Expr, column: &ColumnDef) -> Result<Expr, SqlError> {
         let from = expr.ty;
         if from != Type::UNKNOWN
+            && !(from.kind == TypeKind::Record && column.ty.kind.is_row())
             && cast_context(from.kind, column.ty.kind).is_none_or(|c| c > CastContext::Assignment)
         {
             return Err(SqlError::new(

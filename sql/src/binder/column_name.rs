@@ -62,6 +62,7 @@ fn name_of(expr: &ast::Expr) -> Option<(String, bool)> {
             _ => Some(("case".to_owned(), false)),
         },
         E::Array(_) => good("array"),
+        E::Tuple(_) => good("row"),
         E::CompoundFieldAccess { root, access_chain } => {
             let field = access_chain.iter().rev().find_map(|access| match access {
                 ast::AccessExpr::Dot(field) => name_of(field),

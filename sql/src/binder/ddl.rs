@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-pub(super) use table::default_error;
+pub(super) use table::{check_column_type, default_error};
 pub(super) use text::{bare, text_of};
 
 use super::column_name::column_name;

@@ -120,6 +120,10 @@ pub(super) fn has_order(ty: &Type) -> Result<(), SqlError> {
 
 fn compares(ty: &Type, operator: &str) -> Result<(), SqlError> {
     let element = ty.kind.element().unwrap_or(ty.kind);
+    if let TypeKind::Composite(of) = element {
+        let mut fields = of.definition().fields.iter();
+        return fields.try_for_each(|field| compares(&field.ty.plain(), operator));
+    }
     if element != TypeKind::Json {
         return Ok(());
     }

@@ -158,6 +158,9 @@ impl Binder<'_> {
         if let Some(variable) = self.variable(std::slice::from_ref(&name))? {
             return Ok(variable);
         }
+        if let Some(row) = self.whole_row(ident, around.scope)? {
+            return Ok(row);
+        }
         if ident.quote_style.is_none() {
             // A few functions are called without brackets.
             if matches!(
@@ -313,11 +316,12 @@ impl Binder<'_> {
         negated: bool,
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
-        if let Some(test) = self.row_is_null(input, negated, around)? {
-            return Ok(test);
-        }
         let input = self.expr(input, around)?;
-        let input = Box::new(self.settle(input)?);
+        let input = self.settle(input)?;
+        if input.ty.kind.is_row() {
+            return Ok(self.is_null_row(input, negated));
+        }
+        let input = Box::new(input);
         Ok(self.fold(Expr::new(Type::BOOL, Node::IsNull { negated, input })))
     }
 
@@ -377,7 +381,10 @@ impl Binder<'_> {
         data_type: &ast::DataType,
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
-        let to = self.type_of(data_type)?;
+        let to = match self.type_of(data_type) {
+            Err(missing) => self.row_type_named(data_type)?.ok_or(missing)?,
+            Ok(to) => to,
+        };
         let bound = match (to.kind, plain_number(input)) {
             (TypeKind::Array(_), _) if let ast::Expr::Array(array) = input => {
                 self.array_literal(&array.elem, Some(to), around)?

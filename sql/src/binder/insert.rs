@@ -10,6 +10,7 @@ use super::given::{Overriding, takes_given};
 use super::needs::Columns;
 use super::rules::Change;
 use super::scope::Scope;
+use super::subfield::Place;
 use super::{Binder, names};
 use crate::bound::{Expr, Insert, InsertSource, OnConflict, Statement, Target};
 use crate::catalog::acl::Privileges;
@@ -36,15 +37,16 @@ impl Binder<'_> {
         };
         let table = self.changed_table(name)?;
         let alias = insert.table_alias.as_ref().map(|a| names::fold(&a.alias));
-        let columns = self.insert_columns(&table, &insert.columns)?;
+        let places = self.insert_places(&table, &insert.columns)?;
+        let columns: Vec<usize> = places.iter().map(|place| place.column).collect();
         let reads = self.need_change(&table, Privileges::INSERT);
         self.need_columns(&table, Privileges::INSERT, &columns);
         let explicit = !insert.columns.is_empty();
         let source = match &insert.source {
             None => InsertSource::Values(vec![self.default_row(&table, &[])?]),
             Some(query) => match plain_values(query) {
-                Some(values) => self.insert_values(&table, &columns, explicit, values)?,
-                None => self.insert_select(&table, &columns, explicit, query)?,
+                Some(values) => self.insert_values(&table, &places, explicit, values)?,
+                None => self.insert_select(&table, &places, explicit, query)?,
             },
         };
         let on_conflict = match &insert.on {
@@ -77,37 +79,49 @@ impl Binder<'_> {
         })))
     }
 
-    /// The columns that the source's values go to, in its order.
-    pub(super) fn insert_columns(
+    /// Where the source's values go to, in its order.
+    pub(super) fn insert_places(
         &self,
         table: &TableDef,
         list: &[ast::ObjectName],
-    ) -> Result<Vec<usize>, SqlError> {
+    ) -> Result<Vec<Place>, SqlError> {
         if list.is_empty() {
-            return Ok((0..table.columns.len()).collect());
-        }
-        let mut columns = Vec::with_capacity(list.len());
-        for name in list {
-            let [ident] = names::parts(name)?[..] else {
-                return Err(SqlError::unsupported("a qualified column name in INSERT"));
+            let whole = |column| Place {
+                column,
+                path: Vec::new(),
             };
+            return Ok((0..table.columns.len()).map(whole).collect());
+        }
+        let mut places: Vec<Place> = Vec::with_capacity(list.len());
+        for name in list {
+            let parts = names::parts(name)?;
+            let [ident, path @ ..] = parts.as_slice() else {
+                return Err(SqlError::internal("a column without a name"));
+            };
+            let path: Vec<ast::Ident> = path.iter().map(|part| (*part).clone()).collect();
             let column = self.column_of(table, ident)?;
-            if columns.contains(&column) {
+            let same = |place: &&Place| place.column == column;
+            let in_parts = |place: &Place| !place.path.is_empty() && !path.is_empty();
+            if places
+                .iter()
+                .find(same)
+                .is_some_and(|place| !in_parts(place))
+            {
                 return Err(SqlError::new(
                     SqlState::DUPLICATE_COLUMN,
                     format!("column \"{}\" specified more than once", names::fold(ident)),
                 )
                 .or_at(self.position(ident.span)));
             }
-            columns.push(column);
+            places.push(Place { column, path });
         }
-        Ok(columns)
+        Ok(places)
     }
 
     fn insert_values(
         &mut self,
         table: &Arc<TableDef>,
-        columns: &[usize],
+        places: &[Place],
         explicit: bool,
         values: &ast::Values,
     ) -> Result<InsertSource, SqlError> {
@@ -123,54 +137,75 @@ impl Binder<'_> {
                     "VALUES lists must all be the same length",
                 ));
             }
-            let to = (columns, explicit, overriding);
+            let to = (places, explicit, overriding);
             rows.push(self.insert_row(table, to, &row.content, &scope)?);
         }
         Ok(InsertSource::Values(rows))
     }
 
-    /// A whole row of values that go to `columns`.
+    /// A whole row of values that go to `places`.
     pub(super) fn insert_row(
         &mut self,
         table: &Arc<TableDef>,
-        (columns, explicit, overriding): (&[usize], bool, Overriding),
+        (places, explicit, overriding): (&[Place], bool, Overriding),
         values: &[ast::Expr],
         scope: &Scope,
     ) -> Result<Vec<Expr>, SqlError> {
-        check_count(values.len(), columns.len(), explicit)?;
+        check_count(values.len(), places.len(), explicit)?;
         let mut whole: Vec<Option<Expr>> = vec![None; table.columns.len()];
-        for (column, expr) in columns.iter().zip(values) {
-            if is_default(expr) {
+        for (place, expr) in places.iter().zip(values) {
+            let column = &table.columns[place.column];
+            if is_default(expr) && place.path.is_empty() {
                 continue;
             }
-            let given = takes_given(&table.columns[*column], overriding)?;
+            let given = takes_given(column, overriding)?;
             let bound = self.scalar(expr, scope, Clause::Values)?;
+            let before = whole[place.column].take();
             let bound = self
-                .assign(bound, &table.columns[*column])
+                .placed(before, (column, place), bound)
                 .map_err(|e| e.or_at(self.position_near(expr)))?;
-            whole[*column] = Some(bound).filter(|_| given);
+            whole[place.column] = Some(bound).filter(|_| given);
         }
         self.filled(table, whole)
+    }
+
+    /// The value of a column once a value is at a place of it.
+    fn placed(
+        &mut self,
+        before: Option<Expr>,
+        (column, place): (&ColumnDef, &Place),
+        value: Expr,
+    ) -> Result<Expr, SqlError> {
+        if place.path.is_empty() {
+            return self.assign(value, column);
+        }
+        let before = before.unwrap_or_else(|| Expr::constant(column.ty, Value::Null));
+        self.with_field(before, (column, &place.path), value)
     }
 
     fn insert_select(
         &mut self,
         table: &Arc<TableDef>,
-        columns: &[usize],
+        places: &[Place],
         explicit: bool,
         query: &ast::Query,
     ) -> Result<InsertSource, SqlError> {
-        let wanted: Vec<Type> = columns.iter().map(|c| table.columns[*c].ty).collect();
+        let mut wanted: Vec<Type> = Vec::with_capacity(places.len());
+        for place in places {
+            wanted.push(self.place_type(&table.columns[place.column], &place.path)?);
+        }
         let select = self.query_for(query, Some(&wanted))?;
-        check_count(select.visible, columns.len(), explicit)?;
+        check_count(select.visible, places.len(), explicit)?;
         let mut whole: Vec<Option<Expr>> = vec![None; table.columns.len()];
         let overriding = self.overriding();
-        for (slot, (column, target)) in columns.iter().zip(select.columns()).enumerate() {
-            if !takes_given(&table.columns[*column], overriding)? {
+        for (slot, (place, target)) in places.iter().zip(select.columns()).enumerate() {
+            let column = &table.columns[place.column];
+            if !takes_given(column, overriding)? {
                 continue;
             }
             let value = Expr::column(target.expr.ty, slot);
-            whole[*column] = Some(self.assign(value, &table.columns[*column])?);
+            let before = whole[place.column].take();
+            whole[place.column] = Some(self.placed(before, (column, place), value)?);
         }
         let row = self.filled(table, whole)?;
         Ok(InsertSource::Select {

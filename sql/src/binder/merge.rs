@@ -156,9 +156,9 @@ impl Binder<'_> {
         if insert.insert_predicate.is_some() {
             return Err(syntax("INSERT of MERGE has no WHERE"));
         }
-        let columns = self.insert_columns(table, &insert.columns)?;
+        let places = self.insert_places(table, &insert.columns)?;
         let explicit = !insert.columns.is_empty();
-        let to = (columns.as_slice(), explicit, self.overriding());
+        let to = (places.as_slice(), explicit, self.overriding());
         self.insert_row(table, to, &row.content, scope)
     }
 }

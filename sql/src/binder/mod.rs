@@ -13,6 +13,7 @@ mod array;
 mod call;
 mod coerce;
 mod column_name;
+mod composite;
 mod conflict;
 mod copy;
 mod cursor;
@@ -54,6 +55,7 @@ mod sequence;
 mod set;
 mod special;
 mod stored;
+mod subfield;
 mod subquery;
 mod symbol;
 mod table_function;
@@ -207,6 +209,7 @@ impl Binder<'_> {
             } => self.declare(name, *options, query),
             parser::Statement::Routine(syntax) => self.routine(syntax),
             parser::Statement::Domain(syntax) => self.domain(syntax),
+            parser::Statement::Composite(syntax) => self.composite(syntax),
             parser::Statement::Trigger(syntax) => self.trigger(syntax),
             parser::Statement::Security(syntax) => self.security(syntax),
             parser::Statement::Refresh(syntax) => self.refresh(syntax),

@@ -4,6 +4,7 @@ use sqlparser::ast::BinaryOperator;
 
 use super::Binder;
 use super::coerce::common_type;
+use super::whole_row::check_alike;
 use crate::bound::{ArithClass, ArithOp, CompareClass, CompareOp, Expr, Node};
 use crate::error::{SqlError, SqlState};
 use crate::functions::{CastContext, candidates};
@@ -80,6 +81,9 @@ impl Binder<'_> {
         if l.is_integer() && r.is_integer() {
             let (left, right) = same_width(left, right);
             return Ok((CompareClass::Int, left, right));
+        }
+        if l.is_row() && r.is_row() {
+            check_alike(&left, &right)?;
         }
         let target = match compare_type(l, r) {
             Some(kind) => Type::of(kind),
@@ -285,6 +289,8 @@ fn compare_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
         (a, b) if is_oid(b) && (a.is_integer() || a == T::Unknown) => Some(T::Oid),
         (T::Unknown, T::VarChar) | (T::VarChar, T::Unknown) => Some(T::Text),
         (T::Unknown, T::Json) | (T::Json, T::Unknown) => None,
+        (a, b) if a.is_row() && (b.is_row() || b == T::Unknown) => Some(T::Record),
+        (T::Unknown, b) if b.is_row() => Some(T::Record),
         (T::Unknown, known) | (known, T::Unknown) => Some(known),
         (a, b) if a.is_string() && b.is_string() => Some(T::Text),
         (T::Interval, T::Time) | (T::Time, T::Interval) => Some(T::Interval),

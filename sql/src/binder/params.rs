@@ -38,8 +38,8 @@ impl ParamTypes {
     pub fn declared_in(mut types: Vec<Type>, catalog: &Snapshot) -> ParamTypes {
         let mut named = Vec::new();
         for ty in types.iter_mut().filter(|ty| ty.kind.is_users()) {
-            *ty = catalog.types().now(*ty);
-            named.extend(catalog.types().with_oid(ty.oid()).cloned());
+            ty.kind = catalog.type_kind(ty.oid()).unwrap_or(ty.kind);
+            named.extend(catalog.guarded_type(ty.oid()));
         }
         ParamTypes {
             named,
@@ -55,7 +55,7 @@ impl ParamTypes {
                 0 => Type::UNKNOWN,
                 // What JDBC declares for what a function gives back; a call leaves it out.
                 2278 => Type::of(TypeKind::Void),
-                oid => catalog.types().kind(*oid).map(Type::of).ok_or_else(|| {
+                oid => catalog.type_kind(*oid).map(Type::of).ok_or_else(|| {
                     SqlError::unsupported(format!("a parameter of the type with OID {oid}"))
                 })?,
             });

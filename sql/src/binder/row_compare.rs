@@ -1,7 +1,8 @@
-//! Comparisons of rows: `(a, b) < (1, 2)`, `(a, b) IN ((1, 2), (3, 4))`, `(a, b) = (SELECT …)`, `(a, b) IS NULL`.
+//! Comparisons of rows: `(a, b) < (1, 2)`, `(a, b) IN ((1, 2), (3, 4))`, `(a, b) = (SELECT …)`.
 //!
 //! They become comparisons of what is in them, which give the same by three-valued logic. An ordering also says what it
-//! means for the first column alone, which an index may serve.
+//! means for the first column alone, which an index may serve. Other rows
+//! are compared as values, NULLs in them as if they were values too.
 
 use sqlparser::ast;
 
@@ -38,14 +39,6 @@ pub(super) fn row_of(expr: &ast::Expr) -> Option<Vec<&ast::Expr>> {
     }
 }
 
-/// May it be the name of a row?
-fn is_name(expr: &ast::Expr) -> bool {
-    match expr {
-        ast::Expr::Nested(inner) => is_name(inner),
-        other => matches!(other, ast::Expr::Identifier(_)),
-    }
-}
-
 fn check_same_width(left: &[Expr], right: &[Expr]) -> Result<(), SqlError> {
     match left.len() == right.len() {
         true => Ok(()),
@@ -65,9 +58,6 @@ impl Binder<'_> {
         right: &ast::Expr,
         around: &mut Around<'_>,
     ) -> Result<Option<Expr>, SqlError> {
-        if row_of(left).is_none() && !is_name(left) {
-            return Ok(None);
-        }
         let op = match op {
             ast::BinaryOperator::Eq => CompareOp::Eq,
             ast::BinaryOperator::NotEq => CompareOp::Ne,
@@ -77,11 +67,15 @@ impl Binder<'_> {
             ast::BinaryOperator::GtEq => CompareOp::Ge,
             _ => return Ok(None),
         };
-        let Some(left) = self.row_values(left, around)? else {
+        let (Some(left), right) = (row_of(left), (row_of(right), query_of(right))) else {
             return Ok(None);
         };
-        let right = match (self.row_values(right, around)?, query_of(right)) {
-            (Some(values), _) => values,
+        if matches!(right, (None, None)) {
+            return Ok(None);
+        }
+        let left = self.all(&left, around)?;
+        let right = match right {
+            (Some(parts), _) => self.all(&parts, around)?,
             (None, Some(query)) => {
                 let columns = self.row_subquery(query, around)?;
                 let wrong = match columns.len().cmp(&left.len()) {
@@ -129,24 +123,6 @@ impl Binder<'_> {
         }))
     }
 
-    /// `row IS [NOT] NULL`: all of it is, or none of it; `None` where the input is no row.
-    pub(super) fn row_is_null(
-        &mut self,
-        input: &ast::Expr,
-        negated: bool,
-        around: &mut Around<'_>,
-    ) -> Result<Option<Expr>, SqlError> {
-        let Some(values) = self.row_values(input, around)? else {
-            return Ok(None);
-        };
-        let mut tests = Vec::with_capacity(values.len());
-        for part in values {
-            let input = Box::new(self.settle(part)?);
-            tests.push(Expr::new(Type::BOOL, Node::IsNull { negated, input }));
-        }
-        Ok(Some(Expr::new(Type::BOOL, Node::And(tests))))
-    }
-
     /// `row IS [NOT] DISTINCT FROM row`: some of it is, or none of it; `None` where it is no row.
     pub(super) fn row_distinct(
         &mut self,
@@ -155,12 +131,11 @@ impl Binder<'_> {
         negated: bool,
         around: &mut Around<'_>,
     ) -> Result<Option<Expr>, SqlError> {
-        let Some(left) = self.row_values(left, around)? else {
+        let (Some(left), Some(right)) = (row_of(left), row_of(right)) else {
             return Ok(None);
         };
-        let Some(right) = self.row_values(right, around)? else {
-            return Ok(None);
-        };
+        let left = self.all(&left, around)?;
+        let right = self.all(&right, around)?;
         check_same_width(&left, &right)?;
         let mut tests = Vec::with_capacity(left.len());
         for (left, right) in left.into_iter().zip(right) {
@@ -177,18 +152,6 @@ impl Binder<'_> {
             false => Node::Or(tests),
         };
         Ok(Some(Expr::new(Type::BOOL, node)))
-    }
-
-    /// What is in a row expression, or in a row that goes by a name; `None` where it is neither.
-    fn row_values(
-        &mut self,
-        expr: &ast::Expr,
-        around: &mut Around<'_>,
-    ) -> Result<Option<Vec<Expr>>, SqlError> {
-        match row_of(expr) {
-            Some(parts) => self.all(&parts, around).map(Some),
-            None => self.named_row(expr, around),
-        }
     }
 
     fn all(

@@ -7,11 +7,13 @@ use super::call::{choose_among, no_function};
 use super::expr::Clause;
 use super::from::lateral;
 use super::scope::{Scope, ScopeColumn, ScopeLeaf};
+use super::target_rows::is_own;
 use super::{names, polymorphic};
-use crate::bound::{Expr, From, LeafSource, TableFunction};
+use crate::bound::{Expr, From, LeafSource, Node, TableFunction};
 use crate::error::{SqlError, SqlState};
-use crate::functions::rows_candidates;
+use crate::functions::{FIELDS_OF_ALL, rows_candidates};
 use crate::types::{Type, TypeKind};
+use crate::value::Value;
 
 /// The columns of a function that gives rows, and the source that it is.
 pub(super) struct Rows {
@@ -30,10 +32,25 @@ impl Binder<'_> {
         &mut self,
         name: &str,
         args: Vec<Expr>,
-        ordinality: bool,
+        (ordinality, in_from): (bool, bool),
     ) -> Result<Rows, SqlError> {
         let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
+        let element = match types.as_slice() {
+            [array] if in_from => array.kind.element(),
+            _ => None,
+        };
         let (mut columns, args, wide) = match name {
+            // Of composite values there are the fields.
+            "unnest" if let Some(of) = element.and_then(TypeKind::as_composite) => {
+                let fields = of.definition().fields.iter();
+                let columns = fields.map(|field| (field.name.clone(), field.ty.plain()));
+                let width = Value::Int4(of.definition().fields.len() as i32);
+                let mut args = args;
+                args.push(Expr::constant(Type::INT4, width));
+                let function = &FIELDS_OF_ALL;
+                let rows = Expr::new(types[0], Node::Call { function, args });
+                (columns.collect(), vec![rows], true)
+            }
             "unnest" => (unnested(&types)?, args, false),
             _ => {
                 let known = || rows_candidates(name).map(|f| &f.function);
@@ -79,7 +96,8 @@ impl Binder<'_> {
             }
             Ok(bound)
         })?;
-        let rows = self.rows_call(name, bound, ordinality)?;
+        let in_from = !alias.is_some_and(|alias| is_own(&alias.name.value));
+        let rows = self.rows_call(name, bound, (ordinality, in_from))?;
         let shown = match alias {
             Some(alias) => names::fold(&alias.name),
             None => name.to_owned(),

@@ -11,6 +11,7 @@ use super::grouping_sets::{Keys, put_levels};
 use super::query::{is_constant, order_key};
 use super::scope::{Found, Scope};
 use super::target_rows::{a_row, is_field};
+use super::whole_row::row_of_star;
 use super::window::{WINDOW_SLOTS, named_windows};
 use super::{Binder, names};
 use crate::bound::{Expr, From, Grouping, Leaf, Select, TableFunction, Target};
@@ -224,6 +225,22 @@ impl Binder<'_> {
         let mut targets = Vec::with_capacity(items.len());
         for item in items {
             let (expr, name) = match item {
+                ast::SelectItem::UnnamedExpr(expr) if let Some(row) = row_of_star(expr) => {
+                    let mut around = Around {
+                        scope,
+                        clause,
+                        aggregates: aggregates.as_deref_mut(),
+                    };
+                    let row = self.expr(&row, &mut around)?;
+                    for (name, expr) in self.all_fields(row)? {
+                        targets.push(Target {
+                            name,
+                            expr: self.settle(expr)?,
+                            origin: None,
+                        });
+                    }
+                    continue;
+                }
                 ast::SelectItem::UnnamedExpr(expr) => (expr, column_name(expr)),
                 ast::SelectItem::ExprWithAlias { expr, alias } => (expr, names::fold(alias)),
                 ast::SelectItem::Wildcard(options) => {
@@ -276,7 +293,7 @@ impl Binder<'_> {
         Ok(targets)
     }
 
-    fn relation_star(
+    pub(super) fn relation_star(
         &mut self,
         name: &ast::ObjectName,
         scope: &Scope,
@@ -354,7 +371,7 @@ impl Binder<'_> {
         let (ty, source) = match called {
             Some(called) => self.rows_of(called, args)?,
             None => {
-                let rows = self.rows_call(&name, args, false)?;
+                let rows = self.rows_call(&name, args, (false, false))?;
                 match rows.columns.as_slice() {
                     [(_, ty)] => (*ty, rows.source),
                     _ => {

@@ -198,7 +198,7 @@ impl Binder<'_> {
                 self.subscripted(root, access_chain, around)
             }
             E::Interval(interval) => self.interval_literal(interval, around),
-            E::Tuple(_) => Err(SqlError::unsupported("a row expression")),
+            E::Tuple(parts) => self.tuple(parts, around),
             _ => Err(SqlError::unsupported("this kind of expression")),
         }
     }
@@ -282,6 +282,18 @@ impl Binder<'_> {
         all.push(self.expr(input, around)?);
         for candidate in list {
             all.push(self.expr(candidate, around)?);
+        }
+        if all[0].ty.kind.is_row() {
+            let input = all.remove(0);
+            let mut choices = Vec::with_capacity(all.len());
+            for candidate in all {
+                choices.push(self.compare(CompareOp::Eq, input.clone(), candidate)?);
+            }
+            let any = Expr::new(Type::BOOL, Node::Or(choices));
+            return Ok(match negated {
+                true => Expr::new(Type::BOOL, Node::Not(Box::new(any))),
+                false => any,
+            });
         }
         let position = list.first().map_or(0, |e| self.position_near(e));
         let input_type = all[0].ty;

@@ -104,8 +104,15 @@ impl Binder<'_> {
         let (ast::AccessExpr::Dot(E::Identifier(field)), Some(row)) = (dot, path.pop()) else {
             return Ok(None);
         };
-        path.push(quoted(field_of(&names::fold(&row), &names::fold(field))));
-        match self.expr(&E::CompoundIdentifier(path), around) {
+        let column = quoted(field_of(&names::fold(&row), &names::fold(field)));
+        let column = match path.is_empty() {
+            true => E::Identifier(column),
+            false => {
+                path.push(column);
+                E::CompoundIdentifier(path)
+            }
+        };
+        match self.expr(&column, around) {
             Ok(found) => Ok(Some(found)),
             Err(missing) if missing.sqlstate() == SqlState::UNDEFINED_COLUMN => Ok(None),
             Err(error) => Err(error),

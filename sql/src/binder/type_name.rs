@@ -9,7 +9,7 @@ use super::interval::interval_type;
 use super::path::PathView;
 use super::{Binder, names, search_path};
 use crate::catalog::acl::Privileges;
-use crate::catalog::{CATALOG_SCHEMA, CatalogView, Object, ObjectKind, TypeDef};
+use crate::catalog::{CATALOG_SCHEMA, CatalogView, Object, ObjectKind, TypeDef, row_type};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::types::numeric::MAX_SCALE;
@@ -24,6 +24,21 @@ impl Binder<'_> {
         let ty = type_of(data_type, self.catalog)?;
         self.name_type(ty);
         Ok(ty)
+    }
+
+    /// The type of the rows of the table that a type name is of.
+    pub(super) fn row_type_named(&mut self, name: &DataType) -> Result<Option<Type>, SqlError> {
+        let DataType::Custom(name, arguments) = name else {
+            return Ok(None);
+        };
+        let (schema, name) = names::table_name(name)?;
+        let table = self.catalog.table(schema.as_deref(), &name)?;
+        let Some(table) = table.filter(|_| arguments.is_empty()) else {
+            return Ok(None);
+        };
+        let ty = Type::of(TypeKind::Composite(row_type(&table)));
+        self.name_type(ty);
+        Ok(Some(ty))
     }
 
     /// 42501 where the type is not for whoever makes something of it.

@@ -7,13 +7,15 @@ use super::from::table_leaf;
 use super::given::check_settable;
 use super::insert::is_default;
 use super::rules::Change;
-use super::scope::Scope;
+use super::scope::{Scope, ScopeLeaf};
+use super::subfield::Place;
 use super::subquery::query_of;
 use super::{Binder, names};
-use crate::bound::{Assignment, From, Statement, Update};
+use crate::bound::{Assignment, Expr, From, Node, Statement, Update};
 use crate::catalog::TableDef;
 use crate::catalog::acl::Privileges;
 use crate::error::{SqlError, SqlState};
+use crate::functions::WITH_FIELD;
 
 impl Binder<'_> {
     pub(super) fn update(&mut self, update: &ast::Update) -> Result<Statement, SqlError> {
@@ -116,10 +118,9 @@ impl Binder<'_> {
                     ));
                 }
                 for (name, value) in columns.iter().zip(values) {
-                    let column = self.assigned_column(table, name, out)?;
-                    check_settable(&table.columns[column])?;
-                    let value = self.assign(value, &table.columns[column])?;
-                    out.push(Assignment { column, value });
+                    let place = self.assigned_place(table, name, out)?;
+                    check_settable(&table.columns[place.column])?;
+                    self.put(table, place, value, scope, out)?;
                 }
                 Ok(())
             }
@@ -137,36 +138,78 @@ impl Binder<'_> {
         scope: &Scope,
         out: &mut Vec<Assignment>,
     ) -> Result<(), SqlError> {
-        let column = self.assigned_column(table, name, out)?;
+        let place = self.assigned_place(table, name, out)?;
+        let column = place.column;
         let definition = &table.columns[column];
-        let value = if is_default(value) {
-            self.default_of(definition)?
-        } else {
-            check_settable(definition)?;
-            let bound = self.scalar(value, scope, Clause::Set)?;
-            self.assign(bound, definition)
-                .map_err(|e| e.or_at(self.position_near(value)))?
+        if is_default(value) {
+            if !place.path.is_empty() {
+                let what = "cannot set a subfield to DEFAULT";
+                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, what));
+            }
+            let value = self.default_of(definition)?;
+            out.push(Assignment { column, value });
+            return Ok(());
+        }
+        check_settable(definition)?;
+        let bound = self.scalar(value, scope, Clause::Set)?;
+        self.put(table, place, bound, scope, out)
+            .map_err(|e| e.or_at(self.position_near(value)))
+    }
+
+    /// Assigns a value to a column, or to a field of it, which others may have been assigned to.
+    fn put(
+        &mut self,
+        table: &TableDef,
+        Place { column, path }: Place,
+        value: Expr,
+        scope: &Scope,
+        out: &mut Vec<Assignment>,
+    ) -> Result<(), SqlError> {
+        let definition = &table.columns[column];
+        if path.is_empty() {
+            let value = self.assign(value, definition)?;
+            out.push(Assignment { column, value });
+            return Ok(());
+        }
+        let so_far = out.iter().position(|a| a.column == column);
+        let before = match so_far {
+            Some(at) => out[at].value.clone(),
+            None => {
+                let is_it = |leaf: &&ScopeLeaf| {
+                    let origin = leaf.columns.get(column).and_then(|c| c.origin);
+                    origin.is_some_and(|origin| origin.table == table.id)
+                };
+                let leaf = scope.leaves.iter().find(is_it);
+                let leaf = leaf.ok_or_else(|| SqlError::internal("a table without its row"))?;
+                leaf.found(column).expr
+            }
         };
-        out.push(Assignment { column, value });
+        let value = self.with_field(before, (definition, &path), value)?;
+        match so_far {
+            Some(at) => out[at].value = value,
+            None => out.push(Assignment { column, value }),
+        }
         Ok(())
     }
 
-    /// The column that an assignment means, which has none yet.
-    fn assigned_column(
+    /// What an assignment means: a column that has none yet, or a field of one that has none as a whole.
+    fn assigned_place(
         &self,
         table: &TableDef,
         name: &ast::ObjectName,
         out: &[Assignment],
-    ) -> Result<usize, SqlError> {
+    ) -> Result<Place, SqlError> {
         let parts = names::parts(name)?;
         let Some(first) = parts.first() else {
             return Err(SqlError::internal("an assignment without a column"));
         };
         let column = self.column_of(table, first)?;
-        if parts.len() > 1 {
-            return Err(SqlError::unsupported("UPDATE of a part of a column"));
-        }
-        if out.iter().any(|a| a.column == column) {
+        let path: Vec<ast::Ident> = parts[1..].iter().map(|part| (*part).clone()).collect();
+        let in_parts = |a: &Assignment| {
+            !path.is_empty()
+                && matches!(&a.value.node, Node::Call { function, .. } if **function == WITH_FIELD)
+        };
+        if out.iter().any(|a| a.column == column && !in_parts(a)) {
             return Err(SqlError::new(
                 SqlState::SYNTAX_ERROR,
                 format!(
@@ -175,6 +218,6 @@ impl Binder<'_> {
                 ),
             ));
         }
-        Ok(column)
+        Ok(Place { column, path })
     }
 }

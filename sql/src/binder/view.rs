@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
+use super::ddl::check_column_type;
 use super::needs::Need;
 use super::path::PathView;
 use super::scope::{Scope, ScopeColumn, ScopeLeaf};
@@ -185,7 +186,8 @@ impl Binder<'_> {
         for (column, given) in columns.iter_mut().zip(&create.columns) {
             column.0 = names::fold(&given.name);
         }
-        for (i, (name, _)) in columns.iter().enumerate() {
+        for (i, (name, ty)) in columns.iter().enumerate() {
+            check_column_type(name, *ty)?;
             if columns[..i].iter().any(|(other, _)| other == name) {
                 return Err(SqlError::new(
                     SqlState::DUPLICATE_COLUMN,

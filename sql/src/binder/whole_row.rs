@@ -1,128 +1,353 @@
-//! A relation's name, or a variable's, that stands for its row: where that is made JSON, `row_to_json(t)`, `json_agg(t)`,
-//! and where rows are compared, `old IS DISTINCT FROM new`.
+//! Rows as values: `ROW(a, b)`, the name of a relation or of a row variable, which stands for its row, and `(row).field`.
 //!
-//! There are no values that are rows: a call is written out with the columns, each behind its name, and a comparison is
-//! one of the columns.
+//! The row of a table or view is of its own type, that of other relations is a `record` with the names of its columns. One
+//! that an outer join left out is NULL: its primary key tells that, or, where there is none, that there is nothing in it.
 
 use sqlparser::ast;
 
 use super::Binder;
 use super::expr::Around;
 use super::names;
-use super::scope::ScopeColumn;
-use crate::bound::Expr;
-use crate::error::SqlError;
+use super::scope::{Found, Scope, ScopeLeaf};
+use crate::bound::{Expr, Node};
+use crate::catalog::{CatalogView, row_type};
+use crate::error::{SqlError, SqlState};
+use crate::functions::{
+    CastContext, FIELD, ROW_IS_NULL, no_field, parts_of, row_of as row_made, wrong_width,
+};
+use crate::parser::EVERY_FIELD;
+use crate::types::{Composite, Fields, Type, TypeKind};
+use crate::value::Value;
 
-/// The function that makes the object; no name that a client writes without quotes.
-pub(super) const ROW_AS_JSON: &str = "row as json";
+/// What is in the row that an expression is, where that is known.
+pub(super) fn fields_of(expr: &Expr) -> Option<Fields> {
+    match (parts_of(expr), &expr.node) {
+        (Some((fields, _)), _) => Some(fields.clone()),
+        (None, Node::Const(Value::Record(row))) => Some(row.fields.clone()),
+        (None, _) => expr.ty.kind.as_composite().map(Fields::Named),
+    }
+}
+
+/// The row whose fields are all meant, `(row).*`, if they are.
+pub(super) fn row_of_star(expr: &ast::Expr) -> Option<ast::Expr> {
+    let ast::Expr::CompoundFieldAccess { root, access_chain } = expr else {
+        return None;
+    };
+    let (last, before) = access_chain.split_last()?;
+    let is_star = matches!(last, ast::AccessExpr::Dot(ast::Expr::Identifier(ident))
+        if ident.quote_style.is_none() && ident.value.starts_with(EVERY_FIELD));
+    match (is_star, before) {
+        (false, _) => None,
+        (true, []) => Some(ast::Expr::clone(root)),
+        (true, before) => Some(ast::Expr::CompoundFieldAccess {
+            root: root.clone(),
+            access_chain: before.to_vec(),
+        }),
+    }
+}
+
+/// Is it `ROW(…)`?
+pub(super) fn is_row_call(function: &ast::Function) -> bool {
+    let [ast::ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
+        return false;
+    };
+    function.over.is_none()
+        && name.quote_style.is_none()
+        && name.value.eq_ignore_ascii_case("row")
+        && matches!(function.args, ast::FunctionArguments::List(_))
+}
+
+/// The call with `t` for each `t.*` among its arguments; `None` where there is none.
+pub(super) fn without_stars(function: &ast::Function) -> Option<ast::Function> {
+    let is_star = |arg: &ast::FunctionArg| {
+        matches!(
+            arg,
+            ast::FunctionArg::Unnamed(ast::FunctionArgExpr::QualifiedWildcard(_))
+        )
+    };
+    let ast::FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    if !list.args.iter().any(is_star) {
+        return None;
+    }
+    let mut plain = function.clone();
+    if let ast::FunctionArguments::List(list) = &mut plain.args {
+        for arg in list.args.iter_mut() {
+            if let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::QualifiedWildcard(name)) = arg {
+                let parts = name.0.iter().filter_map(|part| part.as_ident().cloned());
+                let mut parts: Vec<ast::Ident> = parts.collect();
+                let row = match parts.len() {
+                    1 => ast::Expr::Identifier(parts.remove(0)),
+                    _ => ast::Expr::CompoundIdentifier(parts),
+                };
+                *arg = ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(row));
+            }
+        }
+    }
+    Some(plain)
+}
+
+impl Scope {
+    /// The row of the relation that goes by a name, if there is one.
+    fn row(&self, alias: &str, catalog: &dyn CatalogView) -> Option<Found> {
+        let leaf = self.leaf(None, alias).ok()?;
+        let columns = 0..leaf.columns.len();
+        let values: Vec<Expr> = columns.map(|column| leaf.found(column).expr).collect();
+        let fields = match leaf.row_type(catalog) {
+            Some(of) => Fields::Named(of),
+            None => Fields::own(leaf.columns.iter().map(|c| (c.name.clone(), c.ty))),
+        };
+        let told_by = leaf.told_by(&values);
+        let mut expr = row_made(fields, values);
+        if let (Some(is_there), true) = (told_by, self.leaves.len() > 1) {
+            let node = Node::Case {
+                operand: None,
+                branches: vec![(is_there, expr.clone())],
+                otherwise: None,
+            };
+            expr = Expr::new(expr.ty, node);
+        }
+        Some(Found { expr, origin: None })
+    }
+}
+
+impl ScopeLeaf {
+    /// The type of its rows, if it is a table or view.
+    fn row_type(&self, catalog: &dyn CatalogView) -> Option<Composite> {
+        let id = self.columns.first()?.origin?.table;
+        let schema = self.schema.as_deref()?;
+        if let Ok(Some(table)) = catalog.table_by_id(id) {
+            return Some(row_type(&table));
+        }
+        let name = self.table_name.as_deref().unwrap_or(&self.alias);
+        let view = catalog.view(Some(schema), name).ok().flatten();
+        view.filter(|view| view.id == id)
+            .map(|view| view.row_type())
+    }
+
+    /// Whether there is a row, and not only NULLs of an outer join.
+    fn told_by(&self, values: &[Expr]) -> Option<Expr> {
+        let is_there = |input: &Expr| {
+            let input = Box::new(input.clone());
+            let negated = true;
+            Expr::new(Type::BOOL, Node::IsNull { negated, input })
+        };
+        match self.key.first() {
+            Some(slot) => values.get(slot - self.first_slot).map(is_there),
+            None => {
+                let any = values.iter().map(is_there).collect();
+                Some(Expr::new(Type::BOOL, Node::Or(any)))
+            }
+        }
+    }
+}
 
 impl Binder<'_> {
-    /// The call with the columns instead of the row, if its argument is a row.
-    pub(super) fn written_out(
-        &self,
-        name: &str,
+    /// The row that goes by a name alone, be it a relation's or a variable's.
+    pub(super) fn whole_row(
+        &mut self,
+        name: &ast::Ident,
+        scope: &Scope,
+    ) -> Result<Option<Expr>, SqlError> {
+        let row = names::fold(name);
+        let catalog = self.catalog;
+        if let Some(found) = scope.row(&row, catalog) {
+            return Ok(Some(found.expr));
+        }
+        if let Some(found) = self.surrounding(|scope| Ok(scope.row(&row, catalog)))? {
+            return Ok(Some(found));
+        }
+        let fields = self.row_fields(&ast::ObjectName::from(vec![name.clone()]))?;
+        Ok(fields.map(|fields| {
+            let (names, values): (Vec<_>, Vec<Expr>) = fields.into_iter().unzip();
+            let types = values.iter().map(|value| value.ty);
+            row_made(Fields::own(names.into_iter().zip(types)), values)
+        }))
+    }
+
+    /// `ROW(…)`
+    pub(super) fn row_call(
+        &mut self,
         function: &ast::Function,
-        around: &Around<'_>,
-    ) -> Result<Option<ast::Function>, SqlError> {
-        let takes_rows = matches!(
-            name,
-            "row_to_json" | "to_json" | "to_jsonb" | "json_agg" | "jsonb_agg"
-        );
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
         let ast::FunctionArguments::List(list) = &function.args else {
-            return Ok(None);
+            return Err(SqlError::internal("a row without a list"));
         };
-        let ident = match list.args.first() {
-            Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Identifier(
-                ident,
-            )))) => ident,
-            Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::QualifiedWildcard(name))) => {
-                match names::parts(name)?[..] {
-                    [ident] => ident,
-                    _ => return Ok(None),
+        let mut values = Vec::with_capacity(list.args.len());
+        for arg in &list.args {
+            match arg {
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::QualifiedWildcard(name)) => {
+                    let mut targets = Vec::new();
+                    self.relation_star(name, around.scope, &mut targets)?;
+                    values.extend(targets.into_iter().map(|target| target.expr));
+                }
+                arg => {
+                    let arg = super::call::plain_argument(arg)?;
+                    match row_of_star(arg) {
+                        Some(row) => {
+                            let row = self.expr(&row, around)?;
+                            let all = self.all_fields(row)?;
+                            values.extend(all.into_iter().map(|(_, value)| value));
+                        }
+                        None => values.push(self.expr(arg, around)?),
+                    }
                 }
             }
-            _ => return Ok(None),
-        };
-        let row = names::fold(ident);
-        if !takes_rows || around.scope.unqualified(&row)?.is_some() {
-            return Ok(None);
         }
-        let (alias, columns) = match around.scope.leaf(None, &row) {
-            Ok(leaf) => {
-                let columns = leaf.columns.iter().map(|column| column.name.clone());
-                (leaf.alias.clone(), columns.collect())
-            }
-            Err(_) => match self.fields_of(&row)? {
-                Some(columns) => (row, columns),
-                None => return Ok(None),
-            },
-        };
-        let quoted = |name: &str| ast::Ident::with_quote('"', name);
-        let unnamed = |expr| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr));
-        let mut args = Vec::with_capacity(columns.len() * 2);
-        for column in columns {
-            args.push(unnamed(ast::Expr::CompoundIdentifier(vec![
-                quoted(&alias),
-                quoted(&column),
-            ])));
-            args.push(unnamed(ast::Expr::Value(
-                ast::Value::SingleQuotedString(column).into(),
-            )));
-            // The name comes first.
-            let last = args.len() - 1;
-            args.swap(last - 1, last);
-        }
-        let object = ast::Function {
-            name: ast::ObjectName::from(vec![quoted(ROW_AS_JSON)]),
-            args: ast::FunctionArguments::List(ast::FunctionArgumentList {
-                duplicate_treatment: None,
-                args,
-                clauses: Vec::new(),
-            }),
-            filter: None,
-            ..function.clone()
-        };
-        let mut outer = function.clone();
-        if let ast::FunctionArguments::List(list) = &mut outer.args
-            && let Some(first) = list.args.first_mut()
-        {
-            *first = unnamed(ast::Expr::Function(object));
-        }
-        Ok(Some(outer))
+        Ok(row_with(values))
     }
 
-    /// The columns of the row that goes by a name alone, be it a relation's or a variable's; `None` where it is none.
-    pub(super) fn named_row(
+    /// `(a, b)`
+    pub(super) fn tuple(
         &mut self,
-        expr: &ast::Expr,
-        around: &Around<'_>,
-    ) -> Result<Option<Vec<Expr>>, SqlError> {
-        let ident = match expr {
-            ast::Expr::Nested(inner) => return self.named_row(inner, around),
-            ast::Expr::Identifier(ident) => ident,
-            _ => return Ok(None),
-        };
-        let row = names::fold(ident);
-        if !matches!(around.scope.unqualified(&row), Ok(None)) {
-            return Ok(None);
+        parts: &[ast::Expr],
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let mut values = Vec::with_capacity(parts.len());
+        for part in parts {
+            values.push(self.expr(part, around)?);
         }
-        if let Ok(leaf) = around.scope.leaf(None, &row) {
-            let columns = leaf.columns.iter().enumerate();
-            let column =
-                |(at, column): (usize, &ScopeColumn)| Expr::column(column.ty, leaf.first_slot + at);
-            return Ok(Some(columns.map(column).collect()));
-        }
-        let name = ast::ObjectName::from(vec![ident.clone()]);
-        let fields = self.row_fields(&name)?;
-        Ok(fields.map(|fields| fields.into_iter().map(|(_, field)| field).collect()))
+        Ok(row_with(values))
     }
 
-    /// The names of the fields of a row variable.
-    fn fields_of(&self, row: &str) -> Result<Option<Vec<String>>, SqlError> {
-        let Some(variables) = self.variables else {
+    /// `(row).field`
+    pub(super) fn field(&mut self, row: Expr, name: &ast::Ident) -> Result<Expr, SqlError> {
+        let folded = names::fold(name);
+        if folded.starts_with(EVERY_FIELD) {
+            return Err(SqlError::unsupported("all fields of a row in this place"));
+        }
+        let Some(fields) = fields_of(&row) else {
+            return Err(match row.ty.kind {
+                TypeKind::Record => no_field(&folded),
+                kind => SqlError::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    format!("column notation .{folded} applied to type {kind}, which is not a composite type"),
+                ),
+            }
+            .or_at(self.position(name.span)));
+        };
+        let Some(at) = fields.position(&folded) else {
+            let error = match row.ty.kind {
+                TypeKind::Record => no_field(&folded),
+                kind => SqlError::new(
+                    SqlState::UNDEFINED_COLUMN,
+                    format!("column \"{folded}\" not found in data type {kind}"),
+                ),
+            };
+            return Err(error.or_at(self.position(name.span)));
+        };
+        Ok(field_at(row, &fields, at))
+    }
+
+    /// `(row).*`: each field with its name.
+    pub(super) fn all_fields(&mut self, row: Expr) -> Result<Vec<(String, Expr)>, SqlError> {
+        let Some(fields) = fields_of(&row) else {
+            return Err(match row.ty.kind {
+                TypeKind::Record => SqlError::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    "record type has not been registered",
+                ),
+                kind => SqlError::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    format!("type {kind} is not composite"),
+                ),
+            });
+        };
+        let all = fields.iter().enumerate();
+        let all = all.map(|(at, field)| {
+            let value = field_at(row.clone(), &fields, at);
+            (field.name.clone(), value)
+        });
+        Ok(all.collect())
+    }
+
+    /// `row IS [NOT] NULL`: all of it is, or none of it.
+    pub(super) fn is_null_row(&mut self, row: Expr, negated: bool) -> Expr {
+        if let Some((_, values)) = parts_of(&row) {
+            let tests = values.iter().map(|value| {
+                let input = Box::new(value.clone());
+                Expr::new(Type::BOOL, Node::IsNull { negated, input })
+            });
+            return Expr::new(Type::BOOL, Node::And(tests.collect()));
+        }
+        let args = vec![row, Expr::constant(Type::BOOL, Value::Bool(negated))];
+        let function = &ROW_IS_NULL;
+        Expr::new(Type::BOOL, Node::Call { function, args })
+    }
+
+    /// A row that is written, or that of a relation, as one of a composite type; `None` for other expressions.
+    pub(super) fn row_as(
+        &mut self,
+        row: &Expr,
+        to: Composite,
+        context: CastContext,
+    ) -> Result<Option<Expr>, SqlError> {
+        let Some((_, values)) = parts_of(row) else {
             return Ok(None);
         };
-        let fields = variables.fields(&[row.to_owned()])?;
-        Ok(fields.map(|fields| fields.into_iter().map(|(name, _)| name).collect()))
+        let wanted = Fields::Named(to);
+        if values.len() != wanted.len() {
+            return Err(wrong_width(values.len(), &wanted, None));
+        }
+        let mut cast = Vec::with_capacity(values.len());
+        for (at, (value, field)) in values.iter().zip(wanted.iter()).enumerate() {
+            let from = value.ty.kind;
+            let value = self.coerce(value.clone(), field.ty, context);
+            cast.push(value.map_err(|error| {
+                match error.sqlstate() {
+                    SqlState::CANNOT_COERCE => SqlError::new(
+                        SqlState::CANNOT_COERCE,
+                        format!("cannot cast type record to {}", wanted.kind()),
+                    )
+                    .detail(format!(
+                        "Cannot cast type {from} to {} in column {}.",
+                        field.ty,
+                        at + 1
+                    )),
+                    _ => error,
+                }
+            })?);
+        }
+        Ok(Some(row_made(wanted, cast)))
+    }
+}
+
+/// A row of these, as one of type `record`.
+fn row_with(values: Vec<Expr>) -> Expr {
+    let types = values.iter().map(|value| value.ty);
+    row_made(Fields::numbered(types), values)
+}
+
+/// A field of a row; of one that is written what stands there.
+pub(super) fn field_at(row: Expr, fields: &Fields, at: usize) -> Expr {
+    if let Some((_, values)) = parts_of(&row) {
+        return values[at].clone();
+    }
+    let at_here = Value::Int4(i32::try_from(at).unwrap_or(i32::MAX));
+    let args = vec![row, Expr::constant(Type::INT4, at_here)];
+    let function = &FIELD;
+    Expr::new(fields[at].ty.plain(), Node::Call { function, args })
+}
+
+/// 42804 where two rows that are compared are known to differ in what is in them.
+pub(super) fn check_alike(left: &Expr, right: &Expr) -> Result<(), SqlError> {
+    let (Some(left), Some(right)) = (fields_of(left), fields_of(right)) else {
+        return Ok(());
+    };
+    let wrong = |message: String| Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+    for (at, (a, b)) in left.iter().zip(right.iter()).enumerate() {
+        let (a, b) = (a.ty.plain().kind, b.ty.plain().kind);
+        if a != b {
+            return wrong(format!(
+                "cannot compare dissimilar column types {a} and {b} at record column {}",
+                at + 1
+            ));
+        }
+    }
+    match left.len() == right.len() {
+        true => Ok(()),
+        false => wrong("cannot compare record types with different numbers of columns".to_owned()),
     }
 }

@@ -14,6 +14,7 @@
 //!   comparable, an assignment has its column's type, length limits applied.
 
 mod alter;
+mod composite;
 mod cursor;
 mod database;
 mod ddl;
@@ -37,6 +38,7 @@ mod view;
 mod window;
 
 pub use alter::{AddColumn, AlterAction, SetType};
+pub use composite::{AlterComposite, AttributeChange, CreateComposite};
 pub use cursor::{CursorOptions, Declare, Direction, Fetch};
 pub use database::{
     AlterDatabase, CreateDatabase, DatabaseChange, DatabaseOptions, DropDatabase, SettingChange,

@@ -1,5 +1,6 @@
 //! A bound statement and the description of its result.
 
+use super::composite::{AlterComposite, CreateComposite};
 use super::cursor::{Declare, Fetch};
 use super::database::{AlterDatabase, CreateDatabase, DropDatabase};
 use super::ddl::{AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, Truncate};
@@ -61,6 +62,10 @@ pub enum Statement {
     RefreshView(RefreshView),
     /// CREATE TYPE … AS ENUM.
     CreateEnum(CreateEnum),
+    /// CREATE TYPE … AS (…)
+    CreateComposite(CreateComposite),
+    /// ALTER TYPE … ATTRIBUTE
+    AlterComposite(AlterComposite),
     /// CREATE DOMAIN
     CreateDomain(CreateDomain),
     /// ALTER DOMAIN
@@ -266,6 +271,8 @@ impl Statement {
                 | Statement::DropView(_)
                 | Statement::RefreshView(_)
                 | Statement::CreateEnum(_)
+                | Statement::CreateComposite(_)
+                | Statement::AlterComposite(_)
                 | Statement::CreateDomain(_)
                 | Statement::AlterDomain(_)
                 | Statement::AlterType(_)

@@ -111,7 +111,11 @@ pub async fn guard_table(tx: &mut Transaction, table: &TableDef) -> Result<bool,
 
 /// The same of a type that the plan names.
 pub async fn guard_type(tx: &mut Transaction, ty: &TypeDef) -> Result<bool, Halt> {
-    ty.guards.hold(tx, ty.id, ty.version).await
+    let id = match ty.as_composite().map(|of| of.definition()) {
+        Some(of) if of.is_of_table() => of.relation,
+        _ => ty.id,
+    };
+    ty.guards.hold(tx, id, ty.version).await
 }
 
 /// Whether all guards of `table` are those of its definition, for whoever checks.

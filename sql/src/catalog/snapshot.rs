@@ -11,11 +11,13 @@ use super::family::compose;
 use super::routine::RoutineDef;
 use super::security::{Security, predefined};
 use super::sequence::SequenceDef;
-use super::user_type::{TypeDef, TypeSet};
+use super::user_type::{TypeDef, TypeSet, row_type_def};
 use super::view::ViewDef;
 use crate::bound::NamedObject;
 use crate::error::SqlError;
 use crate::pg_catalog::{Constraint, PUBLIC_NAMESPACE, class, namespace_name, relation_name};
+use crate::types::TypeKind;
+use crate::types::composites::{ROW_ARRAY, ROW_TYPE};
 
 /// Every definition at one catalog version.
 #[derive(Clone, Debug, Default)]
@@ -145,6 +147,36 @@ impl Snapshot {
     /// The types that users made.
     pub fn types(&self) -> &TypeSet {
         &self.types
+    }
+
+    /// As [`Self::type_by_id`], where a plan may depend on it: not that of a view's rows, which has no guards.
+    pub fn guarded_type(&self, id: u32) -> Option<Arc<TypeDef>> {
+        if id & (ROW_TYPE | ROW_ARRAY) == 0 {
+            return self.types.with_oid(id).cloned();
+        }
+        let table = self.by_oid.get(&(id & !(ROW_TYPE | ROW_ARRAY)))?;
+        Some(Arc::new(row_type_def(table)))
+    }
+
+    /// The type of an oid, or that whose arrays are of it: one that users made, or that of the rows of a table or view.
+    pub fn type_by_id(&self, id: u32) -> Option<Arc<TypeDef>> {
+        self.guarded_type(id).or_else(|| {
+            let relation = id & !(ROW_TYPE | ROW_ARRAY);
+            let mut views = self.views().filter(|_| id != relation);
+            let view = views.find(|view| view.id == relation)?;
+            Some(Arc::new(view.row_type_def()))
+        })
+    }
+
+    /// The type of an oid: also a built-in one, one of arrays, or that of a table's rows.
+    pub fn type_kind(&self, oid: u32) -> Option<TypeKind> {
+        self.types.kind(oid).or_else(|| {
+            let ty = self.type_by_id(oid)?;
+            match ty.id == oid {
+                true => Some(ty.kind()),
+                false => ty.kind().array(),
+            }
+        })
     }
 
     /// The same with these schemas besides `public`: names and oids.
@@ -412,7 +444,7 @@ impl CatalogView for Snapshot {
     }
 
     fn user_type_by_id(&self, id: u32) -> Option<Arc<TypeDef>> {
-        self.types.with_oid(id).cloned()
+        self.guarded_type(id)
     }
 
     fn role(&self, name: &str) -> Result<Option<Arc<RoleDef>>, SqlError> {

@@ -3,8 +3,11 @@
 use foldhash::HashMap;
 use std::sync::Arc;
 
+use super::def::TableDef;
 use super::guard::Guards;
-use crate::types::{Domain, Enum, Type, TypeKind};
+use super::view::ViewDef;
+use crate::types::composites::{CompositeDef, Field, ROW_ARRAY, ROW_TYPE};
+use crate::types::{Composite, Domain, Enum, Type, TypeKind};
 
 /// A type.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +33,8 @@ pub enum UserType {
     Enum(Enum),
     /// CREATE DOMAIN
     Domain(Domain),
+    /// CREATE TYPE … AS (…), or a table
+    Composite(Composite),
 }
 
 impl TypeDef {
@@ -38,6 +43,7 @@ impl TypeDef {
         match self.of {
             UserType::Enum(of) => TypeKind::Enum(of),
             UserType::Domain(of) => TypeKind::Domain(of),
+            UserType::Composite(of) => TypeKind::Composite(of),
         }
     }
 
@@ -45,6 +51,7 @@ impl TypeDef {
     pub fn array_id(&self) -> Option<u32> {
         match self.of {
             UserType::Enum(of) => Some(of.definition().array_id),
+            UserType::Composite(of) => Some(of.definition().array_id),
             UserType::Domain(_) => None,
         }
     }
@@ -53,7 +60,15 @@ impl TypeDef {
     pub fn as_enum(&self) -> Option<Enum> {
         match self.of {
             UserType::Enum(of) => Some(of),
-            UserType::Domain(_) => None,
+            _ => None,
+        }
+    }
+
+    /// The composite type, if it is one.
+    pub fn as_composite(&self) -> Option<Composite> {
+        match self.of {
+            UserType::Composite(of) => Some(of),
+            _ => None,
         }
     }
 
@@ -61,7 +76,7 @@ impl TypeDef {
     pub fn as_domain(&self) -> Option<Domain> {
         match self.of {
             UserType::Domain(of) => Some(of),
-            UserType::Enum(_) => None,
+            _ => None,
         }
     }
 
@@ -69,6 +84,60 @@ impl TypeDef {
     pub fn shown(&self) -> &'static str {
         self.kind().name()
     }
+}
+
+/// The type of a table's rows, or of arrays of them, as if it had been made; the table's guards are its.
+pub(super) fn row_type_def(table: &TableDef) -> TypeDef {
+    let of = row_type(table);
+    TypeDef {
+        id: of.definition().id,
+        schema: table.schema.clone(),
+        name: table.name.clone(),
+        of: UserType::Composite(of),
+        version: table.version,
+        guards: table.guards.clone(),
+    }
+}
+
+impl ViewDef {
+    /// The type of its rows as if it had been made; it has no guards.
+    pub(super) fn row_type_def(&self) -> TypeDef {
+        let of = self.row_type();
+        TypeDef {
+            id: of.definition().id,
+            schema: self.schema.clone(),
+            name: self.name.clone(),
+            of: UserType::Composite(of),
+            version: 0,
+            guards: Guards::none(),
+        }
+    }
+}
+
+/// The type of a table's rows.
+pub fn row_type(table: &TableDef) -> Composite {
+    let columns = table.columns.iter();
+    let columns = columns.map(|column| (column.name.clone(), column.declared()));
+    type_of_rows(table.id, (&table.schema, &table.name), columns)
+}
+
+impl ViewDef {
+    /// The type of its rows.
+    pub fn row_type(&self) -> Composite {
+        let columns = self.columns.iter().cloned();
+        type_of_rows(self.id, (&self.schema, &self.name), columns)
+    }
+}
+
+fn type_of_rows(
+    id: u32,
+    name: (&str, &str),
+    columns: impl Iterator<Item = (String, Type)>,
+) -> Composite {
+    let fields = columns.zip(0..);
+    let fields = fields.map(|((name, ty), place)| Field { name, ty, place });
+    let ids = (id | ROW_TYPE, id | ROW_ARRAY, id);
+    Composite::of(CompositeDef::named(ids, name, fields.collect()))
 }
 
 /// All types that users made, by oid.

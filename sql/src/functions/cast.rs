@@ -3,7 +3,7 @@
 use rust_decimal::Decimal;
 
 use super::domain::check_domain;
-use super::{mismatch, objects, out_of_range};
+use super::{mismatch, objects, out_of_range, record};
 use crate::bound::Volatility;
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
@@ -29,6 +29,11 @@ pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
     let (from, to) = (Type::of(from).plain().kind, Type::of(to).plain().kind);
     if from == to || from == T::Unknown {
         return Some(Implicit);
+    }
+    match (from, to) {
+        (T::Composite(_), T::Record) => return Some(Implicit),
+        (T::Record, to) if to.is_string() => return Some(Assignment),
+        _ => {}
     }
     if [from, to]
         .iter()
@@ -90,6 +95,10 @@ pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
 pub fn cast_volatility(from: Type, to: Type) -> Volatility {
     if matches!(to.kind, TypeKind::Domain(_)) {
         // Its rules change.
+        return Volatility::Stable;
+    }
+    if from.kind.is_row() || to.kind.is_row() {
+        // As the fields are cast, and their domains' rules.
         return Volatility::Stable;
     }
     if from.element().or(to.element()).is_some() {
@@ -180,8 +189,14 @@ fn convert(
             let plain = Type::of(to.kind);
             // What the modifier of an interval says matters to how a number without a unit is read.
             let plain = if to.kind == T::Interval { *to } else { plain };
-            types::text_in_at(&plain, &text, &cx.settings, Some(cx.transaction_start))
+            let value = types::text_in_at(&plain, &text, &cx.settings, Some(cx.transaction_start))?;
+            if let Value::Record(row) = &value {
+                record::check_fields(row, cx)?;
+            }
+            Ok(value)
         }
+        (Value::Record(row), T::Composite(of)) => record::converted(*row, of, explicit, cx),
+        (value @ Value::Record(_), T::Record) => Ok(value),
         (Value::Array(mut array), T::Array(element)) => {
             let from = from.element().unwrap_or(Type::TEXT);
             let to = Type::with(element.kind(), to.typmod);

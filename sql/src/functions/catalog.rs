@@ -177,7 +177,7 @@ fn is_visible(args: &[Value], cx: &EvalContext) -> Outcome {
 
 fn type_is_visible(args: &[Value], cx: &EvalContext) -> Outcome {
     let snapshot = cx.catalog();
-    let of_user = snapshot.types().with_oid(oid(args));
+    let of_user = snapshot.type_by_id(oid(args));
     Ok(Value::Bool(of_user.is_none_or(|ty| {
         search_path(&*snapshot, cx).contains(&ty.schema)
     })))

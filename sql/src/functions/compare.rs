@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
 use crate::types::json;
-use crate::value::{Array, Value};
+use crate::value::{Array, Record, Value};
 
 /// The order of two values of one type, or of two integers of any width. NULLs are equal to each
 /// other and above the rest. Values of types that do not compare are ordered by their type.
@@ -40,6 +40,7 @@ fn compare_rest(a: &Value, b: &Value) -> Ordering {
         (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
         (Value::Enum(a), Value::Enum(b)) => a.cmp(b),
         (Value::Array(a), Value::Array(b)) => arrays(a, b),
+        (Value::Record(a), Value::Record(b)) => records(a, b),
         (Value::Jsonb(a), Value::Jsonb(b)) => json::compare(a, b),
         (Value::Json(a), Value::Json(b)) => a.as_bytes().cmp(b.as_bytes()),
         _ => rank(a).cmp(&rank(b)),
@@ -59,6 +60,14 @@ fn arrays(a: &Array, b: &Array) -> Ordering {
         .then_with(|| a.dims.len().cmp(&b.dims.len()))
         .then_with(|| lens(a).cmp(&lens(b)))
         .then_with(|| lowers(a).cmp(&lowers(b)))
+}
+
+/// Field by field, then by their number. NULLs are equal, and above the others.
+fn records(a: &Record, b: &Record) -> Ordering {
+    let fields = a.values.iter().zip(&b.values);
+    let mut orders = fields.map(|(a, b)| compare(a, b));
+    let first = orders.find(|ordering| ordering.is_ne());
+    first.unwrap_or_else(|| a.values.len().cmp(&b.values.len()))
 }
 
 fn float(a: f64, b: f64) -> Ordering {
@@ -88,6 +97,7 @@ fn rank(value: &Value) -> u8 {
         Value::Jsonb(_) => 15,
         Value::Array(_) => 16,
         Value::Enum(_) => 17,
+        Value::Record(_) => 18,
         Value::Null => u8::MAX,
     }
 }
@@ -145,6 +155,7 @@ pub fn hash_value(value: &Value, hasher: &mut impl Hasher) {
             v.dims.hash(hasher);
             v.values.iter().for_each(|value| hash_value(value, hasher));
         }
+        Value::Record(v) => v.values.iter().for_each(|value| hash_value(value, hasher)),
         Value::Uuid(v) => v.hash(hasher),
         Value::Enum(v) => v.hash(hasher),
         Value::Null

@@ -1,14 +1,16 @@
 //! Making JSON of values: `to_json`, `json_build_…`, `json_object`.
 
 use super::json::{of_text, refused, text_of};
-use super::library::{pure, stable, variadic};
+use super::library::{stable, variadic};
 use super::{ScalarFunction, mismatch};
 use crate::bound::Volatility;
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
-use crate::types::TypeKind::{Any, AnyArray, AnyElement, Array as ArrayKind, Bool, Json, Jsonb};
-use crate::types::{Element, Type, TypeKind, json, to_text};
-use crate::value::{Array, Dimension, Value};
+use crate::types::TypeKind::{
+    self, Any, AnyArray, AnyElement, Array as ArrayKind, Bool, Json, Jsonb, Record,
+};
+use crate::types::{Element, Type, json, to_text};
+use crate::value::{self, Array, Dimension, Value};
 
 type Outcome = Result<Value, SqlError>;
 
@@ -23,8 +25,8 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         [_, Value::Bool(true)] => Err(SqlError::unsupported("array_to_json with line feeds")),
         _ => single(&a[..1], false, cx),
     }),
-    built("row as json", Json, row),
-    pure("row_to_json", &[Json], Json, |a, _| Ok(a[0].clone())),
+    stable("row_to_json", &[Record], Json, |a, cx| row(a, cx)),
+    stable("row_to_json", &[Record, Bool], Json, |a, cx| row(a, cx)),
     built("json_build_array", Json, |a, cx| build_array(a, false, cx)),
     built("jsonb_build_array", Jsonb, |a, cx| build_array(a, true, cx)),
     built("json_build_object", Json, |a, cx| build_object(a, false, cx)),
@@ -74,6 +76,7 @@ fn write(value: &Value, cx: &EvalContext, out: &mut String) {
         Value::Timestamp(_) | Value::TimestampTz(_) => {
             json::quote(&iso(&plain(Type::TEXT)), out);
         }
+        Value::Record(row) => write_row(row, false, cx, out),
         Value::Array(array) => {
             let mut values = array.values.iter();
             match array.dims.is_empty() {
@@ -126,19 +129,28 @@ fn level(
     out.push(']');
 }
 
-/// The columns of a row, each behind its name.
+/// `row_to_json`
 fn row(args: &[Value], cx: &EvalContext) -> Outcome {
-    let mut out = String::from("{");
-    for (i, pair) in args.chunks_exact(2).enumerate() {
+    let [Value::Record(row), pretty @ ..] = args else {
+        return Err(mismatch("row_to_json"));
+    };
+    let mut out = String::new();
+    write_row(row, pretty == [Value::Bool(true)], cx, &mut out);
+    made(out, false)
+}
+
+/// The fields of a row, each behind its name, on lines of their own if it is to be pretty.
+fn write_row(row: &value::Record, pretty: bool, cx: &EvalContext, out: &mut String) {
+    out.push('{');
+    for (i, field) in row.fields.iter().enumerate() {
         if i > 0 {
-            out.push(',');
+            out.push_str(if pretty { ",\n " } else { "," });
         }
-        json::quote(pair[0].as_text().unwrap_or_default(), &mut out);
+        json::quote(&field.name, out);
         out.push(':');
-        write(&pair[1], cx, &mut out);
+        write(row.get(i), cx, out);
     }
     out.push('}');
-    made(out, false)
 }
 
 fn build_array(args: &[Value], binary: bool, cx: &EvalContext) -> Outcome {
@@ -182,7 +194,7 @@ fn build_object(args: &[Value], binary: bool, cx: &EvalContext) -> Outcome {
                 return Err(refused(format!("argument {} cannot be null", 2 * i + 1))
                     .hint("Object keys should be text."));
             }
-            Value::Array(_) | Value::Json(_) | Value::Jsonb(_) => {
+            Value::Array(_) | Value::Record(_) | Value::Json(_) | Value::Jsonb(_) => {
                 return Err(refused(
                     "key value must be scalar, not array, composite, or json",
                 ));

@@ -26,6 +26,9 @@ macro_rules! as_in_postgresql {
     };
 }
 
+/// What stands for the `*` of `(row).*`; no name that anybody writes.
+pub(crate) const EVERY_FIELD: char = '\u{1}';
+
 /// What marks the lower bound of a BETWEEN SYMMETRIC.
 pub(crate) const SYMMETRIC: &str = "symmetric";
 
@@ -77,7 +80,7 @@ impl Dialect for Postgres {
     }
 
     fn is_identifier_start(&self, ch: char) -> bool {
-        BASE.is_identifier_start(ch)
+        ch == EVERY_FIELD || BASE.is_identifier_start(ch)
     }
 
     fn is_identifier_part(&self, ch: char) -> bool {

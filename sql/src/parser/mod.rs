@@ -13,6 +13,7 @@
 //! - PAR-2: positions in errors count characters of the whole text, from 1.
 
 mod column_list;
+mod composite;
 mod copy;
 pub(crate) mod cursor;
 pub(crate) mod depth;
@@ -37,9 +38,10 @@ mod trigger;
 mod utility;
 
 pub(crate) use column_list::column_list;
+pub use composite::{AttributeSyntax, CompositeAction, CompositeSyntax};
 pub use copy::{CopyFrom, CopySyntax};
 pub(crate) use depth::too_deep;
-pub(crate) use dialect::SYMMETRIC;
+pub(crate) use dialect::{EVERY_FIELD, SYMMETRIC};
 pub use domain::{DomainCheckSyntax, DomainRule, DomainRuleChange, DomainSyntax};
 pub(crate) use exclusion::MARKS;
 pub use identity::IdentitySyntax;
@@ -107,6 +109,8 @@ pub enum Statement {
     Routine(Box<RoutineSyntax>),
     /// CREATE and ALTER DOMAIN.
     Domain(Box<DomainSyntax>),
+    /// A statement about a composite type.
+    Composite(Box<CompositeSyntax>),
     /// About triggers.
     Trigger(Box<TriggerSyntax>),
     /// About privileges, owners and comments.

@@ -8,7 +8,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token as SqlToken;
 
 use super::depth::too_deep;
-use super::dialect::Postgres;
+use super::dialect::{EVERY_FIELD, Postgres};
 use super::lexer::{Kind, Token, syntax_error};
 use super::{
     Statement, column_list, exclusion, identity, like, materialized, merge, partition, position_of,
@@ -108,6 +108,17 @@ fn finished(parser: &mut Parser<'_>, text: &str, tokens: &[Token]) -> Result<(),
     Err(at_location(text, tokens, start.line, start.column))
 }
 
+/// Where the `*` of each `(row).*` is.
+fn stars_of_rows(text: &str, tokens: &[Token]) -> impl Iterator<Item = usize> {
+    tokens.windows(3).filter_map(move |three| {
+        let is_star = three[0].kind == Kind::Close
+            && three[1].kind == Kind::Dot
+            && three[2].kind == Kind::Operator
+            && three[2].text(text) == "*";
+        is_star.then_some(three[2].start)
+    })
+}
+
 /// Blanks out words that change nothing here and that sqlparser does not know; positions stay.
 fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
@@ -169,12 +180,14 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     let tables = table_query::tables(text, tokens)?;
     let exclusions = exclusion::exclusions(text, tokens);
     let alike = like::elements(text, tokens);
+    let stars: Vec<usize> = stars_of_rows(text, tokens).collect();
     if blanked.is_empty()
         && commas.is_empty()
         && merged.is_empty()
         && tables.is_empty()
         && exclusions.is_empty()
         && alike.is_empty()
+        && stars.is_empty()
         && target.is_none()
         && altered.is_none()
     {
@@ -182,6 +195,9 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     }
     let mut patched = text.to_owned();
     like::apply(&mut patched, &alike);
+    for star in stars {
+        patched.replace_range(star..star + 1, EVERY_FIELD.encode_utf8(&mut [0; 4]));
+    }
     if let Some([materialized, view]) = altered {
         let blanks = " ".repeat(view.end - materialized.start - "table".len());
         patched.replace_range(

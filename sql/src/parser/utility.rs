@@ -1,6 +1,7 @@
 //! The statements we read ourselves: transaction control, settings, PREPARE, COPY, EXPLAIN, and
 //! those that PostgreSQL has for maintenance, which are accepted.
 
+mod composite;
 mod cursor;
 mod database;
 mod domain;
@@ -38,6 +39,9 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
         return Ok(Some(statement));
     }
     if let Some(statement) = security::parse(&word, c)? {
+        return Ok(Some(statement));
+    }
+    if let Some(statement) = composite::parse(&word, c)? {
         return Ok(Some(statement));
     }
     if let Some(statement) = domain::parse(&word, c)? {

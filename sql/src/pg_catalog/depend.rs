@@ -69,6 +69,22 @@ pub fn dependencies(rows: &mut Rows, around: &Around<'_>) {
             add((class::CONSTRAINT, check.id, 0), of, AUTO);
         }
     }
+    for ty in around.snapshot.types().all() {
+        let Some(of) = ty.as_composite().map(|of| of.definition()) else {
+            continue;
+        };
+        let relation = (class::RELATION, of.relation, 0);
+        add(relation, (class::TYPE, of.id, 0), INTERNAL);
+        for field in &of.fields {
+            let kind = field.ty.kind;
+            let kind = kind.element().unwrap_or(kind);
+            if kind.is_users() {
+                let attribute = i16::try_from(field.place).unwrap_or(i16::MAX - 1) + 1;
+                let part = (class::RELATION, of.relation, attribute);
+                add(part, (class::TYPE, kind.oid(), 0), NORMAL);
+            }
+        }
+    }
     for view in around.snapshot.queries() {
         let rule = (class::RULE, rule_oid(view.id), 0);
         add(rule, (class::RELATION, view.id, 0), INTERNAL);

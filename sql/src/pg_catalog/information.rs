@@ -139,13 +139,13 @@ fn of_type(ty: Type, snapshot: &Snapshot) -> Vec<(&'static str, Value)> {
             ("udt_name", Value::text(&definition.name)),
         ];
     }
-    let schema = snapshot.types().with_oid(ty.oid());
-    let schema = schema.map_or(CATALOG_SCHEMA, |of| &of.schema);
+    let of_user = snapshot.type_by_id(ty.oid());
+    let schema = of_user.as_ref().map_or(CATALOG_SCHEMA, |of| &of.schema);
     let mut all = vec![
         (
             "data_type",
             Value::text(match ty.kind {
-                T::Enum(_) => "USER-DEFINED",
+                T::Enum(_) | T::Composite(_) => "USER-DEFINED",
                 T::Array(_) => "ARRAY",
                 kind => kind.name(),
             }),

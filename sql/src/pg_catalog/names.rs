@@ -60,6 +60,10 @@ pub fn relation_oid(snapshot: &Snapshot, schema: Option<&str>, name: &str) -> Op
     if let Some(sequence) = snapshot.sequence(schema, name).ok()? {
         return Some(sequence.id);
     }
+    let ty = snapshot.user_type(schema, name);
+    if let Some(of) = ty.and_then(|ty| ty.as_composite()) {
+        return Some(of.definition().relation);
+    }
     let table = snapshot.table_of_index(schema, name).ok()??;
     table.index(name).map(|index| index.id)
 }
@@ -75,6 +79,14 @@ pub fn relation_name(snapshot: &Snapshot, oid: u32) -> Option<(String, String)> 
     }
     if let Some(sequence) = snapshot.sequences().find(|sequence| sequence.id == oid) {
         return Some((sequence.schema.clone(), sequence.name.clone()));
+    }
+    let types = snapshot.types().all();
+    let composite = types.iter().find(|ty| {
+        let of = ty.as_composite();
+        of.is_some_and(|of| of.definition().relation == oid)
+    });
+    if let Some(ty) = composite {
+        return Some((ty.schema.clone(), ty.name.clone()));
     }
     let table = snapshot.relation(oid)?;
     let mut indexes = table.indexes.iter();
@@ -98,7 +110,7 @@ pub fn type_oid(snapshot: &Snapshot, name: &str, cx: &EvalContext) -> Option<u32
 
 /// The name of a type, as SQL calls it; with its schema where that is not on the search path.
 pub fn type_name(snapshot: &Snapshot, oid: u32, cx: &EvalContext) -> Option<String> {
-    let Some(ty) = snapshot.types().with_oid(oid) else {
+    let Some(ty) = snapshot.type_by_id(oid) else {
         return types::sql_name(oid);
     };
     let mut name = quote_ident(&ty.name);

@@ -12,6 +12,7 @@ use crate::catalog::{
 };
 use crate::error::{SqlError, SqlState};
 use crate::functions::quote_ident as quoted;
+use crate::types::composites::ROW_TYPE;
 use crate::types::{Type, TypeKind};
 use crate::value::{Array, Value};
 
@@ -72,6 +73,7 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
     }
     for table in around.snapshot.tables() {
         let own = [
+            ("reltype", Value::Oid(table.id | ROW_TYPE)),
             ("relnamespace", namespace(around, &table.schema)),
             ("relpersistence", persistence(&table.schema)),
             (
@@ -147,8 +149,23 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
             rows.add(all.into_iter().chain(own));
         }
     }
+    for ty in snapshot.types().all() {
+        let Some(of) = ty.as_composite().map(|of| of.definition()) else {
+            continue;
+        };
+        let own = [
+            ("relnamespace", namespace(around, &ty.schema)),
+            ("relpersistence", persistence(&ty.schema)),
+            ("relreplident", Value::text("n")),
+            ("reltype", Value::Oid(of.id)),
+            ("relowner", owner(snapshot, ObjectKind::Type, of.id)),
+        ];
+        let all = common(of.relation, &of.name, "c", usize::from(of.places));
+        rows.add(all.into_iter().chain(own));
+    }
     for view in around.snapshot.views() {
         let own = [
+            ("reltype", Value::Oid(view.id | ROW_TYPE)),
             ("relnamespace", namespace(around, &view.schema)),
             ("relpersistence", persistence(&view.schema)),
             ("relhasrules", Value::Bool(true)),
@@ -274,6 +291,16 @@ pub fn attributes(rows: &mut Rows, around: &Around<'_>) {
                 let own = [("attrelid", Value::Oid(index.id)), IS_LOCAL];
                 rows.add(column(name, ty, number).into_iter().chain(own));
             }
+        }
+    }
+    for ty in around.snapshot.types().all() {
+        let Some(of) = ty.as_composite().map(|of| of.definition()) else {
+            continue;
+        };
+        for field in &of.fields {
+            let own = [("attrelid", Value::Oid(of.relation)), IS_LOCAL];
+            let number = i16::try_from(field.place).unwrap_or(i16::MAX - 1) + 1;
+            rows.add(column(&field.name, field.ty, number).into_iter().chain(own));
         }
     }
     for view in around.snapshot.views() {
@@ -548,6 +575,7 @@ fn class_of(kind: TypeKind, index: IndexKind) -> u32 {
         T::Uuid => (10065, 10066),
         T::Oid => (1981, 10031),
         T::Enum(_) => (10069, 10070),
+        T::Composite(_) => (10034, 10035),
         _ => (3126, 10037),
     };
     match index {

@@ -172,7 +172,7 @@ pub fn prepared_statements(rows: &mut Rows, around: &Around<'_>) {
     for (name, statement) in around.prepared {
         let shown = statement.shown();
         let types = shown.types.into_iter().map(|oid| {
-            let users = || Some(around.snapshot.types().with_oid(oid)?.name.clone());
+            let users = || Some(around.snapshot.type_by_id(oid)?.name.clone());
             let name = super::types::sql_name(oid).or_else(users);
             object(oid, &name.unwrap_or_default())
         });

@@ -4,7 +4,8 @@ use super::objects::{collation, shape, typed_text};
 use super::privileges::{acl, owner};
 use super::rows::{Rows, object};
 use super::{Around, namespace_oid, without_parentheses};
-use crate::catalog::{ObjectKind, Snapshot};
+use crate::catalog::{ObjectKind, Snapshot, UserType};
+use crate::types::composites::{ROW_ARRAY, ROW_TYPE};
 use crate::types::domains::DomainCheck;
 use crate::types::{Domain, Enum, TypeCategory, TypeKind};
 use crate::value::Value;
@@ -12,56 +13,112 @@ use crate::value::Value;
 /// The rows of `pg_type`: each type and that of its arrays.
 pub(super) fn types(rows: &mut Rows, around: &Around<'_>) {
     for ty in around.snapshot.types().all() {
-        if let Some(domain) = ty.as_domain() {
-            add_domain(rows, around, domain);
+        let acl = acl(around.snapshot, ObjectKind::Type, ty.id);
+        let owner = owner(around.snapshot, ObjectKind::Type, ty.id);
+        match ty.of {
+            UserType::Domain(domain) => add_domain(rows, around, domain),
+            UserType::Enum(of) => {
+                let of = of.definition();
+                let own = [
+                    ("typacl", acl),
+                    ("typlen", Value::Int2(4)),
+                    ("typbyval", Value::Bool(true)),
+                    ("typalign", Value::text("i")),
+                    ("typtype", Value::text("e")),
+                    ("typcategory", Value::text("E")),
+                    ("typinput", object(3506, "enum_in")),
+                    ("typoutput", object(3507, "enum_out")),
+                    ("typreceive", object(3532, "enum_recv")),
+                    ("typsend", object(3533, "enum_send")),
+                    ("typstorage", Value::text("p")),
+                ];
+                let names = (of.name.as_str(), of.array_name.as_str());
+                let ids = (of.id, of.array_id);
+                add_with_arrays(rows, around, (ids, names, &ty.schema), owner, own, "i");
+            }
+            UserType::Composite(of) => {
+                let of = of.definition();
+                let names = (of.name.as_str(), of.array_name.as_str());
+                let ids = (of.id, of.array_id);
+                let own = composite(of.relation, acl);
+                add_with_arrays(rows, around, (ids, names, &ty.schema), owner, own, "d");
+            }
         }
-        let Some(of) = ty.as_enum() else {
-            continue;
-        };
-        let definition = of.definition();
-        let namespace = namespace_oid(around.snapshot, &ty.schema).unwrap_or(0);
-        let common = |oid: u32, name: &str| {
-            [
-                ("oid", Value::Oid(oid)),
-                ("typname", Value::text(name)),
-                ("typnamespace", Value::Oid(namespace)),
-                ("typowner", owner(around.snapshot, ObjectKind::Type, ty.id)),
-                ("typisdefined", Value::Bool(true)),
-                ("typdelim", Value::text(",")),
-                ("typalign", Value::text("i")),
-                ("typtypmod", Value::Int4(-1)),
-            ]
-        };
-        let own = [
-            ("typacl", acl(around.snapshot, ObjectKind::Type, ty.id)),
-            ("typlen", Value::Int2(4)),
-            ("typbyval", Value::Bool(true)),
-            ("typtype", Value::text("e")),
-            ("typcategory", Value::text("E")),
-            ("typarray", Value::Oid(definition.array_id)),
-            ("typinput", object(3506, "enum_in")),
-            ("typoutput", object(3507, "enum_out")),
-            ("typreceive", object(3532, "enum_recv")),
-            ("typsend", object(3533, "enum_send")),
-            ("typstorage", Value::text("p")),
-        ];
-        rows.add(common(ty.id, &definition.name).into_iter().chain(own));
-        let own = [
-            ("typlen", Value::Int2(-1)),
-            ("typtype", Value::text("b")),
-            ("typcategory", Value::text("A")),
-            ("typelem", Value::Oid(ty.id)),
-            ("typsubscript", object(6179, "array_subscript_handler")),
-            ("typinput", object(750, "array_in")),
-            ("typoutput", object(751, "array_out")),
-            ("typreceive", object(2400, "array_recv")),
-            ("typsend", object(2401, "array_send")),
-            ("typanalyze", object(3816, "array_typanalyze")),
-            ("typstorage", Value::text("x")),
-        ];
-        let of_arrays = common(definition.array_id, &definition.array_name);
-        rows.add(of_arrays.into_iter().chain(own));
     }
+    let tables = around.snapshot.tables();
+    let tables = tables
+        .iter()
+        .map(|of| (ObjectKind::Table, of.id, &of.schema, &of.name));
+    let views = around.snapshot.views();
+    let views = views.map(|of| (ObjectKind::View, of.id, &of.schema, &of.name));
+    for (kind, id, schema, name) in tables.chain(views) {
+        let array_name = format!("_{name}");
+        let named = (
+            (id | ROW_TYPE, id | ROW_ARRAY),
+            (name.as_str(), array_name.as_str()),
+            schema.as_str(),
+        );
+        let owner = owner(around.snapshot, kind, id);
+        let own = composite(id, Value::Null);
+        add_with_arrays(rows, around, named, owner, own, "d");
+    }
+}
+
+/// What the rows of a relation have as a type.
+fn composite(relation: u32, acl: Value) -> [(&'static str, Value); 11] {
+    [
+        ("typacl", acl),
+        ("typlen", Value::Int2(-1)),
+        ("typalign", Value::text("d")),
+        ("typtype", Value::text("c")),
+        ("typcategory", Value::text("C")),
+        ("typrelid", Value::Oid(relation)),
+        ("typinput", object(2290, "record_in")),
+        ("typoutput", object(2291, "record_out")),
+        ("typreceive", object(2402, "record_recv")),
+        ("typsend", object(2403, "record_send")),
+        ("typstorage", Value::text("x")),
+    ]
+}
+
+/// A type with what it has of its own, and that of its arrays.
+fn add_with_arrays(
+    rows: &mut Rows,
+    around: &Around<'_>,
+    ((id, array_id), (name, array_name), schema): ((u32, u32), (&str, &str), &str),
+    owner: Value,
+    own: [(&'static str, Value); 11],
+    align: &str,
+) {
+    let namespace = namespace_oid(around.snapshot, schema).unwrap_or(0);
+    let common = |oid: u32, name: &str| {
+        [
+            ("oid", Value::Oid(oid)),
+            ("typname", Value::text(name)),
+            ("typnamespace", Value::Oid(namespace)),
+            ("typowner", owner.clone()),
+            ("typisdefined", Value::Bool(true)),
+            ("typdelim", Value::text(",")),
+            ("typtypmod", Value::Int4(-1)),
+        ]
+    };
+    let arrays = [("typarray", Value::Oid(array_id))];
+    rows.add(common(id, name).into_iter().chain(own).chain(arrays));
+    let own = [
+        ("typlen", Value::Int2(-1)),
+        ("typalign", Value::text(align)),
+        ("typtype", Value::text("b")),
+        ("typcategory", Value::text("A")),
+        ("typelem", Value::Oid(id)),
+        ("typsubscript", object(6179, "array_subscript_handler")),
+        ("typinput", object(750, "array_in")),
+        ("typoutput", object(751, "array_out")),
+        ("typreceive", object(2400, "array_recv")),
+        ("typsend", object(2401, "array_send")),
+        ("typanalyze", object(3816, "array_typanalyze")),
+        ("typstorage", Value::text("x")),
+    ];
+    rows.add(common(array_id, array_name).into_iter().chain(own));
 }
 
 /// A domain has what its base has, and functions that check it.
@@ -77,11 +134,13 @@ fn add_domain(rows: &mut Rows, around: &Around<'_>, domain: Domain) {
         TypeCategory::Timespan => "T",
         TypeCategory::Enum => "E",
         TypeCategory::Array => "A",
+        TypeCategory::Composite => "C",
         _ => "U",
     };
     let (output, send) = match root.kind {
         TypeKind::Enum(_) => (object(3507, "enum_out"), object(3533, "enum_send")),
         TypeKind::Array(_) => (object(751, "array_out"), object(2401, "array_send")),
+        TypeKind::Composite(_) => (object(2291, "record_out"), object(2403, "record_send")),
         kind => super::types::output_of(kind.oid()),
     };
     let default = definition.default.as_deref();

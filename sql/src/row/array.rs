@@ -32,10 +32,48 @@ fn width(value: &Value) -> Option<usize> {
     })
 }
 
+/// How many bytes a value takes.
+pub(super) fn value_bytes(value: &Value) -> usize {
+    width(value).unwrap_or_else(|| varying_bytes(value))
+}
+
 /// How many bytes an array takes.
 pub(super) fn bytes(array: &Array) -> usize {
-    let element = |value: &Value| 4 + width(value).unwrap_or_else(|| varying_bytes(value));
+    let element = |value: &Value| 4 + value_bytes(value);
     1 + array.dims.len() * 8 + array.values.iter().map(element).sum::<usize>()
+}
+
+/// Writes a value behind how many bytes it has; how many that took.
+pub(super) fn put_one(value: &Value, out: &mut [u8]) -> usize {
+    let length = match (value.is_null(), width(value)) {
+        (true, _) => 0,
+        (_, Some(width)) => {
+            put_fixed(value, &mut out[4..4 + width]);
+            width
+        }
+        (_, None) => put_varying(value, &mut out[4..]),
+    };
+    let shown = if value.is_null() { NULL } else { length as u32 };
+    out[..4].copy_from_slice(&shown.to_le_bytes());
+    4 + length
+}
+
+/// Reads a value of a type behind how many bytes it has; of none it is NULL.
+pub(super) fn get_one(kind: Option<TypeKind>, rest: &mut &[u8]) -> Option<Value> {
+    let length = u32::from_le_bytes(take(rest)?);
+    *rest = rest.get(4..)?;
+    if length == NULL {
+        return Some(Value::Null);
+    }
+    let (value, behind) = rest.split_at_checked(length as usize)?;
+    *rest = behind;
+    let Some(kind) = kind else {
+        return Some(Value::Null);
+    };
+    match fixed_width(kind) {
+        Some(_) => get_fixed(kind, value),
+        None => get_varying(kind, value),
+    }
 }
 
 /// Writes an array; how many bytes it took.
@@ -48,18 +86,7 @@ pub(super) fn put(array: &Array, out: &mut [u8]) -> usize {
         at += 8;
     }
     for value in &array.values {
-        let start = at + 4;
-        let length = match (value.is_null(), width(value)) {
-            (true, _) => 0,
-            (_, Some(width)) => {
-                put_fixed(value, &mut out[start..start + width]);
-                width
-            }
-            (_, None) => put_varying(value, &mut out[start..]),
-        };
-        let shown = if value.is_null() { NULL } else { length as u32 };
-        out[at..start].copy_from_slice(&shown.to_le_bytes());
-        at = start + length;
+        at += put_one(value, &mut out[at..]);
     }
     at
 }
@@ -83,18 +110,7 @@ pub(super) fn get(element: TypeKind, bytes: &[u8]) -> Option<Array> {
     }
     let mut values = Vec::with_capacity(elements);
     for _ in 0..elements {
-        let length = u32::from_le_bytes(take(rest)?);
-        rest = rest.get(4..)?;
-        if length == NULL {
-            values.push(Value::Null);
-            continue;
-        }
-        let (value, behind) = rest.split_at_checked(length as usize)?;
-        rest = behind;
-        values.push(match fixed_width(element) {
-            Some(_) => get_fixed(element, value)?,
-            None => get_varying(element, value)?,
-        });
+        values.push(get_one(Some(element), &mut rest)?);
     }
     rest.is_empty().then_some(Array { dims, values })
 }

@@ -7,7 +7,7 @@
 use compact_str::CompactString;
 use rust_decimal::Decimal;
 
-use super::array;
+use super::{array, record};
 use crate::types::TypeKind;
 use crate::value::{Interval, TimeTz, Value};
 
@@ -42,6 +42,10 @@ pub(super) fn is_of(value: &Value, kind: TypeKind) -> bool {
         }
         Value::Array(array) => match kind.element() {
             Some(element) => array.values.iter().all(|value| is_of(value, element)),
+            None => false,
+        },
+        Value::Record(row) => match kind.as_composite() {
+            Some(of) => row.fields.kind() == kind && record::fits(row, of),
             None => false,
         },
     }
@@ -93,6 +97,7 @@ pub(super) fn put_fixed(value: &Value, out: &mut [u8]) {
         | Value::Object(_)
         | Value::Json(_)
         | Value::Jsonb(_)
+        | Value::Record(_)
         | Value::Array(_) => {}
     }
 }
@@ -135,6 +140,7 @@ pub(super) fn varying_bytes(value: &Value) -> usize {
     match value {
         Value::Text(s) | Value::Json(s) | Value::Jsonb(s) => s.len(),
         Value::Array(array) => array::bytes(array),
+        Value::Record(row) => record::bytes(row),
         Value::Bytea(b) => b.len(),
         Value::Numeric(d) => 1 + mantissa_bytes(d),
         _ => 0,
@@ -144,6 +150,7 @@ pub(super) fn varying_bytes(value: &Value) -> usize {
 pub(super) fn put_varying(value: &Value, out: &mut [u8]) -> usize {
     match value {
         Value::Array(array) => array::put(array, out),
+        Value::Record(row) => record::put(row, out),
         Value::Text(s) | Value::Json(s) | Value::Jsonb(s) => {
             out[..s.len()].copy_from_slice(s.as_bytes());
             s.len()
@@ -172,6 +179,7 @@ pub(super) fn get_varying(kind: TypeKind, bytes: &[u8]) -> Option<Value> {
         TypeKind::Json => Some(Value::Json(CompactString::from_utf8(bytes).ok()?)),
         TypeKind::Jsonb => Some(Value::Jsonb(CompactString::from_utf8(bytes).ok()?)),
         TypeKind::Array(element) => array::get(element.kind(), bytes).map(Value::from),
+        TypeKind::Composite(of) => record::get(of, bytes).map(Value::from),
         TypeKind::Bytea => Some(Value::Bytea(bytes.to_vec())),
         TypeKind::Numeric => get_numeric(bytes).map(Value::Numeric),
         _ => None,

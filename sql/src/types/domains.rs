@@ -181,11 +181,14 @@ impl Domain {
 }
 
 /// Are two types alike, down to what is said of them by now?
-fn is_same(a: Type, b: Type) -> bool {
+pub(super) fn is_same(a: Type, b: Type) -> bool {
     let of_elements = |kind: TypeKind| kind.element().unwrap_or(kind);
     match (of_elements(a.kind), of_elements(b.kind)) {
         (TypeKind::Enum(a), TypeKind::Enum(b)) => std::ptr::eq(a.definition(), b.definition()),
         (TypeKind::Domain(a), TypeKind::Domain(b)) => std::ptr::eq(a.0, b.0),
+        (TypeKind::Composite(a), TypeKind::Composite(b)) => {
+            std::ptr::eq(a.definition(), b.definition())
+        }
         _ => a == b,
     }
 }

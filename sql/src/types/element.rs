@@ -1,9 +1,9 @@
 //! The types of arrays: one for each type that elements can have.
 
-use super::{Enum, TypeKind};
+use super::{Composite, Enum, TypeKind};
 
 /// Element type, OID, name and catalog name of each array type.
-const ARRAYS: [(TypeKind, u32, &str, &str); 27] = [
+const ARRAYS: [(TypeKind, u32, &str, &str); 28] = [
     (TypeKind::Bool, 1000, "boolean[]", "_bool"),
     (TypeKind::Bytea, 1001, "bytea[]", "_bytea"),
     (TypeKind::Name, 1003, "name[]", "_name"),
@@ -39,6 +39,7 @@ const ARRAYS: [(TypeKind, u32, &str, &str); 27] = [
     (TypeKind::Char, 1002, "\"char\"[]", "_char"),
     (TypeKind::RegClass, 2210, "regclass[]", "_regclass"),
     (TypeKind::RegType, 2211, "regtype[]", "_regtype"),
+    (TypeKind::Record, 2287, "record[]", "_record"),
     // The catalog's own, which begin at 0; behind the others of these elements.
     (TypeKind::Int2, INT2VECTOR, "int2vector", "int2vector"),
     (TypeKind::Oid, OIDVECTOR, "oidvector", "oidvector"),
@@ -56,6 +57,7 @@ enum Of {
     /// By its place in the table.
     Listed(u8),
     Enum(Enum),
+    Composite(Composite),
 }
 
 impl Element {
@@ -71,6 +73,7 @@ impl Element {
         match self.0 {
             Of::Listed(place) => ARRAYS[place as usize].0,
             Of::Enum(of) => TypeKind::Enum(of),
+            Of::Composite(of) => TypeKind::Composite(of),
         }
     }
 
@@ -78,6 +81,7 @@ impl Element {
         match self.0 {
             Of::Listed(place) => ARRAYS[place as usize].1,
             Of::Enum(of) => of.definition().array_id,
+            Of::Composite(of) => of.definition().array_id,
         }
     }
 
@@ -85,6 +89,7 @@ impl Element {
         match self.0 {
             Of::Listed(place) => ARRAYS[place as usize].2,
             Of::Enum(of) => of.definition().array_shown.as_str(),
+            Of::Composite(of) => of.definition().array_shown.as_str(),
         }
     }
 
@@ -92,6 +97,7 @@ impl Element {
         match self.0 {
             Of::Listed(place) => ARRAYS[place as usize].3,
             Of::Enum(of) => of.definition().array_name.as_str(),
+            Of::Composite(of) => of.definition().array_name.as_str(),
         }
     }
 
@@ -111,6 +117,9 @@ impl TypeKind {
     pub fn array(self) -> Option<TypeKind> {
         if let TypeKind::Enum(of) = self {
             return Some(TypeKind::Array(Element(Of::Enum(of))));
+        }
+        if let TypeKind::Composite(of) = self {
+            return Some(TypeKind::Array(Element(Of::Composite(of))));
         }
         let place = ARRAYS.iter().position(|a| a.0 == self)?;
         Some(TypeKind::Array(Element(Of::Listed(place as u8))))

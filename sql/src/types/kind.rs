@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Domain, Element, Enum, interval};
+use super::{Composite, Domain, Element, Enum, interval};
 
 /// A type with its modifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,6 +77,10 @@ pub enum TypeKind {
     Enum(Enum),
     /// A domain, which CREATE DOMAIN made: what values go into, and never what an expression is of.
     Domain(Domain),
+    /// A composite type, which CREATE TYPE or a table made.
+    Composite(Composite),
+    /// record: a row that says itself what is in it.
+    Record,
     /// An array, of any number of dimensions.
     Array(Element),
     /// A literal or parameter whose type nothing has told yet.
@@ -106,6 +110,8 @@ pub enum TypeCategory {
     Timespan,
     /// enums
     Enum,
+    /// composite types
+    Composite,
     /// arrays
     Array,
     /// the rest
@@ -188,6 +194,8 @@ impl TypeKind {
             TypeKind::Jsonb => 3802,
             TypeKind::Enum(of) => of.definition().id,
             TypeKind::Domain(of) => of.definition().id,
+            TypeKind::Composite(of) => of.definition().id,
+            TypeKind::Record => 2249,
             TypeKind::Array(element) => element.array_oid(),
             TypeKind::Any => 2276,
             TypeKind::AnyArray => 2277,
@@ -197,8 +205,10 @@ impl TypeKind {
 
     /// The built-in type with this OID.
     pub fn from_oid(oid: u32) -> Option<TypeKind> {
-        if oid == TypeKind::Unknown.oid() {
-            return Some(TypeKind::Unknown);
+        match oid {
+            705 => return Some(TypeKind::Unknown),
+            2249 => return Some(TypeKind::Record),
+            _ => {}
         }
         let mut all = TypeKind::COLUMN_TYPES
             .into_iter()
@@ -209,6 +219,9 @@ impl TypeKind {
 
     /// The built-in type with this name in the catalog.
     pub fn from_catalog_name(name: &str) -> Option<TypeKind> {
+        if name == TypeKind::Record.name() {
+            return Some(TypeKind::Record);
+        }
         let mut all = TypeKind::COLUMN_TYPES
             .into_iter()
             .chain(TypeKind::OBJECT_TYPES);
@@ -249,6 +262,8 @@ impl TypeKind {
             TypeKind::Jsonb => "jsonb",
             TypeKind::Enum(of) => of.definition().shown.as_str(),
             TypeKind::Domain(of) => of.definition().shown.as_str(),
+            TypeKind::Composite(of) => of.definition().shown.as_str(),
+            TypeKind::Record => "record",
             TypeKind::Array(element) => element.array_name(),
             TypeKind::Unknown => "unknown",
             TypeKind::Void => "void",
@@ -276,6 +291,7 @@ impl TypeKind {
             TypeKind::TimeTz => "timetz",
             TypeKind::Enum(of) => of.definition().name.as_str(),
             TypeKind::Domain(of) => of.definition().name.as_str(),
+            TypeKind::Composite(of) => of.definition().name.as_str(),
             TypeKind::Array(element) => element.array_catalog_name(),
             other => other.name(),
         }
@@ -317,6 +333,8 @@ impl TypeKind {
             | TypeKind::Json
             | TypeKind::Jsonb
             | TypeKind::Array(_)
+            | TypeKind::Composite(_)
+            | TypeKind::Record
             | TypeKind::AnyArray => -1,
         }
     }
@@ -355,9 +373,12 @@ impl TypeKind {
             TypeKind::Unknown => TypeCategory::Unknown,
             TypeKind::Enum(_) => TypeCategory::Enum,
             TypeKind::Array(_) => TypeCategory::Array,
-            TypeKind::Void | TypeKind::Any | TypeKind::AnyArray | TypeKind::AnyElement => {
-                TypeCategory::Pseudo
-            }
+            TypeKind::Composite(_) => TypeCategory::Composite,
+            TypeKind::Record
+            | TypeKind::Void
+            | TypeKind::Any
+            | TypeKind::AnyArray
+            | TypeKind::AnyElement => TypeCategory::Pseudo,
         }
     }
 
@@ -394,8 +415,10 @@ impl TypeKind {
     /// A type that a user made, or of arrays of one.
     pub const fn is_users(self) -> bool {
         match self {
-            TypeKind::Enum(_) | TypeKind::Domain(_) => true,
-            TypeKind::Array(element) => matches!(element.kind(), TypeKind::Enum(_)),
+            TypeKind::Enum(_) | TypeKind::Domain(_) | TypeKind::Composite(_) => true,
+            TypeKind::Array(element) => {
+                matches!(element.kind(), TypeKind::Enum(_) | TypeKind::Composite(_))
+            }
             _ => false,
         }
     }

@@ -9,6 +9,7 @@ mod array_in;
 mod boolean;
 mod bytea;
 pub mod calendar;
+pub mod composites;
 mod datetime_in;
 mod datetime_out;
 pub mod domains;
@@ -22,6 +23,7 @@ pub mod json;
 mod kind;
 pub mod numeric;
 mod oid;
+mod record;
 mod string;
 #[cfg(test)]
 mod tests;
@@ -31,6 +33,7 @@ mod uuid;
 pub mod zone;
 
 pub use array::{DIMENSIONS_MAX, too_many_dimensions};
+pub use composites::{Composite, Fields};
 pub use domains::Domain;
 pub use element::Element;
 pub use enums::{Enum, EnumValue};
@@ -87,6 +90,8 @@ pub fn text_in_at(
         TypeKind::Jsonb => Value::Jsonb(json::normal(text)?.into()),
         TypeKind::Enum(of) => of.named(text)?.into(),
         TypeKind::Domain(of) => text_in_at(&of.root(), text, settings, now)?,
+        TypeKind::Composite(of) => record::parse(text, of, settings, now)?.into(),
+        TypeKind::Record => return Err(record::no_input()),
         TypeKind::Array(element) => array_in::parse(text, element.kind(), settings, now)?.into(),
         TypeKind::Void | TypeKind::Any | TypeKind::AnyArray | TypeKind::AnyElement => Value::Null,
     };
@@ -126,6 +131,7 @@ pub fn text_out(value: &Value, ty: &Type, settings: &Settings, out: &mut Vec<u8>
         Value::Json(text) | Value::Jsonb(text) => out.extend_from_slice(text.as_bytes()),
         Value::Enum(value) => out.extend_from_slice(value.name().as_bytes()),
         Value::Array(array) => array::format(array, ty, settings, out),
+        Value::Record(row) => record::format(row, settings, out),
     }
 }
 
@@ -175,6 +181,8 @@ pub fn binary_in(ty: &Type, bytes: &[u8]) -> Result<Value, SqlError> {
         TypeKind::Jsonb => Value::Jsonb(json::from_binary(bytes)?.into()),
         TypeKind::Enum(of) => of.named(check_utf8(bytes)?)?.into(),
         TypeKind::Domain(of) => binary_in(&of.root(), bytes)?,
+        TypeKind::Composite(of) => record::from_binary(bytes, of)?.into(),
+        TypeKind::Record => return Err(record::no_input()),
         TypeKind::Array(element) => array::from_binary(bytes, element.kind())?.into(),
         TypeKind::Void | TypeKind::Any | TypeKind::AnyArray | TypeKind::AnyElement => Value::Null,
     };
@@ -214,6 +222,7 @@ pub fn binary_out(value: &Value, ty: &Type, out: &mut Vec<u8>) {
         Value::Jsonb(text) => json::to_binary(text, out),
         Value::Enum(value) => out.extend_from_slice(value.name().as_bytes()),
         Value::Array(array) => array::to_binary(array, ty, out),
+        Value::Record(row) => record::to_binary(row, out),
     }
 }
 

@@ -8,6 +8,7 @@ use super::super::expr::Clause;
 use super::super::from::table_leaf;
 use super::super::scope::Scope;
 use super::super::{Binder, names};
+use super::check_column_type;
 use super::constraint::{Shape, check_not_deferrable};
 use super::key_constraint;
 use super::text::text_of;
@@ -423,6 +424,7 @@ impl Binder<'_> {
         using: Option<&ast::Expr>,
     ) -> Result<AlterAction, SqlError> {
         let declared = self.type_of(data_type)?;
+        check_column_type(&table.columns[column].name, declared)?;
         self.check_type_usage(declared)?;
         let (ty, domain) = (declared.plain(), declared.as_domain());
         let before = table.columns[column].clone();

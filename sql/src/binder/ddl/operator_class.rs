@@ -11,7 +11,7 @@ use crate::error::{SqlError, SqlState};
 use crate::types::{Type, TypeKind};
 
 /// The classes of types that there are, and what they accept besides.
-const CLASSES: [(&str, TypeKind); 27] = [
+const CLASSES: [(&str, TypeKind); 28] = [
     ("bool_ops", TypeKind::Bool),
     ("bpchar_ops", TypeKind::BpChar),
     ("bpchar_pattern_ops", TypeKind::BpChar),
@@ -38,6 +38,7 @@ const CLASSES: [(&str, TypeKind); 27] = [
     ("varchar_ops", TypeKind::Text),
     ("varchar_pattern_ops", TypeKind::Text),
     ("enum_ops", TypeKind::Any),
+    ("record_ops", TypeKind::Record),
     ("array_ops", TypeKind::AnyArray),
 ];
 
@@ -62,6 +63,7 @@ pub(super) fn check(name: &ObjectName, kind: IndexKind, column: Type) -> Result<
     };
     let fits = match (accepted, column.kind) {
         (TypeKind::Any, TypeKind::Enum(_)) | (TypeKind::AnyArray, TypeKind::Array(_)) => true,
+        (TypeKind::Record, TypeKind::Composite(_)) => true,
         (TypeKind::Text, TypeKind::VarChar) => true,
         (accepted, of) => *accepted == of,
     };

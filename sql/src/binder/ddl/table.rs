@@ -15,7 +15,7 @@ use crate::bound::{
 use crate::catalog::{ColumnDef, ColumnMore, Identity, temporary};
 use crate::error::{SqlError, SqlState};
 use crate::parser::{LIKE, column_list, data_clause, identity_options};
-use crate::types::{Type, TypeKind};
+use crate::types::{Composite, Type, TypeKind};
 
 /// PostgreSQL's limit on the columns of a table.
 const COLUMNS_MAX: usize = 1600;
@@ -123,6 +123,7 @@ impl Binder<'_> {
         }
         for (position, target) in select.columns().iter().enumerate() {
             let name = given.get(position).unwrap_or(&target.name).clone();
+            check_column_type(&name, target.expr.ty)?;
             if table.columns.iter().any(|c| c.name == name) {
                 return Err(SqlError::new(
                     SqlState::DUPLICATE_COLUMN,
@@ -161,13 +162,9 @@ impl Binder<'_> {
         }
         let ty = match serial {
             Some(kind) => Ok(Type::of(kind)),
-            None => {
-                self.type_of(&column.data_type)
-                    .and_then(|ty| match ty.plain().kind.is_object() {
-                        true => Err(SqlError::unsupported(format!("a column of type {ty}"))),
-                        false => Ok(ty),
-                    })
-            }
+            None => self
+                .type_of(&column.data_type)
+                .and_then(|ty| check_column_type(&name, ty).map(|()| ty)),
         };
         let ty = ty.map_err(|e| e.or_at(self.position(column.name.span)))?;
         self.check_type_usage(ty)?;
@@ -464,4 +461,24 @@ fn both_default_and_identity(column: &str, table: &str) -> SqlError {
         SqlState::SYNTAX_ERROR,
         format!("both default and identity specified for column \"{column}\" of table \"{table}\""),
     )
+}
+
+/// 42P16 or 0A000 where no column is of the type.
+pub(in crate::binder) fn check_column_type(name: &str, ty: Type) -> Result<(), SqlError> {
+    let kind = ty.plain().kind;
+    let kind = kind.element().unwrap_or(kind);
+    if kind == TypeKind::Record {
+        let message = format!("column \"{name}\" has pseudo-type {ty}");
+        return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+    }
+    let of_table = |of: Composite| of.definition().is_of_table();
+    if kind.as_composite().is_some_and(of_table) {
+        return Err(SqlError::unsupported(
+            "a column of the type of a table's rows",
+        ));
+    }
+    match kind.is_object() {
+        true => Err(SqlError::unsupported(format!("a column of type {ty}"))),
+        false => Ok(()),
+    }
 }

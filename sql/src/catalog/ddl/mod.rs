@@ -30,7 +30,7 @@ pub enum DdlKind {
     Role,
     /// A schema.
     Schema,
-    /// An enum or a domain.
+    /// An enum, a domain or a composite type.
     Type,
     /// A sequence that no identity column has.
     Sequence,

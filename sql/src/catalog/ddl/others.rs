@@ -9,6 +9,7 @@ use crate::catalog::{
 };
 use crate::functions::quote_literal;
 use crate::pg_catalog::{domain_check_text, routine_definition, trigger_definition};
+use crate::types::composites::is_made_of;
 
 /// Schemas.
 pub(super) fn schemas(snapshot: &Snapshot) -> Vec<Ddl> {
@@ -21,15 +22,22 @@ pub(super) fn schemas(snapshot: &Snapshot) -> Vec<Ddl> {
     create.collect()
 }
 
-/// Types, in the order in which they were made: a domain is over one that was there.
+/// Types, in the order in which they were made, but behind those that they are made of.
 pub(super) fn types(snapshot: &Snapshot) -> Vec<Ddl> {
-    let types = snapshot.types().all().into_iter();
-    let types = types.filter(|ty| is_kept(&ty.schema));
-    let create = types.map(|ty| {
+    let mut left = snapshot.types().all();
+    left.retain(|ty| is_kept(&ty.schema));
+    let mut made = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let waits = |ty: &TypeDef| {
+            let mut others = left.iter().filter(|of| of.id != ty.id);
+            others.any(|of| is_made_of(ty.kind(), of.id))
+        };
+        let next = left.iter().position(|ty| !waits(ty)).unwrap_or(0);
+        let ty = left.remove(next);
         let text = create_type(snapshot, &ty);
-        Ddl::new(DdlKind::Type, &ty.schema, &ty.name, text)
-    });
-    create.collect()
+        made.push(Ddl::new(DdlKind::Type, &ty.schema, &ty.name, text));
+    }
+    made
 }
 
 fn create_type(snapshot: &Snapshot, ty: &TypeDef) -> String {
@@ -38,6 +46,14 @@ fn create_type(snapshot: &Snapshot, ty: &TypeDef) -> String {
         UserType::Enum(of) => {
             let labels = of.values().map(|value| quote_literal(value.name()));
             return format!("CREATE TYPE {name} AS ENUM ({})", list(labels));
+        }
+        UserType::Composite(of) => {
+            let fields = of.definition().fields.iter();
+            let fields = fields.map(|field| {
+                let ty = type_text(snapshot, field.ty);
+                format!("{} {ty}", quoted(&field.name))
+            });
+            return format!("CREATE TYPE {name} AS ({})", list(fields));
         }
         UserType::Domain(of) => of.definition(),
     };

@@ -5,9 +5,10 @@ use super::{GUARDS_MAX, corrupt};
 use crate::catalog::guard::Guards;
 use crate::catalog::{TypeDef, TypeSet, UserType};
 use crate::error::SqlError;
+use crate::types::composites::{CompositeDef, Field};
 use crate::types::domains::{DomainCheck, DomainDef};
 use crate::types::enums::{EnumDef, Label};
-use crate::types::{Domain, Enum, Type};
+use crate::types::{Composite, Domain, Enum, Type};
 
 /// Of types, which are among the tables.
 const TYPE_FORMAT: u8 = 0x43;
@@ -15,6 +16,8 @@ const TYPE_FORMAT: u8 = 0x43;
 const ENUM: u8 = 1;
 /// A domain.
 const DOMAIN: u8 = 2;
+/// A composite type.
+const COMPOSITE: u8 = 3;
 
 /// The bytes of a type's definition.
 pub fn encode_type(ty: &TypeDef) -> Vec<u8> {
@@ -28,6 +31,7 @@ pub fn encode_type(ty: &TypeDef) -> Vec<u8> {
     match ty.of {
         UserType::Enum(of) => encode_enum(of.definition(), &mut out),
         UserType::Domain(of) => encode_domain(of.definition(), &mut out),
+        UserType::Composite(of) => encode_composite(of.definition(), &mut out),
     }
     out.0
 }
@@ -55,6 +59,20 @@ fn encode_domain(definition: &DomainDef, out: &mut Writer) {
         out.text(&check.name);
         out.text(&check.text);
         out.flag(check.validated);
+    }
+}
+
+fn encode_composite(definition: &CompositeDef, out: &mut Writer) {
+    out.0.push(COMPOSITE);
+    out.u32(definition.array_id);
+    out.u32(definition.relation);
+    out.u32(u32::from(definition.places));
+    out.u32(definition.fields.len() as u32);
+    for field in &definition.fields {
+        out.text(&field.name);
+        out.u32(field.ty.oid());
+        out.u32(field.ty.typmod as u32);
+        out.u32(u32::from(field.place));
     }
 }
 
@@ -97,6 +115,7 @@ fn read_type(input: &mut Reader<'_>, others: &TypeSet) -> Option<TypeDef> {
     let of = match input.u8()? {
         ENUM => UserType::Enum(read_enum(input, id, (&schema, &name))?),
         DOMAIN => UserType::Domain(read_domain(input, id, (&schema, &name), others)?),
+        COMPOSITE => UserType::Composite(read_composite(input, id, (&schema, &name), others)?),
         _ => return None,
     };
     input.0.is_empty().then_some(TypeDef {
@@ -144,6 +163,33 @@ fn read_domain(
         });
     }
     Some(Domain::of(definition))
+}
+
+fn read_composite(
+    input: &mut Reader<'_>,
+    id: u32,
+    name: (&str, &str),
+    others: &TypeSet,
+) -> Option<Composite> {
+    let (array_id, relation) = (input.u32()?, input.u32()?);
+    let places = u16::try_from(input.u32()?).ok()?;
+    let mut fields: Vec<Field> = Vec::new();
+    for _ in 0..input.u32()? {
+        fields.push(Field {
+            name: input.text()?,
+            ty: Type {
+                kind: others.kind(input.u32()?)?,
+                typmod: input.u32()? as i32,
+            },
+            place: u16::try_from(input.u32()?).ok()?,
+        });
+    }
+    if fields.iter().any(|field| field.place >= places) {
+        return None;
+    }
+    let mut definition = CompositeDef::named((id, array_id, relation), name, fields);
+    definition.places = places;
+    Some(Composite::of(definition))
 }
 
 #[cfg(test)]
