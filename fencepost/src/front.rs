@@ -65,9 +65,12 @@ fn planned(
         watched: allowed.watched,
         text,
         params: types.types().to_vec(),
-        columns,
         types: types.named().to_vec(),
-        is_bound_here: allowed.is_bound_here || !types.named().is_empty() || body.has_users_types(),
+        is_bound_here: allowed.is_bound_here
+            || !types.named().is_empty()
+            || body.has_users_types()
+            || gives_rows(columns.as_deref()),
+        columns,
         is_volatile: body.is_volatile(),
         body,
         key: None,
@@ -168,6 +171,12 @@ fn declare_body(
 fn columns(bound: &bound::Statement) -> Option<Arc<[Column]>> {
     let columns = bound.columns()?;
     Some(columns.into_iter().map(column).collect())
+}
+
+/// Are there rows as values among what it gives?
+fn gives_rows(columns: Option<&[Column]>) -> bool {
+    let kind = |column: &Column| column.ty.element().unwrap_or(column.ty).kind;
+    columns.is_some_and(|all| all.iter().any(|column| kind(column).is_row()))
 }
 
 fn column(column: ResultColumn) -> Column {
