@@ -21,6 +21,7 @@ mod routine;
 mod rules;
 mod schema;
 mod sequence;
+mod set_schema;
 mod temporary;
 mod touch;
 mod trigger;
@@ -155,6 +156,7 @@ async fn carry_out(
         Statement::Grant(grant) => grant::grant(grant, cx, ddl).await,
         Statement::DefaultPrivileges(of) => grant::default_privileges(of, cx, ddl).await,
         Statement::AlterOwner(alter) => ownership::alter_owner(alter, cx, ddl).await,
+        Statement::SetSchema(of) => set_schema::set_schema(of, cx, ddl).await,
         Statement::ReassignOwned(of) => ownership::reassign_owned(of, cx, ddl).await,
         Statement::Comment(comment) => ownership::comment(comment, cx, ddl).await,
         _ => Err(SqlError::internal("not a DDL statement").into()),
@@ -210,6 +212,7 @@ pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::Grant(_) => "GRANT",
         Statement::DefaultPrivileges(_) => "ALTER DEFAULT PRIVILEGES",
         Statement::AlterOwner(_) => "ALTER OWNER",
+        Statement::SetSchema(of) => of.tag,
         Statement::ReassignOwned(_) => "REASSIGN OWNED",
         Statement::Comment(_) => "COMMENT",
         _ => return None,

@@ -376,7 +376,7 @@ fn calls(default: Option<&str>, sequence: &SequenceDef) -> bool {
 }
 
 /// Defaults that take values of a sequence follow its name.
-async fn rename_defaults(
+pub async fn rename_defaults(
     old: &SequenceDef,
     new: &SequenceDef,
     cx: &mut Cx<'_>,

@@ -182,7 +182,7 @@ pub async fn remove_views(
 }
 
 /// What is planned over the view is planned again.
-async fn touch(
+pub async fn touch(
     view: &ViewDef,
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,

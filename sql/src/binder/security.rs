@@ -1,7 +1,9 @@
 //! GRANT, REVOKE, ALTER … OWNER TO and COMMENT ON: the objects that they name.
 
 use super::{Binder, names};
-use crate::bound::{AlterAction, AlterOwner, AlterTable, Comment, Grant, NamedObject, Statement};
+use crate::bound::{
+    AlterAction, AlterOwner, AlterTable, Comment, Grant, NamedObject, SetSchema, Statement,
+};
 use crate::catalog::acl::Privileges;
 use crate::catalog::{Object, ObjectKind, PUBLIC_SCHEMA, RoutineKind};
 use crate::error::{SqlError, SqlState};
@@ -17,15 +19,7 @@ impl Binder<'_> {
                 if_exists,
                 to,
             } => {
-                let found = match self.object(object) {
-                    Ok(found) => Some(found),
-                    Err(missing)
-                        if *if_exists && missing.sqlstate() == SqlState::UNDEFINED_TABLE =>
-                    {
-                        None
-                    }
-                    Err(error) => return Err(error),
-                };
+                let found = self.object_if_there(object, *if_exists)?;
                 let shown = names::shown(object.name.schema.as_deref(), &object.name.name);
                 Ok(Statement::AlterOwner(AlterOwner {
                     object: found,
@@ -33,9 +27,39 @@ impl Binder<'_> {
                     to: to.clone(),
                 }))
             }
+            SecuritySyntax::Schema {
+                object,
+                if_exists,
+                to,
+                tag,
+            } => {
+                let found = self.object_if_there(object, *if_exists)?;
+                self.schema_oid(to)?;
+                Ok(Statement::SetSchema(SetSchema {
+                    object: found,
+                    name: names::shown(object.name.schema.as_deref(), &object.name.name),
+                    to: to.clone(),
+                    tag,
+                }))
+            }
             SecuritySyntax::Comment { object, part, text } => {
                 self.comment(object, part.as_deref(), text.as_deref())
             }
+        }
+    }
+
+    /// The object of a name, or nothing where there is none and need not be.
+    fn object_if_there(
+        &mut self,
+        of: &ObjectName,
+        if_exists: bool,
+    ) -> Result<Option<NamedObject>, SqlError> {
+        match self.object(of) {
+            Ok(found) => Ok(Some(found)),
+            Err(missing) if if_exists && missing.sqlstate() == SqlState::UNDEFINED_TABLE => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
     }
 

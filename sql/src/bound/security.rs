@@ -58,6 +58,19 @@ pub struct AlterOwner {
     pub to: RoleRef,
 }
 
+/// ALTER … SET SCHEMA of a table, view or sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetSchema {
+    /// What moves; `None` where it is missing and may be.
+    pub object: Option<NamedObject>,
+    /// As it was named.
+    pub name: String,
+    /// The schema that it moves to, which is there.
+    pub to: String,
+    /// The command tag.
+    pub tag: &'static str,
+}
+
 /// COMMENT ON what is no table and no column of one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comment {

@@ -10,7 +10,9 @@ use super::expr::Expr;
 use super::role::{AlterRole, CreateRole, DropRole};
 use super::routine::{AlterRoutine, CreateRoutine, DropRoutine, RoutineCall};
 use super::schema::{CreateSchema, DropSchema};
-use super::security::{AlterOwner, Comment, DefaultPrivileges, Grant, GrantRole, ReassignOwned};
+use super::security::{
+    AlterOwner, Comment, DefaultPrivileges, Grant, GrantRole, ReassignOwned, SetSchema,
+};
 use super::select::{ColumnOrigin, Select, Target};
 use super::sequence::{AlterSequence, CreateSequence, DropSequence};
 use super::session::{DiscardKind, Explain, ExplainFormat, SetStatement, TransactionModes};
@@ -106,6 +108,8 @@ pub enum Statement {
     GrantRole(GrantRole),
     /// ALTER … OWNER TO.
     AlterOwner(AlterOwner),
+    /// ALTER … SET SCHEMA.
+    SetSchema(SetSchema),
     /// REASSIGN OWNED.
     ReassignOwned(ReassignOwned),
     /// ALTER DEFAULT PRIVILEGES.
@@ -293,6 +297,7 @@ impl Statement {
                 | Statement::Grant(_)
                 | Statement::GrantRole(_)
                 | Statement::AlterOwner(_)
+                | Statement::SetSchema(_)
                 | Statement::ReassignOwned(_)
                 | Statement::DefaultPrivileges(_)
                 | Statement::Comment(_)

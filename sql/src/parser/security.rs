@@ -18,6 +18,17 @@ pub enum SecuritySyntax {
         /// The new owner.
         to: RoleRef,
     },
+    /// ALTER … SET SCHEMA
+    Schema {
+        /// What moves.
+        object: ObjectName,
+        /// It may be missing.
+        if_exists: bool,
+        /// The new schema.
+        to: String,
+        /// The command tag.
+        tag: &'static str,
+    },
     /// COMMENT ON
     Comment {
         /// What it is on.

@@ -25,6 +25,7 @@ pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>,
             ready(bound::Statement::DefaultPrivileges(default_privileges(c)?))
         }
         "alter" if changes_owner(c) => of(owner(c)?),
+        "alter" if moves_relation(c) => of(moved(c)?),
         "drop" if c.sees_all(&["owned", "by"]) => {
             return Err(SqlError::unsupported("DROP OWNED"));
         }
@@ -244,6 +245,41 @@ fn changes_owner(c: &Cursor<'_>) -> bool {
         at += 1;
     }
     false
+}
+
+/// Is it ALTER … SET SCHEMA of a table, view or sequence?
+fn moves_relation(c: &Cursor<'_>) -> bool {
+    let kinds = ["table", "view", "materialized", "sequence"];
+    if !kinds.iter().any(|kind| c.sees(kind)) {
+        return false;
+    }
+    let is = |at: usize, word: &str| c.peek_after(at).is_some_and(|t| t.is(c.sql, word));
+    let last = (2..).take_while(|at| c.peek_after(*at).is_some()).last();
+    last.is_some_and(|last| is(last - 2, "set") && is(last - 1, "schema"))
+}
+
+fn moved(c: &mut Cursor<'_>) -> Result<SecuritySyntax, SqlError> {
+    let (kind, tag) = if c.accept_all(&["materialized", "view"]) {
+        (ObjectKind::Table, "ALTER MATERIALIZED VIEW")
+    } else if c.accept("view") {
+        (ObjectKind::View, "ALTER VIEW")
+    } else if c.accept("sequence") {
+        (ObjectKind::Sequence, "ALTER SEQUENCE")
+    } else {
+        c.expect("table")?;
+        (ObjectKind::Table, "ALTER TABLE")
+    };
+    let if_exists = c.accept_all(&["if", "exists"]);
+    c.accept("only");
+    let object = object(c, kind)?;
+    c.expect("set")?;
+    c.expect("schema")?;
+    Ok(SecuritySyntax::Schema {
+        object,
+        if_exists,
+        to: c.identifier()?,
+        tag,
+    })
 }
 
 fn owner(c: &mut Cursor<'_>) -> Result<SecuritySyntax, SqlError> {
