@@ -9,6 +9,7 @@ mod create;
 mod database;
 mod domain;
 mod drop;
+mod drop_owned;
 mod family;
 mod grant;
 mod materialized;
@@ -112,6 +113,7 @@ fn may_drop(statement: &Statement) -> bool {
             | Statement::DropRoutine(_)
             | Statement::DropRole(_)
             | Statement::DropDatabase(_)
+            | Statement::DropOwned(_)
             | Statement::AlterTable(_)
     )
 }
@@ -156,6 +158,7 @@ async fn carry_out(
         Statement::Grant(grant) => grant::grant(grant, cx, ddl).await,
         Statement::DefaultPrivileges(of) => grant::default_privileges(of, cx, ddl).await,
         Statement::AlterOwner(alter) => ownership::alter_owner(alter, cx, ddl).await,
+        Statement::DropOwned(of) => drop_owned::drop_owned(of, cx, ddl).await,
         Statement::SetSchema(of) => set_schema::set_schema(of, cx, ddl).await,
         Statement::ReassignOwned(of) => ownership::reassign_owned(of, cx, ddl).await,
         Statement::Comment(comment) => ownership::comment(comment, cx, ddl).await,
@@ -212,6 +215,7 @@ pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::Grant(_) => "GRANT",
         Statement::DefaultPrivileges(_) => "ALTER DEFAULT PRIVILEGES",
         Statement::AlterOwner(_) => "ALTER OWNER",
+        Statement::DropOwned(_) => "DROP OWNED",
         Statement::SetSchema(of) => of.tag,
         Statement::ReassignOwned(_) => "REASSIGN OWNED",
         Statement::Comment(_) => "COMMENT",

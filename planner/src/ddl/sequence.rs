@@ -103,32 +103,48 @@ pub async fn drop_sequence(
             }
             continue;
         };
-        for table in ddl.snapshot.tables() {
-            for (position, column) in table.columns.iter().enumerate() {
-                if !calls(column.default.as_deref(), &sequence) {
-                    continue;
-                }
-                if column.more.identity.is_some() {
-                    return Err(needed_by_identity(&sequence, &table, &column.name).into());
-                }
-                if !statement.cascade {
-                    return Err(needed_by_default(&sequence, &table, &column.name).into());
-                }
-                let message = format!(
-                    "drop cascades to default value for column {} of table {}",
-                    column.name, table.name
-                );
-                let notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
-                ddl.notices.push(notice);
-                let table = changes.take(cx, &table).await?;
-                table.columns[position].default = None;
-                table.columns[position].more.sequence = None;
-            }
-        }
+        let dropped = (&*sequence, statement.cascade);
+        drop_defaults(dropped, &[], cx, ddl, &mut changes).await?;
         remove(&sequence, cx, ddl).await?;
     }
     changes.finish(cx, ddl).await?;
     Ok(TAG)
+}
+
+/// Takes the defaults away that take values of a sequence that goes, but for those of tables that are `gone`; an error
+/// where there are such and `cascade` is not said.
+pub async fn drop_defaults(
+    (sequence, cascade): (&SequenceDef, bool),
+    gone: &[u32],
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    let mut tables = ddl.snapshot.tables();
+    tables.retain(|table| !gone.contains(&table.id));
+    for table in tables {
+        for (position, column) in table.columns.iter().enumerate() {
+            if !calls(column.default.as_deref(), sequence) {
+                continue;
+            }
+            if column.more.identity.is_some() {
+                return Err(needed_by_identity(sequence, &table, &column.name).into());
+            }
+            if !cascade {
+                return Err(needed_by_default(sequence, &table, &column.name).into());
+            }
+            let message = format!(
+                "drop cascades to default value for column {} of table {}",
+                column.name, table.name
+            );
+            let notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
+            ddl.notices.push(notice);
+            let table = changes.take(cx, &table).await?;
+            table.columns[position].default = None;
+            table.columns[position].more.sequence = None;
+        }
+    }
+    Ok(())
 }
 
 /// The sequence of a new SERIAL or IDENTITY column of `table`.

@@ -62,7 +62,8 @@ pub use routine::{AlterRoutine, CreateRoutine, DropRoutine, RoutineCall};
 pub use rules::{Integrity, Related, RowCheck, RowRules};
 pub use schema::{CreateSchema, DropSchema};
 pub use security::{
-    AlterOwner, Comment, DefaultPrivileges, Grant, GrantRole, NamedObject, ReassignOwned, SetSchema,
+    AlterOwner, Comment, DefaultPrivileges, DropOwned, Grant, GrantRole, NamedObject,
+    ReassignOwned, SetSchema,
 };
 pub use select::{
     Aggregate, AggregateKind, ColumnOrigin, From, Grouping, Join, JoinKind, Leaf, LeafSource,

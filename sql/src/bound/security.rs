@@ -58,6 +58,15 @@ pub struct AlterOwner {
     pub to: RoleRef,
 }
 
+/// DROP OWNED BY
+#[derive(Clone, Debug, PartialEq)]
+pub struct DropOwned {
+    /// Whose.
+    pub roles: Vec<RoleRef>,
+    /// What others have of it goes, too.
+    pub cascade: bool,
+}
+
 /// ALTER … SET SCHEMA of a table, view or sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetSchema {

@@ -11,7 +11,7 @@ use super::role::{AlterRole, CreateRole, DropRole};
 use super::routine::{AlterRoutine, CreateRoutine, DropRoutine, RoutineCall};
 use super::schema::{CreateSchema, DropSchema};
 use super::security::{
-    AlterOwner, Comment, DefaultPrivileges, Grant, GrantRole, ReassignOwned, SetSchema,
+    AlterOwner, Comment, DefaultPrivileges, DropOwned, Grant, GrantRole, ReassignOwned, SetSchema,
 };
 use super::select::{ColumnOrigin, Select, Target};
 use super::sequence::{AlterSequence, CreateSequence, DropSequence};
@@ -108,6 +108,8 @@ pub enum Statement {
     GrantRole(GrantRole),
     /// ALTER … OWNER TO.
     AlterOwner(AlterOwner),
+    /// DROP OWNED.
+    DropOwned(DropOwned),
     /// ALTER … SET SCHEMA.
     SetSchema(SetSchema),
     /// REASSIGN OWNED.
@@ -298,6 +300,7 @@ impl Statement {
                 | Statement::GrantRole(_)
                 | Statement::AlterOwner(_)
                 | Statement::SetSchema(_)
+                | Statement::DropOwned(_)
                 | Statement::ReassignOwned(_)
                 | Statement::DefaultPrivileges(_)
                 | Statement::Comment(_)

@@ -7,7 +7,7 @@ use super::super::routine::RoutineName;
 use super::super::security::{GrantSyntax, Granted, ObjectName, SecuritySyntax};
 use super::role::{role, roles};
 use super::routine::routine_name;
-use crate::bound::{self, DefaultPrivileges, GrantRole, ReassignOwned, RoleRef};
+use crate::bound::{self, DefaultPrivileges, DropOwned, GrantRole, ReassignOwned, RoleRef};
 use crate::catalog::ObjectKind;
 use crate::catalog::acl::Privileges;
 use crate::error::{SqlError, SqlState};
@@ -26,9 +26,10 @@ pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>,
         }
         "alter" if changes_owner(c) => of(owner(c)?),
         "alter" if moves_relation(c) => of(moved(c)?),
-        "drop" if c.sees_all(&["owned", "by"]) => {
-            return Err(SqlError::unsupported("DROP OWNED"));
-        }
+        "drop" if c.accept_all(&["owned", "by"]) => ready(bound::Statement::DropOwned(DropOwned {
+            roles: roles(c)?,
+            cascade: cascade(c),
+        })),
         _ => return Ok(None),
     };
     c.end()?;
