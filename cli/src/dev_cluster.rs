@@ -53,7 +53,7 @@ pub struct DevCluster {
     #[arg(long, value_name = "N")]
     lease_ms: Option<u64>,
     /// With --fabric tcp: where the machines keep who they are, a path of a ZooKeeper ensemble that nobody has used before,
-    /// zookeeper://HOST:PORT,…/PATH. [default: the directory]
+    /// zookeeper://HOST:PORT,…/PATH, or raft: themselves. [default: the directory]
     #[arg(long, value_name = "URL", requires = "lease_ms")]
     configuration_store: Option<String>,
     /// Start a machine that has ended again: it joins the others.

@@ -88,12 +88,12 @@ pub struct Start {
     /// all wait for each.
     #[arg(long, value_name = "N", requires = "who")]
     lease_ms: Option<u64>,
-    /// Directory in which machines of a network keep who they are, the same for all and seen by all: without it they do
-    /// not go on without one that fails. Those that share memory keep it there.
+    /// Directory in which machines of a network keep who they are, the same for all and seen by all. Those that share
+    /// memory keep it there.
     #[arg(long, value_name = "DIR", requires = "join")]
     configuration_dir: Option<PathBuf>,
-    /// In place of --configuration-dir, a path of a ZooKeeper ensemble that is for this database alone:
-    /// zookeeper://HOST:PORT,…/PATH.
+    /// In place of --configuration-dir, a path of a ZooKeeper ensemble that is for this database alone,
+    /// zookeeper://HOST:PORT,…/PATH; or raft: the machines keep it themselves. [default with --lease-ms: raft]
     #[arg(long, value_name = "URL", requires_all = ["join", "lease_ms"], conflicts_with = "configuration_dir")]
     configuration_store: Option<String>,
     /// Directory of a disk in which the memory of machines that share it is saved when all have ended, and from which

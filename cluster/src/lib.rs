@@ -47,7 +47,7 @@ pub use region_map::{MapVersion, RegionMap};
 pub use store::host::{HostStore, Standing};
 pub use store::local::LocalStore;
 #[cfg(feature = "raft")]
-pub use store::raft::{RaftStore, RaftTransport};
+pub use store::raft::{RaftMember, RaftPace, RaftPeer, RaftStore, RaftStranger, RaftTransport};
 #[cfg(feature = "zookeeper")]
 pub use store::zookeeper::{ZookeeperLetters, ZookeeperStore};
 pub use store::{ConfigStore, StoreError, Swapped};

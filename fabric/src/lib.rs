@@ -88,5 +88,6 @@ pub use sim_disk::{CrashLoss, DiskOp, HeldSyncs, SimDisk};
 pub use sim_net::{Nic, SimFabric, SimKnobs, SimNet, SimStep, Tap, Tapped};
 #[cfg(not(loom))]
 pub use tcp::{
-    CertificateFault, HandshakeError, TcpConfig, TcpFabric, TcpTls, TlsError, cluster_id,
+    Answerer, CertificateFault, HandshakeError, TcpAsker, TcpConfig, TcpFabric, TcpTls, TlsError,
+    cluster_id,
 };

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_cluster::{Address, ClusterId, Configuration};
-use fencepost_fabric::{Fabric, HandshakeError, MachineId};
-use fencepost_fabric::{ShmFabric, TcpConfig, TcpFabric, TcpTls, cluster_id, entropy_seed};
+use fencepost_fabric::{Fabric, FabricError, HandshakeError, MachineId};
+use fencepost_fabric::{
+    ShmFabric, TcpAsker, TcpConfig, TcpFabric, TcpTls, cluster_id, entropy_seed,
+};
 use fencepost_txn::network::disk::{Beginning, MeetError, OnDisk};
 use fencepost_txn::network::{
     ClusterSecret, LeaseTerms, NetworkOptions, Replication, Resumed, members,
@@ -18,6 +20,10 @@ use pollster::FutureExt;
 use crate::ensemble::Ensemble;
 use crate::error::OpenError;
 use crate::founding::Founders;
+#[cfg(feature = "raft")]
+use crate::group::Group;
+#[cfg(feature = "raft")]
+use crate::newcomer::unusable;
 use crate::newcomer::{Kept, Part, Place, Who};
 use crate::restart;
 use crate::saves::{Loaded, Saver};
@@ -37,6 +43,8 @@ const NAP: Duration = Duration::from_millis(2);
 const OF_HOST: &[u8] = b"machines of one host";
 /// Bytes of the shortest secret.
 const SECRET_BYTES_MIN: usize = 16;
+/// In place of a store's address: the machines themselves.
+const RAFT: &str = "raft";
 /// Says which boot of which host this is.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Says which clock of the host this process sees.
@@ -200,7 +208,8 @@ impl Cluster {
     }
 
     /// Keeps the configuration in a ZooKeeper ensemble, `zookeeper://host:port,host:port/path`: as in a directory, for
-    /// machines of several hosts. The path is this database's alone; another one takes another path.
+    /// machines of several hosts. The path is this database's alone; another one takes another path. Or `raft`: the machines
+    /// keep it themselves, as those of a network that have leases do where nothing else is said.
     pub fn configuration_store(mut self, url: impl Into<String>) -> Cluster {
         self.kept_in = Some(KeptIn::Store(url.into()));
         self
@@ -365,26 +374,34 @@ impl Cluster {
         let cluster = cluster_id(&parts);
         let first = self.configuration(cluster, addresses.to_vec())?;
         let tls = tls.map(TlsFiles::load).transpose()?;
-        let part = self.part(first, secret)?;
-        let own = part.configuration.machine(part.me);
-        let own = own.expect("a machine is in the configuration in which it begins");
-        let listen = own.address.to_string();
-        let config = TcpConfig {
-            me: part.me,
-            cluster,
-            secret: secret.clone(),
-            listen: listen.clone(),
-            tls,
-            silence: self.lease.map(|lease| LEASES_OF_SILENCE * lease),
-        };
-        let started = TcpFabric::start(&config);
-        let fabric = Arc::new(started.map_err(|error| {
-            part.give_back();
-            OpenError::Listen {
-                address: listen,
+        let start = |me, address: &Address| {
+            let started = TcpFabric::start(&TcpConfig {
+                me,
+                cluster,
+                secret: secret.clone(),
+                listen: address.to_string(),
+                tls: tls.clone(),
+                silence: self.lease.map(|lease| LEASES_OF_SILENCE * lease),
+            });
+            let refused = |error: FabricError| OpenError::Listen {
+                address: address.to_string(),
                 why: error.to_string(),
+            };
+            started.map(Arc::new).map_err(refused)
+        };
+        let (part, fabric) = match self.lease.filter(|_| self.keeps_itself()) {
+            Some(lease) => self.part_of_group(first, (secret, lease), &start, || {
+                TcpAsker::new(cluster, secret, tls.clone())
+            })?,
+            None => {
+                let part = self.part(first, secret)?;
+                let own = part.configuration.machine(part.me);
+                let own = own.expect("a machine is in the configuration in which it begins");
+                let fabric = start(part.me, &own.address);
+                let fabric = fabric.inspect_err(|_| part.give_back())?;
+                (part, fabric)
             }
-        })?);
+        };
         let (asked, told) = (Arc::clone(&fabric), Arc::clone(&fabric));
         let others = part.configuration.machines().len() - 1;
         let refused = move || {
@@ -399,12 +416,7 @@ impl Cluster {
 
     /// What this machine is to be in a cluster that begins with the configuration `first`.
     fn part(&self, first: Configuration, secret: &[u8]) -> Result<Part, OpenError> {
-        let who = match &self.newcomer {
-            Some(address) => Who::Newcomer(Address::new(address).map_err(|error| {
-                OpenError::Configuration(format!("the address of a machine that joins: {error}"))
-            })?),
-            None => Who::Founder(MachineId(self.machine)),
-        };
+        let who = self.who()?;
         let Some(kept_in) = self.kept_in.as_ref().filter(|_| self.lease.is_some()) else {
             return who.alone(first);
         };
@@ -414,6 +426,58 @@ impl Cluster {
             KeptIn::Directory(directory) => who.among_those_of(directory, first, secret),
             KeptIn::Store(url) => url.parse::<Ensemble>()?.part(who, first, secret),
         }
+    }
+
+    /// What this machine is called.
+    fn who(&self) -> Result<Who, OpenError> {
+        let Some(address) = &self.newcomer else {
+            return Ok(Who::Founder(MachineId(self.machine)));
+        };
+        let address = Address::new(address).map_err(|error| {
+            OpenError::Configuration(format!("the address of a machine that joins: {error}"))
+        })?;
+        Ok(Who::Newcomer(address))
+    }
+
+    /// Whether it is the machines of a network that keep their configuration.
+    fn keeps_itself(&self) -> bool {
+        match &self.kept_in {
+            None => cfg!(feature = "raft"),
+            Some(KeptIn::Store(name)) => name == RAFT,
+            Some(KeptIn::Directory(_)) => false,
+        }
+    }
+
+    /// What this machine is to be in a cluster that keeps its configuration itself, and its end of the network.
+    #[cfg(feature = "raft")]
+    fn part_of_group(
+        &self,
+        first: Configuration,
+        (secret, lease): (&[u8], Duration),
+        start: &dyn Fn(MachineId, &Address) -> Result<Arc<TcpFabric>, OpenError>,
+        asker: impl FnOnce() -> std::io::Result<TcpAsker>,
+    ) -> Result<(Part, Arc<TcpFabric>), OpenError> {
+        let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
+        let group = Group {
+            first,
+            secret: ClusterSecret::new(secret).map_err(short)?,
+            lease,
+            start,
+        };
+        group.part(self.who()?, asker().map_err(unusable)?)
+    }
+
+    /// As this program has none of what that needs, an error.
+    #[cfg(not(feature = "raft"))]
+    fn part_of_group(
+        &self,
+        _: Configuration,
+        _: (&[u8], Duration),
+        _: &dyn Fn(MachineId, &Address) -> Result<Arc<TcpFabric>, OpenError>,
+        _: impl FnOnce() -> std::io::Result<TcpAsker>,
+    ) -> Result<(Part, Arc<TcpFabric>), OpenError> {
+        let why = "this program was built without what machines need to keep their configuration themselves";
+        Err(OpenError::Configuration(why.into()))
     }
 
     /// What machines agree on about leases.
@@ -491,7 +555,7 @@ fn network(error: fencepost_fabric::FabricError) -> OpenError {
 }
 
 /// Whether trying again leads to the same.
-fn is_final(why: &HandshakeError) -> bool {
+pub(crate) fn is_final(why: &HandshakeError) -> bool {
     !matches!(why, HandshakeError::Io(_) | HandshakeError::NotMember)
 }
 

@@ -35,6 +35,7 @@ mod ensemble;
 mod error;
 mod founding;
 mod front;
+mod group;
 mod kept;
 mod newcomer;
 mod options;

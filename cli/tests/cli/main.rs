@@ -19,4 +19,4 @@ mod pgbench;
 mod scenarios;
 mod ssd;
 mod stopped;
-mod zookeeper;
+mod stores;

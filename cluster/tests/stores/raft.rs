@@ -5,21 +5,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use fencepost_cluster::store::Answer;
-use fencepost_cluster::{
-    ConfigStore, Configuration, ConfigurationId, MachineId, RaftStore, RaftTransport, StoreError,
-    Swapped,
+use fencepost_cluster::join::{
+    ClusterSecret, Door, JoinMessage, JoinRefusal, JoinRequest, PROTOCOL_VERSION,
 };
-use fencepost_fabric::{CrashLoss, Random, SimDisk};
+use fencepost_cluster::{
+    Address, ClusterId, ConfigStore, Configuration, ConfigurationId, FailureDomain, MachineId,
+    RaftMember, RaftPace, RaftStore, RaftStranger, RaftTransport, StoreError, Swapped,
+};
+use fencepost_fabric::{CrashLoss, Disk, Random, SimDisk};
 use pollster::block_on;
 
 use super::conformance::{Handles, founded, joined, keeps_its_promises};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PACE: RaftPace = RaftPace {
+    heartbeat: Duration::from_millis(100),
+    patience: Duration::from_secs(60),
+};
 const MACHINES: [MachineId; 3] = [MachineId(1), MachineId(2), MachineId(3)];
 
 /// The wires among the machines.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Hub {
     stores: Mutex<BTreeMap<MachineId, Arc<RaftStore>>>,
     cut: Mutex<BTreeSet<MachineId>>,
@@ -27,32 +32,41 @@ struct Hub {
     to_lose: AtomicUsize,
 }
 
+#[derive(Debug)]
 struct Wire {
     hub: Weak<Hub>,
+    /// Nobody's number where a stranger asks.
     from: MachineId,
 }
 
 impl RaftTransport for Wire {
-    fn call(&self, to: MachineId, question: Vec<u8>) -> Answer<'static, Vec<u8>> {
-        let hub = self.hub.upgrade();
+    fn call(&self, to: &str, question: &[u8]) -> Result<Vec<u8>, StoreError> {
         let from = self.from;
-        Box::pin(async move {
-            let unreachable = || StoreError::Unreachable(format!("{from} cannot reach {to}"));
-            let hub = hub.ok_or_else(unreachable)?;
-            let store = hub.reach(from, to).ok_or_else(unreachable)?;
-            let answer = store.serve(&question).await?;
-            let one_less = |n: usize| n.checked_sub(1);
-            let is_swap = question.starts_with(b"{\"Swap\"");
-            let lose = &hub.to_lose;
-            if is_swap
-                && lose
-                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less)
-                    .is_ok()
-            {
-                return Err(unreachable());
-            }
-            hub.reach(from, to).map(|_| answer).ok_or_else(unreachable)
-        })
+        let unreachable = || StoreError::Unreachable(format!("{from} cannot reach {to}"));
+        let machine = to.strip_prefix("host-").and_then(|n| n.parse().ok());
+        let to = MachineId(machine.ok_or_else(unreachable)?);
+        let hub = self.hub.upgrade().ok_or_else(unreachable)?;
+        let store = hub.reach(from, to).ok_or_else(unreachable)?;
+        let answer = block_on(store.serve(question))?;
+        let one_less = |n: usize| n.checked_sub(1);
+        let is_swap = String::from_utf8_lossy(question).contains("\"Swap\"");
+        let lose = &hub.to_lose;
+        if is_swap
+            && lose
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less)
+                .is_ok()
+        {
+            return Err(unreachable());
+        }
+        hub.reach(from, to).map(|_| answer).ok_or_else(unreachable)
+    }
+}
+
+fn member(machine: MachineId) -> RaftMember {
+    RaftMember {
+        life: 1000 + u64::from(machine.0),
+        machine,
+        address: format!("host-{}", machine.0),
     }
 }
 
@@ -66,25 +80,38 @@ impl Hub {
         stores.get(&to).cloned()
     }
 
+    fn wire(self: &Arc<Self>, from: MachineId) -> Arc<Wire> {
+        let hub = Arc::downgrade(self);
+        Arc::new(Wire { hub, from })
+    }
+
+    /// Starts a machine, in the place of one of its number that was there.
+    fn open(self: &Arc<Self>, me: RaftMember, disk: Option<Arc<dyn Disk>>) -> Arc<RaftStore> {
+        let (machine, others) = (me.machine, MACHINES.map(|m| member(m).address).to_vec());
+        let (wire, random) = (self.wire(machine), Random::from_entropy());
+        let store = RaftStore::open(me, others, disk, wire, PACE, random);
+        let store = Arc::new(store.expect("the disk is well"));
+        let mut stores = self.stores.lock().expect("nobody panics with it");
+        stores.insert(machine, Arc::clone(&store));
+        store
+    }
+
     /// Starts the machines with what is on their disks.
     fn start(self: &Arc<Self>, disks: &[SimDisk]) -> Vec<Arc<RaftStore>> {
-        let stores = MACHINES.into_iter().zip(disks).map(|(machine, disk)| {
-            let wire = Wire {
-                hub: Arc::downgrade(self),
-                from: machine,
-            };
-            let random = Random::from_entropy();
-            let disk = Arc::new(disk.boot());
-            let store = RaftStore::open(machine, Some(disk), Arc::new(wire), random, PATIENCE);
-            (machine, Arc::new(store.expect("the disk is well")))
-        });
-        let stores: BTreeMap<_, _> = stores.collect();
-        *self.stores.lock().expect("nobody panics with it") = stores.clone();
-        stores.into_values().collect()
+        let disk = |disk: &SimDisk| Some(Arc::new(disk.boot()) as Arc<dyn Disk>);
+        let all = MACHINES.into_iter().zip(disks);
+        all.map(|(machine, on)| self.open(member(machine), disk(on)))
+            .collect()
     }
 
     fn set_cut(&self, machines: impl IntoIterator<Item = MachineId>) {
         *self.cut.lock().expect("nobody panics with it") = machines.into_iter().collect();
+    }
+
+    /// Ends a machine.
+    fn kill(&self, machine: MachineId) {
+        let mut stores = self.stores.lock().expect("nobody panics with it");
+        stores.remove(&machine);
     }
 }
 
@@ -92,12 +119,12 @@ fn disks() -> Vec<SimDisk> {
     (1..=3).map(SimDisk::new).collect()
 }
 
-/// Three machines, the first of which has founded the group and let the others in.
+/// Three machines that are a group.
 fn group(disks: &[SimDisk]) -> (Arc<Hub>, Vec<Arc<RaftStore>>) {
     let hub = Arc::<Hub>::default();
     let stores = hub.start(disks);
-    block_on(stores[0].found()).expect("it starts alone");
-    block_on(stores[0].set_voters(MACHINES)).expect("the others are there");
+    let all = MACHINES.map(member).to_vec();
+    block_on(stores[0].found(all)).expect("there is none");
     (hub, stores)
 }
 
@@ -153,23 +180,79 @@ fn a_machine_that_was_cut_off_never_reads_what_is_past() {
     }
 }
 
-#[test]
-fn a_machine_that_comes_late_is_told_what_the_log_has_forgotten() {
-    let disks = disks();
-    let hub = Arc::<Hub>::default();
-    let stores = hub.start(&disks);
-    block_on(stores[0].found()).expect("it starts alone");
-    block_on(stores[0].found()).expect("to found it twice changes nothing");
-    let mut current = founded(1, "first");
-    assert_eq!(swap(&stores[0], &current), Swapped::Won);
-    for n in 0..40 {
-        current = joined(&current, &format!("host-{n}"));
-        assert_eq!(swap(&stores[0], &current), Swapped::Won);
+/// The configuration of the first machines.
+fn founders(machines: u32) -> Configuration {
+    let place = |n: u32| {
+        let address = Address::new(&format!("host-{n}")).expect("hosts are names");
+        let domain = FailureDomain::new(&format!("rack-{n}")).expect("it is a name");
+        (address, domain)
+    };
+    Configuration::of_founders(ClusterId(1), (1..=machines).map(place)).expect("they are different")
+}
+
+/// Waits until that is so.
+fn until(mut condition: impl FnMut() -> bool) {
+    let began = std::time::Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < PACE.patience, "stuck");
+        std::thread::sleep(Duration::from_millis(5));
     }
-    block_on(stores[0].set_voters(MACHINES)).expect("the others are there");
-    hub.set_cut([MachineId(1)]);
-    assert_eq!(read(&stores[1]), Some(current.clone()));
-    assert_eq!(read(&stores[2]), Some(current));
+}
+
+fn votes_of(store: &RaftStore) -> Vec<u64> {
+    store.here().voters
+}
+
+#[test]
+fn who_votes_follows_the_configuration_and_a_machine_that_comes_late_is_told_what_the_log_has_forgotten()
+ {
+    let hub = Arc::<Hub>::default();
+    let stores = MACHINES.map(|machine| hub.open(member(machine), None));
+    stores
+        .iter()
+        .for_each(|store| store.follow_configurations());
+    let lives =
+        |machines: &[u32]| -> Vec<u64> { machines.iter().map(|n| 1000 + u64::from(*n)).collect() };
+    block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
+    block_on(stores[0].found(vec![member(MachineId(1))]))
+        .expect("to found it twice changes nothing");
+    let first = founders(3);
+    assert_eq!(swap(&stores[1], &first), Swapped::Won);
+    let mut current = first;
+    // One that is out does not vote any more, and goes on knowing nothing else.
+    let without = current.without(&BTreeSet::from([MachineId(3)]), current.cm());
+    current = without.expect("there are others");
+    assert_eq!(swap(&stores[0], &current), Swapped::Won);
+    until(|| votes_of(&stores[0]) == lives(&[1, 2]));
+    hub.kill(MachineId(3));
+    let address = Address::new("host-4").expect("a name");
+    let domain = FailureDomain::new("rack-4").expect("a name");
+    let (next, machine) = current.with_machine(address, domain).expect("it is new");
+    assert_eq!(machine, MachineId(4));
+    assert_eq!(swap(&stores[0], &next), Swapped::Won);
+    current = next;
+    for n in 0..20 {
+        let with = joined(&current, &format!("nowhere-{n}"));
+        assert_eq!(swap(&stores[n % 2], &with), Swapped::Won);
+        let gone = BTreeSet::from([with.machines().last().expect("it has machines").id]);
+        current = with.without(&gone, with.cm()).expect("there are others");
+        assert_eq!(swap(&stores[1 - n % 2], &current), Swapped::Won);
+    }
+    assert_eq!(
+        votes_of(&stores[0]),
+        lives(&[1, 2]),
+        "the new one has not come"
+    );
+    let fourth = hub.open(member(MachineId(4)), None);
+    fourth.follow_configurations();
+    assert_eq!(
+        read(&fourth).as_ref(),
+        Some(&current),
+        "others know who leads"
+    );
+    until(|| votes_of(&stores[1]) == lives(&[1, 2, 4]));
+    hub.set_cut([MachineId(2)]);
+    assert_eq!(read(&fourth), Some(current));
 }
 
 #[test]
@@ -198,11 +281,111 @@ fn a_swap_whose_answer_is_lost_is_told_that_it_has_won() {
 }
 
 #[test]
+fn who_has_forgotten_its_votes_is_somebody_else() {
+    let hub = Arc::<Hub>::default();
+    let stores = MACHINES.map(|machine| hub.open(member(machine), None));
+    block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
+    let first = founders(3);
+    assert_eq!(swap(&stores[0], &first), Swapped::Won);
+    // Two of three have forgotten that there was a group: they must not begin another one with the log of the third.
+    drop(stores);
+    let again = |machine: u32| RaftMember {
+        life: 2000 + u64::from(machine),
+        ..member(MachineId(machine))
+    };
+    let one = hub.open(again(1), None);
+    let two = hub.open(again(2), None);
+    std::thread::sleep(8 * PACE.heartbeat);
+    for store in [&one, &two] {
+        assert_eq!(
+            store.here().voters,
+            [0; 0],
+            "nobody has told it of the group"
+        );
+        assert!(!store.here().configured);
+    }
+    let third = one.who("host-3").expect("it is there");
+    assert!(third.configured && third.life == 1003 && third.voters == [1001, 1002, 1003]);
+}
+
+#[test]
+fn a_stranger_reads_through_whoever_answers_and_is_let_in_at_the_door_of_the_cm() {
+    let hub = Arc::<Hub>::default();
+    let stores = MACHINES.map(|machine| hub.open(member(machine), None));
+    let addresses = MACHINES.map(|machine| member(machine).address).to_vec();
+    let stranger = RaftStranger::new(hub.wire(MachineId(9)), addresses);
+    assert!(matches!(stranger.read(), Err(StoreError::Unreachable(_))));
+    block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
+    let first = founders(3);
+    assert_eq!(swap(&stores[0], &first), Swapped::Won);
+    hub.set_cut([MachineId(1)]);
+    let mut heard = None;
+    until(|| {
+        heard = stranger.read().ok().flatten();
+        heard.is_some()
+    });
+    assert_eq!(
+        heard.as_ref(),
+        Some(&first),
+        "the others have elected another leader"
+    );
+    hub.set_cut([]);
+    let secret = || ClusterSecret::new(b"a secret of all of us").expect("it is long enough");
+    let inside = Door::at(stores[0].letters(), secret());
+    let outside = Arc::new(Door::at(Arc::new(stranger), secret()));
+    let request = JoinRequest {
+        version: PROTOCOL_VERSION,
+        cluster: None,
+        address: Address::new("host-4").expect("a name"),
+        domain: FailureDomain::new("rack-4").expect("a name"),
+    };
+    let mut random = Random::new(1);
+    let mut letters = Vec::new();
+    let mut knock = None;
+    until(|| {
+        knock = Some(outside.knock(request.clone(), &mut random).expect("left"));
+        letters = inside.letters();
+        !letters.is_empty()
+    });
+    let (from, _) = letters[0];
+    assert_eq!(letters.len(), 1);
+    let why = JoinRefusal::Busy;
+    let refusal = JoinMessage::Refused { why };
+    inside.answer(from, &refusal);
+    let answered = knock.expect("it has knocked").hear();
+    assert!(answered.is_err(), "{answered:?}");
+}
+
+#[test]
+fn a_manager_does_not_lead_where_others_can() {
+    let hub = Arc::<Hub>::default();
+    let stores = MACHINES.map(|machine| hub.open(member(machine), None));
+    stores
+        .iter()
+        .for_each(|store| store.follow_configurations());
+    block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
+    let first = founders(3);
+    assert_eq!(swap(&stores[0], &first), Swapped::Won);
+    assert_eq!(first.cm(), MachineId(1));
+    until(|| {
+        stores[0]
+            .leader()
+            .is_some_and(|leader| leader != MachineId(1))
+    });
+    assert_eq!(read(&stores[0]), Some(first));
+}
+
+#[test]
 fn without_a_group_the_store_is_unreachable() {
     let (hub, machine) = (Weak::new(), MachineId(1));
     let wire = Arc::new(Wire { hub, from: machine });
-    let patience = Duration::from_millis(20);
-    let store = RaftStore::open(machine, None, wire, Random::new(1), patience).unwrap();
+    let pace = RaftPace {
+        patience: Duration::from_millis(20),
+        ..PACE
+    };
+    let others = vec!["host-2".to_owned()];
+    let store = RaftStore::open(member(machine), others, None, wire, pace, Random::new(1));
+    let store = store.expect("nothing is wrong");
     assert!(matches!(
         block_on(store.read()),
         Err(StoreError::Unreachable(_))
@@ -239,13 +422,14 @@ fn a_damaged_file_refuses_to_open() {
                 byte.min(copy.bytes("RAFT").map_or(0, |b| b.len() as u64 - 1)),
                 4,
             );
-            let wire = Wire {
+            let wire = Arc::new(Wire {
                 hub: Weak::new(),
                 from: MachineId(1),
-            };
-            let (disk, wire) = (Arc::new(copy), Arc::new(wire));
-            let opened =
-                RaftStore::open(MachineId(1), Some(disk), wire, Random::new(1), PATIENCE).err();
+            });
+            let me = member(MachineId(1));
+            let disk: Arc<dyn Disk> = Arc::new(copy);
+            let opened = RaftStore::open(me, Vec::new(), Some(disk), wire, PACE, Random::new(1));
+            let opened = opened.err();
             assert!(
                 matches!(opened, Some(StoreError::Damaged { .. })),
                 "{opened:?}"

@@ -28,6 +28,8 @@ const MAGIC: [u8; 4] = *b"FNCP";
 const VERSION: u16 = 2;
 /// In place of a lane: the caller wants no connection, but that the listener calls it.
 pub(super) const ASKS: usize = 0xFF;
+/// In place of a lane: the caller has questions, whoever it is, and whoever listens ([`super::aside`]).
+pub(super) const ASIDE: u8 = 0xFE;
 const START_BYTES: usize = 4 + 2 + 1;
 const HELLO_BYTES: usize = 1 + 16 + 4 + 4 + 8 + NONCE_BYTES;
 const ANSWER_BYTES: usize = 8 + NONCE_BYTES;
@@ -110,6 +112,11 @@ impl Peer {
     /// Whether it wants to be called, and nothing else.
     pub(super) fn asks(self) -> bool {
         usize::from(self.lane) == ASKS
+    }
+
+    /// Whether it has questions, and need be no member.
+    pub(super) fn is_aside(self) -> bool {
+        self.lane == ASIDE
     }
 }
 
@@ -281,7 +288,7 @@ fn judge(identity: &Identity, hello: &[u8; HELLO_BYTES]) -> Result<Peer, Handsha
     let (machines, rest) = take_u64(rest)?;
     let (incarnation, _) = take_u64(rest)?;
     let (from, to) = (machines as u32, (machines >> 32) as u32);
-    if to != identity.me.0 {
+    if *lane != ASIDE && to != identity.me.0 {
         return Err(HandshakeError::OtherMachine);
     }
     Ok(Peer {

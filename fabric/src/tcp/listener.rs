@@ -1,7 +1,8 @@
 //! Lets callers in.
 //!
 //! ```text
-//! accept ─► handshake, a thread for each ─► the link of the peer: a connection of its, or it asks to be called
+//! accept ─► handshake, a thread for each ─┬► the link of the peer: a connection of its, or it asks to be called
+//!                                         └► who has questions is answered, member or not
 //! ```
 //! # Failure
 //! What cannot be accepted for want of threads or descriptors is closed, and the peer calls again.
@@ -12,9 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Shared;
+use super::aside::{self, Answerer};
 use super::auth::{HandshakeError, Peer};
 use super::link::Link;
-use super::tls;
+use super::tls::{self, Session};
 
 /// Reads from a caller that was refused.
 const PARTING_READS: usize = 16;
@@ -35,10 +37,14 @@ pub(super) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
             let (greeter, greeted) = (Arc::clone(shared), Arc::clone(&caller));
             let life = move || {
                 // Whyever it was refused: the peer calls again if it wants to.
-                if greet(&greeter, &greeted).is_err() {
+                let met = greet(&greeter, &greeted);
+                if met.is_err() {
                     part(&greeted);
                 }
                 greeter.callers.leave(&greeted);
+                if let Ok(Some(questions)) = met {
+                    questions.answer(&greeter);
+                }
             };
             let name = shared.name("greeter");
             if shared.threads.spawn(name, life).is_err() {
@@ -48,22 +54,68 @@ pub(super) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
     }
 }
 
-fn greet(shared: &Arc<Shared>, stream: &TcpStream) -> Result<(), HandshakeError> {
+/// What a caller wants.
+enum Wants {
+    /// A peer, a connection.
+    Connection(Arc<Link>, Peer),
+    /// Anybody, answers.
+    Answers(Arc<dyn Answerer>),
+}
+
+/// A caller that has questions.
+struct Questions {
+    answerer: Arc<dyn Answerer>,
+    stream: TcpStream,
+    session: Option<Session>,
+}
+
+impl Questions {
+    fn answer(self, shared: &Shared) {
+        // Until the fabric ends; one too many is hung up.
+        let Some(asker) = self
+            .stream
+            .try_clone()
+            .ok()
+            .and_then(|s| shared.askers.enter(s))
+        else {
+            return;
+        };
+        // Whyever it ends: the other end calls again if it wants to.
+        let _ = aside::serve(&self.answerer, self.stream, self.session);
+        shared.askers.leave(&asker);
+    }
+}
+
+/// Learns who calls; of who has questions, the line for them.
+fn greet(shared: &Arc<Shared>, stream: &TcpStream) -> Result<Option<Questions>, HandshakeError> {
     super::prepare(stream, shared.silence)?;
     let admit = |peer: Peer| {
+        if peer.is_aside() {
+            let answerer = shared.answerer.get().cloned();
+            return answerer
+                .map(Wants::Answers)
+                .ok_or(HandshakeError::NotMember);
+        }
         let link = shared.link(peer.machine);
         let link = link.ok_or(HandshakeError::NotMember)?;
         link.admit(shared, peer)?;
-        Ok((link, peer))
+        Ok(Wants::Connection(link, peer))
     };
     let tls = shared.tls.as_ref();
-    let ((link, peer), session): ((Arc<Link>, Peer), _) =
-        tls::listen(&shared.identity, tls, stream, admit)?;
-    if !peer.asks() {
-        stream.set_nonblocking(true)?;
-        link.called(shared, peer, stream.try_clone()?, session);
+    match tls::listen(&shared.identity, tls, stream, admit)? {
+        (Wants::Answers(answerer), session) => Ok(Some(Questions {
+            answerer,
+            stream: stream.try_clone()?,
+            session,
+        })),
+        (Wants::Connection(link, peer), session) => {
+            if !peer.asks() {
+                stream.set_nonblocking(true)?;
+                link.called(shared, peer, stream.try_clone()?, session);
+            }
+            Ok(None)
+        }
     }
-    Ok(())
 }
 
 /// Lets a caller read why it was refused: what it has sent and nobody reads would break the connection.

@@ -19,6 +19,7 @@
 //! | `card` | the thread of a lane, which carries all its connections |
 //! | `connection` | posting: gathers operations, answers completions |
 //! | `carried` | a connection's place on its card: reads, writes |
+//! | `aside` | questions and answers beside all of that, of whoever knows the secret |
 //! | `agent` | applies what the peer asks for |
 //! | `link` | keeps the two connections to a peer up |
 //! | `listener` | lets callers in |
@@ -32,6 +33,7 @@
 //! it. An operation moves at most [`LONGEST`] words.
 
 mod agent;
+mod aside;
 mod auth;
 mod callers;
 mod card;
@@ -46,12 +48,13 @@ mod tls;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
+pub use self::aside::{Answerer, TcpAsker};
 pub use self::auth::{HandshakeError, cluster_id};
 pub use self::frame::LONGEST;
 pub use self::tls::{CertificateFault, TcpTls, TlsError};
@@ -117,6 +120,9 @@ struct Shared {
     bell: Bell,
     lease_bell: Bell,
     callers: Callers,
+    /// Who has questions, and who answers them.
+    askers: Callers,
+    answerer: OnceLock<Arc<dyn Answerer>>,
     cards: [Arc<Card>; LANES],
     links: RwLock<HashMap<MachineId, Arc<Link>>>,
     /// Connections to each peer that were lost, whether or not it is a member.
@@ -174,6 +180,8 @@ impl TcpFabric {
             silence: config.silence,
             registry: Arc::new(Registry::new(config.me)),
             callers: Callers::default(),
+            askers: Callers::default(),
+            answerer: OnceLock::new(),
             cards: [Card::new(&bell)?, Card::new(&lease_bell)?],
             bell,
             lease_bell,
@@ -201,6 +209,12 @@ impl TcpFabric {
             lease_card.run();
         })?;
         Ok(fabric)
+    }
+
+    /// Who answers questions from now on; before, nobody may ask. There is one in a fabric's life: of a second one
+    /// nothing is heard.
+    pub fn answer_with(&self, answerer: Arc<dyn Answerer>) {
+        let _ = self.shared.answerer.set(answerer);
     }
 
     /// Where the agent listens.
@@ -423,6 +437,7 @@ impl Fabric for TcpFabric {
 impl Drop for TcpFabric {
     fn drop(&mut self) {
         self.shared.callers.close();
+        self.shared.askers.close();
         // Ends the wait for the next caller.
         let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         let links: Vec<_> = self.shared.links.write().drain().collect();

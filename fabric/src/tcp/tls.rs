@@ -285,7 +285,7 @@ fn shake(
 }
 
 /// What is said in a session whose stream still blocks.
-struct Inside<'a>(&'a mut Connection, &'a TcpStream);
+pub(super) struct Inside<'a>(pub(super) &'a mut Connection, pub(super) &'a TcpStream);
 
 impl Read for Inside<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {

@@ -19,13 +19,13 @@ use std::sync::Arc;
 use fencepost_fabric::Disk;
 use openraft::storage::{LogFlushed, RaftLogStorage, RaftStateMachine};
 use openraft::{
-    EmptyNode, Entry, EntryPayload, LogId, LogState, RaftLogReader, RaftSnapshotBuilder, Snapshot,
+    Entry, EntryPayload, LogId, LogState, RaftLogReader, RaftSnapshotBuilder, Snapshot,
     SnapshotMeta, StorageError, StorageIOError, StoredMembership, Vote,
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::types::{Applied, Change, Group, NodeId};
+use super::types::{Applied, Change, Group, NodeId, Place};
 use crate::codec::DecodeError;
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
@@ -59,14 +59,14 @@ struct Durable {
     committed: Option<LogId<NodeId>>,
     purged: Option<LogId<NodeId>>,
     log: BTreeMap<u64, Entry<Group>>,
-    snapshot: Option<(SnapshotMeta<NodeId, EmptyNode>, Vec<u8>)>,
+    snapshot: Option<(SnapshotMeta<NodeId, Place>, Vec<u8>)>,
 }
 
 /// What the entries that have been applied amount to.
 #[derive(Clone, Default)]
 struct Current {
     applied: Option<LogId<NodeId>>,
-    membership: StoredMembership<NodeId, EmptyNode>,
+    membership: StoredMembership<NodeId, Place>,
     value: Value,
 }
 
@@ -101,7 +101,7 @@ impl Value {
 
 impl Current {
     fn from_snapshot(
-        meta: &SnapshotMeta<NodeId, EmptyNode>,
+        meta: &SnapshotMeta<NodeId, Place>,
         bytes: &[u8],
     ) -> Result<Self, serde_json::Error> {
         Ok(Self {
@@ -235,7 +235,7 @@ impl RaftStateMachine<Group> for Kept {
 
     async fn applied_state(
         &mut self,
-    ) -> Result<(Option<LogId<NodeId>>, StoredMembership<NodeId, EmptyNode>), Failure> {
+    ) -> Result<(Option<LogId<NodeId>>, StoredMembership<NodeId, Place>), Failure> {
         let current = &self.state.lock().current;
         Ok((current.applied, current.membership.clone()))
     }
@@ -270,7 +270,7 @@ impl RaftStateMachine<Group> for Kept {
 
     async fn install_snapshot(
         &mut self,
-        meta: &SnapshotMeta<NodeId, EmptyNode>,
+        meta: &SnapshotMeta<NodeId, Place>,
         snapshot: Box<Cursor<Vec<u8>>>,
     ) -> Result<(), Failure> {
         let failed = |error: &(dyn std::error::Error + 'static)| -> Failure {

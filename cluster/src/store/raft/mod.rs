@@ -4,47 +4,88 @@
 //!
 //! ```text
 //!  m1 RaftStore ◄── transport ──► m2 RaftStore (leads) ◄── transport ──► m3 RaftStore
-//!      read, swap: put to the leader ──►│ log, majority, apply
+//!      read, swap: put to the leader ──►│ log, majority, apply; who votes follows the configuration (`follow`)
+//!      RaftStranger: reads through any of them, leaves letters (`letters`)
 //! ```
 //!
 //! *Invariants.* A swap carries a token, so putting it to the group again after a lost answer
 //! changes nothing and tells the same. A read is answered by a leader that has just heard from a
-//! majority (STORE-2).
+//! majority (STORE-2). A machine's part is of one life of it, unless it is on a disk: one that has forgotten its votes has
+//! another number, and what was meant for the one before it does not answer.
 //!
 //! *Concurrency.* The store has a thread of its own, for Raft's timers and its disk; its answers
 //! may be awaited on any executor.
 //!
 //! *Failure.* Without a majority of the group nothing is read or swapped: the store is unreachable.
 
+mod follow;
 mod kept;
+mod letters;
 mod network;
 mod types;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use fencepost_fabric::{Disk, MachineId, Random};
 use openraft::error::RaftError;
-use openraft::{Config, EmptyNode, Raft, SnapshotPolicy};
+use openraft::{Config, Raft, SnapshotPolicy};
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
 use self::kept::Kept;
-use self::network::Network;
+pub use self::letters::RaftStranger;
+use self::letters::{Letters, Own};
 pub use self::network::RaftTransport;
-use self::types::{Applied, Ask, Change, Group, NodeId, Told, decode, encode};
+use self::network::{Network, WHOEVER};
+use self::types::{Applied, Ask, Asked, Change, Group, Here, NodeId, Place, Told, decode, encode};
 use super::{Answer, ConfigStore, StoreError, Swapped};
 use crate::configuration::Configuration;
 use crate::ids::{ClusterId, ConfigurationId};
+use crate::join::Letterbox;
 
-/// Between two heartbeats of the leader, and before a question is put again.
-const HEARTBEAT: Duration = Duration::from_millis(100);
-/// Without a heartbeat for about this long, another machine stands for election.
-const ELECTION: Duration = Duration::from_millis(500);
+/// Without a heartbeat for so many times the pace at least and at most, another machine stands for election.
+const ELECTION: (u32, u32) = (2, 3);
+/// Before a question is put again.
+const REST: Duration = Duration::from_millis(10);
 /// Entries between two snapshots.
 const SNAPSHOT_ENTRIES: u64 = 16;
+
+/// Who a machine is in the group.
+#[derive(Clone, Debug)]
+pub struct RaftMember {
+    /// A number that no other life of any machine has, and not 0; with a disk, that of the life that is on it.
+    pub life: u64,
+    /// Its number in the configurations.
+    pub machine: MachineId,
+    /// Where the others reach it.
+    pub address: String,
+}
+
+/// How a store goes about its work.
+#[derive(Clone, Copy, Debug)]
+pub struct RaftPace {
+    /// Between two heartbeats of the leader. Two or three later somebody else stands for election.
+    pub heartbeat: Duration,
+    /// For how long a read or a swap is tried.
+    pub patience: Duration,
+}
+
+/// What a machine of a network says when it is asked who is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RaftPeer {
+    /// Its life, see [`RaftMember`].
+    pub life: u64,
+    /// Its number.
+    pub machine: MachineId,
+    /// The lives of those who vote in its group; none if it is in none.
+    pub voters: Vec<u64>,
+    /// Whether its group has had a configuration, as far as it knows.
+    pub configured: bool,
+}
 
 /// One machine's part of the store.
 pub struct RaftStore {
@@ -56,26 +97,32 @@ pub struct RaftStore {
 
 struct Shared {
     me: NodeId,
+    place: Place,
     raft: Raft<Group>,
     kept: Kept,
     network: Network,
+    letters: Letters,
+    /// Who may know the leader where this machine is in no group yet.
+    others: Vec<String>,
+    pace: Duration,
     patience: Duration,
 }
 
 impl RaftStore {
-    /// The part of machine `me`, with what it has kept on `disk`, or without a disk for as long as
-    /// it lives. `random` makes tokens that nobody else makes; a read or a swap is tried for at
-    /// most `patience`.
+    /// The part of a machine, with what it has kept on `disk`, or without a disk for as long as
+    /// it lives. `others` are the addresses of machines that may be in the group before this one is; `random` makes tokens
+    /// that nobody else makes.
     ///
     /// # Errors
     /// [`StoreError::Disk`] or [`StoreError::Damaged`] for the disk, [`StoreError::Unreachable`]
     /// when Raft cannot be started.
     pub fn open(
-        me: MachineId,
+        me: RaftMember,
+        others: Vec<String>,
         disk: Option<Arc<dyn Disk>>,
         transport: Arc<dyn RaftTransport>,
+        pace: RaftPace,
         random: Random,
-        patience: Duration,
     ) -> Result<Self, StoreError> {
         let kept = Kept::open(disk)?;
         let network = Network(transport);
@@ -85,10 +132,11 @@ impl RaftStore {
             .enable_all()
             .build()
             .map_err(unreachable)?;
+        let heartbeat = pace.heartbeat.as_millis() as u64;
         let config = Config {
-            heartbeat_interval: HEARTBEAT.as_millis() as u64,
-            election_timeout_min: ELECTION.as_millis() as u64,
-            election_timeout_max: 2 * ELECTION.as_millis() as u64,
+            heartbeat_interval: heartbeat,
+            election_timeout_min: heartbeat * u64::from(ELECTION.0),
+            election_timeout_max: heartbeat * u64::from(ELECTION.1),
             snapshot_policy: SnapshotPolicy::LogsSinceLast(SNAPSHOT_ENTRIES),
             max_in_snapshot_log_to_keep: 0,
             ..Config::default()
@@ -96,17 +144,25 @@ impl RaftStore {
         let config = Arc::new(config.validate().map_err(unreachable)?);
         let (started, starts) = mpsc::channel();
         let (log, machine, to_others) = (kept.clone(), kept.clone(), network.clone());
+        let life = me.life;
         runtime.spawn(async move {
             // Nobody waits only where the one who waits has panicked.
-            let _ = started.send(Raft::new(me.0, config, to_others, log, machine).await);
+            let _ = started.send(Raft::new(life, config, to_others, log, machine).await);
         });
         let raft = starts.recv().map_err(unreachable)?.map_err(unreachable)?;
         let shared = Shared {
-            me: me.0,
+            me: life,
+            place: Place {
+                machine: me.machine.0,
+                address: me.address,
+            },
             raft,
             kept,
             network,
-            patience,
+            letters: Letters::default(),
+            others,
+            pace: pace.heartbeat,
+            patience: pace.patience,
         };
         Ok(Self {
             shared: Arc::new(shared),
@@ -115,56 +171,101 @@ impl RaftStore {
         })
     }
 
-    /// Founds a group of this machine alone; one that is in a group already stays in it.
-    pub fn found(&self) -> Answer<'_, ()> {
+    /// Founds a group of these machines, this one among them, none of which is in a group; where this one is in a group
+    /// already it stays in it. The others are told.
+    pub fn found(&self, members: Vec<RaftMember>) -> Answer<'_, ()> {
         let shared = Arc::clone(&self.shared);
+        let place = |member: RaftMember| {
+            let machine = member.machine.0;
+            let address = member.address;
+            (member.life, Place { machine, address })
+        };
+        let members: BTreeMap<NodeId, Place> = members.into_iter().map(place).collect();
         self.run(async move {
-            let me = BTreeMap::from([(shared.me, EmptyNode {})]);
-            match shared.raft.initialize(me).await {
+            match shared.raft.initialize(members).await {
                 Ok(()) | Err(RaftError::APIError(_)) => Ok(()),
                 Err(fatal) => Err(unreachable(fatal)),
             }
         })
     }
 
-    /// Makes these machines the group; those that are new must be reachable.
-    pub fn set_voters(&self, machines: impl IntoIterator<Item = MachineId>) -> Answer<'_, ()> {
-        let shared = Arc::clone(&self.shared);
-        let voters = machines.into_iter().map(|machine| machine.0).collect();
-        self.run(async move {
-            match shared.ask_leader(Ask::Voters(voters)).await? {
-                Told::Voters => Ok(()),
-                other => Err(out_of_turn(&other)),
-            }
-        })
+    /// From now on those who vote are the machines of the configuration, whenever this machine leads, and it does not lead
+    /// for long while it is the CM.
+    pub fn follow_configurations(&self) {
+        self.runtime()
+            .spawn(follow::look_after(Arc::clone(&self.shared)));
     }
 
-    /// The answer to a question that another machine of the group has sent. Only machines of the
-    /// cluster may be let through to here.
+    /// What this machine says of itself.
+    pub fn here(&self) -> RaftPeer {
+        self.shared.here().into()
+    }
+
+    /// The machine that leads, as far as this one knows.
+    pub fn leader(&self) -> Option<MachineId> {
+        let metrics = self.shared.raft.metrics();
+        let metrics = metrics.borrow();
+        let leader = metrics.current_leader?;
+        let place = metrics.membership_config.membership().get_node(&leader)?;
+        Some(MachineId(place.machine))
+    }
+
+    /// Who is at an address.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`] where nobody says so.
+    pub fn who(&self, address: &str) -> Result<RaftPeer, StoreError> {
+        match self.shared.network.ask_now(WHOEVER, address, Ask::Who)? {
+            Told::Here(here) => Ok(here.into()),
+            other => Err(out_of_turn(&other)),
+        }
+    }
+
+    /// Where those who want to join leave letters for this machine ([`RaftStranger`]).
+    pub fn letters(&self) -> Arc<dyn Letterbox> {
+        Arc::new(Own(Arc::clone(&self.shared)))
+    }
+
+    /// The answer to a question that another machine has sent. Only machines that know the cluster's secret may be let
+    /// through to here.
     pub fn serve(&self, question: &[u8]) -> Answer<'_, Vec<u8>> {
-        let asked = decode::<Ask>(question);
+        let asked = decode::<Asked>(question);
         let shared = Arc::clone(&self.shared);
         self.run(async move {
             let told = match asked {
-                Ok(ask) => shared.answer(ask).await,
-                Err(_) => Told::NotNow,
+                Ok(Asked { of, ask }) if of == shared.me || of == WHOEVER => {
+                    // Without a majority Raft would go on trying.
+                    let told = tokio::time::timeout(shared.patience, shared.answer(ask));
+                    told.await.unwrap_or(Told::NotNow)
+                }
+                _ => Told::NotNow,
             };
             Ok(encode(&told))
         })
+    }
+
+    fn runtime(&self) -> &Runtime {
+        let runtime = self.runtime.as_ref();
+        runtime.expect("the runtime is there until the store is dropped")
     }
 
     fn run<T: Send + 'static>(
         &self,
         request: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Answer<'_, T> {
-        let runtime = self.runtime.as_ref();
-        let runtime = runtime.expect("the runtime is there until the store is dropped");
-        let running = runtime.spawn(request);
+        let running = self.runtime().spawn(request);
         Box::pin(async move {
             running
                 .await
                 .unwrap_or_else(|error| Err(unreachable(error)))
         })
+    }
+}
+
+impl fmt::Debug for RaftStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = &self.shared.place;
+        write!(f, "RaftStore of m{} at {}", place.machine, place.address)
     }
 }
 
@@ -177,20 +278,25 @@ impl Drop for RaftStore {
     }
 }
 
+impl From<Here> for RaftPeer {
+    fn from(here: Here) -> RaftPeer {
+        RaftPeer {
+            life: here.life,
+            machine: MachineId(here.machine),
+            voters: here.voters.into_iter().collect(),
+            configured: here.configured,
+        }
+    }
+}
+
 impl ConfigStore for RaftStore {
     fn read(&self) -> Answer<'_, Option<Configuration>> {
         let shared = Arc::clone(&self.shared);
         self.run(async move {
-            let Told::Current(sealed) = shared.ask_leader(Ask::Read).await? else {
-                return Err(out_of_turn(&"a read"));
-            };
-            let unsealed = sealed
-                .map(|sealed| Configuration::unseal(&sealed))
-                .transpose();
-            unsealed.map_err(|what| StoreError::Damaged {
-                place: "the store of the machines".to_owned(),
-                what,
-            })
+            match shared.ask_leader(Ask::Read).await? {
+                Told::Current(sealed) => unsealed(sealed),
+                other => Err(out_of_turn(&other)),
+            }
         })
     }
 
@@ -226,14 +332,21 @@ impl Shared {
     /// Puts a question to whoever leads, until it is answered or patience ends.
     async fn ask_leader(&self, ask: Ask) -> Result<Told, StoreError> {
         let asked = tokio::time::timeout(self.patience, async {
+            let mut others = self.others.iter().cycle();
             loop {
-                let told = match self.raft.current_leader().await {
-                    None => Told::NotNow,
-                    Some(leader) if leader == self.me => self.answer(ask.clone()).await,
-                    Some(leader) => self.network.ask(leader, &ask).await.unwrap_or(Told::NotNow),
+                let told = match self.leader().await {
+                    Some((life, _)) if life == self.me => self.decide(ask.clone()).await,
+                    Some((life, address)) => self.pass(life, &address, ask.clone()).await,
+                    None => match others.next() {
+                        Some(address) => {
+                            let ask = Ask::Pass(Box::new(ask.clone()));
+                            self.pass(WHOEVER, address, ask).await
+                        }
+                        None => Told::NotNow,
+                    },
                 };
                 match told {
-                    Told::NotNow => tokio::time::sleep(HEARTBEAT).await,
+                    Told::NotNow => tokio::time::sleep(REST).await,
                     told => return told,
                 }
             }
@@ -243,12 +356,44 @@ impl Shared {
             .map_err(|_| StoreError::Unreachable("no majority leads".to_owned()))
     }
 
-    /// Answers a question; one for the leader, only if this machine leads.
+    /// The machine that leads, and its address.
+    async fn leader(&self) -> Option<(NodeId, String)> {
+        let life = self.raft.current_leader().await?;
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        let place = metrics.membership_config.membership().get_node(&life)?;
+        Some((life, place.address.clone()))
+    }
+
+    async fn pass(&self, of: NodeId, address: &str, ask: Ask) -> Told {
+        let told = self.network.ask(of, address, ask).await;
+        told.unwrap_or(Told::NotNow)
+    }
+
+    /// Answers a question; one for the leader, only if this machine leads or knows who does.
     async fn answer(&self, ask: Ask) -> Told {
         match ask {
             Ask::Append(request) => Told::Append(self.raft.append_entries(request).await),
             Ask::Vote(request) => Told::Vote(self.raft.vote(request).await),
             Ask::Snapshot(request) => Told::Snapshot(self.raft.install_snapshot(request).await),
+            Ask::Who => Told::Here(self.here()),
+            Ask::Leave { name, letter } => {
+                self.letters.leave(&name, letter);
+                Told::Letters(Vec::new())
+            }
+            Ask::Take { end } => Told::Letters(self.letters.take_all(&end)),
+            Ask::Pass(ask) => match self.leader().await {
+                Some((life, _)) if life == self.me => self.decide(*ask).await,
+                Some((life, address)) => self.pass(life, &address, *ask).await,
+                None => Told::NotNow,
+            },
+            ask => self.decide(ask).await,
+        }
+    }
+
+    /// Answers a question to the leader, if this machine leads.
+    async fn decide(&self, ask: Ask) -> Told {
+        match ask {
             Ask::Read => match self.raft.ensure_linearizable().await {
                 Ok(_) => Told::Current(self.kept.current()),
                 Err(_) => Told::NotNow,
@@ -257,33 +402,40 @@ impl Shared {
                 Ok(written) => Told::Swapped(written.data),
                 Err(_) => Told::NotNow,
             },
-            Ask::Voters(voters) => self.change_voters(voters).await,
+            _ => Told::NotNow,
         }
     }
 
-    async fn change_voters(&self, voters: BTreeSet<NodeId>) -> Told {
-        for voter in &voters {
-            // A learner first, so that the group waits for nobody who has to catch up.
-            if self
-                .raft
-                .add_learner(*voter, EmptyNode {}, true)
-                .await
-                .is_err()
-            {
-                return Told::NotNow;
-            }
+    fn here(&self) -> Here {
+        Here {
+            life: self.me,
+            machine: self.place.machine,
+            voters: self.voters().into_keys().collect(),
+            configured: self.kept.current().is_some(),
         }
-        match self.raft.change_membership(voters, false).await {
-            Ok(_) => Told::Voters,
-            Err(_) => Told::NotNow,
-        }
+    }
+
+    /// The current configuration, as far as this machine knows.
+    fn current(&self) -> Option<Configuration> {
+        unsealed(self.kept.current()).ok()?
     }
 }
 
-fn unreachable(error: impl std::fmt::Display) -> StoreError {
+/// The configuration that the group has, if it has one.
+fn unsealed(sealed: Option<Vec<u8>>) -> Result<Option<Configuration>, StoreError> {
+    let unsealed = sealed
+        .map(|sealed| Configuration::unseal(&sealed))
+        .transpose();
+    unsealed.map_err(|what| StoreError::Damaged {
+        place: "the store of the machines".to_owned(),
+        what,
+    })
+}
+
+fn unreachable(error: impl fmt::Display) -> StoreError {
     StoreError::Unreachable(error.to_string())
 }
 
-fn out_of_turn(told: &dyn std::fmt::Debug) -> StoreError {
+fn out_of_turn(told: &dyn fmt::Debug) -> StoreError {
     StoreError::Unreachable(format!("an answer to something else: {told:?}"))
 }

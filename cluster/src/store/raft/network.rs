@@ -1,67 +1,81 @@
 //! How Raft reaches the other machines: through whatever carries bytes.
 
+use std::fmt;
 use std::sync::Arc;
 
+use openraft::AnyError;
 use openraft::error::{InstallSnapshotError, RPCError, RaftError, RemoteError, Unreachable};
 use openraft::network::{RPCOption, RaftNetwork, RaftNetworkFactory};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, InstallSnapshotResponse,
     VoteRequest, VoteResponse,
 };
-use openraft::{AnyError, EmptyNode};
 
-use super::types::{Ask, Group, NodeId, Told, decode, encode};
-use crate::store::{Answer, StoreError};
-use fencepost_fabric::MachineId;
+use super::types::{Ask, Asked, Group, NodeId, Place, Told, decode, encode};
+use crate::store::StoreError;
+
+/// Whoever is at an address.
+pub(super) const WHOEVER: NodeId = 0;
 
 /// What carries the group's questions; the machine that is asked hands them to
 /// [`super::RaftStore::serve`].
-pub trait RaftTransport: Send + Sync + 'static {
-    /// Puts a question to a machine.
+pub trait RaftTransport: fmt::Debug + Send + Sync + 'static {
+    /// What the machine at an address answers. The caller's thread waits for it, some hundred milliseconds at most.
     ///
     /// # Errors
     /// [`StoreError::Unreachable`] when there is no answer; the question may have arrived.
-    fn call(&self, machine: MachineId, question: Vec<u8>) -> Answer<'static, Vec<u8>>;
+    fn call(&self, address: &str, question: &[u8]) -> Result<Vec<u8>, StoreError>;
 }
 
 /// Raft's view of a transport.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Network(pub Arc<dyn RaftTransport>);
 
 /// Raft's view of one other machine.
 pub(super) struct Peer {
-    transport: Arc<dyn RaftTransport>,
-    machine: NodeId,
+    network: Network,
+    life: NodeId,
+    address: String,
 }
 
-type CallError<E> = RPCError<NodeId, EmptyNode, E>;
+type CallError<E> = RPCError<NodeId, Place, E>;
 
 impl Network {
-    /// Puts a question to a machine.
-    pub async fn ask(&self, machine: NodeId, ask: &Ask) -> Result<Told, StoreError> {
-        let answer = self.0.call(MachineId(machine), encode(ask)).await?;
+    /// Puts a question to a life of the machine at an address, on the caller's thread.
+    pub fn ask_now(&self, of: NodeId, address: &str, ask: Ask) -> Result<Told, StoreError> {
+        let answer = self.0.call(address, &encode(&Asked { of, ask }))?;
         decode(&answer).map_err(|error| StoreError::Unreachable(error.to_string()))
+    }
+
+    /// Puts a question to a life of the machine at an address.
+    pub async fn ask(&self, of: NodeId, address: &str, ask: Ask) -> Result<Told, StoreError> {
+        let (network, address) = (self.clone(), address.to_owned());
+        let asked = tokio::task::spawn_blocking(move || network.ask_now(of, &address, ask));
+        let asked = asked.await;
+        asked.unwrap_or_else(|error| Err(StoreError::Unreachable(error.to_string())))
     }
 }
 
 impl RaftNetworkFactory<Group> for Network {
     type Network = Peer;
 
-    async fn new_client(&mut self, machine: NodeId, _: &EmptyNode) -> Peer {
-        let transport = Arc::clone(&self.0);
-        Peer { transport, machine }
+    async fn new_client(&mut self, life: NodeId, place: &Place) -> Peer {
+        Peer {
+            network: self.clone(),
+            life,
+            address: place.address.clone(),
+        }
     }
 }
 
 impl Peer {
     async fn ask<E: std::error::Error>(
         &self,
-        ask: &Ask,
+        ask: Ask,
         option: RPCOption,
     ) -> Result<Told, CallError<E>> {
-        let network = Network(Arc::clone(&self.transport));
-        let asked = tokio::time::timeout(option.hard_ttl(), network.ask(self.machine, ask));
-        match asked.await {
+        let asked = self.network.ask(self.life, &self.address, ask);
+        match tokio::time::timeout(option.hard_ttl(), asked).await {
             Ok(Ok(told)) => Ok(told),
             Ok(Err(error)) => Err(unreachable(&error)),
             Err(late) => Err(unreachable(&late)),
@@ -69,7 +83,7 @@ impl Peer {
     }
 
     fn remote<E: std::error::Error>(&self, error: E) -> CallError<E> {
-        RemoteError::new(self.machine, error).into()
+        RemoteError::new(self.life, error).into()
     }
 }
 
@@ -87,7 +101,7 @@ impl RaftNetwork<Group> for Peer {
         request: AppendEntriesRequest<Group>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<NodeId>, CallError<RaftError<NodeId>>> {
-        match self.ask(&Ask::Append(request), option).await? {
+        match self.ask(Ask::Append(request), option).await? {
             Told::Append(answer) => answer.map_err(|error| self.remote(error)),
             _ => Err(out_of_turn()),
         }
@@ -99,7 +113,7 @@ impl RaftNetwork<Group> for Peer {
         option: RPCOption,
     ) -> Result<InstallSnapshotResponse<NodeId>, CallError<RaftError<NodeId, InstallSnapshotError>>>
     {
-        match self.ask(&Ask::Snapshot(request), option).await? {
+        match self.ask(Ask::Snapshot(request), option).await? {
             Told::Snapshot(answer) => answer.map_err(|error| self.remote(error)),
             _ => Err(out_of_turn()),
         }
@@ -110,7 +124,7 @@ impl RaftNetwork<Group> for Peer {
         request: VoteRequest<NodeId>,
         option: RPCOption,
     ) -> Result<VoteResponse<NodeId>, CallError<RaftError<NodeId>>> {
-        match self.ask(&Ask::Vote(request), option).await? {
+        match self.ask(Ask::Vote(request), option).await? {
             Told::Vote(answer) => answer.map_err(|error| self.remote(error)),
             _ => Err(out_of_turn()),
         }

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::io::Cursor;
 
-use openraft::EmptyNode;
 use openraft::error::{InstallSnapshotError, RaftError};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, InstallSnapshotResponse,
@@ -13,8 +12,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::DecodeError;
 
-/// How Raft calls a machine: by its number.
-pub type NodeId = u32;
+/// How Raft calls a machine: by a number that no other life of it has. Who has forgotten its votes is somebody else.
+pub type NodeId = u64;
+
+/// Where a member of the group is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Its number in the configurations.
+    pub machine: u32,
+    /// Where it answers.
+    pub address: String,
+}
 
 openraft::declare_raft_types!(
     /// The types that this use of Raft is made of.
@@ -22,7 +30,7 @@ openraft::declare_raft_types!(
         D = Change,
         R = Applied,
         NodeId = NodeId,
-        Node = EmptyNode,
+        Node = Place,
         SnapshotData = Cursor<Vec<u8>>,
 );
 
@@ -48,7 +56,16 @@ pub enum Applied {
     OtherCluster(u128),
 }
 
-/// A question of one machine of the group to another.
+/// A question, and to whom it is.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Asked {
+    /// The life of the machine that is asked; 0 for whoever is there.
+    pub of: NodeId,
+    /// What it is asked.
+    pub ask: Ask,
+}
+
+/// A question to a machine of the group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// Raft's own.
@@ -57,12 +74,26 @@ pub enum Ask {
     Vote(VoteRequest<NodeId>),
     /// Raft's own.
     Snapshot(InstallSnapshotRequest<Group>),
+    /// Who is there?
+    Who,
     /// To the leader: the current configuration.
     Read,
     /// To the leader: a compare-and-swap.
     Swap(Change),
-    /// To the leader: these machines and no others are to be the group.
-    Voters(BTreeSet<NodeId>),
+    /// A question to the leader, from who may not know it.
+    Pass(Box<Ask>),
+    /// A letter for whoever looks at the machine's door.
+    Leave {
+        /// Its name.
+        name: String,
+        /// What it says.
+        letter: Vec<u8>,
+    },
+    /// The letters whose names end so.
+    Take {
+        /// The end.
+        end: String,
+    },
 }
 
 /// The answer.
@@ -74,14 +105,29 @@ pub enum Told {
     Vote(Result<VoteResponse<NodeId>, RaftError<NodeId>>),
     /// To [`Ask::Snapshot`].
     Snapshot(Result<InstallSnapshotResponse<NodeId>, RaftError<NodeId, InstallSnapshotError>>),
+    /// To [`Ask::Who`].
+    Here(Here),
     /// To [`Ask::Read`]: sealed.
     Current(Option<Vec<u8>>),
     /// To [`Ask::Swap`].
     Swapped(Applied),
-    /// To [`Ask::Voters`].
-    Voters,
-    /// The machine does not lead, or cannot reach enough of the others: ask again.
+    /// To [`Ask::Take`], with their names; to [`Ask::Leave`], none.
+    Letters(Vec<(String, Vec<u8>)>),
+    /// The machine does not lead, cannot reach enough of the others, or is not who is asked: ask again.
     NotNow,
+}
+
+/// What a machine says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Here {
+    /// Its life.
+    pub life: NodeId,
+    /// Its number in the configurations.
+    pub machine: u32,
+    /// The lives of those who vote, as far as it knows; none before there is a group.
+    pub voters: BTreeSet<NodeId>,
+    /// Whether there has been a configuration, as far as it knows.
+    pub configured: bool,
 }
 
 /// A question or an answer as bytes.
@@ -109,6 +155,12 @@ mod tests {
             assert!(matches!(told, Ok(Told::Swapped(same)) if same == applied));
         }
         let nested = "[".repeat(1 << 16);
-        assert!(decode::<Ask>(nested.as_bytes()).is_err());
+        assert!(decode::<Asked>(nested.as_bytes()).is_err());
+        let passed = format!(
+            "{{\"of\":0,\"ask\":{}\"Read\"{}}}",
+            "{\"Pass\":".repeat(1 << 12),
+            "}".repeat(1 << 12)
+        );
+        assert!(decode::<Asked>(passed.as_bytes()).is_err());
     }
 }

@@ -1,0 +1,162 @@
+//! Machines of a network that keep their configuration themselves: killed one after the other, the CM too, and started again;
+//! too few of them; and who is let in.
+
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use fencepost_benchmarks::sql::{PgSession, SqlSession};
+
+use super::{FIRST, MACHINES, Of, Running, SECOND, address, becomes, secrets, session, under_load};
+use crate::common::dev_cluster::{DevCluster, signal};
+use crate::common::doomed::Doomed;
+use crate::common::machines::Machines;
+
+/// Two may be lost, one after the other, before there are copies again.
+const LEASE: [&str; 4] = ["--replicas", "3", "--lease-ms", "2000"];
+const GROUP: [&str; 2] = ["--configuration-store", "raft"];
+const LAST: &str = "SELECT max(machine) FROM pg_fencepost_machines";
+
+fn machines(count: usize) -> Machines {
+    Machines::start("tcp", count, &[&LEASE[..], &GROUP].concat())
+}
+
+#[test]
+fn machines_that_keep_their_configuration_themselves_are_replaced_one_after_the_other() {
+    let mut machines = machines(3);
+    let urls = machines.urls();
+    under_load([&urls[1], &urls[2]], |load| {
+        load.goes_on();
+        // Three times the machine at the same address: first the CM, then whoever came in its place.
+        for last in 4..7 {
+            machines.kill(&[0]);
+            becomes(&urls[1], MACHINES, 2);
+            load.goes_on();
+            machines.start_again(&[0]);
+            becomes(&urls[0], MACHINES, 3);
+            becomes(&urls[2], LAST, last);
+            load.goes_on();
+        }
+    });
+    // None of those that the cluster began with is left in the end.
+    for (machine, last) in [(1, 7), (2, 8)] {
+        machines.kill(&[machine]);
+        becomes(&urls[0], MACHINES, 2);
+        machines.start_again(&[machine]);
+        becomes(&urls[machine], MACHINES, 3);
+        becomes(&urls[0], LAST, last);
+    }
+    becomes(&urls[1], "SELECT count(*) FROM account", 20);
+}
+
+#[test]
+fn two_of_five_are_killed_at_once_and_the_others_go_on() {
+    let mut machines = machines(5);
+    let urls = machines.urls();
+    under_load([&urls[2], &urls[4]], |load| {
+        load.goes_on();
+        machines.kill(&[0, 3]);
+        becomes(&urls[1], MACHINES, 3);
+        load.goes_on();
+        machines.start_again(&[3, 0]);
+        becomes(&urls[0], MACHINES, 5);
+        load.goes_on();
+    });
+}
+
+#[test]
+fn without_a_majority_nobody_goes_on_and_nobody_begins_anew() {
+    let mut machines = machines(3);
+    let urls = machines.urls();
+    session(&urls[2])
+        .script("CREATE TABLE kept (id int PRIMARY KEY); INSERT INTO kept VALUES (1)")
+        .expect("a table");
+    machines.kill(&[0, 1]);
+    thread::sleep(Duration::from_secs(5));
+    // It may have been replaced, so it answers nobody.
+    let (url, (answered, answers)) = (urls[2].clone(), mpsc::channel());
+    thread::spawn(move || {
+        let served = PgSession::connect(&url).is_ok_and(|mut alone| {
+            let alone: &mut dyn SqlSession = &mut alone;
+            alone.number("SELECT count(*) FROM kept").is_ok()
+        });
+        // Nobody waits any more once the machine has ended.
+        let _ = answered.send(served);
+    });
+    let answer = answers.recv_timeout(Duration::from_secs(5));
+    assert_ne!(answer, Ok(true), "somebody may have gone on without it");
+    assert!(machines.runs(2), "{}", machines.said(2));
+}
+
+#[test]
+fn who_knows_the_secret_is_let_in_by_the_machines_and_nobody_else() {
+    let (_directory, [ours, theirs]) = secrets();
+    let [first, second, third] = ["127.0.3.11", "127.0.3.12", "127.0.3.13"].map(address);
+    let addresses = format!("{first},{second}");
+    let newcomer = ["--newcomer", third.as_str()];
+    let right = Of {
+        addresses: &addresses,
+        secret: &ours,
+        store: "raft",
+    };
+    let wrong = Of {
+        secret: &theirs,
+        ..right
+    };
+    let taken = TcpListener::bind(&first).expect("free");
+    let why = format!("cannot listen for other machines on {first}");
+    right.fails(FIRST).assert_fails(&why);
+    drop(taken);
+    for one in [right.fails(FIRST), wrong.fails(SECOND)] {
+        one.assert_fails("the secret is another one");
+    }
+    let mut both = [FIRST, SECOND].map(|who| right.start(who));
+    let [url, _] = both.each_mut().map(Running::url);
+    session(&url)
+        .script("CREATE TABLE kept (id int PRIMARY KEY); INSERT INTO kept VALUES (1)")
+        .expect("a table");
+    wrong
+        .fails(newcomer)
+        .assert_fails("the secret is another one");
+    let three = format!("{addresses},{third}");
+    let other = Of {
+        addresses: &three,
+        ..right
+    };
+    other
+        .fails(["--machine", "3"])
+        .assert_fails("the machine belongs to another cluster");
+    becomes(&url, MACHINES, 2);
+    let mut third = right.start(newcomer);
+    let url = third.url();
+    becomes(&url, MACHINES, 3);
+    becomes(&url, "SELECT count(*) FROM kept", 1);
+}
+
+#[test]
+fn a_dev_cluster_starts_a_machine_again_that_its_machines_let_in() {
+    let store = ["--restart", "--configuration-store", "raft"];
+    let cluster = DevCluster::start_with("tcp", &[&LEASE[..], &store].concat());
+    signal("-KILL", &cluster.machines()[2]);
+    becomes(&cluster.url(2), LAST, 4);
+    becomes(&cluster.url(0), MACHINES, 3);
+}
+
+#[test]
+fn a_newcomer_that_finds_none_of_the_machines_says_so() {
+    let (_directory, [secret, _]) = secrets();
+    let nobody = address("127.0.3.14");
+    let of = Of {
+        addresses: &nobody,
+        secret: &secret,
+        store: "raft",
+    };
+    let arguments = of.arguments(["--newcomer", "127.0.3.15:7000"]);
+    let of_one = arguments.iter().map(|word| match *word {
+        "2" => "1",
+        word => word,
+    });
+    let arguments: Vec<&str> = of_one.collect();
+    Doomed::start(&arguments).assert_fails(&nobody);
+}

@@ -1,0 +1,227 @@
+//! Where machines of a network keep who they are, by the kinds of stores: what happens to the stores while machines serve and
+//! fail, and who is let in.
+
+mod group;
+mod zookeeper;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fencepost_benchmarks::sql::{Cell, PgSession, SqlSession};
+
+use crate::common::doomed::Doomed;
+use crate::common::{free_port, insist, program};
+
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Long enough for a host that is busy with other tests.
+const LEASE: [&str; 4] = ["--replicas", "2", "--lease-ms", "2000"];
+const ACCOUNTS: i64 = 20;
+const OPENING: i64 = 1000;
+const MACHINES: &str = "SELECT count(*) FROM pg_fencepost_machines";
+
+/// A session with a machine that may not be there yet.
+pub fn session(url: &str) -> PgSession {
+    insist("a session", || {
+        let mut session = PgSession::connect(url).map_err(|error| error.to_string())?;
+        let limit = session.script("SET statement_timeout = '30s'");
+        limit.map_err(|error| error.to_string()).map(|()| session)
+    })
+}
+
+/// Waits until a query answers this.
+pub fn becomes(url: &str, query: &str, expected: i64) {
+    let began = Instant::now();
+    loop {
+        let session: &mut dyn SqlSession = &mut session(url);
+        let answer = session.number(query);
+        if answer.as_ref().ok() == Some(&expected) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{query}: {answer:?}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Moves money until it is told to stop; what was acknowledged is counted and noted.
+fn move_money(url: &str, first: i64, stop: &AtomicBool, done: &AtomicU64) -> Vec<i64> {
+    let mut acknowledged = Vec::new();
+    let mut bank = session(url);
+    for id in first.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let (from, to) = (id % ACCOUNTS, (id + 1 + id / 7 % (ACCOUNTS - 1)) % ACCOUNTS);
+        let moved = format!(
+            "BEGIN; UPDATE account SET balance = balance - 1 WHERE id = {from}; \
+             UPDATE account SET balance = balance + 1 WHERE id = {to}; \
+             INSERT INTO transfer VALUES ({id}); COMMIT"
+        );
+        match bank.script(&moved) {
+            Ok(()) => {
+                acknowledged.push(id);
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+            // What became of it is looked at in the end.
+            Err(_) => {
+                if bank.script("ROLLBACK").is_err() {
+                    bank = session(url);
+                }
+            }
+        }
+    }
+    acknowledged
+}
+
+/// Clients of some machines at work.
+pub struct Load<'a> {
+    done: &'a [AtomicU64; 2],
+}
+
+impl Load<'_> {
+    /// Waits until each client has done so many more.
+    pub fn goes_on(&self) {
+        for done in self.done {
+            let before = done.load(Ordering::Relaxed);
+            let began = Instant::now();
+            while done.load(Ordering::Relaxed) < before + 20 {
+                assert!(began.elapsed() < PATIENCE, "a client stands still");
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+/// Clients of two machines move money while something `happens`; then all money is there, and all that was acknowledged.
+pub fn under_load(urls: [&str; 2], happens: impl FnOnce(Load<'_>)) {
+    let mut first = session(urls[0]);
+    first
+        .script(
+            "CREATE TABLE account (id int PRIMARY KEY, balance bigint NOT NULL);
+             CREATE TABLE transfer (id bigint PRIMARY KEY)",
+        )
+        .expect("tables");
+    let last = ACCOUNTS - 1;
+    let accounts =
+        format!("INSERT INTO account SELECT g, {OPENING} FROM generate_series(0, {last}) g");
+    first.script(&accounts).expect("rows");
+    let stop = AtomicBool::new(false);
+    let done = [AtomicU64::new(0), AtomicU64::new(0)];
+    let acknowledged: Vec<i64> = thread::scope(|scope| {
+        let clients = urls.into_iter().zip(&done).enumerate();
+        let clients: Vec<_> = clients
+            .map(|(at, (url, done))| {
+                let (first, stop) = ((at as i64) << 32, &stop);
+                scope.spawn(move || move_money(url, first, stop, done))
+            })
+            .collect();
+        // Clients end also where this does not hold.
+        let happened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            happens(Load { done: &done });
+        }));
+        stop.store(true, Ordering::Relaxed);
+        let all = clients
+            .into_iter()
+            .map(|client| client.join().expect("a client ends"));
+        let all = all.flatten().collect();
+        happened.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        all
+    });
+    for url in urls {
+        let total = ACCOUNTS * OPENING;
+        becomes(url, "SELECT sum(balance)::bigint FROM account", total);
+        let session: &mut dyn SqlSession = &mut session(url);
+        let all = session.prepare("SELECT id FROM transfer").expect("a plan");
+        let all = session.query(all, &[]).expect("rows");
+        let there: BTreeSet<i64> = all.iter().map(|row| number(&row[0])).collect();
+        let lost = acknowledged.iter().find(|id| !there.contains(id));
+        assert_eq!(lost, None, "acknowledged, and gone");
+    }
+}
+
+fn number(cell: &Cell) -> i64 {
+    match cell {
+        Cell::Int(number) => *number,
+        cell => panic!("not a number: {cell:?}"),
+    }
+}
+
+/// A machine of the test's own; dropping it kills it.
+pub struct Running(Child);
+
+impl Running {
+    pub fn start(arguments: &[&str]) -> Running {
+        let child = program(arguments).stdout(Stdio::piped()).spawn();
+        Running(child.expect("the program starts"))
+    }
+
+    /// Waits until it is ready; where clients connect.
+    pub fn url(&mut self) -> String {
+        let mut line = String::new();
+        let stdout = self.0.stdout.take().expect("a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        let address = line.split(" ready on ").nth(1);
+        let address = address.and_then(|rest| rest.split(' ').next());
+        let port = address.and_then(|address| address.rsplit(':').next());
+        let port = port.unwrap_or_else(|| panic!("no ready line but {line:?}"));
+        format!("host=127.0.0.1 port={port} user=postgres dbname=postgres")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A machine of two, as it is started.
+pub struct Of<'a> {
+    pub addresses: &'a str,
+    pub secret: &'a str,
+    pub store: &'a str,
+}
+
+impl<'a> Of<'a> {
+    pub fn arguments(&self, who: [&'a str; 2]) -> Vec<&'a str> {
+        let start = ["start", "--listen", "127.0.0.1:0", "--memory-limit", "64M"];
+        let store = [
+            "--configuration-store",
+            self.store,
+            "--join",
+            self.addresses,
+        ];
+        let secret = ["--workers", "1", "--cluster-secret", self.secret];
+        [&start[..], &LEASE, &store, &secret, &who].concat()
+    }
+
+    pub fn start(&self, who: [&'a str; 2]) -> Running {
+        Running::start(&self.arguments(who))
+    }
+
+    pub fn fails(&self, who: [&'a str; 2]) -> Doomed {
+        Doomed::start(&self.arguments(who))
+    }
+}
+
+/// Two files with secrets, in a directory.
+pub fn secrets() -> (tempfile::TempDir, [String; 2]) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let files = ["ours", "theirs"].map(|name| {
+        let file = directory.path().join(name);
+        std::fs::write(&file, format!("{name}: known to nobody else")).expect("is written");
+        file.to_str().expect("a path").to_owned()
+    });
+    (directory, files)
+}
+
+pub fn address(host: &str) -> String {
+    format!("{host}:{}", free_port(host))
+}
+
+pub const FIRST: [&str; 2] = ["--machine", "1"];
+pub const SECOND: [&str; 2] = ["--machine", "2"];

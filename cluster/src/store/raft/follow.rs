@@ -1,0 +1,105 @@
+//! What the leader of the group does besides: those who vote are the machines of the configuration, and the CM does not lead
+//! where somebody else can.
+//!
+//! A machine that joins votes once it answers, and has the log; one that is out does not vote from the next round on. Between
+//! a change of the configuration and that of the group the majorities of both are needed to go on, as whoever is lost meanwhile
+//! is of both.
+//!
+//! The CM is what the others have to replace when it fails; were it the leader, too, they would have to elect another one first.
+//! A leader cannot name its heir: it lets the others stand for election by saying nothing for a while.
+//!
+//! *Failure.* What does not work now is tried again in the next round.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Shared;
+use super::network::WHOEVER;
+use super::types::{Ask, Here, NodeId, Place, Told};
+use crate::configuration::{Configuration, Machine};
+
+/// Fewer that vote could not do without the one that is to be elected.
+const ENOUGH_VOTERS: usize = 3;
+/// Rounds in which a leader is silent so that another one is elected, and after which it tries that again.
+const SILENT: u32 = 4;
+const AGAIN: u32 = 40;
+
+/// Looks after the group for as long as the store is there.
+pub(super) async fn look_after(shared: Arc<Shared>) {
+    let mut manages = 0;
+    loop {
+        tokio::time::sleep(shared.pace).await;
+        let leads = shared.raft.current_leader().await == Some(shared.me);
+        let current = shared.current().filter(|_| leads);
+        let Some(current) = current else {
+            manages = 0;
+            shared.be_silent(false);
+            continue;
+        };
+        shared.follow(&current).await;
+        let manager = current.cm().0 == shared.place.machine;
+        let may_part = manager && shared.voters().len() >= ENOUGH_VOTERS;
+        manages = if may_part { (manages + 1) % AGAIN } else { 0 };
+        shared.be_silent((1..=SILENT).contains(&manages));
+    }
+}
+
+impl Shared {
+    /// Those who vote.
+    pub fn voters(&self) -> BTreeMap<NodeId, Place> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        let membership = metrics.membership_config.membership();
+        let place = |life: NodeId| {
+            let place = membership.get_node(&life).cloned();
+            (life, place.unwrap_or_default())
+        };
+        membership.voter_ids().map(place).collect()
+    }
+
+    /// Lets others stand for election, as if this machine had failed.
+    fn be_silent(&self, silent: bool) {
+        let config = self.raft.runtime_config();
+        config.heartbeat(!silent);
+        config.elect(!silent);
+    }
+
+    /// Makes the machines of the configuration those who vote, as far as they answer.
+    async fn follow(&self, current: &Configuration) {
+        let voters = self.voters();
+        let is_of = |place: &Place, machine: &Machine| place.machine == machine.id.0;
+        let mut next: BTreeMap<NodeId, Place> = voters.clone();
+        next.retain(|_, place| current.machines().iter().any(|m| is_of(place, m)));
+        let news = current.machines().iter();
+        let news = news.filter(|machine| !voters.values().any(|place| is_of(place, machine)));
+        for machine in news {
+            let place = Place {
+                machine: machine.id.0,
+                address: machine.address.to_string(),
+            };
+            if let Some(Here { life, .. }) = self.who(&place.address, place.machine).await {
+                // A learner first, so that the group waits for nobody who has to catch up.
+                let learner = self.raft.add_learner(life, place.clone(), true);
+                let learnt = tokio::time::timeout(self.patience, learner).await;
+                if matches!(learnt, Ok(Ok(_))) {
+                    next.insert(life, place);
+                }
+            }
+        }
+        if next != voters && !next.is_empty() {
+            let next: std::collections::BTreeSet<NodeId> = next.into_keys().collect();
+            let changing = self.raft.change_membership(next, false);
+            // Whether it has changed is seen in the next round.
+            let _ = tokio::time::timeout(self.patience, changing).await;
+        }
+    }
+
+    /// The machine at an address, if it is that one.
+    async fn who(&self, address: &str, machine: u32) -> Option<Here> {
+        let told = self.network.ask(WHOEVER, address, Ask::Who).await.ok()?;
+        match told {
+            Told::Here(here) if here.machine == machine => Some(here),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The letters of machines that want to join, where the machines themselves keep the configuration.
+//!
+//! ```text
+//! joiner ── Leave 00c3….ask ──► the CM's letters ◄── looks, answers
+//!        ── Take 00c3….answer ─►
+//! ```
+//! Letters lie in the memory of the machine that they are for: who asks to be let in asks the group who the CM is, and
+//! leaves its letter there.
+//!
+//! *Failure.* Letters go with their machine; of more than some the oldest go. Who hears nothing knocks again.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::network::{Network, WHOEVER};
+use super::types::{Ask, Told};
+use super::{RaftTransport, Shared};
+use crate::configuration::Configuration;
+use crate::join::Letterbox;
+use crate::store::StoreError;
+
+/// Letters that lie at a machine at once.
+const LETTERS: usize = 64;
+/// Bytes of the longest of them: a configuration and what is around it.
+const LONGEST: usize = 1 << 20;
+
+/// The letters that lie at a machine.
+#[derive(Default)]
+pub(super) struct Letters(Mutex<VecDeque<(String, Vec<u8>)>>);
+
+impl Letters {
+    pub fn leave(&self, name: &str, letter: Vec<u8>) {
+        if letter.len() > LONGEST || name.len() > LETTERS {
+            return;
+        }
+        let mut all = self.0.lock();
+        all.retain(|(other, _)| other != name);
+        if all.len() == LETTERS {
+            all.pop_front();
+        }
+        all.push_back((name.to_owned(), letter));
+    }
+
+    pub fn take_all(&self, end: &str) -> Vec<(String, Vec<u8>)> {
+        let mut all = self.0.lock();
+        let (taken, left): (Vec<_>, Vec<_>) =
+            all.drain(..).partition(|(name, _)| name.ends_with(end));
+        *all = left.into();
+        taken
+    }
+}
+
+/// Those of this machine.
+pub(super) struct Own(pub Arc<Shared>);
+
+impl Letterbox for Own {
+    fn take_all(&self, end: &str) -> Vec<(String, Vec<u8>)> {
+        self.0.letters.take_all(end)
+    }
+
+    fn leave(&self, name: &str, letter: &[u8]) -> io::Result<()> {
+        self.0.letters.leave(name, letter.to_vec());
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) {
+        self.0.letters.take_all(name);
+    }
+}
+
+/// A machine that is none of the group yet: it reads the configuration, and leaves letters.
+#[derive(Debug)]
+pub struct RaftStranger {
+    network: Network,
+    addresses: Vec<String>,
+    /// Where the last letter was left.
+    left: Mutex<Option<String>>,
+}
+
+impl RaftStranger {
+    /// Somebody who knows some machines of a group by their addresses.
+    pub fn new(transport: Arc<dyn RaftTransport>, addresses: Vec<String>) -> RaftStranger {
+        RaftStranger {
+            network: Network(transport),
+            addresses,
+            left: Mutex::default(),
+        }
+    }
+
+    /// The current configuration, if there has been one, as whoever answers first knows it. The thread waits.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`] where nobody answers, or nobody can.
+    pub fn read(&self) -> Result<Option<Configuration>, StoreError> {
+        let mut why = "no machine of the group is known".to_owned();
+        for address in &self.addresses {
+            let ask = Ask::Pass(Box::new(Ask::Read));
+            match self.network.ask_now(WHOEVER, address, ask) {
+                Ok(Told::Current(sealed)) => return super::unsealed(sealed),
+                Ok(_) => why = format!("{address} does not know who leads"),
+                Err(error) => why = format!("{address}: {error}"),
+            }
+        }
+        Err(StoreError::Unreachable(why))
+    }
+}
+
+impl Letterbox for RaftStranger {
+    fn take_all(&self, end: &str) -> Vec<(String, Vec<u8>)> {
+        let Some(address) = self.left.lock().clone() else {
+            return Vec::new();
+        };
+        let end = end.to_owned();
+        match self.network.ask_now(WHOEVER, &address, Ask::Take { end }) {
+            Ok(Told::Letters(letters)) => letters,
+            // It is asked again.
+            _ => Vec::new(),
+        }
+    }
+
+    fn leave(&self, name: &str, letter: &[u8]) -> io::Result<()> {
+        // Where there is no CM at the moment, nobody answers, and it is tried again.
+        let Ok(Some(current)) = self.read() else {
+            return Ok(());
+        };
+        let address = current.manager().address.to_string();
+        *self.left.lock() = Some(address.clone());
+        let (name, letter) = (name.to_owned(), letter.to_vec());
+        let _ = self
+            .network
+            .ask_now(WHOEVER, &address, Ask::Leave { name, letter });
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) {
+        self.take_all(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_taken_once_and_the_oldest_make_room() {
+        let letters = Letters::default();
+        letters.leave("1.ask", vec![1]);
+        letters.leave("1.ask", vec![2]);
+        letters.leave("1.answer", vec![3]);
+        letters.leave("2.ask", vec![0; LONGEST + 1]);
+        assert_eq!(letters.take_all(".ask"), [("1.ask".to_owned(), vec![2])]);
+        assert_eq!(letters.take_all(".ask"), []);
+        for n in 0..LETTERS {
+            letters.leave(&format!("{n}.ask"), vec![4]);
+        }
+        assert_eq!(letters.take_all("1.answer"), []);
+        assert_eq!(letters.take_all(".ask").len(), LETTERS);
+    }
+}

@@ -1,0 +1,295 @@
+//! A cluster that keeps its configuration itself, by Raft among its machines: how they begin, and join.
+//!
+//! ```text
+//! founder:   listens ─► who are the others? ─┬─ none is in a group, all are there: the first founds one, with all of them
+//!                                            ├─ a group has this life of it ─► founder
+//!                                            └─ a group has had a configuration, without it ─┐
+//! newcomer, or founder that has run before: ◄────────────────────────────────────────────────┘
+//!            reads the configuration through whoever answers ─► letter to the CM ─► a new member ─► listens
+//! ```
+//! What they say to each other for that goes beside all else ([`TcpAsker`]): to addresses, whoever is a member.
+//!
+//! # Invariants
+//! * GROUP-1: nobody begins anew while others run: a group is founded by machines all of which have said that they are in
+//!   none, and whose lives it is of. A process that has ended has taken its vote with it, and its number.
+//!
+//! # Failure
+//! As long as a majority of the machines of the configuration is there it can be changed. Without one, nobody goes on when
+//! another one fails, and nobody is let in: all are to be started again. A newcomer that finds none of the machines that it
+//! is told of ends.
+
+#[cfg(feature = "raft")]
+mod joining {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use fencepost_cluster::join::{ClusterSecret, Door};
+    use fencepost_cluster::{
+        Address, Configuration, FailureDomain, MachineId, RaftMember, RaftPace, RaftPeer,
+        RaftStore, RaftStranger, RaftTransport, StoreError,
+    };
+    use fencepost_fabric::{Answerer, HandshakeError, Random, TcpAsker, TcpFabric, entropy_seed};
+    use parking_lot::Mutex;
+    use pollster::FutureExt;
+
+    use crate::cluster::is_final;
+    use crate::error::OpenError;
+    use crate::newcomer::{Kept, Part, Who, is_first, knock, store, unusable};
+
+    /// How long the machines may take to be there.
+    const PATIENCE: Duration = Duration::from_secs(60);
+    /// How long those who are asked to let a machine in may take to answer: they may have to elect a leader.
+    const ELECTION: Duration = Duration::from_secs(15);
+    /// How long each step of a question may take.
+    const STEP: Duration = Duration::from_millis(500);
+    /// How long a read or a swap may take.
+    const ANSWER: Duration = Duration::from_secs(2);
+    /// How long a machine goes on that every other one refuses.
+    const REFUSED: Duration = Duration::from_secs(3);
+    const REST: Duration = Duration::from_millis(20);
+    /// Heartbeats of the group: about two a lease.
+    const HEARTBEATS: (Duration, Duration) =
+        (Duration::from_millis(25), Duration::from_millis(250));
+
+    /// The lines to the other machines.
+    #[derive(Debug)]
+    struct Lines {
+        asker: TcpAsker,
+        /// Why those who did not answer when they were asked last did not.
+        refusals: Mutex<BTreeMap<String, HandshakeError>>,
+    }
+
+    impl RaftTransport for Lines {
+        fn call(&self, address: &str, question: &[u8]) -> Result<Vec<u8>, StoreError> {
+            let answer = self.asker.ask(address, question, STEP);
+            let mut refusals = self.refusals.lock();
+            match answer {
+                Ok(answer) => {
+                    refusals.remove(address);
+                    Ok(answer)
+                }
+                Err(why) => {
+                    let told = StoreError::Unreachable(why.to_string());
+                    // One that has ended since it refused this machine would do so again.
+                    let before = refusals.entry(address.to_owned());
+                    let before = before.or_insert_with(|| why.clone());
+                    if is_final(&why) || !is_final(before) {
+                        *before = why;
+                    }
+                    Err(told)
+                }
+            }
+        }
+    }
+
+    /// Answers for the machine's part of the store.
+    #[derive(Debug)]
+    struct Answers(Arc<RaftStore>);
+
+    impl Answerer for Answers {
+        fn answer(&self, question: &[u8]) -> Vec<u8> {
+            // What is no answer is as good as none.
+            self.0.serve(question).block_on().unwrap_or_default()
+        }
+    }
+
+    /// What a machine has to know for it.
+    pub(crate) struct Group<'a> {
+        pub first: Configuration,
+        pub secret: ClusterSecret,
+        pub lease: Duration,
+        /// Starts the machine's end of the network.
+        pub start: &'a dyn Fn(MachineId, &Address) -> Result<Arc<TcpFabric>, OpenError>,
+    }
+
+    impl Group<'_> {
+        /// The part of a machine of such a cluster, and its end of the network.
+        pub fn part(&self, who: Who, asker: TcpAsker) -> Result<(Part, Arc<TcpFabric>), OpenError> {
+            let refusals = Mutex::default();
+            let lines = Arc::new(Lines { asker, refusals });
+            let (address, domain) = match who {
+                Who::Newcomer(address) => {
+                    // It shares the fate of nobody else.
+                    let domain = FailureDomain::new(address.as_str()).map_err(unusable)?;
+                    (address, domain)
+                }
+                Who::Founder(me) => {
+                    let founder = self.first.machine(me);
+                    let founder =
+                        founder.expect("CONFIG-1: founders are in the first configuration");
+                    let (fabric, kept) = self.listen(me, &founder.address, &self.first, &lines)?;
+                    if self.begin(&kept, me, &lines)? {
+                        let part = self.begun(me, self.first.clone(), false, kept);
+                        return Ok((part, fabric));
+                    }
+                    (founder.address.clone(), founder.domain.clone())
+                }
+            };
+            let addresses = addresses(&self.first, None);
+            let stranger = Arc::new(RaftStranger::new(Arc::clone(&lines) as _, addresses));
+            self.await_group(&stranger)?;
+            let door = Arc::new(Door::at(stranger, self.secret.clone()));
+            let (me, configuration) = knock(&door, &self.first, address.clone(), domain)?;
+            let (fabric, kept) = self.listen(me, &address, &configuration, &lines)?;
+            Ok((self.begun(me, configuration, true, kept), fabric))
+        }
+
+        fn begun(
+            &self,
+            me: MachineId,
+            configuration: Configuration,
+            joins: bool,
+            kept: Arc<RaftStore>,
+        ) -> Part {
+            let door = Door::at(kept.letters(), self.secret.clone());
+            Part {
+                me,
+                configuration,
+                joins,
+                kept: Some(Kept {
+                    store: kept,
+                    door: Arc::new(door),
+                    place: None,
+                }),
+            }
+        }
+
+        /// Begins to listen, and to answer for the store.
+        fn listen(
+            &self,
+            me: MachineId,
+            address: &Address,
+            configuration: &Configuration,
+            lines: &Arc<Lines>,
+        ) -> Result<(Arc<TcpFabric>, Arc<RaftStore>), OpenError> {
+            let fabric = (self.start)(me, address)?;
+            let mut random = Random::new(entropy_seed());
+            let member = RaftMember {
+                // 0 is nobody's.
+                life: random.next_u64() | 1,
+                machine: me,
+                address: address.to_string(),
+            };
+            let (least, most) = HEARTBEATS;
+            let pace = RaftPace {
+                heartbeat: (self.lease / 2).clamp(least, most),
+                patience: ANSWER,
+            };
+            let others = addresses(configuration, Some(me));
+            let lines = Arc::clone(lines) as _;
+            let kept = RaftStore::open(member, others, None, lines, pace, random);
+            let kept = Arc::new(kept.map_err(store)?);
+            kept.follow_configurations();
+            fabric.answer_with(Arc::new(Answers(Arc::clone(&kept))));
+            Ok((fabric, kept))
+        }
+
+        /// Whether a founder is one of those that the cluster begins with, once all of them are there (GROUP-1); otherwise it
+        /// has run before.
+        fn begin(
+            &self,
+            kept: &Arc<RaftStore>,
+            me: MachineId,
+            lines: &Lines,
+        ) -> Result<bool, OpenError> {
+            let others = self.first.machines().iter().filter(|m| m.id != me);
+            let others: Vec<_> = others.collect();
+            let began = Instant::now();
+            let mut refused_since = None;
+            loop {
+                let here = kept.here();
+                if here.voters.contains(&here.life) {
+                    match is_first(&**kept, &self.first) {
+                        // The others may not have elected anybody yet.
+                        Err(OpenError::Store(StoreError::Unreachable(_))) => {}
+                        known => return known,
+                    }
+                } else {
+                    let ask = |machine: &&fencepost_cluster::Machine| {
+                        let there = kept.who(machine.address.as_str()).ok();
+                        there.filter(|there| there.machine == machine.id)
+                    };
+                    let there: Vec<RaftPeer> = others.iter().filter_map(ask).collect();
+                    let is_in = |peer: &RaftPeer| peer.voters.contains(&here.life);
+                    if there.iter().any(|peer| peer.configured && !is_in(peer)) {
+                        return Ok(false);
+                    }
+                    let all = there.len() == others.len();
+                    if me == self.first.cm() && all && there.iter().all(|p| p.voters.is_empty()) {
+                        let all = there.into_iter().chain([here]);
+                        let members = all.map(|peer| self.member(peer)).collect();
+                        kept.found(members).block_on().map_err(store)?;
+                    }
+                }
+                let refusals = lines.refusals.lock().clone();
+                let all = refusals.len() == others.len() && refusals.values().all(is_final);
+                match all && !others.is_empty() {
+                    false => refused_since = None,
+                    true => {
+                        let since = *refused_since.get_or_insert_with(Instant::now);
+                        if since.elapsed() > REFUSED {
+                            return Err(OpenError::Refused(list(&refusals)));
+                        }
+                    }
+                }
+                if began.elapsed() > PATIENCE {
+                    let missing = match refusals.is_empty() {
+                        true => "some machines are of a life before: end all, and start them again"
+                            .into(),
+                        false => list(&refusals),
+                    };
+                    return Err(OpenError::Incomplete(PATIENCE.as_secs(), missing));
+                }
+                std::thread::sleep(REST);
+            }
+        }
+
+        fn member(&self, peer: RaftPeer) -> RaftMember {
+            let machine = self.first.machine(peer.machine);
+            let machine = machine.expect("it was asked as a founder");
+            RaftMember {
+                life: peer.life,
+                machine: peer.machine,
+                address: machine.address.to_string(),
+            }
+        }
+
+        /// Waits until somebody of the group says what its configuration is.
+        fn await_group(&self, stranger: &RaftStranger) -> Result<(), OpenError> {
+            let began = Instant::now();
+            loop {
+                let why = match stranger.read() {
+                    Ok(Some(current)) if current.cluster() != self.first.cluster() => {
+                        let (theirs, ours) = (current.cluster(), self.first.cluster());
+                        return Err(store(StoreError::OtherCluster { theirs, ours }));
+                    }
+                    Ok(Some(_)) => return Ok(()),
+                    Ok(None) => "the machines of the cluster have not begun".to_owned(),
+                    Err(why) => why.to_string(),
+                };
+                if began.elapsed() > ELECTION {
+                    return Err(OpenError::Incomplete(ELECTION.as_secs(), why));
+                }
+                std::thread::sleep(REST);
+            }
+        }
+    }
+
+    fn addresses(configuration: &Configuration, but: Option<MachineId>) -> Vec<String> {
+        let machines = configuration.machines().iter();
+        let machines = machines.filter(|machine| Some(machine.id) != but);
+        machines
+            .map(|machine| machine.address.to_string())
+            .collect()
+    }
+
+    fn list(refusals: &BTreeMap<String, HandshakeError>) -> String {
+        let one = |(address, why): (&String, &HandshakeError)| format!("{address}: {why}");
+        let all: Vec<String> = refusals.iter().map(one).collect();
+        all.join("; ")
+    }
+}
+
+#[cfg(feature = "raft")]
+pub(crate) use joining::Group;
