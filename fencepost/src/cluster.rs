@@ -24,7 +24,7 @@ use crate::founding::Founders;
 use crate::group::Group;
 #[cfg(feature = "raft")]
 use crate::newcomer::unusable;
-use crate::newcomer::{Kept, Part, Place, Who};
+use crate::newcomer::{Part, Place, Who};
 use crate::restart;
 use crate::saves::{Loaded, Saver};
 
@@ -135,6 +135,8 @@ pub(crate) struct Joined {
     missing: Missing,
     /// Of a founder, given back where all others refuse it.
     place: Option<Place>,
+    /// Whether where the configuration is kept counts on this machine.
+    ready: Option<Box<dyn Fn() -> bool>>,
 }
 
 type Refused = Box<dyn Fn() -> Option<String>>;
@@ -514,10 +516,11 @@ impl Cluster {
         let configuration = part.configuration;
         let members = members(&configuration);
         fabric.set_members(&members).map_err(network)?;
-        let (store, door, place) = match part.kept {
-            Some(Kept { store, door, place }) => (Some(store), Some(door), place),
-            None => (None, None, None),
-        };
+        let (mut store, mut door, mut place, mut ready) = (None, None, None, None);
+        if let Some(kept) = part.kept {
+            (store, door) = (Some(kept.store), Some(kept.door));
+            (place, ready) = (kept.place, kept.ready);
+        }
         let replication = Replication::exactly(self.replicas as usize);
         Ok(Joined {
             resumed: None,
@@ -535,6 +538,7 @@ impl Cluster {
             refused,
             missing,
             place,
+            ready,
         })
     }
 }
@@ -625,6 +629,14 @@ impl Joined {
         self.await_others(|| match self.is_out(machine) {
             true => Some(Err(OpenError::Evicted)),
             false => machine.is_complete().block_on().then_some(Ok(())),
+        })??;
+        self.await_others(|| match self.is_out(machine) {
+            true => Some(Err(OpenError::Evicted)),
+            false => self
+                .ready
+                .as_ref()
+                .is_none_or(|ready| ready())
+                .then_some(Ok(())),
         })?
     }
 

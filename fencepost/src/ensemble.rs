@@ -132,6 +132,7 @@ mod joining {
                                 store: kept,
                                 door,
                                 place: Some(place),
+                                ready: None,
                             }),
                         });
                     }
@@ -159,6 +160,7 @@ mod joining {
                     store: kept,
                     door,
                     place: None,
+                    ready: None,
                 }),
             })
         }

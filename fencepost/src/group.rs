@@ -26,7 +26,7 @@ mod joining {
 
     use fencepost_cluster::join::{ClusterSecret, Door};
     use fencepost_cluster::{
-        Address, Configuration, FailureDomain, MachineId, RaftMember, RaftPace, RaftPeer,
+        Address, Configuration, FailureDomain, Machine, MachineId, RaftMember, RaftPace, RaftPeer,
         RaftStore, RaftStranger, RaftTransport, StoreError,
     };
     use fencepost_fabric::{Answerer, HandshakeError, Random, TcpAsker, TcpFabric, entropy_seed};
@@ -143,6 +143,7 @@ mod joining {
             kept: Arc<RaftStore>,
         ) -> Part {
             let door = Door::at(kept.letters(), self.secret.clone());
+            let votes = Arc::clone(&kept);
             Part {
                 me,
                 configuration,
@@ -151,6 +152,7 @@ mod joining {
                     store: kept,
                     door: Arc::new(door),
                     place: None,
+                    ready: Some(Box::new(move || votes.votes())),
                 }),
             }
         }
@@ -199,23 +201,22 @@ mod joining {
             let mut refused_since = None;
             loop {
                 let here = kept.here();
-                if here.voters.contains(&here.life) {
+                if kept.votes() {
                     match is_first(&**kept, &self.first) {
                         // The others may not have elected anybody yet.
                         Err(OpenError::Store(StoreError::Unreachable(_))) => {}
                         known => return known,
                     }
                 } else {
-                    let ask = |machine: &&fencepost_cluster::Machine| {
-                        let there = kept.who(machine.address.as_str()).ok();
-                        there.filter(|there| there.machine == machine.id)
-                    };
+                    let ask = |machine: &&Machine| kept.who(machine.address.as_str()).ok();
                     let there: Vec<RaftPeer> = others.iter().filter_map(ask).collect();
                     let is_in = |peer: &RaftPeer| peer.voters.contains(&here.life);
+                    // Whoever is at the address of a founder by now.
                     if there.iter().any(|peer| peer.configured && !is_in(peer)) {
                         return Ok(false);
                     }
-                    let all = there.len() == others.len();
+                    let founders = others.iter().map(|machine| machine.id);
+                    let all = there.iter().map(|peer| peer.machine).eq(founders);
                     if me == self.first.cm() && all && there.iter().all(|p| p.voters.is_empty()) {
                         let all = there.into_iter().chain([here]);
                         let members = all.map(|peer| self.member(peer)).collect();

@@ -58,6 +58,8 @@ pub(crate) struct Kept {
     pub store: Arc<dyn ConfigStore>,
     pub door: Arc<Door>,
     pub place: Option<Place>,
+    /// Whether the store counts on this machine, where it does so at all: nobody is ready before.
+    pub ready: Option<Box<dyn Fn() -> bool>>,
 }
 
 /// Gives the place of a founder back, which has never met any of the others, so that it can begin again.
@@ -129,6 +131,7 @@ impl Who {
                                 store: Arc::new(kept),
                                 door,
                                 place: None,
+                                ready: None,
                             }),
                         });
                     }
@@ -148,6 +151,7 @@ impl Who {
                 store: Arc::new(kept),
                 door,
                 place: None,
+                ready: None,
             }),
         })
     }

@@ -1,17 +1,18 @@
 //! What the leader of the group does besides: those who vote are the machines of the configuration, and the CM does not lead
 //! where somebody else can.
 //!
-//! A machine that joins votes once it answers, and has the log; one that is out does not vote from the next round on. Between
-//! a change of the configuration and that of the group the majorities of both are needed to go on, as whoever is lost meanwhile
-//! is of both.
+//! A machine that joins votes once it answers, and has the log, and is ready for its clients only then
+//! ([`super::RaftStore::votes`]); one that is out does not vote from the next round on. Between a change of the configuration
+//! and that of the group the majorities of both are needed to go on.
 //!
 //! The CM is what the others have to replace when it fails; were it the leader, too, they would have to elect another one first.
 //! A leader cannot name its heir: it lets the others stand for election by saying nothing for a while.
 //!
 //! *Failure.* What does not work now is tried again in the next round.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::Shared;
 use super::network::WHOEVER;
@@ -20,27 +21,36 @@ use crate::configuration::{Configuration, Machine};
 
 /// Fewer that vote could not do without the one that is to be elected.
 const ENOUGH_VOTERS: usize = 3;
-/// Rounds in which a leader is silent so that another one is elected, and after which it tries that again.
+/// Heartbeats for which a leader is silent so that another one is elected, and after which it tries that again.
 const SILENT: u32 = 4;
 const AGAIN: u32 = 40;
+/// Between two looks at the configuration.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Looks after the group for as long as the store is there.
 pub(super) async fn look_after(shared: Arc<Shared>) {
-    let mut manages = 0;
+    let mut silent_since = None;
     loop {
-        tokio::time::sleep(shared.pace).await;
+        tokio::time::sleep(LOOK).await;
         let leads = shared.raft.current_leader().await == Some(shared.me);
         let current = shared.current().filter(|_| leads);
         let Some(current) = current else {
-            manages = 0;
+            silent_since = None;
             shared.be_silent(false);
             continue;
         };
-        shared.follow(&current).await;
         let manager = current.cm().0 == shared.place.machine;
         let may_part = manager && shared.voters().len() >= ENOUGH_VOTERS;
-        manages = if may_part { (manages + 1) % AGAIN } else { 0 };
-        shared.be_silent((1..=SILENT).contains(&manages));
+        match silent_since.filter(|_| may_part) {
+            None => silent_since = may_part.then(Instant::now),
+            Some(since) if since.elapsed() > AGAIN * shared.pace => silent_since = None,
+            Some(_) => {}
+        }
+        let silent = |since: Instant| since.elapsed() < SILENT * shared.pace;
+        shared.be_silent(silent_since.is_some_and(silent));
+        if !shared.follow(&current).await {
+            tokio::time::sleep(shared.pace).await;
+        }
     }
 }
 
@@ -64,8 +74,8 @@ impl Shared {
         config.elect(!silent);
     }
 
-    /// Makes the machines of the configuration those who vote, as far as they answer.
-    async fn follow(&self, current: &Configuration) {
+    /// Makes the machines of the configuration those who vote, as far as they answer; whether all do.
+    async fn follow(&self, current: &Configuration) -> bool {
         let voters = self.voters();
         let is_of = |place: &Place, machine: &Machine| place.machine == machine.id.0;
         let mut next: BTreeMap<NodeId, Place> = voters.clone();
@@ -86,12 +96,14 @@ impl Shared {
                 }
             }
         }
+        let all = next.len() == current.machines().len();
         if next != voters && !next.is_empty() {
-            let next: std::collections::BTreeSet<NodeId> = next.into_keys().collect();
+            let next: BTreeSet<NodeId> = next.into_keys().collect();
             let changing = self.raft.change_membership(next, false);
             // Whether it has changed is seen in the next round.
             let _ = tokio::time::timeout(self.patience, changing).await;
         }
+        all
     }
 
     /// The machine at an address, if it is that one.

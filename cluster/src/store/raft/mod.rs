@@ -196,6 +196,11 @@ impl RaftStore {
             .spawn(follow::look_after(Arc::clone(&self.shared)));
     }
 
+    /// Whether this machine votes, as far as it knows.
+    pub fn votes(&self) -> bool {
+        self.shared.voters().contains_key(&self.shared.me)
+    }
+
     /// What this machine says of itself.
     pub fn here(&self) -> RaftPeer {
         self.shared.here().into()
