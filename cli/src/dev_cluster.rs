@@ -57,7 +57,7 @@ pub struct DevCluster {
     #[arg(long, value_name = "URL", requires = "lease_ms")]
     configuration_store: Option<String>,
     /// Start a machine that has ended again: it joins the others.
-    #[arg(long, requires = "lease_ms")]
+    #[arg(long, requires = "lease_ms", conflicts_with = "data_dir")]
     restart: bool,
     /// Address of the first machine; the others listen on the ports that follow.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5433")]
@@ -74,7 +74,7 @@ pub struct DevCluster {
     durability: Option<Tier>,
     /// Directory of a disk in which each machine has one of its own, m1, m2, …: what is committed is there, and the same
     /// command goes on with it, however all machines have ended. The durability is ssd then.
-    #[arg(long, value_name = "DIR", conflicts_with = "lease_ms")]
+    #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// With --durability nvram: directory of a disk in which memory is saved when all machines have ended, and from which
     /// it is loaded where --directory has lost it, as a tmpfs has once the host has booted.
@@ -163,6 +163,9 @@ impl DevCluster {
             if let Some(directory) = &self.data_dir {
                 let own = directory.join(format!("m{number}"));
                 command.arg("--data-dir").arg(own);
+                if self.lease_ms.is_some() {
+                    command.arg("--take-back");
+                }
             }
             if let Some(directory) = &self.save_dir {
                 command.arg("--save-dir").arg(directory);

@@ -88,6 +88,10 @@ pub struct Start {
     /// all wait for each.
     #[arg(long, value_name = "N", requires = "who")]
     lease_ms: Option<u64>,
+    /// With --data-dir and --lease-ms: begin with all machines, also with those that the others have gone on without, which
+    /// have nothing then of what is on their disks. Unless all say so, such a machine does not begin, and nobody waits for it.
+    #[arg(long, requires_all = ["data_dir", "lease_ms"])]
+    take_back: bool,
     /// Directory in which machines of a network keep who they are, the same for all and seen by all. Those that share
     /// memory keep it there.
     #[arg(long, value_name = "DIR", requires = "join")]
@@ -278,6 +282,9 @@ impl Start {
             let mut cluster = cluster.replicas(self.replicas);
             if let Some(ms) = self.lease_ms {
                 cluster = cluster.lease(Duration::from_millis(ms));
+            }
+            if self.take_back {
+                cluster = cluster.taking_back();
             }
             if let Some(directory) = &self.configuration_dir {
                 cluster = cluster.configuration_in(directory);

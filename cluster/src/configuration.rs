@@ -235,6 +235,38 @@ impl Configuration {
         )
     }
 
+    /// The same of those machines alone that are in this one, by a number behind `newest`, too.
+    ///
+    /// # Errors
+    /// [`ConfigurationError`] when it would break an invariant.
+    pub fn go_on_with(
+        &self,
+        founders: &Configuration,
+        newest: ConfigurationId,
+    ) -> Result<Self, ConfigurationError> {
+        let mut next = self.go_on_with_all(founders, newest)?;
+        next.machines.retain(|one| self.has(one.id));
+        if !next.has(next.cm) {
+            next.cm = self.cm;
+        }
+        next.validate()?;
+        Ok(next)
+    }
+
+    /// The same with all founders: one that had been lost is there again, with nothing of what it had.
+    ///
+    /// # Errors
+    /// [`ConfigurationError`] when it would break an invariant.
+    pub fn go_on_with_all(
+        &self,
+        founders: &Configuration,
+        newest: ConfigurationId,
+    ) -> Result<Self, ConfigurationError> {
+        let mut next = self.begin_again(founders)?;
+        next.id = self.id.max(newest).next();
+        Ok(next)
+    }
+
     fn validate(&self) -> Result<(), ConfigurationError> {
         let Some(last) = self.machines.last() else {
             return Err(ConfigurationError::Empty);

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencepost_cluster::{Address, ClusterId, Configuration};
+use fencepost_cluster::{Address, ClusterId, Configuration, ConfigurationId};
 use fencepost_fabric::{Fabric, FabricError, HandshakeError, MachineId};
 use fencepost_fabric::{
     ShmFabric, TcpAsker, TcpConfig, TcpFabric, TcpTls, cluster_id, entropy_seed,
 };
-use fencepost_txn::network::disk::{Beginning, MeetError, OnDisk};
+use fencepost_txn::network::disk::{Beginning, MeetError, OnDisk, TakenBack};
 use fencepost_txn::network::{
     ClusterSecret, LeaseTerms, NetworkOptions, Replication, Resumed, members,
 };
@@ -24,7 +24,7 @@ use crate::founding::Founders;
 use crate::group::Group;
 #[cfg(feature = "raft")]
 use crate::newcomer::unusable;
-use crate::newcomer::{Part, Place, Who};
+use crate::newcomer::{self, Part, Place, Who};
 use crate::restart;
 use crate::saves::{Loaded, Saver};
 
@@ -68,6 +68,9 @@ pub struct Cluster {
     saved_in: Option<PathBuf>,
     /// The address of a machine that joins.
     newcomer: Option<String>,
+    /// Whether machines keep their data on disks.
+    on_disk: bool,
+    taken_back: TakenBack,
 }
 
 /// Where the configuration is kept, if not in this process alone.
@@ -137,6 +140,7 @@ pub(crate) struct Joined {
     place: Option<Place>,
     /// Whether where the configuration is kept counts on this machine.
     ready: Option<Box<dyn Fn() -> bool>>,
+    taken_back: TakenBack,
 }
 
 type Refused = Box<dyn Fn() -> Option<String>>;
@@ -157,6 +161,8 @@ impl Cluster {
             kept_in: Some(KeptIn::Directory(directory)),
             saved_in: None,
             newcomer: None,
+            on_disk: false,
+            taken_back: TakenBack::Nobody,
         }
     }
 
@@ -178,6 +184,8 @@ impl Cluster {
             kept_in: None,
             saved_in: None,
             newcomer: None,
+            on_disk: false,
+            taken_back: TakenBack::Nobody,
         }
     }
 
@@ -214,6 +222,14 @@ impl Cluster {
     /// keep it themselves, as those of a network that have leases do where nothing else is said.
     pub fn configuration_store(mut self, url: impl Into<String>) -> Cluster {
         self.kept_in = Some(KeptIn::Store(url.into()));
+        self
+    }
+
+    /// Has machines that keep their data on disks begin again with those among them that the others have gone on without,
+    /// and that have nothing of what they had then. The same for all machines: all wait for each. Otherwise such a machine
+    /// does not begin, and nobody waits for it.
+    pub fn taking_back(mut self) -> Cluster {
+        self.taken_back = TakenBack::All;
         self
     }
 
@@ -264,15 +280,19 @@ impl Cluster {
         let Tier::Ssd(durable) = tier else {
             return self.meet(matches!(tier, Tier::Nvram));
         };
-        if self.lease.is_some() || self.newcomer.is_some() {
-            let why = "machines of the ssd tier wait for each other: they have no leases, and nobody joins them yet";
+        if self.newcomer.is_some() {
+            let why = "nobody joins machines of the ssd tier yet";
             return Err(OpenError::Tier(why));
         }
-        let mut joined = self.meet(false)?;
-        let on_disk = joined.begin(durable)?;
-        joined.network.configuration = on_disk.configuration().clone();
-        joined.network.disk = Some(on_disk);
-        Ok(joined)
+        if self.lease.is_some() && !matches!(self.kept_in, Some(KeptIn::Directory(_))) {
+            let why = "machines of the ssd tier that have leases keep their configuration in a directory so far";
+            return Err(OpenError::Tier(why));
+        }
+        let on_disk = Cluster {
+            on_disk: true,
+            ..self.clone()
+        };
+        on_disk.meet(false)?.on_disk(durable)
     }
 
     /// This machine's access to the others; whether its memory is to outlive it.
@@ -425,6 +445,9 @@ impl Cluster {
         let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
         let secret = ClusterSecret::new(secret).map_err(short)?;
         match kept_in {
+            KeptIn::Directory(directory) if self.on_disk => {
+                who.with_its_disk(directory, first, secret)
+            }
             KeptIn::Directory(directory) => who.among_those_of(directory, first, secret),
             KeptIn::Store(url) => url.parse::<Ensemble>()?.part(who, first, secret),
         }
@@ -539,6 +562,7 @@ impl Cluster {
             missing,
             place,
             ready,
+            taken_back: self.taken_back,
         })
     }
 }
@@ -578,17 +602,49 @@ pub(crate) enum Tier<'a> {
 }
 
 impl Joined {
+    /// Begins with what is on the disks of all machines.
+    fn on_disk(mut self, durable: &Durable) -> Result<Joined, OpenError> {
+        let on_disk = self.begin(durable)?;
+        let configuration = on_disk.configuration();
+        let fabric = &self.network.fabric;
+        fabric
+            .set_members(&members(configuration))
+            .map_err(network)?;
+        if let Some(store) = &self.network.store {
+            newcomer::go_on_with(&**store, configuration)?;
+        }
+        // Who is out has nothing that anybody else would know what to do with.
+        self.network.door = None;
+        self.network.configuration = configuration.clone();
+        self.network.disk = Some(on_disk);
+        Ok(self)
+    }
+
+    /// The configuration that the store has.
+    fn stored(&self) -> Result<Option<Configuration>, OpenError> {
+        let store = self.network.store.as_ref();
+        let stored = store.map(|store| store.read().block_on());
+        Ok(stored.transpose().map_err(newcomer::store)?.flatten())
+    }
+
     /// What is on the disk of this machine, and agrees with what the others have.
     fn begin(&self, durable: &Durable) -> Result<Arc<OnDisk>, OpenError> {
         let (fabric, founders) = (&self.network.fabric, &self.network.configuration);
         let disk = |why: MeetError| OpenError::Machine(fencepost_txn::OpenError::Meet(why));
-        let mut beginning = Beginning::open(durable, fabric, founders)?;
+        let stored = self.stored()?;
+        let id = stored
+            .as_ref()
+            .map_or(ConfigurationId(0), Configuration::id);
+        let mut beginning = Beginning::open(durable, fabric, (founders, self.taken_back), id)?;
         let begun = self.await_others(|| beginning.look().transpose());
         match begun {
             Err(OpenError::Incomplete(seconds, why)) if why.is_empty() => {
                 let missing = beginning.missing();
                 let names: Vec<String> = missing.iter().map(MachineId::to_string).collect();
-                let why = format!("{} did not begin with the others", names.join(", "));
+                let mut why = format!("{} did not begin with the others", names.join(", "));
+                if stored.is_some_and(|stored| !stored.has(fabric.me())) {
+                    why.push_str("; they have gone on without this machine");
+                }
                 Err(OpenError::Incomplete(seconds, why))
             }
             Err(other) => Err(other),

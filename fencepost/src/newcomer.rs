@@ -157,6 +157,46 @@ impl Who {
     }
 }
 
+impl Who {
+    /// The part of a machine that keeps its data on a disk: what it begins with, and with whom, the disks of all say.
+    pub fn with_its_disk(
+        self,
+        directory: &Path,
+        first: Configuration,
+        secret: ClusterSecret,
+    ) -> Result<Part, OpenError> {
+        let part = self.alone(first)?;
+        let disk = OsDisk::open(directory.join(CONFIGURATION)).map_err(unusable)?;
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        let door = Door::new(disk.subdir(DOOR).map_err(unusable)?, secret);
+        let kept = HostStore::keeping(disk, part.me).map_err(store)?;
+        Ok(Part {
+            kept: Some(Kept {
+                store: Arc::new(kept),
+                door: Arc::new(door),
+                place: None,
+                ready: None,
+            }),
+            ..part
+        })
+    }
+}
+
+/// Has the store have the configuration that machines begin again with, whatever it had before.
+pub(crate) fn go_on_with(kept: &dyn ConfigStore, next: &Configuration) -> Result<(), OpenError> {
+    loop {
+        let current = kept.read().block_on().map_err(store)?;
+        if current.as_ref() == Some(next) {
+            return Ok(());
+        }
+        let expected = current.as_ref().map(Configuration::id);
+        let swapped = kept.compare_and_swap(expected, next).block_on();
+        if swapped.map_err(store)? == Swapped::Won {
+            return Ok(());
+        }
+    }
+}
+
 /// Who lives besides a founder, whose process before may still be ending.
 fn standing_of(disk: &dyn Disk, me: MachineId) -> Result<Standing, OpenError> {
     let began = Instant::now();

@@ -136,11 +136,17 @@ impl Directory {
             .unwrap_or_default()
     }
 
-    /// Loads the checkpoint, if there is one.
-    pub fn load(&self, regions: &Regions) -> Result<u64, CheckpointError> {
+    /// Loads the checkpoint, if there is one, of all regions that are `wanted`.
+    pub fn load(
+        &self,
+        regions: &Regions,
+        wanted: &(dyn Fn(RegionId) -> bool + Sync),
+    ) -> Result<u64, CheckpointError> {
         let workers = std::thread::available_parallelism().map_or(2, usize::from);
         match &self.manifest {
-            Some(manifest) => checkpoint::load(&*self.checkpoints, manifest, regions, workers),
+            Some(manifest) => {
+                checkpoint::load(&*self.checkpoints, manifest, regions, workers, wanted)
+            }
             None => Ok(0),
         }
     }
@@ -165,7 +171,7 @@ pub(crate) fn recover(
         return Err(OpenError::AmongOthers(durable.disk.path("")));
     }
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
-    started.checkpoint_objects = directory.load(regions)?;
+    started.checkpoint_objects = directory.load(regions, &|_| true)?;
     if let Some(manifest) = &directory.manifest {
         order.clock.raise(manifest.clock);
     }

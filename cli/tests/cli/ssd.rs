@@ -2,14 +2,16 @@
 //! nothing of it is half there.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use fencepost_benchmarks::sql::SqlSession;
 use fencepost_fabric::random::Random;
 
 use crate::common::dev_cluster::{DevCluster, MACHINES, signal};
-use crate::common::{crash_rounds, program, said};
-use crate::crash_bank::{Journal, create, verify};
+use crate::common::{crash_rounds, insist, program, said};
+use crate::crash_bank::{CLIENTS, Client, Journal, create, verify};
 use crate::nvram::{kill_all, load_and_kill};
 
 /// Machines that keep their data in `directory`.
@@ -60,6 +62,76 @@ fn nor_do_those_of_a_network() {
     survive("tcp");
 }
 
+/// Transfers through the first two machines, while something else is done.
+fn under_load(cluster: &DevCluster, round: u64, journal: &mut Journal, done: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    let clients = (0..CLIENTS).map(|at| Client::connect(&cluster.url(at as u16 % 2)));
+    let clients: Vec<Client> = clients.collect();
+    thread::scope(|scope| {
+        let mut running = Vec::new();
+        for (index, client) in clients.into_iter().enumerate() {
+            let seed = round * CLIENTS + index as u64;
+            let (first, stop) = ((seed as i64) << 32, &stop);
+            running.push(scope.spawn(move || client.run(first, Random::new(seed), stop)));
+        }
+        thread::sleep(Duration::from_millis(700));
+        done();
+        stop.store(true, Ordering::Relaxed);
+        for client in running {
+            journal.add(client.join().expect("a client ends"));
+        }
+    });
+}
+
+/// Writes through the first machine, as soon as it does.
+fn is_served(cluster: &DevCluster) {
+    let mut session = cluster.session(0);
+    insist("a statement", || {
+        session.script("UPDATE account SET balance = balance WHERE id < 20")
+    });
+}
+
+fn survive_one_and_all(fabric: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().join("data");
+    let data = data.to_str().expect("a name").to_string();
+    let further = ["--data-dir", &data, "--replicas", "2", "--lease-ms", "2000"];
+    let start = || DevCluster::start_in(directory.path(), fabric, &further);
+    let mut journal = Journal::default();
+    let mut cluster = start();
+    create(&cluster.url(0));
+    for round in 0..2 {
+        let third = cluster.machines()[2].clone();
+        under_load(&cluster, 2 * round, &mut journal, || {
+            signal("-KILL", &third);
+            is_served(&cluster);
+        });
+        verify(&cluster.url(1), &mut journal);
+        let time = Duration::from_millis(700);
+        under_load(&cluster, 2 * round + 1, &mut journal, || {
+            thread::sleep(time)
+        });
+        verify(&cluster.url(1), &mut journal);
+        kill_all(cluster);
+        // The third one is taken back, with nothing of what it had.
+        cluster = start();
+        for machine in 0..MACHINES {
+            verify(&cluster.url(machine), &mut journal);
+        }
+    }
+    assert!(journal.has_any(), "some transfers were acknowledged");
+}
+
+#[test]
+fn the_others_go_on_without_a_machine_with_a_disk_and_then_all_are_killed() {
+    survive_one_and_all("shm");
+}
+
+#[test]
+fn so_they_do_in_a_network() {
+    survive_one_and_all("tcp");
+}
+
 #[test]
 fn what_the_tier_does_not_do_is_said() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -73,11 +145,8 @@ fn what_the_tier_does_not_do_is_said() {
     };
     let data = directory.path().join("m1");
     let data = data.to_str().expect("a name");
-    let said = refused(&["--data-dir", data, "--lease-ms", "100"]);
-    assert!(
-        said.contains("machines of the ssd tier wait for each other"),
-        "{said}"
-    );
+    let taken_back = ["--data-dir", data, "--take-back"];
+    assert!(refused(&taken_back).contains("--lease-ms"));
     let said = refused(&["--durability", "ssd"]);
     assert!(said.contains("needs a data directory"), "{said}");
 }

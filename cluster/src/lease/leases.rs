@@ -128,6 +128,12 @@ impl Leases {
         self.terms.lengthened(until.saturating_sub(now))
     }
 
+    /// At a CM: whether all others have been heard of.
+    pub fn watches_all(&self) -> bool {
+        let mut peers = self.peers.iter();
+        peers.all(|peer| peer.granted_until.is_some())
+    }
+
     /// What has happened so far.
     pub fn counts(&self) -> LeaseCounts {
         self.counts

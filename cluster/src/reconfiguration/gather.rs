@@ -37,6 +37,16 @@ pub(super) struct Gathered {
     pub next_region: u32,
 }
 
+impl Gathered {
+    /// Whether nobody who is left has all data of some region.
+    pub fn loses_any(&self) -> bool {
+        self.regions.values().any(|found| {
+            let mut replicas = found.mapping.replicas.all();
+            !replicas.any(|machine| found.holders.get(&machine) == Some(&true))
+        })
+    }
+}
+
 /// What `answers` come to.
 pub(super) fn gather(answers: &BTreeMap<MachineId, Holdings>) -> Gathered {
     let mut known: BTreeMap<RegionId, Mapping> = BTreeMap::new();

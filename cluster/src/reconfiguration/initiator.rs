@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fencepost_fabric::MachineId;
 
+use super::gather::gather;
 use super::message::{Holdings, ReconfigurationMessage};
 use super::state::Reconfiguration;
 use super::{Action, Survey, WishError};
@@ -231,7 +232,9 @@ impl Reconfiguration {
         let answers = &attempt.answers;
         // Machines that have just joined do not know the time, which must not go back.
         let timed = answers.values().any(|answer| answer.time_ns.is_some());
-        if answers.contains_key(&self.me) && answers.len() >= attempt.base.majority() && timed {
+        let enough = answers.contains_key(&self.me) && answers.len() >= attempt.base.majority();
+        let complete = || self.options.loses_regions || !gather(answers).loses_any();
+        if enough && timed && complete() {
             self.update_configuration();
         } else {
             let until = now.saturating_add(self.options.retry_ns);
@@ -387,6 +390,16 @@ impl Reconfiguration {
         self.may_wish()?;
         self.applied.with_machine(address.clone(), domain.clone())?;
         self.probe(now, Some(Wish::Add(address, domain)));
+        Ok(self.done())
+    }
+
+    /// To the CM: regions that have too few replicas get further ones, where there are machines for them.
+    ///
+    /// # Errors
+    /// [`WishError`] when it cannot begin.
+    pub fn make_up(&mut self, now: u64) -> Result<Vec<Action>, WishError> {
+        self.may_wish()?;
+        self.probe(now, Some(Wish::Move { balances: false }));
         Ok(self.done())
     }
 

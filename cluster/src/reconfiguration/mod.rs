@@ -83,6 +83,9 @@ pub struct Options {
     pub ack_ns: u64,
     /// How long after a failure something is tried again, and a question put again.
     pub retry_ns: u64,
+    /// Whether the others go on where no replica of a region is left, which is lost then. Otherwise they wait for a machine
+    /// that has it: its disk may.
+    pub loses_regions: bool,
 }
 
 impl Options {
@@ -96,6 +99,7 @@ impl Options {
             patience_ns: 3 * lease_ns,
             ack_ns: 4 * lease_ns,
             retry_ns: lease_ns / 2,
+            loses_regions: true,
         }
     }
 }

@@ -7,7 +7,7 @@
 //! *Invariants* that every kind keeps, and one test over all kinds watches:
 //! 1. STORE-1: of the writers that expect one configuration at most one wins.
 //! 2. STORE-2: whoever has read a configuration never reads an older one, here or after a restart.
-//! 3. STORE-3: a store keeps to one cluster, and its configurations are numbered without gaps.
+//! 3. STORE-3: a store keeps to one cluster, and its configurations are numbered without gaps, from the first that it has.
 //!
 //! *Concurrency.* Any number of tasks may use a store at once, on any executor.
 //!
@@ -84,7 +84,7 @@ pub trait ConfigStore: Send + Sync {
     fn read(&self) -> Answer<'_, Option<Configuration>>;
 
     /// Makes `new` the current configuration if `expected` still is; `None` expects that there has
-    /// never been one.
+    /// never been one, and `new` may be of any number then: of a database that has outlived its store.
     fn compare_and_swap<'a>(
         &'a self,
         expected: Option<ConfigurationId>,
@@ -98,7 +98,7 @@ fn follows(
     expected: Option<ConfigurationId>,
     new: &Configuration,
 ) -> Result<bool, StoreError> {
-    if new.id() != expected.map_or(ConfigurationId::FIRST, ConfigurationId::next) {
+    if expected.is_some_and(|expected| new.id() != expected.next()) {
         return Err(StoreError::OutOfOrder(new.id()));
     }
     match current {

@@ -47,7 +47,9 @@ fn begins_empty_and_takes_configurations_in_order(store: &dyn ConfigStore) {
     let second = joined(&first, "second");
     let swap = |expected, new| block_on(store.compare_and_swap(expected, new));
     let ended = |expected, new| swap(expected, new).expect("the store is well");
-    assert!(matches!(swap(None, &second), Err(StoreError::OutOfOrder(id)) if id == second.id()));
+    let third = joined(&second, "third");
+    let skipped = swap(Some(first.id()), &third);
+    assert!(matches!(skipped, Err(StoreError::OutOfOrder(id)) if id == third.id()));
     assert_eq!(ended(Some(first.id()), &second), Swapped::Lost);
     assert_eq!(read(store), None, "nothing of it is kept");
     assert_eq!(ended(None, &first), Swapped::Won);

@@ -11,12 +11,13 @@ use super::format::{
     check_section, decode_index,
 };
 use super::manifest::Manifest;
+use crate::RegionId;
 use crate::classes::Class;
 use crate::header::{Link, OldPlace};
 use crate::region::{BlockId, Regions};
 
-/// Brings the objects of a checkpoint back into `regions`, which nobody uses yet; gives their
-/// number. Regions that are backups there stay so; others become this machine's own.
+/// Brings the objects of a checkpoint back into `regions`, which nobody uses yet, but for those of regions that are not
+/// `wanted`; gives their number. Regions that are backups there stay so; others become this machine's own.
 ///
 /// # Errors
 /// [`CheckpointError::Corrupt`] names file and offset of damage, [`CheckpointError::DoesNotFit`] a
@@ -26,6 +27,7 @@ pub fn load(
     manifest: &Manifest,
     regions: &Regions,
     threads: usize,
+    wanted: &(dyn Fn(RegionId) -> bool + Sync),
 ) -> Result<u64, CheckpointError> {
     let name = manifest.file_name();
     let path = disk.path(&name);
@@ -49,6 +51,7 @@ pub fn load(
     let load = Load {
         source,
         regions,
+        wanted,
         sequence: manifest.sequence,
         sections: &sections,
         next: AtomicUsize::new(0),
@@ -56,8 +59,9 @@ pub fn load(
         failed: AtomicBool::new(false),
     };
     load.run(threads)?;
+    let all = sections.iter().all(|section| wanted(section.block.region));
     let objects = load.objects.into_inner();
-    if objects != manifest.objects {
+    if all && objects != manifest.objects {
         return Err(damaged());
     }
     Ok(objects)
@@ -103,6 +107,7 @@ impl Source<'_> {
 struct Load<'a> {
     source: Source<'a>,
     regions: &'a Regions,
+    wanted: &'a (dyn Fn(RegionId) -> bool + Sync),
     sequence: u64,
     sections: &'a [Section],
     next: AtomicUsize,
@@ -142,6 +147,9 @@ impl Load<'_> {
     }
 
     fn section(&self, section: &Section, words: &mut Vec<u64>) -> Result<u64, CheckpointError> {
+        if !(self.wanted)(section.block.region) {
+            return Ok(0);
+        }
         self.source.read(section.offset, section.words, words)?;
         let damaged = |what| self.source.corrupt(section.offset, what);
         let entries = check_section(words, self.sequence, section).map_err(damaged)?;

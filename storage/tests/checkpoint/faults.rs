@@ -109,8 +109,9 @@ fn any_flipped_or_missing_byte_is_refused_by_name() {
                     bad.flip(name, at, 1 << random.below(8));
                 }
                 let regions = Regions::new(manifest.region_bytes as usize);
-                let loaded = read_manifest(&bad)
-                    .and_then(|manifest| load(&bad, &manifest.expect("there"), &regions, 2));
+                let loaded = read_manifest(&bad).and_then(|manifest| {
+                    load(&bad, &manifest.expect("there"), &regions, 2, &|_| true)
+                });
                 match loaded {
                     Err(CheckpointError::Corrupt { file, offset, .. }) => {
                         assert_eq!(file, bad.path(name));
@@ -146,5 +147,6 @@ fn a_checkpoint_stops_when_told_and_needs_regions_it_fits() {
     );
     let manifest = house.checkpoint().expect("nobody stops it");
     let larger = Regions::new(MAX_REGION_BYTES.min(4 * manifest.region_bytes as usize));
-    load(&disk.inside("checkpoint"), &manifest, &larger, 1).expect("larger regions hold it");
+    load(&disk.inside("checkpoint"), &manifest, &larger, 1, &|_| true)
+        .expect("larger regions hold it");
 }

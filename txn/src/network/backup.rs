@@ -298,21 +298,14 @@ fn apply_among(
 ) -> Result<bool, BadRecord> {
     let mut all = true;
     for held in parts {
-        all &= apply_some(regions, changed, &held.record, among)?;
+        all &= apply_record(regions, changed, &held.record, among)?;
     }
     Ok(all)
 }
 
-/// Applies a COMMIT-BACKUP, or a part of one, those writes that are applied already apart; whether none waits.
+/// Applies those writes of a COMMIT-BACKUP, or of a part of one, that are to some regions, those that are applied already
+/// apart; whether none waits.
 pub(super) fn apply_record(
-    regions: &Regions,
-    changed: &Changed,
-    record: &[u64],
-) -> Result<bool, BadRecord> {
-    apply_some(regions, changed, record, &|_| true)
-}
-
-fn apply_some(
     regions: &Regions,
     changed: &Changed,
     record: &[u64],
@@ -349,16 +342,20 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Applies what a transaction writes to a region, as [`super::evidence`] has it, those writes that are applied already
+/// Applies what a transaction writes to some regions, as [`super::evidence`] has it, those writes that are applied already
 /// apart; whether none waits.
 pub(super) fn apply_content(
     regions: &Regions,
     changed: &Changed,
     content: &[u64],
     w: Timestamp,
+    among: &dyn Fn(RegionId) -> bool,
 ) -> Result<bool, BadRecord> {
     let (mut reader, mut all) = (Reader(content), true);
     while let Some(write) = reader.write()? {
+        if !among(write.addr.region()) {
+            continue;
+        }
         let stamped = (write.about >> evidence::STAMPED_SHIFT) as u8;
         let stamped = usize::from(stamped).checked_sub(1);
         all &= apply_stamped(regions, changed, &write, (w, stamped))?;

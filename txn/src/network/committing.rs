@@ -215,6 +215,20 @@ impl Committing {
         self.0.lock().remove(&id);
     }
 
+    /// When a commit would take effect that is in doubt, and was not decided yet.
+    pub fn undecided(&self, id: TxnId) -> Option<Timestamp> {
+        let commits = self.0.lock();
+        let commit = commits.get(&id);
+        commit
+            .filter(|commit| commit.decided.is_none())
+            .map(|commit| commit.w)
+    }
+
+    /// Whether a commit of a configuration before `current` is here.
+    pub fn has_before(&self, current: u64) -> bool {
+        self.0.lock().keys().any(|id| id.configuration < current)
+    }
+
     /// Commits of configurations before `current`.
     pub fn in_doubt(&self, current: u64) -> Vec<InDoubt> {
         let commits = self.0.lock();

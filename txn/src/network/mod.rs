@@ -169,6 +169,8 @@ pub(crate) struct Network {
     /// Where the machine keeps its data on a disk.
     disk: Option<Disk>,
     joins: bool,
+    /// Whether not all machines have recovered what was before the last configuration.
+    recovers: AtomicBool,
     /// Whether this machine is to leave.
     leaves: AtomicBool,
     /// Whether it is to be no member once it has ended what it does.
@@ -247,6 +249,7 @@ impl Network {
             asking: time::Asking::new(options),
             disk,
             joins: options.joins,
+            recovers: AtomicBool::new(false),
             leaves: AtomicBool::new(configuration.is_leaving(me)),
             parts: AtomicBool::new(false),
             driven: options.driven,

@@ -84,6 +84,7 @@ impl Network {
         self.forget_durable();
         self.look_at_late();
         self.look_for_space();
+        self.give_up_without_disk();
         self.peers.iter().for_each(|peer| {
             peer.link.flush_truncated();
             peer.link.pay();

@@ -96,7 +96,12 @@ impl Truncated {
 impl Network {
     /// Finds out what is truncated everywhere.
     pub(super) fn find_low_bound(&self) {
-        let links = || self.peers.iter().map(|peer| &peer.link);
+        if self.recovers.load(Ordering::Acquire) {
+            // A machine that has truncated one may be asked about it yet.
+            return;
+        }
+        // Who is out truncates nothing more.
+        let links = || self.fellows().map(|peer| &peer.link);
         let low = self.numbers.find_low(|| {
             let disk = self.disk.as_ref();
             let own = disk.and_then(|disk| disk.oldest_truncated());

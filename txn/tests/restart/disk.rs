@@ -8,10 +8,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencepost_cluster::ConfigurationId;
 use fencepost_fabric::random::Random;
 use fencepost_fabric::{CrashLoss, Disk, DiskOp, Fabric, LocalNetwork, Member, SimDisk};
 use fencepost_storage::log::LogOptions;
-use fencepost_txn::network::disk::{Beginning, OnDisk};
+use fencepost_txn::network::disk::{Beginning, OnDisk, TakenBack};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
 use fencepost_txn::{Addr, Durable, Machine, MachineId, MachineOptions};
 use fencepost_txn::{Mode, OpenError, Outcome, Stop};
@@ -84,7 +85,12 @@ impl Disks {
                 },
                 checkpoint_bytes: u64::MAX,
             };
-            Beginning::open(&durable, fabric, &founders)
+            Beginning::open(
+                &durable,
+                fabric,
+                (&founders, TakenBack::Nobody),
+                ConfigurationId(0),
+            )
         };
         let beginnings = fabrics.iter().zip(&self.disks).map(begin);
         let mut beginnings: Vec<Beginning> = beginnings.collect::<Result<_, _>>()?;

@@ -6,6 +6,7 @@
 mod bank;
 mod disk;
 mod host;
+mod leased;
 
 use fencepost_txn::{Addr, Mode, Outcome};
 use host::{Host, Machines, place};

@@ -310,7 +310,7 @@ impl ConfigStore for RaftStore {
         expected: Option<ConfigurationId>,
         new: &'a Configuration,
     ) -> Answer<'a, Swapped> {
-        if new.id() != expected.map_or(ConfigurationId::FIRST, ConfigurationId::next) {
+        if expected.is_some_and(|expected| new.id() != expected.next()) {
             return Box::pin(async { Err(StoreError::OutOfOrder(new.id())) });
         }
         let change = Change {

@@ -15,6 +15,8 @@ pub(super) struct Host<'a> {
     pub machine: &'a Machine,
     pub whereabouts: &'a Whereabouts,
     pub me: MachineId,
+    /// Whether new ones are written to the disk.
+    pub writes: bool,
     /// Regions that this machine has parted with.
     pub parted: Vec<RegionId>,
 }
@@ -31,7 +33,8 @@ impl RegionHost for Host<'_> {
     }
 
     fn keep(&mut self, mapping: &Mapping) {
-        if let Some(disk) = self.machine.network().and_then(|network| network.disk()) {
+        let network = self.machine.network().filter(|_| self.writes);
+        if let Some(disk) = network.and_then(|network| network.disk()) {
             disk.holds(mapping);
         }
         // ALLOT-3.

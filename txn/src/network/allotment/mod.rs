@@ -37,7 +37,7 @@ use fencepost_cluster::allocation::{
     ReplicaRegions,
 };
 use fencepost_cluster::reconfiguration::{Report, Resumed};
-use fencepost_cluster::{Mapping, RegionMap, Replicas, Wire};
+use fencepost_cluster::{Mapping, RegionMap, Replicas, Replication, Wire};
 use fencepost_fabric::{Completer, FabricError, MachineId};
 use fencepost_storage::RegionId;
 use foldhash::fast::FixedState;
@@ -139,7 +139,13 @@ impl Allotment {
         let allocator = || {
             let mut map = RegionMap::new(id);
             map.learn(version, mappings());
-            Allocator::new(configuration, options.replication, map, [], next)
+            let wanted = options.replication.wanted();
+            let replication = match configuration.machines().len() < wanted {
+                // Machines begin again without those that failed before.
+                true => Replication::new(wanted - 1, 1),
+                false => options.replication,
+            };
+            Allocator::new(configuration, replication, map, [], next)
         };
         cache.know(version, mappings());
         let mut replica = ReplicaRegions::new(me, cm, id);
@@ -333,6 +339,7 @@ impl Network {
             machine,
             whereabouts: &self.whereabouts,
             me: self.me,
+            writes: true,
             parted: Vec::new(),
         }
     }

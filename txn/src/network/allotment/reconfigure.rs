@@ -1,14 +1,15 @@
 //! Regions from one configuration to the next: what a reconfiguration does with what is known and held here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use fencepost_cluster::allocation::{CacheEvent, Lookup, MovedRegion, RegionMessage};
+use fencepost_cluster::allocation::{Allocator, CacheEvent, Lookup, MovedRegion, RegionMessage};
 use fencepost_cluster::reconfiguration::{Holdings, Leading, NewConfig, Refused, Regions, Report};
-use fencepost_cluster::{ConfigurationId, Mapping, Replicas, Replication};
+use fencepost_cluster::{ConfigurationId, Mapping, RegionMap, Replicas, Replication};
 use fencepost_fabric::MachineId;
 use fencepost_storage::{RegionId, Timestamp};
 
 use super::super::Network;
+use super::super::disk::Held;
 use super::{Allotment, State};
 use crate::machine::Machine;
 use crate::recovery::Whereabouts;
@@ -65,6 +66,24 @@ impl Allotment {
             .collect()
     }
 
+    /// At the CM: whether some region has fewer replicas than `most`.
+    pub fn has_too_few(&self, most: usize) -> bool {
+        let state = self.0.lock();
+        let map = state.allocator.as_ref().map(Allocator::map);
+        let mut mappings = map.into_iter().flat_map(RegionMap::mappings);
+        mappings.any(|mapping| mapping.replicas.count() < most)
+    }
+
+    /// The regions that this machine has, for its disk.
+    pub fn held(&self) -> BTreeMap<RegionId, Held> {
+        let state = self.0.lock();
+        let held = state.replica.held().map(|held| {
+            let (mapping, whole) = (held.mapping.clone(), held.whole);
+            (mapping.region, Held { mapping, whole })
+        });
+        held.collect()
+    }
+
     /// Whether this machine is a replica of nothing.
     pub fn has_nothing(&self) -> bool {
         self.0.lock().replica.held().next().is_none()
@@ -108,6 +127,8 @@ impl Network {
             }
             state.inactive.extend(moved);
             let mut host = self.host(machine);
+            // All of them are written down at once, with the configuration.
+            host.writes = false;
             let applied = state.regions().apply(new, &mut host);
             let held = state.replica.held().map(|held| &held.mapping);
             let of = |mapping: &Mapping| (mapping.region.0, mapping.replicas.clone());

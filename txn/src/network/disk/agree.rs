@@ -1,25 +1,31 @@
 //! What machines begin again with, once each has seen what all have: everybody finds the same (DISK-4).
 //!
+//! The machines are those of the newest configuration that one of their disks knows; a disk of a machine that is in none of
+//! those is stale, and is not used (DISK-9). Regions are at those of their replicas there that have all of their data.
+//!
 //! The rule for a transaction that is in doubt anywhere:
 //!
 //! | what there is | it |
 //! |---|---|
 //! | a machine has truncated it, or wrote down that it took effect when a life began | takes effect |
-//! | otherwise, a machine has begun a later configuration: those who did so decided, and this was not listed | has none |
+//! | otherwise, a machine has begun a later life: those who did so decided, and this was not listed | has none |
+//! | otherwise, recovery has decided in a later configuration | is what that says |
 //! | otherwise, a whole COMMIT-BACKUP, and every replica of what it writes has all that it writes there | takes effect |
 //! | otherwise | has none |
 //!
-//! In the third case it may have been reported. In the last it was not: COMMIT-PRIMARY is behind all of that, and who has
-//! truncated it says so until all have. All that a transaction read was valid where W is known.
+//! In the fourth case it may have been reported. In the last it was not: COMMIT-PRIMARY is behind all of that, and who has
+//! truncated it says so until all have. All that a transaction read was valid where W is known. Where a recovery was under way,
+//! whatever it may have decided and told is on a disk (DISK-8), or follows: it decides that one takes effect once all replicas
+//! that are left have what it writes, and say so when they have it on their disks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fencepost_cluster::reconfiguration::{MovedRegion, Resumed};
-use fencepost_cluster::{Configuration, Mapping, RegionId};
+use fencepost_cluster::{Configuration, ConfigurationId, Mapping, RegionId, Replicas};
 use fencepost_fabric::MachineId;
 use fencepost_storage::Timestamp;
 
-use super::meet::MeetError;
+use super::meet::{MeetError, TakenBack};
 use super::record::Begun;
 use super::state::State;
 use crate::record::TxnId;
@@ -51,34 +57,78 @@ pub fn seal(states: &States) -> u64 {
     hash.max(1)
 }
 
-/// What `founders` begin with, who have these states.
-pub fn agree(states: &States, founders: &Configuration) -> Result<Agreed, MeetError> {
+/// The newest configuration that one of these machines has been in, of the cluster of `me`.
+pub fn newest(states: &States, me: MachineId) -> Option<&Configuration> {
+    let cluster = |state: &State| state.begun.as_ref().map(|begun| begun.cluster);
+    let own = states.get(&me).and_then(cluster);
+    let mut all: Vec<&State> = states.values().collect();
+    all.retain(|state| own.is_none() || cluster(state) == own);
+    let all = all.into_iter().filter_map(State::configuration);
+    all.max_by_key(|configuration| configuration.id())
+}
+
+/// What `founders` begin with, of whom the machines of the newest configuration have these states.
+pub fn agree(
+    all: &States,
+    founders: &Configuration,
+    taken_back: TakenBack,
+) -> Result<Agreed, MeetError> {
+    // What others have is stale.
+    let newest = all.values().filter_map(State::configuration);
+    let newest = newest.max_by_key(|configuration| configuration.id());
+    let held = || all.values().filter_map(|state| state.holdings.as_ref());
+    let is_replica = |machine: MachineId| {
+        let mut held = held().flat_map(|holdings| holdings.held.values());
+        held.any(|held| held.mapping.replicas.has(machine))
+    };
+    // One was to begin with nothing when power failed, and has not begun.
+    let has_nothing = |machine: MachineId, state: &State| {
+        taken_back == TakenBack::All && state.begun.is_none() && !is_replica(machine)
+    };
+    let mut states = all.clone();
+    states.retain(|machine, state| {
+        newest.is_none_or(|newest| newest.has(*machine)) && !has_nothing(*machine, state)
+    });
+    let states = &states;
+    let next = |last: &Configuration, stored| match taken_back {
+        TakenBack::Nobody => last.go_on_with(founders, stored),
+        TakenBack::All => last.go_on_with_all(founders, stored),
+    };
     let begun = || states.values().filter_map(|state| state.begun.as_ref());
-    let last = begun().max_by_key(|begun| begun.configuration.id());
-    let held = states.values().flat_map(|state| &state.held);
-    let held = held.map(|mapping| (mapping.region, mapping.clone()));
-    let regions: BTreeMap<_, _> = held.collect();
+    let life = begun().max_by_key(|begun| begun.configuration.id());
+    let known = states.values().filter_map(|state| state.holdings.as_ref());
+    let any = known.clone().any(|holdings| !holdings.held.is_empty());
+    let last = known
+        .map(|holdings| &holdings.configuration)
+        .max_by_key(|configuration| configuration.id());
     let newest = states.values().map(|state| state.newest).max();
     let newest = newest.unwrap_or(Timestamp::ZERO);
-    let Some(last) = last.filter(|_| !regions.is_empty()) else {
+    let stored = all.values().map(|state| state.stored).max();
+    let stored = ConfigurationId(stored.unwrap_or(0));
+    let (Some(life), Some(last)) = (life.filter(|_| any), last) else {
         // Nothing was there before any region was.
         let configuration = match last {
-            Some(last) => last.configuration.begin_again(founders)?,
+            Some(last) => next(last, stored)?,
+            None if stored.0 > 0 => founders.go_on_with(founders, stored)?,
             None => founders.clone(),
         };
         return Ok(Agreed {
-            cluster: seal(states),
+            cluster: seal(all),
             configuration,
-            regions,
+            regions: BTreeMap::new(),
             newest,
             committed: BTreeMap::new(),
         });
     };
-    belong_together(states, last)?;
-    let before: Vec<MachineId> = ids(&last.configuration).collect();
-    if before != ids(founders).collect::<Vec<_>>() {
+    belong_together(states, life)?;
+    let before: Vec<MachineId> = ids(last).collect();
+    // Who is not among them any more has been.
+    let was_there = |one: MachineId| last.has(one) || one < last.next_machine();
+    if !before.iter().all(|one| founders.has(*one)) || !ids(founders).all(was_there) {
         return Err(MeetError::OtherMachines(before));
     }
+    let configuration = next(last, stored)?;
+    let regions = regions_of(states, configuration.id())?;
     let candidates: BTreeSet<TxnId> = states
         .values()
         .flat_map(|state| state.doubts.keys().copied())
@@ -89,19 +139,87 @@ pub fn agree(states: &States, founders: &Configuration) -> Result<Agreed, MeetEr
     });
     let mut committed: BTreeMap<TxnId, Timestamp> = committed.collect();
     // Who has not come so far is told again.
-    let decided = begun().filter(|begun| begun.configuration.id() == last.configuration.id());
+    let decided = begun().filter(|begun| begun.configuration.id() == life.configuration.id());
     committed.extend(decided.flat_map(|begun| begun.committed.iter().copied()));
     Ok(Agreed {
-        cluster: last.cluster,
-        configuration: last.configuration.begin_again(founders)?,
+        cluster: life.cluster,
+        configuration,
         newest,
         committed,
         regions,
     })
 }
 
+/// Where all regions are in the configuration `next`: at those replicas that have all of their data.
+fn regions_of(
+    states: &States,
+    next: ConfigurationId,
+) -> Result<BTreeMap<RegionId, Mapping>, MeetError> {
+    let mut newest: BTreeMap<RegionId, &Mapping> = BTreeMap::new();
+    let held = states.values().filter_map(|state| state.holdings.as_ref());
+    for held in held.flat_map(|holdings| holdings.held.values()) {
+        let there = newest.entry(held.mapping.region).or_insert(&held.mapping);
+        if there.last_replica_change < held.mapping.last_replica_change {
+            *there = &held.mapping;
+        }
+    }
+    let mut lost = Vec::new();
+    let mut regions = BTreeMap::new();
+    for mapping in newest.into_values() {
+        match left_of(states, mapping, next) {
+            Some(left) => drop(regions.insert(left.region, left)),
+            None => lost.push(mapping.region),
+        }
+    }
+    match lost.is_empty() {
+        true => Ok(regions),
+        false => Err(MeetError::Lost(lost)),
+    }
+}
+
+/// A region with those replicas alone that have all of its data; `None` where none has.
+fn left_of(states: &States, mapping: &Mapping, next: ConfigurationId) -> Option<Mapping> {
+    let since = mapping.last_replica_change;
+    let whole = |machine: &MachineId, strictly: bool| {
+        let holdings = states
+            .get(machine)
+            .and_then(|state| state.holdings.as_ref());
+        holdings.is_some_and(|holdings| {
+            let id = holdings.configuration.id();
+            match holdings.held.get(&mapping.region) {
+                // It has not heard of what came last, and has been one of its replicas all the time.
+                Some(held) => held.whole && (!strictly || since <= id.next()),
+                // Nothing was written there before it has heard of a region that is new (DISK-2).
+                None => since <= id,
+            }
+        })
+    };
+    let those = |strictly| -> Vec<MachineId> {
+        let all = mapping.replicas.all();
+        all.filter(|machine| whole(machine, strictly)).collect()
+    };
+    let mut left = those(true);
+    if left.is_empty() {
+        left = those(false);
+    }
+    if left.len() == mapping.replicas.count() {
+        return Some(mapping.clone());
+    }
+    let (primary, backups) = left.split_first()?;
+    let same = *primary == mapping.replicas.primary();
+    Some(Mapping {
+        replicas: Replicas::new(*primary, backups.to_vec())?,
+        last_primary_change: match same {
+            true => mapping.last_primary_change,
+            false => next,
+        },
+        last_replica_change: next,
+        ..mapping.clone()
+    })
+}
+
 /// Whether all have data of one cluster.
-fn belong_together(states: &States, last: &Begun) -> Result<(), MeetError> {
+fn belong_together(states: &States, life: &Begun) -> Result<(), MeetError> {
     let none = |(machine, state): (&MachineId, &State)| state.begun.is_none().then_some(*machine);
     let none: Vec<MachineId> = states.iter().filter_map(none).collect();
     if !none.is_empty() {
@@ -109,7 +227,7 @@ fn belong_together(states: &States, last: &Begun) -> Result<(), MeetError> {
     }
     let strange = |(machine, state): (&MachineId, &State)| {
         let begun = state.begun.as_ref()?;
-        (begun.cluster != last.cluster).then_some(*machine)
+        (begun.cluster != life.cluster).then_some(*machine)
     };
     let strange: Vec<MachineId> = states.iter().filter_map(strange).collect();
     match strange.is_empty() {
@@ -138,14 +256,18 @@ fn outcome(states: &States, regions: &BTreeMap<RegionId, Mapping>, id: TxnId) ->
     if told.is_some() {
         return told;
     }
-    let w = doubts().find_map(|doubt| doubt.w)?;
     let later = |state: &State| {
         let begun = state.begun.as_ref();
         begun.is_some_and(|begun| begun.configuration.id().0 > id.configuration)
     };
-    if all().any(later) {
+    if all().any(later) || doubts().any(|doubt| doubt.aborted) {
         return None;
     }
+    let decided = doubts().find_map(|doubt| doubt.committed);
+    if decided.is_some() {
+        return decided;
+    }
+    let w = doubts().find_map(|doubt| doubt.w)?;
     let written: BTreeSet<u32> = doubts().flat_map(|doubt| doubt.written.clone()).collect();
     let is_covered = |region: &u32| {
         let mapping = regions.get(&RegionId(*region));

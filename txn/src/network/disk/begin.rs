@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use fencepost_cluster::reconfiguration::Resumed;
-use fencepost_cluster::{Configuration, Mapping};
+use fencepost_cluster::{Configuration, ConfigurationId};
 use fencepost_fabric::{Fabric, MachineId, entropy_seed};
 use fencepost_storage::Timestamp;
 use fencepost_storage::log::LogError;
@@ -22,8 +22,8 @@ use super::Disk;
 use super::agree::Agreed;
 use super::kept::Kept;
 use super::left::Left;
-use super::meet::{MeetError, Meeting};
-use super::record::{self, Begun};
+use super::meet::{MeetError, Meeting, TakenBack};
+use super::record::{self, Begun, Held, Holdings};
 use super::replay::{make, replay};
 use super::state::State;
 use crate::checkpointer::Checkpointer;
@@ -62,14 +62,17 @@ pub(crate) struct Restored {
 }
 
 impl Beginning {
-    /// Opens the directory of one of `founders`, whose access to the others `fabric` is.
+    /// Opens the directory of one of `founders`, whose access to the others `fabric` is. What they agree on is later than
+    /// the configuration `stored`, which is what their store has; 0 where that has none. Who says which of them are
+    /// `taken_back` says the same at all of them.
     ///
     /// # Errors
     /// [`OpenError`] where it is in use, or damaged.
     pub fn open(
         durable: &Durable,
         fabric: &Arc<dyn Fabric>,
-        founders: &Configuration,
+        (founders, taken_back): (&Configuration, TakenBack),
+        stored: ConfigurationId,
     ) -> Result<Beginning, OpenError> {
         let directory = Directory::open(durable)?;
         let kept = Kept::read(&*durable.disk)?;
@@ -81,8 +84,9 @@ impl Beginning {
         log.sync()?;
         let newest = directory.manifest.map(|manifest| manifest.clock);
         let left = Left::read(&mut log, kept, newest.unwrap_or(Timestamp::ZERO))?;
-        let state = State::of(&left, entropy_seed());
-        let meeting = Meeting::begin(fabric, founders, state).map_err(OpenError::Meet)?;
+        let state = State::of(&left, stored, entropy_seed());
+        let meeting =
+            Meeting::begin(fabric, (founders, taken_back), state).map_err(OpenError::Meet)?;
         let found = Some(Found {
             durable: durable.clone(),
             directory,
@@ -142,15 +146,19 @@ impl OnDisk {
     ) -> Result<Restored, OpenError> {
         let found = self.found.lock().take().ok_or(OpenError::Begun)?;
         let Found {
-            durable,
-            directory,
-            left,
+            durable, directory, ..
         } = found;
         let (agreed, me) = (&self.agreed, fabric.me());
         make(regions, agreed, me)?;
-        let checkpoint_objects = directory.load(regions)?;
+        let own = |region| {
+            agreed
+                .regions
+                .get(&region)
+                .is_some_and(|mapping| mapping.replicas.has(me))
+        };
+        let checkpoint_objects = directory.load(regions, &own)?;
         let mut log = directory.log(&durable)?;
-        let replayed = replay(&mut log, regions, agreed)?;
+        let replayed = replay(&mut log, regions, (agreed, &own))?;
         let (log, report) = log.finish(Box::new(|| 0))?;
         let begun = Begun {
             cluster: agreed.cluster,
@@ -161,22 +169,26 @@ impl OnDisk {
         };
         let (checkpointer, lock) = directory.go_on(&durable);
         let words = begun.encode();
-        let kept = Kept {
-            begun,
-            held: left.held.clone(),
-        };
-        let place = (Arc::clone(&durable.disk), lock);
-        let disk = Disk::new(log, fabric, place, kept);
-        disk.append(record::BEGUN, &words);
-        // That of which it has not heard before power failed.
-        let here = |mapping: &&Mapping| {
-            mapping.replicas.has(me) && !left.held.contains_key(&mapping.region)
-        };
-        agreed
+        let held = agreed
             .regions
             .values()
-            .filter(here)
-            .for_each(|mapping| disk.holds(mapping));
+            .filter(|mapping| own(mapping.region));
+        let held = held.map(|mapping| {
+            let (mapping, whole) = (mapping.clone(), true);
+            (mapping.region, Held { mapping, whole })
+        });
+        let holdings = Holdings {
+            configuration: agreed.configuration.clone(),
+            held: held.collect(),
+        };
+        let place = (Arc::clone(&durable.disk), lock);
+        let kept = Kept {
+            begun,
+            holdings: holdings.clone(),
+        };
+        let disk = Disk::new(log, fabric, place, kept);
+        disk.append(record::BEGUN, &words);
+        disk.is_in(holdings);
         disk.log.wait_flushed_blocking(disk.log.position())?;
         if disk.has_failed() {
             return Err(OpenError::Log(LogError::Full));

@@ -3,15 +3,14 @@
 //! A file of the data directory, written whole under another name and renamed, before each checkpoint counts. What it says
 //! may be newer than the checkpoint: then the log says it again.
 
-use std::collections::BTreeMap;
 use std::io;
 
+use fencepost_cluster::Wire;
 use fencepost_cluster::seal::{seal, unseal};
-use fencepost_cluster::{Mapping, RegionId, Wire};
 use fencepost_fabric::Disk;
 use fencepost_storage::checkpoint::CheckpointError;
 
-use super::record::{self, Begun, put_bytes};
+use super::record::{self, Begun, Held, Holdings, put_bytes};
 use crate::network::message::Reader;
 use crate::record::BadRecord;
 
@@ -24,17 +23,18 @@ const VERSION: u16 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     pub begun: Begun,
-    pub held: BTreeMap<RegionId, Mapping>,
+    pub holdings: Holdings,
 }
 
 impl Kept {
     /// Writes it down; what was before stays until it is durable.
     pub fn write(&self, disk: &dyn Disk) -> io::Result<()> {
         let mut words = self.begun.encode();
-        words.push(self.held.len() as u64);
-        for mapping in self.held.values() {
-            put_bytes(&mut words, &mapping.encode());
+        words.push(self.holdings.held.len() as u64);
+        for held in self.holdings.held.values() {
+            put_bytes(&mut words, &held.mapping.encode());
         }
+        self.holdings.put(&mut words);
         let sealed = seal(MAGIC, VERSION, bytemuck::cast_slice(&words));
         let file = disk.create(DRAFT)?;
         file.write_at(0, &sealed)?;
@@ -83,9 +83,21 @@ impl Kept {
     fn take(reader: &mut Reader<'_>) -> Result<Kept, BadRecord> {
         let begun = Begun::take(reader)?;
         let count = reader.word()?;
-        let one = |_| record::take_mapping(reader).map(|mapping| (mapping.region, mapping));
-        let held = (0..count).map(one).collect::<Result<_, _>>()?;
-        Ok(Kept { begun, held })
+        let one = |_| {
+            let mapping = record::take_mapping(reader)?;
+            let whole = true;
+            Ok((mapping.region, Held { mapping, whole }))
+        };
+        let held = (0..count).map(one).collect::<Result<_, BadRecord>>()?;
+        // It was written before there was more.
+        let holdings = match reader.0.is_empty() {
+            true => Holdings {
+                configuration: begun.configuration.clone(),
+                held,
+            },
+            false => Holdings::take(reader)?,
+        };
+        Ok(Kept { begun, holdings })
     }
 }
 
@@ -96,6 +108,8 @@ pub fn is_of_others(disk: &dyn Disk) -> Result<bool, CheckpointError> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use fencepost_cluster::Configuration;
     use fencepost_fabric::{CrashLoss, SimDisk};
     use fencepost_storage::Timestamp;
@@ -103,15 +117,19 @@ mod tests {
     use super::*;
 
     fn kept(cluster: u64) -> Kept {
+        let configuration = Configuration::of_process(3).expect("machines");
         Kept {
             begun: Begun {
                 cluster,
                 region_bytes: 16 << 20,
                 newest: Timestamp::from_raw(7),
                 committed: Vec::new(),
-                configuration: Configuration::of_process(3).expect("machines"),
+                configuration: configuration.clone(),
             },
-            held: BTreeMap::new(),
+            holdings: Holdings {
+                configuration,
+                held: BTreeMap::new(),
+            },
         }
     }
 

@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fencepost_cluster::{Mapping, RegionId};
+use fencepost_cluster::RegionId;
 use fencepost_storage::Timestamp;
 use fencepost_storage::log::LogRecovery;
 
 use super::kept::Kept;
-use super::record::{self, Begun};
+use super::record::{self, Begun, Held, Holdings, Told};
 use crate::network::message::Reader;
 use crate::network::truncated::Truncated;
 use crate::record::{
@@ -30,6 +30,10 @@ pub struct Doubt {
     pub covered: BTreeSet<u32>,
     /// Regions in parts of which the last is not there.
     pub parts: BTreeSet<u32>,
+    /// When it takes effect, where recovery has decided that it does.
+    pub committed: Option<Timestamp>,
+    /// Recovery has decided that it does not.
+    pub aborted: bool,
 }
 
 /// What a machine has.
@@ -37,7 +41,8 @@ pub struct Doubt {
 pub struct Left {
     /// Its last life; `None` where it never had one.
     pub begun: Option<Begun>,
-    pub held: BTreeMap<RegionId, Mapping>,
+    /// The last configuration that it was in, and its regions there.
+    pub holdings: Option<Holdings>,
     pub doubts: BTreeMap<TxnId, Doubt>,
     /// Truncations that are remembered (TRUNCATE-1), by the machine of the coordinator, and when those took effect.
     truncated: BTreeMap<u32, Truncated>,
@@ -59,7 +64,7 @@ impl Left {
         };
         if let Some(kept) = kept {
             left.newest = newest.max(kept.begun.newest);
-            (left.begun, left.held) = (Some(kept.begun), kept.held);
+            (left.begun, left.holdings) = (Some(kept.begun), Some(kept.holdings));
         }
         while let Some(chunk) = log.next_chunk()? {
             for entry in chunk.records() {
@@ -91,14 +96,23 @@ impl Left {
         match kind {
             record::BEGUN => {
                 let begun = Begun::decode(words)?;
-                if self
-                    .begun
-                    .as_ref()
-                    .is_some_and(|before| before.cluster != begun.cluster)
-                {
+                let mut holdings = self.holdings.take();
+                let before = self.begun.as_ref();
+                if before.is_some_and(|before| before.cluster != begun.cluster) {
                     // Of a cluster that never had anything.
-                    self.held.clear();
+                    holdings = None;
                 }
+                // What was written down beside the log may be newer.
+                let newer = |there: &Holdings| there.configuration.id() > begun.configuration.id();
+                if !holdings.as_ref().is_some_and(newer) {
+                    let held = holdings.map_or_else(BTreeMap::new, |there| there.held);
+                    let configuration = begun.configuration.clone();
+                    holdings = Some(Holdings {
+                        configuration,
+                        held,
+                    });
+                }
+                self.holdings = holdings;
                 self.newest = self.newest.max(begun.newest);
                 self.doubts.clear();
                 self.truncated.clear();
@@ -107,7 +121,58 @@ impl Left {
             }
             record::HELD => {
                 let mapping = record::take_mapping(&mut reader)?;
-                self.held.insert(mapping.region, mapping);
+                let older =
+                    |there: &Held| there.mapping.last_replica_change <= mapping.last_replica_change;
+                if let Some(holdings) = &mut self.holdings
+                    && holdings.held.get(&mapping.region).is_none_or(older)
+                {
+                    let whole = true;
+                    let held = Held { mapping, whole };
+                    holdings.held.insert(held.mapping.region, held);
+                }
+            }
+            record::HOLDINGS => {
+                let holdings = Holdings::take(&mut reader)?;
+                let id = |holdings: &Holdings| holdings.configuration.id();
+                let before = self.holdings.as_ref().map(id);
+                if before.is_none_or(|before| before <= id(&holdings)) {
+                    self.holdings = Some(holdings);
+                }
+            }
+            record::FILLED => {
+                let region = u32::try_from(reader.word()?);
+                let region = region.map_err(|_| BadRecord("a region whose number is too large"))?;
+                let holdings = self.holdings.as_mut();
+                let held = holdings.and_then(|all| all.held.get_mut(&RegionId(region)));
+                if let Some(held) = held {
+                    held.whole = true;
+                }
+            }
+            record::TOLD => {
+                let told = Told::decode(words)?;
+                let doubt = self.doubts.entry(told.id).or_default();
+                doubt.written.extend(regions(told.written));
+                doubt.w = doubt.w.or(told.w);
+                if !told.content.is_empty() {
+                    doubt.covered.insert(told.region);
+                }
+                self.newest = self.newest.max(told.w.unwrap_or(Timestamp::ZERO));
+            }
+            record::DECIDED => {
+                let (id, w) = record::take_decided(words)?;
+                let doubt = self.doubts.entry(id).or_default();
+                match w {
+                    None => doubt.aborted = doubt.committed.is_none(),
+                    Some(_) if doubt.aborted => {}
+                    Some(_) => doubt.committed = doubt.committed.or(w),
+                }
+                self.newest = self.newest.max(w.unwrap_or(Timestamp::ZERO));
+            }
+            record::SETTLED => {
+                let configuration = reader.word()?;
+                let is_left = |id: &TxnId| id.configuration >= configuration;
+                self.doubts.retain(|id, _| is_left(id));
+                self.outcomes.retain(|id, _| is_left(id));
             }
             record::PREPARED => {
                 let id = reader.id()?;

@@ -11,16 +11,16 @@
 //! A machine that is not there, or goes on with what another process of a peer had, keeps the others waiting: who waits
 //! asks who that is ([`Meeting::missing`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fencepost_cluster::{Configuration, ConfigurationError};
+use fencepost_cluster::{Configuration, ConfigurationError, ConfigurationId, RegionId};
 use fencepost_fabric::{
     Completion, Fabric, FabricError, MachineId, Memory, Place, SegmentId, Writer,
 };
 
-use super::agree::{Agreed, States, agree, seal};
+use super::agree::{Agreed, States, agree, newest, seal};
 use super::state::State;
 
 /// Where a machine shows its state.
@@ -44,6 +44,15 @@ pub enum MeetError {
     /// The data are of these machines.
     #[error("the data are of {}, and are there again with these machines alone", list(.0))]
     OtherMachines(Vec<MachineId>),
+    /// The others have gone on without this machine.
+    #[error(
+        "the others have gone on without this machine in configuration {}: its data are stale, and are not used",
+        .0.0
+    )]
+    Stale(ConfigurationId),
+    /// Of these regions no machine has all data.
+    #[error("no machine has all data of {}", regions(.0))]
+    Lost(Vec<RegionId>),
     /// There is no such next configuration.
     #[error("the machines are no configuration: {0}")]
     Configuration(#[from] ConfigurationError),
@@ -60,10 +69,25 @@ fn list(machines: &[MachineId]) -> String {
     names.join(", ")
 }
 
+fn regions(regions: &[RegionId]) -> String {
+    let names: Vec<String> = regions.iter().map(RegionId::to_string).collect();
+    names.join(", ")
+}
+
+/// Whether machines that others have gone on without begin again with those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakenBack {
+    /// They do not, and nobody waits for them.
+    Nobody,
+    /// They do, with nothing of what they had. All founders wait for each other.
+    All,
+}
+
 /// One machine that begins with others.
 pub struct Meeting {
     fabric: Arc<dyn Fabric>,
     founders: Configuration,
+    taken_back: TakenBack,
     /// What this machine shows.
     shown: Arc<Memory>,
     states: States,
@@ -81,7 +105,7 @@ enum Looking {
 impl Meeting {
     pub fn begin(
         fabric: &Arc<dyn Fabric>,
-        founders: &Configuration,
+        (founders, taken_back): (&Configuration, TakenBack),
         own: State,
     ) -> Result<Meeting, MeetError> {
         let words = own.encode();
@@ -93,6 +117,7 @@ impl Meeting {
             states: BTreeMap::from([(fabric.me(), own)]),
             fabric: Arc::clone(fabric),
             founders: founders.clone(),
+            taken_back,
             shown,
             seals: BTreeMap::new(),
             looking: BTreeMap::new(),
@@ -104,19 +129,25 @@ impl Meeting {
         for machine in self.others() {
             self.look_at(machine)?;
         }
+        if self.taken_back == TakenBack::Nobody
+            && let Some(newest) = newest(&self.states, self.fabric.me())
+            && !newest.has(self.fabric.me())
+        {
+            return Err(MeetError::Stale(newest.id()));
+        }
         if self
-            .others()
+            .needed()
             .any(|machine| !self.states.contains_key(&machine))
         {
             return Ok(None);
         }
-        let seal = seal(&self.states);
+        let seal = self.seal();
         self.shown.words()[0].store(seal, Ordering::Release);
         match self
-            .others()
+            .needed()
             .all(|machine| self.seals.get(&machine) == Some(&seal))
         {
-            true => agree(&self.states, &self.founders).map(Some),
+            true => agree(&self.those_needed(), &self.founders, self.taken_back).map(Some),
             false => Ok(None),
         }
     }
@@ -124,13 +155,31 @@ impl Meeting {
     /// Who has not been heard of, or does not begin with the others.
     pub fn missing(&self) -> Vec<MachineId> {
         let unheard = |machine: &MachineId| !self.states.contains_key(machine);
-        let missing: Vec<MachineId> = self.others().filter(unheard).collect();
+        let missing: Vec<MachineId> = self.needed().filter(unheard).collect();
         if !missing.is_empty() {
             return missing;
         }
-        let seal = seal(&self.states);
+        let seal = self.seal();
         let other = |machine: &MachineId| self.seals.get(machine) != Some(&seal);
-        self.others().filter(other).collect()
+        self.needed().filter(other).collect()
+    }
+
+    /// The others without whom nothing begins: those of the newest configuration that has been heard of. Who is in an
+    /// older one alone cannot have begun without one of them, for it began with all of its machines' disks knowing of it.
+    fn needed(&self) -> impl Iterator<Item = MachineId> + use<> {
+        let newest = newest(&self.states, self.fabric.me()).cloned();
+        let newest = newest.filter(|_| self.taken_back == TakenBack::Nobody);
+        let members =
+            move |machine: &MachineId| newest.as_ref().is_none_or(|all| all.has(*machine));
+        self.others().filter(members)
+    }
+
+    /// What they and this machine have.
+    fn those_needed(&self) -> States {
+        let mut states = self.states.clone();
+        let needed: BTreeSet<MachineId> = self.needed().collect();
+        states.retain(|machine, _| *machine == self.fabric.me() || needed.contains(machine));
+        states
     }
 
     fn others(&self) -> impl Iterator<Item = MachineId> + use<> {
@@ -230,6 +279,6 @@ impl Meeting {
     }
 
     fn seal(&self) -> u64 {
-        seal(&self.states)
+        seal(&self.those_needed())
     }
 }

@@ -29,13 +29,26 @@
 //!   record of every transaction that is not over when it begins: those alone change anything meanwhile, or are in doubt
 //!   anywhere. What is older is in the copy, and a block of the copy that serves another size class since is so, too
 //!   (`Changed::of`).
+//! * DISK-7: a machine has on its disk that it is in a configuration, and with which regions, before it says that it has
+//!   applied it. So a configuration is in force only when all of its machines' disks know of it.
+//! * DISK-8: whatever a machine says or does in recovery follows from what is on its disk: messages, effects and answers to
+//!   clients wait until all that it has logged before is durable, what it was told and what was decided among that. So the
+//!   disks of the machines that are left are a state that recovery could have met, and what they begin again with is what it
+//!   would have come to (RECOVERY-3).
+//! * DISK-9: machines begin again with the machines of the newest configuration that any of their disks knows. What is on the
+//!   disk of another one is stale, and is not used. Where machines are taken back that were out, all of them have to be there, and
+//!   such a one begins with nothing ([`TakenBack`]).
+//! * DISK-10: a new backup says that it is whole when a checkpoint is durable that began after all data had come, and that
+//!   is written down, too. One that was not is none of the region's replicas any more when machines begin again.
+//! * DISK-11: no configuration is made in which a region has no replica with its data: all wait instead, for a disk has it.
 //! * DISK-6: no commit begins that a machine has part in whose disk is full, as far as that is known; what its log has
 //!   allocated is for those that have begun (`space.rs`).
 //!
 //! # Failure
 //! A log that is damaged refuses to open. On a full disk commits are refused until there is space again. Once it cannot be written any more the machine tells who waits for it that
-//! nothing becomes durable: commits that it has part in are given up. Without all machines of the last configuration
-//! nothing begins.
+//! nothing becomes durable: commits that it has part in are given up, or, where
+//! machines that fail are replaced, it gives up its lease, and the others go on without it. Without all machines of the last
+//! configuration nothing begins.
 
 mod agree;
 mod announce;
@@ -55,8 +68,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use fencepost_cluster::{Mapping, Wire};
+use fencepost_cluster::lease::LeaseOrder;
+use fencepost_cluster::{ConfigurationId, Mapping, RegionId, Wire};
 use fencepost_fabric::{Completer, Completion, DiskLock, Fabric, FabricError};
+use fencepost_storage::Timestamp;
 use fencepost_storage::checkpoint::CheckpointError;
 use fencepost_storage::log::{Log, LogError, Lsn};
 use foldhash::fast::FixedState;
@@ -66,14 +81,17 @@ pub(super) use announce::{Announcing, DURABLE, NEVER};
 pub use begin::{Beginning, OnDisk};
 use kept::Kept;
 pub(crate) use kept::is_of_others;
-pub use meet::MeetError;
+pub use meet::{MeetError, TakenBack};
 pub(crate) use record::BEGUN;
 pub(super) use record::PREPARED;
+use record::Told;
+pub(super) use record::{Held, Holdings};
 pub(super) use space::FULL;
 
 use super::link::Link;
 use super::{Network, Spread};
 use crate::record::{ABORT, TRUNCATE, TxnId};
+use crate::recovery::Seen;
 
 /// The log of a machine among others, and who waits for it.
 pub(crate) struct Disk {
@@ -86,6 +104,8 @@ pub(crate) struct Disk {
     kept: Mutex<Kept>,
     /// Nothing becomes durable any more.
     failed: AtomicBool,
+    /// The machine has given up its lease for that.
+    told_failed: AtomicBool,
     /// Peers have been told that the disk is full.
     told_full: Mutex<bool>,
     /// Keeps other processes out of the directory.
@@ -131,6 +151,7 @@ impl Disk {
             state: Mutex::default(),
             kept: Mutex::new(kept),
             failed: AtomicBool::new(false),
+            told_failed: AtomicBool::new(false),
             told_full: Mutex::new(false),
             _lock: lock,
         }
@@ -222,11 +243,68 @@ impl Disk {
 
     /// This machine has a region from now on (DISK-2).
     pub fn holds(&self, mapping: &Mapping) {
-        self.kept
-            .lock()
-            .held
-            .insert(mapping.region, mapping.clone());
+        let held = Held {
+            mapping: mapping.clone(),
+            whole: true,
+        };
+        let mut kept = self.kept.lock();
+        kept.holdings.held.insert(mapping.region, held);
         self.append(record::HELD, &record::held(&mapping.encode()));
+    }
+
+    /// This machine is in a configuration from now on, and has these regions; where the log ends then (DISK-7).
+    pub fn is_in(&self, holdings: Holdings) -> Lsn {
+        let mut words = Vec::new();
+        holdings.put(&mut words);
+        let mut kept = self.kept.lock();
+        kept.holdings = holdings;
+        self.append(record::HOLDINGS, &words)
+    }
+
+    /// All data of a region is in the checkpoint and the log of this machine; where the log ends then (DISK-10).
+    pub fn is_filled(&self, region: RegionId) -> Lsn {
+        let mut kept = self.kept.lock();
+        if let Some(held) = kept.holdings.held.get_mut(&region) {
+            held.whole = true;
+        }
+        self.append(record::FILLED, &[u64::from(region.0)])
+    }
+
+    /// Recovery has had this machine keep something of a transaction (DISK-8).
+    pub fn keep_told(&self, seen: &Seen, content: &[u64]) {
+        self.append_of(record::TOLD, seen.id, &Told::encode(seen, content));
+    }
+
+    /// Recovery has decided about a transaction (DISK-8).
+    pub fn keep_decided(&self, id: TxnId, w: Option<Timestamp>) {
+        let mut words = id.words().to_vec();
+        words.push(w.map_or(0, Timestamp::raw));
+        self.append_of(record::DECIDED, id, &words);
+    }
+
+    /// The same about one of this machine's own, which is not given up or truncated any more.
+    pub fn keep_own_decided(&self, id: TxnId, w: Option<Timestamp>) {
+        self.keep_decided(id, w);
+        self.state.lock().own.remove(&id);
+    }
+
+    /// All transactions of configurations before `configuration` are settled everywhere; `late` is whether something of
+    /// them may be left to be applied here.
+    pub fn is_settled(&self, configuration: ConfigurationId, late: bool) {
+        self.append(record::SETTLED, &[configuration.0]);
+        let mut state = self.state.lock();
+        let State {
+            own,
+            open,
+            late: waits,
+            ..
+        } = &mut *state;
+        own.retain(|id| id.configuration >= configuration.0);
+        let over = open.keys().filter(|id| id.configuration < configuration.0);
+        match late {
+            true => waits.extend(over.copied()),
+            false => open.retain(|id, _| id.configuration >= configuration.0),
+        }
     }
 
     /// This machine's own part of a commit of its own, in records of one kind, and a last one; comes when it is durable.
@@ -355,6 +433,19 @@ impl Network {
         self.disk.as_ref().is_some_and(Disk::has_failed) || links.any(Link::cannot_keep)
     }
 
+    /// A machine that cannot write to its disk any more counts as one that has failed, where such are replaced.
+    pub fn give_up_without_disk(&self) {
+        let failed =
+            |disk: &Disk| disk.has_failed() && !disk.told_failed.swap(true, Ordering::AcqRel);
+        if self.replaces_machines()
+            && self.disk.as_ref().is_some_and(failed)
+            && let Some(leasing) = self.leasing()
+        {
+            // No mailbox is needed for that.
+            let _ = leasing.obey(LeaseOrder::Stop);
+        }
+    }
+
     /// Whoever waits for what a machine has on its disk that is lost hears that it does not come.
     pub fn forget_durable(&self) {
         if self.disk.is_some() {
@@ -366,10 +457,14 @@ impl Network {
     /// Tells the disk once nothing is late: see [`Disk::is_over`].
     pub fn look_at_late(&self) {
         if let Some(disk) = &self.disk
-            && !self.home.lock().is_late()
-            && !self.ends.lock().iter().any(|end| end.is_late())
+            && !self.is_late()
         {
             disk.is_applied();
         }
+    }
+
+    /// Whether something that is truncated waits to be applied.
+    pub fn is_late(&self) -> bool {
+        self.home.lock().is_late() || self.ends.lock().iter().any(|end| end.is_late())
     }
 }

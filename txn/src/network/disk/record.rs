@@ -6,17 +6,33 @@
 //! PREPARED  id | regions, how many and which | content, as network/evidence.rs has it
 //! COMMIT-BACKUP, its parts and its end, COMMIT-PRIMARY, ABORT, TRUNCATE      as they come
 //! ```
+//! Where machines that fail are replaced, from one configuration to the next:
+//!
+//! ```text
+//! HOLDINGS  bytes | configuration | count | bytes, mapping of a region, whether all its data is on the disk ...
+//! FILLED    region
+//! TOLD      id | w or 0 | regions, how many and which | region | content
+//! DECIDED   id | w, or 0 where it has no effect
+//! SETTLED   configuration
+//! ```
+//! HOLDINGS says in what configuration the machine is from there on, and all regions that it has. TOLD is what recovery has had
+//! it keep, DECIDED what was decided; at SETTLED all of that is done for transactions of earlier configurations, and whatever
+//! was not decided by then has no effect here.
+//!
 //! BEGUN is the first. It decides all that is in doubt before it: the listed transactions have taken effect, others have
 //! none. PREPARED stands for LOCK and LOCK-MOVED together: there is none before what all objects become is known.
 //!
 //! # Failure
 //! Records come back from a disk, and are decoded as those of a peer.
 
-use fencepost_cluster::{Configuration, Mapping, Wire};
+use std::collections::BTreeMap;
+
+use fencepost_cluster::{Configuration, Mapping, RegionId, Wire};
 use fencepost_storage::Timestamp;
 
 use crate::bytes;
 use crate::record::{BadRecord, TxnId};
+use crate::recovery::Seen;
 use crate::words::Reader;
 
 /// A life begins.
@@ -25,6 +41,16 @@ pub const BEGUN: u8 = 32;
 pub const HELD: u8 = 33;
 /// What a primary has locked for a transaction.
 pub const PREPARED: u8 = 34;
+/// A configuration, and all regions of this machine in it.
+pub const HOLDINGS: u8 = 35;
+/// All data of a region has come to this machine.
+pub const FILLED: u8 = 36;
+/// What recovery has had this machine keep of a transaction.
+pub const TOLD: u8 = 37;
+/// What was decided about a transaction in a later configuration than its own.
+pub const DECIDED: u8 = 38;
+/// All transactions of configurations before one are settled everywhere.
+pub const SETTLED: u8 = 39;
 
 /// Where a life begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +87,88 @@ impl Begun {
             configuration: take_value(reader)?,
         })
     }
+}
+
+/// A region of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub mapping: Mapping,
+    /// Whether all of its data is on the disk.
+    pub whole: bool,
+}
+
+/// A machine's regions in a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holdings {
+    pub configuration: Configuration,
+    pub held: BTreeMap<RegionId, Held>,
+}
+
+impl Holdings {
+    pub fn put(&self, words: &mut Vec<u64>) {
+        put_bytes(words, &self.configuration.encode());
+        words.push(self.held.len() as u64);
+        for Held { mapping, whole } in self.held.values() {
+            put_bytes(words, &mapping.encode());
+            words.push(u64::from(*whole));
+        }
+    }
+
+    pub fn take(reader: &mut Reader<'_>) -> Result<Holdings, BadRecord> {
+        let configuration = take_value(reader)?;
+        let count = reader.word()?;
+        let one = |_| {
+            let mapping = take_mapping(reader)?;
+            let whole = reader.word()? != 0;
+            Ok((mapping.region, Held { mapping, whole }))
+        };
+        Ok(Holdings {
+            configuration,
+            held: (0..count).map(one).collect::<Result<_, BadRecord>>()?,
+        })
+    }
+}
+
+/// What TOLD says.
+pub struct Told<'a> {
+    pub id: TxnId,
+    pub w: Option<Timestamp>,
+    pub written: &'a [u64],
+    pub region: u32,
+    pub content: &'a [u64],
+}
+
+impl<'a> Told<'a> {
+    pub fn decode(words: &'a [u64]) -> Result<Told<'a>, BadRecord> {
+        let mut reader = Reader(words);
+        let (id, w) = (reader.id()?, reader.timestamp()?);
+        let written = reader.counted()?;
+        let region = u32::try_from(reader.word()?);
+        Ok(Told {
+            id,
+            w: (w > Timestamp::ZERO).then_some(w),
+            written,
+            region: region.map_err(|_| BadRecord("a region whose number is too large"))?,
+            content: reader.0,
+        })
+    }
+
+    pub fn encode(seen: &Seen, content: &[u64]) -> Vec<u64> {
+        let mut words = seen.id.words().to_vec();
+        words.push(seen.w.map_or(0, Timestamp::raw));
+        words.push(seen.written.len() as u64);
+        words.extend(seen.written.iter().map(|region| u64::from(*region)));
+        words.push(u64::from(seen.region));
+        words.extend_from_slice(content);
+        words
+    }
+}
+
+/// What DECIDED says.
+pub fn take_decided(words: &[u64]) -> Result<(TxnId, Option<Timestamp>), BadRecord> {
+    let mut reader = Reader(words);
+    let (id, w) = (reader.id()?, reader.timestamp()?);
+    Ok((id, (w > Timestamp::ZERO).then_some(w)))
 }
 
 /// A HELD record of an encoded mapping.

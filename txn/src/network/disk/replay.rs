@@ -7,14 +7,14 @@
 use std::collections::HashMap;
 
 use fencepost_fabric::MachineId;
-use fencepost_storage::Timestamp;
 use fencepost_storage::log::LogRecovery;
 use fencepost_storage::region::Regions;
+use fencepost_storage::{RegionId, Timestamp};
 use foldhash::fast::FixedState;
 
 use super::agree::Agreed;
 use super::left::words;
-use super::record::{self, Begun};
+use super::record::{self, Begun, Told};
 use crate::network::backup::{self, Changed};
 use crate::network::message::Reader;
 use crate::options::OpenError;
@@ -29,14 +29,21 @@ use crate::start::{self, ROOT_BLOCK};
 #[derive(Default)]
 struct Writes {
     w: Option<Timestamp>,
-    /// Content of PREPARED.
+    /// Recovery has decided so; `w` is when it takes effect then, if it does.
+    decided: Option<bool>,
+    /// Content of PREPARED, and of TOLD.
     prepared: Vec<Vec<u64>>,
     /// COMMIT-BACKUP, or its parts.
     backups: Vec<Vec<u64>>,
 }
 
+/// Whether this machine has a region.
+pub type Own<'a> = dyn Fn(RegionId) -> bool + Sync + 'a;
+
 struct Replay<'a> {
     regions: &'a Regions,
+    /// Regions of this machine: those that others have alone are not there.
+    own: &'a Own<'a>,
     changed: Changed,
     open: HashMap<TxnId, Writes, FixedState>,
     /// What waits for versions that others bring.
@@ -64,10 +71,11 @@ pub fn make(regions: &Regions, agreed: &Agreed, me: MachineId) -> Result<(), Ope
 pub fn replay(
     log: &mut LogRecovery,
     regions: &Regions,
-    agreed: &Agreed,
+    (agreed, own): (&Agreed, &Own<'_>),
 ) -> Result<Replayed, OpenError> {
     let mut replay = Replay {
         regions,
+        own,
         changed: Changed::of(regions),
         open: HashMap::default(),
         due: Vec::new(),
@@ -129,6 +137,33 @@ impl Replay<'_> {
                     }
                 }
             }
+            record::TOLD => {
+                let told = Told::decode(words)?;
+                let writes = self.open.entry(told.id).or_default();
+                writes.w = writes.w.or(told.w);
+                writes.prepared.push(told.content.to_vec());
+            }
+            record::DECIDED => {
+                let (id, w) = record::take_decided(words)?;
+                let writes = self.open.entry(id).or_default();
+                if writes.decided.is_none() {
+                    writes.decided = Some(w.is_some());
+                    writes.w = w.or(writes.w);
+                }
+            }
+            record::SETTLED => {
+                let configuration = reader.word()?;
+                let settled = self
+                    .open
+                    .extract_if(|id, _| id.configuration < configuration);
+                let settled: Vec<Writes> = settled.map(|(_, writes)| writes).collect();
+                for writes in settled {
+                    match writes.w.filter(|_| writes.decided == Some(true)) {
+                        Some(w) => self.commit(writes, w)?,
+                        None => self.found.unfinished += 1,
+                    }
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -175,10 +210,10 @@ impl Replay<'_> {
     fn apply(&self, writes: &Writes, w: Timestamp) -> Result<bool, BadRecord> {
         let mut all = true;
         for content in &writes.prepared {
-            all &= backup::apply_content(self.regions, &self.changed, content, w)?;
+            all &= backup::apply_content(self.regions, &self.changed, content, w, self.own)?;
         }
         for record in &writes.backups {
-            all &= backup::apply_record(self.regions, &self.changed, record)?;
+            all &= backup::apply_record(self.regions, &self.changed, record, self.own)?;
         }
         Ok(all)
     }

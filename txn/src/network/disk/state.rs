@@ -1,17 +1,18 @@
 //! What machines that begin again show each other of what they have.
 //!
 //! ```text
-//! nonce | newest | begun?, BEGUN | mappings | truncated: id, w ... | in doubt: id, w or 0 | written | covered ...
+//! nonce | newest | configuration in the store | begun?, BEGUN, HOLDINGS | truncated: id, w ...
+//!   | in doubt: id, w or 0 | decided: w, 0, or 1 for none | written | covered ...
 //! ```
 //! The nonce is another one in every process, so that two that have shown the same are the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fencepost_cluster::{Mapping, Wire};
+use fencepost_cluster::{Configuration, ConfigurationId};
 use fencepost_storage::Timestamp;
 
 use super::left::{Doubt, Left};
-use super::record::{self, Begun, put_bytes, put_outcomes, take_outcomes};
+use super::record::{Begun, Holdings, put_outcomes, take_outcomes};
 use crate::network::message::Reader;
 use crate::record::{BadRecord, TxnId};
 
@@ -20,40 +21,51 @@ use crate::record::{BadRecord, TxnId};
 pub struct State {
     pub nonce: u64,
     pub newest: Timestamp,
+    /// The number of the configuration in the store, where there is one.
+    pub stored: u64,
     pub begun: Option<Begun>,
-    pub held: Vec<Mapping>,
+    pub holdings: Option<Holdings>,
     pub truncated: Vec<(TxnId, Timestamp)>,
     pub doubts: BTreeMap<TxnId, Doubt>,
 }
 
 impl State {
-    pub fn of(left: &Left, nonce: u64) -> State {
+    pub fn of(left: &Left, stored: ConfigurationId, nonce: u64) -> State {
         State {
             nonce,
             newest: left.newest,
+            stored: stored.0,
             begun: left.begun.clone(),
-            held: left.held.values().cloned().collect(),
+            holdings: left.holdings.clone(),
             truncated: left.outcomes(),
             doubts: left.doubts.clone(),
         }
     }
 
+    /// The last configuration that it was in.
+    pub fn configuration(&self) -> Option<&Configuration> {
+        self.holdings
+            .as_ref()
+            .map(|holdings| &holdings.configuration)
+    }
+
     pub fn encode(&self) -> Vec<u64> {
-        let mut words = vec![
-            self.nonce,
-            self.newest.raw(),
-            u64::from(self.begun.is_some()),
-        ];
-        words.extend(self.begun.iter().flat_map(Begun::encode));
-        words.push(self.held.len() as u64);
-        for mapping in &self.held {
-            put_bytes(&mut words, &mapping.encode());
+        let mut words = vec![self.nonce, self.newest.raw(), self.stored];
+        let begun = self.begun.as_ref().zip(self.holdings.as_ref());
+        words.push(u64::from(begun.is_some()));
+        if let Some((begun, holdings)) = begun {
+            words.extend(begun.encode());
+            holdings.put(&mut words);
         }
         put_outcomes(&mut words, &self.truncated);
         words.push(self.doubts.len() as u64);
         for (id, doubt) in &self.doubts {
             words.extend(id.words());
             words.push(doubt.w.map_or(0, Timestamp::raw));
+            words.push(match doubt.committed {
+                Some(w) => w.raw(),
+                None => u64::from(!doubt.aborted),
+            });
             for regions in [&doubt.written, &doubt.covered] {
                 words.push(regions.len() as u64);
                 words.extend(regions.iter().map(|region| u64::from(*region)));
@@ -67,18 +79,17 @@ impl State {
         let mut state = State {
             nonce: reader.word()?,
             newest: reader.timestamp()?,
+            stored: reader.word()?,
             ..State::default()
         };
         if reader.word()? != 0 {
             state.begun = Some(Begun::take(&mut reader)?);
-        }
-        for _ in 0..reader.word()? {
-            state.held.push(record::take_mapping(&mut reader)?);
+            state.holdings = Some(Holdings::take(&mut reader)?);
         }
         state.truncated = take_outcomes(&mut reader)?;
         for _ in 0..reader.word()? {
             let id = reader.id()?;
-            let w = reader.timestamp()?;
+            let (w, decided) = (reader.timestamp()?, reader.timestamp()?);
             let regions = |words: &[u64]| -> Result<BTreeSet<u32>, BadRecord> {
                 let region = |region: &u64| u32::try_from(*region);
                 let regions: Result<_, _> = words.iter().map(region).collect();
@@ -86,6 +97,8 @@ impl State {
             };
             let doubt = Doubt {
                 w: (w > Timestamp::ZERO).then_some(w),
+                committed: (decided.raw() > 1).then_some(decided),
+                aborted: decided == Timestamp::ZERO,
                 written: regions(reader.counted()?)?,
                 covered: regions(reader.counted()?)?,
                 ..Doubt::default()

@@ -10,9 +10,10 @@ use fencepost_cluster::{ConfigurationId, Replication, Wire};
 use fencepost_storage::{Addr, RegionId};
 
 use super::drain::Drain;
-use super::{Governor, Input, State, Step, parts};
+use super::{Applied, Governor, Input, State, Step, parts};
 use crate::machine::Machine;
 use crate::network::Network;
+use crate::network::disk::Holdings;
 use crate::network::ends::End;
 use crate::network::peers::members;
 use crate::planted::{self, Planted};
@@ -72,7 +73,8 @@ impl Network {
                     self.activate(machine, &std::mem::take(&mut state.moved));
                     governor.settled_in.store(true, Ordering::Release);
                     self.part_from_the_gone();
-                    state.recovering.forget();
+                    state.recovering.forget(configuration);
+                    self.recovers.store(false, Ordering::Release);
                     let now = governor.clock.now_ns();
                     state.timelines.since_applied(Step::AllActive, now);
                     self.begin_refill(machine, now, state);
@@ -138,6 +140,7 @@ impl Network {
             admission.apply(configuration.clone());
         }
         self.pause_refill(machine, state);
+        self.recovers.store(true, Ordering::Release);
         let (unanswered, (refused, outgoing, parted)) =
             self.configured.apply(configuration, || {
                 self.change_clock(machine.clock(), &mut state.handover, new);
@@ -196,8 +199,36 @@ impl Network {
         }
         let now = governor.clock.now_ns();
         state.timelines.applied(id, now);
-        let answer = state.reconfiguration.applied(now, id, refused);
-        state.actions.extend(answer);
+        let durable_at = self.disk.as_ref().map(|disk| {
+            let held = self.allotment.held();
+            disk.is_in(Holdings {
+                configuration: configuration.clone(),
+                held,
+            })
+        });
+        state.applied = Some(Applied {
+            configuration: id,
+            refused,
+            durable_at,
+        });
+        self.acknowledge(governor, state);
+    }
+
+    /// Says that a configuration is applied, once that is on the disk where there is one (DISK-7).
+    pub(super) fn acknowledge(&self, governor: &Governor, state: &mut State) {
+        let durable = |applied: &mut Applied| match (&self.disk, applied.durable_at) {
+            (Some(disk), Some(lsn)) if !disk.is_flushed(lsn) => {
+                disk.arm(lsn);
+                false
+            }
+            _ => true,
+        };
+        if let Some(applied) = state.applied.take_if(durable) {
+            let now = governor.clock.now_ns();
+            let (id, refused) = (applied.configuration, applied.refused);
+            let answer = state.reconfiguration.applied(now, id, refused);
+            state.actions.extend(answer);
+        }
     }
 
     /// The lines of rows in these regions are at other machines from now on.

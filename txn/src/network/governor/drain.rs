@@ -27,6 +27,9 @@ impl Network {
         let Some(Drain(id)) = state.drain else {
             return;
         };
+        if state.recovering.waits_for_disk() {
+            return;
+        }
         let configuration = self.configured.current();
         let mut ends = self.ends.lock();
         let drained = ends.iter_mut().all(|end| {

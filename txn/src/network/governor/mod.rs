@@ -42,10 +42,11 @@ use fencepost_cluster::allocation::MovedRegion;
 use fencepost_cluster::join::{Admission, Door, JoinMessage, Stranger};
 use fencepost_cluster::lease::{LeaseEvent, LeaseTerms};
 use fencepost_cluster::reconfiguration::{
-    Action, Options, Reconfiguration, ReconfigurationMessage,
+    Action, Options, Reconfiguration, ReconfigurationMessage, Refused,
 };
 use fencepost_cluster::{ConfigStore, Configuration, ConfigurationId, StoreError, Swapped};
 use fencepost_fabric::{MachineId, MonotonicClock, Random, entropy_seed};
+use fencepost_storage::log::Lsn;
 use parking_lot::Mutex;
 
 use super::{Network, NetworkOptions, Peer};
@@ -53,6 +54,7 @@ use crate::machine::Machine;
 use crate::planted::{self, Planted};
 use crate::recovery::RecoveryMessage;
 use crate::stop::Stop;
+
 use clock::Handover;
 use drain::Drain;
 pub(super) use parts::{Assembling, RECONFIGURE, RECOVER, bytes_of};
@@ -61,6 +63,9 @@ use refill::Refill;
 use severed::Severed;
 use timeline::Timelines;
 pub use timeline::{Step, Timeline};
+
+/// When it is looked again for what others bring about.
+const AGAIN_NS: u64 = 1_000_000;
 
 /// What has happened.
 pub(super) enum Input {
@@ -122,6 +127,8 @@ struct State {
     /// The configuration up to which the logs are drained.
     last_drained: ConfigurationId,
     drain: Option<Drain>,
+    /// A configuration that was applied, and of which that was not said.
+    applied: Option<Applied>,
     /// Regions that have another primary, which nobody uses before all are active.
     moved: Vec<MovedRegion>,
     recovering: Recovering,
@@ -129,10 +136,22 @@ struct State {
     /// The configuration of which the CM has yet to hear that all is whole here.
     whole_in: Option<ConfigurationId>,
     admission: Option<Admission>,
+    /// Whether it is to be seen to, once all machines are heard of, that all regions have their replicas: some of those
+    /// that machines begin again with may have been lost before.
+    makes_up: bool,
     random: Random,
     handover: Handover,
     severed: Severed,
     timelines: Timelines,
+}
+
+/// What is to be said of a configuration that was applied.
+struct Applied {
+    configuration: ConfigurationId,
+    /// New replicas without room.
+    refused: Vec<Refused>,
+    /// Once the log on the disk is durable up to there.
+    durable_at: Option<Lsn>,
 }
 
 impl Governor {
@@ -150,7 +169,11 @@ impl Governor {
             clock,
             ..
         } = options;
-        let fitting = Options::fitting(terms, *replication);
+        let fitting = Options {
+            // What is on a disk is not lost (DISK-11).
+            loses_regions: options.disk.is_none(),
+            ..Options::fitting(terms, *replication)
+        };
         let (me, first) = (fabric.me(), configuration.clone());
         let now = clock.now_ns();
         let (reconfiguration, last_drained) = match options.joins {
@@ -164,7 +187,10 @@ impl Governor {
             inbox: Arc::clone(inbox),
             store: Arc::clone(store),
             clock: Arc::clone(clock),
-            next_wake: AtomicU64::new(reconfiguration.next_wake()),
+            next_wake: AtomicU64::new(match options.disk {
+                Some(_) => 0,
+                None => reconfiguration.next_wake(),
+            }),
             evicted: AtomicBool::new(false),
             settled_in: AtomicBool::new(!options.joins),
             door: options.door.clone(),
@@ -176,11 +202,13 @@ impl Governor {
                 reads: Vec::new(),
                 last_drained,
                 drain: None,
+                applied: None,
                 moved: Vec::new(),
                 recovering: Recovering::new(me),
                 refill: Refill::new(now),
                 whole_in: None,
                 admission: admit::admission(options),
+                makes_up: options.disk.is_some(),
                 random: match options.driven {
                     // Of a run that can be repeated.
                     true => Random::new(now ^ u64::from(me.0)),
@@ -238,7 +266,8 @@ impl Network {
         self.governor.as_ref().is_none_or(|governor| {
             let state = governor.state.lock();
             let moves = state.whole_in.is_some() || state.reconfiguration.is_moving();
-            let reconfigures = state.drain.is_some() || !state.moved.is_empty() || moves;
+            let applies = state.drain.is_some() || state.applied.is_some();
+            let reconfigures = applies || !state.moved.is_empty() || moves;
             let whole = self.allotment.lacking().is_empty();
             let recovered = state.recovering.is_at_rest() && whole;
             !reconfigures && recovered && !self.configured.is_blocked()
@@ -339,6 +368,9 @@ impl Network {
         self.carry_out(machine, governor, state);
         self.take_answers(governor, state);
         self.carry_out(machine, governor, state);
+        self.acknowledge(governor, state);
+        self.make_up(governor, state);
+        self.carry_out(machine, governor, state);
         self.drain(machine, governor, state);
         self.refill(machine, governor, state);
         self.tell_whole(governor, state);
@@ -346,10 +378,17 @@ impl Network {
         self.carry_out(machine, governor, state);
         // Whoever waits for a lease that has come back looks again.
         self.configured.tell_waiting();
-        let waits = !state.swaps.is_empty() || !state.reads.is_empty() || state.drain.is_some();
+        let asks = !state.swaps.is_empty() || !state.reads.is_empty();
+        let waits = asks || state.drain.is_some() || state.applied.is_some();
         let refill = state.refill.next_wake(governor.clock.now_ns());
         let recovering = state.recovering.next_wake().min(refill);
         let recovering = recovering.min(state.severed.next_wake());
+        let now = governor.clock.now_ns();
+        let recovering = recovering.min(state.recovering.settles_at(now));
+        let recovering = match state.makes_up {
+            true => recovering.min(now + AGAIN_NS),
+            false => recovering,
+        };
         let wake = match !waits {
             true => state.reconfiguration.next_wake().min(recovering),
             // There is nobody else who would make it look.
@@ -357,6 +396,28 @@ impl Network {
         };
         governor.next_wake.store(wake, Ordering::Relaxed);
         true
+    }
+
+    /// Regions that have lost replicas before all machines began again get others.
+    fn make_up(&self, governor: &Governor, state: &mut State) {
+        let Some(leasing) = self.leasing().filter(|_| state.makes_up) else {
+            return;
+        };
+        let current = self.configured.current();
+        if current.cm() != self.me {
+            state.makes_up = false;
+            return;
+        }
+        let most = self.replication.wanted().min(current.domains_that_stay());
+        if !leasing.watches_all() {
+            return;
+        }
+        state.makes_up = false;
+        if self.allotment.has_too_few(most) {
+            let wished = state.reconfiguration.make_up(governor.clock.now_ns());
+            // Otherwise another configuration is under way, which does.
+            state.actions.extend(wished.unwrap_or_default());
+        }
     }
 
     /// What the store has answered.

@@ -14,20 +14,22 @@
 //!   another recovery begins.
 //! * RECOVER-2: a region is promoted when no transaction of an earlier configuration waits to be applied to it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use fencepost_cluster::{ConfigurationId, Replicas};
 use fencepost_fabric::MachineId;
+use fencepost_storage::log::Lsn;
 use fencepost_storage::{RegionId, Timestamp};
 
-use super::{Governor, State, Step, parts};
+use super::{AGAIN_NS, Governor, State, Step, parts};
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::network::backup;
 use crate::planted::{self, Planted};
 use crate::record::TxnId;
-use crate::recovery::{Action, Begin, Recovery, RecoveryMessage, Seen, Surroundings, Whereabouts};
+use crate::recovery::{Action, Begin, Decision, Evidence, Recovery, RecoveryMessage, Seen};
+use crate::recovery::{Surroundings, Whereabouts};
 
 /// Blocks of promoted regions that are looked through for free slots at once (SOSP'15 §5.5).
 const BLOCKS_AT_ONCE: usize = 4;
@@ -44,6 +46,12 @@ pub(super) struct Recovering {
     waiting: Vec<Waiting>,
     /// Promoted regions whose free slots have not all been found.
     taking_up: Vec<RegionId>,
+    /// What is done once the log on this machine's disk is durable up to there (DISK-8).
+    outbox: VecDeque<(Lsn, Action)>,
+    /// The same of the end of this machine's recovery.
+    done_at: Option<Lsn>,
+    /// All machines have recovered what was before this configuration, and the disk has yet to be told.
+    settled: Option<ConfigurationId>,
 }
 
 /// What recovery has had this machine keep of a transaction and a region.
@@ -67,26 +75,45 @@ impl Recovering {
             truncated: BTreeSet::new(),
             waiting: Vec::new(),
             taking_up: Vec::new(),
+            outbox: VecDeque::new(),
+            done_at: None,
+            settled: None,
         }
     }
 
-    /// Every machine has recovered: nobody asks any more.
-    pub fn forget(&mut self) {
+    /// Every machine has recovered what was before a configuration: nobody asks any more.
+    pub fn forget(&mut self, before: ConfigurationId) {
         self.truncated.clear();
+        self.settled = Some(before);
+    }
+
+    /// Whether something is to be said or done yet of what was recovered in an earlier configuration.
+    pub fn waits_for_disk(&self) -> bool {
+        !self.outbox.is_empty()
     }
 
     /// When there is something to do although nothing happens.
     pub fn next_wake(&self) -> u64 {
         // It may still have to decide for others when it is done itself.
-        match self.waiting.is_empty() && self.taking_up.is_empty() {
+        let disk = self.waits_for_disk() || self.done_at.is_some();
+        match self.waiting.is_empty() && self.taking_up.is_empty() && !disk {
             true => self.protocol.next_wake(),
             false => 0,
         }
     }
 
+    /// When it is looked whether the disk can be told that all is settled.
+    pub fn settles_at(&self, now: u64) -> u64 {
+        match self.settled {
+            Some(_) => now + AGAIN_NS,
+            None => u64::MAX,
+        }
+    }
+
     /// Whether nothing is under way.
     pub fn is_at_rest(&self) -> bool {
-        !self.running && self.waiting.is_empty() && self.kept.is_empty()
+        let over = !self.running && self.settled.is_none() && self.outbox.is_empty();
+        over && self.waiting.is_empty() && self.kept.is_empty()
     }
 
     fn keep(&mut self, seen: Seen, content: Option<Arc<[u64]>>) {
@@ -150,6 +177,8 @@ impl Network {
         };
         let recovering = &mut state.recovering;
         recovering.running = true;
+        recovering.done_at = None;
+        recovering.settled = None;
         let around = Around {
             machine,
             network: self,
@@ -187,6 +216,7 @@ impl Network {
         governor: &Governor,
         state: &mut State,
     ) {
+        self.go_on_with_recovery(machine, state);
         let recovering = &mut state.recovering;
         let now = governor.clock.now_ns();
         if now >= recovering.protocol.next_wake() {
@@ -203,6 +233,7 @@ impl Network {
             self.apply_what_waited(machine, state);
         }
         self.finish_recovery(machine, governor, state);
+        self.settle_on_disk(state);
         let recovering = &mut state.recovering;
         recovering
             .taking_up
@@ -254,32 +285,102 @@ impl Network {
         (found.into_values().collect(), awaited)
     }
 
+    /// Does what recovery says, on a disk first.
     fn carry_out_recovery(&self, machine: &Machine, state: &mut State, actions: Vec<Action>) {
+        let Some(disk) = &self.disk else {
+            for action in actions {
+                self.do_of_recovery(machine, state, action);
+            }
+            return;
+        };
+        let mut later = Vec::new();
         for action in actions {
             match action {
-                Action::Send(to, message) => {
-                    if let Some(link) = self.link(to) {
-                        parts::send(link, parts::RECOVER, &message.words());
+                Action::Keep { seen, content } => {
+                    disk.keep_told(&seen, content.as_deref().unwrap_or_default());
+                    // What others have been told, or shown, is so for ever.
+                    let shown = Evidence::COMMIT_PRIMARY.and(Evidence::COMMIT_RECOVERY);
+                    if seen.evidence.any_of(shown) {
+                        disk.keep_decided(seen.id, seen.w);
+                    } else if seen.evidence.any_of(Evidence::ABORT_RECOVERY) {
+                        disk.keep_decided(seen.id, None);
+                    }
+                    // It may be asked for at once.
+                    state.recovering.keep(seen, content);
+                    continue;
+                }
+                Action::Commit(ref seen) => disk.keep_decided(seen.id, seen.w),
+                Action::Abort(ref seen) => disk.keep_decided(seen.id, None),
+                Action::Decided { id, decision } if id.machine == self.me.0 => {
+                    // One that was decided before is asked about again where nobody has heard its end.
+                    if let Some(w) = self.committing.undecided(id) {
+                        let w = (decision == Decision::Commit).then_some(w);
+                        disk.keep_own_decided(id, w);
                     }
                 }
-                Action::Keep { seen, content } => state.recovering.keep(seen, content),
-                // Nobody uses a region that has another primary before it is settled.
-                Action::Lock { .. } | Action::Active(_) | Action::RegionsActive => {}
-                Action::Commit(seen) => {
-                    self.settle(machine, state, &seen, seen.w);
-                    state.recovering.keep(seen, None);
-                }
-                Action::Abort(seen) => {
-                    self.settle(machine, state, &seen, None);
-                    state.recovering.keep(seen, None);
-                }
-                Action::Truncate { id } => {
-                    state.recovering.kept.retain(|(of, _), _| *of != id);
-                    state.recovering.truncated.insert(id);
-                    self.truncate_recovered(id);
-                }
-                Action::Decided { id, decision } => self.committing.decide(id, decision),
+                _ => {}
             }
+            later.push(action);
+        }
+        let lsn = disk.position();
+        let later = later.into_iter().map(|action| (lsn, action));
+        state.recovering.outbox.extend(later);
+        self.go_on_with_recovery(machine, state);
+    }
+
+    /// Does what waits for the disk no longer.
+    fn go_on_with_recovery(&self, machine: &Machine, state: &mut State) {
+        let Some(disk) = &self.disk else { return };
+        let durable = |(lsn, _): &mut (Lsn, Action)| disk.is_flushed(*lsn);
+        while let Some((_, action)) = state.recovering.outbox.pop_front_if(durable) {
+            self.do_of_recovery(machine, state, action);
+        }
+        if let Some((lsn, _)) = state.recovering.outbox.front() {
+            disk.arm(*lsn);
+        }
+    }
+
+    /// Nothing of earlier configurations is needed on the disk any more, once all of it is done here.
+    fn settle_on_disk(&self, state: &mut State) {
+        let recovering = &mut state.recovering;
+        let Some(configuration) = recovering.settled else {
+            return;
+        };
+        let Some(disk) = &self.disk else {
+            recovering.settled = None;
+            return;
+        };
+        let waits = !recovering.waiting.is_empty() || self.committing.has_before(configuration.0);
+        if !waits && recovering.outbox.is_empty() {
+            recovering.settled = None;
+            disk.is_settled(configuration, self.is_late());
+        }
+    }
+
+    fn do_of_recovery(&self, machine: &Machine, state: &mut State, action: Action) {
+        match action {
+            Action::Send(to, message) => {
+                if let Some(link) = self.link(to) {
+                    parts::send(link, parts::RECOVER, &message.words());
+                }
+            }
+            Action::Keep { seen, content } => state.recovering.keep(seen, content),
+            // Nobody uses a region that has another primary before it is settled.
+            Action::Lock { .. } | Action::Active(_) | Action::RegionsActive => {}
+            Action::Commit(seen) => {
+                self.settle(machine, state, &seen, seen.w);
+                state.recovering.keep(seen, None);
+            }
+            Action::Abort(seen) => {
+                self.settle(machine, state, &seen, None);
+                state.recovering.keep(seen, None);
+            }
+            Action::Truncate { id } => {
+                state.recovering.kept.retain(|(of, _), _| *of != id);
+                state.recovering.truncated.insert(id);
+                self.truncate_recovered(id);
+            }
+            Action::Decided { id, decision } => self.committing.decide(id, decision),
         }
     }
 
@@ -321,7 +422,8 @@ impl Network {
             let before = waiting.len();
             waiting.retain(|waiting| {
                 let Waiting { w, content, .. } = waiting;
-                let applied = backup::apply_content(machine.regions(), &self.changed, content, *w);
+                let (regions, changed) = (machine.regions(), &self.changed);
+                let applied = backup::apply_content(regions, changed, content, *w, &|_| true);
                 // What cannot be applied comes of a peer that writes nonsense.
                 !applied.unwrap_or(true)
             });
@@ -348,8 +450,15 @@ impl Network {
     fn finish_recovery(&self, machine: &Machine, governor: &Governor, state: &mut State) {
         let recovering = &mut state.recovering;
         let done = recovering.protocol.is_done() || planted::is(Planted::ServeBeforeSettled);
-        if !recovering.running || !done {
+        if !recovering.running || !done || recovering.waits_for_disk() {
             return;
+        }
+        if let Some(disk) = &self.disk {
+            // What was truncated, too, is so for ever.
+            let lsn = *recovering.done_at.get_or_insert_with(|| disk.position());
+            if !disk.is_flushed(lsn) {
+                return disk.arm(lsn);
+            }
         }
         let mine = |replicas: &Replicas| replicas.primary() == self.me;
         let mut moved = state
@@ -379,6 +488,7 @@ impl Network {
             .collect();
         state.recovering.taking_up.extend(promoted);
         state.recovering.running = false;
+        state.recovering.done_at = None;
         let mut ends = self.ends.lock();
         for end in ends.iter_mut() {
             end.sweep(machine, state.last_drained.0);

@@ -134,6 +134,12 @@ impl Leasing {
         self.begun.load(Ordering::Relaxed)
     }
 
+    /// At the CM: whether all others have been heard of.
+    pub fn watches_all(&self) -> bool {
+        let state = self.state.lock();
+        state.leases.as_ref().is_some_and(Leases::watches_all)
+    }
+
     /// All founders have been seen. Later calls change nothing.
     pub fn begin(&self) {
         if self.begun.swap(true, Ordering::Relaxed) {

@@ -23,6 +23,7 @@
 //! be copied at all is not whole, and is tried again after the next configuration.
 
 mod block;
+mod durably;
 mod pace;
 #[cfg(test)]
 mod tests;
@@ -45,6 +46,7 @@ use crate::planted::{self, Planted};
 use crate::readers::{ReaderSlot, Readers};
 use crate::record::BadRecord;
 use block::{BlockCopy, Here, Wanted};
+use durably::Durably;
 use pace::Pace;
 
 /// Words of a header block that are read together.
@@ -72,6 +74,7 @@ pub(super) struct Refill {
     /// Keeps blocks as they are (REFILL-3).
     reader: Option<Arc<ReaderSlot>>,
     random: Random,
+    durably: Durably,
 }
 
 /// What a read is to bring.
@@ -110,12 +113,14 @@ impl Refill {
             next: 0,
             reader: None,
             random: Random::new(seed),
+            durably: Durably::default(),
         }
     }
 
     /// When there is something to do although nothing happens.
     pub fn next_wake(&self, now: u64) -> u64 {
         match self.going && !self.regions.is_empty() {
+            false if !self.durably.is_at_rest() => now + LOOK_NS,
             true if self.reads.is_empty() => self.next.max(now + LOOK_NS),
             true => now + LOOK_NS,
             false => u64::MAX,
@@ -149,6 +154,7 @@ impl Refill {
     /// Nothing is copied before [`Self::begin`] says so.
     fn pause(&mut self, readers: &Readers) {
         self.going = false;
+        self.durably = Durably::default();
         self.drop_block(readers);
     }
 
@@ -341,9 +347,16 @@ impl Network {
             clock: machine.clock(),
             post: &post,
         };
-        if let Some(region) = state.refill.step(governor.clock.now_ns(), &around) {
+        let filled = state.refill.step(governor.clock.now_ns(), &around);
+        let filled = match &self.disk {
+            None => filled.into_iter().collect(),
+            Some(disk) => state.refill.durably.step((machine, disk), filled),
+        };
+        if !filled.is_empty() {
             // Where that comes too late for the next configuration, it is copied after that.
-            self.allotment.filled(region);
+            for region in filled {
+                self.allotment.filled(region);
+            }
             if self.allotment.lacking().is_empty() {
                 let now = governor.clock.now_ns();
                 state.timelines.since_applied(Step::Whole, now);

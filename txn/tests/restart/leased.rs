@@ -1,0 +1,649 @@
+//! Machines that keep their data on disks and replace those that fail: one of them fails, then all lose power, at any moment.
+//!
+//! Their time is made here, some of it at each step, so that leases run out after as many steps. What is shown to clients is
+//! noted with each copy of the disks, in which what was not synced is lost.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use fencepost_fabric::random::Random;
+use fencepost_fabric::{
+    CrashLoss, Disk, DiskOp, Fabric, LocalNetwork, Member, MonotonicClock, SimDisk,
+};
+use fencepost_storage::log::LogOptions;
+use fencepost_txn::network::disk::{Beginning, MeetError, OnDisk, TakenBack};
+use fencepost_txn::network::{
+    ConfigStore, Configuration, LeaseTerms, LocalStore, Mapping, NetworkOptions, Replication,
+};
+use fencepost_txn::{Addr, Durable, Machine, MachineId, MachineOptions, Mode, Near, Outcome};
+use pollster::block_on;
+
+use crate::{LONG, SHORT};
+
+const MACHINES: u32 = 3;
+const LEASE: Duration = Duration::from_millis(5);
+/// Of each step of all machines.
+const STEP_NS: u64 = 2_000;
+/// Steps after which whatever is awaited does not come.
+const MANY: u32 = 200_000;
+
+struct Time(AtomicU64);
+
+impl MonotonicClock for Time {
+    fn now_ns(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The disks of all machines, and the number of the configuration in the store.
+struct Disks {
+    disks: Vec<SimDisk>,
+    replicas: usize,
+    stored: u64,
+    taken_back: TakenBack,
+}
+
+/// What clients know of the value that all objects have.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// It was that or a later one.
+    least: u64,
+    /// It was never this one.
+    never: Option<u64>,
+}
+
+struct World {
+    machines: BTreeMap<u32, Arc<Machine>>,
+    store: Arc<LocalStore>,
+    time: Arc<Time>,
+    dead: RefCell<BTreeSet<u32>>,
+    /// The disks that are watched, what they were, and when they were looked at last.
+    watched: Option<Disks>,
+    taken: RefCell<Vec<(Disks, Known)>>,
+    seen: Cell<u64>,
+    known: Cell<Known>,
+}
+
+impl Disks {
+    fn new(replicas: usize) -> Disks {
+        Disks {
+            disks: (1..=MACHINES)
+                .map(|seed| SimDisk::new(seed.into()))
+                .collect(),
+            replicas,
+            stored: 0,
+            taken_back: TakenBack::Nobody,
+        }
+    }
+
+    /// What is left of them if the power goes now.
+    fn left(&self, loss: CrashLoss) -> Disks {
+        let left = |disk: &SimDisk| {
+            let left = disk.fork();
+            left.crash(loss);
+            left
+        };
+        Disks {
+            disks: self.disks.iter().map(left).collect(),
+            ..*self
+        }
+    }
+
+    fn begin(&self) -> World {
+        self.begin_those(&[1, 2, 3]).expect("they begin")
+    }
+
+    /// These machines begin, but for those that are stale; `None` where they wait for others.
+    fn begin_those(&self, those: &[u32]) -> Option<World> {
+        let founders = Configuration::of_process(MACHINES).expect("machines");
+        let network = LocalNetwork::new();
+        let ids = || (1..=MACHINES).map(MachineId);
+        let members: Vec<Member> = ids()
+            .map(|id| Member {
+                id,
+                address: String::new(),
+            })
+            .collect();
+        let mut beginning = Vec::new();
+        for id in ids().filter(|id| those.contains(&id.0)) {
+            let fabric: Arc<dyn Fabric> = Arc::new(network.join(id).expect("a machine"));
+            fabric.set_members(&members).expect("a member");
+            let disk: Arc<dyn Disk> = Arc::new(self.disks[id.0 as usize - 1].boot());
+            let durable = Durable {
+                disk,
+                log: LogOptions {
+                    segment_bytes: 64 << 10,
+                    fill_ahead_bytes: 32 << 10,
+                    ..LogOptions::default()
+                },
+                checkpoint_bytes: u64::MAX,
+            };
+            let stored = fencepost_cluster::ConfigurationId(self.stored);
+            let begun = Beginning::open(&durable, &fabric, (&founders, self.taken_back), stored)
+                .expect("its disk");
+            beginning.push((id, fabric, begun));
+        }
+        let mut found: Vec<(MachineId, Arc<dyn Fabric>, Arc<OnDisk>)> = Vec::new();
+        let mut rounds = 0;
+        while !beginning.is_empty() {
+            beginning.retain_mut(|(id, fabric, begun)| match begun.look() {
+                Ok(None) => true,
+                Ok(Some(on_disk)) => {
+                    found.push((*id, Arc::clone(fabric), on_disk));
+                    false
+                }
+                Err(MeetError::Stale(_)) => false,
+                Err(other) => panic!("m{}: {other}", id.0),
+            });
+            rounds += 1;
+            if rounds > 1000 {
+                return None;
+            }
+        }
+        let time = Arc::new(Time(AtomicU64::new(1_000_000_000)));
+        let store = Arc::new(LocalStore::in_memory());
+        let configuration = found.first()?.2.configuration().clone();
+        assert!(configuration.id().0 > self.stored);
+        block_on(store.compare_and_swap(None, &configuration)).expect("is stored");
+        let open = |(id, fabric, on_disk): (MachineId, Arc<dyn Fabric>, Arc<OnDisk>)| {
+            let members: Vec<Member> = fencepost_txn::network::members(on_disk.configuration());
+            fabric.set_members(&members).expect("a member");
+            assert_eq!(on_disk.configuration(), &configuration);
+            let replication = Replication::exactly(self.replicas);
+            let network = NetworkOptions {
+                driven: true,
+                clock: Arc::clone(&time) as _,
+                leases: Some(LeaseTerms::new(LEASE, 200).expect("terms")),
+                store: Some(Arc::clone(&store) as _),
+                disk: Some(on_disk),
+                ..NetworkOptions::of(fabric, configuration.clone(), replication)
+            };
+            let machine = Machine::open(MachineOptions {
+                region_bytes: 16 << 20,
+                network: Some(network),
+                ..MachineOptions::default()
+            });
+            (id.0, machine.expect("opens"))
+        };
+        let world = World {
+            machines: found.into_iter().map(open).collect(),
+            store,
+            time,
+            dead: RefCell::default(),
+            watched: None,
+            taken: RefCell::default(),
+            seen: Cell::new(0),
+            known: Cell::new(Known {
+                least: 0,
+                never: None,
+            }),
+        };
+        for machine in world.machines.values() {
+            world.until("all are there", || world.run(machine.is_complete()));
+        }
+        world.until("leases", || world.all(|machine| machine.is_answering()));
+        Some(world)
+    }
+}
+
+impl World {
+    fn alive(&self) -> Vec<Arc<Machine>> {
+        let dead = self.dead.borrow();
+        let alive = self.machines.iter().filter(|(id, _)| !dead.contains(id));
+        alive.map(|(_, machine)| Arc::clone(machine)).collect()
+    }
+
+    fn all(&self, so: impl Fn(&Machine) -> bool) -> bool {
+        self.alive().iter().all(|machine| so(machine))
+    }
+
+    fn drive(&self) -> bool {
+        let mut any = false;
+        for machine in self.alive() {
+            self.look();
+            any |= machine.drive();
+        }
+        self.time.0.fetch_add(STEP_NS, Ordering::Relaxed);
+        any
+    }
+
+    fn until(&self, what: &str, so: impl Fn() -> bool) {
+        let mut steps = 0;
+        while !so() {
+            self.drive();
+            steps += 1;
+            let unrest = || {
+                let alive = self.alive();
+                let of = |machine: &Arc<Machine>| {
+                    let members = machine.members();
+                    format!("{members:?} {:?}", machine.unrest())
+                };
+                alive.iter().map(of).collect::<Vec<_>>()
+            };
+            assert!(steps < MANY, "{what}: {:?}", unrest());
+        }
+    }
+
+    fn run<T>(&self, task: impl Future<Output = T>) -> T {
+        let mut task = pin!(task);
+        for _ in 0..MANY {
+            if let Poll::Ready(done) = poll(task.as_mut()) {
+                return done;
+            }
+            self.drive();
+        }
+        panic!("it hangs");
+    }
+
+    /// Until nothing is under way.
+    fn rest(&self) {
+        self.until("rest", || Machine::are_at_rest(&self.alive()));
+    }
+
+    fn object(&self, of: u32, words: usize, value: u64) -> Addr {
+        let machine = &self.machines[&of];
+        let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+        let at = Near::Machine(MachineId(of));
+        let made = self.run(tx.alloc(words, at)).expect("memory");
+        tx.write_new(made, &vec![value; words]).expect("its own");
+        let outcome = self.run(tx.commit());
+        assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
+        made.addr
+    }
+
+    /// The value that all objects have, as all machines see it.
+    fn value(&self, objects: &[Addr]) -> u64 {
+        let mut values = BTreeSet::new();
+        for machine in self.alive() {
+            let mut tx = machine.coordinator().begin(Mode::ReadOnly);
+            for addr in objects {
+                let mut words = Vec::new();
+                assert!(self.run(tx.read(*addr, &mut words)).expect("it is read"));
+                values.insert(words[1]);
+            }
+        }
+        assert_eq!(values.len(), 1, "of {values:?} some took effect");
+        values.pop_first().expect("objects")
+    }
+
+    /// Sets all of them; tries again where a failure has come in between.
+    fn set(&self, by: u32, objects: &[Addr], value: u64) {
+        for _ in 0..100 {
+            let outcome = self.run(write(&self.machines[&by], objects, value));
+            match outcome {
+                Ok(Outcome::Committed(_)) => return self.know(value, None),
+                _ => (0..100).for_each(|_| {
+                    self.drive();
+                }),
+            }
+        }
+        panic!("nothing commits any more");
+    }
+
+    /// At rest all replicas are alike.
+    fn check(&self) {
+        self.rest();
+        let alive = self.alive();
+        for machine in &alive {
+            let problems = machine.compare_backups(&alive);
+            assert!(problems.is_empty(), "{problems:?}");
+        }
+    }
+
+    fn configuration(&self) -> Configuration {
+        let stored = block_on(self.store.read()).expect("it is read");
+        stored.expect("there is one")
+    }
+
+    /// Clients have been told.
+    fn know(&self, least: u64, never: Option<u64>) {
+        let known = self.known.get();
+        self.known.set(Known {
+            least: least.max(known.least),
+            never: never.or(known.never),
+        });
+        self.take(CrashLoss::All);
+    }
+
+    fn watch(&mut self, disks: &Disks) {
+        self.watched = Some(Disks {
+            disks: disks.disks.clone(),
+            ..*disks
+        });
+    }
+
+    fn look(&self) {
+        let Some(disks) = &self.watched else { return };
+        let ops = [DiskOp::Write, DiskOp::Sync];
+        let changes = |disk: &SimDisk| ops.iter().map(|op| disk.count(*op)).sum::<u64>();
+        let changes = disks.disks.iter().map(changes).sum();
+        if self.seen.replace(changes) != changes {
+            let loss = match self.taken.borrow().len() % 2 {
+                0 => CrashLoss::All,
+                _ => CrashLoss::Some,
+            };
+            self.take(loss);
+        }
+    }
+
+    fn take(&self, loss: CrashLoss) {
+        if let Some(disks) = &self.watched {
+            let stored = self.configuration().id().0;
+            let left = Disks {
+                stored,
+                ..disks.left(loss)
+            };
+            self.taken.borrow_mut().push((left, self.known.get()));
+        }
+    }
+
+    /// A machine does nothing any more, and the others have gone on without it.
+    fn lose(&self, id: u32) {
+        self.dead.borrow_mut().insert(id);
+        self.until("the next configuration", || {
+            let current = self.configuration();
+            let acts = |machine: &Machine| {
+                machine.configuration() == current.id().0 && machine.is_answering()
+            };
+            !current.has(MachineId(id)) && self.all(acts)
+        });
+        self.until("all is whole", || self.all(|machine| !machine.lacks_data()));
+    }
+}
+
+fn poll<T>(task: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    task.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+async fn write(
+    machine: &Arc<Machine>,
+    objects: &[Addr],
+    value: u64,
+) -> Result<Outcome, fencepost_txn::Stop> {
+    let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+    for (at, addr) in objects.iter().enumerate() {
+        // Some of what is long changes in a range.
+        let change = |image: &mut [u64]| match at % 2 {
+            0 => image[1] = value,
+            _ => image.fill(value),
+        };
+        tx.update(*addr, change).await?;
+    }
+    tx.commit().await
+}
+
+fn objects(world: &World) -> Vec<Addr> {
+    let of = |id: u32| [SHORT, LONG, LONG].map(|words| world.object(id, words, 1));
+    (1..=MACHINES).flat_map(of).collect()
+}
+
+/// What is on the disks is what clients know, all go on, and it is so again after another power failure.
+fn holds(left: &Disks, known: Known, objects: &[Addr], further: bool) {
+    let world = left.begin();
+    let value = world.value(objects);
+    assert!(
+        value >= known.least && Some(value) != known.never,
+        "{value} {known:?}"
+    );
+    world.check();
+    if further {
+        let by = *world.machines.keys().next().expect("machines");
+        world.set(by, objects, 100);
+        let again = Disks {
+            stored: world.configuration().id().0,
+            ..left.left(CrashLoss::All)
+        };
+        drop(world);
+        let world = again.begin();
+        assert_eq!(world.value(objects), 100);
+        world.check();
+    }
+}
+
+/// A machine fails at some step of a commit, its own or another's, and power fails at any moment until all is whole again,
+/// and after that.
+#[test]
+fn what_was_reported_is_there_after_a_machine_has_failed_and_then_all() {
+    let seeds = std::env::var("SEEDS")
+        .ok()
+        .and_then(|seeds| seeds.parse().ok());
+    for seed in 0..seeds.unwrap_or(10) {
+        let mut random = Random::new(seed);
+        let replicas = 2 + (seed % 2) as usize;
+        let lost = 1 + random.below(3) as u32;
+        let own = seed % 3 == 0;
+        let by = match own {
+            true => lost,
+            false => 1 + (lost + random.below(2) as u32) % 3,
+        };
+        let disks = Disks::new(replicas);
+        let mut world = disks.begin();
+        let objects = objects(&world);
+        world.rest();
+        let slow = &disks.disks[random.below(3) as usize];
+        slow.set_sync_delay(Duration::from_millis(random.below(4)));
+        world.watch(&disks);
+        world.know(1, None);
+        let machine = Arc::clone(&world.machines[&by]);
+        let named = objects.clone();
+        let mut commit = Box::pin(async move { write(&machine, &named, 2).await });
+        let mut done = None;
+        for _ in 0..random.below(60) {
+            if let Poll::Ready(outcome) = poll(commit.as_mut()) {
+                done = Some(outcome);
+                break;
+            }
+            world.drive();
+        }
+        world.dead.borrow_mut().insert(lost);
+        if by != lost && done.is_none() {
+            done = Some(world.run(commit.as_mut()));
+        }
+        match done {
+            Some(Ok(Outcome::Committed(_))) => world.know(2, None),
+            Some(Ok(_)) => world.know(1, Some(2)),
+            // What its process would have left undone.
+            _ => std::mem::forget(commit),
+        }
+        world.lose(lost);
+        let value = world.value(&objects);
+        let known = world.known.get();
+        assert!(
+            value >= known.least && Some(value) != known.never,
+            "{value} {known:?}"
+        );
+        world.know(value, None);
+        let other = 1 + lost % 3;
+        world.set(other, &objects, 3);
+        world.check();
+        world.take(CrashLoss::All);
+        let taken = world.taken.take();
+        drop(world);
+        let count = taken.len();
+        for (at, (left, known)) in taken.iter().enumerate() {
+            if at + 1 == count || random.below(count as u64) < 14 {
+                holds(left, *known, &objects, at % 3 == 0);
+            }
+        }
+        println!("seed {seed}: m{lost} lost, m{by} commits, {replicas} replicas, {count} copies");
+    }
+}
+
+/// Who is out is told so, the others do not wait for it, and nothing begins without one of them.
+#[test]
+fn a_machine_that_was_out_is_stale() {
+    let disks = Disks::new(3);
+    let world = disks.begin();
+    let objects = objects(&world);
+    world.rest();
+    world.lose(3);
+    world.set(1, &objects, 2);
+    let left = disks.left(CrashLoss::All);
+    drop(world);
+    for those in [&[1, 2][..], &[1, 2, 3]] {
+        let world = left
+            .left(CrashLoss::All)
+            .begin_those(those)
+            .expect("they begin");
+        assert_eq!(world.machines.len(), 2);
+        assert_eq!(world.value(&objects), 2);
+        world.check();
+    }
+    for those in [&[1, 3][..], &[2, 3], &[3], &[1]] {
+        assert!(left.left(CrashLoss::All).begin_those(those).is_none());
+    }
+}
+
+/// No configuration is made in which a region is lost that a disk has: all wait until the machine is there again.
+#[test]
+fn no_region_is_given_up_that_a_disk_has() {
+    let disks = Disks::new(1);
+    let world = disks.begin();
+    let objects = objects(&world);
+    world.rest();
+    world.dead.borrow_mut().insert(2);
+    let before = world.time.now_ns();
+    while world.time.now_ns() < before + 20 * LEASE.as_nanos() as u64 {
+        world.drive();
+    }
+    assert_eq!(world.configuration().id().0, 1);
+    assert!(world.all(|machine| !machine.is_answering()));
+    let left = disks.left(CrashLoss::All);
+    drop(world);
+    assert!(left.left(CrashLoss::All).begin_those(&[1, 3]).is_none());
+    let world = left.begin();
+    assert_eq!(world.value(&objects), 1);
+    world.check();
+}
+
+/// A machine whose disk fails counts as one that has failed.
+#[test]
+fn the_others_go_on_without_a_machine_whose_disk_has_failed() {
+    let disks = Disks::new(3);
+    let world = disks.begin();
+    let objects = objects(&world);
+    world.rest();
+    disks.disks[1].fail_nth(DiskOp::Sync, 1);
+    let machine = Arc::clone(&world.machines[&1]);
+    let _ = world.run(write(&machine, &objects, 2));
+    world.lose(2);
+    let value = world.value(&objects);
+    world.set(3, &objects, 3);
+    assert!(value == 1 || value == 2);
+    let left = disks.left(CrashLoss::All);
+    drop(world);
+    let world = left.begin();
+    assert_eq!(world.value(&objects), 3);
+    world.check();
+}
+
+/// A machine that was out is taken back when all begin again, if all say so; it has nothing then, and gets what others lack
+/// a replica of.
+#[test]
+fn a_machine_that_was_out_is_taken_back_with_nothing() {
+    for (replicas, lost) in [(2, 2), (3, 1), (2, 3)] {
+        let disks = Disks::new(replicas);
+        let world = disks.begin();
+        let objects = objects(&world);
+        world.rest();
+        world.lose(lost);
+        let others: Vec<u32> = (1..=MACHINES).filter(|id| *id != lost).collect();
+        world.set(others[0], &objects, 2);
+        let mut left = disks.left(CrashLoss::All);
+        drop(world);
+        left.taken_back = TakenBack::All;
+        assert!(left.left(CrashLoss::All).begin_those(&others).is_none());
+        let world = left.begin();
+        assert_eq!(world.machines.len(), 3);
+        assert_eq!(world.value(&objects), 2);
+        let all_have = || {
+            let machine = &world.machines[&others[0]];
+            let regions = world.run(machine.all_regions()).expect("is told");
+            let full = |mapping: &Mapping| mapping.replicas.count() == replicas;
+            regions.iter().all(full) && world.all(|machine| !machine.lacks_data())
+        };
+        world.until("all has its replicas", all_have);
+        world.set(lost, &objects, 3);
+        world.check();
+        let left = Disks {
+            stored: world.configuration().id().0,
+            ..left.left(CrashLoss::All)
+        };
+        drop(world);
+        let world = left.begin();
+        assert_eq!(world.value(&objects), 3);
+        // Another one fails, and nothing is gone.
+        world.lose(others[1]);
+        assert_eq!(world.value(&objects), 3);
+        world.set(lost, &objects, 4);
+        world.check();
+    }
+}
+
+/// A machine leaves in good order: what it had is on the disks of others by then, and its own is stale.
+#[test]
+fn what_a_machine_had_that_left_is_on_the_disks_of_others() {
+    let disks = Disks::new(2);
+    let world = disks.begin();
+    let objects = objects(&world);
+    world.rest();
+    let leaves = Arc::clone(&world.machines[&3]);
+    leaves.ask_to_leave(MachineId(3));
+    let parts = || {
+        world.machines[&1].ask_to_part_with(MachineId(3));
+        leaves.is_to_part()
+    };
+    world.until("it has nothing any more", parts);
+    world.set(2, &objects, 2);
+    let left = || {
+        leaves.ask_to_part_with(MachineId(3));
+        leaves.has_left()
+    };
+    world.until("it has left", left);
+    world.dead.borrow_mut().insert(3);
+    world.set(1, &objects, 3);
+    world.check();
+    let left = disks.left(CrashLoss::All);
+    drop(world);
+    let world = left.begin();
+    assert_eq!(world.machines.len(), 2);
+    assert_eq!(world.value(&objects), 3);
+    world.check();
+}
+
+/// Power fails while machines begin again, one of which is taken back with an empty disk.
+#[test]
+fn who_is_taken_back_may_be_so_again() {
+    let disks = Disks::new(2);
+    let world = disks.begin();
+    let objects = objects(&world);
+    world.rest();
+    world.lose(3);
+    let mut left = disks.left(CrashLoss::All);
+    drop(world);
+    left.taken_back = TakenBack::All;
+    left.disks[2] = SimDisk::new(9);
+    let behind = left.left(CrashLoss::All);
+    drop(left.begin());
+    for ahead in 0..3 {
+        let disk = |at: usize| match at == ahead {
+            true => left.disks[at].fork(),
+            false => behind.disks[at].fork(),
+        };
+        let mixed = Disks {
+            disks: (0..3).map(disk).collect(),
+            stored: 3,
+            ..left
+        };
+        let world = mixed.left(CrashLoss::All).begin();
+        assert_eq!(world.machines.len(), 3);
+        assert_eq!(world.value(&objects), 1);
+        world.check();
+    }
+}
