@@ -405,6 +405,7 @@ fn exponent_of(d: &Decimal) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::{Fields, Type};
     use crate::value::{Interval, TimeTz};
 
     fn key(value: &Value, desc: bool, nulls_first: bool) -> Vec<u8> {
@@ -430,6 +431,33 @@ mod tests {
                 key(&pair[0], true, true) > key(&pair[1], true, true),
                 "{pair:?}"
             );
+        }
+    }
+
+    #[test]
+    fn rows_are_in_order_field_by_field_and_a_further_field_changes_no_key() {
+        let row = |fields: &[Option<i32>]| {
+            let values = fields.iter().map(|of| of.map_or(Value::Null, Value::Int4));
+            let shape = Fields::numbered(fields.iter().map(|_| Type::INT4));
+            Value::from(Record::new(shape, values.collect()))
+        };
+        ascending(&[
+            row(&[Some(1), Some(2)]),
+            row(&[Some(1), Some(3)]),
+            row(&[Some(1), None]),
+            row(&[Some(2), Some(0)]),
+            row(&[None, Some(1)]),
+            row(&[None, None]),
+        ]);
+        for fields in [
+            vec![Some(1), Some(2)],
+            vec![Some(1), None],
+            vec![None, Some(1)],
+        ] {
+            let mut wider = fields.clone();
+            wider.push(None);
+            let same = key(&row(&fields), false, false) == key(&row(&wider), false, false);
+            assert!(same, "{fields:?}");
         }
     }
 

@@ -28,19 +28,6 @@ pub static FIELD: ScalarFunction = variadic("field", &[Any], Any, |a, _| match a
     _ => Err(mismatch("a field of a row")),
 });
 
-/// `(row).field`, by its name, of a row that says itself what is in it.
-pub static FIELD_NAMED: ScalarFunction = variadic("field named", &[Any], Any, |a, cx| match a {
-    [Value::Record(row), Value::Text(name), Value::Record(wanted)] => {
-        let Some(at) = row.fields.position(name) else {
-            return Err(no_field(name));
-        };
-        let (from, to) = (row.fields[at].ty.plain(), wanted.fields[0].ty);
-        cast(row.get(at).clone(), &from, &to, false, cx)
-    }
-    [Value::Null, ..] => Ok(Value::Null),
-    _ => Err(mismatch("a field of a row")),
-});
-
 /// `row IS [NOT] NULL`: all of it is, or none of it.
 pub static ROW_IS_NULL: ScalarFunction = variadic("row is null", &[Any], Bool, |a, _| match a {
     [Value::Record(row), Value::Bool(negated)] => {

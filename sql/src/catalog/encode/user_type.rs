@@ -254,4 +254,31 @@ mod tests {
         }
         assert!(decode_types(&both[..1]).is_err());
     }
+
+    #[test]
+    fn composite_types_come_back_with_the_places_of_their_fields() {
+        let field = |name: &str, ty: Type, place: u16| Field {
+            name: name.to_owned(),
+            ty,
+            place,
+        };
+        let fields = vec![field("a", Type::INT4, 0), field("c", Type::varchar(5), 2)];
+        let mut definition = CompositeDef::named((16500, 16501, 16502), ("s", "Pair"), fields);
+        definition.places = 4;
+        let ty = TypeDef {
+            id: 16500,
+            schema: "s".into(),
+            name: "Pair".into(),
+            of: UserType::Composite(Composite::of(definition.clone())),
+            version: 3,
+            guards: Guards::at([77]).expect("one"),
+        };
+        let bytes = encode_type(&ty);
+        let back = decode_types(std::slice::from_ref(&bytes)).expect("it decodes");
+        let of = back.with_oid(16501).and_then(|of| of.as_composite());
+        assert_eq!(*of.expect("a composite type").definition(), definition);
+        for cut in 0..bytes.len() {
+            assert!(decode_types(&[bytes[..cut].to_vec()]).is_err());
+        }
+    }
 }
