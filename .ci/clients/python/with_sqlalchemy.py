@@ -247,7 +247,7 @@ def definitions_of_views():
     with engine.connect() as c:
         c.execute(sa.text("CREATE VIEW dear AS SELECT b.id, title FROM book AS b WHERE price > 10"))
         same(sa.inspect(c).get_view_definition("dear"),
-             " SELECT b.id,\n    b.title\n   FROM book b\n  WHERE b.price > 10::numeric;")
+             " SELECT b.id,\n    b.title\n   FROM book b\n  WHERE (b.price > (10)::numeric);")
 
 
 @check

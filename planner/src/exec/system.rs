@@ -34,7 +34,7 @@ pub async fn rows(table: SystemTable, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>
         }
         let around = Around {
             snapshot: &snapshot,
-            settings: &cx.eval.settings,
+            cx: cx.eval,
             database: &cx.eval.database,
             cursors: &cx.eval.cursors,
             prepared: &cx.eval.prepared,

@@ -245,7 +245,7 @@ pub fn key_text(
             values.push(text(&row[key.column], column.ty, settings));
             continue;
         };
-        names.push(index_column(table, index, at, true).unwrap_or_default());
+        names.push(index_column(None, table, index, at).unwrap_or_default());
         let eval = EvalContext::new(Arc::new(settings.clone()), 0, 0);
         // What has made a key does not fail.
         let value = functions::eval(&expression.value, row, &[], &eval).unwrap_or_default();

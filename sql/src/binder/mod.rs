@@ -53,6 +53,7 @@ mod security;
 mod select;
 mod sequence;
 mod set;
+mod show;
 mod special;
 mod stored;
 mod subfield;
@@ -85,6 +86,7 @@ pub use params::ParamTypes;
 pub use path::{explicit_path, search_path};
 pub use routine::{BoundBody, bind_body};
 pub use rules::{index_condition, index_expression};
+pub use show::{Over, Reader, Style};
 pub use stored::{StoredText, unbound};
 #[cfg(test)]
 pub(crate) use tests::NoTables;

@@ -5,7 +5,7 @@ use sqlparser::ast::BinaryOperator;
 use super::Binder;
 use super::coerce::common_type;
 use super::whole_row::check_alike;
-use crate::bound::{ArithClass, ArithOp, CompareClass, CompareOp, Expr, Node};
+use crate::bound::{ArithClass, ArithOp, CompareClass, CompareOp, Expr, LikeKind, Node};
 use crate::error::{SqlError, SqlState};
 use crate::functions::{CastContext, candidates};
 use crate::types::{Type, TypeCategory, TypeKind};
@@ -29,6 +29,18 @@ impl Binder<'_> {
             BinaryOperator::Divide => ArithOp::Div,
             BinaryOperator::Modulo => ArithOp::Mod,
             BinaryOperator::StringConcat => return self.concat(left, right),
+            BinaryOperator::PGLikeMatch
+            | BinaryOperator::PGILikeMatch
+            | BinaryOperator::PGNotLikeMatch
+            | BinaryOperator::PGNotILikeMatch => {
+                let (kind, negated) = match op {
+                    BinaryOperator::PGLikeMatch => (LikeKind::Like, false),
+                    BinaryOperator::PGNotLikeMatch => (LikeKind::Like, true),
+                    BinaryOperator::PGILikeMatch => (LikeKind::ILike, false),
+                    _ => (LikeKind::ILike, true),
+                };
+                return self.like(kind, negated, (left, right), None);
+            }
             BinaryOperator::PGExp => return self.call("power", vec![left, right]),
             BinaryOperator::PGCustomBinaryOperator(parts) => {
                 let plain = match parts.as_slice() {
@@ -317,6 +329,11 @@ fn plain(symbol: &str) -> Option<BinaryOperator> {
         O::Divide,
         O::Modulo,
         O::StringConcat,
+        O::PGExp,
+        O::PGLikeMatch,
+        O::PGILikeMatch,
+        O::PGNotLikeMatch,
+        O::PGNotILikeMatch,
         O::PGRegexMatch,
         O::PGRegexIMatch,
         O::PGRegexNotMatch,

@@ -211,6 +211,12 @@ impl Binder<'_> {
         let ast::SetExpr::Select(select) = query.body.as_mut() else {
             return Ok(());
         };
+        if let ast::SelectFlavor::FromFirstNoSelect = select.flavor {
+            // `TABLE t`
+            let all = ast::WildcardAdditionalOptions::default();
+            select.flavor = ast::SelectFlavor::Standard;
+            select.projection = vec![ast::SelectItem::Wildcard(all)];
+        }
         let is_star = |item: &ast::SelectItem| {
             matches!(
                 item,
@@ -221,7 +227,10 @@ impl Binder<'_> {
             return Ok(());
         }
         let mut scope = Scope::default();
-        self.relations(&select.from, &mut scope)?;
+        let from = &select.from;
+        self.under(query.with.as_ref(), |binder| {
+            binder.relations(from, &mut scope)
+        })?;
         let quoted = |name: &str| ast::Ident::with_quote('"', name);
         let mut items = Vec::new();
         for item in std::mem::take(&mut select.projection) {

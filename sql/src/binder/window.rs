@@ -371,7 +371,7 @@ fn named_window(around: &Around<'_>, name: &ast::Ident) -> Result<ast::WindowSpe
 }
 
 /// A window without the mark of what its frame excludes, and that.
-fn exclusion(spec: &ast::WindowSpec) -> (ast::WindowSpec, Exclude) {
+pub(super) fn exclusion(spec: &ast::WindowSpec) -> (ast::WindowSpec, Exclude) {
     let mut spec = spec.clone();
     let mark = match spec.order_by.last().map(|key| &key.expr) {
         Some(ast::Expr::Identifier(name)) if spec.window_frame.is_some() => {

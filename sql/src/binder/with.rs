@@ -359,6 +359,11 @@ impl Binder<'_> {
         Ok(Some((leaf, source)))
     }
 
+    /// Is it a name that WITH gives?
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        self.named.iter().any(|named| named.name == name)
+    }
+
     /// How many queries in expressions are around, without relations that read what stands left of them.
     fn levels(&self) -> usize {
         self.surroundings.iter().filter(|s| !s.lateral).count()

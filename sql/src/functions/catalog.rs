@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::library::{pure, stable};
 use super::{ScalarFunction, objects};
-use crate::binder::{explicit_path, search_path};
+use crate::binder::{Over, explicit_path, search_path};
 use crate::catalog::{CATALOG_SCHEMA, CatalogView, RoutineDef, Snapshot, ViewDef, temporary};
 use crate::context::EvalContext;
 use crate::error::SqlError;
@@ -32,16 +32,15 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("pg_opclass_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
     stable("pg_operator_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
     stable("pg_get_userbyid", &[Oid], Name, user_by_id),
-    stable("pg_get_expr", &[Text, Oid], Text, |a, _| Ok(first(a))),
-    stable("pg_get_expr", &[Text, Oid, Bool], Text, |a, _| Ok(match a {
-        [Value::Text(text), _, Value::Bool(true)] => Value::text(pg::without_parentheses(text)),
-        _ => first(a),
-    })),
+    stable("pg_get_expr", &[Text, Oid], Text, expression),
+    stable("pg_get_expr", &[Text, Oid, Bool], Text, expression),
     stable("pg_get_indexdef", &[Oid], Text, index_definition),
     stable("pg_get_indexdef", &[Oid, Int4, Bool], Text, index_definition),
     stable("pg_get_constraintdef", &[Oid], Text, constraint_definition),
     stable("pg_get_constraintdef", &[Oid, Bool], Text, constraint_definition),
     stable("pg_get_viewdef", &[Oid], Text, view_definition),
+    stable("pg_get_viewdef", &[Text], Text, view_definition),
+    stable("pg_get_viewdef", &[Text, Bool], Text, view_definition),
     stable("pg_get_viewdef", &[Oid, Bool], Text, view_definition),
     stable("pg_get_viewdef", &[Oid, Int4], Text, view_definition),
     stable("pg_get_ruledef", &[Oid], Text, |_, _| Ok(Value::Null)),
@@ -131,8 +130,24 @@ pub static PARTITION_OF: ScalarFunction = ScalarFunction {
     })
 };
 
-fn first(args: &[Value]) -> Value {
-    args.first().cloned().unwrap_or_default()
+/// Does the last argument say that it is to be pretty?
+fn is_pretty(args: &[Value]) -> bool {
+    args.last().and_then(Value::as_bool) == Some(true)
+}
+
+/// An expression over the columns of a relation.
+fn expression(args: &[Value], cx: &EvalContext) -> Outcome {
+    let Some(Value::Text(kept)) = args.first() else {
+        return Ok(Value::Null);
+    };
+    let catalog = cx.catalog();
+    let table = catalog.relation(oid(&args[1..]));
+    let over = match &table {
+        Some(table) => Over::Table(table),
+        None => Over::Nothing,
+    };
+    let reader = pg::reader(&catalog, cx, is_pretty(args));
+    Ok(Value::text(pg::shown_expression(&reader, kept, over)))
 }
 
 fn oid(args: &[Value]) -> u32 {
@@ -231,9 +246,11 @@ fn index_definition(args: &[Value], cx: &EvalContext) -> Outcome {
     };
     let column = args.get(1).and_then(Value::as_int).unwrap_or(0);
     let pretty = args.get(2).and_then(Value::as_bool) == Some(true);
+    let catalog = cx.catalog();
+    let reader = pg::reader(&catalog, cx, pretty);
     Ok(match usize::try_from(column) {
-        Ok(0) => Value::text(pg::index_definition(&table, index, pretty)),
-        Ok(column) => text(pg::index_column(&table, index, column - 1, pretty)),
+        Ok(0) => Value::text(pg::index_definition(&reader, &table, index)),
+        Ok(column) => text(pg::index_column(Some(&reader), &table, index, column - 1)),
         Err(_) => Value::Null,
     })
 }
@@ -241,16 +258,15 @@ fn index_definition(args: &[Value], cx: &EvalContext) -> Outcome {
 fn constraint_definition(args: &[Value], cx: &EvalContext) -> Outcome {
     let of = oid(args);
     let snapshot = cx.catalog();
-    if let Some(check) = pg::domain_check(&snapshot, of) {
-        let pretty = args.get(1).and_then(Value::as_bool) == Some(true);
-        return Ok(Value::text(pg::domain_check_text(check, pretty)));
+    let reader = pg::reader(&snapshot, cx, is_pretty(args));
+    if let Some((domain, check)) = pg::domain_check(&snapshot, of) {
+        return Ok(Value::text(pg::domain_check_text(&reader, domain, check)));
     }
     for table in snapshot.tables() {
         let mut all = pg::Constraint::all(&table);
         if let Some(constraint) = all.find(|constraint| constraint.id() == of) {
-            let pretty = args.get(1).and_then(Value::as_bool) == Some(true);
             let path = search_path(&*snapshot, cx);
-            let definition = constraint.definition((&snapshot, &path), &table, pretty);
+            let definition = constraint.definition(&reader, &path, &table);
             return Ok(Value::text(definition));
         }
     }
@@ -259,22 +275,25 @@ fn constraint_definition(args: &[Value], cx: &EvalContext) -> Outcome {
 
 fn trigger_definition(args: &[Value], cx: &EvalContext) -> Outcome {
     let snapshot = cx.catalog();
-    let pretty = args.get(1).and_then(Value::as_bool) == Some(true);
+    let reader = pg::reader(&snapshot, cx, is_pretty(args));
     let path = search_path(&*snapshot, cx);
-    Ok(text(pg::trigger_definition(
-        &snapshot,
-        oid(args),
-        pretty,
-        &path,
-    )))
+    Ok(text(pg::trigger_definition(&reader, oid(args), &path)))
 }
 
 fn view_definition(args: &[Value], cx: &EvalContext) -> Outcome {
-    let of = oid(args);
+    let of = match args.first() {
+        Some(name @ Value::Text(_)) => match objects::named(name, RegClass, cx)? {
+            Value::Object(object) => object.oid,
+            _ => return Ok(Value::Null),
+        },
+        _ => oid(args),
+    };
     let snapshot = cx.catalog();
     let view = snapshot.queries().into_iter().find(|view| view.id == of);
-    let path = search_path(&*snapshot, cx);
-    let shown = |view: &Arc<ViewDef>| format!("{};", pg::view_text(view, &snapshot, &path));
+    // A column to wrap at says that it is pretty, too.
+    let wraps = matches!(args.get(1), Some(Value::Int4(_)));
+    let reader = pg::reader(&snapshot, cx, wraps || is_pretty(args));
+    let shown = |view: &Arc<ViewDef>| pg::view_definition(&reader, view);
     Ok(text(view.as_ref().map(shown)))
 }
 

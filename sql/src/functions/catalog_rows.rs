@@ -1,5 +1,8 @@
 //! Functions that give rows about objects of the catalog.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 use super::array::array;
 use super::library::stable;
 use super::rows::{RowsFunction, of_rows};
@@ -34,6 +37,18 @@ pub(super) static ROWS: &[RowsFunction] = &[
 
 /// Kinds, whether labels, and words.
 const KEYWORDS: &str = include_str!("keywords.txt");
+
+/// The words that are names only in quotes, or only in some places.
+static QUOTED: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
+    let lines = KEYWORDS.lines();
+    let lines = lines.filter(|line| !line.starts_with(['#', 'U']));
+    lines.flat_map(|line| line.split(' ').skip(2)).collect()
+});
+
+/// Does a name that is this word stand in quotes?
+pub fn is_quoted(word: &str) -> bool {
+    QUOTED.contains(word)
+}
 
 /// The words that SQL has a use for.
 fn keywords() -> Value {

@@ -33,6 +33,13 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("~*", &[Text, Text], Bool, |a, _| matches(a, "i", false)),
     pure("!~", &[Text, Text], Bool, |a, _| matches(a, "", true)),
     pure("!~*", &[Text, Text], Bool, |a, _| matches(a, "i", true)),
+    pure("like_escape", &[Text, Text], Text, |a, _| like_escaped(text(a, 0)?, text(a, 1)?)),
+    pure("similar_to_escape", &[Text], Text, |a, _| {
+        Ok(Value::text(similar::translated(text(a, 0)?, Some("\\"))?))
+    }),
+    pure("similar_to_escape", &[Text, Text], Text, |a, _| {
+        Ok(Value::text(similar::translated(text(a, 0)?, Some(text(a, 1)?))?))
+    }),
     pure("regexp_like", &[Text, Text], Bool, |a, _| matches(a, "", false)),
     pure("regexp_like", &[Text, Text, Text], Bool, |a, _| matches(a, text(a, 2)?, false)),
     pure("regexp_match", &[Text, Text], TEXTS, |a, _| first_match(a, "")),
@@ -192,4 +199,34 @@ fn part(input: &str, pattern: &str, group: bool) -> Outcome {
     };
     let piece = span.and_then(|(start, end)| input.get(start..end));
     Ok(piece.map_or(Value::Null, Value::text))
+}
+
+/// A pattern of LIKE whose escape is another than the backslash, as one whose escape that is.
+fn like_escaped(pattern: &str, escape: &str) -> Outcome {
+    let mut letters = escape.chars();
+    let escape = letters.next();
+    if letters.next().is_some() {
+        return Err(
+            SqlError::new(SqlState::INVALID_ESCAPE_SEQUENCE, "invalid escape string")
+                .hint("Escape string must be empty or one character."),
+        );
+    }
+    if escape == Some('\\') {
+        return Ok(Value::text(pattern));
+    }
+    let mut made = String::with_capacity(pattern.len());
+    let mut escaped = false;
+    for letter in pattern.chars() {
+        if Some(letter) == escape && !escaped {
+            made.push('\\');
+            escaped = true;
+            continue;
+        }
+        if letter == '\\' && !escaped {
+            made.push('\\');
+        }
+        made.push(letter);
+        escaped = false;
+    }
+    Ok(Value::text(made))
 }

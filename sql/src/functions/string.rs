@@ -354,7 +354,7 @@ pub fn quote_ident(name: &str) -> String {
         .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && !name.is_empty();
-    if plain && !crate::parser::is_reserved(name) {
+    if plain && !super::catalog_rows::is_quoted(name) {
         name.to_owned()
     } else {
         format!("\"{}\"", name.replace('"', "\"\""))

@@ -26,10 +26,12 @@ mod lift;
 mod like;
 mod materialized;
 mod merge;
+mod misplaced;
 mod partition;
 mod rename;
 mod routine;
 mod security;
+mod shown_forms;
 mod syntax;
 mod table_query;
 #[cfg(test)]

@@ -11,8 +11,8 @@ use super::depth::too_deep;
 use super::dialect::{EVERY_FIELD, Postgres};
 use super::lexer::{Kind, Token, syntax_error};
 use super::{
-    Statement, column_list, exclusion, identity, like, materialized, merge, partition, position_of,
-    table_query,
+    Statement, column_list, exclusion, identity, like, materialized, merge, misplaced, partition,
+    position_of, shown_forms, table_query,
 };
 use crate::error::{SqlError, SqlState};
 
@@ -121,6 +121,7 @@ fn stars_of_rows(text: &str, tokens: &[Token]) -> impl Iterator<Item = usize> {
 
 /// Blanks out words that change nothing here and that sqlparser does not know; positions stay.
 fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> {
+    misplaced::check(text, tokens)?;
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let mut blanked: Vec<Token> = Vec::new();
     if is(0, "create") && is(1, "unlogged") {
@@ -178,6 +179,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     let commas = locked_commas(text, tokens);
     let merged = merge::patches(text, tokens);
     let tables = table_query::tables(text, tokens)?;
+    blanked.extend(shown_forms::words(text, tokens));
     let exclusions = exclusion::exclusions(text, tokens);
     let alike = like::elements(text, tokens);
     let stars: Vec<usize> = stars_of_rows(text, tokens).collect();

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use super::definitions::{condition, expression as shown_expression, view_definition};
 use super::names::namespaces;
 use super::objects::{expression, is_of_identity, parent_index, typed_text};
 use super::privileges::owner_name;
 use super::rows::Rows;
-use super::{Around, Constraint};
+use super::{Around, Constraint, reader};
+use crate::binder::Over;
 use crate::catalog::{
     CATALOG_SCHEMA, Identity, ObjectKind, Referential, Snapshot, TableDef, temporary,
 };
@@ -88,12 +90,16 @@ pub fn tables(rows: &mut Rows, around: &Around<'_>) {
 
 /// `views`.
 pub fn views(rows: &mut Rows, around: &Around<'_>) {
+    let reader = reader(around.snapshot, around.cx, false);
     for view in around.snapshot.views() {
         rows.add([
             ("table_catalog", Value::text(around.database)),
             ("table_schema", Value::text(&view.schema)),
             ("table_name", Value::text(&view.name)),
-            ("view_definition", Value::text(format!("{};", view.text))),
+            (
+                "view_definition",
+                Value::text(view_definition(&reader, view)),
+            ),
             ("check_option", Value::text("NONE")),
             ("is_updatable", yes(false)),
             ("is_insertable_into", yes(false)),
@@ -208,10 +214,12 @@ fn all_domains(around: &Around<'_>) -> Vec<Domain> {
 
 /// `domains`.
 pub fn domains(rows: &mut Rows, around: &Around<'_>) {
+    let reader = reader(around.snapshot, around.cx, false);
     for domain in all_domains(around) {
         let definition = domain.definition();
         let default = definition.default.as_deref();
         let default = default.map(|text| typed_text(text, definition.base));
+        let default = default.map(|text| shown_expression(&reader, &text, Over::Nothing));
         let own = [
             ("udt_catalog", Value::text(around.database)),
             ("dtd_identifier", Value::text("1")),
@@ -262,6 +270,7 @@ const NUMBERS: [&str; 8] = [
 
 /// `columns`. What is not said is NULL there, and not 0.
 pub fn columns(rows: &mut Rows, around: &Around<'_>) {
+    let reader = reader(around.snapshot, around.cx, false);
     let mut add = |schema: &str, table: &str, (name, ty): (&str, Type), more: [Value; 6]| {
         let [position, default, nullable, updatable, identity, generated] = more;
         let own = [
@@ -328,7 +337,9 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
             });
             let more = [
                 Value::Int4(i32::from(column.attnum)),
-                default.map_or(Value::Null, Value::text),
+                default.map_or(Value::Null, |text| {
+                    Value::text(shown_expression(&reader, &text, Over::Table(&table)))
+                }),
                 yes(!column.not_null
                     && !column
                         .more
@@ -336,7 +347,9 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
                         .is_some_and(|of| of.definition().not_null)),
                 yes(true),
                 identity.map_or(Value::Null, Value::text),
-                more.generated.as_ref().map_or(Value::Null, Value::text),
+                more.generated.as_ref().map_or(Value::Null, |text| {
+                    Value::text(condition(&reader, text, Over::Table(&table)))
+                }),
             ];
             let declared = (column.name.as_str(), column.declared());
             add(&table.schema, &table.name, declared, more);
@@ -465,14 +478,18 @@ pub fn constraint_column_usage(rows: &mut Rows, around: &Around<'_>) {
 
 /// `check_constraints`.
 pub fn check_constraints(rows: &mut Rows, around: &Around<'_>) {
-    constraints(around, |_, constraint, names| {
+    let reader = reader(around.snapshot, around.cx, false);
+    constraints(around, |table, constraint, names| {
         if let Constraint::Check(check) = constraint {
-            let clause = Value::text(format!("(({}))", check.text));
+            let clause = condition(&reader, &check.text, Over::Table(table));
+            let clause = Value::text(format!("({clause})"));
             rows.add(names.into_iter().chain([("check_clause", clause)]));
         }
     });
     for domain in all_domains(around) {
         for check in &domain.definition().checks {
+            let over = Over::Domain(domain.definition().base);
+            let clause = condition(&reader, &check.text, over);
             rows.add([
                 ("constraint_catalog", Value::text(around.database)),
                 (
@@ -480,7 +497,7 @@ pub fn check_constraints(rows: &mut Rows, around: &Around<'_>) {
                     Value::text(&domain.definition().schema),
                 ),
                 ("constraint_name", Value::text(&check.name)),
-                ("check_clause", Value::text(format!("(({}))", check.text))),
+                ("check_clause", Value::text(format!("({clause})"))),
             ]);
         }
     }

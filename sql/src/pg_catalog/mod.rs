@@ -13,12 +13,14 @@
 //!                  privileges.rs owners, privileges, comments     grants.rs  those of information_schema
 //!                  views.rs     pg_tables and pg_indexes          information.rs  information_schema
 //!                  names.rs     names and oids of objects         shown.rs        definitions as SQL
+//!                  definitions.rs expressions and queries in them
 //! ```
 //! Nothing is stored for it: rows are made of a catalog's snapshot when they are asked for. A relation that has no
 //! rows here is about something that is not there, and is empty. Objects have PostgreSQL's oids where PostgreSQL has them, and
 //! are the user's from 16384 on.
 
 pub mod class;
+mod definitions;
 mod depend;
 mod families;
 mod grants;
@@ -41,11 +43,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::catalog::Snapshot;
+use crate::context::EvalContext;
 use crate::cursors::CursorInfo;
-use crate::settings::Settings;
 use crate::statements::NamedStatement;
 use crate::value::Value;
 
+pub use definitions::{expression as shown_expression, reader, view_definition};
 pub use families::{bound_text, edges_text, partition_bound, partition_constraint, partition_key};
 pub use names::{
     INFORMATION_NAMESPACE, PG_CATALOG_NAMESPACE, PUBLIC_NAMESPACE, namespace_name, namespace_oid,
@@ -62,14 +65,13 @@ pub use server::DATABASE_OID;
 pub use shown::{Constraint, index_column, index_definition, without_parentheses};
 pub use triggers::{trigger_comment, trigger_definition};
 pub use user_types::{domain_check, domain_check_text};
-pub use view_text::view_text;
 
 /// What rows are made of.
 pub struct Around<'a> {
     /// The catalog, as whoever asks sees it.
     pub snapshot: &'a Snapshot,
-    /// The session's settings.
-    pub settings: &'a Settings,
+    /// The session.
+    pub cx: &'a EvalContext,
     /// The database's name.
     pub database: &'a str,
     /// The session's cursors.

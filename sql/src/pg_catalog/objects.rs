@@ -454,7 +454,8 @@ pub fn expression(column: &ColumnDef) -> Option<String> {
         return Some(format!("({generated})"));
     }
     let default = column.default.as_ref();
-    let default = default.filter(|_| column.more.identity.is_none())?;
+    let default = default.filter(|_| column.more.identity.is_none());
+    let default = default.filter(|text| !text.eq_ignore_ascii_case("null"))?;
     Some(typed_text(default, column.ty))
 }
 
@@ -465,7 +466,13 @@ pub fn typed_text(default: &str, ty: Type) -> String {
         .and_then(|rest| rest.strip_suffix('\''));
     match inside {
         Some(inside) if !inside.replace("''", "").contains('\'') => {
-            format!("{default}::{}", ty.plain().kind.name())
+            let kind = ty.plain().kind;
+            let name = match kind {
+                // `character` alone is one of a single letter.
+                TypeKind::BpChar => "bpchar",
+                kind => kind.name(),
+            };
+            format!("{default}::{name}")
         }
         _ => default.to_owned(),
     }

@@ -193,7 +193,7 @@ pub fn prepared_statements(rows: &mut Rows, around: &Around<'_>) {
 
 /// `pg_settings`.
 pub fn settings(rows: &mut Rows, around: &Around<'_>) {
-    for (name, value, description) in around.settings.all() {
+    for (name, value, description) in around.cx.settings.all() {
         rows.add([
             ("name", Value::text(name)),
             ("setting", Value::text(&value)),

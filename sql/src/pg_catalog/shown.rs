@@ -1,24 +1,35 @@
 //! Definitions as SQL, as PostgreSQL writes them.
 
+use super::definitions::{condition, index_expression};
 use super::relation_oid;
+use crate::binder::{Over, Reader, search_path};
 use crate::bound::Node;
 use crate::catalog::{CheckDef, ForeignKeyDef, IndexDef, IndexKind, Snapshot, TableDef};
 use crate::functions::quote_ident as quoted;
 
-/// A column of an index, from 0, without its order: those of the key, then those of INCLUDE. `pretty` is without
-/// parentheses that say nothing.
-pub fn index_column(table: &TableDef, index: &IndexDef, at: usize, pretty: bool) -> Option<String> {
+/// A column of an index, from 0, without its order: those of the key, then those of INCLUDE. Without a reader an
+/// expression is as it was written.
+pub fn index_column(
+    reader: Option<&Reader<'_>>,
+    table: &TableDef,
+    index: &IndexDef,
+    at: usize,
+) -> Option<String> {
     let keys = index.columns.iter().map(|key| key.column);
     let mut all = keys.chain(index.more.include.iter().copied());
-    all.nth(at).map(|column| key(table, index, column, pretty))
+    all.nth(at).map(|column| key(reader, table, index, column))
 }
 
 /// A key column; an expression stands in parentheses unless it is a call.
-fn key(table: &TableDef, index: &IndexDef, column: usize, pretty: bool) -> String {
+fn key(reader: Option<&Reader<'_>>, table: &TableDef, index: &IndexDef, column: usize) -> String {
     let Some(expression) = index.expression(column) else {
         return quoted(&table.columns[column].name);
     };
     let text = &expression.text;
+    if let Some(shown) = reader.and_then(|reader| index_expression(reader, table, text)) {
+        return shown;
+    }
+    let pretty = reader.is_none_or(|reader| reader.style.pretty);
     match (&expression.value.node, pretty) {
         (Node::Call { .. }, _) if text.ends_with(')') && !text.starts_with('(') => text.clone(),
         (_, true) => format!("({text})"),
@@ -26,15 +37,20 @@ fn key(table: &TableDef, index: &IndexDef, column: usize, pretty: bool) -> Strin
     }
 }
 
-/// CREATE INDEX; `pretty` is without parentheses that say nothing.
-pub fn index_definition(table: &TableDef, index: &IndexDef, pretty: bool) -> String {
+/// CREATE INDEX.
+pub fn index_definition(reader: &Reader<'_>, table: &TableDef, index: &IndexDef) -> String {
+    let schemas = search_path(reader.snapshot, reader.cx);
+    let mut relation = quoted(&table.name);
+    if !reader.style.pretty || !schemas.contains(&table.schema) {
+        relation = format!("{}.{relation}", quoted(&table.schema));
+    }
     let unique = if index.unique { "UNIQUE " } else { "" };
     let using = match index.kind {
         IndexKind::BTree => "btree",
         IndexKind::Hash => "hash",
     };
     let columns = index.columns.iter().map(|key| {
-        let mut text = self::key(table, index, key.column, pretty);
+        let mut text = self::key(Some(reader), table, index, key.column);
         if key.desc {
             text += " DESC";
         }
@@ -47,20 +63,17 @@ pub fn index_definition(table: &TableDef, index: &IndexDef, pretty: bool) -> Str
         text
     });
     let mut text = format!(
-        "CREATE {unique}INDEX {} ON {}.{} USING {using} ({})",
+        "CREATE {unique}INDEX {} ON {} USING {using} ({})",
         quoted(&index.name),
-        quoted(&table.schema),
-        quoted(&table.name),
+        relation,
         columns.collect::<Vec<_>>().join(", ")
     );
     if !index.more.include.is_empty() {
         text += &format!(" INCLUDE ({})", named(table, &index.more.include));
     }
     if let Some(predicate) = &index.more.predicate {
-        text += &match pretty {
-            true => format!(" WHERE {}", predicate.text),
-            false => format!(" WHERE ({})", predicate.text),
-        };
+        let shown = condition(reader, &predicate.text, Over::Table(table));
+        text += &format!(" WHERE {shown}");
     }
     text
 }
@@ -72,7 +85,7 @@ fn constraint_definition(table: &TableDef, index: &IndexDef) -> String {
     } else {
         "UNIQUE"
     };
-    let columns = (0..index.columns.len()).filter_map(|at| index_column(table, index, at, true));
+    let columns = (0..index.columns.len()).filter_map(|at| index_column(None, table, index, at));
     format!("{kind} ({})", columns.collect::<Vec<_>>().join(", "))
 }
 
@@ -128,26 +141,15 @@ impl<'a> Constraint<'a> {
         }
     }
 
-    /// As SQL, where names without a schema are looked for along `path`; `pretty` is without parentheses that say nothing.
-    pub fn definition(
-        &self,
-        (snapshot, path): (&Snapshot, &[String]),
-        table: &TableDef,
-        pretty: bool,
-    ) -> String {
+    /// As SQL, where names without a schema are looked for along `path`.
+    pub fn definition(&self, reader: &Reader<'_>, path: &[String], table: &TableDef) -> String {
         match self {
             Constraint::Key(index) => constraint_definition(table, index),
             Constraint::Check(check) => {
-                let mut text = check.text.as_str();
-                while without_parentheses(text) != text {
-                    text = without_parentheses(text);
-                }
-                match pretty {
-                    true => format!("CHECK ({text})"),
-                    false => format!("CHECK (({text}))"),
-                }
+                let shown = condition(reader, &check.text, Over::Table(table));
+                format!("CHECK ({shown})")
             }
-            Constraint::Foreign(key) => foreign_definition((snapshot, path), table, key),
+            Constraint::Foreign(key) => foreign_definition((reader.snapshot, path), table, key),
         }
     }
 }

@@ -4,12 +4,13 @@ use super::*;
 use crate::context::EvalContext;
 use crate::types::TypeKind;
 
-fn around(snapshot: &Snapshot, settings: &Settings) -> Vec<(&'static str, usize)> {
+fn around(snapshot: &Snapshot) -> Vec<(&'static str, usize)> {
+    let cx = EvalContext::new(Arc::default(), 0, 0);
     let around = Around {
         cursors: &[],
         prepared: &HashMap::new(),
         snapshot,
-        settings,
+        cx: &cx,
         database: "postgres",
     };
     let of = |relation: &'static Relation| {
@@ -27,7 +28,7 @@ fn around(snapshot: &Snapshot, settings: &Settings) -> Vec<(&'static str, usize)
 
 #[test]
 fn every_relation_has_rows_of_its_width_and_the_catalog_describes_itself() {
-    let counts = around(&Snapshot::default(), &Settings::new());
+    let counts = around(&Snapshot::default());
     let of = |wanted: &str| {
         let mut counts = counts.iter();
         counts
@@ -46,7 +47,7 @@ fn every_relation_has_rows_of_its_width_and_the_catalog_describes_itself() {
 #[test]
 fn every_type_of_columns_is_in_pg_type_under_its_oid() {
     let none = Snapshot::default();
-    let cx = EvalContext::new(Arc::new(Settings::new()), 0, 0);
+    let cx = EvalContext::new(Arc::default(), 0, 0);
     let type_oid = |name: &str| type_oid(&none, name, &cx);
     let type_name = |oid: u32| type_name(&none, oid, &cx);
     let all = TypeKind::COLUMN_TYPES.into_iter();

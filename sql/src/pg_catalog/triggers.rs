@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use super::Around;
+use super::definitions::condition as condition_of;
 use super::rows::{Rows, vector};
+use super::{Around, reader};
+use crate::binder::{Over, Reader};
 use crate::catalog::{CatalogView, Event, PUBLIC_SCHEMA, Snapshot, TableDef, Timing, TriggerDef};
 use crate::functions::quote_ident as quoted;
 use crate::value::Value;
@@ -70,6 +72,7 @@ pub fn triggers(rows: &mut Rows, around: &Around<'_>) {
 
 /// `information_schema.triggers`: a row for each event.
 pub fn information(rows: &mut Rows, around: &Around<'_>) {
+    let reader = reader(around.snapshot, around.cx, false);
     for table in around.snapshot.tables() {
         for trigger in &table.rules.triggers {
             for event in trigger.events.all().filter(|e| *e != Event::Truncate) {
@@ -81,6 +84,8 @@ pub fn information(rows: &mut Rows, around: &Around<'_>) {
                 };
                 let order = table.rules.triggers.iter().filter(alike).count();
                 let condition = trigger.condition.as_deref();
+                let condition =
+                    condition.map(|text| condition_of(&reader, text, Over::Trigger(&table)));
                 let action = format!("EXECUTE FUNCTION {}", call(around.snapshot, trigger, None));
                 rows.add([
                     ("trigger_catalog", Value::text(around.database)),
@@ -93,7 +98,7 @@ pub fn information(rows: &mut Rows, around: &Around<'_>) {
                     ("action_order", Value::Int4(order as i32)),
                     (
                         "action_condition",
-                        condition.map_or(Value::Null, |text| Value::text(format!("({text})"))),
+                        condition.map_or(Value::Null, Value::text),
                     ),
                     ("action_statement", Value::text(action)),
                     (
@@ -128,17 +133,11 @@ fn call(snapshot: &Snapshot, trigger: &TriggerDef, path: Option<&[String]>) -> S
     }
 }
 
-/// CREATE TRIGGER of the trigger with this oid. `pretty` is without parentheses that say nothing, and without a schema
-/// that is on `path`.
-pub fn trigger_definition(
-    snapshot: &Snapshot,
-    oid: u32,
-    pretty: bool,
-    path: &[String],
-) -> Option<String> {
-    let (table, at) = find(snapshot, oid)?;
+/// CREATE TRIGGER of the trigger with this oid; where it is pretty, without a schema that is on `path`.
+pub fn trigger_definition(reader: &Reader<'_>, oid: u32, path: &[String]) -> Option<String> {
+    let (table, at) = find(reader.snapshot, oid)?;
     let trigger = &table.rules.triggers[at];
-    Some(definition(snapshot, &table, trigger, pretty, path))
+    Some(definition(reader, &table, trigger, path))
 }
 
 /// The comment on the trigger with this oid.
@@ -163,12 +162,12 @@ fn relation(table: &TableDef, short: bool, path: &[String]) -> String {
 }
 
 fn definition(
-    snapshot: &Snapshot,
+    reader: &Reader<'_>,
     table: &TableDef,
     trigger: &TriggerDef,
-    pretty: bool,
     path: &[String],
 ) -> String {
+    let (snapshot, pretty) = (reader.snapshot, reader.style.pretty);
     let events = trigger.events.all().map(|event| {
         let mut text = event.written().to_owned();
         if event == Event::Update && !trigger.columns.is_empty() {
@@ -203,10 +202,8 @@ fn definition(
     text += "FOR EACH ";
     text += if trigger.row { "ROW " } else { "STATEMENT " };
     if let Some(condition) = &trigger.condition {
-        text += &match pretty {
-            true => format!("WHEN ({condition}) "),
-            false => format!("WHEN (({condition})) "),
-        };
+        let shown = condition_of(reader, condition, Over::Trigger(table));
+        text += &format!("WHEN ({shown}) ");
     }
     text += &format!("EXECUTE FUNCTION {}", call(snapshot, trigger, Some(path)));
     text

@@ -3,7 +3,8 @@
 use super::objects::{collation, shape, typed_text};
 use super::privileges::{acl, owner};
 use super::rows::{Rows, object};
-use super::{Around, namespace_oid, without_parentheses};
+use super::{Around, definitions, namespace_oid};
+use crate::binder::Reader;
 use crate::catalog::{ObjectKind, Snapshot, UserType};
 use crate::types::composites::{ROW_ARRAY, ROW_TYPE};
 use crate::types::domains::DomainCheck;
@@ -212,26 +213,17 @@ pub(super) fn constraints(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// The constraint of a domain with this oid, and the domain.
-pub fn domain_check(snapshot: &Snapshot, oid: u32) -> Option<&'static DomainCheck> {
+pub fn domain_check(snapshot: &Snapshot, oid: u32) -> Option<(Domain, &'static DomainCheck)> {
     let types = snapshot.types().all();
-    let mut checks = types
-        .iter()
-        .filter_map(|ty| ty.as_domain())
-        .flat_map(|of| &of.definition().checks);
-    checks.find(|check| check.id == oid)
+    types.iter().filter_map(|ty| ty.as_domain()).find_map(|of| {
+        let mut checks = of.definition().checks.iter();
+        Some((of, checks.find(|check| check.id == oid)?))
+    })
 }
 
-/// The constraint as SQL; `pretty` is without parentheses that say nothing.
-pub fn domain_check_text(check: &DomainCheck, pretty: bool) -> String {
-    let mut text = check.text.as_str();
-    while without_parentheses(text) != text {
-        text = without_parentheses(text);
-    }
-    let valid = if check.validated { "" } else { " NOT VALID" };
-    match pretty {
-        true => format!("CHECK ({text}){valid}"),
-        false => format!("CHECK (({text})){valid}"),
-    }
+/// The constraint as SQL.
+pub fn domain_check_text(reader: &Reader<'_>, of: Domain, check: &DomainCheck) -> String {
+    definitions::domain_check(reader, check, of.definition().base)
 }
 
 /// `pg_enum`.

@@ -1,9 +1,10 @@
 //! `pg_tables`, `pg_indexes`, `pg_views`, `pg_matviews` and `pg_sequences`.
 
+use super::definitions::view_definition;
 use super::objects::shown;
 use super::privileges::owner_name;
 use super::rows::{Rows, object};
-use super::{Around, Relation, index_definition};
+use super::{Around, Relation, index_definition, reader};
 use crate::catalog::ObjectKind;
 use crate::value::Value;
 
@@ -33,6 +34,7 @@ pub fn tables(rows: &mut Rows, around: &Around<'_>) {
 
 /// `pg_indexes`.
 pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
+    let reader = reader(around.snapshot, around.cx, false);
     for table in around.snapshot.tables() {
         for index in shown(&table) {
             rows.add([
@@ -41,7 +43,7 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
                 ("indexname", Value::text(&index.name)),
                 (
                     "indexdef",
-                    Value::text(index_definition(&table, index, false)),
+                    Value::text(index_definition(&reader, &table, index)),
                 ),
             ]);
         }
@@ -50,6 +52,7 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
 
 /// `pg_views`.
 pub fn views(rows: &mut Rows, around: &Around<'_>) {
+    let reader = reader(around.snapshot, around.cx, false);
     for view in around.snapshot.views() {
         rows.add([
             ("schemaname", Value::text(&view.schema)),
@@ -58,15 +61,16 @@ pub fn views(rows: &mut Rows, around: &Around<'_>) {
                 "viewowner",
                 owner_name(around.snapshot, ObjectKind::View, view.id),
             ),
-            ("definition", Value::text(format!("{};", view.text))),
+            ("definition", Value::text(view_definition(&reader, view))),
         ]);
     }
 }
 
 /// `pg_matviews`.
 pub fn materialized(rows: &mut Rows, around: &Around<'_>) {
+    let reader = reader(around.snapshot, around.cx, false);
     for table in around.snapshot.tables() {
-        let Some(query) = table.materialized.as_deref() else {
+        let (Some(query), Some(view)) = (table.materialized.as_deref(), table.as_view()) else {
             continue;
         };
         rows.add([
@@ -78,7 +82,7 @@ pub fn materialized(rows: &mut Rows, around: &Around<'_>) {
             ),
             ("hasindexes", Value::Bool(shown(&table).next().is_some())),
             ("ispopulated", Value::Bool(query.populated)),
-            ("definition", Value::text(format!("{};", query.text))),
+            ("definition", Value::text(view_definition(&reader, &view))),
         ]);
     }
 }

@@ -234,6 +234,10 @@ fn opening_twice_changes_nothing() {
     let (_, found) = open(&disk, Needed::default()).expect("the log is whole");
     assert_eq!(
         found.len(),
-        model.appends.iter().map(|(_, records)| records.len()).sum::<usize>()
+        model
+            .appends
+            .iter()
+            .map(|(_, records)| records.len())
+            .sum::<usize>()
     );
 }

@@ -7,8 +7,9 @@ use super::{Ddl, DdlKind, is_domain, is_kept, list, qualified, quoted, type_text
 use crate::catalog::{
     CatalogView, Enabled, RoutineDef, SequenceDef, Snapshot, TableDef, TypeDef, UserType, ViewDef,
 };
+use crate::context::EvalContext;
 use crate::functions::quote_literal;
-use crate::pg_catalog::{domain_check_text, routine_definition, trigger_definition};
+use crate::pg_catalog::{domain_check_text, reader, routine_definition, trigger_definition};
 use crate::types::composites::is_made_of;
 
 /// Schemas.
@@ -55,8 +56,11 @@ fn create_type(snapshot: &Snapshot, ty: &TypeDef) -> String {
             });
             return format!("CREATE TYPE {name} AS ({})", list(fields));
         }
-        UserType::Domain(of) => of.definition(),
+        UserType::Domain(of) => of,
     };
+    let (of, domain) = (domain, domain.definition());
+    let cx = EvalContext::new(Arc::default(), 0, 0);
+    let reader = reader(snapshot, &cx, false);
     let base = type_text(snapshot, domain.base);
     let mut text = format!("CREATE DOMAIN {name} AS {base}");
     if let Some(default) = &domain.default {
@@ -66,11 +70,11 @@ fn create_type(snapshot: &Snapshot, ty: &TypeDef) -> String {
         text += " NOT NULL";
     }
     for check in domain.checks.iter().filter(|check| check.validated) {
-        let condition = domain_check_text(check, false);
+        let condition = domain_check_text(&reader, *of, check);
         text += &format!(" CONSTRAINT {} {condition}", quoted(&check.name));
     }
     for check in domain.checks.iter().filter(|check| !check.validated) {
-        let condition = domain_check_text(check, false);
+        let condition = domain_check_text(&reader, *of, check);
         let check = quoted(&check.name);
         text += &format!("; ALTER DOMAIN {name} ADD CONSTRAINT {check} {condition}");
     }
@@ -186,10 +190,12 @@ pub(super) fn refreshes(snapshot: &Snapshot) -> Vec<Ddl> {
 
 /// Triggers, as they are enabled.
 pub(super) fn triggers(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl> {
+    let cx = EvalContext::new(Arc::default(), 0, 0);
+    let reader = reader(snapshot, &cx, false);
     let mut all = Vec::new();
     for table in tables {
         for trigger in &table.rules.triggers {
-            let Some(mut text) = trigger_definition(snapshot, trigger.id, false, &[]) else {
+            let Some(mut text) = trigger_definition(&reader, trigger.id, &[]) else {
                 continue;
             };
             let enabled = match trigger.enabled {

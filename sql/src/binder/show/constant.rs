@@ -1,0 +1,137 @@
+//! Constants, and casts that are written or implied.
+
+use super::super::coerce::common_type;
+use super::tree::Tree;
+use super::{Shower, Shown};
+use crate::bound::{Expr, Node};
+use crate::error::SqlError;
+use crate::functions::{CastContext, eval};
+use crate::pg_catalog;
+use crate::types::{self, Type, TypeKind};
+use crate::value::Value;
+
+impl Shower<'_, '_> {
+    /// The name of a type.
+    pub(super) fn type_name(&self, ty: Type) -> String {
+        let reader = self.reader;
+        if ty == Type::of(TypeKind::BpChar) {
+            // `character` alone is one of a single letter.
+            return "bpchar".to_owned();
+        }
+        match reader.snapshot.types().with_oid(ty.oid()) {
+            Some(_) => pg_catalog::type_name(reader.snapshot, ty.oid(), reader.cx),
+            None => None,
+        }
+        .unwrap_or_else(|| ty.name())
+    }
+
+    /// A value as a constant.
+    pub(super) fn value(&self, value: &Value, ty: Type) -> Shown {
+        let settings = &self.reader.cx.settings;
+        let plain = Type::of(ty.kind);
+        let text = match value {
+            Value::Null => None,
+            value => Some(types::to_text(value, &plain, settings)),
+        };
+        Shown::new(
+            Tree::Const {
+                text,
+                kind: ty.kind,
+                label: self.type_name(plain),
+            },
+            plain,
+        )
+    }
+
+    /// Something evaluated to a constant.
+    pub(super) fn evaluated(&self, expr: &Expr) -> Result<Shown, SqlError> {
+        let value = match &expr.node {
+            Node::Const(value) => value.clone(),
+            _ => eval(expr, &[], &[], self.reader.cx)?,
+        };
+        Ok(self.value(&value, expr.ty))
+    }
+
+    /// The expression as a value of another type.
+    pub(super) fn coerced(
+        &mut self,
+        shown: Shown,
+        to: Type,
+        explicit: bool,
+    ) -> Result<Shown, SqlError> {
+        if to.kind == TypeKind::Unknown {
+            return Ok(shown);
+        }
+        let base = to.plain();
+        let shown = match shown.ty == Type::UNKNOWN {
+            true => self.told(shown, base)?,
+            false => shown,
+        };
+        let same_length = to.typmod == shown.ty.typmod || (to.typmod == -1 && !explicit);
+        if shown.ty.kind == to.kind && same_length {
+            return Ok(shown);
+        }
+        Ok(Shown::new(
+            Tree::Cast {
+                input: Box::new(match (shown.tree, explicit) {
+                    // One conversion and its length are one cast.
+                    (
+                        Tree::Cast {
+                            input,
+                            implicit: true,
+                            ..
+                        },
+                        true,
+                    ) if shown.ty.kind == base.kind => *input,
+                    (tree, _) => tree,
+                }),
+                kind: to.kind,
+                label: self.type_name(to),
+                implicit: !explicit,
+            },
+            to,
+        ))
+    }
+
+    /// A literal or NULL of a type that is not known, as one of a type.
+    fn told(&mut self, shown: Shown, to: Type) -> Result<Shown, SqlError> {
+        let plain = Type::of(to.kind);
+        let Tree::Const { text, .. } = shown.tree else {
+            return Ok(Shown::new(shown.tree, plain));
+        };
+        let Some(text) = text else {
+            return Ok(self.value(&Value::Null, plain));
+        };
+        if to.kind.is_string() || to.kind == TypeKind::Text {
+            return Ok(self.value(&Value::text(text), plain));
+        }
+        let literal = Expr::constant(Type::UNKNOWN, Value::text(text));
+        let cast = self.binder.coerce(literal, plain, CastContext::Explicit)?;
+        self.evaluated(&cast)
+    }
+
+    /// What is still unknown is text.
+    pub(super) fn as_known(&mut self, shown: Shown) -> Result<Shown, SqlError> {
+        match shown.ty == Type::UNKNOWN {
+            true => self.coerced(shown, Type::TEXT, false),
+            false => Ok(shown),
+        }
+    }
+
+    /// All with the type that they have in common.
+    pub(super) fn unified(&mut self, all: Vec<Shown>) -> Result<(Type, Vec<Shown>), SqlError> {
+        let types: Vec<Type> = all.iter().map(|shown| shown.ty).collect();
+        let ty = Type::of(self.common(&types)?.kind);
+        let all = all.into_iter().map(|shown| self.coerced(shown, ty, false));
+        Ok((ty, all.collect::<Result<_, _>>()?))
+    }
+
+    /// The type that some have in common.
+    pub(super) fn common(&self, types: &[Type]) -> Result<Type, SqlError> {
+        let stand_ins: Vec<Expr> = types
+            .iter()
+            .map(|ty| Expr::constant(*ty, Value::Null))
+            .collect();
+        common_type(&stand_ins, "these")
+    }
+}

@@ -1,0 +1,260 @@
+//! FROM: relations and joins.
+
+use sqlparser::ast::{self, TableFactor};
+
+use super::super::call::{function_name, plain_argument};
+use super::super::names;
+use super::call::call_named;
+use super::tree::{From, Source};
+use super::{Level, Shower};
+use crate::error::SqlError;
+use crate::functions::quote_ident as quoted;
+use crate::pg_catalog::relation_oid;
+use crate::types::{Type, TypeCategory, TypeKind};
+
+impl Shower<'_, '_> {
+    /// The items of a FROM list, the relations of which are those of the level in the same order.
+    pub(super) fn from(
+        &mut self,
+        list: &[ast::TableWithJoins],
+        level: &Level,
+    ) -> Result<Vec<From>, SqlError> {
+        let mut next = 0;
+        let items = list.iter();
+        items
+            .map(|item| self.joined(item, &mut next, level))
+            .collect()
+    }
+
+    fn joined(
+        &mut self,
+        item: &ast::TableWithJoins,
+        next: &mut usize,
+        level: &Level,
+    ) -> Result<From, SqlError> {
+        use ast::JoinOperator as J;
+        let first = *next;
+        let mut from = self.factor(&item.relation, next, level)?;
+        for join in &item.joins {
+            let (words, constraint) = match &join.join_operator {
+                J::Join(c) | J::Inner(c) | J::CrossJoin(c) => ("JOIN", c),
+                J::Left(c) | J::LeftOuter(c) => ("LEFT JOIN", c),
+                J::Right(c) | J::RightOuter(c) => ("RIGHT JOIN", c),
+                J::FullOuter(c) => ("FULL JOIN", c),
+                _ => return Err(SqlError::unsupported("this kind of join")),
+            };
+            let second = *next;
+            let right = self.factor(&join.relation, next, level)?;
+            let mut using = Vec::new();
+            let mut on = None;
+            match constraint {
+                ast::JoinConstraint::On(condition) => on = Some(self.condition(condition, level)?),
+                ast::JoinConstraint::Using(columns) => {
+                    for name in columns {
+                        using.push(quoted(&names::table_name(name)?.1));
+                    }
+                }
+                ast::JoinConstraint::Natural => {
+                    let names = |leaves: std::ops::Range<usize>| {
+                        let leaves = level.scope.leaves.get(leaves).unwrap_or_default();
+                        let columns = leaves.iter().flat_map(|leaf| &leaf.columns);
+                        columns.map(|column| &column.name).collect::<Vec<_>>()
+                    };
+                    let others = names(second..*next);
+                    let shared = names(first..second).into_iter();
+                    let mut shared: Vec<_> = shared.filter(|name| others.contains(name)).collect();
+                    shared.dedup();
+                    using.extend(shared.into_iter().map(|name| quoted(name)));
+                }
+                ast::JoinConstraint::None => {}
+            }
+            let words = match (words, using.is_empty() && on.is_none()) {
+                ("JOIN", true) => "CROSS JOIN",
+                (words, _) => words,
+            };
+            from = From::Join {
+                words,
+                left: Box::new(from),
+                right: Box::new(right),
+                using,
+                on,
+            };
+        }
+        Ok(from)
+    }
+
+    fn factor(
+        &mut self,
+        factor: &TableFactor,
+        next: &mut usize,
+        level: &Level,
+    ) -> Result<From, SqlError> {
+        if let TableFactor::NestedJoin {
+            table_with_joins,
+            alias: None,
+        } = factor
+        {
+            return self.joined(table_with_joins, next, level);
+        }
+        let at = *next;
+        *next += 1;
+        match factor {
+            TableFactor::Table {
+                name,
+                alias,
+                args: None,
+                ..
+            } => {
+                let (shown, plain) = self.relation(name)?;
+                let refname = level.names.get(at).cloned().flatten();
+                let mut text = String::new();
+                let renamed = refname.is_some() && refname.as_ref() != Some(&plain);
+                let columns = alias
+                    .as_ref()
+                    .is_some_and(|alias| !alias.columns.is_empty());
+                if alias.is_some() || renamed {
+                    text = self.alias(at, columns, level)?;
+                }
+                Ok(From::Leaf {
+                    lateral: false,
+                    source: Source::Name(shown),
+                    alias: text,
+                })
+            }
+            TableFactor::Derived {
+                lateral,
+                subquery,
+                alias,
+                ..
+            } => {
+                let query = self.inside(level, |shower| shower.query(subquery, None))?;
+                let columns = alias
+                    .as_ref()
+                    .is_some_and(|alias| !alias.columns.is_empty());
+                Ok(From::Leaf {
+                    lateral: *lateral,
+                    source: Source::Query(query),
+                    alias: self.alias(at, columns, level)?,
+                })
+            }
+            TableFactor::Table {
+                name,
+                args: Some(args),
+                with_ordinality,
+                ..
+            } => {
+                let args = args
+                    .args
+                    .iter()
+                    .map(plain_argument)
+                    .collect::<Result<Vec<_>, _>>()?;
+                self.called(name, &args, (*with_ordinality, false), at, level)
+            }
+            TableFactor::Function {
+                lateral,
+                name,
+                args,
+                with_ordinality,
+                ..
+            } => {
+                let args = args
+                    .iter()
+                    .map(plain_argument)
+                    .collect::<Result<Vec<_>, _>>()?;
+                self.called(name, &args, (*with_ordinality, *lateral), at, level)
+            }
+            TableFactor::UNNEST {
+                array_exprs,
+                with_ordinality,
+                ..
+            } => {
+                let args: Vec<&ast::Expr> = array_exprs.iter().collect();
+                let name = ast::ObjectName::from(vec![ast::Ident::new("unnest")]);
+                self.called(&name, &args, (*with_ordinality, false), at, level)
+            }
+            _ => Err(SqlError::unsupported("this kind of FROM item")),
+        }
+    }
+
+    /// A function in FROM.
+    fn called(
+        &mut self,
+        name: &ast::ObjectName,
+        args: &[&ast::Expr],
+        (ordinality, lateral): (bool, bool),
+        at: usize,
+        level: &Level,
+    ) -> Result<From, SqlError> {
+        let mut shown = self.exprs(args.iter().copied(), level)?;
+        let called = function_name(name);
+        if matches!(called.as_deref(), Ok("generate_series")) {
+            let time = |ty: Type| ty.kind.category() == TypeCategory::DateTime;
+            let timed = shown.iter().any(|shown| time(shown.ty));
+            let step = (shown.len() == 3 && timed).then(|| shown.pop()).flatten();
+            shown = self.unified(shown)?.1;
+            if let Some(step) = step {
+                shown.push(self.coerced(step, Type::INTERVAL, false)?);
+            }
+        }
+        if shown.iter().any(|shown| shown.ty.kind == TypeKind::Unknown) {
+            return Err(SqlError::unsupported(
+                "a literal of a type that is not known",
+            ));
+        }
+        let name = match called {
+            Ok(name) => quoted(&name),
+            Err(_) => {
+                let (schema, name) = names::table_name(name)?;
+                let schema = schema.map_or(String::new(), |schema| quoted(&schema) + ".");
+                schema + &quoted(&name)
+            }
+        };
+        Ok(From::Leaf {
+            lateral,
+            source: Source::Call {
+                call: call_named(name, shown),
+                ordinality,
+            },
+            alias: self.alias(at, true, level)?,
+        })
+    }
+
+    /// The alias of a relation, with those of its columns.
+    fn alias(&self, at: usize, columns: bool, level: &Level) -> Result<String, SqlError> {
+        let leaf = level.scope.leaves.get(at);
+        let leaf = leaf.ok_or_else(|| SqlError::internal("a relation that is none"))?;
+        let name = level.names.get(at).and_then(|name| name.as_ref());
+        let mut text = quoted(name.unwrap_or(&leaf.alias));
+        if columns {
+            let names: Vec<String> = leaf.columns.iter().map(|c| quoted(&c.name)).collect();
+            text += &format!("({})", names.join(", "));
+        }
+        Ok(text)
+    }
+
+    /// A relation as whoever reads has to name it, and its name alone.
+    fn relation(&self, name: &ast::ObjectName) -> Result<(String, String), SqlError> {
+        let (schema, plain) = names::table_name(name)?;
+        let shown = quoted(&plain);
+        if schema.is_none() && self.binder.is_named(&plain) {
+            return Ok((shown, plain));
+        }
+        let is_in = |schema: &str| relation_oid(self.reader.snapshot, Some(schema), &plain);
+        let schemas: Vec<&str> = match &schema {
+            Some(schema) => vec![schema],
+            None => self.binder.path.iter().map(String::as_str).collect(),
+        };
+        let found = schemas.into_iter().find_map(|of| Some((of, is_in(of)?)));
+        let Some((schema, oid)) = found else {
+            // It is of the system.
+            return Ok((shown, plain));
+        };
+        let first = self.seen.iter().find_map(|of| is_in(of));
+        Ok(
+            match first == Some(oid) || schema == crate::catalog::CATALOG_SCHEMA {
+                true => (shown, plain),
+                false => (format!("{}.{shown}", quoted(schema)), plain),
+            },
+        )
+    }
+}

@@ -1,0 +1,286 @@
+//! Definitions as PostgreSQL shows them: what the catalog keeps as text, with all names resolved and all casts that it
+//! implies.
+//!
+//! ```text
+//!   text ──parser──▶ syntax ──expr, call, query, from──▶ Tree ──write, write_query──▶ text
+//!                              (types of the binder)
+//! ```
+//! The syntax is walked beside the binder, which says what names mean and which operator or function is chosen; a
+//! statement that runs is not slower for it. What cannot be shown so is shown as it was written: whole rows, composite
+//! fields, functions of rows in a select list, and what the parser rewrites before it reads it (EXCLUDE in frames).
+
+mod call;
+mod constant;
+mod expr;
+mod from;
+mod operator;
+mod query;
+mod tree;
+mod window;
+mod write;
+mod write_query;
+
+use sqlparser::ast;
+
+use self::tree::Tree;
+pub use self::write::Style;
+use self::write::Writer;
+use super::aggregate::Aggregates;
+use super::expr::{Around, Clause};
+use super::from::table_leaf;
+use super::path::PathView;
+use super::scope::{Scope, ScopeColumn, ScopeLeaf};
+use super::{Binder, ParamTypes, search_path};
+use crate::bound::{Expr, Node};
+use crate::catalog::{PUBLIC_SCHEMA, Snapshot, TableDef, ViewDef};
+use crate::context::EvalContext;
+use crate::error::SqlError;
+use crate::functions::quote_ident as quoted;
+use crate::parser::{parse_expression, parse_query};
+use crate::types::Type;
+use crate::value::Value;
+
+/// Whose definitions are shown, and for whom.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    /// The catalog.
+    pub snapshot: &'a Snapshot,
+    /// The session's settings.
+    pub cx: &'a EvalContext,
+    /// How it is written.
+    pub style: Style,
+}
+
+/// The columns that an expression is over.
+#[derive(Clone, Copy)]
+pub enum Over<'a> {
+    /// Those of a table.
+    Table(&'a TableDef),
+    /// The new and the old row of a trigger's table.
+    Trigger(&'a TableDef),
+    /// VALUE, of a domain's base type.
+    Domain(Type),
+    /// Nothing.
+    Nothing,
+}
+
+impl Reader<'_> {
+    /// An expression; `None` where it cannot be shown but as it was written.
+    pub fn expression(&self, text: &str, over: Over<'_>) -> Option<String> {
+        self.shown(text, over).map(|(text, _)| text)
+    }
+
+    /// The expression of an index: in parentheses unless it is a call.
+    pub fn index_expression(&self, text: &str, over: Over<'_>) -> Option<String> {
+        let (text, call) = self.shown(text, over)?;
+        Some(match call {
+            true => text,
+            false => format!("({text})"),
+        })
+    }
+
+    /// The expression, and whether it is a call of a function.
+    fn shown(&self, text: &str, over: Over<'_>) -> Option<(String, bool)> {
+        let parsed = parse_expression(text).ok()?;
+        let schema = match over {
+            Over::Table(table) | Over::Trigger(table) => table.schema.as_str(),
+            _ => PUBLIC_SCHEMA,
+        };
+        let tree = self.along(schema, text, |shower| {
+            let level = level_over(over)?;
+            let shown = shower.settled(&parsed, &level)?;
+            Ok(shown.tree)
+        });
+        let tree = tree.ok()?;
+        let mut writer = Writer::new(self.style);
+        writer.tree(&tree, false);
+        let call = matches!(tree, Tree::Call { .. }) && !writer.text.starts_with("ARRAY");
+        Some((writer.text, call))
+    }
+
+    /// The query of a view, without the semicolon.
+    pub fn view(&self, view: &ViewDef) -> Option<String> {
+        let parsed = parse_query(&view.text).ok()?;
+        let query = self.along(&view.schema, &view.text, |shower| {
+            shower.query(&parsed, None)
+        });
+        let names: Vec<String> = view.columns.iter().map(|(name, _)| name.clone()).collect();
+        let mut writer = Writer::new(self.style);
+        writer.query(&query.ok()?, Some(&names), true);
+        Some(writer.text)
+    }
+
+    /// Runs `show` where names are those of `schema`.
+    fn along<T>(
+        &self,
+        schema: &str,
+        text: &str,
+        show: impl FnOnce(&mut Shower<'_, '_>) -> Result<T, SqlError>,
+    ) -> Result<T, SqlError> {
+        let path = [schema.to_owned(), PUBLIC_SCHEMA.to_owned()];
+        let along = PathView {
+            catalog: self.snapshot,
+            path: &path,
+        };
+        let mut none = ParamTypes::new();
+        let binder = Binder::of(text, (&along, &path), &mut none, (self.cx, 0));
+        let seen = search_path(self.snapshot, self.cx);
+        show(&mut Shower {
+            binder,
+            reader: self,
+            seen: &seen,
+            levels: Vec::new(),
+        })
+    }
+}
+
+/// The columns of an expression that belongs to no query, none of which is qualified.
+fn level_over(over: Over<'_>) -> Result<Level, SqlError> {
+    let mut level = Level {
+        clause: Clause::Check,
+        ..Level::default()
+    };
+    match over {
+        Over::Nothing => {}
+        Over::Table(table) => {
+            level.scope.push(table_leaf(table, None, 0))?;
+            level.names.push(None);
+        }
+        Over::Trigger(table) => {
+            for row in ["old", "new"] {
+                let at = level.scope.width;
+                level
+                    .scope
+                    .push(table_leaf(table, Some(row.to_owned()), at))?;
+                level.names.push(Some(row.to_owned()));
+            }
+        }
+        Over::Domain(base) => {
+            level.scope.push(ScopeLeaf {
+                alias: "value".to_owned(),
+                table_name: None,
+                schema: None,
+                first_slot: 0,
+                columns: vec![ScopeColumn {
+                    name: "value".to_owned(),
+                    ty: base,
+                    origin: None,
+                    hidden: false,
+                }],
+                key: Vec::new(),
+                routed: Vec::new(),
+                reads: None,
+            })?;
+            level.names.push(None);
+            level.domain = true;
+        }
+    }
+    Ok(level)
+}
+
+/// What walks the syntax.
+struct Shower<'b, 'a> {
+    binder: Binder<'b>,
+    reader: &'a Reader<'a>,
+    /// The search path of whoever reads.
+    seen: &'a [String],
+    /// The queries around the one in hand.
+    levels: Vec<Level>,
+}
+
+/// One query, for what its expressions see.
+#[derive(Clone)]
+struct Level {
+    scope: Scope,
+    /// What the relations of the scope are called, which no other around is; `None` where that is not said.
+    names: Vec<Option<String>>,
+    windows: Vec<(String, ast::WindowSpec)>,
+    clause: Clause,
+    aggregates: bool,
+    domain: bool,
+}
+
+impl Default for Level {
+    fn default() -> Level {
+        Level {
+            scope: Scope::default(),
+            names: Vec::new(),
+            windows: Vec::new(),
+            clause: Clause::Select,
+            aggregates: false,
+            domain: false,
+        }
+    }
+}
+
+/// An expression, and its type.
+#[derive(Clone)]
+struct Shown {
+    tree: Tree,
+    ty: Type,
+}
+
+impl Shown {
+    fn new(tree: Tree, ty: Type) -> Shown {
+        Shown { tree, ty }
+    }
+
+    fn boolean(tree: Tree) -> Shown {
+        Shown::new(tree, Type::BOOL)
+    }
+
+    /// Something of its type that is not evaluated.
+    fn stand_in(&self) -> Expr {
+        match &self.tree {
+            Tree::Const { text, .. } if self.ty == Type::UNKNOWN => {
+                let value = text.as_ref().map_or(Value::Null, Value::text);
+                Expr::constant(Type::UNKNOWN, value)
+            }
+            _ => Expr::column(self.ty, 0),
+        }
+    }
+}
+
+impl Shower<'_, '_> {
+    /// What the binder makes of an expression.
+    fn bound(&mut self, expr: &ast::Expr, level: &Level) -> Result<Expr, SqlError> {
+        let mut aggregates = Aggregates {
+            named: level.windows.clone(),
+            ..Aggregates::default()
+        };
+        let mut around = Around {
+            scope: &level.scope,
+            clause: level.clause,
+            aggregates: level.aggregates.then_some(&mut aggregates),
+        };
+        self.binder.expr(expr, &mut around)
+    }
+
+    /// A column, by what the scope says that it is.
+    fn named(&self, expr: &Expr, name: &str, level: &Level) -> Result<Tree, SqlError> {
+        let Node::Column(slot) = expr.node else {
+            return match level.scope.merged.iter().any(|m| m.name == name) {
+                // Of neither side.
+                true => Ok(Tree::Var(quoted(name))),
+                false => Err(SqlError::unsupported("this kind of column")),
+            };
+        };
+        if level.domain {
+            return Ok(Tree::Var("VALUE".to_owned()));
+        }
+        let leaf = level.scope.leaf_of_slot(slot);
+        let (leaf, column) = leaf.ok_or_else(|| SqlError::internal("a column of nothing"))?;
+        let place = level
+            .scope
+            .leaves
+            .iter()
+            .position(|l| l.alias == leaf.alias);
+        let name = quoted(&leaf.columns[column].name);
+        Ok(Tree::Var(
+            match place.and_then(|at| level.names.get(at)?.as_ref()) {
+                Some(relation) => format!("{}.{name}", quoted(relation)),
+                None => name,
+            },
+        ))
+    }
+}

@@ -1,0 +1,64 @@
+//! What the catalog keeps as text, as it is shown: see [`Reader`].
+//!
+//! What cannot be shown so is shown as it was written.
+
+use super::view_text::view_text;
+use super::without_parentheses;
+use crate::binder::{Over, Reader, Style, search_path};
+use crate::catalog::{Snapshot, TableDef, ViewDef};
+use crate::context::EvalContext;
+use crate::types::domains::DomainCheck;
+
+/// How definitions are shown to a session: `pretty` is without parentheses that say nothing.
+pub fn reader<'a>(snapshot: &'a Snapshot, cx: &'a EvalContext, pretty: bool) -> Reader<'a> {
+    let indented = true;
+    Reader {
+        snapshot,
+        cx,
+        style: Style { pretty, indented },
+    }
+}
+
+/// An expression.
+pub fn expression(reader: &Reader<'_>, text: &str, over: Over<'_>) -> String {
+    let shown = reader.expression(text, over);
+    shown.unwrap_or_else(|| match reader.style.pretty {
+        true => without_parentheses(text).to_owned(),
+        false => text.to_owned(),
+    })
+}
+
+/// A condition, `(a > 1)`.
+pub fn condition(reader: &Reader<'_>, text: &str, over: Over<'_>) -> String {
+    reader.expression(text, over).unwrap_or_else(|| {
+        let mut inside = text;
+        while without_parentheses(inside) != inside {
+            inside = without_parentheses(inside);
+        }
+        match reader.style.pretty {
+            true => inside.to_owned(),
+            false => format!("({inside})"),
+        }
+    })
+}
+
+/// The expression of an index; several are separated by commas.
+pub fn index_expression(reader: &Reader<'_>, table: &TableDef, text: &str) -> Option<String> {
+    reader.index_expression(text, Over::Table(table))
+}
+
+/// The constraint of a domain.
+pub fn domain_check(reader: &Reader<'_>, check: &DomainCheck, base: crate::types::Type) -> String {
+    let valid = if check.validated { "" } else { " NOT VALID" };
+    let shown = condition(reader, &check.text, Over::Domain(base));
+    format!("CHECK ({shown}){valid}")
+}
+
+/// The query of a view.
+pub fn view_definition(reader: &Reader<'_>, view: &ViewDef) -> String {
+    let text = reader.view(view).unwrap_or_else(|| {
+        let path = search_path(reader.snapshot, reader.cx);
+        format!(" {}", view_text(view, reader.snapshot, &path))
+    });
+    format!("{text};")
+}
