@@ -65,6 +65,7 @@ pub use server::DATABASE_OID;
 pub use shown::{Constraint, index_column, index_definition, without_parentheses};
 pub use triggers::{trigger_comment, trigger_definition};
 pub use user_types::{domain_check, domain_check_text};
+pub use view_text::view_text;
 
 /// What rows are made of.
 pub struct Around<'a> {

@@ -70,11 +70,11 @@ fn create_type(snapshot: &Snapshot, ty: &TypeDef) -> String {
         text += " NOT NULL";
     }
     for check in domain.checks.iter().filter(|check| check.validated) {
-        let condition = domain_check_text(&reader, *of, check);
+        let condition = domain_check_text(&reader, of, check);
         text += &format!(" CONSTRAINT {} {condition}", quoted(&check.name));
     }
     for check in domain.checks.iter().filter(|check| !check.validated) {
-        let condition = domain_check_text(&reader, *of, check);
+        let condition = domain_check_text(&reader, of, check);
         let check = quoted(&check.name);
         text += &format!("; ALTER DOMAIN {name} ADD CONSTRAINT {check} {condition}");
     }
