@@ -143,6 +143,8 @@ pub(crate) struct Joined {
     taken_back: TakenBack,
 }
 
+/// Starts the end of the network of a machine that listens at an address.
+pub(crate) type Start<'a> = &'a dyn Fn(MachineId, &Address) -> Result<Arc<TcpFabric>, OpenError>;
 type Refused = Box<dyn Fn() -> Option<String>>;
 type Missing = Box<dyn Fn() -> String>;
 
@@ -479,7 +481,7 @@ impl Cluster {
         &self,
         first: Configuration,
         (secret, lease): (&[u8], Duration),
-        start: &dyn Fn(MachineId, &Address) -> Result<Arc<TcpFabric>, OpenError>,
+        start: Start<'_>,
         asker: impl FnOnce() -> std::io::Result<TcpAsker>,
     ) -> Result<(Part, Arc<TcpFabric>), OpenError> {
         let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
@@ -498,7 +500,7 @@ impl Cluster {
         &self,
         _: Configuration,
         _: (&[u8], Duration),
-        _: &dyn Fn(MachineId, &Address) -> Result<Arc<TcpFabric>, OpenError>,
+        _: Start<'_>,
         _: impl FnOnce() -> std::io::Result<TcpAsker>,
     ) -> Result<(Part, Arc<TcpFabric>), OpenError> {
         let why = "this program was built without what machines need to keep their configuration themselves";

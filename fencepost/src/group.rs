@@ -33,7 +33,7 @@ mod joining {
     use parking_lot::Mutex;
     use pollster::FutureExt;
 
-    use crate::cluster::is_final;
+    use crate::cluster::{Start, is_final};
     use crate::error::OpenError;
     use crate::newcomer::{Kept, Part, Who, is_first, knock, store, unusable};
 
@@ -100,7 +100,7 @@ mod joining {
         pub secret: ClusterSecret,
         pub lease: Duration,
         /// Starts the machine's end of the network.
-        pub start: &'a dyn Fn(MachineId, &Address) -> Result<Arc<TcpFabric>, OpenError>,
+        pub start: Start<'a>,
     }
 
     impl Group<'_> {

@@ -84,11 +84,10 @@ async fn take(client: &Client, dir: &Path) -> Result<Manifest, Failure> {
         rows: None,
     });
     let mut steps: Vec<Step> = steps.collect();
-    let mut files = 0;
-    for step in steps.iter_mut().filter(|step| step.kind == "table") {
-        let rows = copy_out(client, step, dir, format!("{files}.copy")).await?;
+    let tables = steps.iter_mut().filter(|step| step.kind == "table");
+    for (file, step) in tables.enumerate() {
+        let rows = copy_out(client, step, dir, format!("{file}.copy")).await?;
         step.rows = Some(rows);
-        files += 1;
     }
     steps.extend(reached(client).await?);
     // Only now it is known that what was read is durable.

@@ -172,16 +172,16 @@ impl Shower<'_, '_> {
                     && query.locks.is_empty();
                 match bare {
                     true => self.side(&query.body, types),
-                    false => Ok(Side::Query(self.query(query, Some(types))?)),
+                    false => Ok(Side::Query(Box::new(self.query(query, Some(types))?))),
                 }
             }
             ast::SetExpr::Select(select) => {
                 let (select, ..) = self.select(select, &[], &[], types)?;
-                Ok(Side::Query(plain(Body::Select(Box::new(select)))))
+                Ok(Side::Query(Box::new(plain(Body::Select(Box::new(select))))))
             }
-            ast::SetExpr::Values(values) => {
-                Ok(Side::Query(plain(Body::Values(self.values(values)?))))
-            }
+            ast::SetExpr::Values(values) => Ok(Side::Query(Box::new(plain(Body::Values(
+                self.values(values)?,
+            ))))),
             _ => Err(SqlError::unsupported("this kind of query")),
         }
     }

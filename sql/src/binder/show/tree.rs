@@ -158,7 +158,7 @@ pub(super) struct Set {
 
 #[derive(Clone, Debug)]
 pub(super) enum Side {
-    Query(Query),
+    Query(Box<Query>),
     Set(Box<Set>),
 }
 

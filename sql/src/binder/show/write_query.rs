@@ -242,11 +242,11 @@ impl Writer {
         for (i, from) in all.iter().enumerate() {
             if i == 0 {
                 self.line(" FROM ", -CLAUSE, CLAUSE, 2);
-                self.from_item(from);
+                self.item(from);
                 continue;
             }
             self.put(", ");
-            let shown = self.apart(|writer| writer.from_item(from));
+            let shown = self.apart(|writer| writer.item(from));
             if self.style.indented {
                 match shown.starts_with('\n') {
                     true => self.trim(),
@@ -257,7 +257,7 @@ impl Writer {
         }
     }
 
-    fn from_item(&mut self, from: &From) {
+    fn item(&mut self, from: &From) {
         match from {
             From::Leaf {
                 lateral,
@@ -298,12 +298,12 @@ impl Writer {
                 if !pretty {
                     self.put("(");
                 }
-                self.from_item(left);
+                self.item(left);
                 self.line(&format!(" {words} "), -CLAUSE, CLAUSE, JOIN);
                 if inner {
                     self.put("(");
                 }
-                self.from_item(right);
+                self.item(right);
                 if inner {
                     self.put(")");
                 }
