@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use fencepost_cluster::ConfigurationId;
 use fencepost_fabric::random::Random;
-use fencepost_fabric::{CrashLoss, Disk, DiskOp, Fabric, LocalNetwork, Member, SimDisk};
+use fencepost_fabric::{CrashLoss, Disk, DiskOp, Fabric, LocalNetwork, SimDisk};
 use fencepost_storage::log::LogOptions;
 use fencepost_txn::network::disk::{Beginning, OnDisk, TakenBack};
-use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
+use fencepost_txn::network::{Configuration, NetworkOptions, Replication, members};
 use fencepost_txn::{Addr, Durable, Machine, MachineId, MachineOptions};
 use fencepost_txn::{Mode, OpenError, Outcome, Stop};
 use pollster::block_on;
@@ -28,6 +28,19 @@ const MACHINES: u32 = 3;
 pub struct Disks {
     pub disks: Vec<SimDisk>,
     replicas: usize,
+}
+
+/// What a machine keeps on a disk, as it is after a boot; it takes no checkpoint unasked.
+pub fn durable(disk: &SimDisk) -> Durable {
+    Durable {
+        disk: Arc::new(disk.boot()),
+        log: LogOptions {
+            segment_bytes: 64 << 10,
+            fill_ahead_bytes: 32 << 10,
+            ..LogOptions::default()
+        },
+        checkpoint_bytes: u64::MAX,
+    }
 }
 
 impl Disks {
@@ -65,26 +78,12 @@ impl Disks {
         let founders = Configuration::of_process(MACHINES).expect("machines");
         let network = LocalNetwork::new();
         let ids = || (1..=MACHINES).map(MachineId);
-        let members: Vec<Member> = ids()
-            .map(|id| Member {
-                id,
-                address: String::new(),
-            })
-            .collect();
+        let members = members(&founders);
         let join = |id| -> Arc<dyn Fabric> { Arc::new(network.join(id).expect("a machine")) };
         let fabrics: Vec<_> = ids().map(join).collect();
         let begin = |(fabric, disk): (&Arc<dyn Fabric>, &SimDisk)| {
             fabric.set_members(&members).expect("a member");
-            let disk: Arc<dyn Disk> = Arc::new(disk.boot());
-            let durable = Durable {
-                disk,
-                log: LogOptions {
-                    segment_bytes: 64 << 10,
-                    fill_ahead_bytes: 32 << 10,
-                    ..LogOptions::default()
-                },
-                checkpoint_bytes: u64::MAX,
-            };
+            let durable = durable(disk);
             Beginning::open(
                 &durable,
                 fabric,

@@ -13,17 +13,16 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fencepost_fabric::random::Random;
-use fencepost_fabric::{
-    CrashLoss, Disk, DiskOp, Fabric, LocalNetwork, Member, MonotonicClock, SimDisk,
-};
-use fencepost_storage::log::LogOptions;
+use fencepost_fabric::{CrashLoss, DiskOp, Fabric, LocalNetwork, MonotonicClock, SimDisk};
 use fencepost_txn::network::disk::{Beginning, MeetError, OnDisk, TakenBack};
 use fencepost_txn::network::{
     ConfigStore, Configuration, LeaseTerms, LocalStore, Mapping, NetworkOptions, Replication,
+    members,
 };
-use fencepost_txn::{Addr, Durable, Machine, MachineId, MachineOptions, Mode, Near, Outcome};
+use fencepost_txn::{Addr, Machine, MachineId, MachineOptions, Mode, Near, Outcome};
 use pollster::block_on;
 
+use crate::disk::durable;
 use crate::{LONG, SHORT};
 
 const MACHINES: u32 = 3;
@@ -104,26 +103,12 @@ impl Disks {
         let founders = Configuration::of_process(MACHINES).expect("machines");
         let network = LocalNetwork::new();
         let ids = || (1..=MACHINES).map(MachineId);
-        let members: Vec<Member> = ids()
-            .map(|id| Member {
-                id,
-                address: String::new(),
-            })
-            .collect();
+        let all = members(&founders);
         let mut beginning = Vec::new();
         for id in ids().filter(|id| those.contains(&id.0)) {
             let fabric: Arc<dyn Fabric> = Arc::new(network.join(id).expect("a machine"));
-            fabric.set_members(&members).expect("a member");
-            let disk: Arc<dyn Disk> = Arc::new(self.disks[id.0 as usize - 1].boot());
-            let durable = Durable {
-                disk,
-                log: LogOptions {
-                    segment_bytes: 64 << 10,
-                    fill_ahead_bytes: 32 << 10,
-                    ..LogOptions::default()
-                },
-                checkpoint_bytes: u64::MAX,
-            };
+            fabric.set_members(&all).expect("a member");
+            let durable = durable(&self.disks[id.0 as usize - 1]);
             let stored = fencepost_cluster::ConfigurationId(self.stored);
             let begun = Beginning::open(&durable, &fabric, (&founders, self.taken_back), stored)
                 .expect("its disk");
@@ -152,7 +137,7 @@ impl Disks {
         assert!(configuration.id().0 > self.stored);
         block_on(store.compare_and_swap(None, &configuration)).expect("is stored");
         let open = |(id, fabric, on_disk): (MachineId, Arc<dyn Fabric>, Arc<OnDisk>)| {
-            let members: Vec<Member> = fencepost_txn::network::members(on_disk.configuration());
+            let members = members(on_disk.configuration());
             fabric.set_members(&members).expect("a member");
             assert_eq!(on_disk.configuration(), &configuration);
             let replication = Replication::exactly(self.replicas);
