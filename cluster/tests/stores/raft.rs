@@ -30,6 +30,8 @@ struct Hub {
     cut: Mutex<BTreeSet<MachineId>>,
     /// Answers to swaps that are still to be lost.
     to_lose: AtomicUsize,
+    /// Those two hear nothing that has this in it.
+    unheard: Mutex<Option<([MachineId; 2], &'static str)>>,
 }
 
 #[derive(Debug)]
@@ -47,9 +49,14 @@ impl RaftTransport for Wire {
         let to = MachineId(machine.ok_or_else(unreachable)?);
         let hub = self.hub.upgrade().ok_or_else(unreachable)?;
         let store = hub.reach(from, to).ok_or_else(unreachable)?;
+        let text = String::from_utf8_lossy(question);
+        let unheard = *hub.unheard.lock().expect("nobody panics with it");
+        if unheard.is_some_and(|(by, part)| by.contains(&to) && text.contains(part)) {
+            return Err(unreachable());
+        }
         let answer = block_on(store.serve(question))?;
         let one_less = |n: usize| n.checked_sub(1);
-        let is_swap = String::from_utf8_lossy(question).contains("\"Swap\"");
+        let is_swap = text.contains("\"Swap\"");
         let lose = &hub.to_lose;
         if is_swap
             && lose
@@ -102,6 +109,10 @@ impl Hub {
         let all = MACHINES.into_iter().zip(disks);
         all.map(|(machine, on)| self.open(member(machine), disk(on)))
             .collect()
+    }
+
+    fn set_unheard(&self, what: Option<([MachineId; 2], &'static str)>) {
+        *self.unheard.lock().expect("nobody panics with it") = what;
     }
 
     fn set_cut(&self, machines: impl IntoIterator<Item = MachineId>) {
@@ -250,9 +261,34 @@ fn who_votes_follows_the_configuration_and_a_machine_that_comes_late_is_told_wha
         Some(&current),
         "others know who leads"
     );
-    until(|| votes_of(&stores[1]) == lives(&[1, 2, 4]));
+    until(|| fourth.votes());
+    assert_eq!(votes_of(&fourth), lives(&[1, 2, 4]));
     hub.set_cut([MachineId(2)]);
     assert_eq!(read(&fourth), Some(current));
+}
+
+#[test]
+fn who_joins_is_ready_only_once_those_before_may_fail() {
+    let hub = Arc::<Hub>::default();
+    let two = [MachineId(1), MachineId(2)];
+    let stores = two.map(|machine| hub.open(member(machine), None));
+    stores
+        .iter()
+        .for_each(|store| store.follow_configurations());
+    block_on(stores[0].found(two.map(member).to_vec())).expect("there is none");
+    let first = founders(2);
+    assert_eq!(swap(&stores[0], &first), Swapped::Won);
+    // The two are never both told that they are to vote with a third one, so they do not agree to that.
+    hub.set_unheard(Some((two, "[[1001,1002],[1001,1002,1003]]")));
+    let third = hub.open(member(MachineId(3)), None);
+    let next = joined(&first, "host-3");
+    assert_eq!(swap(&stores[0], &next), Swapped::Won);
+    until(|| votes_of(&third).contains(&1003));
+    assert!(!third.votes(), "the loss of one of the two would stop it");
+    hub.set_unheard(None);
+    until(|| third.votes());
+    hub.set_cut([MachineId(1)]);
+    assert_eq!(read(&third), Some(next));
 }
 
 #[test]

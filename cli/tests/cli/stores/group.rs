@@ -45,7 +45,6 @@ fn the_manager_of_machines_that_keep_their_configuration_themselves_is_replaced(
 }
 
 #[test]
-#[ignore = "one of thirteen runs stood still for ninety seconds: README, known faults"]
 fn machines_that_keep_their_configuration_themselves_are_replaced_one_after_the_other() {
     let mut machines = machines(3);
     replaced(&mut machines, 3);

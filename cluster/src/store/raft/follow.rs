@@ -1,9 +1,9 @@
 //! What the leader of the group does besides: those who vote are the machines of the configuration, and the CM does not lead
 //! where somebody else can.
 //!
-//! A machine that joins votes once it answers, and has the log, and is ready for its clients only then
-//! ([`super::RaftStore::votes`]); one that is out does not vote from the next round on. Between a change of the configuration
-//! and that of the group the majorities of both are needed to go on.
+//! A machine that joins votes once it answers, and has the log; one that is out does not vote from the next round on. Between a
+//! change of the configuration and that of the group the majorities of both are needed to go on: of two that vote none may
+//! fail. So who joins is ready for its clients only once that is over ([`super::RaftStore::votes`]).
 //!
 //! The CM is what the others have to replace when it fails; were it the leader, too, they would have to elect another one first.
 //! A leader cannot name its heir: it lets the others stand for election by saying nothing for a while.
@@ -65,6 +65,19 @@ impl Shared {
             (life, place.unwrap_or_default())
         };
         membership.voter_ids().map(place).collect()
+    }
+
+    /// Whether this machine votes in a group that is not being changed. While it is, the majority of those before is needed,
+    /// too: they could still be stopped by the loss of one.
+    pub fn votes(&self) -> bool {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        let stored = &metrics.membership_config;
+        let agreed = *stored.log_id() <= metrics.last_applied;
+        match &stored.membership().get_joint_config()[..] {
+            [voters] => agreed && voters.contains(&self.me),
+            _ => false,
+        }
     }
 
     /// Lets others stand for election, as if this machine had failed.

@@ -196,9 +196,10 @@ impl RaftStore {
             .spawn(follow::look_after(Arc::clone(&self.shared)));
     }
 
-    /// Whether this machine votes, as far as it knows.
+    /// Whether the group counts on this machine, as a majority of it has agreed: it votes, and nobody's vote is needed any more
+    /// that was before it came.
     pub fn votes(&self) -> bool {
-        self.shared.voters().contains_key(&self.shared.me)
+        self.shared.votes()
     }
 
     /// What this machine says of itself.
