@@ -6,6 +6,7 @@ use super::Binder;
 use super::call::plain_argument;
 use super::distinct::{has_equality, has_order};
 use super::expr::{Around, Clause};
+use super::grouping_sets::LEVEL_SLOTS;
 use crate::bound::{Aggregate, AggregateKind, Expr, Node, Statistic, WindowCall};
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
@@ -29,7 +30,7 @@ pub(super) struct Aggregates {
 
 impl Aggregates {
     /// The placeholder of a call; equal calls share one.
-    fn add(&mut self, aggregate: Aggregate) -> Expr {
+    pub(super) fn add(&mut self, aggregate: Aggregate) -> Expr {
         let ty = aggregate.ty;
         let at = match self.list.iter().position(|a| *a == aggregate) {
             Some(at) => at,
@@ -39,6 +40,12 @@ impl Aggregates {
             }
         };
         Expr::column(ty, AGGREGATE_SLOTS + at)
+    }
+
+    /// The placeholder of a call of GROUPING.
+    pub(super) fn add_level(&mut self, args: Vec<Expr>) -> Expr {
+        self.levels.push(args);
+        Expr::column(Type::INT4, LEVEL_SLOTS + self.levels.len() - 1)
     }
 }
 
@@ -75,18 +82,10 @@ impl Binder<'_> {
         let Some(mut kind) = kind_of(name) else {
             return Ok(None);
         };
-        if around.aggregates.is_none() {
-            let message = match around.clause {
-                Clause::Argument | Clause::Filter => {
-                    "aggregate function calls cannot be nested".to_owned()
-                }
-                clause => format!("aggregate functions are not allowed in {}", clause.name()),
-            };
-            return Err(SqlError::new(SqlState::GROUPING_ERROR, message));
-        }
         let ast::FunctionArguments::List(list) = &function.args else {
             return Err(super::call::no_function(name, &[]));
         };
+        let handed = self.handed();
         let mut args = Vec::new();
         let star = matches!(
             list.args.as_slice(),
@@ -98,13 +97,6 @@ impl Binder<'_> {
             for arg in &list.args {
                 args.push(self.scalar(plain_argument(arg)?, around.scope, Clause::Argument)?);
             }
-        }
-        if !args.is_empty()
-            && args
-                .iter()
-                .all(|arg| reads_around(arg) && !arg.has_columns())
-        {
-            return Err(SqlError::unsupported("an aggregate of an outer query"));
         }
         let distinct = matches!(
             list.duplicate_treatment,
@@ -142,7 +134,7 @@ impl Binder<'_> {
             order_by,
             ty,
         };
-        Ok(around.aggregates.as_mut().map(|list| list.add(aggregate)))
+        self.belonging(aggregate, &handed, around).map(Some)
     }
 
     fn inner_order(
@@ -297,13 +289,6 @@ impl Binder<'_> {
             _ => Err(missing()),
         }
     }
-}
-
-/// Does the expression read the rows around its query?
-fn reads_around(expr: &Expr) -> bool {
-    let mut found = matches!(expr.node, Node::Outer(_));
-    expr.for_each_part(|part| found |= reads_around(part));
-    found
 }
 
 /// The type of a JSON aggregate, and the function that makes its input JSON.

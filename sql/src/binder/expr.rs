@@ -27,6 +27,8 @@ pub(super) enum Clause {
     Default,
     Execute,
     FromFunction,
+    /// A relation that reads what stands left of it.
+    FromRelation,
     Argument,
     Filter,
     Check,
@@ -56,6 +58,7 @@ impl Clause {
             Clause::Default => "DEFAULT expressions",
             Clause::Execute => "EXECUTE parameters",
             Clause::FromFunction => "functions in FROM",
+            Clause::FromRelation => "FROM clause of their own query level",
             Clause::Argument => "aggregate arguments",
             Clause::Filter => "FILTER",
             Clause::Check => "check constraints",

@@ -15,7 +15,7 @@ use crate::value::Value;
 pub(super) type Keys = (Vec<Expr>, Vec<Vec<usize>>);
 
 /// Slots from here on are calls of GROUPING, until the keys are known.
-const LEVEL_SLOTS: usize = 1 << 55;
+pub(super) const LEVEL_SLOTS: usize = 1 << 55;
 /// Most sets that a GROUP BY may make.
 const SETS_MAX: usize = 4096;
 
@@ -155,19 +155,7 @@ impl Binder<'_> {
         function: &ast::Function,
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
-        let allowed = matches!(
-            around.clause,
-            Clause::Select | Clause::Having | Clause::OrderBy | Clause::Window
-        );
-        if !allowed || around.aggregates.is_none() {
-            return Err(SqlError::new(
-                SqlState::GROUPING_ERROR,
-                format!(
-                    "grouping operations are not allowed in {}",
-                    around.clause.name()
-                ),
-            ));
-        }
+        let handed = self.handed();
         let ast::FunctionArguments::List(list) = &function.args else {
             return Err(super::call::no_function("grouping", &[]));
         };
@@ -182,12 +170,7 @@ impl Binder<'_> {
             let arg = super::call::plain_argument(arg)?;
             args.push(self.scalar(arg, around.scope, Clause::Argument)?);
         }
-        let Some(aggregates) = &mut around.aggregates else {
-            return Err(SqlError::internal("GROUPING where it may not be"));
-        };
-        aggregates.levels.push(args);
-        let slot = LEVEL_SLOTS + aggregates.levels.len() - 1;
-        Ok(Expr::column(Type::INT4, slot))
+        self.grouping_belonging(args, &handed, around)
     }
 }
 

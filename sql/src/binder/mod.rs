@@ -39,6 +39,7 @@ mod named_args;
 mod names;
 mod needs;
 mod operator;
+mod outer_aggregate;
 mod params;
 mod path;
 mod polymorphic;

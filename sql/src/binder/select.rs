@@ -537,7 +537,7 @@ fn plain_origin(expr: &ast::Expr, scope: &Scope) -> Option<crate::bound::ColumnO
     found.and_then(|f| f.origin)
 }
 
-fn has_aggregate(expr: &Expr) -> bool {
+pub(super) fn has_aggregate(expr: &Expr) -> bool {
     let mut found = false;
     expr.for_each_column(&mut |slot| found |= slot >= super::aggregate::AGGREGATE_SLOTS);
     found

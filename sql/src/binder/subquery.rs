@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::Binder;
+use super::aggregate::Aggregates;
 use super::expr::{Around, Clause};
 use super::row_compare::row_of;
 use super::scope::{Found, Scope};
@@ -17,8 +18,26 @@ pub(super) struct Surroundings {
     pub(super) scope: Scope,
     /// What the query reads of them: outer slots, and what goes into them.
     pub(super) args: Vec<(usize, Expr)>,
+    /// Where the query stands; a relation in FROM has what stands left of it around.
+    pub(super) clause: Clause,
+    /// The aggregates of the query around so far, if there may be any here.
+    pub(super) aggregates: Option<Aggregates>,
+}
+
+impl Surroundings {
+    pub(super) fn new(scope: Scope, clause: Clause) -> Surroundings {
+        Surroundings {
+            scope,
+            args: Vec::new(),
+            clause,
+            aggregates: None,
+        }
+    }
+
     /// It is what stands left of a relation in FROM.
-    pub(super) lateral: bool,
+    pub(super) fn lateral(&self) -> bool {
+        self.clause == Clause::FromRelation
+    }
 }
 
 impl Binder<'_> {
@@ -26,7 +45,7 @@ impl Binder<'_> {
     fn inner_query(
         &mut self,
         query: &ast::Query,
-        around: &Around<'_>,
+        around: &mut Around<'_>,
     ) -> Result<(Select, Vec<(usize, Expr)>), SqlError> {
         let refused = match around.clause {
             Clause::Where
@@ -40,6 +59,7 @@ impl Binder<'_> {
             | Clause::Set
             | Clause::Returning
             | Clause::FromFunction
+            | Clause::FromRelation
             | Clause::Argument
             | Clause::Filter => None,
             Clause::Default => Some("DEFAULT expression"),
@@ -58,38 +78,42 @@ impl Binder<'_> {
                 format!("cannot use subquery in {place}"),
             ));
         }
-        self.within(around.scope.clone(), |binder| binder.query(query))
+        let mut surroundings = Surroundings::new(around.scope.clone(), around.clause);
+        let lent = around.aggregates.as_deref_mut();
+        surroundings.aggregates = lent.map(std::mem::take);
+        self.surroundings.push(surroundings);
+        let bound = self.query(query);
+        let surroundings = self.surroundings.pop();
+        let surroundings = surroundings.expect("what was pushed is there");
+        if let (Some(place), Some(lent)) = (&mut around.aggregates, surroundings.aggregates) {
+            **place = lent;
+        }
+        Ok((bound?, surroundings.args))
     }
 
-    /// Runs `bind` for something that sees `scope` around it; what it takes from there comes with its result.
+    /// Runs `bind` for a query that sees nothing of the one in hand, but what is around that.
     pub(super) fn within<T>(
         &mut self,
-        scope: Scope,
         bind: impl FnOnce(&mut Self) -> Result<T, SqlError>,
     ) -> Result<(T, Vec<(usize, Expr)>), SqlError> {
-        self.surrounded(scope, false, bind)
+        self.surrounded(Surroundings::new(Scope::default(), Clause::Select), bind)
     }
 
-    /// As [`Binder::within`], for a relation that reads what stands left of it in FROM.
+    /// Runs `bind` for a relation that reads what stands left of it in FROM; what it takes from there comes with its result.
     pub(super) fn within_lateral<T>(
         &mut self,
         scope: Scope,
         bind: impl FnOnce(&mut Self) -> Result<T, SqlError>,
     ) -> Result<(T, Vec<(usize, Expr)>), SqlError> {
-        self.surrounded(scope, true, bind)
+        self.surrounded(Surroundings::new(scope, Clause::FromRelation), bind)
     }
 
     fn surrounded<T>(
         &mut self,
-        scope: Scope,
-        lateral: bool,
+        surroundings: Surroundings,
         bind: impl FnOnce(&mut Self) -> Result<T, SqlError>,
     ) -> Result<(T, Vec<(usize, Expr)>), SqlError> {
-        self.surroundings.push(Surroundings {
-            scope,
-            args: Vec::new(),
-            lateral,
-        });
+        self.surroundings.push(surroundings);
         let bound = bind(self);
         let args = self.surroundings.pop().map_or(Vec::new(), |s| s.args);
         Ok((bound?, args))
@@ -154,7 +178,7 @@ impl Binder<'_> {
     pub(super) fn scalar_subquery(
         &mut self,
         query: &ast::Query,
-        around: &Around<'_>,
+        around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
         let found = self.inner_query(query, around)?;
         let [target] = found.0.columns() else {
@@ -171,7 +195,7 @@ impl Binder<'_> {
     pub(super) fn array_subquery(
         &mut self,
         query: &ast::Query,
-        around: &Around<'_>,
+        around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
         let found = self.inner_query(query, around)?;
         let [target] = found.0.columns() else {
@@ -194,7 +218,7 @@ impl Binder<'_> {
     pub(super) fn row_subquery(
         &mut self,
         query: &ast::Query,
-        around: &Around<'_>,
+        around: &mut Around<'_>,
     ) -> Result<Vec<Expr>, SqlError> {
         let found = self.inner_query(query, around)?;
         let types: Vec<Type> = found.0.columns().iter().map(|t| t.expr.ty).collect();
@@ -217,7 +241,7 @@ impl Binder<'_> {
         &mut self,
         query: &ast::Query,
         negated: bool,
-        around: &Around<'_>,
+        around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
         let found = self.inner_query(query, around)?;
         let exists = self.new_subquery(Type::BOOL, SubqueryKind::Exists, found);

@@ -105,12 +105,12 @@ impl Binder<'_> {
                 let Some(query) = query_of(value) else {
                     return Err(SqlError::internal("a query that is none"));
                 };
-                let around = Around {
+                let mut around = Around {
                     scope,
                     clause: Clause::Set,
                     aggregates: None,
                 };
-                let values = self.row_subquery(query, &around)?;
+                let values = self.row_subquery(query, &mut around)?;
                 if columns.len() != values.len() {
                     return Err(SqlError::new(
                         SqlState::SYNTAX_ERROR,

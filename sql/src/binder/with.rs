@@ -6,7 +6,7 @@ use sqlparser::ast;
 
 use super::Binder;
 use super::names;
-use super::scope::{Scope, ScopeColumn, ScopeLeaf};
+use super::scope::{ScopeColumn, ScopeLeaf};
 use super::set::operation;
 use crate::bound::{
     Cte, Expr, From, LeafSource, Node, Recursive, Select, SetOp, Target, Volatility,
@@ -83,7 +83,7 @@ impl Binder<'_> {
         {
             return self.changing(cte, name, changing);
         }
-        let (query, args) = self.within(Scope::default(), |binder| binder.query(&cte.query))?;
+        let (query, args) = self.within(|binder| binder.query(&cte.query))?;
         self.finished(cte, name, level, query, args)
     }
 
@@ -161,7 +161,7 @@ impl Binder<'_> {
             level,
             depth: self.levels(),
         });
-        let bound = self.within(Scope::default(), |binder| {
+        let bound = self.within(|binder| {
             binder.under(cte.query.with.as_ref(), |binder| {
                 let left = binder.set_side(left)?;
                 if op != SetOp::Union {
@@ -366,6 +366,6 @@ impl Binder<'_> {
 
     /// How many queries in expressions are around, without relations that read what stands left of them.
     fn levels(&self) -> usize {
-        self.surroundings.iter().filter(|s| !s.lateral).count()
+        self.surroundings.iter().filter(|s| !s.lateral()).count()
     }
 }

@@ -2,6 +2,7 @@
 
 use sqlparser::ast;
 
+use super::super::aggregate::Aggregates;
 use super::super::column_name::column_name;
 use super::super::expr::Clause;
 use super::super::names;
@@ -27,11 +28,9 @@ impl Shower<'_, '_> {
         show: impl FnOnce(&mut Self) -> Result<T, SqlError>,
     ) -> Result<T, SqlError> {
         self.levels.push(level.clone());
-        self.binder.surroundings.push(Surroundings {
-            scope: level.scope.clone(),
-            args: Vec::new(),
-            lateral: false,
-        });
+        let mut surroundings = Surroundings::new(level.scope.clone(), level.clause);
+        surroundings.aggregates = level.aggregates.then(Aggregates::default);
+        self.binder.surroundings.push(surroundings);
         let shown = show(self);
         self.binder.surroundings.pop();
         self.levels.pop();

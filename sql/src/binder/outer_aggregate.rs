@@ -1,0 +1,183 @@
+//! Aggregates of a query around: a call belongs to the innermost query whose columns it reads.
+//!
+//! ```text
+//! SELECT (SELECT max(i.y) + sum(o.x) FROM i) FROM o       max is of the inner query, sum of the outer one
+//!         inner: max(y) + outer slot 7                     slot 7 of its surroundings: the placeholder of sum(x)
+//! ```
+//!
+//! While a query in an expression is bound, what the query around has collected so far is kept with its surroundings, so that a
+//! call finds the list that it belongs to. What the arguments alone read of the surroundings is taken back: the inner query
+//! gets the aggregate, not the columns.
+
+use super::Binder;
+use super::aggregate::Aggregates;
+use super::expr::{Around, Clause};
+use super::select::has_aggregate;
+use crate::bound::{Aggregate, Expr, Node};
+use crate::error::{SqlError, SqlState};
+
+/// How much each query around hands to the one within.
+pub(super) struct Handed(Vec<usize>);
+
+impl Binder<'_> {
+    /// What is handed in by now, before the arguments of a call are bound.
+    pub(super) fn handed(&self) -> Handed {
+        Handed(self.surroundings.iter().map(|s| s.args.len()).collect())
+    }
+
+    /// How many queries further out the call belongs: the least that any of its parts is, and not at all where they read no columns.
+    fn level_of_all<'e>(&self, parts: impl IntoIterator<Item = &'e Expr>) -> usize {
+        let top = self.surroundings.len();
+        let levels = parts.into_iter();
+        let levels = levels.filter_map(|part| self.level_of(part, top));
+        levels.min().unwrap_or(0)
+    }
+
+    fn level_of(&self, expr: &Expr, top: usize) -> Option<usize> {
+        match expr.node {
+            Node::Column(_) => return Some(0),
+            Node::Outer(slot) => {
+                let arg = self.handed_in(slot, top)?;
+                return Some(1 + self.level_of(arg, top - 1)?);
+            }
+            _ => {}
+        }
+        let mut least: Option<usize> = None;
+        expr.for_each_part(|part| {
+            if let Some(level) = self.level_of(part, top) {
+                least = Some(least.map_or(level, |l| l.min(level)));
+            }
+        });
+        least
+    }
+
+    /// What the query around hands in through `slot`; none where the slot is filled within.
+    fn handed_in(&self, slot: usize, top: usize) -> Option<&Expr> {
+        let args = &self.surroundings.get(top.checked_sub(1)?)?.args;
+        args.iter()
+            .find(|(handed, _)| *handed == slot)
+            .map(|(_, arg)| arg)
+    }
+
+    /// Makes of what the query in hand says what the one `level` further out does.
+    fn further_out(&self, expr: &mut Expr, level: usize) {
+        let top = self.surroundings.len();
+        for top in (top - level + 1..=top).rev() {
+            self.outward(expr, top);
+        }
+    }
+
+    fn outward(&self, expr: &mut Expr, top: usize) {
+        if let Node::Outer(slot) = expr.node {
+            if let Some(arg) = self.handed_in(slot, top) {
+                *expr = arg.clone();
+            }
+            return;
+        }
+        expr.for_each_part_mut(|part| self.outward(part, top));
+    }
+
+    /// The placeholder of a call in the query that it belongs to, as the query in hand reads it. `handed` is from before its
+    /// arguments were bound.
+    pub(super) fn belonging(
+        &mut self,
+        mut aggregate: Aggregate,
+        handed: &Handed,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let level = self.level_of_all(parts(&aggregate));
+        let clause = self.clause_at(level, around);
+        let moved = aggregate.args.iter_mut().chain(&mut aggregate.filter);
+        let keys = aggregate.order_by.iter_mut().map(|(key, ..)| key);
+        self.move_out(moved.chain(keys), level, handed)?;
+        let list = self.aggregates_at(level, around);
+        let placeholder = list.ok_or_else(|| not_here(clause))?.add(aggregate);
+        Ok(self.carried(self.surroundings.len() - level, placeholder))
+    }
+
+    /// As [`Binder::belonging`], of GROUPING.
+    pub(super) fn grouping_belonging(
+        &mut self,
+        mut args: Vec<Expr>,
+        handed: &Handed,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let level = self.level_of_all(&args);
+        let clause = self.clause_at(level, around);
+        self.move_out(&mut args, level, handed)?;
+        let allowed = matches!(
+            clause,
+            Clause::Select | Clause::Having | Clause::OrderBy | Clause::Window
+        );
+        match self.aggregates_at(level, around) {
+            Some(list) if allowed => {
+                let placeholder = list.add_level(args);
+                Ok(self.carried(self.surroundings.len() - level, placeholder))
+            }
+            _ => Err(SqlError::new(
+                SqlState::GROUPING_ERROR,
+                format!("grouping operations are not allowed in {}", clause.name()),
+            )),
+        }
+    }
+
+    /// Where something stands in the query `level` further out.
+    fn clause_at(&self, level: usize, around: &Around<'_>) -> Clause {
+        match level {
+            0 => around.clause,
+            level => self.surroundings[self.surroundings.len() - level].clause,
+        }
+    }
+
+    /// The aggregates of the query `level` further out, if there may be any.
+    fn aggregates_at<'l>(
+        &'l mut self,
+        level: usize,
+        around: &'l mut Around<'_>,
+    ) -> Option<&'l mut Aggregates> {
+        let top = self.surroundings.len();
+        match level {
+            0 => around.aggregates.as_deref_mut(),
+            level => self.surroundings[top - level].aggregates.as_mut(),
+        }
+    }
+
+    /// Makes the parts of a call those of the query `level` further out; what they read on the way there nothing else does.
+    fn move_out<'e>(
+        &mut self,
+        parts: impl IntoIterator<Item = &'e mut Expr>,
+        level: usize,
+        handed: &Handed,
+    ) -> Result<(), SqlError> {
+        if level == 0 {
+            return Ok(());
+        }
+        for part in parts {
+            self.further_out(part, level);
+            if has_aggregate(part) {
+                return Err(not_here(Clause::Argument));
+            }
+        }
+        let home = self.surroundings.len() - level;
+        let between = self.surroundings.iter_mut().zip(&handed.0);
+        for (between, had) in between.skip(home) {
+            between.args.truncate(*had);
+        }
+        Ok(())
+    }
+}
+
+/// What an aggregate is told.
+fn parts(aggregate: &Aggregate) -> impl Iterator<Item = &Expr> {
+    let keys = aggregate.order_by.iter().map(|(key, ..)| key);
+    aggregate.args.iter().chain(&aggregate.filter).chain(keys)
+}
+
+/// 42803 where an aggregate may not stand.
+fn not_here(clause: Clause) -> SqlError {
+    let message = match clause {
+        Clause::Argument | Clause::Filter => "aggregate function calls cannot be nested".to_owned(),
+        clause => format!("aggregate functions are not allowed in {}", clause.name()),
+    };
+    SqlError::new(SqlState::GROUPING_ERROR, message)
+}
