@@ -267,6 +267,74 @@ impl Configuration {
         Ok(next)
     }
 
+    /// The same of the machines where `founders` are found now, and of those founders that have never been among them, or were
+    /// not at last: who is at the address of a founder is that machine. One whose address is nobody's is where the founder
+    /// with its name is, if that one's is nobody's, too.
+    ///
+    /// # Errors
+    /// [`ConfigurationError`] when it would break an invariant.
+    pub fn at_places_of(&self, founders: &Configuration) -> Result<Self, ConfigurationError> {
+        let mut machines = self.machines.clone();
+        for one in &mut machines {
+            one.leaving = false;
+            let same = founders
+                .machines
+                .iter()
+                .find(|place| place.address == one.address);
+            let moved = founders.machine(one.id);
+            let moved = moved.filter(|place| !self.has_address(&place.address));
+            if let Some(place) = same.or(moved) {
+                one.address.clone_from(&place.address);
+                one.domain.clone_from(&place.domain);
+            }
+        }
+        let known = |place: &&Machine| {
+            let mut there = machines.iter();
+            !there.any(|one| one.id == place.id || one.address == place.address)
+        };
+        let others: Vec<Machine> = founders.machines.iter().filter(known).cloned().collect();
+        machines.extend(others);
+        machines.sort_by_key(|one| one.id);
+        let first = &founders.manager().address;
+        let cm = machines.iter().find(|one| one.address == *first);
+        let cm = cm.map_or(self.cm, |one| one.id);
+        let next = self.next_machine.max(founders.next_machine);
+        Self::from_parts(self.cluster, self.id, machines, cm, next)
+    }
+
+    /// The same with `me` at an address, whoever else was there.
+    ///
+    /// # Errors
+    /// [`ConfigurationError`] when it would break an invariant.
+    pub fn with_own(&self, me: MachineId, own: &Machine) -> Result<Self, ConfigurationError> {
+        let mut machines = self.machines.clone();
+        machines.retain(|one| one.id != me && one.address != own.address);
+        machines.push(Machine {
+            id: me,
+            leaving: false,
+            ..own.clone()
+        });
+        machines.sort_by_key(|one| one.id);
+        let has_cm = machines.iter().any(|one| one.id == self.cm);
+        let cm = if has_cm { self.cm } else { me };
+        let next = self.next_machine.max(MachineId(me.0.saturating_add(1)));
+        Self::from_parts(self.cluster, self.id, machines, cm, next)
+    }
+
+    /// The machine at an address.
+    pub fn at_address(&self, address: &Address) -> Option<MachineId> {
+        let mut machines = self.machines.iter();
+        let found = machines.find(|machine| machine.address == *address);
+        found.map(|machine| machine.id)
+    }
+
+    /// The same, as what was there before any other.
+    pub fn as_first(&self) -> Self {
+        let mut first = self.clone();
+        first.id = ConfigurationId::FIRST;
+        first
+    }
+
     fn validate(&self) -> Result<(), ConfigurationError> {
         let Some(last) = self.machines.last() else {
             return Err(ConfigurationError::Empty);

@@ -7,7 +7,9 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fencepost_cluster::join::{JoinRefusal, JoinRequest, NotAdmitted, PROTOCOL_VERSION};
+use fencepost_cluster::join::{
+    Heard, JoinRefusal, JoinRequest, Keeps, NotAdmitted, PROTOCOL_VERSION,
+};
 use fencepost_cluster::{Address, FailureDomain};
 use fencepost_fabric::{MachineId, Random};
 use fencepost_txn::Machine;
@@ -136,13 +138,15 @@ impl Joins {
             cluster: None,
             address: Address::new("newcomer").expect("a name"),
             domain: FailureDomain::new("newcomer").expect("a name"),
+            keeps: Keeps::Nothing,
         };
         loop {
             let mut knock = self.ground.door.knock(request.clone(), &mut self.random)?;
             for _ in 0..LOOKS {
                 match knock.hear() {
-                    Ok(Some(admitted)) => return Ok(admitted),
-                    Ok(None) => {}
+                    Ok(Some(Heard::Joined(id, configuration))) => return Ok((id, configuration)),
+                    // Nobody has a disk.
+                    Ok(Some(Heard::Offered(_)) | None) => {}
                     Err(NotAdmitted::Refused(JoinRefusal::Busy | JoinRefusal::AddressInUse)) => {
                         break;
                     }

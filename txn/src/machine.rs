@@ -122,6 +122,7 @@ impl Machine {
             let restored = on_disk.restore(&regions, &network.fabric)?;
             (started.replayed, started.torn_tail) = (restored.replayed, restored.torn_tail);
             started.checkpoint_objects = restored.checkpoint_objects;
+            started.replaced = restored.replaced;
             (disk, checkpoints) = (Some(restored.disk), Some(restored.checkpointer));
         }
         let resumed = on_disk.and_then(|on_disk| on_disk.resumed());

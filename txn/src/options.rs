@@ -126,4 +126,6 @@ pub struct Started {
     pub replayed: Replayed,
     /// What the last flush before a crash left half-written, in words.
     pub torn_tail: Option<String>,
+    /// What was there was of a machine that the others had gone on without, and is not used.
+    pub replaced: bool,
 }

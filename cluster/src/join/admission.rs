@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use fencepost_fabric::MachineId;
 
 use super::JoinRefusal;
-use super::message::{JoinMessage, JoinRequest, PROTOCOL_VERSION};
+use super::message::{DiskData, JoinMessage, JoinRequest, Keeps, Offer, PROTOCOL_VERSION};
 use super::secret::{ClusterSecret, Nonce, Nonces, Proof};
 use crate::configuration::{Configuration, ConfigurationError};
 use crate::ids::ConfigurationId;
@@ -44,6 +44,10 @@ pub struct Admission {
     me: MachineId,
     secret: ClusterSecret,
     configuration: Configuration,
+    /// What the members have on their disks, where they have some.
+    data: Option<DiskData>,
+    /// Whether the configuration is in force.
+    in_force: bool,
     challenged: BTreeMap<Stranger, Nonces>,
     storing: Option<Storing>,
 }
@@ -63,9 +67,16 @@ impl Admission {
             me,
             secret,
             configuration,
+            data: None,
+            in_force: true,
             challenged: BTreeMap::new(),
             storing: None,
         }
+    }
+
+    /// What the members have on their disks, where they have some; and whether the configuration is in force.
+    pub fn keep(&mut self, data: Option<DiskData>, in_force: bool) {
+        (self.data, self.in_force) = (data, in_force);
     }
 
     /// The current configuration, as far as it is known here.
@@ -156,6 +167,23 @@ impl Admission {
             ConfigurationError::AddressTwice(_) => JoinRefusal::AddressInUse,
             _ => JoinRefusal::Full,
         })?;
+        let written = match (self.data, request.keeps) {
+            (None, Keeps::Nothing) => Some(machine),
+            (Some(_), Keeps::Disk { written }) => written,
+            _ => return Err(JoinRefusal::OtherTier),
+        };
+        if let Some(data) = self.data.filter(|_| written != Some(machine)) {
+            if !self.in_force {
+                return Err(JoinRefusal::Busy);
+            }
+            let offer = Offer {
+                machine,
+                configuration: self.configuration.clone(),
+                data,
+            };
+            let proof = self.secret.prove_offer(nonces, &offer);
+            return Ok(Admitted::Answer(JoinMessage::Offered { offer, proof }));
+        }
         self.storing = Some(Storing {
             stranger,
             nonces,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use fencepost_fabric::{Disk, MachineId, Random};
 use thiserror::Error;
 
-use super::message::{JoinMessage, JoinRequest};
+use super::message::{JoinMessage, JoinRequest, Offer};
 use super::secret::{ClusterSecret, Nonce};
 use super::{JoinRefusal, Joiner, Progress, Stranger};
 use crate::codec::Wire;
@@ -90,6 +90,15 @@ pub enum NotAdmitted {
     /// The directory cannot be used.
     #[error("the directory of the cluster: {0}")]
     Disk(#[from] io::Error),
+}
+
+/// What a machine hears at the door.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// It is a member, under this name, of this configuration.
+    Joined(MachineId, Configuration),
+    /// It is to write this on its disk, and to knock again.
+    Offered(Offer),
 }
 
 /// A machine at the door.
@@ -165,11 +174,11 @@ fn name(stranger: Stranger, kind: &str) -> String {
 }
 
 impl Knock {
-    /// Looks for an answer: the machine's name, in which configuration, once it is a member.
+    /// Looks for an answer, after which nothing more comes of this.
     ///
     /// # Errors
     /// [`NotAdmitted`]; then nothing more comes of this.
-    pub fn hear(&mut self) -> Result<Option<(MachineId, Configuration)>, NotAdmitted> {
+    pub fn hear(&mut self) -> Result<Option<Heard>, NotAdmitted> {
         let Some(answer) = self.door.take(self.stranger, ANSWER) else {
             return Ok(None);
         };
@@ -181,7 +190,8 @@ impl Knock {
             Progress::Joined {
                 configuration,
                 machine,
-            } => Ok(Some((machine, configuration))),
+            } => Ok(Some(Heard::Joined(machine, configuration))),
+            Progress::Offered(offer) => Ok(Some(Heard::Offered(offer))),
             Progress::Refused(why) => Err(why.into()),
             Progress::Impostor => Err(NotAdmitted::Impostor),
             Progress::Nothing => Ok(None),
@@ -203,7 +213,7 @@ mod tests {
     use fencepost_fabric::SimDisk;
 
     use super::*;
-    use crate::join::{Admission, Admitted, PROTOCOL_VERSION};
+    use crate::join::{Admission, Admitted, Keeps, PROTOCOL_VERSION};
     use crate::store::Swapped;
     use crate::testing::{address, domain, machines};
 
@@ -218,6 +228,7 @@ mod tests {
             cluster: None,
             address: address(n),
             domain: domain(n),
+            keeps: Keeps::Nothing,
         }
     }
 
@@ -258,7 +269,9 @@ mod tests {
                 refused = other.hear().err();
             }
         }
-        let (machine, configuration) = joined.expect("it is a member");
+        let Some(Heard::Joined(machine, configuration)) = joined else {
+            panic!("it is a member");
+        };
         assert_eq!(machine, three.next_machine());
         assert!(configuration.has(machine) && configuration.id() == three.id().next());
         assert!(matches!(

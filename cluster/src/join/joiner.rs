@@ -3,7 +3,7 @@
 use fencepost_fabric::MachineId;
 
 use super::JoinRefusal;
-use super::message::{JoinMessage, JoinRequest};
+use super::message::{JoinMessage, JoinRequest, Offer};
 use super::secret::{ClusterSecret, Nonce, Nonces};
 use crate::configuration::Configuration;
 
@@ -29,6 +29,8 @@ pub enum Progress {
         /// Under this name.
         machine: MachineId,
     },
+    /// It is to write this down and to come again; the try is over.
+    Offered(Offer),
     /// It is not, and the try is over.
     Refused(JoinRefusal),
     /// The other side does not know the secret, or welcomes somebody else: end the connection.
@@ -79,6 +81,17 @@ impl Joiner {
                     };
                 }
                 Progress::Impostor
+            }
+            (JoinMessage::Offered { offer, proof }, Some(nonces)) => {
+                let proved = self.secret.has_proved_offer(nonces, &offer, &proof);
+                let ours = self
+                    .request
+                    .cluster
+                    .unwrap_or(offer.configuration.cluster());
+                match proved && offer.configuration.cluster() == ours {
+                    true => Progress::Offered(offer),
+                    false => Progress::Impostor,
+                }
             }
             _ => Progress::Nothing,
         }

@@ -13,7 +13,7 @@ use crate::configuration::Configuration;
 use crate::ids::{Address, ClusterId, FailureDomain};
 
 /// The version of what machines say to each other; members all have the same.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 
 /// Who wants to join.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,40 @@ pub struct JoinRequest {
     pub address: Address,
     /// What it shares the fate of.
     pub domain: FailureDomain,
+    /// What it keeps beyond its process.
+    pub keeps: Keeps,
+}
+
+/// What a machine keeps that joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// Nothing.
+    Nothing,
+    /// Its data, on a disk.
+    Disk {
+        /// The machine that it is to be, where that has been offered and is on its disk.
+        written: Option<MachineId>,
+    },
+}
+
+/// What machines have on their disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskData {
+    /// Tells apart what clusters have, also such of the same machines.
+    pub life: u64,
+    /// Bytes of a region.
+    pub region_bytes: u64,
+}
+
+/// What a machine that keeps its data on a disk is to write there before it is let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Who it is to be, with nothing of what it had.
+    pub machine: MachineId,
+    /// The configuration that is in force, in which it is not.
+    pub configuration: Configuration,
+    /// What the others have.
+    pub data: DiskData,
 }
 
 /// A message between a machine that joins and one that may let it.
@@ -59,6 +93,13 @@ pub enum JoinMessage {
         /// That the CM knows the secret.
         proof: Proof,
     },
+    /// From the CM: the joiner is to write this down, and to come again.
+    Offered {
+        /// What it is to write down.
+        offer: Offer,
+        /// That the CM knows the secret.
+        proof: Proof,
+    },
     /// From the CM: it is not.
     Refused {
         /// Why not.
@@ -71,15 +112,30 @@ wire_enum!(JoinMessage, "message":
     1 Refused { why },
     2 Challenge { nonce },
     3 Join { request, proof },
-    4 Accepted { configuration, machine, proof }
+    4 Accepted { configuration, machine, proof },
+    5 Offered { offer, proof }
 );
 
-wire_structs!(JoinRequest {
-    version,
-    cluster,
-    address,
-    domain
-});
+wire_enum!(Keeps, "kind of memory":
+    0 Nothing,
+    1 Disk { written }
+);
+
+wire_structs!(
+    JoinRequest {
+        version,
+        cluster,
+        address,
+        domain,
+        keeps
+    },
+    DiskData { life, region_bytes },
+    Offer {
+        machine,
+        configuration,
+        data
+    }
+);
 
 wire_enum!(JoinRefusal, "refusal":
     0 Version { theirs, ours },
@@ -88,5 +144,6 @@ wire_enum!(JoinRefusal, "refusal":
     3 AddressInUse,
     4 NotManager { manager },
     5 Full,
-    6 Busy
+    6 Busy,
+    7 OtherTier
 );

@@ -18,6 +18,9 @@
 //!    a proof is made for one challenge and cannot be used again.
 //! 2. JOIN-2: a refusal leaves everything as it was.
 //! 3. JOIN-3: a joiner believes nobody without the same proof.
+//! 4. JOIN-4: a machine that keeps its data on a disk is let in once that says who it is to be: it is OFFERED that instead of
+//!    ACCEPTED, while a configuration is in force in which its address is nobody's, writes it down and comes again. So no
+//!    configuration has a machine with a disk whose disk does not say so.
 //!
 //! The forms of HELLO and of the refusal of a version are the same in every version of the
 //! protocol.
@@ -40,9 +43,9 @@ mod tests;
 use thiserror::Error;
 
 pub use self::admission::{Admission, Admitted, MAX_STRANGERS, Stranger};
-pub use self::door::{Door, Knock, Letterbox, NotAdmitted};
+pub use self::door::{Door, Heard, Knock, Letterbox, NotAdmitted};
 pub use self::joiner::{Joiner, Progress};
-pub use self::message::{JoinMessage, JoinRequest, PROTOCOL_VERSION};
+pub use self::message::{DiskData, JoinMessage, JoinRequest, Keeps, Offer, PROTOCOL_VERSION};
 pub use self::secret::{ClusterSecret, Nonce, Proof, SecretTooShort};
 use crate::ids::{Address, ClusterId};
 
@@ -83,4 +86,7 @@ pub enum JoinRefusal {
     /// The CM is changing the configuration: try again.
     #[error("the configuration is being changed")]
     Busy,
+    /// Some keep their data on disks, and others do not.
+    #[error("either all machines keep their data on disks, or none of them")]
+    OtherTier,
 }

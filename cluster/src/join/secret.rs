@@ -6,7 +6,7 @@ use std::fmt;
 use ring::hmac;
 use thiserror::Error;
 
-use super::message::JoinRequest;
+use super::message::{JoinRequest, Offer};
 use crate::codec::{Wire, Writer, wire_newtypes};
 use crate::configuration::Configuration;
 use fencepost_fabric::{MachineId, Random};
@@ -94,6 +94,14 @@ impl ClusterSecret {
         hmac::verify(&self.0, &said, &proof.0).is_ok()
     }
 
+    pub(super) fn prove_offer(&self, nonces: Nonces, offer: &Offer) -> Proof {
+        self.prove(&said_in_offer(nonces, offer))
+    }
+
+    pub(super) fn has_proved_offer(&self, nonces: Nonces, offer: &Offer, proof: &Proof) -> bool {
+        hmac::verify(&self.0, &said_in_offer(nonces, offer), &proof.0).is_ok()
+    }
+
     fn prove(&self, said: &[u8]) -> Proof {
         let tag = hmac::sign(&self.0, said);
         Proof(
@@ -114,6 +122,12 @@ fn said_by_cm(nonces: Nonces, configuration: &Configuration, machine: MachineId)
     let mut said = saying(b"fencepost welcome\0", nonces);
     machine.put(&mut said);
     configuration.put(&mut said);
+    said.into_bytes()
+}
+
+fn said_in_offer(nonces: Nonces, offer: &Offer) -> Vec<u8> {
+    let mut said = saying(b"fencepost offer\0", nonces);
+    offer.put(&mut said);
     said.into_bytes()
 }
 

@@ -12,6 +12,10 @@ use fencepost_fabric::{MachineId, Random};
 
 const CM: MachineId = MachineId(1);
 const STRANGER: Stranger = Stranger(9);
+const DATA: DiskData = DiskData {
+    life: 77,
+    region_bytes: 1 << 24,
+};
 
 fn secret(word: &str) -> ClusterSecret {
     ClusterSecret::new(format!("{word} {word} {word} {word}").as_bytes()).unwrap()
@@ -23,6 +27,7 @@ fn request(host: u32) -> JoinRequest {
         cluster: None,
         address: address(host),
         domain: domain(host),
+        keeps: Keeps::Nothing,
     }
 }
 
@@ -226,6 +231,53 @@ fn a_join_that_is_not_stored_leaves_everything_as_it_was() {
     }
 }
 
+/// JOIN-4.
+#[test]
+fn who_has_a_disk_writes_down_who_it_is_to_be_and_comes_again() {
+    let mut admission = admission(machines(2));
+    admission.keep(Some(DATA), false);
+    let on_disk = |written| JoinRequest {
+        keeps: Keeps::Disk { written },
+        ..request(3)
+    };
+    let refused = JoinRefusal::Busy;
+    assert_refused(&mut admission, "right", on_disk(None), refused);
+    let refused = JoinRefusal::OtherTier;
+    assert_refused(&mut admission, "right", request(3), refused.clone());
+    admission.keep(Some(DATA), true);
+    let mut in_use = on_disk(None);
+    in_use.address = address(2);
+    assert_refused(&mut admission, "right", in_use, JoinRefusal::AddressInUse);
+    for written in [None, Some(MachineId(9))] {
+        let (mut joiner, admitted) = joins(&mut admission, secret("right"), on_disk(written));
+        let Admitted::Answer(answer @ JoinMessage::Offered { .. }) = admitted else {
+            panic!("{admitted:?}");
+        };
+        let JoinMessage::Offered { offer, proof } = answer.clone() else {
+            unreachable!("it is one");
+        };
+        let machine = MachineId(4);
+        let forged = JoinMessage::Offered {
+            offer: Offer { machine, ..offer },
+            proof,
+        };
+        assert_eq!(joiner.receive(forged), Progress::Impostor);
+        let offered = Progress::Offered(Offer {
+            machine: MachineId(3),
+            configuration: machines(2),
+            data: DATA,
+        });
+        assert_eq!(joiner.receive(over_the_wire(answer)), offered);
+        assert_eq!(admission.configuration(), &machines(2));
+    }
+    let written = Some(MachineId(3));
+    let (_, admitted) = joins(&mut admission, secret("right"), on_disk(written));
+    assert!(matches!(admitted, Admitted::Store { .. }));
+    admission.stored(Some(Swapped::Lost));
+    admission.keep(None, true);
+    assert_refused(&mut admission, "right", on_disk(written), refused);
+}
+
 #[test]
 fn a_proof_is_good_for_one_challenge() {
     let mut admission = admission(machines(2));
@@ -324,7 +376,11 @@ fn any_message(random: &mut Random) -> JoinMessage {
     request.cluster = Some(ClusterId::draw(random)).filter(|_| random.one_in(2));
     let configuration = machines(1 + random.below(9) as u32);
     let (theirs, ours) = (ClusterId::draw(random), ClusterId::draw(random));
-    let why = match random.below(7) {
+    if random.one_in(2) {
+        let written = Some(CM).filter(|_| random.one_in(2));
+        request.keeps = Keeps::Disk { written };
+    }
+    let why = match random.below(8) {
         0 => JoinRefusal::Version { theirs: 3, ours: 9 },
         1 => JoinRefusal::WrongSecret,
         2 => JoinRefusal::OtherCluster { theirs, ours },
@@ -333,9 +389,10 @@ fn any_message(random: &mut Random) -> JoinMessage {
             manager: request.address.clone(),
         },
         5 => JoinRefusal::Full,
+        6 => JoinRefusal::OtherTier,
         _ => JoinRefusal::Busy,
     };
-    match random.below(5) {
+    match random.below(6) {
         0 => JoinMessage::Hello {
             version: random.below(1 << 16) as u16,
             nonce,
@@ -346,6 +403,15 @@ fn any_message(random: &mut Random) -> JoinMessage {
             proof: secret("right").prove_request(nonces, &request),
             request,
         },
+        4 => {
+            let offer = Offer {
+                machine: CM,
+                configuration,
+                data: DATA,
+            };
+            let proof = secret("right").prove_offer(nonces, &offer);
+            JoinMessage::Offered { offer, proof }
+        }
         _ => JoinMessage::Accepted {
             proof: secret("right").prove_welcome(nonces, &configuration, CM),
             configuration,

@@ -467,6 +467,11 @@ impl Reconfiguration {
         }
     }
 
+    /// At the CM: whether the last configuration is in force, and no other is under way.
+    pub fn is_in_force(&self) -> bool {
+        self.may_wish().is_ok()
+    }
+
     pub(super) fn may_wish(&self) -> Result<(), WishError> {
         if self.newest.cm() != self.me || self.evicted {
             return Err(WishError::NotManager);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use fencepost_cluster::join::{
-    ClusterSecret, Door, JoinMessage, JoinRefusal, JoinRequest, PROTOCOL_VERSION,
+    ClusterSecret, Door, JoinMessage, JoinRefusal, JoinRequest, Keeps, PROTOCOL_VERSION,
 };
 use fencepost_cluster::{
     Address, ClusterId, ConfigStore, Configuration, ConfigurationId, FailureDomain, MachineId,
@@ -374,6 +374,7 @@ fn a_stranger_reads_through_whoever_answers_and_is_let_in_at_the_door_of_the_cm(
         cluster: None,
         address: Address::new("host-4").expect("a name"),
         domain: FailureDomain::new("rack-4").expect("a name"),
+        keeps: Keeps::Nothing,
     };
     let mut random = Random::new(1);
     let mut letters = Vec::new();

@@ -12,7 +12,7 @@ use fencepost_cluster::ConfigurationId;
 use fencepost_fabric::random::Random;
 use fencepost_fabric::{CrashLoss, Disk, DiskOp, Fabric, LocalNetwork, SimDisk};
 use fencepost_storage::log::LogOptions;
-use fencepost_txn::network::disk::{Beginning, OnDisk, TakenBack};
+use fencepost_txn::network::disk::{Beginning, Contents, OnDisk, TakenBack};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication, members};
 use fencepost_txn::{Addr, Durable, Machine, MachineId, MachineOptions};
 use fencepost_txn::{Mode, OpenError, Outcome, Stop};
@@ -85,9 +85,10 @@ impl Disks {
             fabric.set_members(&members).expect("a member");
             let durable = durable(disk);
             Beginning::open(
-                &durable,
+                Contents::read(&durable)?,
                 fabric,
-                (&founders, TakenBack::Nobody),
+                (&founders, &founders),
+                TakenBack::Nobody,
                 ConfigurationId(0),
             )
         };

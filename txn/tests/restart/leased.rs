@@ -12,12 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use fencepost_cluster::join::{
+    Heard, JoinRefusal, JoinRequest, Keeps, NotAdmitted, PROTOCOL_VERSION,
+};
 use fencepost_fabric::random::Random;
 use fencepost_fabric::{CrashLoss, DiskOp, Fabric, LocalNetwork, MonotonicClock, SimDisk};
-use fencepost_txn::network::disk::{Beginning, MeetError, OnDisk, TakenBack};
+use fencepost_txn::network::disk::{Beginning, Contents, MeetError, OnDisk, TakenBack};
 use fencepost_txn::network::{
-    ConfigStore, Configuration, LeaseTerms, LocalStore, Mapping, NetworkOptions, Replication,
-    members,
+    ClusterSecret, ConfigStore, Configuration, Door, LeaseTerms, LocalStore, Mapping,
+    NetworkOptions, Replication, members,
 };
 use fencepost_txn::{Addr, Machine, MachineId, MachineOptions, Mode, Near, Outcome};
 use pollster::block_on;
@@ -57,7 +60,40 @@ struct Known {
     never: Option<u64>,
 }
 
+/// What all machines stand on.
+struct Ground {
+    network: Arc<LocalNetwork>,
+    store: Arc<LocalStore>,
+    time: Arc<Time>,
+    door: Arc<Door>,
+    replicas: usize,
+}
+
+impl Ground {
+    fn open(&self, fabric: Arc<dyn Fabric>, on_disk: Arc<OnDisk>, joins: bool) -> Arc<Machine> {
+        let replication = Replication::exactly(self.replicas);
+        let configuration = on_disk.configuration().clone();
+        let network = NetworkOptions {
+            driven: true,
+            clock: Arc::clone(&self.time) as _,
+            leases: Some(LeaseTerms::new(LEASE, 200).expect("terms")),
+            store: Some(Arc::clone(&self.store) as _),
+            door: Some(Arc::clone(&self.door)),
+            disk: Some(on_disk),
+            joins,
+            ..NetworkOptions::of(fabric, configuration, replication)
+        };
+        let machine = Machine::open(MachineOptions {
+            region_bytes: 16 << 20,
+            network: Some(network),
+            ..MachineOptions::default()
+        });
+        machine.expect("opens")
+    }
+}
+
 struct World {
+    ground: Ground,
     machines: BTreeMap<u32, Arc<Machine>>,
     store: Arc<LocalStore>,
     time: Arc<Time>,
@@ -103,16 +139,19 @@ impl Disks {
         let founders = Configuration::of_process(MACHINES).expect("machines");
         let network = LocalNetwork::new();
         let ids = || (1..=MACHINES).map(MachineId);
-        let all = members(&founders);
         let mut beginning = Vec::new();
         for id in ids().filter(|id| those.contains(&id.0)) {
-            let fabric: Arc<dyn Fabric> = Arc::new(network.join(id).expect("a machine"));
-            fabric.set_members(&all).expect("a member");
+            let place = founders.machine(id).expect("a founder");
             let durable = durable(&self.disks[id.0 as usize - 1]);
+            let contents = Contents::read(&durable).expect("its disk");
+            let (id, machines) = contents.part(&founders, place).expect("machines");
+            let all = members(&machines);
+            let fabric: Arc<dyn Fabric> = Arc::new(network.join(id).expect("a machine"));
+            let machines = (&founders, &machines);
+            fabric.set_members(&all).expect("a member");
             let stored = fencepost_cluster::ConfigurationId(self.stored);
-            let begun = Beginning::open(&durable, &fabric, (&founders, self.taken_back), stored)
-                .expect("its disk");
-            beginning.push((id, fabric, begun));
+            let begun = Beginning::open(contents, &fabric, machines, self.taken_back, stored);
+            beginning.push((id, fabric, begun.expect("it shows what it has")));
         }
         let mut found: Vec<(MachineId, Arc<dyn Fabric>, Arc<OnDisk>)> = Vec::new();
         let mut rounds = 0;
@@ -131,35 +170,30 @@ impl Disks {
                 return None;
             }
         }
-        let time = Arc::new(Time(AtomicU64::new(1_000_000_000)));
         let store = Arc::new(LocalStore::in_memory());
         let configuration = found.first()?.2.configuration().clone();
         assert!(configuration.id().0 > self.stored);
         block_on(store.compare_and_swap(None, &configuration)).expect("is stored");
+        let secret = ClusterSecret::new(b"a secret of all of them").expect("long enough");
+        let door = Arc::new(Door::new(Arc::new(SimDisk::new(1)), secret));
+        let ground = Ground {
+            network,
+            store,
+            time: Arc::new(Time(AtomicU64::new(1_000_000_000))),
+            door,
+            replicas: self.replicas,
+        };
         let open = |(id, fabric, on_disk): (MachineId, Arc<dyn Fabric>, Arc<OnDisk>)| {
             let members = members(on_disk.configuration());
             fabric.set_members(&members).expect("a member");
             assert_eq!(on_disk.configuration(), &configuration);
-            let replication = Replication::exactly(self.replicas);
-            let network = NetworkOptions {
-                driven: true,
-                clock: Arc::clone(&time) as _,
-                leases: Some(LeaseTerms::new(LEASE, 200).expect("terms")),
-                store: Some(Arc::clone(&store) as _),
-                disk: Some(on_disk),
-                ..NetworkOptions::of(fabric, configuration.clone(), replication)
-            };
-            let machine = Machine::open(MachineOptions {
-                region_bytes: 16 << 20,
-                network: Some(network),
-                ..MachineOptions::default()
-            });
-            (id.0, machine.expect("opens"))
+            (id.0, ground.open(fabric, on_disk, false))
         };
         let world = World {
             machines: found.into_iter().map(open).collect(),
-            store,
-            time,
+            store: Arc::clone(&ground.store),
+            time: Arc::clone(&ground.time),
+            ground,
             dead: RefCell::default(),
             watched: None,
             taken: RefCell::default(),
@@ -326,6 +360,63 @@ impl World {
             };
             self.taken.borrow_mut().push((left, self.known.get()));
         }
+    }
+
+    /// The machine at a place joins the others while they run, with a disk; which one it is then.
+    fn join(&mut self, place: u32, disk: &SimDisk) -> u32 {
+        let mut contents = Contents::read(&durable(disk)).expect("its disk");
+        let founders = Configuration::of_process(MACHINES).expect("machines");
+        let own = founders.machine(MachineId(place)).expect("a founder");
+        let mut random = Random::new(self.time.now_ns());
+        let (id, configuration) = loop {
+            let request = JoinRequest {
+                version: PROTOCOL_VERSION,
+                cluster: Some(founders.cluster()),
+                address: own.address.clone(),
+                domain: own.domain.clone(),
+                keeps: Keeps::Disk {
+                    written: contents.machine(),
+                },
+            };
+            let knock = self.ground.door.knock(request, &mut random).expect("left");
+            let (mut knock, heard) = (RefCell::new(knock), Cell::new(None));
+            self.until("an answer", || {
+                let answer = knock.borrow_mut().hear().transpose();
+                let any = answer.is_some();
+                heard.set(answer);
+                any
+            });
+            let _ = knock.get_mut();
+            match heard.take() {
+                Some(Ok(Heard::Joined(id, configuration))) => break (id, configuration),
+                Some(Ok(Heard::Offered(offer))) => {
+                    contents.write_down(&offer).expect("is written down");
+                    self.take(CrashLoss::All);
+                }
+                Some(Err(NotAdmitted::Refused(JoinRefusal::Busy | JoinRefusal::AddressInUse))) => {}
+                other => panic!("{other:?}"),
+            }
+        };
+        self.take(CrashLoss::All);
+        let fabric: Arc<dyn Fabric> = Arc::new(self.ground.network.join(id).expect("a machine"));
+        fabric
+            .set_members(&members(&configuration))
+            .expect("a member");
+        let machine = self
+            .ground
+            .open(fabric, contents.joining(&configuration), true);
+        assert!(self.machines.insert(id.0, Arc::clone(&machine)).is_none());
+        self.until("it is there", || self.run(machine.is_complete()));
+        self.until("leases", || self.all(|machine| machine.is_answering()));
+        id.0
+    }
+
+    /// All regions have their replicas, with their data.
+    fn is_whole(&self) -> bool {
+        let machines = self.alive();
+        let regions = self.run(machines[0].all_regions()).expect("is told");
+        let full = |mapping: &Mapping| mapping.replicas.count() == self.ground.replicas;
+        regions.iter().all(full) && self.all(|machine| !machine.lacks_data())
     }
 
     /// A machine does nothing any more, and the others have gone on without it.
@@ -630,5 +721,90 @@ fn who_is_taken_back_may_be_so_again() {
         assert_eq!(world.machines.len(), 3);
         assert_eq!(world.value(&objects), 1);
         world.check();
+    }
+}
+
+/// A machine that was out comes back while the others run: as another one, with nothing, and gets its part; then another one
+/// fails, then all, at any moment since it came, and nothing is lost.
+#[test]
+fn a_machine_comes_back_while_the_others_run() {
+    for (replicas, lost) in [(2, 3), (3, 1), (2, 2), (3, 3)] {
+        let disks = Disks::new(replicas);
+        let mut world = disks.begin();
+        let objects = objects(&world);
+        world.rest();
+        world.lose(lost);
+        let others: Vec<u32> = (1..=MACHINES).filter(|id| *id != lost).collect();
+        world.set(others[0], &objects, 2);
+        drop(world.machines.remove(&lost));
+        world.watch(&disks);
+        world.know(2, None);
+        let came = world.join(lost, &disks.disks[lost as usize - 1]);
+        assert_eq!(came, 4);
+        world.set(came, &objects, 3);
+        world.until("all has its replicas", || world.is_whole());
+        world.set(others[1], &objects, 4);
+        world.check();
+        world.take(CrashLoss::All);
+        world.lose(others[1]);
+        world.set(came, &objects, 5);
+        world.check();
+        world.take(CrashLoss::All);
+        let taken = world.taken.take();
+        drop(world);
+        let (mut random, count) = (Random::new(u64::from(lost)), taken.len());
+        for (at, (left, known)) in taken.iter().enumerate() {
+            if at + 1 == count || random.below(count as u64) < 40 {
+                holds(left, *known, &objects, at % 3 == 0);
+            }
+        }
+        println!("m{lost} came back as m{came}, {replicas} replicas, {count} copies");
+    }
+}
+
+/// It comes back again and again, also with an empty disk, and each time all begin again with it.
+#[test]
+fn it_may_come_back_again() {
+    let disks = Disks::new(2);
+    let mut left = Disks {
+        disks: disks.disks.clone(),
+        ..disks
+    };
+    let mut objects_of_all = Vec::new();
+    let mut id = 3;
+    for round in 0..3 {
+        let mut world = left.begin();
+        if round == 0 {
+            objects_of_all = objects(&world);
+        }
+        world.rest();
+        world.lose(id);
+        drop(world.machines.remove(&id));
+        if round == 1 {
+            left.disks[2] = SimDisk::new(17);
+        }
+        world.set(1, &objects_of_all, 10 + round);
+        let came = world.join(3, &left.disks[2]);
+        assert!(came > id);
+        id = came;
+        world.until("all has its replicas", || world.is_whole());
+        world.set(id, &objects_of_all, 20 + round);
+        world.check();
+        left = Disks {
+            stored: world.configuration().id().0,
+            ..left.left(CrashLoss::All)
+        };
+        drop(world);
+        let world = left.begin();
+        assert_eq!(
+            world.machines.keys().copied().collect::<Vec<_>>(),
+            [1, 2, id]
+        );
+        assert_eq!(world.value(&objects_of_all), 20 + round);
+        world.check();
+        left = Disks {
+            stored: world.configuration().id().0,
+            ..left.left(CrashLoss::All)
+        };
     }
 }

@@ -90,9 +90,12 @@ pub fn agree(
         newest.is_none_or(|newest| newest.has(*machine)) && !has_nothing(*machine, state)
     });
     let states = &states;
-    let next = |last: &Configuration, stored| match taken_back {
-        TakenBack::Nobody => last.go_on_with(founders, stored),
-        TakenBack::All => last.go_on_with_all(founders, stored),
+    let next = |last: &Configuration, stored| {
+        let places = last.at_places_of(founders)?;
+        match taken_back {
+            TakenBack::Nobody => last.go_on_with(&places, stored),
+            TakenBack::All => last.go_on_with_all(&places, stored),
+        }
     };
     let begun = || states.values().filter_map(|state| state.begun.as_ref());
     let life = begun().max_by_key(|begun| begun.configuration.id());
@@ -124,7 +127,7 @@ pub fn agree(
     let before: Vec<MachineId> = ids(last).collect();
     // Who is not among them any more has been.
     let was_there = |one: MachineId| last.has(one) || one < last.next_machine();
-    if !before.iter().all(|one| founders.has(*one)) || !ids(founders).all(was_there) {
+    if !ids(&last.at_places_of(founders)?).all(was_there) {
         return Err(MeetError::OtherMachines(before));
     }
     let configuration = next(last, stored)?;

@@ -1,17 +1,21 @@
 //! A machine that keeps its data on a disk begins, or begins again, with the others.
 //!
 //! ```text
-//! Beginning::open ─► what is there ─► look, again and again ─► OnDisk ─► Machine::open: the log into its regions
+//! Contents::read ─► Beginning::open ─► look, again and again ─► OnDisk ─► Machine::open: the log into its regions
 //!   ─► BEGUN, flushed ─► peers find it
 //! ```
+//! A machine that joins others while they run: Contents::read ─► write_down ─► joining ─► OnDisk, with nothing of what was there.
+//!
 //! # Failure
 //! Nothing is written before all have agreed. Where power fails between the first BEGUN and the last, who has it tells the
 //! others (DISK-4).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fencepost_cluster::join::Offer;
 use fencepost_cluster::reconfiguration::Resumed;
-use fencepost_cluster::{Configuration, ConfigurationId};
+use fencepost_cluster::{Configuration, ConfigurationId, Machine};
 use fencepost_fabric::{Fabric, MachineId, entropy_seed};
 use fencepost_storage::Timestamp;
 use fencepost_storage::log::LogError;
@@ -34,14 +38,16 @@ use crate::start::Directory;
 /// A machine that looks for the others.
 pub struct Beginning {
     meeting: Meeting,
-    found: Option<Found>,
+    found: Option<Contents>,
 }
 
-/// What a machine has found.
-struct Found {
+/// What a machine has on its disk.
+pub struct Contents {
     durable: Durable,
     directory: Directory,
     left: Left,
+    /// It had something else before it was to be another machine.
+    replaced: bool,
 }
 
 /// What a machine among others begins with that keeps its data on a disk.
@@ -49,7 +55,9 @@ pub struct OnDisk {
     agreed: Agreed,
     resumed: Option<Arc<Resumed>>,
     region_bytes: Option<usize>,
-    found: Mutex<Option<Found>>,
+    found: Mutex<Option<Contents>>,
+    /// Whether the machine has just been let in.
+    joins: bool,
 }
 
 /// A log that goes on, and what was in it.
@@ -59,22 +67,26 @@ pub(crate) struct Restored {
     pub checkpoint_objects: u64,
     pub replayed: Replayed,
     pub torn_tail: Option<String>,
+    pub replaced: bool,
 }
 
-impl Beginning {
-    /// Opens the directory of one of `founders`, whose access to the others `fabric` is. What they agree on is later than
-    /// the configuration `stored`, which is what their store has; 0 where that has none. Who says which of them are
-    /// `taken_back` says the same at all of them.
+impl Contents {
+    /// Opens a directory, which is this process's then.
     ///
     /// # Errors
     /// [`OpenError`] where it is in use, or damaged.
-    pub fn open(
-        durable: &Durable,
-        fabric: &Arc<dyn Fabric>,
-        (founders, taken_back): (&Configuration, TakenBack),
-        stored: ConfigurationId,
-    ) -> Result<Beginning, OpenError> {
+    pub fn read(durable: &Durable) -> Result<Contents, OpenError> {
         let directory = Directory::open(durable)?;
+        let left = Contents::left(durable, &directory)?;
+        Ok(Contents {
+            durable: durable.clone(),
+            directory,
+            left,
+            replaced: false,
+        })
+    }
+
+    fn left(durable: &Durable, directory: &Directory) -> Result<Left, OpenError> {
         let kept = Kept::read(&*durable.disk)?;
         if directory.manifest.is_some() && kept.is_none() {
             return Err(OpenError::Alone(durable.disk.path("")));
@@ -83,16 +95,115 @@ impl Beginning {
         // What others are shown must not be lost any more.
         log.sync()?;
         let newest = directory.manifest.map(|manifest| manifest.clock);
-        let left = Left::read(&mut log, kept, newest.unwrap_or(Timestamp::ZERO))?;
-        let state = State::of(&left, stored, entropy_seed());
+        Ok(Left::read(
+            &mut log,
+            kept,
+            newest.unwrap_or(Timestamp::ZERO),
+        )?)
+    }
+
+    /// The last configuration that it was in, or that was in force when it was to be in the next one.
+    pub fn configuration(&self) -> Option<&Configuration> {
+        let holdings = self.left.holdings.as_ref();
+        holdings.map(|holdings| &holdings.configuration)
+    }
+
+    /// Which machine it is, where that is written down.
+    pub fn machine(&self) -> Option<MachineId> {
+        self.left.me
+    }
+
+    /// Which machine it is whose place among `founders` is that of `place`, and who may be there besides.
+    ///
+    /// # Errors
+    /// [`MeetError`] where they are no configuration.
+    pub fn part(
+        &self,
+        founders: &Configuration,
+        place: &Machine,
+    ) -> Result<(MachineId, Configuration), MeetError> {
+        let Some(last) = self.configuration() else {
+            return Ok((place.id, founders.clone()));
+        };
+        let all = last.at_places_of(founders)?;
+        let me = self.left.me.or_else(|| all.at_address(&place.address));
+        let me = me.unwrap_or(place.id);
+        let own = all.machine(me).unwrap_or(place).clone();
+        Ok((me, all.with_own(me, &own)?))
+    }
+
+    /// Writes down which machine this one is to be, with nothing of what there was (DISK-12).
+    ///
+    /// # Errors
+    /// [`OpenError`]; also where what there is is another cluster's.
+    pub fn write_down(&mut self, offer: &Offer) -> Result<(), OpenError> {
+        let strange = |left: &Left| {
+            let begun = left.begun.as_ref()?;
+            let holdings = left.holdings.as_ref()?;
+            (begun.cluster != offer.data.life && !holdings.held.is_empty()).then_some(offer.machine)
+        };
+        if let Some(me) = strange(&self.left) {
+            return Err(OpenError::Meet(MeetError::Strangers(vec![me])));
+        }
+        self.replaced |= self
+            .left
+            .holdings
+            .as_ref()
+            .is_some_and(|all| !all.held.is_empty());
+        let mut log = self.directory.log(&self.durable)?;
+        while log.next_chunk()?.is_some() {}
+        let (log, _) = log.finish(Box::new(|| 0))?;
+        let words = record::joined(offer);
+        let end = log.append(&[(record::JOINED, &[bytemuck::cast_slice(&words)])])?;
+        log.wait_flushed_blocking(end)?;
+        log.close()?;
+        self.left = Contents::left(&self.durable, &self.directory)?;
+        Ok(())
+    }
+
+    /// What a machine begins with that has written down who it is, and is that one in `configuration`.
+    pub fn joining(self, configuration: &Configuration) -> Arc<OnDisk> {
+        let begun = self.left.begun.as_ref();
+        Arc::new(OnDisk {
+            agreed: Agreed {
+                cluster: begun.map_or(0, |begun| begun.cluster),
+                configuration: configuration.clone(),
+                regions: BTreeMap::new(),
+                newest: Timestamp::ZERO,
+                committed: BTreeMap::new(),
+            },
+            resumed: None,
+            region_bytes: begun.map(|begun| begun.region_bytes as usize),
+            found: Mutex::new(Some(self)),
+            joins: true,
+        })
+    }
+}
+
+impl Beginning {
+    /// Begins to look for the others, to whom `fabric` is the access: those that the cluster began with, and those who may
+    /// be there now ([`Contents::part`]). What they agree on is later than the configuration `stored`, which is what their store
+    /// has; 0 where that has none. Who says which of them are `taken_back` says the same at all of them.
+    ///
+    /// # Errors
+    /// [`OpenError`] where it cannot be shown to others what is there.
+    pub fn open(
+        contents: Contents,
+        fabric: &Arc<dyn Fabric>,
+        machines: (&Configuration, &Configuration),
+        taken_back: TakenBack,
+        stored: ConfigurationId,
+    ) -> Result<Beginning, OpenError> {
+        let state = State::of(&contents.left, stored, entropy_seed());
         let meeting =
-            Meeting::begin(fabric, (founders, taken_back), state).map_err(OpenError::Meet)?;
-        let found = Some(Found {
-            durable: durable.clone(),
-            directory,
-            left,
-        });
+            Meeting::begin(fabric, machines, taken_back, state).map_err(OpenError::Meet)?;
+        let found = Some(contents);
         Ok(Beginning { meeting, found })
+    }
+
+    /// What is on the disk, for whoever goes another way.
+    pub fn into_contents(self) -> Option<Contents> {
+        self.found
     }
 
     /// Looks at the others; what this machine begins with, once all are there. For whoever comes again and again.
@@ -112,6 +223,7 @@ impl Beginning {
             resumed: (!agreed.regions.is_empty()).then(|| Arc::new(agreed.resumed())),
             region_bytes: region_bytes.map(|begun| begun.region_bytes as usize),
             found: Mutex::new(Some(found)),
+            joins: false,
             agreed,
         })))
     }
@@ -145,8 +257,11 @@ impl OnDisk {
         fabric: &Arc<dyn Fabric>,
     ) -> Result<Restored, OpenError> {
         let found = self.found.lock().take().ok_or(OpenError::Begun)?;
-        let Found {
-            durable, directory, ..
+        let Contents {
+            durable,
+            directory,
+            left,
+            replaced,
         } = found;
         let (agreed, me) = (&self.agreed, fabric.me());
         make(regions, agreed, me)?;
@@ -156,10 +271,16 @@ impl OnDisk {
                 .get(&region)
                 .is_some_and(|mapping| mapping.replicas.has(me))
         };
-        let checkpoint_objects = directory.load(regions, &own)?;
+        let checkpoint_objects = match left.joined {
+            None => directory.load(regions, &own)?,
+            // It is another machine's.
+            Some(_) => 0,
+        };
         let mut log = directory.log(&durable)?;
-        let replayed = replay(&mut log, regions, (agreed, &own))?;
+        let replayed = replay(&mut log, regions, (agreed, &own), left.joined)?;
         let (log, report) = log.finish(Box::new(|| 0))?;
+        let (checkpointer, lock) = directory.go_on(&durable);
+        let place = (Arc::clone(&durable.disk), lock);
         let begun = Begun {
             cluster: agreed.cluster,
             region_bytes: regions.region_bytes() as u64,
@@ -167,7 +288,6 @@ impl OnDisk {
             committed: agreed.committed.iter().map(|(id, w)| (*id, *w)).collect(),
             configuration: agreed.configuration.clone(),
         };
-        let (checkpointer, lock) = directory.go_on(&durable);
         let words = begun.encode();
         let held = agreed
             .regions
@@ -181,14 +301,24 @@ impl OnDisk {
             configuration: agreed.configuration.clone(),
             held: held.collect(),
         };
-        let place = (Arc::clone(&durable.disk), lock);
-        let kept = Kept {
-            begun,
-            holdings: holdings.clone(),
+        let kept = match (left.begun, left.holdings) {
+            // All of that is written down.
+            (Some(begun), Some(holdings)) if self.joins => Kept {
+                me: Some(me),
+                begun,
+                holdings,
+            },
+            _ => Kept {
+                me: Some(me),
+                begun,
+                holdings: holdings.clone(),
+            },
         };
         let disk = Disk::new(log, fabric, place, kept);
-        disk.append(record::BEGUN, &words);
-        disk.is_in(holdings);
+        if !self.joins {
+            disk.append(record::BEGUN, &words);
+            disk.is_in(holdings);
+        }
         disk.log.wait_flushed_blocking(disk.log.position())?;
         if disk.has_failed() {
             return Err(OpenError::Log(LogError::Full));
@@ -202,6 +332,7 @@ impl OnDisk {
             checkpoint_objects,
             replayed,
             torn_tail,
+            replaced,
         })
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 
 use fencepost_cluster::Wire;
 use fencepost_cluster::seal::{seal, unseal};
-use fencepost_fabric::Disk;
+use fencepost_fabric::{Disk, MachineId};
 use fencepost_storage::checkpoint::CheckpointError;
 
 use super::record::{self, Begun, Held, Holdings, put_bytes};
@@ -22,6 +22,8 @@ const VERSION: u16 = 1;
 /// Who a machine is, and its regions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
+    /// Its number; what was written before there was that has none.
+    pub me: Option<MachineId>,
     pub begun: Begun,
     pub holdings: Holdings,
 }
@@ -35,6 +37,7 @@ impl Kept {
             put_bytes(&mut words, &held.mapping.encode());
         }
         self.holdings.put(&mut words);
+        words.extend(self.me.map(|me| u64::from(me.0)));
         let sealed = seal(MAGIC, VERSION, bytemuck::cast_slice(&words));
         let file = disk.create(DRAFT)?;
         file.write_at(0, &sealed)?;
@@ -97,7 +100,15 @@ impl Kept {
             },
             false => Holdings::take(reader)?,
         };
-        Ok(Kept { begun, holdings })
+        let me = match reader.0.is_empty() {
+            true => None,
+            false => u32::try_from(reader.word()?).ok().map(MachineId),
+        };
+        Ok(Kept {
+            me,
+            begun,
+            holdings,
+        })
     }
 }
 
@@ -119,6 +130,7 @@ mod tests {
     fn kept(cluster: u64) -> Kept {
         let configuration = Configuration::of_process(3).expect("machines");
         Kept {
+            me: Some(MachineId(2)),
             begun: Begun {
                 cluster,
                 region_bytes: 16 << 20,

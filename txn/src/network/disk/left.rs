@@ -6,8 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fencepost_cluster::RegionId;
+use fencepost_cluster::join::Offer;
+use fencepost_fabric::MachineId;
 use fencepost_storage::Timestamp;
-use fencepost_storage::log::LogRecovery;
+use fencepost_storage::log::{LogRecovery, Lsn};
 
 use super::kept::Kept;
 use super::record::{self, Begun, Held, Holdings, Told};
@@ -39,6 +41,10 @@ pub struct Doubt {
 /// What a machine has.
 #[derive(Default)]
 pub struct Left {
+    /// Which machine it is, where that was written down.
+    pub me: Option<MachineId>,
+    /// Where it has become that one, with nothing of what was before; `None` where that is behind a checkpoint.
+    pub joined: Option<Lsn>,
     /// Its last life; `None` where it never had one.
     pub begun: Option<Begun>,
     /// The last configuration that it was in, and its regions there.
@@ -64,11 +70,18 @@ impl Left {
         };
         if let Some(kept) = kept {
             left.newest = newest.max(kept.begun.newest);
+            left.me = kept.me;
             (left.begun, left.holdings) = (Some(kept.begun), Some(kept.holdings));
         }
         while let Some(chunk) = log.next_chunk()? {
             for entry in chunk.records() {
-                let taken = words(entry.body).and_then(|words| left.take(entry.kind, words));
+                let taken = words(entry.body).and_then(|words| match entry.kind {
+                    record::JOINED => {
+                        left = Left::joining(&record::take_joined(words)?, entry.lsn);
+                        Ok(())
+                    }
+                    kind => left.take(kind, words),
+                });
                 taken.map_err(|why| ReplayError::Record {
                     lsn: entry.lsn.raw(),
                     why,
@@ -76,6 +89,28 @@ impl Left {
             }
         }
         Ok(left)
+    }
+
+    /// What there is of a machine that has written down who it is to be, and nothing else.
+    fn joining(offer: &Offer, at: Lsn) -> Left {
+        let configuration = offer.configuration.clone();
+        Left {
+            me: Some(offer.machine),
+            joined: Some(at),
+            // It decides nothing about what others have.
+            begun: Some(Begun {
+                cluster: offer.data.life,
+                region_bytes: offer.data.region_bytes,
+                newest: Timestamp::ZERO,
+                committed: Vec::new(),
+                configuration: configuration.as_first(),
+            }),
+            holdings: Some(Holdings {
+                configuration,
+                held: BTreeMap::new(),
+            }),
+            ..Left::default()
+        }
     }
 
     /// Transactions that are truncated here, and maybe not elsewhere, and when they took effect.

@@ -22,6 +22,7 @@ use fencepost_fabric::{
 
 use super::agree::{Agreed, States, agree, newest, seal};
 use super::state::State;
+use crate::network::peers::members;
 
 /// Where a machine shows its state.
 const SHOWN: SegmentId = SegmentId::new(SegmentId::STATE, 0, 0);
@@ -87,6 +88,9 @@ pub enum TakenBack {
 pub struct Meeting {
     fabric: Arc<dyn Fabric>,
     founders: Configuration,
+    /// Those who may be there, as far as that is known, and as of which configuration.
+    machines: Configuration,
+    known: ConfigurationId,
     taken_back: TakenBack,
     /// What this machine shows.
     shown: Arc<Memory>,
@@ -105,9 +109,11 @@ enum Looking {
 impl Meeting {
     pub fn begin(
         fabric: &Arc<dyn Fabric>,
-        (founders, taken_back): (&Configuration, TakenBack),
+        (founders, machines): (&Configuration, &Configuration),
+        taken_back: TakenBack,
         own: State,
     ) -> Result<Meeting, MeetError> {
+        let known = own.configuration().map(Configuration::id);
         let words = own.encode();
         let shown = fabric.provide(SHOWN, HEAD + words.len(), Writer::Owner)?;
         shown.copy_in(HEAD, &words);
@@ -117,6 +123,8 @@ impl Meeting {
             states: BTreeMap::from([(fabric.me(), own)]),
             fabric: Arc::clone(fabric),
             founders: founders.clone(),
+            machines: machines.clone(),
+            known: known.unwrap_or(ConfigurationId(0)),
             taken_back,
             shown,
             seals: BTreeMap::new(),
@@ -135,6 +143,7 @@ impl Meeting {
         {
             return Err(MeetError::Stale(newest.id()));
         }
+        self.learn()?;
         if self
             .needed()
             .any(|machine| !self.states.contains_key(&machine))
@@ -150,6 +159,21 @@ impl Meeting {
             true => agree(&self.those_needed(), &self.founders, self.taken_back).map(Some),
             false => Ok(None),
         }
+    }
+
+    /// Somebody knows a later configuration: others may be at the places of those that were there before.
+    fn learn(&mut self) -> Result<(), MeetError> {
+        let newest = newest(&self.states, self.fabric.me());
+        let Some(newest) = newest.filter(|newest| newest.id() > self.known) else {
+            return Ok(());
+        };
+        self.known = newest.id();
+        let machines = newest.at_places_of(&self.founders)?;
+        if machines.has(self.fabric.me()) {
+            self.fabric.set_members(&members(&machines))?;
+            self.machines = machines;
+        }
+        Ok(())
     }
 
     /// Who has not been heard of, or does not begin with the others.
@@ -184,7 +208,7 @@ impl Meeting {
 
     fn others(&self) -> impl Iterator<Item = MachineId> + use<> {
         let me = self.fabric.me();
-        let all: Vec<MachineId> = self.founders.machines().iter().map(|one| one.id).collect();
+        let all: Vec<MachineId> = self.machines.machines().iter().map(|one| one.id).collect();
         all.into_iter().filter(move |machine| *machine != me)
     }
 

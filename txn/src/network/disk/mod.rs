@@ -41,6 +41,10 @@
 //! * DISK-10: a new backup says that it is whole when a checkpoint is durable that began after all data had come, and that
 //!   is written down, too. One that was not is none of the region's replicas any more when machines begin again.
 //! * DISK-11: no configuration is made in which a region has no replica with its data: all wait instead, for a disk has it.
+//! * DISK-12: a machine that joins others while they run writes down which machine it is to be, with nothing of what was on
+//!   its disk, before it is let in (JOIN-4). So the disk of a machine that a configuration has says that it is that one, or one that
+//!   was there before it: that one was out when the configuration in force said so, and nothing of it is needed any more. It
+//!   decides nothing when all begin again, and is one of a region's replicas by DISK-2 and DISK-10 alone.
 //! * DISK-6: no commit begins that a machine has part in whose disk is full, as far as that is known; what its log has
 //!   allocated is for those that have begun (`space.rs`).
 //!
@@ -68,6 +72,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
+use fencepost_cluster::join::DiskData;
 use fencepost_cluster::lease::LeaseOrder;
 use fencepost_cluster::{ConfigurationId, Mapping, RegionId, Wire};
 use fencepost_fabric::{Completer, Completion, DiskLock, Fabric, FabricError};
@@ -78,7 +83,7 @@ use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
 pub(super) use announce::{Announcing, DURABLE, NEVER};
-pub use begin::{Beginning, OnDisk};
+pub use begin::{Beginning, Contents, OnDisk};
 use kept::Kept;
 pub(crate) use kept::is_of_others;
 pub use meet::{MeetError, TakenBack};
@@ -154,6 +159,15 @@ impl Disk {
             told_failed: AtomicBool::new(false),
             told_full: Mutex::new(false),
             _lock: lock,
+        }
+    }
+
+    /// Whose data it has, for machines that join.
+    pub fn data(&self) -> DiskData {
+        let kept = self.kept.lock();
+        DiskData {
+            life: kept.begun.cluster,
+            region_bytes: kept.begun.region_bytes,
         }
     }
 

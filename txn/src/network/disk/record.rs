@@ -14,12 +14,16 @@
 //! TOLD      id | w or 0 | regions, how many and which | region | content
 //! DECIDED   id | w, or 0 where it has no effect
 //! SETTLED   configuration
+//! JOINED    machine | cluster | bytes of a region | bytes | configuration
 //! ```
 //! HOLDINGS says in what configuration the machine is from there on, and all regions that it has. TOLD is what recovery has had
 //! it keep, DECIDED what was decided; at SETTLED all of that is done for transactions of earlier configurations, and whatever
 //! was not decided by then has no effect here.
 //!
-//! BEGUN is the first. It decides all that is in doubt before it: the listed transactions have taken effect, others have
+//! JOINED says which machine this is to be from there on, with nothing of what was before, in a configuration after the one
+//! that it names (DISK-12).
+//!
+//! BEGUN is the first, or JOINED. It decides all that is in doubt before it: the listed transactions have taken effect, others have
 //! none. PREPARED stands for LOCK and LOCK-MOVED together: there is none before what all objects become is known.
 //!
 //! # Failure
@@ -27,7 +31,9 @@
 
 use std::collections::BTreeMap;
 
+use fencepost_cluster::join::{DiskData, Offer};
 use fencepost_cluster::{Configuration, Mapping, RegionId, Wire};
+use fencepost_fabric::MachineId;
 use fencepost_storage::Timestamp;
 
 use crate::bytes;
@@ -51,6 +57,9 @@ pub const TOLD: u8 = 37;
 pub const DECIDED: u8 = 38;
 /// All transactions of configurations before one are settled everywhere.
 pub const SETTLED: u8 = 39;
+
+/// Another machine begins here, with nothing.
+pub const JOINED: u8 = 42;
 
 /// Where a life begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,6 +136,27 @@ impl Holdings {
             held: (0..count).map(one).collect::<Result<_, BadRecord>>()?,
         })
     }
+}
+
+/// A JOINED record.
+pub fn joined(offer: &Offer) -> Vec<u64> {
+    let DiskData { life, region_bytes } = offer.data;
+    let mut words = vec![u64::from(offer.machine.0), life, region_bytes];
+    put_bytes(&mut words, &offer.configuration.encode());
+    words
+}
+
+/// What JOINED says.
+pub fn take_joined(words: &[u64]) -> Result<Offer, BadRecord> {
+    let mut reader = Reader(words);
+    let machine = u32::try_from(reader.word()?);
+    let machine = machine.map_err(|_| BadRecord("a machine whose number is too large"))?;
+    let (life, region_bytes) = (reader.word()?, reader.word()?);
+    Ok(Offer {
+        machine: MachineId(machine),
+        configuration: take_value(&mut reader)?,
+        data: DiskData { life, region_bytes },
+    })
 }
 
 /// What TOLD says.

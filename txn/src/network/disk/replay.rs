@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use fencepost_fabric::MachineId;
-use fencepost_storage::log::LogRecovery;
+use fencepost_storage::log::{LogRecovery, Lsn};
 use fencepost_storage::region::Regions;
 use fencepost_storage::{RegionId, Timestamp};
 use foldhash::fast::FixedState;
@@ -67,11 +67,13 @@ pub fn make(regions: &Regions, agreed: &Agreed, me: MachineId) -> Result<(), Ope
     Ok(())
 }
 
-/// Brings them from where a checkpoint has them, or from the beginning, to where all agreed to begin.
+/// Brings them from where a checkpoint has them, or from the beginning, to where all agreed to begin. What is before `from`
+/// is of another machine.
 pub fn replay(
     log: &mut LogRecovery,
     regions: &Regions,
     (agreed, own): (&Agreed, &Own<'_>),
+    from: Option<Lsn>,
 ) -> Result<Replayed, OpenError> {
     let mut replay = Replay {
         regions,
@@ -82,7 +84,8 @@ pub fn replay(
         found: Replayed::default(),
     };
     while let Some(chunk) = log.next_chunk()? {
-        for entry in chunk.records() {
+        let records = chunk.records();
+        for entry in records.filter(|entry| from.is_none_or(|from| entry.lsn >= from)) {
             let taken = words(entry.body).and_then(|words| replay.take(entry.kind, words));
             taken.map_err(|why| ReplayError::Record {
                 lsn: entry.lsn.raw(),

@@ -13,6 +13,7 @@ use fencepost_cluster::join::{Admission, Admitted, JoinMessage, Nonce, Stranger}
 
 use super::{Governor, Input, State};
 use crate::network::Network;
+use crate::network::disk::Disk;
 
 /// Nanoseconds between two looks at the door.
 const EVERY_NS: u64 = 20_000_000;
@@ -63,6 +64,8 @@ impl Network {
         let (Some(door), Some(admission)) = (&governor.door, &mut state.admission) else {
             return;
         };
+        let data = self.disk.as_ref().map(Disk::data);
+        admission.keep(data, state.reconfiguration.is_in_force());
         let fresh = Nonce::draw(&mut state.random);
         match admission.receive(stranger, message, fresh) {
             Admitted::Answer(answer) => door.answer(stranger, &answer),
