@@ -183,6 +183,12 @@ impl Start {
         if loaded.bytes > 0 {
             eprintln!("fencepost: loaded {}", amount(loaded.bytes, loaded.took));
         }
+        if database.machine().started().replaced {
+            let number = database.machine().number();
+            eprintln!(
+                "fencepost: the others have gone on without this machine: it has joined them as m{number}, and what its disk had is not used"
+            );
+        }
         let server = listen(&database, self.listen_options())?;
         let where_to = match (&self.data_dir, self.is_among_others()) {
             (Some(dir), _) => format!("data in {}", dir.display()),

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencepost_cluster::{Address, ClusterId, Configuration, ConfigurationId};
+use fencepost_cluster::join::Heard;
+use fencepost_cluster::{Address, ClusterId, Configuration, ConfigurationId, FailureDomain};
 use fencepost_fabric::{Fabric, FabricError, HandshakeError, MachineId};
 use fencepost_fabric::{
     ShmFabric, TcpAsker, TcpConfig, TcpFabric, TcpTls, cluster_id, entropy_seed,
 };
-use fencepost_txn::network::disk::{Beginning, MeetError, OnDisk, TakenBack};
+use fencepost_txn::network::disk::{Beginning, Contents, MeetError, OnDisk, TakenBack};
 use fencepost_txn::network::{
     ClusterSecret, LeaseTerms, NetworkOptions, Replication, Resumed, members,
 };
@@ -24,7 +25,7 @@ use crate::founding::Founders;
 use crate::group::Group;
 #[cfg(feature = "raft")]
 use crate::newcomer::unusable;
-use crate::newcomer::{self, Part, Place, Who};
+use crate::newcomer::{self, Knocking, Part, Place, Who};
 use crate::restart;
 use crate::saves::{Loaded, Saver};
 
@@ -68,10 +69,13 @@ pub struct Cluster {
     saved_in: Option<PathBuf>,
     /// The address of a machine that joins.
     newcomer: Option<String>,
-    /// Whether machines keep their data on disks.
-    on_disk: bool,
+    /// Of a machine that keeps its data on a disk, what that says.
+    on_disk: Option<OnDiskAs>,
     taken_back: TakenBack,
 }
+
+/// Which machine it is, who may be there besides, and whether it has just been let in.
+type OnDiskAs = (MachineId, Configuration, bool);
 
 /// Where the configuration is kept, if not in this process alone.
 #[derive(Clone, Debug)]
@@ -163,7 +167,7 @@ impl Cluster {
             kept_in: Some(KeptIn::Directory(directory)),
             saved_in: None,
             newcomer: None,
-            on_disk: false,
+            on_disk: None,
             taken_back: TakenBack::Nobody,
         }
     }
@@ -186,7 +190,7 @@ impl Cluster {
             kept_in: None,
             saved_in: None,
             newcomer: None,
-            on_disk: false,
+            on_disk: None,
             taken_back: TakenBack::Nobody,
         }
     }
@@ -282,19 +286,118 @@ impl Cluster {
         let Tier::Ssd(durable) = tier else {
             return self.meet(matches!(tier, Tier::Nvram));
         };
-        if self.newcomer.is_some() {
-            let why = "nobody joins machines of the ssd tier yet";
-            return Err(OpenError::Tier(why));
-        }
         if self.lease.is_some() && !matches!(self.kept_in, Some(KeptIn::Directory(_))) {
             let why = "machines of the ssd tier that have leases keep their configuration in a directory so far";
             return Err(OpenError::Tier(why));
         }
-        let on_disk = Cluster {
-            on_disk: true,
-            ..self.clone()
+        let mut contents = Contents::read(durable).map_err(OpenError::Machine)?;
+        let mut let_in = None;
+        if let Some(address) = &self.newcomer {
+            let address = newcomer_address(address)?;
+            let knows = |last: &Configuration| last.has_address(&address);
+            if !contents.configuration().is_some_and(knows) {
+                (let_in, contents) = self.come_in(contents, address)?;
+            }
+        }
+        loop {
+            let on_disk = Cluster {
+                on_disk: Some(self.place_of(&contents, let_in.as_ref())?),
+                ..self.clone()
+            };
+            let joined = on_disk.meet(false)?;
+            match (let_in.take(), joined) {
+                (Some(_), joined) => return joined.let_in(contents),
+                (None, joined) => match joined.begin(contents, &self.first()?)? {
+                    Beginner::Begun(joined) => return Ok(*joined),
+                    Beginner::Heard(Heard::Joined(me, configuration), found) => {
+                        (let_in, contents) = (Some((me, configuration)), found);
+                    }
+                    Beginner::Heard(Heard::Offered(offer), mut found) => {
+                        found.write_down(&offer).map_err(OpenError::Machine)?;
+                        contents = found;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Which machine it is, in which configuration, and whether it has just been let in there.
+    fn place_of(
+        &self,
+        contents: &Contents,
+        let_in: Option<&(MachineId, Configuration)>,
+    ) -> Result<OnDiskAs, OpenError> {
+        if let Some((me, configuration)) = let_in {
+            return Ok((*me, configuration.clone(), true));
+        }
+        let first = self.first()?;
+        let own = match &self.newcomer {
+            Some(address) => {
+                let address = newcomer_address(address)?;
+                let last = contents.configuration();
+                let known = last.and_then(|last| last.machine(last.at_address(&address)?));
+                let why = || OpenError::Configuration("it has not been let in".into());
+                known.cloned().ok_or_else(why)?
+            }
+            None => {
+                let (machine, machines) = (self.machine, self.machines);
+                let own = first.machine(MachineId(machine)).cloned();
+                own.ok_or(OpenError::NoSuchMachine { machine, machines })?
+            }
         };
-        on_disk.meet(false)?.on_disk(durable)
+        let part = contents.part(&first, &own).map_err(met)?;
+        Ok((part.0, part.1, false))
+    }
+
+    /// A machine that none of those who began knows asks to be let in.
+    fn come_in(
+        &self,
+        contents: Contents,
+        address: Address,
+    ) -> Result<(Option<(MachineId, Configuration)>, Contents), OpenError> {
+        let Some(KeptIn::Directory(directory)) =
+            self.kept_in.as_ref().filter(|_| self.lease.is_some())
+        else {
+            let why = "machines join only where they have leases and keep their configuration";
+            return Err(OpenError::Configuration(why.into()));
+        };
+        // It shares the fate of nobody else.
+        let domain = FailureDomain::new(address.as_str()).map_err(newcomer::unusable)?;
+        let secret = match &self.between {
+            Between::Memory(_) => OF_HOST,
+            Between::Network { secret, .. } => &secret.0,
+        };
+        let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
+        let secret = ClusterSecret::new(secret).map_err(short)?;
+        let (me, configuration, contents) = newcomer::come_in(
+            directory,
+            (&self.first()?, address, domain),
+            secret,
+            contents,
+        )?;
+        Ok((Some((me, configuration)), contents))
+    }
+
+    /// The configuration that all machines began with.
+    fn first(&self) -> Result<Configuration, OpenError> {
+        match &self.between {
+            Between::Memory(_) => {
+                let names = (1..=self.machines).map(|id| MachineId(id).to_string());
+                self.configuration(0, names.collect())
+            }
+            Between::Network {
+                name, addresses, ..
+            } => self.configuration(self.cluster_id(name, addresses), addresses.clone()),
+        }
+    }
+
+    /// Tells networks apart whose machines were given other things.
+    fn cluster_id(&self, name: &str, addresses: &[String]) -> u128 {
+        let replicas = self.replicas.to_string();
+        let known = [name, &replicas].into_iter();
+        let listed = addresses.iter().chain(&self.domains);
+        let parts: Vec<&str> = known.chain(listed.map(String::as_str)).collect();
+        cluster_id(&parts)
     }
 
     /// This machine's access to the others; whether its memory is to outlive it.
@@ -391,11 +494,7 @@ impl Cluster {
         if secret.len() < SECRET_BYTES_MIN {
             return Err(OpenError::SecretTooShort(SECRET_BYTES_MIN));
         }
-        let replicas = self.replicas.to_string();
-        let known = [name, &replicas].into_iter();
-        let listed = addresses.iter().chain(&self.domains);
-        let parts: Vec<&str> = known.chain(listed.map(String::as_str)).collect();
-        let cluster = cluster_id(&parts);
+        let cluster = self.cluster_id(name, addresses);
         let first = self.configuration(cluster, addresses.to_vec())?;
         let tls = tls.map(TlsFiles::load).transpose()?;
         let start = |me, address: &Address| {
@@ -440,18 +539,26 @@ impl Cluster {
 
     /// What this machine is to be in a cluster that begins with the configuration `first`.
     fn part(&self, first: Configuration, secret: &[u8]) -> Result<Part, OpenError> {
+        if let (Some((me, configuration, _)), None) = (&self.on_disk, self.lease) {
+            return Ok(Part {
+                me: *me,
+                configuration: configuration.clone(),
+                joins: false,
+                kept: None,
+            });
+        }
         let who = self.who()?;
         let Some(kept_in) = self.kept_in.as_ref().filter(|_| self.lease.is_some()) else {
             return who.alone(first);
         };
         let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
         let secret = ClusterSecret::new(secret).map_err(short)?;
-        match kept_in {
-            KeptIn::Directory(directory) if self.on_disk => {
-                who.with_its_disk(directory, first, secret)
+        match (kept_in, &self.on_disk) {
+            (KeptIn::Directory(directory), Some(on_disk)) => {
+                Who::with_its_disk(directory, on_disk.clone(), secret)
             }
-            KeptIn::Directory(directory) => who.among_those_of(directory, first, secret),
-            KeptIn::Store(url) => url.parse::<Ensemble>()?.part(who, first, secret),
+            (KeptIn::Directory(directory), None) => who.among_those_of(directory, first, secret),
+            (KeptIn::Store(url), _) => url.parse::<Ensemble>()?.part(who, first, secret),
         }
     }
 
@@ -460,10 +567,7 @@ impl Cluster {
         let Some(address) = &self.newcomer else {
             return Ok(Who::Founder(MachineId(self.machine)));
         };
-        let address = Address::new(address).map_err(|error| {
-            OpenError::Configuration(format!("the address of a machine that joins: {error}"))
-        })?;
-        Ok(Who::Newcomer(address))
+        newcomer_address(address).map(Who::Newcomer)
     }
 
     /// Whether it is the machines of a network that keep their configuration.
@@ -569,6 +673,23 @@ impl Cluster {
     }
 }
 
+/// What became of a machine that was to begin with what is on its disk.
+enum Beginner {
+    Begun(Box<Joined>),
+    /// Others run, and have said so.
+    Heard(Heard, Contents),
+}
+
+fn newcomer_address(address: &str) -> Result<Address, OpenError> {
+    Address::new(address).map_err(|error| {
+        OpenError::Configuration(format!("the address of a machine that joins: {error}"))
+    })
+}
+
+fn met(why: MeetError) -> OpenError {
+    OpenError::Machine(fencepost_txn::OpenError::Meet(why))
+}
+
 /// A number of the clock that this process sees: another one has the same if it sees the same.
 fn host() -> u64 {
     let Ok(boot) = std::fs::read_to_string(BOOT_ID) else {
@@ -605,8 +726,7 @@ pub(crate) enum Tier<'a> {
 
 impl Joined {
     /// Begins with what is on the disks of all machines.
-    fn on_disk(mut self, durable: &Durable) -> Result<Joined, OpenError> {
-        let on_disk = self.begin(durable)?;
+    fn begins(mut self, on_disk: Arc<OnDisk>) -> Result<Joined, OpenError> {
         let configuration = on_disk.configuration();
         let fabric = &self.network.fabric;
         fabric
@@ -615,10 +735,14 @@ impl Joined {
         if let Some(store) = &self.network.store {
             newcomer::go_on_with(&**store, configuration)?;
         }
-        // Who is out has nothing that anybody else would know what to do with.
-        self.network.door = None;
         self.network.configuration = configuration.clone();
         self.network.disk = Some(on_disk);
+        Ok(self)
+    }
+
+    /// Begins with nothing, as others have let this machine in.
+    fn let_in(mut self, contents: Contents) -> Result<Joined, OpenError> {
+        self.network.disk = Some(contents.joining(&self.network.configuration));
         Ok(self)
     }
 
@@ -629,17 +753,41 @@ impl Joined {
         Ok(stored.transpose().map_err(newcomer::store)?.flatten())
     }
 
-    /// What is on the disk of this machine, and agrees with what the others have.
-    fn begin(&self, durable: &Durable) -> Result<Arc<OnDisk>, OpenError> {
-        let (fabric, founders) = (&self.network.fabric, &self.network.configuration);
-        let disk = |why: MeetError| OpenError::Machine(fencepost_txn::OpenError::Meet(why));
+    /// Begins with what agrees of what is on the disks of all machines, unless others that run let this one in before.
+    fn begin(self, contents: Contents, first: &Configuration) -> Result<Beginner, OpenError> {
+        let (fabric, machines) = (&self.network.fabric, &self.network.configuration);
+        let own = machines.machine(fabric.me());
+        let own = own.expect("a machine is in the configuration in which it begins");
+        let door = self.network.door.as_ref();
+        let mut knocking = door.map(|door| Knocking::of(door, machines, own));
         let stored = self.stored()?;
         let id = stored
             .as_ref()
             .map_or(ConfigurationId(0), Configuration::id);
-        let mut beginning = Beginning::open(durable, fabric, (founders, self.taken_back), id)?;
-        let begun = self.await_others(|| beginning.look().transpose());
-        match begun {
+        let written = contents.machine();
+        let (both, back) = ((first, machines), self.taken_back);
+        let beginning = Beginning::open(contents, fabric, both, back, id);
+        let mut beginning = beginning.map_err(OpenError::Machine)?;
+        let mut is_stale = false;
+        let ended = self.await_others(|| {
+            if !is_stale {
+                match beginning.look() {
+                    Ok(None) => {}
+                    Ok(Some(on_disk)) => return Some(Ok(Ok(on_disk))),
+                    Err(MeetError::Stale(_)) if knocking.is_some() => is_stale = true,
+                    Err(why) => return Some(Err(met(why))),
+                }
+            }
+            let heard = knocking.as_mut()?.look(written, || self.stored());
+            heard.transpose().map(|heard| heard.map(Err))
+        });
+        drop(knocking);
+        let heard = match ended {
+            Ok(Ok(Ok(on_disk))) => {
+                return self.begins(on_disk).map(Box::new).map(Beginner::Begun);
+            }
+            Ok(Ok(Err(heard))) => heard,
+            Ok(Err(why)) => return Err(why),
             Err(OpenError::Incomplete(seconds, why)) if why.is_empty() => {
                 let missing = beginning.missing();
                 let names: Vec<String> = missing.iter().map(MachineId::to_string).collect();
@@ -647,11 +795,13 @@ impl Joined {
                 if stored.is_some_and(|stored| !stored.has(fabric.me())) {
                     why.push_str("; they have gone on without this machine");
                 }
-                Err(OpenError::Incomplete(seconds, why))
+                return Err(OpenError::Incomplete(seconds, why));
             }
-            Err(other) => Err(other),
-            Ok(begun) => begun.map_err(disk),
-        }
+            Err(why) => return Err(why),
+        };
+        let contents = beginning.into_contents();
+        let contents = contents.ok_or(OpenError::Machine(fencepost_txn::OpenError::Begun))?;
+        Ok(Beginner::Heard(heard, contents))
     }
 
     /// Waits until `ready`, which other machines have to bring about.

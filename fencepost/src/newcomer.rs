@@ -9,6 +9,9 @@
 //! again. So it comes back as any other machine would that was never there; until the others have gone on without it, its
 //! address is in use, and it knocks again.
 //!
+//! One that keeps its data on a disk looks for others that begin, too, with what their disks have ([`Knocking`]): whichever
+//! comes first. Where it is let in its disk says that before, and what was there is not used.
+//!
 //! # Failure
 //! Who is refused says why and ends. Who hears nothing, or that the configuration is being changed, tries for some time.
 //! A founder that ends before all of them were there finds nobody who could let it in: all are started again.
@@ -18,13 +21,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_cluster::join::{
-    ClusterSecret, Door, JoinRefusal, JoinRequest, NotAdmitted, PROTOCOL_VERSION,
+    ClusterSecret, Door, Heard, JoinRefusal, JoinRequest, Keeps, Knock, NotAdmitted,
+    PROTOCOL_VERSION,
 };
 use fencepost_cluster::{
-    Address, ConfigStore, Configuration, FailureDomain, HostStore, MachineId, Standing, StoreError,
-    Swapped,
+    Address, ConfigStore, Configuration, FailureDomain, HostStore, Machine, MachineId, Standing,
+    StoreError, Swapped,
 };
 use fencepost_fabric::{Disk, OsDisk, Random, entropy_seed};
+use fencepost_txn::network::disk::Contents;
 use pollster::FutureExt;
 
 use crate::error::OpenError;
@@ -158,26 +163,27 @@ impl Who {
 }
 
 impl Who {
-    /// The part of a machine that keeps its data on a disk: what it begins with, and with whom, the disks of all say.
+    /// The part of a machine that keeps its data on a disk, which is that machine: what it begins with, and with whom, the
+    /// disks of all say, or those who have let it in.
     pub fn with_its_disk(
-        self,
         directory: &Path,
-        first: Configuration,
+        (me, configuration, joins): (MachineId, Configuration, bool),
         secret: ClusterSecret,
     ) -> Result<Part, OpenError> {
-        let part = self.alone(first)?;
         let disk = OsDisk::open(directory.join(CONFIGURATION)).map_err(unusable)?;
         let disk: Arc<dyn Disk> = Arc::new(disk);
         let door = Door::new(disk.subdir(DOOR).map_err(unusable)?, secret);
-        let kept = HostStore::keeping(disk, part.me).map_err(store)?;
+        let kept = HostStore::keeping(disk, me).map_err(store)?;
         Ok(Part {
+            me,
+            configuration,
+            joins,
             kept: Some(Kept {
                 store: Arc::new(kept),
                 door: Arc::new(door),
                 place: None,
                 ready: None,
             }),
-            ..part
         })
     }
 }
@@ -234,6 +240,7 @@ pub(crate) fn knock(
         cluster: Some(first.cluster()),
         address,
         domain,
+        keeps: Keeps::Nothing,
     };
     let mut random = Random::new(entropy_seed());
     let began = Instant::now();
@@ -256,6 +263,40 @@ pub(crate) fn knock(
     }
 }
 
+/// Has a machine that keeps its data on a disk let in by those who run.
+pub(crate) fn come_in(
+    directory: &Path,
+    (first, address, domain): (&Configuration, Address, FailureDomain),
+    secret: ClusterSecret,
+    mut contents: Contents,
+) -> Result<(MachineId, Configuration, Contents), OpenError> {
+    let disk = OsDisk::open(directory.join(CONFIGURATION)).map_err(unusable)?;
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let door = Door::new(disk.subdir(DOOR).map_err(unusable)?, secret);
+    let own = Machine {
+        id: MachineId(0),
+        address,
+        domain,
+        leaving: false,
+    };
+    let mut knocking = Knocking::of(&Arc::new(door), first, &own);
+    let began = Instant::now();
+    loop {
+        let stored = || HostStore::look(&*disk).map_err(store);
+        match knocking.look(contents.machine(), stored)? {
+            Some(Heard::Joined(me, configuration)) => return Ok((me, configuration, contents)),
+            Some(Heard::Offered(offer)) => {
+                contents.write_down(&offer).map_err(OpenError::Machine)?;
+            }
+            None if began.elapsed() > PATIENCE => {
+                let why = "nobody answers".into();
+                return Err(OpenError::Incomplete(PATIENCE.as_secs(), why));
+            }
+            None => std::thread::sleep(NAP),
+        }
+    }
+}
+
 /// Asks once; `None` where nobody answers.
 fn hear(
     door: &Arc<Door>,
@@ -265,12 +306,79 @@ fn hear(
     let mut knock = door.knock(request.clone(), random)?;
     let began = Instant::now();
     while began.elapsed() < SILENCE {
-        if let Some(admitted) = knock.hear()? {
-            return Ok(Some(admitted));
+        match knock.hear()? {
+            Some(Heard::Joined(me, configuration)) => return Ok(Some((me, configuration))),
+            // It is not offered anything that has no disk.
+            Some(Heard::Offered(_)) => return Ok(None),
+            None => {}
         }
         std::thread::sleep(NAP);
     }
     Ok(None)
+}
+
+/// A machine that keeps its data on a disk asks to be let in by those who run, while it looks for others that begin as well.
+pub(crate) struct Knocking {
+    door: Arc<Door>,
+    request: JoinRequest,
+    random: Random,
+    knock: Option<(Knock, Instant)>,
+    /// When it looks again whether to knock.
+    next: Instant,
+}
+
+impl Knocking {
+    /// One that is to be at that place of a cluster that `of` is a configuration of.
+    pub fn of(door: &Arc<Door>, of: &Configuration, own: &Machine) -> Knocking {
+        Knocking {
+            door: Arc::clone(door),
+            request: JoinRequest {
+                version: PROTOCOL_VERSION,
+                cluster: Some(of.cluster()),
+                address: own.address.clone(),
+                domain: own.domain.clone(),
+                keeps: Keeps::Disk { written: None },
+            },
+            random: Random::new(entropy_seed()),
+            knock: None,
+            next: Instant::now(),
+        }
+    }
+
+    /// Looks for an answer, and knocks where there is none to come; `written` is which machine the disk says this one is, and
+    /// `stored` the configuration that is kept.
+    pub fn look(
+        &mut self,
+        written: Option<MachineId>,
+        stored: impl FnOnce() -> Result<Option<Configuration>, OpenError>,
+    ) -> Result<Option<Heard>, OpenError> {
+        if let Some((knock, since)) = &mut self.knock {
+            let heard = match knock.hear() {
+                Ok(None) if since.elapsed() < SILENCE => return Ok(None),
+                Ok(heard) => Ok(heard),
+                Err(NotAdmitted::Refused(JoinRefusal::Busy | JoinRefusal::AddressInUse)) => {
+                    Ok(None)
+                }
+                Err(why) => Err(OpenError::NotAdmitted(why)),
+            };
+            self.knock = None;
+            self.next = Instant::now() + REST;
+            return heard;
+        }
+        if Instant::now() < self.next {
+            return Ok(None);
+        }
+        self.next = Instant::now() + REST;
+        // Without one nobody runs; and an address that is in use is that of a machine that the others have not gone on without.
+        let address = &self.request.address;
+        if stored()?.is_some_and(|stored| !stored.has_address(address)) {
+            self.request.keeps = Keeps::Disk { written };
+            let knock = self.door.knock(self.request.clone(), &mut self.random);
+            let knock = knock.map_err(OpenError::NotAdmitted)?;
+            self.knock = Some((knock, Instant::now()));
+        }
+        Ok(None)
+    }
 }
 
 pub(crate) fn unusable(error: impl ToString) -> OpenError {

@@ -10,6 +10,7 @@ use fencepost_benchmarks::sql::SqlSession;
 use fencepost_fabric::random::Random;
 
 use crate::common::dev_cluster::{DevCluster, MACHINES, signal};
+use crate::common::machines::Machines;
 use crate::common::{crash_rounds, insist, program, said};
 use crate::crash_bank::{CLIENTS, Client, Journal, create, verify};
 use crate::nvram::{kill_all, load_and_kill};
@@ -62,10 +63,10 @@ fn nor_do_those_of_a_network() {
     survive("tcp");
 }
 
-/// Transfers through the first two machines, while something else is done.
-fn under_load(cluster: &DevCluster, round: u64, journal: &mut Journal, done: impl FnOnce()) {
+/// Transfers through machines, while something else is done.
+fn under_load(urls: &[String], round: u64, journal: &mut Journal, done: impl FnOnce()) {
     let stop = AtomicBool::new(false);
-    let clients = (0..CLIENTS).map(|at| Client::connect(&cluster.url(at as u16 % 2)));
+    let clients = (0..CLIENTS).map(|at| Client::connect(&urls[at as usize % urls.len()]));
     let clients: Vec<Client> = clients.collect();
     thread::scope(|scope| {
         let mut running = Vec::new();
@@ -99,16 +100,17 @@ fn survive_one_and_all(fabric: &str) {
     let start = || DevCluster::start_in(directory.path(), fabric, &further);
     let mut journal = Journal::default();
     let mut cluster = start();
+    let both = |cluster: &DevCluster| [cluster.url(0), cluster.url(1)];
     create(&cluster.url(0));
     for round in 0..2 {
         let third = cluster.machines()[2].clone();
-        under_load(&cluster, 2 * round, &mut journal, || {
+        under_load(&both(&cluster), 2 * round, &mut journal, || {
             signal("-KILL", &third);
             is_served(&cluster);
         });
         verify(&cluster.url(1), &mut journal);
         let time = Duration::from_millis(700);
-        under_load(&cluster, 2 * round + 1, &mut journal, || {
+        under_load(&both(&cluster), 2 * round + 1, &mut journal, || {
             thread::sleep(time)
         });
         verify(&cluster.url(1), &mut journal);
@@ -130,6 +132,66 @@ fn the_others_go_on_without_a_machine_with_a_disk_and_then_all_are_killed() {
 #[test]
 fn so_they_do_in_a_network() {
     survive_one_and_all("tcp");
+}
+
+/// One is killed under load and comes back while clients run, then another one, then all; and once more, with who came back.
+fn survive_those_who_come_back(fabric: &str) {
+    let further = [
+        "--durability",
+        "ssd",
+        "--replicas",
+        "2",
+        "--lease-ms",
+        "2000",
+    ];
+    let mut machines = Machines::start(fabric, 3, &further);
+    let urls = machines.urls();
+    let mut journal = Journal::default();
+    create(&urls[0]);
+    let served = |machines: &Machines, by: usize| {
+        let mut session = machines.session(by);
+        insist("a statement", || {
+            session.script("UPDATE account SET balance = balance WHERE id < 20")
+        });
+    };
+    for (round, killed) in [2, 1].into_iter().enumerate() {
+        let other = 3 - killed;
+        let round = 10 * round as u64;
+        under_load(&urls[..1], round, &mut journal, || {
+            machines.kill(&[killed]);
+            served(&machines, 0);
+            machines.start_again(&[killed]);
+            served(&machines, killed);
+        });
+        let said = machines.said(killed);
+        assert!(said.contains("what its disk had is not used"), "{said}");
+        verify(&urls[killed], &mut journal);
+        let both = [urls[0].clone(), urls[killed].clone()];
+        under_load(&both, round + 1, &mut journal, || {
+            machines.kill(&[other]);
+            served(&machines, killed);
+            machines.start_again(&[other]);
+        });
+        for url in &urls {
+            verify(url, &mut journal);
+        }
+        machines.kill(&[0, 1, 2]);
+        machines.start_again(&[0, 1, 2]);
+        for url in &urls {
+            verify(url, &mut journal);
+        }
+    }
+    assert!(journal.has_any(), "some transfers were acknowledged");
+}
+
+#[test]
+fn a_machine_with_a_disk_comes_back_while_the_others_run() {
+    survive_those_who_come_back("shm");
+}
+
+#[test]
+fn so_it_does_in_a_network() {
+    survive_those_who_come_back("tcp");
 }
 
 #[test]

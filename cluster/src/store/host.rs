@@ -106,6 +106,15 @@ impl HostStore {
         })
     }
 
+    /// What is there, for who is none of the machines.
+    ///
+    /// # Errors
+    /// As [`Self::standing`].
+    pub fn look(disk: &dyn Disk) -> Result<Option<Configuration>, StoreError> {
+        let _lock = enter(disk)?;
+        local::load(disk)
+    }
+
     fn swap(
         &self,
         expected: Option<ConfigurationId>,
@@ -122,8 +131,7 @@ impl HostStore {
     }
 
     fn current(&self) -> Result<Option<Configuration>, StoreError> {
-        let _lock = enter(&*self.disk)?;
-        local::load(&*self.disk)
+        Self::look(&*self.disk)
     }
 }
 

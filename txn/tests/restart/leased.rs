@@ -754,7 +754,7 @@ fn a_machine_comes_back_while_the_others_run() {
         drop(world);
         let (mut random, count) = (Random::new(u64::from(lost)), taken.len());
         for (at, (left, known)) in taken.iter().enumerate() {
-            if at + 1 == count || random.below(count as u64) < 40 {
+            if at + 1 == count || random.below(count as u64) < 16 {
                 holds(left, *known, &objects, at % 3 == 0);
             }
         }
