@@ -42,6 +42,8 @@ pub struct Builder<'a> {
     pub locks: Option<&'a Locking>,
     /// The table whose rows are to be had by their places.
     pub changed: Option<Changed>,
+    /// WHERE CURRENT OF: the place of the row to change.
+    pub place: Option<Expr>,
     /// UPDATE or DELETE changes these.
     pub writes: bool,
     /// What of the scan need not stay in the read set.
@@ -81,7 +83,12 @@ fn plan_with(mut select: Select, hashes: bool) -> SelectPlan {
     let ungrouped = select.grouping.is_none();
     let windows = if ungrouped { select.windows.len() } else { 0 };
     let lock = row_lock(&mut select, from_width);
-    let width = from_width + computed.len() + windows + usize::from(lock.is_some());
+    let places = places_of(&mut select, from_width, lock.is_some());
+    let changed = match (&places, &lock) {
+        (Some((first_slot, _)), _) => Some(*first_slot),
+        (None, lock) => lock.as_ref().map(|_| select.from.first_slot()),
+    };
+    let width = from_width + computed.len() + windows + usize::from(changed.is_some());
     let mut needed = vec![false; from_width];
     mark_select(&select, &mut needed);
     computed.iter().for_each(|expr| mark(expr, &mut needed));
@@ -90,10 +97,11 @@ fn plan_with(mut select: Select, hashes: bool) -> SelectPlan {
         needed,
         wanted: wanted.as_deref().unwrap_or(&[]),
         locks: select.locking.as_ref().filter(|_| lock.is_none()),
-        changed: lock.as_ref().map(|_| Changed {
-            first_slot: select.from.first_slot(),
+        changed: changed.map(|first_slot| Changed {
+            first_slot,
             pointer_slot: from_width,
         }),
+        place: None,
         writes: false,
         hints: match &lock {
             None => Hints::No,
@@ -114,6 +122,8 @@ fn plan_with(mut select: Select, hashes: bool) -> SelectPlan {
         // What is sorted away has had its part in the result.
         scan.hints = Hints::No;
     }
+    // Of a sorted cursor it is known where its rows are if they are locked.
+    let lone = select.locking.is_some() || sorted || select.order_by.is_empty();
     let (sort, order) = match sorted {
         true => (Vec::new(), select.order_by),
         false => (select.order_by, Vec::new()),
@@ -141,6 +151,7 @@ fn plan_with(mut select: Select, hashes: bool) -> SelectPlan {
         home: None,
         split: None,
         bulk: None,
+        places: places.map(|(_, table)| table).filter(|_| lone),
     };
     plan.inits = inits(&plan.source);
     let ends = plan.limit.iter().chain(&plan.offset);
@@ -176,18 +187,70 @@ fn row_lock(select: &mut Select, pointer_slot: usize) -> Option<RowLock> {
     if matches!(path.access, Access::Points(_)) {
         return None;
     }
-    let pointer = select.targets.len();
     let lock = RowLock {
         wait: locking.wait,
-        pointer,
+        pointer: select.visible,
         filter: select.filter.clone(),
     };
-    select.targets.push(Target {
+    add_pointer(select, pointer_slot);
+    Some(lock)
+}
+
+/// A target for a row's fat pointer, behind those that are shown.
+fn add_pointer(select: &mut Select, pointer_slot: usize) {
+    let pointer = Target {
         name: String::new(),
         expr: Expr::column(Type::of(TypeKind::Uuid), pointer_slot),
         origin: None,
+    };
+    select.targets.insert(select.visible, pointer);
+    for key in &mut select.order_by {
+        key.target += usize::from(key.target >= select.visible);
+    }
+}
+
+/// The first slot and the oid of the one table that a cursor's rows are those of, as far as they can be changed through it: the
+/// one that it is of, or the one that is locked of several. The pointer gets a target of its own, unless it `has` one.
+fn places_of(select: &mut Select, pointer_slot: usize, has: bool) -> Option<(usize, u32)> {
+    let plain = select.grouping.is_none()
+        && !select.distinct
+        && select.distinct_on.is_empty()
+        && select.windows.is_empty();
+    if !select.places || !plain {
+        return None;
+    }
+    let mut tables = Vec::new();
+    let alone = matches!(select.from, From::Leaf(_));
+    for_each_leaf(&select.from, &mut |leaf| {
+        let locked = select
+            .locking
+            .as_ref()
+            .is_some_and(|locking| locking.of.is_empty() || locking.of.contains(&leaf.first_slot));
+        if let LeafSource::Table(table) = &leaf.source
+            && (locked || alone && select.locking.is_none())
+            && !table.is_parent()
+        {
+            tables.push((leaf.first_slot, table.id));
+        }
     });
-    Some(lock)
+    let [only] = tables.as_slice() else {
+        return None;
+    };
+    if !has {
+        add_pointer(select, pointer_slot);
+    }
+    Some(*only)
+}
+
+fn for_each_leaf(from: &From, f: &mut dyn FnMut(&Leaf)) {
+    match from {
+        From::Nothing => {}
+        From::Leaf(leaf) => f(leaf),
+        From::Join(join) => {
+            for_each_leaf(&join.left, f);
+            for_each_leaf(&join.right, f);
+        }
+    }
 }
 
 /// Takes what grouping reads and has a query in it out of a SELECT, which finds it in slots behind the from row's.
@@ -401,6 +464,7 @@ impl Builder<'_> {
             prune: Vec::new(),
             filter,
             chosen_above: false,
+            place: self.place.clone().filter(|_| changed.is_some()),
             pointer_slot: changed.map(|c| c.pointer_slot),
         }
     }

@@ -149,6 +149,8 @@ pub struct SelectPlan {
     pub split: Option<Split>,
     /// The same for much work, where it is a statement by itself: its source is [`Source::Analytics`].
     pub bulk: Option<Box<SelectPlan>>,
+    /// Of a cursor: the table whose rows are changed through it. Their places are the target behind those that are shown.
+    pub places: Option<u32>,
 }
 
 /// The lock on each row that a SELECT gives.
@@ -309,6 +311,8 @@ pub struct Scan {
     pub hints: Hints,
     /// Queries above it choose among its rows.
     pub chosen_above: bool,
+    /// WHERE CURRENT OF: the place of the one row, which its access has no part in.
+    pub place: Option<Expr>,
     /// The slot that takes the row's fat pointer, for UPDATE and DELETE.
     pub pointer_slot: Option<usize>,
 }
@@ -426,6 +430,11 @@ impl Scan {
 }
 
 impl SelectPlan {
+    /// How many targets go to the sink.
+    pub fn given(&self) -> usize {
+        self.visible + usize::from(self.places.is_some())
+    }
+
     /// Does a scan in it take intents?
     pub fn locks(&self) -> bool {
         self.lock.is_some() || self.source.locks() || self.subplans().any(SelectPlan::locks)

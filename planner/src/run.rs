@@ -198,7 +198,7 @@ impl Execution {
                 if left == 0 {
                     return Ok(Progress::Suspended);
                 }
-                sink.row(&batch.row(*at)[..plan.visible])?;
+                sink.row(&batch.row(*at)[..plan.given()])?;
                 *at += 1;
                 left -= 1;
                 self.given += 1;

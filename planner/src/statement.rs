@@ -158,7 +158,8 @@ impl SelectPlan {
     }
 
     fn is_plain(&self) -> bool {
-        self.grouping.is_none()
+        self.places.is_none()
+            && self.grouping.is_none()
             && self.having.is_none()
             && self.filter.is_none()
             && !self.distinct

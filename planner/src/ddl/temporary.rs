@@ -68,6 +68,7 @@ pub async fn end_temporary(
             table: Arc::clone(&table),
             using: None,
             filter: None,
+            current: None,
             integrity: Integrity::default(),
             returning: Vec::new(),
         };

@@ -9,9 +9,11 @@ use fencepost_sql::error::SqlError;
 use fencepost_sql::key::{KeyCodec, successor};
 use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
+use fencepost_storage::FatPtr;
 
 use super::cx::Cx;
 use super::routed::{leaf, routed_keys};
+use super::scan::pointer_of;
 use crate::plan::{Access, KeyTerm, Scan, is_array};
 
 /// What a scan walks through.
@@ -21,6 +23,8 @@ pub enum Keys {
     Points(Vec<Prefix>),
     /// Ranges, in index order, that do not overlap.
     Ranges(Vec<KeyRange>),
+    /// None: the place of a row.
+    Place(Option<FatPtr>),
 }
 
 /// A whole key, or the beginning of keys.
@@ -135,6 +139,9 @@ pub fn fit(value: Value, kind: TypeKind) -> Fit {
 
 /// The keys that `scan` asks for, where `row` has the slots that its terms read.
 pub fn keys(scan: &Scan, cx: &Cx<'_>, row: &[Value]) -> Result<Keys, SqlError> {
+    if let Some(place) = &scan.place {
+        return Ok(Keys::Place(pointer_of(&cx.value(place, row)?)));
+    }
     if let Some(tree) = scan.table.def.tree() {
         return routed_keys(scan, tree, cx, row);
     }

@@ -70,6 +70,7 @@ impl ScanState {
             cx.breathe().await?;
             let more = match &self.keys {
                 Some(Keys::Points(_)) => self.next_point(scan, cx, out).await?,
+                Some(Keys::Place(_)) => self.row_at_place(scan, cx, out).await?,
                 _ => self.next_entries(scan, cx, out, (target, heavy)).await?,
             };
             if !more {
@@ -104,6 +105,31 @@ impl ScanState {
             emit(scan, cx, row, &self.words, out)?;
         }
         Ok(true)
+    }
+
+    /// The one row of WHERE CURRENT OF, if it is still there.
+    async fn row_at_place(
+        &mut self,
+        scan: &Scan,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+    ) -> Result<bool, Halt> {
+        let Some(Keys::Place(place)) = &mut self.keys else {
+            return Ok(false);
+        };
+        let Some(row) = place.take() else {
+            return Ok(false);
+        };
+        if let Some(wait) = scan.locks
+            && !lock_row(cx, &scan.table, row.addr, wait).await?
+        {
+            return Ok(false);
+        }
+        let wanted = (&scan.table.layout, scan.columns.as_slice());
+        if read_columns(cx.tx, row.addr, wanted, &mut self.words).await? {
+            emit(scan, cx, row, &self.words, out)?;
+        }
+        Ok(false)
     }
 
     async fn next_entries(

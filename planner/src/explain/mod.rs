@@ -375,6 +375,7 @@ impl Lines<'_> {
         let index = scan.table.index_def(scan.index);
         let direction = if scan.backward { " Backward" } else { "" };
         match &scan.access {
+            _ if scan.place.is_some() => self.node(depth, format!("Tid Scan on {on}")),
             Access::Full if index.is_hidden() || (scan.index == 0 && !scan.backward) => {
                 self.node(depth, format!("Seq Scan on {on}"));
             }

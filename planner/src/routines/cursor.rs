@@ -20,7 +20,11 @@ impl Machine {
                     return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message).into());
                 }
                 let rows = self.rows_of(source, cx).await?;
-                self.slots.0[*cursor] = Slot::Cursor(Some(Opened { rows, at: 0 }));
+                self.slots.0[*cursor] = Slot::Cursor(Some(Opened {
+                    rows,
+                    at: 0,
+                    loops: false,
+                }));
             }
             Op::Close(cursor) => {
                 if matches!(self.slots.0[*cursor], Slot::Cursor(None)) {

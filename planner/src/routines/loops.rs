@@ -12,7 +12,7 @@ use super::machine::Machine;
 use super::prepared::{self, Body as What, Prepared, prepared_by};
 use super::returned::fit;
 use super::rows::Rows;
-use super::variables::Slot;
+use super::variables::{Opened, Slot};
 use crate::exec::Cx;
 
 /// A loop on its way.
@@ -28,6 +28,8 @@ pub enum Loop {
         columns: Vec<(String, Type)>,
         rows: std::vec::IntoIter<Vec<Value>>,
         any: bool,
+        /// The cursor that it goes over.
+        cursor: Option<usize>,
     },
     /// What is left of an array, as values of a type.
     Array {
@@ -91,11 +93,25 @@ impl Machine {
                 self.any(true);
             }
             Op::RowsStart { register, source } => {
-                let rows = self.rows_of(source, cx).await?;
+                let mut rows = self.rows_of(source, cx).await?;
+                let values = std::mem::take(&mut rows.rows).into_iter();
+                let columns = std::mem::take(&mut rows.columns);
+                let cursor = match source {
+                    RowSource::Cursor(cursor, _) => Some(*cursor),
+                    _ => None,
+                };
+                if let Some(cursor) = cursor {
+                    self.slots.0[cursor] = Slot::Cursor(Some(Opened {
+                        rows,
+                        at: 0,
+                        loops: true,
+                    }));
+                }
                 self.loops[*register] = Loop::Rows {
-                    columns: rows.columns,
-                    rows: rows.rows.into_iter(),
+                    columns,
+                    rows: values,
                     any: false,
+                    cursor,
                 };
             }
             Op::RowsNext {
@@ -103,13 +119,27 @@ impl Machine {
                 into,
                 exit,
             } => {
-                let Loop::Rows { columns, rows, any } = &mut self.loops[*register] else {
+                let Loop::Rows {
+                    columns,
+                    rows,
+                    any,
+                    cursor,
+                } = &mut self.loops[*register]
+                else {
                     return Err(SqlError::internal("a loop that has not begun").into());
                 };
                 let row = rows.next();
                 let columns = columns.clone();
                 *any |= row.is_some();
                 let (over, any) = (row.is_none(), *any);
+                if let Some(cursor) = *cursor {
+                    if let Slot::Cursor(Some(open)) = &mut self.slots.0[cursor] {
+                        open.at += 1;
+                    }
+                    if over {
+                        self.slots.0[cursor] = Slot::Cursor(None);
+                    }
+                }
                 if over {
                     self.next = *exit;
                     if !any {
@@ -146,7 +176,16 @@ impl Machine {
                 *any = true;
                 self.assign(target, value, ty, cx).await?;
             }
-            Op::LoopEnd { register } => self.loops[*register] = Loop::None,
+            Op::LoopEnd { register } => {
+                let over = std::mem::take(&mut self.loops[*register]);
+                if let Loop::Rows {
+                    cursor: Some(cursor),
+                    ..
+                } = over
+                {
+                    self.slots.0[cursor] = Slot::Cursor(None);
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -182,7 +221,8 @@ impl Machine {
             RowSource::Cursor(cursor, given) => {
                 let body = Arc::clone(&self.body);
                 let of = &body.code.variables[*cursor];
-                if matches!(self.slots.0[*cursor], Slot::Cursor(Some(_))) {
+                // A loop that an error has left is over.
+                if matches!(&self.slots.0[*cursor], Slot::Cursor(Some(open)) if !open.loops) {
                     let message = format!("cursor \"{}\" already in use", of.name);
                     return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message).into());
                 }
@@ -216,6 +256,7 @@ impl Machine {
             What::Value(expr) => Ok(Rows {
                 columns: vec![(super::prepared::VALUE_NAME.to_owned(), expr.ty)],
                 rows: vec![vec![cx.value_with(expr, params).await?]],
+                ..Rows::default()
             }),
             What::Planned(planned) if planned.columns.is_some() => {
                 let owner = self.body.owner.clone();

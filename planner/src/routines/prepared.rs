@@ -8,7 +8,7 @@ use fencepost_sql::bound::{Expr, ResultColumn, Statement};
 use fencepost_sql::catalog::{RoutineDef, Snapshot, guard_routine, guard_table};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser;
-use fencepost_sql::plpgsql::{Code, Named};
+use fencepost_sql::plpgsql::{Code, Named, VariableKind};
 use fencepost_sql::sequences::wanted_range;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
@@ -19,7 +19,7 @@ use super::Owner;
 use super::rows::{Rows, RowsSink};
 use super::variables::Slots;
 use crate::exec::Cx;
-use crate::plan::TablePlan;
+use crate::plan::{SelectPlan, TablePlan};
 use crate::run::{Execution, Progress};
 use crate::statement::{Plan, check_supported, plan};
 
@@ -111,6 +111,17 @@ impl Variables for Seen<'_> {
         Ok(Some(fields))
     }
 
+    fn place(&self, cursor: &str, (table, oid): (&str, u32)) -> Option<Variable> {
+        let named = self.code.named(self.scope, &[cursor.to_owned()]);
+        let Some(Named::Variable(variable)) = named else {
+            return None;
+        };
+        let kind = &self.code.variables[variable].kind;
+        matches!(kind, VariableKind::Cursor { .. }).then_some(())?;
+        self.take(Named::Place(variable, table.to_owned(), oid))
+            .ok()
+    }
+
     fn prefer(&self) -> Prefer {
         self.code.prefer
     }
@@ -121,6 +132,8 @@ pub struct Place<'a> {
     pub code: &'a Code,
     pub scope: usize,
     pub slots: &'a Slots,
+    /// It is a cursor's query.
+    pub cursor: bool,
 }
 
 impl Prepared {
@@ -139,6 +152,7 @@ impl Prepared {
             return Err(SqlError::unsupported("several statements in one EXECUTE"));
         }
         let mut types = ParamTypes::declared(given.to_vec());
+        let cursor = place.as_ref().is_some_and(|place| place.cursor);
         let seen = place.map(|place| Seen {
             code: place.code,
             scope: place.scope,
@@ -147,7 +161,10 @@ impl Prepared {
             taken: RefCell::default(),
         });
         let variables = seen.as_ref().map(|seen| seen as &dyn Variables);
-        let bound = bind_among(&parsed, snapshot, (&mut types, variables), cx.eval)?;
+        let mut bound = bind_among(&parsed, snapshot, (&mut types, variables), cx.eval)?;
+        if let (Statement::Select(select), true) = (&mut bound, cursor) {
+            select.places = true;
+        }
         let references = seen.map_or_else(Vec::new, |seen| seen.taken.into_inner());
         if types.len() > given.len() + references.len() {
             return Err(SqlError::new(
@@ -324,10 +341,20 @@ pub async fn run(
         }
     };
     cx.held += kept;
-    let rows = Rows {
+    let mut rows = Rows {
         columns: planned.columns.clone().unwrap_or_default(),
         rows: sink.rows,
+        of: None,
+        places: Vec::new(),
     };
+    if let Plan::Select(SelectPlan {
+        places: Some(table),
+        ..
+    }) = plan
+    {
+        rows.of = Some(*table);
+        rows.places = rows.rows.iter_mut().filter_map(Vec::pop).collect();
+    }
     Ok((rows, count))
 }
 

@@ -18,6 +18,10 @@ pub struct Rows {
     pub columns: Vec<(String, Type)>,
     /// The rows.
     pub rows: Vec<Vec<Value>>,
+    /// Of a cursor: the table that they are rows of.
+    pub of: Option<u32>,
+    /// And their places there.
+    pub places: Vec<Value>,
 }
 
 /// Takes rows.

@@ -37,6 +37,7 @@ impl Machine {
                 code,
                 scope: of.scope,
                 slots,
+                cursor: of.cursor,
             };
             let made = Prepared::of(&of.sql, &body.given, Some(place), (cx, snapshot));
             made.map_err(SqlError::without_position)
@@ -139,6 +140,7 @@ impl Machine {
                 let rows = Rows {
                     columns: vec![(String::new(), expr.ty)],
                     rows: vec![vec![value]],
+                    ..Rows::default()
                 };
                 (rows, 1, false)
             }
@@ -232,6 +234,7 @@ impl Machine {
             targets.push(match named {
                 Named::Variable(variable) => Target::Variable(*variable),
                 Named::Field(row, field) => Target::Field(*row, field.clone()),
+                Named::Place(cursor, ..) => Target::Variable(*cursor),
             });
         }
         if targets.len() != call.columns.len() {

@@ -1,8 +1,9 @@
 //! The variables of a body that runs.
 
+use fencepost_sql::cursors::place_of;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::plpgsql::{Code, Named, VariableKind};
-use fencepost_sql::types::Type;
+use fencepost_sql::types::{Type, TypeKind};
 use fencepost_sql::value::Value;
 
 use super::rows::Rows;
@@ -35,6 +36,20 @@ pub struct Opened {
     pub rows: Rows,
     /// How many rows lie before or under it: 0 before the first, one more than there are behind the last.
     pub at: usize,
+    /// A loop goes over it.
+    pub loops: bool,
+}
+
+impl Opened {
+    /// The place of the row that it is on, in `table`: none where it is on no row, and not even that where its rows are
+    /// others.
+    fn place(&self, table: u32) -> Option<Option<Value>> {
+        if self.rows.of != Some(table) {
+            return None;
+        }
+        let at = self.at.checked_sub(1);
+        Some(at.and_then(|at| self.rows.places.get(at).cloned()))
+    }
 }
 
 impl Slots {
@@ -75,6 +90,7 @@ impl Slots {
                 let at = row.field(code, *variable, field)?;
                 Ok(row.columns[at].1)
             }
+            Named::Place(..) => Ok(Type::of(TypeKind::Uuid)),
         }
     }
 
@@ -89,6 +105,16 @@ impl Slots {
                 let row = self.row(code, *variable)?;
                 let at = row.field(code, *variable, field)?;
                 Ok(row.values.get(at).cloned().unwrap_or_default())
+            }
+            Named::Place(cursor, table, oid) => {
+                let name = &code.variables[*cursor].name;
+                match self.0.get(*cursor) {
+                    Some(Slot::Cursor(Some(open))) => place_of(open.place(*oid), name, table),
+                    _ => Err(SqlError::new(
+                        SqlState::INVALID_CURSOR_NAME,
+                        format!("cursor \"{name}\" does not exist"),
+                    )),
+                }
             }
         }
     }

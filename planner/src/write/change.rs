@@ -100,20 +100,32 @@ pub fn plan_update(update: bound::Update) -> ChangePlan {
     };
     let target = (update.table, update.alias);
     let integrity = update.integrity;
-    let rest = (update.from, update.filter, update.returning);
+    let rest = (
+        update.from,
+        (update.filter, update.current),
+        update.returning,
+    );
     plan_change(target, rest, action, integrity)
 }
 
 /// The plan of `delete`.
 pub fn plan_delete(delete: bound::Delete) -> ChangePlan {
     let target = (delete.table, delete.alias);
-    let rest = (delete.using, delete.filter, delete.returning);
+    let rest = (
+        delete.using,
+        (delete.filter, delete.current),
+        delete.returning,
+    );
     plan_change(target, rest, Action::Delete, delete.integrity)
 }
 
 pub(super) fn plan_change(
     (table, alias): (Arc<TableDef>, String),
-    (others, mut filter, returning): (Option<From>, Option<Expr>, Vec<Target>),
+    (others, (mut filter, place), returning): (
+        Option<From>,
+        (Option<Expr>, Option<Expr>),
+        Vec<Target>,
+    ),
     action: Action,
     integrity: Integrity,
 ) -> ChangePlan {
@@ -168,6 +180,7 @@ pub(super) fn plan_change(
             first_slot: 0,
             pointer_slot: width,
         }),
+        place,
         writes: true,
         hints: Hints::No,
     };

@@ -12,8 +12,8 @@ impl Binder<'_> {
         options: CursorOptions,
         query: &parser::Statement,
     ) -> Result<Statement, SqlError> {
-        let query = self.statement(query)?;
-        let select = match &query {
+        let mut query = self.statement(query)?;
+        let select = match &mut query {
             Statement::Select(select) => select,
             Statement::With(changes) if matches!(changes.main, Statement::Select(_)) => {
                 return Err(SqlError::new(
@@ -31,10 +31,12 @@ impl Binder<'_> {
         if let Some(locking) = &select.locking {
             check_locking(options, locking)?;
         }
+        select.places = true;
+        let goes_back = goes_back(select);
         Ok(Statement::Declare(Declare {
             name: name.to_owned(),
             options,
-            goes_back: goes_back(select),
+            goes_back,
             query: Box::new(query),
         }))
     }

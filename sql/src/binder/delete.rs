@@ -51,7 +51,9 @@ impl Binder<'_> {
             ..Change::default()
         };
         let integrity = self.integrity(&table, change)?;
+        let current = self.current_of(delete.selection.as_ref(), &table)?;
         let filter = match &delete.selection {
+            _ if current.is_some() => None,
             Some(filter) => Some(self.filter(filter, &scope)?),
             None => None,
         };
@@ -64,6 +66,7 @@ impl Binder<'_> {
             alias: shown,
             using,
             filter,
+            current,
             integrity,
             returning,
         })))

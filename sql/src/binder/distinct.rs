@@ -105,6 +105,7 @@ pub(super) fn first_of_each(mut select: Select, firsts: Vec<usize>) -> Select {
         offset: None,
         with_ties: false,
         locking: None,
+        places: false,
     }
 }
 

@@ -16,6 +16,7 @@ mod column_name;
 mod composite;
 mod conflict;
 mod copy;
+mod current_of;
 mod cursor;
 mod ddl;
 mod delete;

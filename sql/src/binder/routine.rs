@@ -439,6 +439,10 @@ impl Variables for Arguments<'_> {
         Ok(None)
     }
 
+    fn place(&self, _: &str, _: (&str, u32)) -> Option<Variable> {
+        None
+    }
+
     fn prefer(&self) -> Prefer {
         Prefer::Column
     }

@@ -182,6 +182,7 @@ impl Binder<'_> {
             offset: None,
             with_ties: false,
             locking: None,
+            places: false,
         };
         match &select.distinct {
             Some(ast::Distinct::On(_)) => Ok(first_of_each(bound, firsts)),

@@ -58,7 +58,9 @@ impl Binder<'_> {
             ..Change::default()
         };
         let integrity = self.integrity(&table, change)?;
+        let current = self.current_of(update.selection.as_ref(), &table)?;
         let filter = match &update.selection {
+            _ if current.is_some() => None,
             Some(filter) => Some(self.filter(filter, &scope)?),
             None => None,
         };
@@ -71,6 +73,7 @@ impl Binder<'_> {
             alias: shown,
             from,
             filter,
+            current,
             assignments,
             integrity,
             returning,

@@ -6,6 +6,7 @@ use sqlparser::ast;
 
 use super::{Binder, names};
 use crate::bound::{Expr, Node};
+use crate::catalog::TableDef;
 use crate::error::{SqlError, SqlState};
 use crate::types::Type;
 
@@ -37,6 +38,9 @@ pub trait Variables {
     /// The fields of a row, by its name.
     fn fields(&self, path: &[String]) -> Result<Option<Vec<(String, Variable)>>, SqlError>;
 
+    /// The place of the row of a table that a cursor is on, if the name is one's.
+    fn place(&self, cursor: &str, table: (&str, u32)) -> Option<Variable>;
+
     /// What a name means that may be a column's, too.
     fn prefer(&self) -> Prefer;
 }
@@ -49,6 +53,13 @@ impl Binder<'_> {
         };
         let found = found.find(path)?;
         Ok(found.map(|found| self.parameter_of(found)))
+    }
+
+    /// The place of the row that a cursor variable is on.
+    pub(super) fn place_variable(&mut self, name: &str, table: &TableDef) -> Option<Expr> {
+        let variables = self.variables?;
+        let found = variables.place(name, (&table.name, table.id))?;
+        Some(self.parameter_of(found))
     }
 
     fn parameter_of(&mut self, variable: Variable) -> Expr {

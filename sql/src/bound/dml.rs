@@ -67,6 +67,8 @@ pub struct Update {
     pub from: Option<From>,
     /// WHERE.
     pub filter: Option<Expr>,
+    /// WHERE CURRENT OF: the place of the row.
+    pub current: Option<Expr>,
     /// SET, over the old row.
     pub assignments: Vec<Assignment>,
     /// What the rows have to satisfy.
@@ -95,6 +97,8 @@ pub struct Delete {
     pub using: Option<From>,
     /// WHERE.
     pub filter: Option<Expr>,
+    /// WHERE CURRENT OF: the place of the row.
+    pub current: Option<Expr>,
     /// What the rows that are left have to satisfy.
     pub integrity: Integrity,
     /// RETURNING, over the old row; empty for none.

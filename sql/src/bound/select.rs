@@ -46,6 +46,8 @@ pub struct Select {
     pub offset: Option<Expr>,
     /// FOR UPDATE or FOR SHARE.
     pub locking: Option<Locking>,
+    /// It is a cursor's: the places of its rows are wanted, where they are those of one table.
+    pub places: bool,
 }
 
 impl Select {
@@ -66,6 +68,7 @@ impl Select {
             offset: None,
             with_ties: false,
             locking: None,
+            places: false,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The tables of named functions, and finding the signatures of a name.
 
 use super::{
-    ScalarFunction, Waiting, advisory, array, array_search, bits, blocking, catalog, datetime,
-    extract, format, interval, json, json_edit, json_make, make_time, math, math_more, notify,
-    privileges, regex, sequence, session, signal, sizes, span_fields, statistics, string,
+    ScalarFunction, Waiting, advisory, array, array_search, bits, blocking, catalog, cursors,
+    datetime, extract, format, interval, json, json_edit, json_make, make_time, math, math_more,
+    notify, privileges, regex, sequence, session, signal, sizes, span_fields, statistics, string,
     string_more,
 };
 use crate::bound::Volatility;
@@ -91,7 +91,7 @@ pub(super) const fn variadic(
     }
 }
 
-static TABLES: [&[ScalarFunction]; 36] = [
+static TABLES: [&[ScalarFunction]; 37] = [
     math_more::FUNCTIONS,
     make_time::FUNCTIONS,
     format::FUNCTIONS,
@@ -110,6 +110,7 @@ static TABLES: [&[ScalarFunction]; 36] = [
     span_fields::FUNCTIONS,
     session::FUNCTIONS,
     advisory::FUNCTIONS,
+    cursors::FUNCTIONS,
     notify::FUNCTIONS,
     signal::FUNCTIONS,
     sizes::FUNCTIONS,

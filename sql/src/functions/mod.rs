@@ -15,6 +15,7 @@ mod cast;
 mod catalog;
 mod catalog_rows;
 mod compare;
+mod cursors;
 mod datetime;
 mod decimal;
 mod domain;

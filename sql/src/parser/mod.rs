@@ -15,6 +15,7 @@
 mod column_list;
 mod composite;
 mod copy;
+mod current_of;
 pub(crate) mod cursor;
 pub(crate) mod depth;
 mod dialect;
@@ -42,6 +43,7 @@ mod utility;
 pub(crate) use column_list::column_list;
 pub use composite::{AttributeSyntax, CompositeAction, CompositeSyntax};
 pub use copy::{CopyFrom, CopySyntax};
+pub(crate) use current_of::cursor_of;
 pub(crate) use depth::too_deep;
 pub(crate) use dialect::{EVERY_FIELD, SYMMETRIC};
 pub use domain::{DomainCheckSyntax, DomainRule, DomainRuleChange, DomainSyntax};

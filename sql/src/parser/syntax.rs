@@ -11,8 +11,8 @@ use super::depth::too_deep;
 use super::dialect::{EVERY_FIELD, Postgres};
 use super::lexer::{Kind, Token, syntax_error};
 use super::{
-    Statement, column_list, exclusion, identity, like, materialized, merge, misplaced, partition,
-    position_of, shown_forms, table_query,
+    Statement, column_list, current_of, exclusion, identity, like, materialized, merge, misplaced,
+    partition, position_of, shown_forms, table_query,
 };
 use crate::error::{SqlError, SqlState};
 
@@ -182,6 +182,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     blanked.extend(shown_forms::words(text, tokens));
     let exclusions = exclusion::exclusions(text, tokens);
     let alike = like::elements(text, tokens);
+    let current = current_of::words(text, tokens);
     let stars: Vec<usize> = stars_of_rows(text, tokens).collect();
     if blanked.is_empty()
         && commas.is_empty()
@@ -189,6 +190,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         && tables.is_empty()
         && exclusions.is_empty()
         && alike.is_empty()
+        && current.is_empty()
         && stars.is_empty()
         && target.is_none()
         && altered.is_none()
@@ -197,6 +199,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     }
     let mut patched = text.to_owned();
     like::apply(&mut patched, &alike);
+    current_of::apply(&mut patched, &current);
     for star in stars {
         patched.replace_range(star..star + 1, EVERY_FIELD.encode_utf8(&mut [0; 4]));
     }

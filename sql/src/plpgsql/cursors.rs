@@ -2,7 +2,7 @@
 
 use super::compile::Compiler;
 use super::text::never;
-use super::{Direction, Named, Op, RowSource, VariableKind};
+use super::{Direction, Into, Named, Op, RowSource, Target, VariableKind};
 use crate::error::{SqlError, SqlState};
 use crate::parser::lexer::{Kind, Token};
 
@@ -98,6 +98,32 @@ impl Compiler<'_> {
         })
     }
 
+    /// The record that a FOR loop over a cursor declares, if it is one.
+    pub(super) fn row_of_cursor_loop(&mut self) -> Result<Option<Into>, SqlError> {
+        let sql = self.cursor.sql;
+        let word = |token: Option<Token>| token.filter(|t| t.kind == Kind::Word);
+        let cursor = word(self.cursor.peek_after(2)).map(|t| t.text(sql).to_ascii_lowercase());
+        let follows = self.cursor.peek_after(3);
+        let is_loop = follows.is_some_and(|t| t.is(sql, "loop") || t.text(sql) == "(");
+        let is_in = self.cursor.peek_after(1).is_some_and(|t| t.is(sql, "in"));
+        let named = cursor.and_then(|name| self.code.named(self.scope, &[name]));
+        let Some(Named::Variable(variable)) = named.filter(|_| is_in && is_loop) else {
+            return Ok(None);
+        };
+        if !matches!(
+            self.code.variables[variable].kind,
+            VariableKind::Cursor { .. }
+        ) {
+            return Ok(None);
+        }
+        let name = self.cursor.identifier()?;
+        let row = self.variable(&name, VariableKind::Record);
+        Ok(Some(Into {
+            strict: false,
+            targets: vec![Target::Variable(row)],
+        }))
+    }
+
     /// The cursor that a FOR loop goes over, if it is one.
     pub(super) fn cursor_in_loop(&mut self) -> Result<Option<RowSource>, SqlError> {
         let sql = self.cursor.sql;
@@ -159,7 +185,9 @@ impl Compiler<'_> {
                 true => self.dynamic(&never)?,
                 false => {
                     let query = self.raw(&never)?;
-                    RowSource::Query(self.text(query))
+                    let query = self.text(query);
+                    self.code.texts[query].cursor = true;
+                    RowSource::Query(query)
                 }
             }
         };

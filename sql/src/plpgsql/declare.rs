@@ -215,6 +215,7 @@ impl Compiler<'_> {
         let query = self.expression(&|_, _| false)?;
         let text = &mut self.code.texts[query];
         text.sql = text.sql.split_off("SELECT ".len());
+        text.cursor = true;
         self.scope = outer;
         self.semicolon()?;
         let kind = VariableKind::Cursor {

@@ -69,7 +69,10 @@ impl Compiler<'_> {
                 exit: 0,
             });
         } else {
-            let into = self.targets_of_into()?;
+            let into = match self.row_of_cursor_loop()? {
+                Some(into) => into,
+                None => self.targets_of_into()?,
+            };
             let row = |target: &Target| match target {
                 Target::Variable(variable) => self.code.is_row(*variable),
                 _ => false,

@@ -139,6 +139,8 @@ pub struct Text {
     pub sql: String,
     /// What names in it mean.
     pub scope: usize,
+    /// It is a cursor's.
+    pub cursor: bool,
 }
 
 /// Where a value goes.

@@ -9,6 +9,8 @@ pub enum Named {
     Variable(usize),
     /// A field of a row.
     Field(usize, String),
+    /// The place of the row that a cursor is on, of a table by its name and oid.
+    Place(usize, String, u32),
 }
 
 impl Code {

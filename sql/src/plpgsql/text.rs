@@ -16,6 +16,7 @@ impl Compiler<'_> {
         self.code.texts.push(Text {
             sql,
             scope: self.scope,
+            cursor: false,
         });
         self.code.texts.len() - 1
     }
@@ -97,6 +98,7 @@ impl Compiler<'_> {
         let target = match named {
             Some(super::Named::Variable(variable)) => Target::Variable(variable),
             Some(super::Named::Field(row, field)) => Target::Field(row, field),
+            Some(super::Named::Place(cursor, ..)) => Target::Variable(cursor),
             None => {
                 let shown = path.join(".");
                 let message = format!("\"{shown}\" is not a known variable");

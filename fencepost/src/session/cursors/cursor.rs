@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use fencepost_planner::Execution;
-use fencepost_sql::cursors::CursorInfo;
+use fencepost_planner::{Execution, Plan};
+use fencepost_sql::cursors::{CursorInfo, RowsOf};
+use fencepost_sql::value::Value;
+use parking_lot::Mutex;
 
 use crate::kept::Kept;
-use crate::prepared::{Column, Declared, Portal};
+use crate::prepared::{Body, Column, Declared, Portal};
 
 /// Where a cursor stands, in rows from 1 on. Behind the last row it is still said to be on that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub(in crate::session) struct Cursor {
     pub serial: u64,
     /// When it was made.
     pub created: i64,
+    /// The place of the row that it is on, for WHERE CURRENT OF.
+    pub place: Arc<Mutex<Option<Value>>>,
 }
 
 impl Cursor {
@@ -70,6 +74,7 @@ impl Cursor {
             transaction: 0,
             serial: 0,
             created: 0,
+            place: Arc::default(),
         }
     }
 
@@ -123,6 +128,42 @@ impl Cursor {
             is_binary: self.declared.as_ref().is_some_and(|d| d.options.binary),
             is_scrollable: self.scrolls(),
             created: self.created,
+            rows_of: self.rows_of(),
+            place: Arc::clone(&self.place),
+        }
+    }
+
+    /// It is on this row, which it has given.
+    pub fn stands_on(&self, row: &[Value]) {
+        if self.places().is_some() {
+            *self.place.lock() = row.last().cloned();
+        }
+    }
+
+    /// It is on a row, or on none.
+    pub fn has_moved(&self) {
+        if self.position.at_start || self.position.at_end {
+            *self.place.lock() = None;
+        }
+    }
+
+    /// The table that its rows have places in.
+    fn places(&self) -> Option<u32> {
+        match &self.portal.prepared.current().body {
+            Body::Plan(plan, _) => match &**plan {
+                Plan::Select(select) => select.places,
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn rows_of(&self) -> RowsOf {
+        match self.places() {
+            _ if self.declared.is_none() => RowsOf::Portal,
+            _ if self.held => RowsOf::Held,
+            Some(table) => RowsOf::Table(table),
+            None => RowsOf::Nothing,
         }
     }
 }

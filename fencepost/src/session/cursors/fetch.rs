@@ -53,6 +53,7 @@ impl Session {
             false => self.go(&mut cursor, direction, moves, sink).await,
         };
         cursor.failed |= went.is_err();
+        cursor.has_moved();
         self.cursors.named.insert(name, cursor);
         went
     }
@@ -171,6 +172,7 @@ impl Session {
             }
             if let Some(row) = cursor.kept.get(number) {
                 sink.row(cursor.portal.shown(row))?;
+                cursor.stands_on(row);
             }
             given += 1;
         }
@@ -211,18 +213,19 @@ async fn backward(
     if cursor.position.at_start || wanted == Some(0) {
         return Ok(0);
     }
-    let position = &mut cursor.position;
-    let behind = position.row + u64::from(position.at_end);
+    let behind = cursor.position.row + u64::from(cursor.position.at_end);
     let before = behind - 1;
     let given = wanted.map_or(before, |wanted| wanted.min(before));
     for nth in 0..given {
         if let Some(row) = cursor.kept.get(before - nth) {
             sink.row(cursor.portal.shown(row))?;
+            cursor.stands_on(row);
         }
         if sink.should_flush() {
             sink.flush().await?;
         }
     }
+    let position = &mut cursor.position;
     if given > 0 {
         position.at_end = false;
     }
