@@ -64,9 +64,13 @@ pub struct EvalContext {
     /// `pg_trigger_depth()`: how many triggers run within each other.
     pub trigger_depth: AtomicU32,
     /// The sequences.
-    pub sequences: Sequences,
+    pub sequences: Arc<Sequences>,
     /// What the session tells others, and listens to.
-    pub notifications: Notifications,
+    pub notifications: Arc<Notifications>,
+    /// What names and literals mean in a routine that runs under settings other than the session's.
+    pub within: Option<Arc<str>>,
+    /// How many of the changes that were asked for the settings have.
+    settled: usize,
     /// `lock_timeout`: how long a statement waits for a lock; `None` is for ever.
     pub lock_timeout: Option<Duration>,
     /// The sessions of the database.
@@ -106,8 +110,10 @@ impl EvalContext {
             transaction_number: AtomicI64::new(0),
             random: AtomicU64::new(random_seed),
             trigger_depth: AtomicU32::new(0),
-            sequences: Sequences::default(),
-            notifications: Notifications::default(),
+            sequences: Arc::default(),
+            notifications: Arc::default(),
+            within: None,
+            settled: 0,
             lock_timeout: None,
             sessions: None,
             statements: None,
@@ -249,6 +255,88 @@ impl EvalContext {
             .lock()
             .push((name.to_owned(), canonical.clone(), local));
         Ok(canonical)
+    }
+
+    /// The settings as they are by now, with what the statement has asked to change.
+    pub fn settings_now(&self) -> Result<Settings, SqlError> {
+        let mut settings = Settings::clone(&self.settings);
+        for (name, value, _) in &*self.changes.lock() {
+            settings.set(name, value)?;
+        }
+        Ok(settings)
+    }
+
+    /// The same surroundings under other settings, for a part of the statement; [`Self::resume`] ends it.
+    pub fn under(&self, settings: Settings) -> EvalContext {
+        let meant = ["search_path", "TimeZone", "DateStyle"];
+        let meant = meant.map(|name| settings.get(name).unwrap_or_default().into_owned());
+        EvalContext {
+            settings: Arc::new(settings),
+            transaction_start: self.transaction_start,
+            statement_start: self.statement_start,
+            user: self.user.clone(),
+            acting: RwLock::new(self.acting()),
+            session_user: self.session_user.clone(),
+            database: self.database.clone(),
+            clock: self.clock,
+            backend_pid: self.backend_pid,
+            machine: self.machine,
+            database_catalog: self.database_catalog.clone(),
+            private: RwLock::new(self.private()),
+            temporary: self.temporary.clone(),
+            names: Arc::clone(&self.names),
+            cursors: self.cursors.clone(),
+            prepared: self.prepared.clone(),
+            transaction_number: AtomicI64::new(self.transaction_number.load(Ordering::Relaxed)),
+            random: AtomicU64::new(self.random.load(Ordering::Relaxed)),
+            trigger_depth: AtomicU32::new(self.trigger_depth.load(Ordering::Relaxed)),
+            sequences: Arc::clone(&self.sequences),
+            notifications: Arc::clone(&self.notifications),
+            within: Some(meant.join("\0").into()),
+            settled: 0,
+            lock_timeout: self.lock_timeout,
+            sessions: self.sessions.clone(),
+            statements: self.statements.clone(),
+            counters: self.counters.clone(),
+            advisory: self.advisory.clone(),
+            warnings: Mutex::default(),
+            changes: Mutex::default(),
+        }
+    }
+
+    /// Have settings been asked to change that these surroundings do not have?
+    pub fn is_unsettled(&self) -> bool {
+        self.changes_mark() != self.settled
+    }
+
+    /// The same surroundings with the changes that were asked for; [`Self::unsettle`] ends it.
+    pub fn settle(&self) -> Result<EvalContext, SqlError> {
+        let changes = self.changes.lock().clone();
+        let mut settled = self.under(self.settings_now()?);
+        settled.settled = changes.len();
+        settled.changes = Mutex::new(changes);
+        Ok(settled)
+    }
+
+    /// Goes on behind what ran with the changes: it has asked for others, or some were taken back.
+    pub fn unsettle(&self, inner: EvalContext) {
+        self.changes.lock().clear();
+        self.resume(inner, &[]);
+    }
+
+    /// Goes on behind what ran under other settings: what that has done to the transaction stays, and what it has set, but
+    /// for what was set within it alone: the settings of these names, where that was said to be local.
+    pub fn resume(&self, inner: EvalContext, own: &[(String, String)]) {
+        self.set_private(inner.private());
+        let number = inner.transaction_number.load(Ordering::Relaxed);
+        self.transaction_number.store(number, Ordering::Relaxed);
+        let random = inner.random.load(Ordering::Relaxed);
+        self.random.store(random, Ordering::Relaxed);
+        self.warnings.lock().append(&mut inner.take_warnings());
+        let is_own = |name: &str| own.iter().any(|(of, _)| of.eq_ignore_ascii_case(name));
+        let mut changes = inner.take_changes();
+        changes.retain(|(name, _, local)| !(*local && is_own(name)));
+        self.changes.lock().append(&mut changes);
     }
 
     /// Warns the client, once the statement has ended.

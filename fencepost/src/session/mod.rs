@@ -287,7 +287,7 @@ impl Session {
         eval.clock = Some(now);
         eval.machine = db.machine.number();
         eval.database_catalog = Some(Arc::clone(&served.catalog));
-        eval.sequences = Sequences::of(&served.catalog.ranges());
+        eval.sequences = Arc::new(Sequences::of(&served.catalog.ranges()));
         let login = eval.user.clone();
         eval.statements = Some(Arc::clone(&served.statistics) as _);
         eval.counters = Some(Arc::clone(&db.counters) as _);

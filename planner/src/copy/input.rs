@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::{Copy, CopyFormat, CopyOptions, CopySource, Expr};
 use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::functions::check_fields;
 use fencepost_sql::sequences::wanted_range;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::{binary_in, check_utf8, text_in};
@@ -256,7 +257,11 @@ impl CopyInput {
                 true => binary_in(ty, bytes),
                 false => check_utf8(bytes).and_then(|text| text_in(ty, text, &cx.eval.settings)),
             };
-            self.row[column] = value.map_err(|e| e.context(self.field_context(nth)))?;
+            let checked = value.and_then(|value| match value {
+                Value::Record(row) => check_fields(&row, cx.eval).map(|()| Value::Record(row)),
+                value => Ok(value),
+            });
+            self.row[column] = checked.map_err(|e| e.context(self.field_context(nth)))?;
         }
         Ok(())
     }

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::catalog::{CatalogView, Roots, TableDef, guard_table};
+use fencepost_sql::catalog::{CatalogView, Roots, RoutineDef, TableDef, guard_table};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
+use fencepost_sql::types::composites::ROW_TYPE;
 
 use super::DdlCx;
 use crate::exec::Cx;
@@ -15,6 +16,8 @@ pub struct Changes {
     /// The version that they get.
     pub version: u64,
     tables: Vec<TableDef>,
+    /// The routines and views that have been dropped, by oid: there is more than one reason to.
+    dropped: Vec<u32>,
 }
 
 impl Changes {
@@ -24,6 +27,7 @@ impl Changes {
         Ok(Changes {
             version: ddl.catalog.begin_change(cx.tx, planned).await?,
             tables: Vec::new(),
+            dropped: Vec::new(),
         })
     }
 
@@ -32,6 +36,7 @@ impl Changes {
         Changes {
             version,
             tables: Vec::new(),
+            dropped: Vec::new(),
         }
     }
 
@@ -67,6 +72,39 @@ impl Changes {
         }
     }
 
+    /// Notes that a routine or view is dropped; false if it was before.
+    pub fn drops(&mut self, id: u32) -> bool {
+        let first = !self.dropped.contains(&id);
+        if first {
+            self.dropped.push(id);
+        }
+        first
+    }
+
+    /// Has it been dropped?
+    pub fn has_dropped(&self, id: u32) -> bool {
+        self.dropped.contains(&id)
+    }
+
+    /// Gives the routines in whose signatures a type is a new version: what they are is as the type is now.
+    pub async fn touch_routines(
+        &self,
+        ty: u32,
+        cx: &mut Cx<'_>,
+        ddl: &DdlCx<'_>,
+    ) -> Result<(), Halt> {
+        for routine in ddl.snapshot.all_routines() {
+            if routine.names_type(ty) && !self.has_dropped(routine.id) {
+                let routine = RoutineDef {
+                    version: self.version,
+                    ..RoutineDef::clone(&routine)
+                };
+                ddl.catalog.replace_routine(cx.tx, &routine).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// The table is dropped.
     pub fn forget(&mut self, id: u32) {
         self.tables.retain(|table| table.id != id);
@@ -99,6 +137,7 @@ impl Changes {
         }
         for table in &self.tables {
             ddl.catalog.replace_table(cx.tx, table).await?;
+            self.touch_routines(table.id | ROW_TYPE, cx, ddl).await?;
         }
         Ok(())
     }

@@ -6,10 +6,12 @@ use fencepost_sql::bound::{DropIndex, DropTable, RowRules, Trigger, Truncate};
 use fencepost_sql::catalog::{CatalogView, TableDef, guard_routine, guard_table};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
+use fencepost_sql::types::composites::ROW_TYPE;
 
 use super::build_index::RowWalk;
 use super::changes::{Changes, check_settled};
 use super::family::{partitions_of, unlink, with_partitions};
+use super::routine::drop_row_users;
 use super::rules::drop_references;
 use super::sequence::{drop_owned, restart_owned};
 use super::view::drop_views_of;
@@ -73,6 +75,10 @@ pub async fn drop_tables(
         }
     }
     for table in tables {
+        let of_rows = (table.id | ROW_TYPE, table.name.as_str());
+        Box::pin(drop_row_users(of_rows, cascade, cx, ddl, changes)).await?;
+    }
+    for table in tables {
         remove_table(table, cx, ddl, changes).await?;
     }
     Ok(())
@@ -89,6 +95,9 @@ pub async fn remove_table(
         return Err(Halt::Stale);
     }
     check_settled(cx, table)?;
+    // A routine cannot be without a type of its signature.
+    let of_rows = (table.id | ROW_TYPE, table.name.as_str());
+    Box::pin(drop_row_users(of_rows, true, cx, ddl, changes)).await?;
     if !table.is_parent() {
         free_rows(cx, table).await?;
         for index in &table.indexes {

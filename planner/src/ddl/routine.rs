@@ -9,6 +9,7 @@ use fencepost_sql::catalog::{
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser::{self, RoutineChange};
 use fencepost_sql::stop::Halt;
+use fencepost_sql::types::composites::ROW_TYPE;
 
 use super::authorize::Asker;
 use super::changes::Changes;
@@ -55,6 +56,7 @@ pub async fn create_routine(
         definer: statement.definer,
         body: statement.body.clone(),
         atomic: statement.atomic,
+        settings: statement.settings.clone(),
         version: changes.version,
         guards: Guards::none(),
     };
@@ -115,8 +117,8 @@ fn check_replaceable(old: &RoutineDef, new: &RoutineDef) -> Result<(), SqlError>
         Err(SqlError::new(INVALID_FUNCTION, message).hint(hint))
     };
     let (was, is) = (&old.result, &new.result);
-    let same = (was.ty.kind, was.set, was.trigger, was.record, was.table)
-        == (is.ty.kind, is.set, is.trigger, is.record, is.table);
+    let same = (was.ty.kind, was.set, was.trigger, was.record)
+        == (is.ty.kind, is.set, is.trigger, is.record);
     if !same {
         return refused("cannot change return type of existing function".to_owned());
     }
@@ -153,7 +155,9 @@ pub async fn alter_routine(
             volatility,
             strict,
             definer,
+            ..
         } => {
+            routine.settings.clone_from(&statement.settings);
             routine.volatility = volatility.unwrap_or(routine.volatility);
             routine.strict = strict.unwrap_or(routine.strict);
             routine.definer = definer.unwrap_or(routine.definer);
@@ -209,6 +213,37 @@ pub async fn drop_routine(
     Ok(drop_tag(statement.kind))
 }
 
+/// Drops the routines in whose signatures the type of a relation's rows is, or says that they need it.
+pub async fn drop_row_users(
+    (ty, relation): (u32, &str),
+    cascade: bool,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    let mut users = ddl.snapshot.all_routines();
+    users.retain(|routine| routine.names_type(ty) && !changes.has_dropped(routine.id));
+    if let (false, Some(_)) = (cascade, users.first()) {
+        let object = ddl.snapshot.object_of_relation(ty & !ROW_TYPE);
+        let shown = object.map_or_else(String::new, |of| ddl.snapshot.shown_object(of));
+        let needs = users.iter().map(|of| {
+            let (kind, signature) = (of.kind.name(), of.signature());
+            format!("{kind} {signature} depends on type {relation}")
+        });
+        let message = format!("cannot drop {shown} because other objects depend on it");
+        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message)
+            .detail(needs.collect::<Vec<_>>().join("\n"))
+            .hint("Use DROP ... CASCADE to drop the dependent objects too.")
+            .into());
+    }
+    for of in &users {
+        let message = format!("drop cascades to {} {}", of.kind.name(), of.signature());
+        let notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
+        ddl.notices.push(notice);
+    }
+    drop_routines((&users, true), &[ty & !ROW_TYPE], cx, ddl, changes).await
+}
+
 /// Drops routines with what calls them, or says that they are needed; but for tables that are `gone` already.
 pub async fn drop_routines(
     (routines, cascade): (&[Arc<RoutineDef>], bool),
@@ -218,6 +253,9 @@ pub async fn drop_routines(
     changes: &mut Changes,
 ) -> Result<(), Halt> {
     for routine in routines {
+        if !changes.drops(routine.id) {
+            continue;
+        }
         let calls = |text: &str| parser::calls(text, &routine.name);
         let mut views: Vec<Arc<ViewDef>> = ddl.snapshot.queries();
         views.retain(|view| calls(&view.text) && !gone.contains(&view.id));

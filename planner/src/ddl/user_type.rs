@@ -232,6 +232,7 @@ pub async fn replace(
             changes.take(cx, &table).await?;
         }
     }
+    changes.touch_routines(changed.id, cx, ddl).await?;
     ddl.catalog.replace_type(cx.tx, changed).await
 }
 

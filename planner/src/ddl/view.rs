@@ -6,11 +6,13 @@ use fencepost_sql::bound::{CreateView, DropView};
 use fencepost_sql::catalog::{CatalogView, Object, ObjectKind, TableDef, ViewDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
+use fencepost_sql::types::composites::ROW_TYPE;
 
 use super::changes::Changes;
 use super::create::exists;
 use super::drop::remove_table;
 use super::ownership::claim;
+use super::routine::drop_row_users;
 use super::user_type::check_not_type;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
@@ -85,6 +87,10 @@ pub async fn drop_view(
     }
     let mut changes = Changes::begin(cx, ddl).await?;
     let going = drop_views(&statement.views, statement.cascade, ddl)?;
+    for view in &statement.views {
+        let of_rows = (view.id | ROW_TYPE, view.name.as_str());
+        drop_row_users(of_rows, statement.cascade, cx, ddl, &mut changes).await?;
+    }
     remove_views(&going, &[], cx, ddl, &mut changes).await?;
     changes.finish(cx, ddl).await?;
     Ok("DROP VIEW")
@@ -169,13 +175,20 @@ pub async fn remove_views(
     changes: &mut Changes,
 ) -> Result<(), Halt> {
     for view in views {
+        if !changes.drops(view.id) {
+            continue;
+        }
         let goes = |id: &u32| go.contains(id) || views.iter().any(|other| other.id == *id);
         for table in view.tables.iter().filter(|id| !goes(id)) {
             changes.by_id(cx, ddl, *table).await?;
         }
         match ddl.snapshot.table_by_id(view.id)? {
             Some(table) => Box::pin(remove_table(&table, cx, ddl, changes)).await?,
-            None => ddl.catalog.remove_view(cx.tx, view).await?,
+            None => {
+                let of_rows = (view.id | ROW_TYPE, view.name.as_str());
+                Box::pin(drop_row_users(of_rows, true, cx, ddl, changes)).await?;
+                ddl.catalog.remove_view(cx.tx, view).await?;
+            }
         }
     }
     Ok(())
@@ -191,7 +204,7 @@ pub async fn touch(
     for table in &view.tables {
         changes.by_id(cx, ddl, *table).await?;
     }
-    Ok(())
+    changes.touch_routines(view.id | ROW_TYPE, cx, ddl).await
 }
 
 /// A view as messages name it.

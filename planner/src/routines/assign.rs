@@ -3,7 +3,7 @@
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::plpgsql::{Into, Target, VariableKind};
 use fencepost_sql::stop::Halt;
-use fencepost_sql::types::Type;
+use fencepost_sql::types::{Fields, Type};
 use fencepost_sql::value::{Array, Dimension, Value};
 
 use super::machine::Machine;
@@ -27,8 +27,8 @@ impl Machine {
         match (kind, value) {
             (VariableKind::Cursor { .. }, _) => self.slots.0[variable] = Slot::Cursor(None),
             (VariableKind::Record, None) => self.slots.0[variable] = Slot::Row(None),
-            (VariableKind::Row(columns), None) => {
-                self.slots.0[variable] = Slot::Row(Some(Row::null(columns.clone())));
+            (VariableKind::Row(of), None) => {
+                self.slots.0[variable] = Slot::Row(Some(Row::absent(*of)));
             }
             (VariableKind::Value(ty), None) => {
                 let value = fit(Value::Null, &Type::UNKNOWN, ty, cx.eval)?;
@@ -67,7 +67,26 @@ impl Machine {
                         self.slots.0[*variable] = Slot::Value(value, ty);
                     }
                     VariableKind::Record | VariableKind::Row(_) if value.is_null() => {
-                        self.set_row(*variable, None, &[], cx)?;
+                        if of.not_null {
+                            return Err(null_refused(&of.name).into());
+                        }
+                        self.slots.0[*variable] = match of.kind {
+                            VariableKind::Row(of) => Slot::Row(Some(Row::absent(of))),
+                            _ => Slot::Row(from.kind.as_composite().map(Row::absent)),
+                        };
+                    }
+                    VariableKind::Record | VariableKind::Row(_)
+                        if let Value::Record(row) = value =>
+                    {
+                        let fields = row.fields.iter();
+                        let columns: Vec<_> = fields.map(|f| (f.name.clone(), f.ty)).collect();
+                        let values = (0..columns.len()).map(|at| row.get(at).clone());
+                        self.set_row(*variable, Some(values.collect()), &columns, cx)?;
+                        if let (Some(Slot::Row(Some(set))), Fields::Named(of)) =
+                            (self.slots.0.get_mut(*variable), &row.fields)
+                        {
+                            set.of.get_or_insert(*of);
+                        }
                     }
                     VariableKind::Record | VariableKind::Row(_) => {
                         return Err(SqlError::new(
@@ -161,30 +180,23 @@ impl Machine {
         columns: &[(String, Type)],
         cx: &Cx<'_>,
     ) -> Result<(), SqlError> {
-        let own = match &self.body.code.variables[variable].kind {
-            VariableKind::Row(own) => Some(own.clone()),
-            _ => None,
-        };
-        let new = match (own, row) {
-            (None, row) => Row {
-                values: row.unwrap_or_else(|| vec![Value::Null; columns.len()]),
-                columns: columns.to_vec(),
-            },
-            (Some(own), None) => Row::null(own),
-            (Some(own), Some(row)) => {
-                let mut values = Vec::with_capacity(own.len());
-                let mut given = row.into_iter().zip(columns);
-                for (_, ty) in &own {
-                    values.push(match given.next() {
+        let new = match self.body.code.variables[variable].kind {
+            VariableKind::Row(of) => {
+                let mut new = Row::absent(of);
+                let mut given = row.unwrap_or_default().into_iter().zip(columns);
+                for (_, ty) in &new.columns {
+                    new.values.push(match given.next() {
                         Some((value, (_, from))) => fit(value, from, ty, cx.eval)?,
-                        None => Value::Null,
+                        None => fit(Value::Null, &Type::UNKNOWN, ty, cx.eval)?,
                     });
                 }
-                Row {
-                    columns: own,
-                    values,
-                }
+                new
             }
+            _ => Row {
+                values: row.unwrap_or_else(|| vec![Value::Null; columns.len()]),
+                columns: columns.to_vec(),
+                of: None,
+            },
         };
         self.slots.0[variable] = Slot::Row(Some(new));
         Ok(())

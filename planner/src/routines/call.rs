@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{RoutineCall, Volatility};
-use fencepost_sql::catalog::{Language, RoutineDef, RoutineKind};
+use fencepost_sql::catalog::{Language, RoutineDef, RoutineKind, guard_type};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::plpgsql::{Header, compile};
 use fencepost_sql::stop::Halt;
+use fencepost_sql::types::Fields;
 use fencepost_sql::value::Value;
 
 use super::Owner;
 use super::machine::{Body, Machine, Step};
 use super::prepared::snapshot;
 use super::returned::Returned;
+use super::settings::settings_of;
 use super::sql::SqlBody;
 use crate::exec::Cx;
 
@@ -26,8 +28,19 @@ pub enum Compiled {
 
 /// The routine's code, compiled unless it is known.
 pub async fn compiled(routine: &Arc<RoutineDef>, cx: &mut Cx<'_>) -> Result<Compiled, Halt> {
-    if let Some(compiled) = cx.scratch.routines.get(routine, cx.eval.acting()) {
-        return Ok(compiled);
+    let mut again = false;
+    if let Some(compiled) = cx.scratch.routines.get(routine, cx.eval) {
+        // Its variables are of types as they were when it was compiled.
+        let mut same = true;
+        if let Compiled::PlPgSql(body) = &compiled {
+            for ty in &body.code.types {
+                same = same && guard_type(cx.tx, ty).await?;
+            }
+        }
+        if same {
+            return Ok(compiled);
+        }
+        again = true;
     }
     let owner = Owner {
         name: routine.signature().into(),
@@ -42,25 +55,54 @@ pub async fn compiled(routine: &Arc<RoutineDef>, cx: &mut Cx<'_>) -> Result<Comp
                 result: &routine.result,
                 procedure: routine.kind == RoutineKind::Procedure,
             };
-            let known = snapshot(cx, false).await?;
-            let code = match compile(&routine.body, header, &*known) {
+            let known = snapshot(cx, again).await?;
+            let code = match compile(&routine.body, header, &*known, cx.eval) {
                 Ok(code) => code,
                 Err(_) => {
                     let newest = snapshot(cx, true).await?;
-                    compile(&routine.body, header, &*newest)?
+                    compile(&routine.body, header, &*newest, cx.eval)?
                 }
             };
             let body = Body::new(code, owner, Some(Arc::clone(routine)));
             Compiled::PlPgSql(Arc::new(body))
         }
     };
-    let acting = cx.eval.acting();
-    cx.scratch.routines.keep(routine, acting, &compiled);
+    cx.scratch.routines.keep(routine, cx.eval, &compiled);
     Ok(compiled)
 }
 
 /// Runs a routine that neither ends transactions nor is a trigger's.
 pub async fn run_routine(
+    routine: &Arc<RoutineDef>,
+    args: Vec<Value>,
+    columns: &[(String, fencepost_sql::types::Type)],
+    cx: &mut Cx<'_>,
+) -> Result<Returned, Halt> {
+    if !routine.settings.is_empty() {
+        return Box::pin(under_own(routine, args, columns, cx)).await;
+    }
+    run_here(routine, args, columns, cx).await
+}
+
+/// Runs a routine under the settings that it has.
+async fn under_own(
+    routine: &Arc<RoutineDef>,
+    args: Vec<Value>,
+    columns: &[(String, fencepost_sql::types::Type)],
+    cx: &mut Cx<'_>,
+) -> Result<Returned, Halt> {
+    let eval = settings_of(routine, cx.eval)?;
+    let params = cx.params;
+    let mut inner = cx.within(params);
+    inner.eval = &eval;
+    let result = run_here(routine, args, columns, &mut inner).await;
+    let held = inner.held;
+    cx.held += held;
+    cx.eval.resume(eval, &routine.settings);
+    result
+}
+
+async fn run_here(
     routine: &Arc<RoutineDef>,
     args: Vec<Value>,
     columns: &[(String, fencepost_sql::types::Type)],
@@ -141,7 +183,12 @@ impl Cx<'_> {
             return Ok(Value::Null);
         };
         let returned = run_routine(&call.routine, args, &call.columns, self).await?;
-        Ok(returned.into_value())
+        let row = call.routine.gives_row() && !call.columns.is_empty();
+        let fields = row.then(|| match call.routine.result.ty.kind.as_composite() {
+            Some(of) => Fields::Named(of),
+            None => Fields::own(call.columns.iter().cloned()),
+        });
+        Ok(returned.into_value(fields))
     }
 
     /// The rows that a function of users gives.

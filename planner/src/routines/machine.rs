@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fencepost_sql::catalog::RoutineDef;
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::plpgsql::{Code, Op};
+use fencepost_sql::plpgsql::{Code, Op, VariableKind};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
@@ -18,8 +18,8 @@ use super::Owner;
 use super::handlers::Try;
 use super::loops::Loop;
 use super::prepared::{self, Prepared};
-use super::returned::{Returned, check_query, fit, fit_row};
-use super::variables::Slots;
+use super::returned::{Returned, check_query, check_types, fit, fit_row, unpacked};
+use super::variables::{Row, Slot, Slots};
 use crate::exec::{Cx, Gathered};
 
 /// Steps between two looks at whether the statement is cancelled.
@@ -118,6 +118,12 @@ impl Machine {
         for (arg, variable) in all.zip(&body.code.args) {
             if arg.mode.is_input() {
                 let value = args.next().unwrap_or_default();
+                if let (VariableKind::Row(of), Value::Record(row)) =
+                    (&body.code.variables[*variable].kind, &value)
+                {
+                    self.slots.0[*variable] = Slot::Row(Some(Row::holding(*of, row)));
+                    continue;
+                }
                 let value = fit(value, &arg.ty, &arg.ty, eval)?;
                 self.slots.put(*variable, value);
             }
@@ -126,9 +132,34 @@ impl Machine {
         Ok(())
     }
 
-    /// Runs until it stops for something.
+    /// Runs until it stops for something. What is set on the way holds for the steps behind it.
     pub async fn run(&mut self, cx: &mut Cx<'_>) -> Result<Step, Halt> {
         loop {
+            if !cx.eval.is_unsettled() {
+                if let Some(step) = self.run_settled(cx).await? {
+                    return Ok(step);
+                }
+            }
+            let eval = cx.eval.settle()?;
+            let params = cx.params;
+            let mut inner = cx.within(params);
+            inner.eval = &eval;
+            let ran = Box::pin(self.run_settled(&mut inner)).await;
+            let held = inner.held;
+            cx.held += held;
+            cx.eval.unsettle(eval);
+            if let Some(step) = ran? {
+                return Ok(step);
+            }
+        }
+    }
+
+    /// Runs until it stops for something; none where settings have changed.
+    async fn run_settled(&mut self, cx: &mut Cx<'_>) -> Result<Option<Step>, Halt> {
+        loop {
+            if cx.eval.is_unsettled() {
+                return Ok(None);
+            }
             self.steps += 1;
             if self.steps.is_multiple_of(STEPS_A_BREATH) {
                 cx.breathe().await?;
@@ -153,10 +184,10 @@ impl Machine {
             }
             match ran {
                 Ok(Step::Go) => {}
-                Ok(step) => return Ok(step),
+                Ok(step) => return Ok(Some(step)),
                 Err(_) if self.ends && range.is_some() => {
                     self.next = at;
-                    return Ok(Step::Range(range.unwrap_or(0)));
+                    return Ok(Some(Step::Range(range.unwrap_or(0))));
                 }
                 Err(halt) => {
                     let halt = self.placed(halt, at);
@@ -245,16 +276,25 @@ impl Machine {
                 let row = match value {
                     Some(value) => {
                         let (value, ty) = self.value(*value, cx).await?;
-                        let to = self.lone_type();
-                        vec![fit(value, &ty, &to, cx.eval)?]
+                        let routine = self.body.routine.as_ref();
+                        match routine.is_some_and(|of| of.gives_row()) {
+                            true => {
+                                let width = self.columns.len();
+                                let row = unpacked(value, &self.columns, cx.eval)?;
+                                row.unwrap_or_else(|| vec![Value::Null; width])
+                            }
+                            false => vec![fit(value, &ty, &self.lone_type(), cx.eval)?],
+                        }
                     }
                     None => self.outputs(cx.eval)?,
                 };
                 self.gather(row, cx)?;
             }
             Op::ReturnNextRow(variable) => {
-                let row = self.slots.row(code, *variable)?.clone();
+                let mut row = self.slots.row(code, *variable)?.clone();
                 let to = self.wanted_columns();
+                row.values.resize(row.columns.len(), Value::Null);
+                check_types(&row.columns, &to)?;
                 let row = fit_row(row.values, &row.columns, &to, cx.eval)?;
                 self.gather(row, cx)?;
             }

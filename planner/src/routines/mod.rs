@@ -28,6 +28,7 @@ mod raise;
 mod returned;
 mod returns;
 mod rows;
+mod settings;
 mod sql;
 mod statements;
 mod trigger;
@@ -37,6 +38,7 @@ mod variables;
 use std::sync::Arc;
 
 use fencepost_sql::catalog::RoutineDef;
+use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use foldhash::{HashMap, HashMapExt};
 
@@ -52,8 +54,13 @@ const STACKS_APART: usize = 64 << 20;
 /// Routines that a session keeps compiled.
 const COMPILED_MAX: usize = 512;
 
-/// A routine by its oid, and the role that a function of its owner's acts for.
-type Known = (u32, Option<Arc<str>>);
+/// A routine by its oid, the role that a function of its owner's acts for, and what names mean under its settings.
+type Known = (u32, Option<Arc<str>>, Option<Arc<str>>);
+
+/// Under which name the code of a routine is kept that runs in these surroundings.
+fn known_as(routine: &RoutineDef, eval: &EvalContext) -> Known {
+    (routine.id, eval.acting(), eval.within.clone())
+}
 
 /// What a session knows of the routines that it has called.
 #[derive(Default)]
@@ -84,17 +91,17 @@ impl Routines {
         self.compiled = HashMap::new();
     }
 
-    fn get(&self, routine: &RoutineDef, acting: Option<Arc<str>>) -> Option<call::Compiled> {
-        let (version, compiled) = self.compiled.get(&(routine.id, acting))?;
+    fn get(&self, routine: &RoutineDef, eval: &EvalContext) -> Option<call::Compiled> {
+        let (version, compiled) = self.compiled.get(&known_as(routine, eval))?;
         (*version == routine.version).then(|| compiled.clone())
     }
 
-    fn keep(&mut self, routine: &RoutineDef, acting: Option<Arc<str>>, compiled: &call::Compiled) {
+    fn keep(&mut self, routine: &RoutineDef, eval: &EvalContext, compiled: &call::Compiled) {
         if self.compiled.len() >= COMPILED_MAX {
             self.forget();
         }
         let of = (routine.version, compiled.clone());
-        self.compiled.insert((routine.id, acting), of);
+        self.compiled.insert(known_as(routine, eval), of);
     }
 
     /// A statement of the client begins.

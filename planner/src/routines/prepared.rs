@@ -36,6 +36,8 @@ pub struct Prepared {
     pub body: Body,
     /// What the parameters behind those of the routine are.
     pub references: Vec<(Named, Type)>,
+    /// What names and literals meant.
+    pub within: Option<Arc<str>>,
 }
 
 /// What a statement does.
@@ -82,6 +84,7 @@ impl Seen<'_> {
         Ok(Variable {
             param: self.before + place,
             ty,
+            field: None,
         })
     }
 }
@@ -90,7 +93,8 @@ impl Variables for Seen<'_> {
     fn find(&self, path: &[String]) -> Result<Option<Variable>, SqlError> {
         match self.code.named(self.scope, path) {
             None => Ok(None),
-            Some(Named::Variable(variable)) if self.code.is_row(variable) => Ok(None),
+            // What is in a record is known as long as its fields are.
+            Some(Named::Variable(variable)) if self.code.is_record(variable) => Ok(None),
             Some(named) => self.take(named).map(Some),
         }
     }
@@ -173,7 +177,11 @@ impl Prepared {
             ));
         }
         let watched = types.watches_catalog().then(|| snapshot.version());
-        Prepared::planned(bound, references, watched)
+        let prepared = Prepared::planned(bound, references, watched)?;
+        Ok(Prepared {
+            within: cx.eval.within.clone(),
+            ..prepared
+        })
     }
 
     /// Plans a statement.
@@ -199,7 +207,11 @@ impl Prepared {
             })),
             Err(utility) => Body::Utility(utility),
         };
-        Ok(Prepared { body, references })
+        Ok(Prepared {
+            body,
+            references,
+            within: None,
+        })
     }
 }
 

@@ -54,7 +54,6 @@ pub async fn anonymous(body: &str, cx: &mut Cx<'_>) -> Result<Body, Halt> {
         ty: Type::of(TypeKind::Void),
         set: false,
         trigger: false,
-        table: None,
         columns: Vec::new(),
         record: false,
     };
@@ -65,11 +64,11 @@ pub async fn anonymous(body: &str, cx: &mut Cx<'_>) -> Result<Body, Halt> {
         procedure: true,
     };
     let known = snapshot(cx, false).await?;
-    let code = match compile(body, header, &*known) {
+    let code = match compile(body, header, &*known, cx.eval) {
         Ok(code) => code,
         Err(_) => {
             let newest = snapshot(cx, true).await?;
-            compile(body, header, &*newest)?
+            compile(body, header, &*newest, cx.eval)?
         }
     };
     let owner = Owner {
@@ -106,8 +105,9 @@ impl Procedure {
         for arg in &call.args {
             args.push(cx.deep_value(arg, &[]).await?);
         }
-        // One that acts for its owner ends no transactions either.
-        if call.routine.language == Language::Sql || call.routine.definer {
+        // One that acts for its owner, or has settings, ends no transactions either.
+        let own = call.routine.definer || !call.routine.settings.is_empty();
+        if call.routine.language == Language::Sql || own {
             let ran = run_routine(&call.routine, args, &call.columns, cx).await?;
             return Ok(State::Over(match ran {
                 Returned::Row(row) => row,

@@ -3,8 +3,8 @@
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{CastContext, assign, cast_context, check_domain};
-use fencepost_sql::types::{Type, text_in, to_text};
-use fencepost_sql::value::Value;
+use fencepost_sql::types::{Fields, Type, text_in, to_text};
+use fencepost_sql::value::{Record, Value};
 
 /// What a routine has given.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,14 +16,18 @@ pub enum Returned {
 }
 
 impl Returned {
-    /// The one value.
-    pub fn into_value(self) -> Value {
+    /// The one value; of a function that gives rows `fields` says what is in them.
+    pub fn into_value(self, fields: Option<Fields>) -> Value {
         let row = match self {
             Returned::Row(row) => row,
             Returned::Set(rows) => rows.into_iter().next(),
         };
-        row.and_then(|row| row.into_iter().next())
-            .unwrap_or_default()
+        match (row, fields) {
+            (Some(row), Some(fields)) => Record::new(fields, row).into(),
+            (row, _) => row
+                .and_then(|row| row.into_iter().next())
+                .unwrap_or_default(),
+        }
     }
 
     /// The rows, of so many columns.
@@ -75,6 +79,43 @@ pub fn fit_row(
         fitted.push(fit(value, from, to, eval)?);
     }
     Ok(fitted)
+}
+
+/// A row that is one value as the columns that were declared have it, whose types must be the same: 42804 where it is none
+/// of theirs. NULL is no row.
+pub fn unpacked(
+    value: Value,
+    to: &[(String, Type)],
+    eval: &EvalContext,
+) -> Result<Option<Vec<Value>>, SqlError> {
+    let row = match value {
+        Value::Null => return Ok(None),
+        Value::Record(row) => row,
+        _ => {
+            return Err(SqlError::new(
+                SqlState::DATATYPE_MISMATCH,
+                "cannot return non-composite value from function returning composite type",
+            ));
+        }
+    };
+    let fields = row.fields.iter();
+    let columns: Vec<_> = fields.map(|f| (f.name.clone(), f.ty)).collect();
+    let values: Vec<Value> = (0..columns.len()).map(|at| row.get(at).clone()).collect();
+    check_types(&columns, to)?;
+    fit_row(values, &columns, to, eval).map(Some)
+}
+
+/// 42804 where columns are not of the types that were declared.
+pub fn check_types(from: &[(String, Type)], to: &[(String, Type)]) -> Result<(), SqlError> {
+    for (nth, ((_, from), (_, to))) in from.iter().zip(to).enumerate() {
+        if from.plain().kind != to.plain().kind {
+            return Err(mismatch().detail(format!(
+                "Returned type {from} does not match expected type {to} in column {}.",
+                nth + 1
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// 42804

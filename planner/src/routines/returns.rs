@@ -7,8 +7,8 @@ use fencepost_sql::types::{Type, TypeKind};
 use fencepost_sql::value::Value;
 
 use super::machine::{Machine, Step};
-use super::returned::{Returned, fit, fit_row, mismatch};
-use super::variables::Slot;
+use super::returned::{Returned, check_types, fit, fit_row, mismatch, unpacked};
+use super::variables::{Row, Slot};
 use crate::exec::Cx;
 
 impl Machine {
@@ -17,19 +17,38 @@ impl Machine {
             return self.finish(cx.eval).map_err(Halt::Error);
         };
         let (value, ty) = self.value(text, cx).await?;
-        let row = self.body.routine.as_ref().is_some_and(|r| r.gives_row());
-        if self.body.routine.as_ref().is_some_and(|r| r.result.trigger) || row {
-            if value.is_null() {
-                return Ok(Step::Done(Returned::Row(None)));
-            }
-            return Err(SqlError::new(
-                SqlState::DATATYPE_MISMATCH,
-                "cannot return non-composite value from function returning composite type",
-            )
-            .into());
+        let routine = self.body.routine.as_ref();
+        if routine.is_some_and(|r| r.result.trigger) {
+            return Ok(Step::Done(Returned::Row(self.trigger_value(value)?)));
+        }
+        if routine.is_some_and(|r| r.gives_row()) {
+            let row = match self.columns.is_empty() {
+                // What is in it is for nobody to say but itself.
+                true => Some(vec![record_only(value)?]),
+                false => unpacked(value, &self.columns, cx.eval)?,
+            };
+            return Ok(Step::Done(Returned::Row(row)));
         }
         let value = fit(value, &ty, &self.lone_type(), cx.eval)?;
         Ok(Step::Done(Returned::Row(Some(vec![value]))))
+    }
+
+    /// RETURN of an expression in a trigger's function: NULL, or a row.
+    fn trigger_value(&self, value: Value) -> Result<Option<Vec<Value>>, SqlError> {
+        match value {
+            Value::Null => Ok(None),
+            Value::Record(row) => {
+                let fields = row.fields.iter();
+                let columns: Vec<_> = fields.map(|f| (f.name.clone(), f.ty)).collect();
+                let values = (0..columns.len()).map(|at| row.get(at).clone()).collect();
+                self.returns_trigger_row(&Row {
+                    columns,
+                    values,
+                    of: None,
+                })
+            }
+            _ => record_only(value).map(|_| None),
+        }
     }
 
     pub fn returns_row(&mut self, variable: usize, cx: &Cx<'_>) -> Result<Step, SqlError> {
@@ -49,6 +68,13 @@ impl Machine {
         if !gives_row {
             return Err(mismatch());
         }
+        if row.values.is_empty() {
+            return Ok(Step::Done(Returned::Row(None)));
+        }
+        if self.columns.is_empty() {
+            return Ok(Step::Done(Returned::Row(Some(vec![row.as_value()]))));
+        }
+        check_types(&row.columns, &self.columns)?;
         let values = fit_row(row.values.clone(), &row.columns, &self.columns, cx.eval)?;
         Ok(Step::Done(Returned::Row(Some(values))))
     }
@@ -110,12 +136,31 @@ impl Machine {
     }
 
     /// The values of the arguments that come out.
-    pub fn outputs(&self, _: &EvalContext) -> Result<Vec<Value>, SqlError> {
+    pub fn outputs(&self, eval: &EvalContext) -> Result<Vec<Value>, SqlError> {
         let args = self.body.routine.iter().flat_map(|routine| &routine.args);
         let outputs = args.zip(&self.body.code.args);
         let outputs = outputs.filter(|(arg, _)| arg.mode.is_output());
-        Ok(outputs
+        let mut values: Vec<Value> = outputs
             .map(|(_, variable)| self.slots.get(*variable))
-            .collect())
+            .collect();
+        let routine = self.body.routine.as_ref();
+        let whole = routine.is_some_and(|of| of.result.ty.kind.as_composite().is_some());
+        if whole && values.len() == 1 {
+            // The one argument that comes out is the whole row.
+            let row = unpacked(values.swap_remove(0), &self.columns, eval)?;
+            return Ok(row.unwrap_or_else(|| vec![Value::Null; self.columns.len()]));
+        }
+        Ok(values)
+    }
+}
+
+/// 42804 for what is neither a row nor NULL.
+fn record_only(value: Value) -> Result<Value, SqlError> {
+    match value {
+        Value::Null | Value::Record(_) => Ok(value),
+        _ => Err(SqlError::new(
+            SqlState::DATATYPE_MISMATCH,
+            "cannot return non-composite value from function returning composite type",
+        )),
     }
 }

@@ -6,12 +6,12 @@ use fencepost_sql::binder::bind_body;
 use fencepost_sql::catalog::RoutineDef;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
-use fencepost_sql::types::{Type, TypeKind};
-use fencepost_sql::value::Value;
+use fencepost_sql::types::{Fields, Type, TypeKind};
+use fencepost_sql::value::{Record, Value};
 
 use super::Owner;
 use super::prepared::{Body, Prepared, guard, run, snapshot};
-use super::returned::{Returned, fit, fit_row};
+use super::returned::{Returned, fit, fit_row, unpacked};
 use super::utility::run_utility;
 use crate::ddl::ddl_command;
 use crate::exec::Cx;
@@ -77,8 +77,7 @@ impl SqlBody {
                 let owner = body.owner.clone();
                 body = Arc::new(SqlBody::of(routine, owner, true, cx).await?);
                 let compiled = super::call::Compiled::Sql(Arc::clone(&body));
-                let acting = cx.eval.acting();
-                cx.scratch.routines.keep(routine, acting, &compiled);
+                cx.scratch.routines.keep(routine, cx.eval, &compiled);
             }
             let last = nth + 1 == body.statements.len();
             let ran = Box::pin(body.statement(nth, (routine, args, columns), last, cx)).await;
@@ -112,6 +111,13 @@ impl SqlBody {
                 if !last || void {
                     return Ok(nothing);
                 }
+                if expr.ty.kind.is_row() && routine.gives_row() {
+                    let row = row_of(value, &expr.ty, (routine, columns), cx)?;
+                    return Ok(match (result.set, row) {
+                        (true, row) => Returned::Set(vec![row.unwrap_or_else(|| nulls(columns))]),
+                        (false, row) => Returned::Row(row),
+                    });
+                }
                 let to = columns.first().map_or(&result.ty, |(_, ty)| ty);
                 let row = vec![fit(value, &expr.ty, to, cx.eval)?];
                 Ok(match result.set {
@@ -132,6 +138,34 @@ impl SqlBody {
                 } else {
                     columns
                 };
+                if let ([(_, ty)], true) = (rows.columns.as_slice(), routine.gives_row())
+                    && ty.kind.is_row()
+                {
+                    let mut fitted = Vec::with_capacity(rows.rows.len());
+                    for mut row in rows.rows {
+                        let value = row.pop().unwrap_or_default();
+                        fitted.push(row_of(value, ty, (routine, columns), cx)?);
+                    }
+                    return Ok(match result.set {
+                        true => {
+                            let all = fitted.into_iter();
+                            Returned::Set(
+                                all.map(|r| r.unwrap_or_else(|| nulls(columns))).collect(),
+                            )
+                        }
+                        false => Returned::Row(fitted.into_iter().next().flatten()),
+                    });
+                }
+                // What nobody has said the columns of says itself what is in it.
+                if result.record && columns.is_empty() {
+                    let fields = Fields::own(rows.columns.iter().cloned());
+                    let all = rows.rows.into_iter();
+                    let mut all = all.map(|row| vec![Record::new(fields.clone(), row).into()]);
+                    return Ok(match result.set {
+                        true => Returned::Set(all.collect()),
+                        false => Returned::Row(all.next()),
+                    });
+                }
                 let mut fitted = Vec::with_capacity(rows.rows.len());
                 for row in rows.rows {
                     fitted.push(fit_row(row, &rows.columns, to, cx.eval)?);
@@ -156,4 +190,24 @@ impl SqlBody {
             }
         }
     }
+}
+
+/// A row that is one value, as the function has declared it.
+fn row_of(
+    value: Value,
+    from: &Type,
+    (routine, columns): (&RoutineDef, &[(String, Type)]),
+    cx: &Cx<'_>,
+) -> Result<Option<Vec<Value>>, SqlError> {
+    match columns.is_empty() {
+        true => Ok(Some(vec![value])),
+        false => {
+            let value = fit(value, from, &routine.result.ty, cx.eval)?;
+            unpacked(value, columns, cx.eval)
+        }
+    }
+}
+
+fn nulls(columns: &[(String, Type)]) -> Vec<Value> {
+    vec![Value::Null; columns.len()]
 }

@@ -29,6 +29,7 @@ impl Machine {
         let slots = &self.slots;
         let same =
             |(named, ty): &(Named, Type)| slots.type_of(code, named).is_ok_and(|now| now == *ty);
+        let kept = kept.filter(|kept| kept.within == cx.eval.within);
         let kept = kept.filter(|kept| kept.references.iter().all(same));
         let known = kept.clone();
         let of = &code.texts[text];

@@ -20,6 +20,7 @@ use fencepost_sql::value::{Array, Value};
 use super::call::{Acting, Compiled, compiled};
 use super::machine::{Body, Machine};
 use super::returned::Returned;
+use super::settings::settings_of;
 use super::variables::{Row, Slot};
 use crate::exec::Cx;
 
@@ -63,6 +64,20 @@ pub fn call_trigger<'a>(call: TriggerCall<'a>, cx: &'a mut Cx<'_>) -> Called<'a>
 }
 
 async fn run(call: TriggerCall<'_>, cx: &mut Cx<'_>) -> Result<Option<Vec<Value>>, Halt> {
+    let routine = &call.trigger.routine;
+    if routine.settings.is_empty() {
+        return run_here(call, cx).await;
+    }
+    let own = &routine.settings;
+    let eval = settings_of(routine, cx.eval)?;
+    let mut inner = cx.within(&[]);
+    inner.eval = &eval;
+    let result = Box::pin(run_here(call, &mut inner)).await;
+    cx.eval.resume(eval, own);
+    result
+}
+
+async fn run_here(call: TriggerCall<'_>, cx: &mut Cx<'_>) -> Result<Option<Vec<Value>>, Halt> {
     let _acting = Acting::of(&call.trigger.routine, cx.eval);
     let Compiled::PlPgSql(body) = compiled(&call.trigger.routine, cx).await? else {
         return Err(SqlError::internal("a trigger in SQL").into());
@@ -111,6 +126,7 @@ fn tell(
         slots.0[variable] = Slot::Row(Some(Row {
             columns: columns.clone(),
             values: row.map_or_else(Vec::new, <[Value]>::to_vec),
+            of: None,
         }));
     }
     let level = if def.row { "ROW" } else { "STATEMENT" };
@@ -145,7 +161,7 @@ impl Machine {
             ));
         }
         for (nth, ((_, from), (_, to))) in row.columns.iter().zip(&self.columns).enumerate() {
-            if from.kind != to.kind {
+            if from.plain().kind != to.plain().kind {
                 wrong.get_or_insert_with(|| {
                     format!(
                         "Returned type {from} does not match expected type {to} in column {}.",

@@ -3,8 +3,8 @@
 use fencepost_sql::cursors::place_of;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::plpgsql::{Code, Named, VariableKind};
-use fencepost_sql::types::{Type, TypeKind};
-use fencepost_sql::value::Value;
+use fencepost_sql::types::{Composite, Fields, Type, TypeKind};
+use fencepost_sql::value::{Record, Value};
 
 use super::rows::Rows;
 
@@ -28,6 +28,8 @@ pub enum Slot {
 pub struct Row {
     pub columns: Vec<(String, Type)>,
     pub values: Vec<Value>,
+    /// Its type, where it is no `record`.
+    pub of: Option<Composite>,
 }
 
 /// A cursor that is open.
@@ -58,7 +60,7 @@ impl Slots {
         let slot = |variable: &fencepost_sql::plpgsql::VariableDef| match &variable.kind {
             VariableKind::Value(ty) => Slot::Value(Value::Null, *ty),
             VariableKind::Record => Slot::Row(None),
-            VariableKind::Row(columns) => Slot::Row(Some(Row::null(columns.clone()))),
+            VariableKind::Row(of) => Slot::Row(Some(Row::absent(*of))),
             VariableKind::Cursor { .. } => Slot::Cursor(None),
         };
         Slots(code.variables.iter().map(slot).collect())
@@ -83,12 +85,13 @@ impl Slots {
         match named {
             Named::Variable(variable) => match self.0.get(*variable) {
                 Some(Slot::Value(_, ty)) => Ok(*ty),
+                Some(Slot::Row(_)) => Ok(code.row_type(*variable)),
                 _ => Err(SqlError::unsupported("a cursor as a value")),
             },
             Named::Field(variable, field) => {
                 let row = self.row(code, *variable)?;
                 let at = row.field(code, *variable, field)?;
-                Ok(row.columns[at].1)
+                Ok(row.columns[at].1.plain())
             }
             Named::Place(..) => Ok(Type::of(TypeKind::Uuid)),
         }
@@ -99,6 +102,7 @@ impl Slots {
         match named {
             Named::Variable(variable) => match self.0.get(*variable) {
                 Some(Slot::Value(value, _)) => Ok(value.clone()),
+                Some(Slot::Row(_)) => Ok(self.get(*variable)),
                 _ => Err(SqlError::unsupported("a cursor as a value")),
             },
             Named::Field(variable, field) => {
@@ -119,10 +123,11 @@ impl Slots {
         }
     }
 
-    /// The value of a variable that holds one.
+    /// The value of a variable that holds one; a row is one, too.
     pub fn get(&self, variable: usize) -> Value {
         match self.0.get(variable) {
             Some(Slot::Value(value, _)) => value.clone(),
+            Some(Slot::Row(Some(row))) => row.as_value(),
             _ => Value::Null,
         }
     }
@@ -136,12 +141,36 @@ impl Slots {
 }
 
 impl Row {
-    /// A row of these columns with nothing in it.
-    pub fn null(columns: Vec<(String, Type)>) -> Row {
+    /// No row of this type, which is NULL.
+    pub fn absent(of: Composite) -> Row {
+        let fields = of.definition().fields.iter();
         Row {
-            values: vec![Value::Null; columns.len()],
-            columns,
+            columns: fields.map(|f| (f.name.clone(), f.ty)).collect(),
+            values: Vec::new(),
+            of: Some(of),
         }
+    }
+
+    /// A row of this type.
+    pub fn holding(of: Composite, row: &Record) -> Row {
+        let absent = Row::absent(of);
+        let width = absent.columns.len();
+        Row {
+            values: (0..width).map(|at| row.get(at).clone()).collect(),
+            ..absent
+        }
+    }
+
+    /// The row as a value; NULL where there is none.
+    pub fn as_value(&self) -> Value {
+        if self.values.is_empty() && !self.columns.is_empty() {
+            return Value::Null;
+        }
+        let fields = match self.of {
+            Some(of) => Fields::Named(of),
+            None => Fields::own(self.columns.iter().cloned()),
+        };
+        Record::new(fields, self.values.clone()).into()
     }
 
     /// The place of a field, or 42703.

@@ -4,7 +4,7 @@ use super::Binder;
 use crate::bound::{Expr, Node, Volatility};
 use crate::catalog::ColumnDef;
 use crate::error::{SqlError, SqlState};
-use crate::functions::{CastContext, cast_context, cast_volatility, eval, no_cast};
+use crate::functions::{CastContext, cast_context, cast_volatility, checked, eval, no_cast};
 use crate::types::{Type, TypeKind};
 use crate::value::Value;
 
@@ -30,10 +30,9 @@ impl Binder<'_> {
         if expr.ty == Type::UNKNOWN {
             return self.tell(expr, to, context);
         }
-        if let (TypeKind::Record, TypeKind::Composite(of)) = (expr.ty.kind, to.kind)
-            && let Some(row) = self.row_as(&expr, of, context)?
-        {
-            return Ok(row);
+        if let (TypeKind::Record, TypeKind::Composite(of)) = (expr.ty.kind, to.kind) {
+            let row = self.row_as(&expr, of, context)?;
+            return row.ok_or_else(|| no_cast(&expr.ty, &to));
         }
         if expr.ty.kind != to.kind {
             match cast_context(expr.ty.kind, to.kind) {
@@ -77,7 +76,7 @@ impl Binder<'_> {
             }
             Node::Param(index) => {
                 self.params.set(index, plain)?;
-                let typed = Expr::new(plain, Node::Param(index));
+                let typed = checked(Expr::new(plain, Node::Param(index)));
                 if to == plain {
                     return Ok(typed);
                 }

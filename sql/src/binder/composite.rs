@@ -78,9 +78,6 @@ impl Binder<'_> {
     fn attribute_type(&mut self, name: &str, of: &ast::DataType) -> Result<Type, SqlError> {
         let ty = self.type_of(of)?;
         check_column_type(name, ty)?;
-        if ty.as_domain().is_some() {
-            return Err(SqlError::unsupported("an attribute of a domain"));
-        }
         self.check_type_usage(ty)?;
         Ok(ty)
     }

@@ -296,6 +296,7 @@ fn value_scope(ty: Type) -> Result<Scope, SqlError> {
         key: Vec::new(),
         routed: Vec::new(),
         reads: None,
+        row: None,
     })?;
     Ok(scope)
 }

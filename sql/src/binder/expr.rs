@@ -384,10 +384,7 @@ impl Binder<'_> {
         data_type: &ast::DataType,
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
-        let to = match self.type_of(data_type) {
-            Err(missing) => self.row_type_named(data_type)?.ok_or(missing)?,
-            Ok(to) => to,
-        };
+        let to = self.type_of(data_type)?;
         let bound = match (to.kind, plain_number(input)) {
             (TypeKind::Array(_), _) if let ast::Expr::Array(array) = input => {
                 self.array_literal(&array.elem, Some(to), around)?

@@ -243,6 +243,7 @@ impl Binder<'_> {
             key: Vec::new(),
             routed: Vec::new(),
             reads: None,
+            row: None,
         };
         let source = lateral(args, LeafSource::Subquery(Box::new(select)));
         self.leaf(leaf, source, alias, scope)
@@ -347,6 +348,7 @@ pub(super) fn table_leaf(table: &TableDef, alias: Option<String>, first_slot: us
             false => Vec::new(),
         },
         reads: None,
+        row: None,
     }
 }
 
@@ -371,5 +373,6 @@ fn system_leaf(table: SystemTable, alias: Option<String>, first_slot: usize) -> 
         key: Vec::new(),
         routed: Vec::new(),
         reads: None,
+        row: None,
     }
 }

@@ -85,6 +85,7 @@ use crate::parser::{self, Parsed, position_of};
 
 pub use domain::domain_conditions;
 pub use params::ParamTypes;
+pub(crate) use path::PathView;
 pub use path::{explicit_path, search_path};
 pub use routine::{BoundBody, bind_body};
 pub use rules::{index_condition, index_expression};

@@ -70,9 +70,9 @@ fn usable(catalog: &dyn CatalogView, user: &str) -> impl Fn(&str) -> bool {
 }
 
 /// A catalog as it looks along a path.
-pub(super) struct PathView<'a> {
-    pub(super) catalog: &'a dyn CatalogView,
-    pub(super) path: &'a [String],
+pub(crate) struct PathView<'a> {
+    pub(crate) catalog: &'a dyn CatalogView,
+    pub(crate) path: &'a [String],
 }
 
 impl PathView<'_> {

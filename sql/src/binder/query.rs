@@ -158,6 +158,7 @@ impl Binder<'_> {
             key: Vec::new(),
             routed: Vec::new(),
             reads: None,
+            row: None,
         })?;
         let bound = self.scalar(key, &scope, Clause::OrderBy)?;
         if matches!(leaf.source, LeafSource::Set(_)) {

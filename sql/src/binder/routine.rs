@@ -2,22 +2,29 @@
 
 use std::sync::Arc;
 
+use sqlparser::ast::{DataType, Ident, ObjectName};
+
 use super::expr::Clause;
 use super::scope::Scope;
 use super::variables::{Prefer, Variable, Variables};
 use super::{Binder, ParamTypes, bind_among, names};
-use crate::bound::{AlterRoutine, CreateRoutine, DropRoutine, ResultColumn, Statement, Volatility};
+use crate::bound::{
+    AlterRoutine, CreateRoutine, DropRoutine, ResultColumn, SettingChange, Statement, Volatility,
+};
 use crate::catalog::{
-    ArgMode, CatalogView, Language, RoutineArg, RoutineDef, RoutineKind, RoutineResult, TableDef,
+    ArgMode, CatalogView, Language, RoutineArg, RoutineDef, RoutineKind, RoutineResult,
+    columns_of_row,
 };
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
-use crate::functions::{CastContext, cast_context};
+use crate::functions::{CastContext, cast_context, quote_ident};
 use crate::parser::{
     self, ArgSyntax, Body, ReturnsSyntax, RoutineChange, RoutineName, RoutineSyntax, TypeOf,
     TypeSyntax,
 };
 use crate::plpgsql;
+use crate::settings::{Settings, display_name, is_list};
+use crate::types::composites::Field;
 use crate::types::{Type, TypeKind};
 
 /// 42P13
@@ -30,8 +37,6 @@ fn invalid(message: impl Into<String>) -> SqlError {
 /// What a type is where routines have one.
 enum Of {
     Value(Type),
-    Table(Arc<TableDef>),
-    Columns(Vec<(String, Type)>),
     Record,
     Trigger,
 }
@@ -70,16 +75,64 @@ impl Binder<'_> {
                 if let RoutineChange::Schema(schema) = &alter.change {
                     self.schema_for(Some(schema.clone()))?;
                 }
+                let mut settings = routine.settings.clone();
+                if let RoutineChange::Attributes { settings: all, .. } = &alter.change {
+                    settings = self.settings_after(&settings, all)?;
+                }
                 Ok(Statement::AlterRoutine(AlterRoutine {
                     kind: alter.kind,
                     routine,
                     change: alter.change.clone(),
+                    settings,
                 }))
             }
             RoutineSyntax::Call(function) => {
                 Ok(Statement::Call(Box::new(self.procedure_call(function)?)))
             }
         }
+    }
+
+    /// The settings of a routine after these changes.
+    fn settings_after(
+        &self,
+        before: &[(String, String)],
+        changes: &[SettingChange],
+    ) -> Result<Vec<(String, String)>, SqlError> {
+        let mut all = before.to_vec();
+        for change in changes {
+            let (name, value) = match change {
+                SettingChange::ResetAll => {
+                    all.clear();
+                    continue;
+                }
+                SettingChange::Set(name, value) => (name, value.clone()),
+                SettingChange::SetCurrent(name) => (name, self.cx.setting(name)),
+            };
+            let of_transaction = name.starts_with("transaction_");
+            if of_transaction || matches!(name.as_str(), "role" | "session_authorization") {
+                let what = format!("SET {name} of a function");
+                return Err(SqlError::unsupported(what));
+            }
+            let shown = display_name(name);
+            let place = all.iter().position(|(of, _)| of == shown);
+            let mut trial = Settings::new();
+            let Some(mut value) = value else {
+                trial.reset(name)?;
+                if let Some(place) = place {
+                    all.remove(place);
+                }
+                continue;
+            };
+            if is_list(name) && !value.contains(',') && !value.starts_with('"') {
+                value = quote_ident(&value);
+            }
+            trial.set(name, &value)?;
+            match place {
+                Some(place) => all[place].1 = value,
+                None => all.push((shown.to_owned(), value)),
+            }
+        }
+        Ok(all)
     }
 
     /// The routine that DROP or ALTER names, or the error that there is none.
@@ -144,9 +197,14 @@ impl Binder<'_> {
                 let table = self.table_called(schema, table)?;
                 let found = table.column(column).map(|c| table.columns[c].declared());
                 let missing = || names::no_column_of(column, &table.name);
-                Ok(Of::Value(built_in(found.ok_or_else(missing)?)?))
+                Ok(Of::Value(found.ok_or_else(missing)?))
             }
-            TypeOf::Row(_) => Err(SqlError::unsupported("%ROWTYPE here")),
+            TypeOf::Row(path) => {
+                let idents = path.iter().map(|part| Ident::with_quote('"', part));
+                let named = ObjectName::from(idents.collect::<Vec<_>>());
+                let ty = self.type_of(&DataType::Custom(named, Vec::new()))?;
+                Ok(Of::Value(ty))
+            }
             TypeOf::Named(data_type) => {
                 let name = data_type.to_string().to_ascii_lowercase();
                 match name.as_str() {
@@ -155,21 +213,7 @@ impl Binder<'_> {
                     "void" => return Ok(Of::Value(Type::of(TypeKind::Void))),
                     _ => {}
                 }
-                let error = match super::type_of(data_type, self.catalog) {
-                    Ok(ty) => return Ok(Of::Value(built_in(ty)?)),
-                    Err(error) => error,
-                };
-                let sqlparser::ast::DataType::Custom(name, _) = &**data_type else {
-                    return Err(error);
-                };
-                let (schema, name) = names::table_name(name)?;
-                if let Some(table) = self.catalog.table(schema.as_deref(), &name)? {
-                    return Ok(Of::Table(table));
-                }
-                match self.catalog.view(schema.as_deref(), &name)? {
-                    Some(view) => Ok(Of::Columns(view.columns.clone())),
-                    None => Err(error),
-                }
+                Ok(Of::Value(self.type_of(data_type)?))
             }
         }
     }
@@ -181,9 +225,6 @@ impl Binder<'_> {
         }
         match self.type_of_syntax(syntax)? {
             Of::Value(ty) => Ok(Type::of(ty.kind)),
-            Of::Table(_) | Of::Columns(_) => {
-                Err(SqlError::unsupported("a row as an argument of a function"))
-            }
             Of::Record => Err(SqlError::unsupported(
                 "a record as an argument of a function",
             )),
@@ -292,8 +333,20 @@ impl Binder<'_> {
             definer: create.definer.unwrap_or(false),
             body,
             atomic,
+            settings: self.settings_after(&[], &create.settings)?,
         };
         let checked = self.cx.setting("check_function_bodies");
+        let own = match bound.settings.is_empty() {
+            true => None,
+            false => {
+                let mut settings = self.cx.settings_now()?;
+                for (name, value) in &bound.settings {
+                    settings.set(name, value)?;
+                }
+                Some(self.cx.under(settings))
+            }
+        };
+        let cx = own.as_ref().unwrap_or(self.cx);
         if checked.as_deref() != Some("off") {
             match language {
                 Language::Sql => {
@@ -302,7 +355,7 @@ impl Binder<'_> {
                     }
                     let body = (bound.body.as_str(), bound.atomic);
                     let signature = (bound.name.as_str(), &bound.args[..], &bound.result);
-                    match bind_body(body, signature, self.catalog, self.cx) {
+                    match bind_body(body, signature, self.catalog, cx) {
                         // Whether it is allowed what it does is asked of who calls it.
                         Err(error) if error.sqlstate() == SqlState::INSUFFICIENT_PRIVILEGE => {}
                         bound => drop(bound?),
@@ -315,7 +368,7 @@ impl Binder<'_> {
                         result: &bound.result,
                         procedure: bound.kind == RoutineKind::Procedure,
                     };
-                    plpgsql::compile(&bound.body, header, self.catalog)?;
+                    plpgsql::compile(&bound.body, header, self.catalog, cx)?;
                 }
             }
         }
@@ -331,7 +384,6 @@ impl Binder<'_> {
             ty: Type::of(TypeKind::Void),
             set: false,
             trigger: false,
-            table: None,
             columns: Vec::new(),
             record: false,
         };
@@ -367,8 +419,8 @@ impl Binder<'_> {
         result.columns = outputs.enumerate().map(name).collect();
         let of_outputs = match result.columns.as_slice() {
             [] => None,
-            [(_, ty)] => Some(*ty),
-            _ => Some(Type::UNKNOWN),
+            [(_, ty)] if create.kind == RoutineKind::Function => Some(*ty),
+            _ => Some(Type::of(TypeKind::Record)),
         };
         if let Some(ty) = of_outputs {
             result.ty = ty;
@@ -383,33 +435,22 @@ impl Binder<'_> {
                 match (of, of_outputs) {
                     (Of::Value(ty), None) => result.ty = Type::of(ty.kind),
                     (Of::Value(ty), Some(out)) if ty.kind == out.kind => {}
-                    (Of::Record, Some(Type::UNKNOWN)) => {}
+                    (Of::Record, Some(out)) if out.kind == TypeKind::Record => {}
                     (_, Some(out)) => {
-                        let wanted = match out {
-                            Type::UNKNOWN => "record".to_owned(),
-                            out => out.name(),
-                        };
                         return Err(invalid(format!(
-                            "function result type must be {wanted} because of OUT parameters"
+                            "function result type must be {out} because of OUT parameters"
                         )));
                     }
                     (Of::Record, None) => {
                         result.record = true;
-                        result.ty = Type::UNKNOWN;
-                    }
-                    (Of::Table(table), None) => {
-                        let columns = table.columns.iter().map(|c| (c.name.clone(), c.ty));
-                        result.columns = columns.collect();
-                        result.table = Some(table.id);
-                        result.ty = Type::UNKNOWN;
-                    }
-                    (Of::Columns(columns), None) => {
-                        result.columns = columns;
-                        result.ty = Type::UNKNOWN;
+                        result.ty = Type::of(TypeKind::Record);
                     }
                     (Of::Trigger, None) => result.trigger = true,
                 }
             }
+        }
+        if let Some(columns) = columns_of_row(result.ty) {
+            result.columns = columns;
         }
         Ok(result)
     }
@@ -421,22 +462,59 @@ struct Arguments<'a> {
     args: Vec<&'a RoutineArg>,
 }
 
-impl Variables for Arguments<'_> {
-    fn find(&self, path: &[String]) -> Result<Option<Variable>, SqlError> {
+impl Arguments<'_> {
+    fn named(&self, path: &[String]) -> Option<Variable> {
         let name = match path {
             [name] => name,
             [function, name] if function == self.function => name,
-            _ => return Ok(None),
+            _ => return None,
         };
-        let found = self.args.iter().position(|arg| arg.name == *name);
-        Ok(found.map(|param| Variable {
+        let param = self.args.iter().position(|arg| arg.name == *name)?;
+        Some(Variable {
             param,
             ty: self.args[param].ty,
+            field: None,
+        })
+    }
+}
+
+impl Variables for Arguments<'_> {
+    fn find(&self, path: &[String]) -> Result<Option<Variable>, SqlError> {
+        if let Some(whole) = self.named(path) {
+            return Ok(Some(whole));
+        }
+        let Some((field, row)) = path.split_last() else {
+            return Ok(None);
+        };
+        let Some(row) = self.named(row) else {
+            return Ok(None);
+        };
+        let Some(of) = row.ty.kind.as_composite() else {
+            return Ok(None);
+        };
+        let mut fields = of.definition().fields.iter();
+        let at = fields.position(|f| f.name == *field);
+        Ok(at.map(|at| Variable {
+            field: Some(at),
+            ..row
         }))
     }
 
-    fn fields(&self, _: &[String]) -> Result<Option<Vec<(String, Variable)>>, SqlError> {
-        Ok(None)
+    fn fields(&self, path: &[String]) -> Result<Option<Vec<(String, Variable)>>, SqlError> {
+        let Some(row) = self.named(path) else {
+            return Ok(None);
+        };
+        Ok(row.ty.kind.as_composite().map(|of| {
+            let fields = of.definition().fields.iter().enumerate();
+            let field = |(at, field): (usize, &Field)| {
+                let field_of_row = Variable {
+                    field: Some(at),
+                    ..row
+                };
+                (field.name.clone(), field_of_row)
+            };
+            fields.map(field).collect()
+        }))
     }
 
     fn place(&self, _: &str, _: (&str, u32)) -> Option<Variable> {
@@ -513,10 +591,7 @@ fn check_result(last: Option<&Statement>, result: &RoutineResult) -> Result<(), 
     if result.columns.is_empty() && result.ty.kind == TypeKind::Void {
         return Ok(());
     }
-    let declared = match result.columns.len() > 1 || result.record || result.table.is_some() {
-        true => "record".to_owned(),
-        false => result.ty.name(),
-    };
+    let declared = result.ty.name();
     let mismatch = |detail: String| {
         invalid(format!(
             "return type mismatch in function declared to return {declared}"
@@ -531,6 +606,13 @@ fn check_result(last: Option<&Statement>, result: &RoutineResult) -> Result<(), 
         ));
     };
     if result.record && result.columns.is_empty() {
+        return Ok(());
+    }
+    // A row in one column is the result, too.
+    if let (Some(_), [one]) = (result.ty.kind.as_composite(), columns.as_slice())
+        && one.ty.kind.is_row()
+        && (one.ty.kind == result.ty.kind || one.ty.kind == TypeKind::Record)
+    {
         return Ok(());
     }
     let wanted: Vec<Type> = match result.columns.is_empty() {
@@ -567,14 +649,4 @@ fn check_result(last: Option<&Statement>, result: &RoutineResult) -> Result<(), 
         }
     }
     Ok(())
-}
-
-/// 0A000 for a type that a user made.
-fn built_in(ty: Type) -> Result<Type, SqlError> {
-    match ty.plain().kind.is_users() {
-        false => Ok(ty),
-        true => Err(SqlError::unsupported(format!(
-            "a routine with an argument or a result of type {ty}"
-        ))),
-    }
 }

@@ -172,7 +172,6 @@ impl Binder<'_> {
             Clause::Transform => Some("a function of users in a change of type"),
             Clause::Execute => Some("a function of users in EXECUTE"),
             _ if routine.result.set => Some("a set-returning function of users here"),
-            _ if routine.gives_row() => Some("a function of several columns in an expression"),
             _ => None,
         };
         if let Some(refused) = refused {
@@ -314,6 +313,10 @@ impl Binder<'_> {
         let routine = Arc::clone(&chosen.routine);
         let object = Object::new(routine.kind.into(), routine.id);
         self.need_use(object, &routine.name, Privileges::EXECUTE);
+        for ty in routine.args.iter().map(|arg| arg.ty) {
+            self.name_type(ty);
+        }
+        self.name_type(routine.result.ty);
         let params = params(
             &routine,
             procedure && routine.kind == RoutineKind::Procedure,
@@ -399,7 +402,7 @@ impl Binder<'_> {
             if !call.routine.result.record {
                 return Err(SqlError::new(
                     SqlState::SYNTAX_ERROR,
-                    match call.routine.gives_row() {
+                    match call.routine.outputs().next().is_some() {
                         true => {
                             "a column definition list is redundant for a function with OUT parameters"
                         }
@@ -417,6 +420,7 @@ impl Binder<'_> {
             ));
         }
         let ty = call.routine.result.ty.plain();
+        let call_row = ty.kind.as_composite().filter(|_| !ordinality);
         let row = call.routine.gives_row();
         let mut columns = call.columns.clone();
         columns.iter_mut().for_each(|(_, ty)| *ty = ty.plain());
@@ -450,6 +454,7 @@ impl Binder<'_> {
             key: Vec::new(),
             routed: Vec::new(),
             reads: None,
+            row: call_row,
         };
         let source = super::from::lateral(read, source);
         self.leaf(leaf, source, alias, scope).map(Some)

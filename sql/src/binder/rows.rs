@@ -123,6 +123,7 @@ impl Binder<'_> {
             key: Vec::new(),
             routed: Vec::new(),
             reads: None,
+            row: None,
         };
         self.leaf(leaf, lateral(read, rows.source), alias, scope)
     }

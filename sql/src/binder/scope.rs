@@ -6,7 +6,7 @@ use super::target_rows::is_own;
 use crate::bound::{ColumnOrigin, Expr, Node};
 use crate::catalog::FIRST_USER_OID;
 use crate::error::{SqlError, SqlState};
-use crate::types::{Type, TypeKind};
+use crate::types::{Composite, Type, TypeKind};
 use crate::value::Value;
 
 /// The column that every relation has, and no list of columns shows.
@@ -37,6 +37,8 @@ pub(super) struct ScopeLeaf {
     pub(super) routed: Vec<usize>,
     /// Where it is noted that columns are read, if that has to be allowed.
     pub(super) reads: Option<Columns>,
+    /// The type of its rows, if that of no table or view.
+    pub(super) row: Option<Composite>,
 }
 
 #[derive(Clone, Debug)]

@@ -133,6 +133,7 @@ impl Binder<'_> {
             key: Vec::new(),
             routed: Vec::new(),
             reads: None,
+            row: None,
         };
         let oid = Expr::constant(Type::of(TypeKind::Oid), Value::Oid(sequence.id));
         let source = LeafSource::Function {

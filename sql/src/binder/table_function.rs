@@ -55,6 +55,7 @@ impl Binder<'_> {
             key: Vec::new(),
             routed: Vec::new(),
             reads: None,
+            row: None,
         };
         self.leaf(leaf, lateral(read, source), alias, scope)
     }

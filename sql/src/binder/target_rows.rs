@@ -5,7 +5,7 @@
 //! into. A field of a row that such a function gives, `(f(x)).n`, is a column too. There are no values that are rows: of one
 //! in the list of a subquery in FROM there are its fields, under names that nobody else can write, and `(t.row).n` finds them.
 //!
-//! Where the rows are to be made after groups or windows, or for some rows only, it is refused.
+//! The rows of users' functions are values, too. Where the rows are to be made after groups or windows, or for some rows only, it is refused.
 
 use std::ops::ControlFlow;
 
@@ -15,14 +15,19 @@ use super::call::function_name;
 use super::column_name::column_name;
 use super::expr::Around;
 use super::rows::gives_rows;
+use super::whole_row::row_of_star;
 use super::{Binder, EXPR_DEPTH_MAX, names};
 use crate::bound::{Expr, TableFunction};
+use crate::catalog::CatalogView;
 use crate::error::{SqlError, SqlState};
 use crate::functions::rows_candidates;
 use crate::parser::{parse_query, too_deep};
 
 /// The name of the relation, and what divides the name of a row from that of a field: no text has this character.
 const OWN: &str = "\0";
+
+/// The field that a row itself is.
+const WHOLE: &str = "\u{1}";
 
 /// Is it the relation of a select list, which neither `*` nor a name alone finds?
 pub(super) fn is_own(alias: &str) -> bool {
@@ -51,10 +56,13 @@ impl Binder<'_> {
         select: &ast::Select,
     ) -> Result<Option<ast::Select>, SqlError> {
         let as_fields = std::mem::take(&mut self.rows_as_fields);
-        if select.from.is_empty() && is_one_call(&select.projection) {
+        let known = Known {
+            catalog: self.catalog,
+        };
+        if select.from.is_empty() && known.is_one_call(&select.projection) {
             return Ok(None);
         }
-        let mut looked = Looked::default();
+        let mut looked = Looked::of(&known);
         let _ = select.projection.visit(&mut looked);
         if !looked.found {
             return Ok(None);
@@ -64,7 +72,7 @@ impl Binder<'_> {
         if looked.deepest > EXPR_DEPTH_MAX {
             return Err(too_deep());
         }
-        let mut calls = Calls::default();
+        let mut calls = Calls::of(&known);
         let mut projection = Vec::with_capacity(select.projection.len());
         for item in &select.projection {
             calls.item(item, as_fields, &mut projection)?;
@@ -120,48 +128,109 @@ impl Binder<'_> {
     }
 }
 
-/// A call that is all of a list is a relation as it is.
-fn is_one_call(projection: &[ast::SelectItem]) -> bool {
-    use ast::SelectItem as S;
-    matches!(
-        projection,
-        [S::UnnamedExpr(E::Function(_))]
-            | [S::ExprWithAlias {
-                expr: E::Function(_),
-                ..
-            }]
-    )
+/// What a function that gives rows gives.
+#[derive(Clone, Debug, PartialEq)]
+struct Given {
+    /// The columns of its rows.
+    fields: Vec<String>,
+    /// Its rows are values.
+    value: bool,
 }
 
-/// The columns of the rows of a function; `None` if it gives none.
-fn fields(function: &ast::Function) -> Option<Vec<String>> {
-    let name = function_name(&function.name).ok()?;
-    if function.over.is_some() || !matches!(function.args, ast::FunctionArguments::List(_)) {
-        return None;
+/// The functions that are known.
+struct Known<'a> {
+    catalog: &'a dyn CatalogView,
+}
+
+impl Given {
+    /// The fields, and the row itself where that is a value.
+    fn all(&self) -> impl Iterator<Item = &str> {
+        let whole = self.value.then_some(WHOLE);
+        self.fields.iter().map(String::as_str).chain(whole)
     }
-    if let Some(known) = rows_candidates(&name).next() {
-        let named = known.columns.iter().map(|(name, _)| (*name).to_owned());
-        return Some(named.collect());
+}
+
+impl Known<'_> {
+    /// A call that is all of a list is a relation as it is, unless its rows are values.
+    fn is_one_call(&self, projection: &[ast::SelectItem]) -> bool {
+        use ast::SelectItem as S;
+        match projection {
+            [
+                S::UnnamedExpr(E::Function(function))
+                | S::ExprWithAlias {
+                    expr: E::Function(function),
+                    ..
+                },
+            ] => self.given(function).is_none_or(|given| !given.value),
+            _ => false,
+        }
     }
-    let gives = gives_rows(&name) || TableFunction::of(&name).is_some();
-    gives.then(|| vec![name])
+
+    /// What comes of a function that gives rows; `None` if it gives none.
+    fn given(&self, function: &ast::Function) -> Option<Given> {
+        if function.over.is_some() || !matches!(function.args, ast::FunctionArguments::List(_)) {
+            return None;
+        }
+        if let Some(given) = self.of_users(function) {
+            return Some(given);
+        }
+        let name = function_name(&function.name).ok()?;
+        let given = |fields| Given {
+            fields,
+            value: false,
+        };
+        if let Some(known) = rows_candidates(&name).next() {
+            let named = known.columns.iter().map(|(name, _)| (*name).to_owned());
+            return Some(given(named.collect()));
+        }
+        let gives = gives_rows(&name) || TableFunction::of(&name).is_some();
+        gives.then(|| given(vec![name]))
+    }
+
+    fn of_users(&self, function: &ast::Function) -> Option<Given> {
+        let (schema, name) = names::table_name(&function.name).ok()?;
+        let routines = self.catalog.routines(schema.as_deref(), &name);
+        let routine = routines.iter().find(|routine| routine.result.set)?;
+        let columns = &routine.result.columns;
+        match routine.gives_row() && !columns.is_empty() {
+            true => Some(Given {
+                fields: columns.iter().map(|(name, _)| name.clone()).collect(),
+                value: true,
+            }),
+            false => Some(Given {
+                fields: vec![name],
+                value: false,
+            }),
+        }
+    }
 }
 
 /// Whether there are functions that give rows, and how deep expressions are.
-#[derive(Default)]
-struct Looked {
+struct Looked<'a> {
+    known: &'a Known<'a>,
     found: bool,
     depth: usize,
     deepest: usize,
 }
 
-impl Visitor for Looked {
+impl<'a> Looked<'a> {
+    fn of(known: &'a Known<'a>) -> Looked<'a> {
+        Looked {
+            known,
+            found: false,
+            depth: 0,
+            deepest: 0,
+        }
+    }
+}
+
+impl Visitor for Looked<'_> {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &E) -> ControlFlow<()> {
         self.depth += 1;
         self.deepest = self.deepest.max(self.depth);
-        self.found |= matches!(expr, E::Function(function) if fields(function).is_some());
+        self.found |= matches!(expr, E::Function(function) if self.known.given(function).is_some());
         ControlFlow::Continue(())
     }
 
@@ -172,16 +241,26 @@ impl Visitor for Looked {
 }
 
 /// The calls of a select list, each once, with the columns of its rows.
-#[derive(Default)]
-struct Calls {
-    list: Vec<(ast::Function, Vec<String>)>,
+struct Calls<'a> {
+    known: &'a Known<'a>,
+    list: Vec<(ast::Function, Given)>,
     windows: bool,
     /// How many queries deep the visitor is, and how many expressions that may leave out parts of theirs.
     queries: usize,
     conditions: usize,
 }
 
-impl Calls {
+impl<'a> Calls<'a> {
+    fn of(known: &'a Known<'a>) -> Calls<'a> {
+        Calls {
+            known,
+            list: Vec::new(),
+            windows: false,
+            queries: 0,
+            conditions: 0,
+        }
+    }
+
     /// Adds an item of the list as it is to be.
     fn item(
         &mut self,
@@ -198,16 +277,40 @@ impl Calls {
             }
         };
         if let E::Function(function) = expr
-            && let Some(fields) = fields(function).filter(|fields| fields.len() > 1)
+            && let Some(given) = self.known.given(function)
+            && given.fields.len() > 1
+            && !given.value
         {
             if !as_fields {
                 return Err(a_row());
             }
-            let at = self.place(function, &fields);
-            out.extend(fields.iter().map(|field| ast::SelectItem::ExprWithAlias {
-                expr: column(at, field),
-                alias: quoted(field_of(&name, field)),
-            }));
+            let at = self.place(function, &given);
+            out.extend(
+                given
+                    .fields
+                    .iter()
+                    .map(|field| ast::SelectItem::ExprWithAlias {
+                        expr: column(at, field),
+                        alias: quoted(field_of(&name, field)),
+                    }),
+            );
+            return Ok(());
+        }
+        // `(f(x)).*`
+        if let Some(E::Nested(row)) = row_of_star(expr)
+            && let E::Function(function) = &*row
+            && let Some(given) = self.known.given(function)
+        {
+            let at = self.place(function, &given);
+            out.extend(
+                given
+                    .fields
+                    .iter()
+                    .map(|field| ast::SelectItem::ExprWithAlias {
+                        expr: column(at, field),
+                        alias: quoted(field.clone()),
+                    }),
+            );
             return Ok(());
         }
         let known = self.list.len();
@@ -226,10 +329,10 @@ impl Calls {
     }
 
     /// Which of the calls it is.
-    fn place(&mut self, function: &ast::Function, fields: &[String]) -> usize {
+    fn place(&mut self, function: &ast::Function, given: &Given) -> usize {
         let known = self.list.iter().position(|(call, _)| call == function);
         known.unwrap_or_else(|| {
-            self.list.push((function.clone(), fields.to_vec()));
+            self.list.push((function.clone(), given.clone()));
             self.list.len() - 1
         })
     }
@@ -237,21 +340,25 @@ impl Calls {
     /// The relation that they are.
     fn relation(self) -> Result<ast::TableFactor, SqlError> {
         let columns = self.list.iter().enumerate();
-        let columns = columns.flat_map(|(at, (_, fields))| fields.iter().map(move |f| of(at, f)));
+        let columns =
+            columns.flat_map(|(at, (_, given))| given.all().map(move |field| of(at, field)));
         let alias = alias(OWN, columns);
-        if let [(function, _)] = self.list.as_slice() {
-            return rows_of(function, alias);
+        if let [(function, given)] = self.list.as_slice() {
+            if !given.value {
+                return rows_of(function, alias);
+            }
+            let all: Vec<&str> = given.all().collect();
+            return Ok(ast::TableFactor::Derived {
+                lateral: true,
+                subquery: fields_of_call(function, given, &all)?,
+                alias: Some(alias),
+                sample: None,
+            });
         }
         let mut args = Vec::new();
-        for (function, fields) in &self.list {
-            for field in fields {
-                let rows = self::alias("rows", fields.iter().cloned());
-                let mut query = parse_query("SELECT a FROM f")?;
-                if let ast::SetExpr::Select(select) = query.body.as_mut() {
-                    let name = E::Identifier(quoted(field.clone()));
-                    select.projection = vec![ast::SelectItem::UnnamedExpr(name)];
-                    select.from[0].relation = rows_of(function, rows)?;
-                }
+        for (function, given) in &self.list {
+            for field in given.all() {
+                let query = fields_of_call(function, given, &[field])?;
                 let array = ast::Function {
                     name: ast::ObjectName::from(vec![ast::Ident::new("ARRAY")]),
                     args: ast::FunctionArguments::Subquery(query),
@@ -270,7 +377,7 @@ impl Calls {
     }
 }
 
-impl VisitorMut for Calls {
+impl VisitorMut for Calls<'_> {
     type Break = SqlError;
 
     fn pre_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<SqlError> {
@@ -305,7 +412,7 @@ impl VisitorMut for Calls {
             _ => return ControlFlow::Continue(()),
         };
         self.windows |= function.over.is_some();
-        let Some(fields) = fields(function) else {
+        let Some(given) = self.known.given(function) else {
             return ControlFlow::Continue(());
         };
         if self.conditions > 0 {
@@ -313,7 +420,9 @@ impl VisitorMut for Calls {
             let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, what);
             return ControlFlow::Break(error);
         }
-        let field = match (field, fields.as_slice()) {
+        let field = match (field, given.fields.as_slice()) {
+            (None, _) if given.value => WHOLE.to_owned(),
+            (Some(field), fields) if given.value && fields.contains(&field) => field,
             (None, [only]) => only.clone(),
             (Some(field), several) if several.len() > 1 && several.contains(&field) => field,
             (Some(field), [_, _, ..]) => {
@@ -322,7 +431,7 @@ impl VisitorMut for Calls {
             }
             _ => return ControlFlow::Break(a_row()),
         };
-        let at = self.place(function, &fields);
+        let at = self.place(function, &given);
         *expr = column(at, &field);
         ControlFlow::Continue(())
     }
@@ -364,6 +473,25 @@ fn alias(name: &str, columns: impl Iterator<Item = String>) -> ast::TableAlias {
             .collect(),
         at: None,
     }
+}
+
+/// A query for some fields of the rows of a call.
+fn fields_of_call(
+    function: &ast::Function,
+    given: &Given,
+    fields: &[&str],
+) -> Result<Box<ast::Query>, SqlError> {
+    const ROWS: &str = "rows";
+    let mut query = parse_query("SELECT a FROM f")?;
+    if let ast::SetExpr::Select(select) = query.body.as_mut() {
+        let named = fields.iter().map(|field| match *field {
+            WHOLE => E::Identifier(quoted(ROWS)),
+            field => E::CompoundIdentifier(vec![quoted(ROWS), quoted(field)]),
+        });
+        select.projection = named.map(ast::SelectItem::UnnamedExpr).collect();
+        select.from[0].relation = rows_of(function, alias(ROWS, given.fields.iter().cloned()))?;
+    }
+    Ok(query)
 }
 
 /// A call as a relation.

@@ -26,21 +26,6 @@ impl Binder<'_> {
         Ok(ty)
     }
 
-    /// The type of the rows of the table that a type name is of.
-    pub(super) fn row_type_named(&mut self, name: &DataType) -> Result<Option<Type>, SqlError> {
-        let DataType::Custom(name, arguments) = name else {
-            return Ok(None);
-        };
-        let (schema, name) = names::table_name(name)?;
-        let table = self.catalog.table(schema.as_deref(), &name)?;
-        let Some(table) = table.filter(|_| arguments.is_empty()) else {
-            return Ok(None);
-        };
-        let ty = Type::of(TypeKind::Composite(row_type(&table)));
-        self.name_type(ty);
-        Ok(Some(ty))
-    }
-
     /// 42501 where the type is not for whoever makes something of it.
     pub(super) fn check_type_usage(&self, ty: Type) -> Result<(), SqlError> {
         let (Some((role, security)), true) = (self.acting(), ty.kind.is_users()) else {
@@ -262,6 +247,11 @@ fn custom(
             of_user.map(|ty| ty.kind())
         }),
     };
+    // A table or a view is the type of its rows.
+    let kind = match kind {
+        None => row_type_named(schema, &folded, catalog)?,
+        kind => kind,
+    };
     match (kind, arguments) {
         (Some(kind), []) => Ok(Type::of(kind)),
         (Some(kind @ (TypeKind::VarChar | TypeKind::BpChar)), [length]) => match length.parse() {
@@ -295,6 +285,19 @@ fn custom(
             _ => Err(no_type(&names::shown(schema, &folded))),
         },
     }
+}
+
+/// The type of the rows of the table or view of a name.
+fn row_type_named(
+    schema: Option<&str>,
+    name: &str,
+    catalog: &dyn CatalogView,
+) -> Result<Option<TypeKind>, SqlError> {
+    if let Some(table) = catalog.table(schema, name)? {
+        return Ok(Some(TypeKind::Composite(row_type(&table))));
+    }
+    let view = catalog.view(schema, name)?;
+    Ok(view.map(|view| TypeKind::Composite(view.row_type())))
 }
 
 /// 42704

@@ -4,11 +4,12 @@
 
 use sqlparser::ast;
 
+use super::whole_row::field_at;
 use super::{Binder, names};
 use crate::bound::{Expr, Node};
 use crate::catalog::TableDef;
 use crate::error::{SqlError, SqlState};
-use crate::types::Type;
+use crate::types::{Fields, Type, TypeKind};
 
 /// A variable that a name has been found to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +18,8 @@ pub struct Variable {
     pub param: usize,
     /// Its type.
     pub ty: Type,
+    /// The field of it that is meant, where it is of a composite type.
+    pub field: Option<usize>,
 }
 
 /// What a name means that may be a column's, too.
@@ -65,7 +68,11 @@ impl Binder<'_> {
     fn parameter_of(&mut self, variable: Variable) -> Expr {
         let ty = variable.ty.plain();
         self.params.declare(variable.param, ty);
-        Expr::new(ty, Node::Param(variable.param))
+        let param = Expr::new(ty, Node::Param(variable.param));
+        match (variable.field, ty.kind) {
+            (Some(at), TypeKind::Composite(of)) => field_at(param, &Fields::Named(of), at),
+            _ => param,
+        }
     }
 
     /// What is meant by a name that has been found among the columns.

@@ -66,6 +66,7 @@ impl Binder<'_> {
             key: Vec::new(),
             routed: Vec::new(),
             reads: None,
+            row: None,
         };
         Ok((leaf, select))
     }

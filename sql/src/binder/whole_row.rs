@@ -24,6 +24,10 @@ pub(super) fn fields_of(expr: &Expr) -> Option<Fields> {
     match (parts_of(expr), &expr.node) {
         (Some((fields, _)), _) => Some(fields.clone()),
         (None, Node::Const(Value::Record(row))) => Some(row.fields.clone()),
+        (None, Node::Routine(call)) if expr.ty.kind == TypeKind::Record => {
+            let named = !call.columns.is_empty();
+            named.then(|| Fields::own(call.columns.iter().cloned()))
+        }
         (None, _) => expr.ty.kind.as_composite().map(Fields::Named),
     }
 }
@@ -115,6 +119,9 @@ impl Scope {
 impl ScopeLeaf {
     /// The type of its rows, if it is a table or view.
     fn row_type(&self, catalog: &dyn CatalogView) -> Option<Composite> {
+        if self.row.is_some() {
+            return self.row;
+        }
         let id = self.columns.first()?.origin?.table;
         let schema = self.schema.as_deref()?;
         if let Ok(Some(table)) = catalog.table_by_id(id) {

@@ -347,6 +347,7 @@ impl Binder<'_> {
             key: Vec::new(),
             routed: Vec::new(),
             reads: None,
+            row: None,
         };
         if let LeafSource::Cte(cte) = &source {
             // Queries between depend on what it depends on.

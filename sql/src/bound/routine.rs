@@ -45,6 +45,8 @@ pub struct CreateRoutine {
     pub body: String,
     /// It was written as SQL.
     pub atomic: bool,
+    /// SET
+    pub settings: Vec<(String, String)>,
 }
 
 /// DROP FUNCTION and its kin
@@ -69,4 +71,6 @@ pub struct AlterRoutine {
     pub routine: Arc<RoutineDef>,
     /// What becomes of it; names of schemas and roles are of some that are there.
     pub change: RoutineChange,
+    /// The settings that it has then.
+    pub settings: Vec<(String, String)>,
 }

@@ -2,13 +2,15 @@
 
 use super::encode::{Reader, Writer, corrupt};
 use super::guard::Guards;
-use super::routine::{ArgMode, Language, RoutineArg, RoutineDef, RoutineKind, RoutineResult};
+use super::routine::{
+    ArgMode, Language, RoutineArg, RoutineDef, RoutineKind, RoutineResult, columns_of_row,
+};
 use super::snapshot::Snapshot;
 use crate::bound::Volatility;
 use crate::error::SqlError;
 use crate::types::{Type, TypeKind};
 
-const ROUTINE_FORMAT: u8 = 0x48;
+const ROUTINE_FORMAT: u8 = 0x49;
 const GUARDS_MAX: u32 = 1024;
 
 const MODES: [ArgMode; 5] = [
@@ -51,9 +53,13 @@ pub(super) fn encode_routine(routine: &RoutineDef) -> Vec<u8> {
     out.flag(result.set);
     out.flag(result.trigger);
     out.flag(result.record);
-    out.u32(result.table.unwrap_or(0));
-    out.u32(result.columns.len() as u32);
-    for (name, ty) in &result.columns {
+    // What is in a composite type is as that is when it is read.
+    let own = match columns_of_row(result.ty) {
+        Some(_) => &[][..],
+        None => &result.columns,
+    };
+    out.u32(own.len() as u32);
+    for (name, ty) in own {
         out.text(name);
         write_type(&mut out, ty);
     }
@@ -62,6 +68,11 @@ pub(super) fn encode_routine(routine: &RoutineDef) -> Vec<u8> {
     out.flag(routine.definer);
     out.text(&routine.body);
     out.flag(routine.atomic);
+    out.u32(routine.settings.len() as u32);
+    for (name, value) in &routine.settings {
+        out.text(name);
+        out.text(value);
+    }
     out.u64(routine.version);
     out.u32(routine.guards.raw().len() as u32);
     for guard in routine.guards.raw() {
@@ -78,10 +89,9 @@ fn write_type(out: &mut Writer, ty: &Type) {
 fn read_type(input: &mut Reader<'_>, around: &Snapshot) -> Option<Type> {
     let oid = input.u32()?;
     // A result may be of what no column is.
-    let pseudo = [TypeKind::Void, TypeKind::Unknown];
-    let pseudo = pseudo.into_iter().find(|kind| kind.oid() == oid);
+    let void = (TypeKind::Void.oid() == oid).then_some(TypeKind::Void);
     Some(Type {
-        kind: pseudo.or_else(|| around.types().kind(oid))?,
+        kind: void.or_else(|| around.type_kind(oid))?,
         typmod: input.u32()? as i32,
     })
 }
@@ -126,7 +136,6 @@ fn read_routine(input: &mut Reader<'_>, around: &Snapshot) -> Option<RoutineDef>
         set: input.flag()?,
         trigger: input.flag()?,
         record: input.flag()?,
-        table: Some(input.u32()?).filter(|id| *id != 0),
         columns: Vec::new(),
     };
     for _ in 0..input.u32()? {
@@ -134,11 +143,18 @@ fn read_routine(input: &mut Reader<'_>, around: &Snapshot) -> Option<RoutineDef>
             .columns
             .push((input.text()?, read_type(input, around)?));
     }
+    if let Some(columns) = columns_of_row(result.ty) {
+        result.columns = columns;
+    }
     let volatility = *VOLATILITIES.get(usize::from(input.u8()?))?;
     let strict = input.flag()?;
     let definer = input.flag()?;
     let body = input.text()?;
     let atomic = input.flag()?;
+    let mut settings = Vec::new();
+    for _ in 0..input.u32()? {
+        settings.push((input.text()?, input.text()?));
+    }
     let version = input.u64()?;
     let guards = Some(input.u32()?).filter(|count| *count <= GUARDS_MAX)?;
     let guards: Option<Vec<u64>> = (0..guards).map(|_| input.u64()).collect();
@@ -156,6 +172,7 @@ fn read_routine(input: &mut Reader<'_>, around: &Snapshot) -> Option<RoutineDef>
         definer,
         body,
         atomic,
+        settings,
         version,
         guards: Guards::at(guards?)?,
     };
@@ -193,7 +210,6 @@ mod tests {
                 ty: Type::INT8,
                 set: true,
                 trigger: false,
-                table: Some(16384),
                 columns: vec![("c".into(), Type::TEXT)],
                 record: false,
             },
@@ -202,6 +218,7 @@ mod tests {
             definer: true,
             body: "begin end".into(),
             atomic: false,
+            settings: vec![("search_path".into(), "public".into())],
             version: 7,
             guards: Guards::at([5]).expect("one"),
         };

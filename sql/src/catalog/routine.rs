@@ -8,6 +8,7 @@ use fencepost_txn::Transaction;
 use super::guard::Guards;
 use crate::bound::Volatility;
 use crate::stop::Halt;
+use crate::types::composites::is_made_of;
 use crate::types::{Type, TypeKind};
 
 /// A function or a procedure.
@@ -39,6 +40,8 @@ pub struct RoutineDef {
     pub body: String,
     /// The body was written as SQL, not as a string.
     pub atomic: bool,
+    /// SET: settings and what they are while it runs, in the order in which they were said.
+    pub settings: Vec<(String, String)>,
     /// The catalog version of its last change.
     pub version: u64,
     /// Its guards.
@@ -126,19 +129,23 @@ impl ArgMode {
 /// What a routine gives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoutineResult {
-    /// The type of its one value; that of the row where it has several columns is not looked at.
+    /// The type of its value; `record` where it is a row of no composite type.
     pub ty: Type,
     /// Any number of rows.
     pub set: bool,
     /// It is what triggers call.
     pub trigger: bool,
-    /// The table whose rows it gives, by RETURNS name or RETURNS SETOF name.
-    pub table: Option<u32>,
-    /// Names and types of the columns: those of arguments that come out, or of the table; none where it is one value
-    /// without a name.
+    /// Names and types of the columns: those of arguments that come out, or what is in its composite type; none where it
+    /// is one value without a name.
     pub columns: Vec<(String, Type)>,
     /// The columns are for the caller to say.
     pub record: bool,
+}
+
+/// What is in the rows of a composite type, as columns.
+pub fn columns_of_row(ty: Type) -> Option<Vec<(String, Type)>> {
+    let fields = ty.kind.as_composite()?.definition().fields.iter();
+    Some(fields.map(|f| (f.name.clone(), f.ty)).collect())
 }
 
 impl RoutineDef {
@@ -163,10 +170,16 @@ impl RoutineDef {
         format!("{}({})", self.name, types.join(", "))
     }
 
-    /// Has it a result of several columns?
+    /// Is its result a row?
     pub fn gives_row(&self) -> bool {
         let result = &self.result;
-        result.record || result.table.is_some() || result.columns.len() > 1
+        !result.trigger && result.ty.kind.is_row()
+    }
+
+    /// Is a type, or what is made of it, part of its signature?
+    pub fn names_type(&self, oid: u32) -> bool {
+        let mut args = self.args.iter();
+        is_made_of(self.result.ty.kind, oid) || args.any(|arg| is_made_of(arg.ty.kind, oid))
     }
 }
 

@@ -275,7 +275,7 @@ impl Catalog {
             } else if is_view(&bytes) {
                 views.push(decode_view(&bytes, &around)?);
             } else if is_routine(&bytes) {
-                routines.push(decode_routine(&bytes, &around)?);
+                routines.push(bytes);
             } else if is_about(&bytes) {
                 abouts.push(decode_about(&bytes)?);
             } else if is_default_acl(&bytes) {
@@ -303,6 +303,10 @@ impl Catalog {
         let snapshot = snapshot.with_databases(self.database, databases);
         let snapshot = snapshot.with_types(types);
         let snapshot = snapshot.with_views(views).with_schemas(schemas);
+        // Their signatures may have the types of the rows of tables and views.
+        let routines = routines.iter();
+        let routines = routines.map(|bytes| decode_routine(bytes, &snapshot));
+        let routines = routines.collect::<Result<_, _>>()?;
         Ok(snapshot
             .with_routines(routines)
             .with_security(abouts, defaults))

@@ -31,7 +31,7 @@ pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
         return Some(Implicit);
     }
     match (from, to) {
-        (T::Composite(_), T::Record) => return Some(Implicit),
+        (T::Composite(_), T::Record) | (T::Record, T::Composite(_)) => return Some(Implicit),
         (T::Record, to) if to.is_string() => return Some(Assignment),
         _ => {}
     }

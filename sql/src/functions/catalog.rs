@@ -342,23 +342,29 @@ fn routine(args: &[Value], cx: &EvalContext) -> Option<(Arc<RoutineDef>, Arc<Sna
     Some((routine, catalog))
 }
 
-fn table_named(catalog: &Snapshot, id: u32) -> Option<String> {
-    let table = catalog.table_by_id(id).ok()??;
-    Some(super::quote_ident(&table.name))
+/// A type in a routine's signature, with its schema where it is not found without.
+fn type_shown(ty: Type, catalog: &Snapshot, cx: &EvalContext) -> String {
+    match ty.plain() == ty && !ty.kind.is_users() {
+        true => ty.name(),
+        false => pg::type_name(catalog, ty.oid(), cx).unwrap_or_else(|| ty.name()),
+    }
 }
 
 fn function_result(args: &[Value], cx: &EvalContext) -> Outcome {
     if let Some((routine, catalog)) = routine(args, cx) {
-        let tables = |id| table_named(&catalog, id);
-        return Ok(text(pg::routine_result(&routine, &tables)));
+        let named = |ty| type_shown(ty, &catalog, cx);
+        return Ok(text(pg::routine_result(&routine, &named)));
     }
     let result = function(args).map(|function| function.result.name().to_owned());
     Ok(text(result))
 }
 
 fn function_arguments(args: &[Value], to_name: bool, cx: &EvalContext) -> Outcome {
-    if let Some((routine, _)) = routine(args, cx) {
-        return Ok(Value::text(pg::routine_arguments(&routine, to_name)));
+    if let Some((routine, catalog)) = routine(args, cx) {
+        let named = |ty| type_shown(ty, &catalog, cx);
+        return Ok(Value::text(pg::routine_arguments(
+            &routine, to_name, &named,
+        )));
     }
     Ok(text(function(args).map(arguments)))
 }
@@ -367,8 +373,8 @@ fn function_definition(args: &[Value], cx: &EvalContext) -> Outcome {
     let Some((routine, catalog)) = routine(args, cx) else {
         return Ok(Value::Null);
     };
-    let tables = |id| table_named(&catalog, id);
-    Ok(Value::text(pg::routine_definition(&routine, &tables)))
+    let named = |ty| type_shown(ty, &catalog, cx);
+    Ok(Value::text(pg::routine_definition(&routine, &named)))
 }
 
 fn arguments(function: &'static ScalarFunction) -> String {

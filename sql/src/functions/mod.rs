@@ -68,7 +68,9 @@ pub use enums::ENUM_RANGE;
 pub use eval::{eval, eval_predicate, eval_row_count};
 pub use library::{candidates, library};
 pub use like::{LikeEscape, like, like_prefix};
-pub use record::{FIELD, FIELDS_OF_ALL, ROW, ROW_IS_NULL, WITH_FIELD, parts_of, row_of};
+pub use record::{
+    FIELD, FIELDS_OF_ALL, ROW, ROW_IS_NULL, WITH_FIELD, check_fields, checked, parts_of, row_of,
+};
 pub(crate) use record::{no_field, wrong_width};
 pub use rows::{RowsFunction, rows_candidates};
 pub use series::Series;

@@ -134,8 +134,45 @@ pub(crate) fn wrong_width(given: usize, wanted: &Fields, from: Option<TypeKind>)
     SqlError::new(SqlState::CANNOT_COERCE, message).detail(format!("Input has too {few} columns."))
 }
 
+/// A value that came from outside, checked by what domains ask of its fields.
+static CHECKED: ScalarFunction = variadic("checked", &[Any], Any, |a, cx| match a {
+    [value] => {
+        let rows = match value {
+            Value::Array(rows) => &rows.values[..],
+            one => std::slice::from_ref(one),
+        };
+        for row in rows {
+            if let Value::Record(row) = row {
+                check_fields(row, cx)?;
+            }
+        }
+        Ok(value.clone())
+    }
+    _ => Err(mismatch("a check of a row")),
+});
+
+/// A parameter of a type that may have fields of domains: they are checked where there are such.
+pub fn checked(param: Expr) -> Expr {
+    let kind = param.ty.kind;
+    let of = kind.element().unwrap_or(kind).as_composite();
+    if !of.is_some_and(has_domains) {
+        return param;
+    }
+    let function = &CHECKED;
+    let args = vec![param];
+    Expr::new(Type::of(kind), Node::Call { function, args })
+}
+
+fn has_domains(of: Composite) -> bool {
+    let mut fields = of.definition().fields.iter();
+    fields.any(|field| match field.ty.kind {
+        TypeKind::Domain(_) => true,
+        kind => kind.as_composite().is_some_and(has_domains),
+    })
+}
+
 /// What domains ask of the fields of a row that was read.
-pub(super) fn check_fields(row: &Record, cx: &EvalContext) -> Result<(), SqlError> {
+pub fn check_fields(row: &Record, cx: &EvalContext) -> Result<(), SqlError> {
     for (at, Field { ty, .. }) in row.fields.iter().enumerate() {
         match (ty.kind, row.get(at)) {
             (TypeKind::Domain(domain), value) => check_domain(domain, value, cx)?,

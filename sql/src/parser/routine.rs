@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use super::lexer::{self, Kind};
 use super::{depth, syntax};
-use crate::bound::Volatility;
+use crate::bound::{SettingChange, Volatility};
 use crate::catalog::{ArgMode, RoutineKind};
 use crate::error::{SqlError, SqlState};
 
@@ -44,6 +44,8 @@ pub struct CreateRoutine {
     pub strict: Option<bool>,
     /// SECURITY DEFINER
     pub definer: Option<bool>,
+    /// SET
+    pub settings: Vec<SettingChange>,
     /// AS, or the body itself
     pub body: Option<Body>,
 }
@@ -149,6 +151,8 @@ pub enum RoutineChange {
         strict: Option<bool>,
         /// SECURITY DEFINER
         definer: Option<bool>,
+        /// SET and RESET
+        settings: Vec<SettingChange>,
     },
 }
 

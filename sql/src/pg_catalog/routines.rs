@@ -81,6 +81,10 @@ pub fn functions(rows: &mut Rows, around: &Around<'_>) {
                     RoutineKind::Procedure => "p",
                 }),
             ),
+            (
+                "proconfig",
+                optional(!routine.settings.is_empty(), config(&routine)),
+            ),
             ("prosecdef", Value::Bool(routine.definer)),
             ("proleakproof", Value::Bool(false)),
             ("proisstrict", Value::Bool(routine.strict)),
@@ -128,6 +132,13 @@ fn mode_letter(mode: ArgMode) -> &'static str {
     }
 }
 
+/// SET, each as `name=value`.
+fn config(routine: &RoutineDef) -> Vec<Value> {
+    let all = routine.settings.iter();
+    all.map(|(name, value)| Value::text(format!("{name}={value}")))
+        .collect()
+}
+
 fn volatility_letter(routine: &RoutineDef) -> &'static str {
     match routine.volatility {
         Volatility::Immutable => "i",
@@ -139,15 +150,18 @@ fn volatility_letter(routine: &RoutineDef) -> &'static str {
 fn result_oid(routine: &RoutineDef) -> u32 {
     match &routine.result {
         result if result.trigger => TRIGGER,
-        _ if routine.gives_row() => RECORD,
         result if routine.kind == RoutineKind::Procedure && !result.columns.is_empty() => RECORD,
         result if result.ty.kind == TypeKind::Void => VOID,
         result => result.ty.oid(),
     }
 }
 
-/// The arguments as CREATE FUNCTION has them; without defaults to name it.
-pub fn routine_arguments(routine: &RoutineDef, to_name: bool) -> String {
+/// The arguments as CREATE FUNCTION has them; without defaults to name it. `named` says what types are called.
+pub fn routine_arguments(
+    routine: &RoutineDef,
+    to_name: bool,
+    named: &dyn Fn(Type) -> String,
+) -> String {
     let shown = routine.args.iter().filter(|arg| arg.mode != ArgMode::Table);
     let procedure = routine.kind == RoutineKind::Procedure;
     let texts = shown.map(|arg| {
@@ -162,7 +176,7 @@ pub fn routine_arguments(routine: &RoutineDef, to_name: bool) -> String {
             text.push_str(&quoted(&arg.name));
             text.push(' ');
         }
-        text.push_str(&Type::of(arg.ty.kind).name());
+        text.push_str(&named(Type::of(arg.ty.kind)));
         if let (Some(default), false) = (&arg.default, to_name) {
             text.push_str(" DEFAULT ");
             text.push_str(default);
@@ -173,10 +187,7 @@ pub fn routine_arguments(routine: &RoutineDef, to_name: bool) -> String {
 }
 
 /// What comes behind RETURNS; a procedure has none.
-pub fn routine_result(
-    routine: &RoutineDef,
-    tables: &dyn Fn(u32) -> Option<String>,
-) -> Option<String> {
+pub fn routine_result(routine: &RoutineDef, named: &dyn Fn(Type) -> String) -> Option<String> {
     if routine.kind == RoutineKind::Procedure {
         return None;
     }
@@ -185,16 +196,14 @@ pub fn routine_result(
         .args
         .iter()
         .filter(|arg| arg.mode == ArgMode::Table)
-        .map(|arg| format!("{} {}", quoted(&arg.name), Type::of(arg.ty.kind).name()))
+        .map(|arg| format!("{} {}", quoted(&arg.name), named(Type::of(arg.ty.kind))))
         .collect();
     if !columns.is_empty() {
         return Some(format!("TABLE({})", columns.join(", ")));
     }
-    let of = match result.table.and_then(tables) {
-        Some(table) => table,
-        None if result.trigger => "trigger".to_owned(),
-        None if routine.gives_row() => "record".to_owned(),
-        None => result.ty.name(),
+    let of = match result.trigger {
+        true => "trigger".to_owned(),
+        false => named(result.ty),
     };
     Some(match result.set {
         true => format!("SETOF {of}"),
@@ -203,15 +212,15 @@ pub fn routine_result(
 }
 
 /// CREATE OR REPLACE FUNCTION, in PostgreSQL's words.
-pub fn routine_definition(routine: &RoutineDef, tables: &dyn Fn(u32) -> Option<String>) -> String {
+pub fn routine_definition(routine: &RoutineDef, named: &dyn Fn(Type) -> String) -> String {
     let mut out = format!(
         "CREATE OR REPLACE {} {}.{}({})\n",
         routine.kind.name().to_ascii_uppercase(),
         quoted(&routine.schema),
         quoted(&routine.name),
-        routine_arguments(routine, false)
+        routine_arguments(routine, false, named)
     );
-    if let Some(result) = routine_result(routine, tables) {
+    if let Some(result) = routine_result(routine, named) {
         let _ = writeln!(out, " RETURNS {result}");
     }
     let _ = writeln!(out, " LANGUAGE {}", routine.language.name());
@@ -230,6 +239,14 @@ pub fn routine_definition(routine: &RoutineDef, tables: &dyn Fn(u32) -> Option<S
     if !words.is_empty() {
         let _ = writeln!(out, " {}", words.join(" "));
     }
+    for (name, value) in &routine.settings {
+        let _ = writeln!(
+            out,
+            " SET {} TO {}",
+            quoted(name),
+            shown_setting(name, value)
+        );
+    }
     if routine.atomic {
         let _ = writeln!(out, "{}", routine.body);
         return out;
@@ -243,4 +260,21 @@ pub fn routine_definition(routine: &RoutineDef, tables: &dyn Fn(u32) -> Option<S
     }
     let _ = writeln!(out, "AS {tag}${}{tag}$", routine.body);
     out
+}
+
+/// The value of a setting as it is written: one that is a list has its elements each by itself.
+fn shown_setting(name: &str, value: &str) -> String {
+    let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    if !crate::settings::is_list(name) {
+        return literal(value);
+    }
+    let elements = value.split(',').map(str::trim);
+    let plain = elements.map(|element| match element.strip_prefix('"') {
+        Some(rest) => rest.trim_end_matches('"').replace("\"\"", "\""),
+        None => element.to_owned(),
+    });
+    plain
+        .map(|element| literal(&element))
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -76,6 +76,7 @@ impl<'a> Compiler<'a> {
                 args: Vec::new(),
                 found: 0,
                 trigger: None,
+                types: Vec::new(),
             },
             scope: 0,
             frames: Vec::new(),
@@ -83,7 +84,7 @@ impl<'a> Compiler<'a> {
         };
         compiler.code.found = compiler.variable("found", VariableKind::Value(Type::BOOL));
         for (nth, arg) in header.args.iter().enumerate() {
-            let kind = VariableKind::Value(arg.ty);
+            let kind = compiler.kind_of_type(arg.ty)?;
             let variable = compiler.variable(&arg.name, kind);
             compiler.code.args.push(variable);
             let number = format!("${}", nth + 1);

@@ -2,10 +2,11 @@
 
 use super::compile::Compiler;
 use super::{Op, VariableKind};
+use crate::catalog::row_type;
 use crate::error::{SqlError, SqlState};
 use crate::parser::lexer::{Kind, Token};
 use crate::parser::{TypeOf, TypeSyntax};
-use crate::types::Type;
+use crate::types::{Composite, Type, TypeKind};
 
 impl Compiler<'_> {
     /// The declarations up to BEGIN.
@@ -115,61 +116,77 @@ impl Compiler<'_> {
         self.kind_of(&TypeSyntax::parse(&text, false)?)
     }
 
-    /// What a variable of a type holds.
-    fn kind_of(&self, syntax: &TypeSyntax) -> Result<VariableKind, SqlError> {
+    /// What a variable of a type holds, by how that is written.
+    fn kind_of(&mut self, syntax: &TypeSyntax) -> Result<VariableKind, SqlError> {
         match &syntax.of {
             TypeOf::Named(data_type) => {
-                let error = match crate::binder::type_of(data_type, self.catalog) {
-                    Ok(ty) if ty.plain().kind.is_users() => {
-                        let what = format!("a variable of type {ty}");
-                        return Err(SqlError::unsupported(what));
-                    }
-                    Ok(ty) => return Ok(VariableKind::Value(ty)),
-                    Err(error) => error,
-                };
-                // A table is the type of its rows.
-                let parts = match &**data_type {
-                    sqlparser::ast::DataType::Custom(name, _) => name.to_string().replace('"', ""),
-                    _ => return Err(error),
-                };
-                let path: Vec<String> = parts.split('.').map(str::to_ascii_lowercase).collect();
-                self.row_of(&path)?.ok_or(error)
+                let ty = crate::binder::type_of(data_type, self.catalog)?;
+                self.kind_of_type(ty)
             }
-            TypeOf::Row(path) => self.row_of(path)?.ok_or_else(|| {
-                let message = format!("relation \"{}\" does not exist", path.join("."));
-                SqlError::new(SqlState::UNDEFINED_TABLE, message)
-            }),
+            TypeOf::Row(path) => match self.row_of(path)? {
+                Some(of) => self.kind_of_type(Type::of(TypeKind::Composite(of))),
+                None => {
+                    let message = format!("relation \"{}\" does not exist", path.join("."));
+                    Err(SqlError::new(SqlState::UNDEFINED_TABLE, message))
+                }
+            },
             TypeOf::Like(path) => self.like(path),
         }
     }
 
-    /// The rows of a relation.
-    fn row_of(&self, path: &[String]) -> Result<Option<VariableKind>, SqlError> {
+    /// What a variable of a type holds. The type is noted, as the code is that of the type as it is now.
+    pub(super) fn kind_of_type(&mut self, ty: Type) -> Result<VariableKind, SqlError> {
+        let element = ty.plain().kind.element();
+        for of in [ty, ty.plain(), Type::of(element.unwrap_or(ty.kind))] {
+            let made = of
+                .kind
+                .is_users()
+                .then(|| self.catalog.user_type_by_id(of.oid()));
+            if let Some(made) = made.flatten()
+                && !self.code.types.iter().any(|known| known.id == made.id)
+            {
+                self.code.types.push(made);
+            }
+        }
+        match (ty.kind, ty.plain().kind) {
+            (TypeKind::Composite(of), _) => Ok(VariableKind::Row(of)),
+            (_, TypeKind::Composite(_)) => {
+                let what = "a variable of a domain over a composite type";
+                Err(SqlError::unsupported(what))
+            }
+            (TypeKind::Record, _) => Ok(VariableKind::Record),
+            _ => Ok(VariableKind::Value(ty)),
+        }
+    }
+
+    /// The type of the rows of a relation, or the composite type of a name.
+    fn row_of(&self, path: &[String]) -> Result<Option<Composite>, SqlError> {
         let (schema, name) = match path {
             [name] => (None, name),
             [schema, name] => (Some(schema.as_str()), name),
             _ => return Ok(None),
         };
         if let Some(table) = self.catalog.table(schema, name)? {
-            let columns = table.columns.iter().map(|c| (c.name.clone(), c.ty));
-            return Ok(Some(VariableKind::Row(columns.collect())));
+            return Ok(Some(row_type(&table)));
         }
-        let view = self.catalog.view(schema, name)?;
-        Ok(view.map(|view| VariableKind::Row(view.columns.clone())))
+        if let Some(view) = self.catalog.view(schema, name)? {
+            return Ok(Some(view.row_type()));
+        }
+        let made = self.catalog.user_type(schema, name);
+        Ok(made.and_then(|made| made.as_composite()))
     }
 
     /// `variable%TYPE`, `table.column%TYPE`
-    fn like(&self, path: &[String]) -> Result<VariableKind, SqlError> {
+    fn like(&mut self, path: &[String]) -> Result<VariableKind, SqlError> {
         if let Some(super::Named::Variable(variable)) = self.code.named(self.scope, path) {
             return Ok(self.code.variables[variable].kind.clone());
         }
         let column = match path.split_last() {
             Some((column, relation)) if !relation.is_empty() => match self.row_of(relation)? {
-                Some(VariableKind::Row(columns)) => {
-                    let mut columns = columns.into_iter();
-                    let found: Option<(String, Type)> = columns.find(|(name, _)| name == column);
-                    match found {
-                        Some((_, ty)) => Some(ty),
+                Some(of) => {
+                    let mut fields = of.definition().fields.iter();
+                    match fields.find(|field| field.name == *column) {
+                        Some(field) => Some(field.ty),
                         None => {
                             let message = format!(
                                 "column \"{column}\" of relation \"{}\" does not exist",
@@ -179,17 +196,20 @@ impl Compiler<'_> {
                         }
                     }
                 }
-                _ => {
+                None => {
                     let message = format!("relation \"{}\" does not exist", relation.join("."));
                     return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
                 }
             },
             _ => None,
         };
-        column.map(VariableKind::Value).ok_or_else(|| {
-            let message = format!("variable \"{}\" does not exist", path.join("."));
-            SqlError::new(SqlState::UNDEFINED_COLUMN, message)
-        })
+        match column {
+            Some(ty) => self.kind_of_type(ty),
+            None => {
+                let message = format!("variable \"{}\" does not exist", path.join("."));
+                Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message))
+            }
+        }
     }
 
     /// `CURSOR [(arguments)] FOR query;`

@@ -22,10 +22,13 @@ mod returns;
 mod statement;
 mod text;
 
-use crate::binder::Prefer;
-use crate::catalog::{CatalogView, RoutineArg, RoutineResult};
+use std::sync::Arc;
+
+use crate::binder::{PathView, Prefer, search_path};
+use crate::catalog::{CatalogView, RoutineArg, RoutineResult, TypeDef};
+use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
-use crate::types::Type;
+use crate::types::{Composite, Type};
 
 pub use conditions::{condition, covers};
 pub use names::Named;
@@ -59,6 +62,8 @@ pub struct Code {
     pub found: usize,
     /// What a function of triggers knows of its call.
     pub trigger: Option<TriggerVariables>,
+    /// The types of users' that variables are of, as they were when it was compiled.
+    pub types: Vec<Arc<TypeDef>>,
 }
 
 /// The variables of a function of triggers.
@@ -110,8 +115,8 @@ pub enum VariableKind {
     Value(Type),
     /// A row whose columns are those of the last that it was given.
     Record,
-    /// A row of these columns.
-    Row(Vec<(String, Type)>),
+    /// A row of a composite type.
+    Row(Composite),
     /// A cursor.
     Cursor {
         /// Its arguments.
@@ -484,12 +489,19 @@ pub struct Header<'a> {
     pub procedure: bool,
 }
 
-/// Makes code of a body.
+/// Makes code of a body, where names are found along the search path.
 pub fn compile(
     body: &str,
     header: Header<'_>,
     catalog: &dyn CatalogView,
+    cx: &EvalContext,
 ) -> Result<Code, SqlError> {
+    let path = search_path(catalog, cx);
+    let along = PathView {
+        catalog,
+        path: &path,
+    };
+    let catalog: &dyn CatalogView = &along;
     let compiled = compile::Compiler::new(body, header, catalog).and_then(|c| c.whole());
     compiled.map_err(|e| match e.fields().context {
         Some(_) => e,

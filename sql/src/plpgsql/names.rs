@@ -1,6 +1,7 @@
 //! What a name means in a scope.
 
 use super::{Code, VariableKind};
+use crate::types::{Type, TypeKind};
 
 /// What a name has been found to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,20 @@ impl Code {
     pub fn is_row(&self, variable: usize) -> bool {
         let variable = self.variables.get(variable);
         variable.is_some_and(|v| matches!(v.kind, VariableKind::Record | VariableKind::Row(_)))
+    }
+
+    /// Does a variable hold rows of any type?
+    pub fn is_record(&self, variable: usize) -> bool {
+        let variable = self.variables.get(variable);
+        variable.is_some_and(|v| matches!(v.kind, VariableKind::Record))
+    }
+
+    /// The type of the rows that a variable holds.
+    pub fn row_type(&self, variable: usize) -> Type {
+        match self.variables.get(variable).map(|of| &of.kind) {
+            Some(VariableKind::Row(of)) => Type::of(TypeKind::Composite(*of)),
+            _ => Type::of(TypeKind::Record),
+        }
     }
 
     fn find(&self, scope: usize, name: &str) -> Option<usize> {

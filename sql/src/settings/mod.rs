@@ -18,6 +18,11 @@ pub(crate) use table::parse_bool;
 use table::{Kind, Known, known};
 pub use zone::parse_zone;
 
+/// Is the value of a setting a list of names, each of which may stand in quotes?
+pub fn is_list(name: &str) -> bool {
+    matches!(name, "search_path" | "temp_tablespaces")
+}
+
 /// How intervals are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntervalStyle {

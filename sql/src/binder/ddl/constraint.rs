@@ -78,6 +78,7 @@ impl<'a> Shape<'a> {
             key: Vec::new(),
             routed: Vec::new(),
             reads: None,
+            row: None,
         })?;
         Ok(scope)
     }

@@ -170,6 +170,7 @@ fn level_over(over: Over<'_>) -> Result<Level, SqlError> {
                 key: Vec::new(),
                 routed: Vec::new(),
                 reads: None,
+                row: None,
             })?;
             level.names.push(None);
             level.domain = true;

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use super::{PUBLIC_SCHEMA, RoutineDef, Snapshot, TableDef, TypeDef, UserType, ViewDef, temporary};
 use crate::parser::{calls, mentions};
 use crate::types::Type;
+use crate::types::composites::ROW_TYPE;
 
 /// What a statement makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,7 +226,7 @@ fn bound_texts(routine: &RoutineDef) -> impl Iterator<Item = &str> {
 
 /// Does a routine need a table or view to be made?
 fn reads(routine: &RoutineDef, id: u32, name: &str) -> bool {
-    routine.result.table == Some(id) || bound_texts(routine).any(|text| mentions(text, name))
+    routine.names_type(id | ROW_TYPE) || bound_texts(routine).any(|text| mentions(text, name))
 }
 
 /// The expressions of a table that may call routines.
@@ -253,7 +254,7 @@ fn list(parts: impl Iterator<Item = String>) -> String {
 /// A type, one of users with its schema.
 fn type_text(snapshot: &Snapshot, ty: Type) -> String {
     let kind = ty.kind.element().unwrap_or(ty.kind);
-    let made = snapshot.types().with_oid(kind.oid());
+    let made = snapshot.type_by_id(kind.oid());
     match made.filter(|of| of.schema == PUBLIC_SCHEMA) {
         Some(_) => format!("{PUBLIC_SCHEMA}.{ty}"),
         None => ty.to_string(),

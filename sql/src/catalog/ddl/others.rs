@@ -135,19 +135,10 @@ pub(super) fn sequence_owners(snapshot: &Snapshot) -> Vec<Ddl> {
 
 /// A function or procedure.
 pub(super) fn routine(snapshot: &Snapshot, routine: &RoutineDef) -> Vec<Ddl> {
-    let tables = |id: u32| relation(snapshot, id);
-    let text = routine_definition(routine, &tables);
+    let named = |ty| super::type_text(snapshot, ty);
+    let text = routine_definition(routine, &named);
     let name = routine.signature();
     vec![Ddl::new(DdlKind::Routine, &routine.schema, &name, text)]
-}
-
-/// The name of a table or view.
-fn relation(snapshot: &Snapshot, id: u32) -> Option<String> {
-    if let Some(table) = snapshot.relation(id) {
-        return Some(qualified(&table.schema, &table.name));
-    }
-    let view = snapshot.views().find(|view| view.id == id)?;
-    Some(qualified(&view.schema, &view.name))
 }
 
 /// A view, or a materialized one without its rows.

@@ -9,6 +9,7 @@ use super::super::routine::{
     RoutineName, RoutineSyntax, TypeSyntax,
 };
 use super::super::{Statement, syntax};
+use super::database::setting;
 use crate::bound;
 use crate::bound::Volatility;
 use crate::catalog::{ArgMode, RoutineKind};
@@ -115,6 +116,7 @@ fn create(
         volatility: None,
         strict: None,
         definer: None,
+        settings: Vec::new(),
         body: None,
     };
     if c.sees("returns") && !c.sees_all(&["returns", "null"]) {
@@ -195,7 +197,11 @@ fn option(c: &mut Cursor<'_>, create: &mut CreateRoutine) -> Result<(), SqlError
         while c.next_token().is_some() {}
         return once(&mut create.body, Body::Sql(text));
     }
-    for what in ["set", "window", "transform", "support"] {
+    if c.sees("set") {
+        create.settings.extend(setting(c)?);
+        return Ok(());
+    }
+    for what in ["window", "transform", "support"] {
         if c.sees(what) {
             let what = format!("{} of a function", what.to_ascii_uppercase());
             return Err(SqlError::unsupported(what));
@@ -416,12 +422,18 @@ fn alter(c: &mut Cursor<'_>, kind: Option<RoutineKind>) -> Result<RoutineSyntax,
         RoutineChange::Rename(c.identifier()?)
     } else if c.accept_all(&["set", "schema"]) {
         RoutineChange::Schema(c.identifier()?)
-    } else if c.sees("set") || c.sees("reset") || c.sees("depends") || c.sees("no") {
+    } else if c.sees("depends") || c.sees("no") {
         return Err(SqlError::unsupported("this form of ALTER FUNCTION"));
     } else {
         let (mut volatility, mut strict, mut definer) = (None, None, None);
+        let mut settings = Vec::new();
         let mut any = false;
-        while attribute(c, &mut volatility, &mut strict, &mut definer)? {
+        loop {
+            if let Some(change) = setting(c)? {
+                settings.push(change);
+            } else if !attribute(c, &mut volatility, &mut strict, &mut definer)? {
+                break;
+            }
             any = true;
         }
         if !any {
@@ -432,6 +444,7 @@ fn alter(c: &mut Cursor<'_>, kind: Option<RoutineKind>) -> Result<RoutineSyntax,
             volatility,
             strict,
             definer,
+            settings,
         }
     };
     Ok(RoutineSyntax::Alter(AlterRoutine {
