@@ -22,7 +22,7 @@ use fencepost_fabric::Kept;
 use fencepost_storage::classes::{CLASSES, Class};
 use fencepost_storage::header::{Header, Link, OldPlace};
 use fencepost_storage::region::{BlockId, Regions};
-use fencepost_storage::{Addr, ObjectCopy, RegionId, Timestamp};
+use fencepost_storage::{Addr, ObjectCopy, ObjectRef, RegionId, Timestamp};
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
@@ -383,6 +383,32 @@ pub(super) fn apply_copy(
         payload,
     };
     // What is whole waits for nothing.
+    apply(regions, changed, &write, header.timestamp()).map(drop)
+}
+
+/// The same of an object that this machine had before, and that nobody writes.
+pub(super) fn apply_kept(
+    regions: &Regions,
+    changed: &Changed,
+    (addr, class): (Addr, Class),
+    object: ObjectRef<'_>,
+) -> Result<(), BadRecord> {
+    let header = object.header();
+    let mut payload = Vec::new();
+    if header.is_allocated() {
+        payload.resize(object.len(), 0);
+        object.copy(0, &mut payload);
+    }
+    let write = Write {
+        addr,
+        kind: match header.is_allocated() {
+            true => Kind::New,
+            false => Kind::Freed,
+        },
+        class: class.0,
+        about: object.link().incarnation().into(),
+        payload: &payload,
+    };
     apply(regions, changed, &write, header.timestamp()).map(drop)
 }
 

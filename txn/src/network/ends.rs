@@ -32,6 +32,7 @@ use super::restart::copied::{Copied, Copies};
 use super::time;
 use super::truncated::Truncated;
 use super::turns::{self, Lines};
+use super::versions;
 use crate::counters::Event;
 use crate::machine::Machine;
 use crate::planted::{self, Planted};
@@ -341,6 +342,12 @@ impl End {
                 }
             }
             headers::VALIDATED => network.take_headers(self.peer, words)?,
+            versions::VERSIONS => {
+                if let Some(link) = network.link(self.peer) {
+                    versions::answer(machine, link, words)?;
+                }
+            }
+            versions::VERSIONS_ARE => network.take_versions(self.peer, words)?,
             reserve::RESERVE => {
                 if let Some(link) = network.link(self.peer) {
                     let lent = &mut self.primary.lent;

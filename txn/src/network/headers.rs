@@ -62,13 +62,13 @@ enum Look {
 struct Question {
     network: Arc<Network>,
     ticket: u64,
-    answer: Completion<Vec<u64>>,
+    answer: Completion<Box<[u64]>>,
     /// Places and headers that were answered.
-    others: Option<Vec<u64>>,
+    others: Option<Box<[u64]>>,
 }
 
 /// Who waits for an answer, and of whom.
-pub(super) type Asker = (MachineId, Completer<Vec<u64>>);
+pub(super) type Asker = (MachineId, Completer<Box<[u64]>>);
 
 impl Headers {
     /// The header that was wanted by a number, if it was not taken yet. They are taken in their order. The inner
@@ -184,14 +184,19 @@ impl Network {
         if !reader.0.len().is_multiple_of(2) {
             return Err(BadRecord("a header without its place"));
         }
+        self.tell_asker(peer, ticket, reader.0);
+        Ok(())
+    }
+
+    /// Whoever has asked a peer gets the answer.
+    pub(super) fn tell_asker(&self, peer: MachineId, ticket: u64, words: &[u64]) {
         let mut askers = self.askers.lock();
         if askers.get(&ticket).is_some_and(|(asked, _)| *asked == peer)
             && let Some((_, asker)) = askers.remove(&ticket)
         {
             drop(askers);
-            asker.complete(Ok(reader.0.to_vec()));
+            asker.complete(Ok(words.into()));
         }
-        Ok(())
     }
 
     /// Ends the waits for answers of peers that are lost.

@@ -9,6 +9,7 @@
 //! link.rs     log and messages to a peer ─────► primary.rs  LOCK, COMMIT-PRIMARY, ABORT
 //!             truncations                       backup.rs   COMMIT-BACKUP, TRUNCATE
 //! headers.rs  headers of what was read there ──► the same, VALIDATE
+//! versions.rs  which versions a primary has, for a backup that had the region before
 //! turns.rs    intents on rows of other machines, at both ends
 //! reserve.rs  slots of peers for new objects ──► lent.rs    slots that peers have reserved
 //! call/       what machines ask one another to do
@@ -65,6 +66,7 @@ mod time;
 mod traffic;
 mod truncated;
 mod turns;
+mod versions;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -95,7 +97,7 @@ use disk::Disk;
 use ends::End;
 pub(crate) use far::Reach;
 use governor::{Governor, Inbox, Input};
-pub use governor::{Step, Timeline};
+pub use governor::{RefillCounts, Step, Timeline};
 pub(crate) use headers::{Expected, Headers};
 pub use leasing::LeaseCounts;
 use leasing::{Leasing, Suspicions};

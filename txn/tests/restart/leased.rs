@@ -808,3 +808,72 @@ fn it_may_come_back_again() {
         };
     }
 }
+
+/// What a machine had before it was out it need not get again: the versions tell what is another by now. With an empty disk all is
+/// copied. What it has then is as right, also after power has failed and with only its copies left.
+#[test]
+fn a_machine_that_comes_back_gets_what_has_changed() {
+    const MANY: usize = 400;
+    let mut counts = Vec::new();
+    for (empty, checkpoint) in [(true, false), (false, false), (false, true)] {
+        let disks = Disks::new(3);
+        let mut world = disks.begin();
+        let objects: Vec<Addr> = (0..MANY).map(|_| world.object(3, 200, 1)).collect();
+        let mut others = vec![world.object(1, 200, 7)];
+        world.set(3, &objects[..2], 1);
+        world.rest();
+        if checkpoint {
+            for machine in world.alive() {
+                assert!(machine.checkpoint().expect("is taken"));
+            }
+            world.set(3, &objects[..2], 1);
+            world.rest();
+        }
+        world.lose(3);
+        drop(world.machines.remove(&3));
+        // Some change, and some are gone, in whose place there are others.
+        let (changed, same) = objects.split_at(2);
+        world.set(1, changed, 2);
+        let (freed, same) = same.split_at(5);
+        let mut tx = world.machines[&2].coordinator().begin(Mode::ReadWrite);
+        for addr in freed {
+            world.run(tx.free(*addr)).expect("is freed");
+        }
+        assert!(matches!(world.run(tx.commit()), Ok(Outcome::Committed(_))));
+        for _ in 0..30 {
+            let made = world.object(1, 200, 7);
+            others.push(made);
+        }
+        let disk = match empty {
+            true => SimDisk::new(21),
+            false => disks.disks[2].clone(),
+        };
+        let came = world.join(3, &disk);
+        world.until("all has its replicas", || world.is_whole());
+        world.check();
+        let count = world.machines[&came].refill_counts();
+        println!("empty {empty}, checkpoint {checkpoint}: {count:?}");
+        counts.push(count);
+        let is_right = |world: &World| {
+            assert_eq!(world.value(changed), 2);
+            assert_eq!(world.value(same), 1);
+            assert_eq!(world.value(&others), 7);
+            world.check();
+        };
+        is_right(&world);
+        let mut left = disks.left(CrashLoss::All);
+        left.disks[2] = disk.fork();
+        left.disks[2].crash(CrashLoss::All);
+        left.stored = world.configuration().id().0;
+        drop(world);
+        let world = left.begin();
+        is_right(&world);
+        world.lose(1);
+        is_right(&world);
+    }
+    assert_eq!(counts[0].kept_bytes, 0);
+    for count in &counts[1..] {
+        assert!(count.kept_bytes > 3 * count.read_bytes, "{count:?}");
+        assert!(count.read_bytes * 4 < counts[0].read_bytes, "{count:?}");
+    }
+}

@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 
 use super::Disk;
 use super::agree::Agreed;
+use super::before::Before;
 use super::kept::Kept;
 use super::left::Left;
 use super::meet::{MeetError, Meeting, TakenBack};
@@ -276,6 +277,10 @@ impl OnDisk {
             // It is another machine's.
             Some(_) => 0,
         };
+        let before = match self.joins {
+            true => Before::load(&durable, &directory, &left, regions.region_bytes()),
+            false => None,
+        };
         let mut log = directory.log(&durable)?;
         let replayed = replay(&mut log, regions, (agreed, &own), left.joined)?;
         let (log, report) = log.finish(Box::new(|| 0))?;
@@ -314,7 +319,7 @@ impl OnDisk {
                 holdings: holdings.clone(),
             },
         };
-        let disk = Disk::new(log, fabric, place, kept);
+        let disk = Disk::new(log, fabric, place, kept, before);
         if !self.joins {
             disk.append(record::BEGUN, &words);
             disk.is_in(holdings);

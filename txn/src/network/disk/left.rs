@@ -45,6 +45,8 @@ pub struct Left {
     pub me: Option<MachineId>,
     /// Where it has become that one, with nothing of what was before; `None` where that is behind a checkpoint.
     pub joined: Option<Lsn>,
+    /// What there was before that.
+    pub before: Option<Box<Left>>,
     /// Its last life; `None` where it never had one.
     pub begun: Option<Begun>,
     /// The last configuration that it was in, and its regions there.
@@ -77,7 +79,8 @@ impl Left {
             for entry in chunk.records() {
                 let taken = words(entry.body).and_then(|words| match entry.kind {
                     record::JOINED => {
-                        left = Left::joining(&record::take_joined(words)?, entry.lsn);
+                        let before = std::mem::take(&mut left);
+                        left = Left::joining(&record::take_joined(words)?, entry.lsn, before);
                         Ok(())
                     }
                     kind => left.take(kind, words),
@@ -92,11 +95,22 @@ impl Left {
     }
 
     /// What there is of a machine that has written down who it is to be, and nothing else.
-    fn joining(offer: &Offer, at: Lsn) -> Left {
+    fn joining(offer: &Offer, at: Lsn, before: Left) -> Left {
         let configuration = offer.configuration.clone();
+        // One that was to be another machine, and was not, has had nothing.
+        let has_some = |left: &Left| {
+            left.holdings
+                .as_ref()
+                .is_some_and(|all| !all.held.is_empty())
+        };
+        let before = match has_some(&before) {
+            true => Some(Box::new(before)),
+            false => before.before,
+        };
         Left {
             me: Some(offer.machine),
             joined: Some(at),
+            before,
             // It decides nothing about what others have.
             begun: Some(Begun {
                 cluster: offer.data.life,

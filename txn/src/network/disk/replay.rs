@@ -75,24 +75,8 @@ pub fn replay(
     (agreed, own): (&Agreed, &Own<'_>),
     from: Option<Lsn>,
 ) -> Result<Replayed, OpenError> {
-    let mut replay = Replay {
-        regions,
-        own,
-        changed: Changed::of(regions),
-        open: HashMap::default(),
-        due: Vec::new(),
-        found: Replayed::default(),
-    };
-    while let Some(chunk) = log.next_chunk()? {
-        let records = chunk.records();
-        for entry in records.filter(|entry| from.is_none_or(|from| entry.lsn >= from)) {
-            let taken = words(entry.body).and_then(|words| replay.take(entry.kind, words));
-            taken.map_err(|why| ReplayError::Record {
-                lsn: entry.lsn.raw(),
-                why,
-            })?;
-        }
-    }
+    let mut replay = Replay::into(regions, own);
+    replay.run(log, |lsn| from.is_none_or(|from| lsn >= from))?;
     let last = agreed.committed.iter().map(|(id, w)| (*id, *w));
     replay.decide(last).map_err(ReplayError::Mismatch)?;
     if !replay.due.is_empty() {
@@ -102,7 +86,47 @@ pub fn replay(
     Ok(replay.found)
 }
 
-impl Replay<'_> {
+/// What is known to have taken effect of what is from `from` on and before `until`, of another machine's life.
+pub fn before(
+    log: &mut LogRecovery,
+    regions: &Regions,
+    own: &Own<'_>,
+    (from, until): (Option<Lsn>, Lsn),
+) -> Result<(), OpenError> {
+    let within = |lsn| lsn < until && from.is_none_or(|from| lsn >= from);
+    Ok(Replay::into(regions, own).run(log, within)?)
+}
+
+impl<'a> Replay<'a> {
+    fn into(regions: &'a Regions, own: &'a Own<'a>) -> Replay<'a> {
+        Replay {
+            regions,
+            own,
+            changed: Changed::of(regions),
+            open: HashMap::default(),
+            due: Vec::new(),
+            found: Replayed::default(),
+        }
+    }
+
+    /// Takes all records to the end that are `within`.
+    fn run(
+        &mut self,
+        log: &mut LogRecovery,
+        within: impl Fn(Lsn) -> bool,
+    ) -> Result<(), ReplayError> {
+        while let Some(chunk) = log.next_chunk()? {
+            for entry in chunk.records().filter(|entry| within(entry.lsn)) {
+                let taken = words(entry.body).and_then(|words| self.take(entry.kind, words));
+                taken.map_err(|why| ReplayError::Record {
+                    lsn: entry.lsn.raw(),
+                    why,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
     fn take(&mut self, kind: u8, words: &[u64]) -> Result<(), BadRecord> {
         let mut reader = Reader(words);
         match kind {

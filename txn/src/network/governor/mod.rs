@@ -60,6 +60,7 @@ use drain::Drain;
 pub(super) use parts::{Assembling, RECONFIGURE, RECOVER, bytes_of};
 use recover::Recovering;
 use refill::Refill;
+pub use refill::RefillCounts;
 use severed::Severed;
 use timeline::Timelines;
 pub use timeline::{Step, Timeline};

@@ -4,6 +4,9 @@
 //! class ─► slots, several in a read ─► the same once more ─┬─ alike, and not locked ─► installed by its version
 //!          nothing newer than here: done                   └─ changing ─► read alone, until it is steady
 //! ```
+//! Of a block that this machine had before it was out the primary tells the versions first (`network/versions.rs`): what has the same
+//! is taken from there, and what has not is read.
+//!
 //! What a read answers was there together as far as its first word tells (FAB-7): a slot that is read alone. Of several
 //! slots those were there together that two reads, one after the other, bring alike: whoever changes one locks it
 //! before and gives it a version of its own.
@@ -20,15 +23,15 @@ use fencepost_storage::region::{self, BlockId, Regions};
 use fencepost_storage::{Addr, ObjectCopy, Timestamp};
 
 use crate::network::backup::{self, Changed};
+use crate::network::versions::{digest, pieces, slots_of_piece};
 use crate::record::BadRecord;
-
-/// Words of slots that are read together: 8 KB (SOSP'15 §5.4).
-const PIECE_WORDS: usize = 1 << 10;
 
 /// Where copies go.
 #[derive(Clone, Copy)]
 pub(super) struct Here<'a> {
     pub regions: &'a Regions,
+    /// What this machine had before it was out, as backups.
+    pub before: Option<&'a Regions>,
     pub changed: &'a Changed,
 }
 
@@ -44,6 +47,8 @@ impl Here<'_> {
 /// What is to be read of a block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
+    /// Which versions the primary has, as this machine has had the block before.
+    Versions,
     /// Its word of the header block.
     Class,
     /// So many slots, and what they were when they were read before.
@@ -60,21 +65,28 @@ pub(super) struct BlockCopy {
     next: usize,
     /// What is to be read before that.
     again: VecDeque<Wanted>,
+    /// Bytes of objects that were here before.
+    pub kept: u64,
 }
 
 impl BlockCopy {
-    pub fn of(block: BlockId) -> BlockCopy {
+    pub fn of(block: BlockId, here: Here<'_>) -> BlockCopy {
+        let before = here.before.and_then(|before| before.backup_class(block));
         BlockCopy {
             block,
             class: None,
             next: 0,
-            again: VecDeque::from([Wanted::Class]),
+            again: VecDeque::from([match before {
+                Some(_) => Wanted::Versions,
+                None => Wanted::Class,
+            }]),
+            kept: 0,
         }
     }
 
-    /// The number of the block.
-    pub fn number(&self) -> u32 {
-        self.block.block
+    /// The block.
+    pub fn id(&self) -> BlockId {
+        self.block
     }
 
     /// What is to be read next; `None` where all has been asked for.
@@ -84,8 +96,7 @@ impl BlockCopy {
         }
         let class = self.class?;
         let first = self.next;
-        let count = (PIECE_WORDS / class.slot_words()).clamp(1, class.slots());
-        let count = count.min(class.slots() - first);
+        let count = slots_of_piece(class, first);
         self.next += count;
         match count {
             0 => None,
@@ -99,7 +110,7 @@ impl BlockCopy {
         let slot_words = self.class.map_or(0, Class::slot_words);
         let slot = |slot| self.block.block as usize * MAX_SLOT_WORDS + slot * slot_words;
         match wanted {
-            Wanted::Class => (self.block.block as usize, 1),
+            Wanted::Class | Wanted::Versions => (self.block.block as usize, 1),
             Wanted::Slots(first, count, _) => (slot(*first), count * slot_words),
             Wanted::Slot(at) => (slot(*at), slot_words),
         }
@@ -127,6 +138,7 @@ impl BlockCopy {
         here: Here<'_>,
     ) -> Result<(), BadRecord> {
         match (wanted, self.class) {
+            (Wanted::Versions, _) => self.compare(&words, here),
             (Wanted::Class, _) => {
                 self.class = words.first().and_then(|word| region::class_of(*word));
                 Ok(())
@@ -167,6 +179,42 @@ impl BlockCopy {
             // Slots of a block without a class nobody has asked for.
             (_, None) => Ok(()),
         }
+    }
+
+    /// Takes what was here before of all pieces that are the same at the primary; the others are to be read.
+    fn compare(&mut self, words: &[u64], here: Here<'_>) -> Result<(), BadRecord> {
+        let class = words.first().and_then(|word| region::class_of(*word));
+        let before = here.before.zip(class);
+        let before = before.filter(|(all, class)| all.backup_class(self.block) == Some(*class));
+        let Some((before, class)) = before else {
+            self.again.push_back(Wanted::Class);
+            return Ok(());
+        };
+        self.class = class.into();
+        self.next = class.slots();
+        let mut theirs = words.iter().skip(1);
+        for (first, count) in pieces(class) {
+            let ours = digest((self.block, class), (first, count), |addr| {
+                before.backup(addr)
+            });
+            if theirs.next() != Some(&ours) {
+                self.again.push_back(match count {
+                    1 => Wanted::Slot(first),
+                    _ => Wanted::Slots(first, count, None),
+                });
+                continue;
+            }
+            for addr in (first..first + count).map(|at| self.block.slot(class, at)) {
+                let object = before.backup(addr);
+                let newer =
+                    object.filter(|object| object.header().timestamp() > here.has(addr, class));
+                if let Some(object) = newer {
+                    backup::apply_kept(here.regions, here.changed, (addr, class), object)?;
+                }
+            }
+            self.kept += (count * class.slot_words() * 8) as u64;
+        }
+        Ok(())
     }
 
     /// Whether a slot of the primary has a later version than this backup.

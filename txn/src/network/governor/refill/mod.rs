@@ -9,6 +9,9 @@
 //! Commits go on meanwhile and come to this backup as to others: what is copied is installed as COMMIT-BACKUP is, by its
 //! version, and what was told in ranges of a version that is not here waits for it (BACKUP-1).
 //!
+//! A machine that had the region before it was out (DISK-13) asks the primary for the versions of a block in few words, and reads what is
+//! another (`block.rs`).
+//!
 //! # Invariants
 //! * REFILL-2: a replica says that it is whole when all blocks have been copied that were in use at the primary after
 //!   the transactions of earlier configurations had been settled everywhere. What came into use later has been written
@@ -41,6 +44,7 @@ use crate::clock::Clock;
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::network::backing::segment;
+use crate::network::disk::Disk;
 use crate::network::traffic::Posted;
 use crate::planted::{self, Planted};
 use crate::readers::{ReaderSlot, Readers};
@@ -53,12 +57,17 @@ use pace::Pace;
 const LISTED_AT_ONCE: usize = 1 << 10;
 /// When answers are looked for that are on their way.
 const LOOK_NS: u64 = 100_000;
+/// How long what this machine had before it was out is kept when it has got all that it was given: it may be given more.
+const KEPT_NS: u64 = 60_000_000_000;
 /// When something is read again that could not be.
 const AGAIN_NS: u64 = 1_000_000;
 
 type Read = Completion<Box<[u64]>>;
 /// Begins to read of a machine's region: from a word on so many.
 type Post<'a> = dyn Fn(MachineId, RegionId, (usize, usize)) -> Read + 'a;
+
+/// Asks for the versions of a block, if there is room for that now.
+type Versions<'a> = dyn Fn(MachineId, BlockId) -> Option<Read> + 'a;
 
 /// What this machine copies.
 pub(super) struct Refill {
@@ -75,6 +84,18 @@ pub(super) struct Refill {
     reader: Option<Arc<ReaderSlot>>,
     random: Random,
     durably: Durably,
+    counts: RefillCounts,
+    /// When what this machine had before it was out is forgotten.
+    forgets_at: u64,
+}
+
+/// What data recovery has brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RefillCounts {
+    /// Bytes that came from primaries.
+    pub read_bytes: u64,
+    /// Bytes that this machine had before it was out.
+    pub kept_bytes: u64,
 }
 
 /// What a read is to bring.
@@ -101,6 +122,7 @@ struct Around<'a> {
     readers: &'a Readers,
     clock: &'a Clock,
     post: &'a Post<'a>,
+    versions: &'a Versions<'a>,
 }
 
 impl Refill {
@@ -114,17 +136,20 @@ impl Refill {
             reader: None,
             random: Random::new(seed),
             durably: Durably::default(),
+            counts: RefillCounts::default(),
+            forgets_at: u64::MAX,
         }
     }
 
     /// When there is something to do although nothing happens.
     pub fn next_wake(&self, now: u64) -> u64 {
-        match self.going && !self.regions.is_empty() {
+        let wake = match self.going && !self.regions.is_empty() {
             false if !self.durably.is_at_rest() => now + LOOK_NS,
             true if self.reads.is_empty() => self.next.max(now + LOOK_NS),
             true => now + LOOK_NS,
             false => u64::MAX,
-        }
+        };
+        wake.min(self.forgets_at)
     }
 
     /// These regions are not whole here, and their primaries serve.
@@ -162,7 +187,7 @@ impl Refill {
     fn drop_block(&mut self, readers: &Readers) {
         self.reads.clear();
         if let (Some(block), Some(filling)) = (self.block.take(), self.regions.front_mut()) {
-            filling.blocks.push_front(block.number());
+            filling.blocks.push_front(block.id().block);
         }
         if let Some(reader) = self.reader.take() {
             readers.leave(&reader);
@@ -212,6 +237,9 @@ impl Refill {
         {
             self.next = now + AGAIN_NS;
         }
+        if let Ok(words) = &answer {
+            self.counts.read_bytes += 8 * words.len() as u64;
+        }
         match (asked, answer) {
             (Asked::OfBlock(wanted), answer) => {
                 let Some(block) = &mut self.block else {
@@ -242,7 +270,9 @@ impl Refill {
         if copies || !self.reads.is_empty() {
             return None;
         }
-        self.block = None;
+        if let Some(block) = self.block.take() {
+            self.counts.kept_bytes += block.kept;
+        }
         let Some(filling) = self.regions.front_mut() else {
             self.drop_block(around.readers);
             return None;
@@ -252,7 +282,7 @@ impl Refill {
         }
         if let Some(block) = filling.blocks.pop_front() {
             let region = filling.region;
-            self.block = Some(BlockCopy::of(BlockId { region, block }));
+            self.block = Some(BlockCopy::of(BlockId { region, block }, around.here));
             let join = || around.readers.join();
             let reader = self.reader.get_or_insert_with(join);
             around.readers.begin(reader, around.clock);
@@ -285,6 +315,13 @@ impl Refill {
             Some(block) => {
                 for _ in before..filling.pace.at_once {
                     let Some(wanted) = block.next() else { break };
+                    if wanted == Wanted::Versions {
+                        match (around.versions)(filling.primary, block.id()) {
+                            Some(read) => self.reads.push((Asked::OfBlock(wanted), read)),
+                            None => block.put_back(wanted),
+                        }
+                        break;
+                    }
                     let place = block.place(&wanted);
                     post(Asked::OfBlock(wanted), place);
                 }
@@ -338,14 +375,28 @@ impl Network {
             };
             self.fabric.read(place, words)
         };
+        let now = governor.clock.now_ns();
+        let before = self.disk.as_ref().and_then(Disk::before);
+        if let (Some(_), Some(disk)) = (&before, &self.disk) {
+            let refill = &mut state.refill;
+            if !refill.regions.is_empty() || refill.forgets_at == u64::MAX {
+                refill.forgets_at = now + KEPT_NS;
+            } else if now >= refill.forgets_at {
+                disk.forget_before();
+                refill.forgets_at = u64::MAX;
+            }
+        }
+        let versions = |machine, block| self.ask_versions(machine, block);
         let around = Around {
             here: Here {
                 regions: machine.regions(),
+                before: before.as_ref().map(|before| before.regions()),
                 changed: &self.changed,
             },
             readers: machine.readers(),
             clock: machine.clock(),
             post: &post,
+            versions: &versions,
         };
         let filled = state.refill.step(governor.clock.now_ns(), &around);
         let filled = match &self.disk {
@@ -366,6 +417,14 @@ impl Network {
 }
 
 impl Machine {
+    /// What data recovery has brought to this machine.
+    pub fn refill_counts(&self) -> RefillCounts {
+        let governor = self.network().and_then(|network| network.governor.as_ref());
+        governor.map_or_else(RefillCounts::default, |governor| {
+            governor.state.lock().refill.counts
+        })
+    }
+
     /// Whether this machine has been made a backup of a region and has not got all of its data yet.
     pub fn lacks_data(&self) -> bool {
         let network = self.network();

@@ -118,12 +118,14 @@ impl World {
         };
         let around = Around {
             here: Here {
+                before: None,
                 regions: &self.regions,
                 changed: &self.changed,
             },
             readers: &self.readers,
             clock: &self.clock,
             post: &post,
+            versions: &|_, _| None,
         };
         self.refill.step(self.now, &around)
     }
@@ -303,7 +305,7 @@ fn it_goes_on_after_a_configuration_and_begins_anew_with_another_primary() {
     let primary = Primary::new();
     write(&primary.memory, slot(5, LARGE, 1), LARGE, 10);
     let mut world = World::new(primary, 2);
-    while world.refill.block.as_ref().map(BlockCopy::number) != Some(5) {
+    while world.refill.block.as_ref().map(|copy| copy.id().block) != Some(5) {
         assert_eq!(world.step(), None);
     }
     world.refill.begin(lacking(1, 2), &world.readers);
