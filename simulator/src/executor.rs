@@ -25,8 +25,7 @@ use parking_lot::Mutex;
 
 use crate::sim::Sim;
 
-/// Virtual time in which something must come to its end. The longest wait that is no fault, half a second
-/// for another's intent, may follow upon others of its kind.
+/// Virtual time in which something must come to its end.
 pub const PATIENCE_NS: u64 = 5_000_000_000;
 
 /// How fast processors are; nanoseconds of virtual time.

@@ -16,8 +16,8 @@
 //! one of the two sees the other, the intent or the lock.
 //!
 //! Among several machines a row's line is at its primary, and a holder's number says which machine it is
-//! of. A circle that goes over several lines' machines is seen by none of them: so who has waited long for
-//! a holder of another machine, or is of another machine itself, goes on without the intent.
+//! of. A circle that goes over several lines' machines is seen by none of them: `network/circles.rs` looks for those
+//! that somebody may be in who has waited for some time.
 //!
 //! # Failure
 //! Intents live in memory and go with their transaction, however it ends.
@@ -33,12 +33,14 @@ use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
 const SHARDS: usize = 64;
+/// So often the time between two looks at a wait is doubled.
+const LONGER: u32 = 4;
 
 /// A coordinator, as intents know it: its number, above it that of its machine if that is another.
 pub type Holder = u64;
 
 /// The machine of a holder; 0 for this one.
-fn machine_of(holder: Holder) -> u64 {
+pub(crate) fn machine_of(holder: Holder) -> u64 {
     holder >> 32
 }
 
@@ -69,19 +71,22 @@ impl Shard {
 struct Wait {
     row: Addr,
     yields: bool,
-    /// Whether and why it will leave the line.
-    fate: Fate,
-    /// When it was first seen to wait.
-    since: Option<Timestamp>,
+    /// It was chosen to end a circle, and will leave the line.
+    doomed: bool,
+    /// When it is next looked at whether it is in a circle over several machines, and how often it was.
+    due: Option<Timestamp>,
+    looks: u32,
 }
 
+/// A wait as one step of a walk along holders and what they wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Waits,
-    /// Was chosen to end a circle.
-    Doomed,
-    /// Has waited too long for somebody of another machine.
-    Dismissed,
+pub(crate) struct Step {
+    /// What is waited for.
+    pub row: Addr,
+    /// Whether the waiter is to end a circle rather than others.
+    pub yields: bool,
+    /// Who has it.
+    pub holder: Holder,
 }
 
 /// How a wait ends.
@@ -233,7 +238,7 @@ impl Intents {
                 return Walk::Circle(yielding);
             }
             match waits.get(&holder) {
-                Some(wait) if wait.fate == Fate::Waits => {
+                Some(wait) if !wait.doomed => {
                     if wait.yields {
                         yielding = Some(holder);
                     }
@@ -246,11 +251,11 @@ impl Intents {
     }
 
     /// Makes a waiter leave its line.
-    fn send_away(&self, waits: &mut Waits, victim: Holder, fate: Fate) {
+    fn send_away(&self, waits: &mut Waits, victim: Holder) {
         let Some(wait) = waits.get_mut(&victim) else {
             return;
         };
-        wait.fate = fate;
+        wait.doomed = true;
         let rows = self.shard(wait.row).rows.lock();
         let waker = rows.get(&wait.row).and_then(|line| {
             let place = line.waiting.iter().find(|(holder, _)| *holder == victim);
@@ -262,22 +267,40 @@ impl Intents {
         }
     }
 
-    /// Sends those away who have waited for `patience` where the holder or they are of another machine.
-    pub(crate) fn dismiss_stalled(&self, now: Timestamp, patience: u64) {
+    /// Whom `waiter` waits for here, if it does.
+    pub(crate) fn step(&self, waiter: Holder) -> Option<Step> {
+        let waits = self.waits.lock();
+        let wait = waits.get(&waiter).filter(|wait| !wait.doomed)?;
+        let rows = self.shard(wait.row).rows.lock();
+        Some(Step {
+            row: wait.row,
+            yields: wait.yields,
+            holder: rows.get(&wait.row)?.holder,
+        })
+    }
+
+    /// Ends a circle at `victim`, if it still waits for `row`.
+    pub(crate) fn doom(&self, victim: Holder, row: Addr) {
         let mut waits = self.waits.lock();
+        if waits.get(&victim).is_some_and(|wait| wait.row == row) {
+            self.send_away(&mut waits, victim);
+        }
+    }
+
+    /// Those who have waited for `patience` since they were last named here, which is twice as long each time, for some time.
+    pub(crate) fn stalled(&self, now: Timestamp, patience: u64) -> Vec<Holder> {
         let mut stalled = Vec::new();
-        for (me, wait) in waits.iter_mut() {
-            let since = *wait.since.get_or_insert(now);
-            let rows = self.shard(wait.row).rows.lock();
-            let holder = rows.get(&wait.row).map_or(*me, |line| line.holder);
-            let far = machine_of(holder) != 0 || machine_of(*me) != 0;
-            if far && wait.fate == Fate::Waits && now.raw() - since.raw() > patience {
-                stalled.push(*me);
+        for (waiter, wait) in self.waits.lock().iter_mut() {
+            let later =
+                |looks: u32| Timestamp::from_raw(now.raw() + (patience << looks.min(LONGER)));
+            let due = *wait.due.get_or_insert_with(|| later(0));
+            if due <= now {
+                stalled.push(*waiter);
+                wait.looks += 1;
+                wait.due = Some(later(wait.looks));
             }
         }
-        for me in stalled {
-            self.send_away(&mut waits, me, Fate::Dismissed);
-        }
+        stalled
     }
 
     /// Takes the intent, or a place in its line; whether it was taken at once. `waker` is told when
@@ -297,7 +320,7 @@ impl Intents {
         match self.walk(&waits, row, me) {
             Walk::Open => {}
             Walk::Circle(Some(victim)) if !yields => {
-                self.send_away(&mut waits, victim, Fate::Doomed);
+                self.send_away(&mut waits, victim);
             }
             Walk::Circle(_) => return Err(WouldDeadlock),
         }
@@ -319,8 +342,9 @@ impl Intents {
         let wait = Wait {
             row,
             yields,
-            fate: Fate::Waits,
-            since: None,
+            doomed: false,
+            due: None,
+            looks: 0,
         };
         waits.insert(me, wait);
         Ok(false)
@@ -339,18 +363,16 @@ impl Intents {
         let mut waits = self.waits.lock();
         let mut rows = self.shard(row).rows.lock();
         let line = rows.get_mut(&row)?;
-        let fate = waits.get(&me).map_or(Fate::Waits, |wait| wait.fate);
-        let outcome = match fate {
+        let outcome = match waits.get(&me) {
             _ if line.holder == me => Ok(Turn::Taken),
-            Fate::Waits => {
+            Some(wait) if wait.doomed => Err(WouldDeadlock),
+            _ => {
                 let mut waiting = line.waiting.iter_mut();
                 if let Some(place) = waiting.find(|(holder, _)| *holder == me) {
                     place.1 = Some(waker.clone());
                 }
                 return None;
             }
-            Fate::Doomed => Err(WouldDeadlock),
-            Fate::Dismissed => Ok(Turn::Without),
         };
         line.waiting.retain(|(holder, _)| *holder != me);
         waits.remove(&me);
@@ -530,27 +552,38 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_long_for_another_machine_goes_on_without() {
+    fn who_waits_long_is_named_ever_less_often() {
+        let intents = Intents::default();
+        let at = Timestamp::from_raw;
+        assert!(intents.try_take(row(1), 1));
+        let mut second = intents.take(row(1), 2, false);
+        assert!(poll(&mut second).is_pending());
+        let named = |now| intents.stalled(at(now), 10) == [2];
+        let times: Vec<u64> = (100..1000).filter(|now| named(*now)).collect();
+        assert_eq!(times, [110, 130, 170, 250, 410, 570, 730, 890]);
+    }
+
+    #[test]
+    fn who_is_found_in_a_circle_leaves_the_line_it_was_seen_in() {
         let intents = Intents::default();
         let far = (7 << 32) | 1;
-        assert!(intents.try_take(row(1), far) && intents.try_take(row(2), 2));
-        let (mut near, mut here) = (
-            intents.take(row(1), 3, false),
-            intents.take(row(2), 4, false),
-        );
-        assert!(poll(&mut near).is_pending() && poll(&mut here).is_pending());
-        let at = Timestamp::from_raw;
-        intents.dismiss_stalled(at(100), 10);
-        intents.dismiss_stalled(at(105), 10);
-        assert!(poll(&mut near).is_pending());
-        intents.dismiss_stalled(at(111), 10);
-        assert_eq!(poll(&mut near), Poll::Ready(Ok(Turn::Without)));
-        assert!(
-            poll(&mut here).is_pending(),
-            "its holder is of this machine"
-        );
-        intents.release(row(1), far);
-        assert!(intents.try_take(row(1), 5), "nobody is in line");
+        assert!(intents.try_take(row(1), far) && intents.try_take(row(2), 3));
+        let mut second = intents.take(row(1), 2, true);
+        assert!(poll(&mut second).is_pending());
+        let step = Step {
+            row: row(1),
+            yields: true,
+            holder: far,
+        };
+        assert_eq!(intents.step(2), Some(step));
+        assert_eq!(intents.step(far), None);
+        intents.doom(2, row(2));
+        assert!(poll(&mut second).is_pending(), "it waits for another row");
+        intents.doom(2, row(1));
+        assert_eq!(intents.step(2), None);
+        assert_eq!(poll(&mut second), Poll::Ready(Err(WouldDeadlock)));
+        intents.doom(2, row(1));
+        assert_eq!(intents.lines().len(), 2);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Several machines that are one database.
 
 mod between;
+mod circles;
 mod cluster;
 mod cluster_tls;
 mod counts;

@@ -2,7 +2,7 @@
 
 use fencepost::{BlockingSession, Row, params};
 
-use crate::between::Between;
+use crate::between::{Between, number, until};
 
 #[test]
 fn rows_that_another_machines_session_has_locked_are_refused_or_left_out() {
@@ -20,6 +20,7 @@ fn ids(session: &mut BlockingSession, sql: &str) -> Vec<i32> {
 fn refused_or_left_out(between: &Between) {
     const NEXT: &str =
         "SELECT id FROM jobs WHERE state = 'new' ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED";
+    const LOCKED: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'tuple' AND granted";
     let machines = between.machines(1);
     machines[0]
         .blocking()
@@ -40,6 +41,8 @@ fn refused_or_left_out(between: &Between) {
         session.batch("ROLLBACK; BEGIN").expect("a block");
         let mine = "SELECT id FROM jobs WHERE id = $1 FOR UPDATE NOWAIT";
         session.query(mine, params![job]).expect("a job");
+        // What a block gives back at its end it tells the rows' machine, and does not wait for it.
+        until(|| number(session, LOCKED) == i64::from(job));
     }
     let [first, second, _] = &mut sessions[..] else {
         panic!("three sessions");

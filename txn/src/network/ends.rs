@@ -20,6 +20,7 @@ use super::Network;
 use super::allotment;
 use super::backup::Backup;
 use super::call::Arriving;
+use super::circles;
 use super::disk::{self, Announcing, DURABLE, FULL};
 use super::evidence::Found;
 use super::governor::{self, Assembling, Input};
@@ -333,9 +334,11 @@ impl End {
                 let (ticket, ended) = turns::decode_turn(words)?;
                 let waiting = network.turns.lock().remove(&ticket);
                 if let Some(waiting) = waiting {
-                    waiting.complete(Ok(ended));
+                    waiting.completer.complete(Ok(ended));
                 }
             }
+            circles::CHASE => network.chased(machine, words)?,
+            circles::DOOM => network.doomed(machine, words)?,
             headers::VALIDATE => {
                 if let Some(link) = network.link(self.peer) {
                     headers::answer(machine, link, words)?;

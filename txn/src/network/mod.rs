@@ -11,6 +11,7 @@
 //! headers.rs  headers of what was read there ──► the same, VALIDATE
 //! versions.rs  which versions a primary has, for a backup that had the region before
 //! turns.rs    intents on rows of other machines, at both ends
+//! circles.rs  circles of waits for them that go over several machines
 //! reserve.rs  slots of peers for new objects ──► lent.rs    slots that peers have reserved
 //! call/       what machines ask one another to do
 //! time.rs     the CM's time, for machines of other hosts
@@ -38,6 +39,7 @@ mod backing;
 mod backup;
 mod boards;
 pub mod call;
+mod circles;
 mod committing;
 mod configured;
 mod copies;
@@ -145,7 +147,7 @@ pub(crate) struct Network {
     home: Mutex<Backup>,
     changed: Changed,
     /// Waits for intents at other machines, by their tickets.
-    turns: Mutex<HashMap<u64, Completer<turns::Ended>, FixedState>>,
+    turns: Mutex<HashMap<u64, turns::Waits, FixedState>>,
     tickets: AtomicU64,
     /// Waits for headers of peers' objects, by their tickets.
     askers: Mutex<HashMap<u64, headers::Asker, FixedState>>,

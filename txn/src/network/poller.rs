@@ -18,7 +18,6 @@ use std::time::Duration;
 use fencepost_fabric::Attendant;
 
 use super::{Network, Peer, Work};
-use crate::clock::TICK_NS;
 use crate::machine::Machine;
 
 /// Sleep of the poller with nothing to do.
@@ -27,8 +26,6 @@ const IDLE: Duration = Duration::from_millis(20);
 const BUSY: Duration = Duration::from_millis(1);
 /// Looks at all rings before the poller sleeps.
 const LOOKS: u32 = 64;
-/// How long a transaction waits for an intent of another machine, in ticks of the clock: half a second.
-const INTENT_PATIENCE: u64 = 500_000_000 / TICK_NS;
 /// Polls between two times at which what is due now and then is done.
 const TICK_POLLS: u32 = 1024;
 /// The same where another thread than the poller's attends, for whom nobody does it before it sleeps.
@@ -95,7 +92,7 @@ impl Network {
         }
         let now = machine.clock().low();
         self.trim_stocks(now, false);
-        machine.intents().dismiss_stalled(now, INTENT_PATIENCE);
+        self.look_for_circles(machine, now);
         self.keep_time(machine.clock());
         let mine = machine.readers().oldest(machine.clock());
         self.gather_boards(machine.clock(), mine);

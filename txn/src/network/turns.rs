@@ -45,6 +45,14 @@ const NEVER: u64 = 2;
 /// How a wait at another machine has ended.
 pub(super) type Ended = Result<Turn, WouldDeadlock>;
 
+/// A transaction of this machine in a line of a peer.
+pub(super) struct Waits {
+    /// Of its coordinator.
+    number: u64,
+    addr: Addr,
+    pub completer: Completer<Ended>,
+}
+
 /// A place in a line of this machine that a peer's transaction has.
 struct Standing {
     ticket: u64,
@@ -171,7 +179,8 @@ impl Lines {
     }
 }
 
-fn holder_at_peer(peer: MachineId, number: u64) -> Holder {
+/// A peer's transaction, as this machine knows it.
+pub(super) fn holder_at_peer(peer: MachineId, number: u64) -> Holder {
     (u64::from(peer.0) << 32) | number & u64::from(u32::MAX)
 }
 
@@ -222,14 +231,27 @@ impl Network {
     fn ask(&self, addr: Addr, number: u64, how: u64) -> Option<(u64, Completion<Ended>)> {
         let link = self.link(self.primary(addr)?)?;
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let (completer, turn): (Completer<Ended>, _) = Completion::pending();
-        self.turns.lock().insert(ticket, completer);
+        let (completer, turn) = Completion::pending();
+        let waits = Waits {
+            number,
+            addr,
+            completer,
+        };
+        self.turns.lock().insert(ticket, waits);
         let asked = link.send(INTEND, &[ticket, number, addr.raw(), how]);
         if asked.is_err() {
             self.turns.lock().remove(&ticket);
             return None;
         }
         Some((ticket, turn))
+    }
+
+    /// The row of another machine that a transaction of this one waits for, if it does.
+    pub fn waits_elsewhere(&self, number: u64) -> Option<Addr> {
+        let turns = self.turns.lock();
+        let mut waits = turns.values();
+        let waits = waits.find(|waits| waits.number == number)?;
+        Some(waits.addr)
     }
 
     /// Gives an intent at another machine back.

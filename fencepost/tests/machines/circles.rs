@@ -1,0 +1,123 @@
+//! Blocks of several machines that wait for each other's rows.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use fencepost::{Database, Error, SqlState, params};
+
+use crate::between::{Between, until};
+
+const ADD: &str = "UPDATE c SET n = n + 1 WHERE id = $1";
+
+/// A row for each machine, of its own.
+fn rows(machines: &[Database]) {
+    let mut session = machines[0].blocking();
+    session
+        .batch("CREATE TABLE c (id int PRIMARY KEY, n int)")
+        .expect("a table");
+    for (id, db) in machines.iter().enumerate() {
+        let made = db
+            .blocking()
+            .execute("INSERT INTO c VALUES ($1, 0)", params![id as i32]);
+        made.expect("a row");
+    }
+}
+
+/// How often each row was counted.
+fn counted(db: &Database) -> Vec<i32> {
+    let rows = db.blocking().query("SELECT n FROM c ORDER BY id", &[]);
+    let rows = rows.expect("rows");
+    rows.iter()
+        .map(|row| row.get(0).expect("a number"))
+        .collect()
+}
+
+/// Each machine's block has its row and waits for the next one's.
+fn one_of_a_circle_is_told(between: &Between) {
+    const ROUNDS: usize = 5;
+    let machines = between.machines(3);
+    rows(&machines);
+    let mut told = Vec::new();
+    for _ in 0..ROUNDS {
+        let all_have_one = Barrier::new(machines.len());
+        let (machines, all_have_one) = (&machines, &all_have_one);
+        let ends: Vec<Result<(), Error>> = thread::scope(|scope| {
+            let block = |at: usize| {
+                let mut session = machines[at].blocking();
+                session.batch("BEGIN").expect("a block");
+                let own = session.execute(ADD, params![at as i32]);
+                own.expect("nobody else wants it yet");
+                all_have_one.wait();
+                let next = (at + 1) % machines.len();
+                let waited = session.execute(ADD, params![next as i32]);
+                let end = if waited.is_ok() { "COMMIT" } else { "ROLLBACK" };
+                session.batch(end).expect("its end");
+                waited.map(|_| ())
+            };
+            let all = 0..machines.len();
+            let all: Vec<_> = all.map(|at| scope.spawn(move || block(at))).collect();
+            let all = all.into_iter();
+            all.map(|one| one.join().expect("no panic")).collect()
+        });
+        let failed = ends.iter().enumerate();
+        let failed: Vec<_> = failed
+            .filter_map(|(at, end)| Some((at, end.as_ref().err()?)))
+            .collect();
+        let [(at, error)] = failed[..] else {
+            panic!("one of them ends the circle: {ends:?}");
+        };
+        assert_eq!(error.code(), SqlState::DEADLOCK_DETECTED, "{error}");
+        told.push(at);
+    }
+    let mut expected = vec![2 * ROUNDS as i32; machines.len()];
+    for at in told {
+        expected[at] -= 1;
+        expected[(at + 1) % machines.len()] -= 1;
+    }
+    assert_eq!(counted(&machines[1]), expected);
+}
+
+#[test]
+fn one_of_a_circle_over_machines_that_share_memory_is_told() {
+    one_of_a_circle_is_told(&Between::memory());
+}
+
+#[test]
+fn one_of_a_circle_over_machines_of_a_network_is_told() {
+    one_of_a_circle_is_told(&Between::network(23));
+}
+
+/// Longer than anything that is given up for.
+const LONG: Duration = Duration::from_millis(1500);
+
+#[test]
+fn who_waits_long_for_another_machine_has_its_turn_all_the_same() {
+    let between = Between::memory();
+    let machines = between.machines(2);
+    rows(&machines);
+    let waits = || {
+        let sql = "SELECT count(*) AS n FROM pg_locks WHERE NOT granted";
+        let row = machines[1].blocking().query_one(sql, &[]).expect("a row");
+        row.get::<i64>("n").expect("a number") == 1
+    };
+    let mut first = machines[0].blocking();
+    first.batch("BEGIN").expect("a block");
+    first
+        .execute(ADD, params![0])
+        .expect("nobody else wants it");
+    thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            let mut session = machines[1].blocking();
+            session.batch("BEGIN").expect("a block");
+            session.execute(ADD, params![0]).expect("its turn");
+            session.batch("COMMIT").expect("nobody was in the way");
+        });
+        until(waits);
+        thread::sleep(LONG);
+        assert!(waits() && !second.is_finished());
+        first.batch("COMMIT").expect("nobody was in the way");
+        second.join().expect("no panic");
+    });
+    assert_eq!(counted(&machines[0])[0], 2);
+}
