@@ -49,11 +49,11 @@ struct Victim {
 }
 
 impl Victim {
-    /// Who has the most in a circle ends it.
-    fn rank(&self) -> (bool, u64) {
+    /// Who has the most in a circle ends it; no two have the same.
+    fn rank(&self) -> (bool, u64, Holder) {
         // Always the same machine's would be unfair.
         let hash = (self.holder ^ self.row.raw()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (self.yields, hash)
+        (self.yields, hash, self.holder)
     }
 }
 
@@ -254,10 +254,11 @@ mod tests {
     }
 
     #[test]
-    fn whoever_yields_ends_the_circle() {
-        let one = |holder: u64, yields| Victim {
-            holder,
-            row: Addr::new(RegionId(1), 64),
+    fn whoever_yields_ends_the_circle_and_no_two_are_equal() {
+        // Numbers of machines and regions are often the same.
+        let one = |machine: u32, yields| Victim {
+            holder: u64::from(machine) << 32 | 19,
+            row: Addr::new(RegionId(machine), 64),
             at: MachineId(1),
             yields,
         };
