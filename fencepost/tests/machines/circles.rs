@@ -19,7 +19,7 @@ fn rows(machines: &[Database]) {
     for (id, db) in machines.iter().enumerate() {
         let made = db
             .blocking()
-            .execute("INSERT INTO c VALUES ($1, 0)", params![id as i32]);
+            .transaction(|tx| tx.execute("INSERT INTO c VALUES ($1, 0)", params![id as i32]));
         made.expect("a row");
     }
 }
