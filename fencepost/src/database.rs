@@ -114,11 +114,11 @@ impl Database {
         cancels.serve(&machine);
         let ship = (machine.number() != 0).then(Ship::new);
         let alarm: Arc<Alarm> = Arc::default();
-        let advisory = Advisory::new(&machine, ship.as_ref(), &alarm);
+        let register = Register::new(&machine, &alarm);
+        let advisory = Advisory::new(&machine, ship.as_ref(), &register, &alarm);
         advisory.serve(&machine);
         let channels: Arc<Channels> = Arc::default();
         channels.serve(&machine);
-        let register = Register::new(&machine, &alarm);
         register.serve(&machine);
         let databases = Arc::new(Databases::new(catalog));
         let counters = counters::Handle::new(&machine, &databases);

@@ -84,6 +84,32 @@ pub struct LockState {
     pub granted: bool,
 }
 
+impl LockState {
+    fn stands_in_the_way_of(&self, other: &LockState) -> bool {
+        let exclusive = [self.mode, other.mode].contains(&LockMode::Exclusive);
+        self.session != other.session && self.key == other.key && exclusive
+    }
+}
+
+/// Whom a session waits for, by all locks, those of a key that are waited for in the order of their line.
+pub fn waited_for(locks: &[LockState], session: i32) -> Vec<i32> {
+    let mut all = Vec::new();
+    for (at, wanted) in locks.iter().enumerate() {
+        if wanted.granted || wanted.session != session {
+            continue;
+        }
+        let of_key = |lock: &&LockState| lock.key == wanted.key;
+        let has_it = |lock: &LockState| lock.granted && lock.session == session;
+        // Who has the lock already, in another mode, does not stand in line.
+        let stands = !locks.iter().filter(of_key).any(has_it);
+        let before = locks.iter().enumerate().filter(|(place, lock)| {
+            lock.stands_in_the_way_of(wanted) && (lock.granted || stands && *place < at)
+        });
+        all.extend(before.map(|(_, lock)| lock.session));
+    }
+    all
+}
+
 /// What becomes of a request.
 pub type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, SqlError>> + Send + 'a>>;
 
@@ -98,7 +124,7 @@ pub trait AdvisoryLocks: Debug + Send + Sync {
     /// Gives all locks of the session back.
     fn unlock_all(&self) -> Asked<'_, ()>;
 
-    /// All locks of the database.
+    /// All locks of the database; of a key those that are had come first, then those that are waited for, in line.
     fn all(&self) -> Asked<'_, Vec<LockState>>;
 }
 
@@ -107,4 +133,35 @@ pub trait AdvisoryLocks: Debug + Send + Sync {
 pub fn lock_timed_out() -> SqlError {
     let message = "canceling statement due to lock timeout";
     SqlError::new(SqlState::LOCK_NOT_AVAILABLE, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_waits_for_holders_and_for_those_before_it_in_line() {
+        let lock = |session, mode, granted| LockState {
+            key: LockKey::One(5, 7),
+            mode,
+            session,
+            granted,
+        };
+        let (shared, exclusive) = (LockMode::Shared, LockMode::Exclusive);
+        let mut locks = vec![
+            lock(1, shared, true),
+            lock(2, shared, true),
+            lock(3, exclusive, false),
+            lock(4, shared, false),
+            lock(1, exclusive, false),
+        ];
+        locks.push(LockState {
+            key: LockKey::One(5, 8),
+            ..lock(3, exclusive, true)
+        });
+        assert_eq!(waited_for(&locks, 3), [1, 2]);
+        assert_eq!(waited_for(&locks, 4), [3]);
+        assert_eq!(waited_for(&locks, 1), [2], "it has the lock already");
+        assert_eq!(waited_for(&locks, 2), [0; 0]);
+    }
 }

@@ -103,6 +103,18 @@ pub struct RowTurn {
     pub granted: bool,
 }
 
+/// Whom a session waits for, by the lines of all rows: all before it.
+pub fn waited_for(turns: &[RowTurn], session: i32) -> Vec<i32> {
+    let mut all = Vec::new();
+    for (at, turn) in turns.iter().enumerate() {
+        if turn.session == Some(session) && !turn.granted {
+            let before = turns[..at].iter().filter(|other| other.row == turn.row);
+            all.extend(before.filter_map(|other| other.session));
+        }
+    }
+    all
+}
+
 /// The sessions of a database.
 pub trait Sessions: Debug + Send + Sync {
     /// Tells a session of any machine something, for a role that may be a superuser.

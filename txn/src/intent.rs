@@ -189,18 +189,6 @@ impl Intents {
         lines
     }
 
-    /// Who waits, and for whom.
-    pub(crate) fn waits(&self) -> Vec<(Holder, Holder)> {
-        let waits = self.waits.lock();
-        let waits = waits.iter();
-        waits
-            .filter_map(|(waiter, wait)| {
-                let rows = self.shard(wait.row).rows.lock();
-                Some((*waiter, rows.get(&wait.row)?.holder))
-            })
-            .collect()
-    }
-
     /// Gives an intent back; the first in line has it then.
     pub fn release(&self, row: Addr, me: Holder) {
         let shard = self.shard(row);

@@ -493,11 +493,6 @@ impl Machine {
         self.network.as_ref().map_or(0, |network| network.me().0)
     }
 
-    /// Who waits for rows of this machine, and for whom, by the numbers of their coordinators.
-    pub fn row_waits(&self) -> Vec<(Holder, Holder)> {
-        self.intents.waits()
-    }
-
     /// The rows of this machine that somebody is going to write: who has the intent, and who waits behind, in line.
     pub fn row_lines(&self) -> Vec<(Addr, Vec<Holder>)> {
         self.intents.lines()

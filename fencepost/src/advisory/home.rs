@@ -137,11 +137,6 @@ impl Advisory {
         states.ok_or(NotHome)
     }
 
-    /// Whom sessions wait for, where this machine is the home.
-    pub(super) fn waited_for(&self, owner: Owner) -> Vec<Owner> {
-        self.home.lock().table.waited_for(owner)
-    }
-
     /// Tells a home what sessions of this machine have: from now on it is the one that counts.
     fn holdings(&self, home: u32) -> Vec<LockState> {
         let mut here = self.here.lock();

@@ -4,6 +4,7 @@
 //! pg_advisory_lock ─► session.rs  what the session has, how often, for how long
 //!                        └─► home.rs  the table, on the home: a machine that is alone, or the configuration manager
 //!                              └─► table.rs  who has what, who waits, circles        wire.rs  the same as bytes
+//!        └─► circles.rs  circles through rows, of all machines
 //! ```
 //! A session asks the home only for what it does not have yet, and tells it only of what it has not any more. Where the
 //! home is another machine than before, it first asks all members what their sessions have; it answers nobody until it
@@ -17,6 +18,7 @@
 //! # Failure
 //! Whoever waits while the home is lost asks the next one. A session that ends, or whose machine does, has no locks.
 
+mod circles;
 mod home;
 mod session;
 mod table;
@@ -29,6 +31,7 @@ use foldhash::HashMap;
 use parking_lot::Mutex;
 
 use crate::alarm::Alarm;
+use crate::sessions::Register;
 use crate::ship::Ship;
 use home::Home;
 pub(crate) use session::{Handle, LockMark, SessionLocks};
@@ -41,6 +44,7 @@ pub(crate) struct Advisory {
     /// Where there are other machines: who runs what is not a session's.
     ship: Option<Arc<Ship>>,
     alarm: Arc<Alarm>,
+    register: Arc<Register>,
     /// The table, where this machine is the home.
     home: Mutex<Home>,
     here: Mutex<Here>,
@@ -56,11 +60,17 @@ struct Here {
 
 impl Advisory {
     /// Nobody has any lock.
-    pub fn new(machine: &Arc<Machine>, ship: Option<&Arc<Ship>>, alarm: &Arc<Alarm>) -> Arc<Self> {
+    pub fn new(
+        machine: &Arc<Machine>,
+        ship: Option<&Arc<Ship>>,
+        register: &Arc<Register>,
+        alarm: &Arc<Alarm>,
+    ) -> Arc<Self> {
         Arc::new(Advisory {
             machine: Arc::downgrade(machine),
             ship: ship.map(Arc::clone),
             alarm: Arc::clone(alarm),
+            register: Arc::clone(register),
             home: Mutex::default(),
             here: Mutex::default(),
         })

@@ -6,8 +6,8 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use super::Advisory;
 use super::home::NotHome;
-use super::table::{Owner, Verdict, circle};
+use super::table::{Owner, Verdict};
 use super::wire::{Ask, What};
 use crate::alarm::Alarm;
 
@@ -40,8 +40,6 @@ pub(crate) struct SessionLocks {
     /// It has told the home of what it gives back, and not heard since that this is known.
     told: AtomicBool,
     lock_timeout_ms: AtomicU64,
-    /// The coordinator of the transaction, as intents know it.
-    coordinator: AtomicU32,
     own: Mutex<Own>,
 }
 
@@ -110,7 +108,6 @@ impl SessionLocks {
             known: AtomicBool::new(false),
             told: AtomicBool::new(false),
             lock_timeout_ms: AtomicU64::new(0),
-            coordinator: AtomicU32::new(0),
             own: Mutex::default(),
         })
     }
@@ -121,9 +118,8 @@ impl SessionLocks {
         self.lock_timeout_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// A statement that may take locks begins, in a transaction of this coordinator.
-    pub fn begin(&self, coordinator: u32) {
-        self.coordinator.store(coordinator, Ordering::Relaxed);
+    /// A statement that may take locks begins.
+    pub fn begin(&self) {
         if self.is_used() {
             self.own.lock().fresh.clear();
         }
@@ -256,7 +252,7 @@ impl SessionLocks {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(lock_timed_out());
             }
-            if let Some(other) = self.circle_through_rows() {
+            if let Some(other) = self.advisory.circle_through_rows(self.owner).await {
                 return Err(self.deadlock(lock, other));
             }
         }
@@ -264,36 +260,6 @@ impl SessionLocks {
 
     fn alarm(&self) -> &Alarm {
         &self.advisory.alarm
-    }
-
-    /// Whom it waits for in a circle of sessions of this machine, some of which wait for rows.
-    fn circle_through_rows(&self) -> Option<Owner> {
-        let rows = self.advisory.machine.upgrade()?.row_waits();
-        if rows.is_empty() {
-            return None;
-        }
-        let sessions: Vec<(Owner, u64)> = {
-            let here = self.advisory.here.lock();
-            let all = here.sessions.values().filter_map(Weak::upgrade);
-            all.map(|s| (s.owner, u64::from(s.coordinator.load(Ordering::Relaxed))))
-                .collect()
-        };
-        // A coordinator whose session has no advisory locks stands for itself, below zero.
-        let of_number = |number: u64| {
-            let known = sessions.iter().find(|(_, of)| *of == number);
-            known.map_or(!(number as i32), |(owner, _)| *owner)
-        };
-        circle(self.owner, |node| {
-            let number = match node < 0 {
-                true => Some(u64::from(!node as u32)),
-                false => sessions.iter().find(|(of, _)| *of == node).map(|(_, n)| *n),
-            };
-            let of_rows = rows.iter().filter(|(waiter, _)| Some(*waiter) == number);
-            let of_rows = of_rows.map(|(_, holder)| of_number(*holder));
-            let mut next = self.advisory.waited_for(node);
-            next.extend(of_rows);
-            next
-        })
     }
 
     fn deadlock(&self, (key, mode): Lock, other: Owner) -> SqlError {

@@ -10,7 +10,9 @@
 use std::collections::VecDeque;
 
 use fencepost_sql::advisory::{LockKey, LockMode, LockState};
-use foldhash::{HashMap, HashSet};
+use foldhash::HashMap;
+
+use super::circles::circle;
 
 /// A session of any machine, by its number.
 pub(super) type Owner = i32;
@@ -182,7 +184,7 @@ impl Table {
         !self.waits.is_empty()
     }
 
-    /// All locks that are had or waited for.
+    /// All locks that are had or waited for; who waits in the order of the line.
     pub fn states(&self) -> Vec<LockState> {
         let mut states = Vec::new();
         for (key, lock) in &self.locks {
@@ -198,12 +200,13 @@ impl Table {
                     }),
             );
         }
-        states.sort_by_key(|state| (state.key, !state.granted, state.session, state.mode));
+        // Those who wait stay in line.
+        states.sort_by_key(|state| (state.key, !state.granted));
         states
     }
 
     /// Whom an owner waits for.
-    pub fn waited_for(&self, owner: Owner) -> Vec<Owner> {
+    fn waited_for(&self, owner: Owner) -> Vec<Owner> {
         let Some(lock) = self.waits.get(&owner).and_then(|key| self.locks.get(key)) else {
             return Vec::new();
         };
@@ -221,9 +224,10 @@ impl Table {
         }
     }
 
-    /// Whoever is waited for by an owner that it waits for itself, through others.
+    /// Whom an owner waits for, where that waits for it in turn, itself or through others.
     fn circle(&self, owner: Owner) -> Option<Owner> {
-        circle(owner, |owner| self.waited_for(owner))
+        let circle = circle(owner, |owner| self.waited_for(owner))?;
+        circle.get(1).copied()
     }
 
     fn forget_if_idle(&mut self, key: LockKey) {
@@ -232,23 +236,6 @@ impl Table {
             self.locks.remove(&key);
         }
     }
-}
-
-/// Whom `owner` waits for, where that waits for `owner` in turn, itself or through others.
-pub(super) fn circle(owner: Owner, waited_for: impl Fn(Owner) -> Vec<Owner>) -> Option<Owner> {
-    waited_for(owner).into_iter().find(|first| {
-        let mut seen = HashSet::default();
-        let mut open = vec![*first];
-        while let Some(next) = open.pop() {
-            if next == owner {
-                return true;
-            }
-            if seen.insert(next) {
-                open.extend(waited_for(next));
-            }
-        }
-        false
-    })
 }
 
 #[cfg(test)]

@@ -425,7 +425,7 @@ impl Session {
         };
         if planned.is_volatile {
             self.eval.sequences.begin();
-            self.locks.begin(tx.number());
+            self.locks.begin();
         }
         // Pinned where it is made: it is long.
         let progress = {

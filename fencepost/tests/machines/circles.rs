@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fencepost::{Database, Error, SqlState, params};
 
-use crate::between::{Between, until};
+use crate::between::{Between, number, until};
 
 const ADD: &str = "UPDATE c SET n = n + 1 WHERE id = $1";
 
@@ -88,6 +88,43 @@ fn one_of_a_circle_over_machines_of_a_network_is_told() {
     one_of_a_circle_is_told(&Between::network(23));
 }
 
+/// One has a row and wants an advisory lock, the other the reverse; the lock's home is a third one's.
+fn a_circle_of_rows_and_advisory_locks_ends(between: &Between) {
+    let machines = between.machines(2);
+    rows(&machines);
+    let mut sessions = [1, 2].map(|at: usize| machines[at].blocking());
+    let [of_row, of_lock] = &mut sessions;
+    of_row.batch("BEGIN").expect("a block");
+    of_row.execute(ADD, params![0]).expect("nobody's yet");
+    of_lock
+        .batch("BEGIN; SELECT pg_advisory_xact_lock(1)")
+        .expect("nobody's yet");
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            of_lock.execute(ADD, params![0]).expect("its turn");
+            of_lock.batch("COMMIT").expect("nobody was in the way");
+        });
+        let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+        until(|| number(&mut machines[0].blocking(), waits) == 1);
+        let closed = of_row.batch("SELECT pg_advisory_xact_lock(1)");
+        let error = closed.expect_err("a circle");
+        assert_eq!(error.code(), SqlState::DEADLOCK_DETECTED, "{error}");
+        of_row.batch("ROLLBACK").expect("its end");
+        other.join().expect("no panic");
+    });
+    assert_eq!(counted(&machines[0])[0], 1);
+}
+
+#[test]
+fn a_circle_of_rows_and_advisory_locks_of_machines_that_share_memory_ends() {
+    a_circle_of_rows_and_advisory_locks_ends(&Between::memory());
+}
+
+#[test]
+fn a_circle_of_rows_and_advisory_locks_of_machines_of_a_network_ends() {
+    a_circle_of_rows_and_advisory_locks_ends(&Between::network(24));
+}
+
 /// Longer than anything that is given up for.
 const LONG: Duration = Duration::from_millis(1500);
 
@@ -96,11 +133,8 @@ fn who_waits_long_for_another_machine_has_its_turn_all_the_same() {
     let between = Between::memory();
     let machines = between.machines(2);
     rows(&machines);
-    let waits = || {
-        let sql = "SELECT count(*) AS n FROM pg_locks WHERE NOT granted";
-        let row = machines[1].blocking().query_one(sql, &[]).expect("a row");
-        row.get::<i64>("n").expect("a number") == 1
-    };
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    let waits = || number(&mut machines[1].blocking(), waiting) == 1;
     let mut first = machines[0].blocking();
     first.batch("BEGIN").expect("a block");
     first

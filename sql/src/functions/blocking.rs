@@ -2,8 +2,9 @@
 
 use super::library::{stable, waiting};
 use super::{ScalarFunction, Waited};
-use crate::advisory::LockMode;
+use crate::advisory;
 use crate::context::EvalContext;
+use crate::sessions;
 use crate::types::{Element, TypeKind};
 use crate::value::{Array, Value};
 
@@ -23,28 +24,14 @@ fn blocking<'a>(args: &[Value], cx: &'a EvalContext) -> Waited<'a> {
     };
     Box::pin(async move {
         let mut all = Vec::new();
-        if let Some(sessions) = &cx.sessions {
-            let turns = sessions.row_turns().await?;
-            // Of a row those come first whose turn is earlier.
-            for (at, turn) in turns.iter().enumerate() {
-                if turn.session == Some(session) && !turn.granted {
-                    let before = turns[..at].iter().filter(|other| other.row == turn.row);
-                    all.extend(before.filter_map(|other| other.session));
-                }
-            }
+        if let Some(all_sessions) = &cx.sessions {
+            all.extend(sessions::waited_for(
+                &all_sessions.row_turns().await?,
+                session,
+            ));
         }
-        if let Some(advisory) = &cx.advisory {
-            let locks = advisory.all().await?;
-            for lock in locks.iter().filter(|lock| !lock.granted) {
-                if lock.session != session {
-                    continue;
-                }
-                let in_the_way = locks.iter().filter(|other| {
-                    let exclusive = [lock.mode, other.mode].contains(&LockMode::Exclusive);
-                    other.granted && other.key == lock.key && exclusive
-                });
-                all.extend(in_the_way.map(|other| other.session));
-            }
+        if let Some(locks) = &cx.advisory {
+            all.extend(advisory::waited_for(&locks.all().await?, session));
         }
         all.sort_unstable();
         all.dedup();

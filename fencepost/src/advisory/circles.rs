@@ -1,0 +1,89 @@
+//! Circles of waits: among advisory locks alone, which the home finds at once, and through rows.
+//!
+//! Who has waited long for an advisory lock asks all machines who waits for which row, and the home who waits for which
+//! lock; what they say makes a graph of sessions. Where it is in a circle it looks once more, as they were not asked at one
+//! moment. Of those in a circle who wait for advisory locks the one with the greatest number ends it.
+//!
+//! # Failure
+//! What a machine does not say is no wait: the next look is some time later.
+
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use fencepost_sql::sessions::Sessions;
+use fencepost_sql::{advisory, sessions};
+use foldhash::HashMap;
+
+use super::Advisory;
+use super::table::Owner;
+use crate::sessions::Handle;
+
+/// `owner` and those whom it waits for in turn, one by the next, up to one that waits for `owner`.
+pub(super) fn circle(owner: Owner, waited_for: impl Fn(Owner) -> Vec<Owner>) -> Option<Vec<Owner>> {
+    let mut all = vec![owner];
+    // By whom each was found.
+    let mut found_by: HashMap<Owner, Owner> = HashMap::default();
+    let mut at = 0;
+    while let Some(&node) = all.get(at) {
+        at += 1;
+        for next in waited_for(node) {
+            if next == owner {
+                let mut path = vec![node];
+                while let Some(&before) = path.last().and_then(|last| found_by.get(last)) {
+                    path.push(before);
+                }
+                path.reverse();
+                return Some(path);
+            }
+            if let Entry::Vacant(new) = found_by.entry(next) {
+                new.insert(node);
+                all.push(next);
+            }
+        }
+    }
+    None
+}
+
+impl Advisory {
+    /// Whom a session waits for in a circle of sessions of any machines, some of which wait for rows, if it is to end it.
+    pub(super) async fn circle_through_rows(&self, owner: Owner) -> Option<Owner> {
+        let first = self.circle_now(owner).await?;
+        let again = self.circle_now(owner).await?;
+        (first == again).then_some(first)
+    }
+
+    async fn circle_now(&self, owner: Owner) -> Option<Owner> {
+        let turns = Handle(Arc::clone(&self.register)).row_turns().await.ok()?;
+        if turns.iter().all(|turn| turn.granted) {
+            return None;
+        }
+        let locks = self.states().await.ok()?;
+        let circle = circle(owner, |session| {
+            let mut next = advisory::waited_for(&locks, session);
+            next.extend(sessions::waited_for(&turns, session));
+            next
+        })?;
+        let waits = |session: &&Owner| !advisory::waited_for(&locks, **session).is_empty();
+        let ends = circle.iter().filter(waits).max() == Some(&owner);
+        circle.get(1).copied().filter(|_| ends)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn circles_are_told_by_those_who_are_in_them() {
+        let waits = [(1, 2), (2, 3), (2, 5), (3, 4), (5, 1), (4, 3), (6, 1)];
+        let next = |owner: Owner| {
+            let of = waits.iter().filter(|(waiter, _)| *waiter == owner);
+            of.map(|(_, next)| *next).collect()
+        };
+        assert_eq!(circle(1, next), Some(vec![1, 2, 5]));
+        assert_eq!(circle(5, next), Some(vec![5, 1, 2]));
+        assert_eq!(circle(3, next), Some(vec![3, 4]));
+        assert_eq!(circle(6, next), None, "it leads into one, and is in none");
+        assert_eq!(circle(7, |_| vec![7]), Some(vec![7]));
+    }
+}
