@@ -13,7 +13,9 @@ use crate::plan::SelectPlan;
 use crate::sink::RowSink;
 use crate::statement::Plan;
 use crate::subplans::Subplans;
-use crate::write::{ChangePlan, InsertPlan, Returning, run_change, run_insert, run_merge};
+use crate::write::{
+    ChangePlan, InsertPlan, Returning, check_twins, run_change, run_insert, run_merge,
+};
 
 const CHUNK: usize = 256;
 const COPY_BYTES: usize = 64 * 1024;
@@ -158,6 +160,7 @@ impl Execution {
                 }
                 _ => {}
             }
+            check_twins(cx).await?;
             if let (Returning::Keep(rows), Some(queries)) = (returning, &mut cx.queries) {
                 queries.keep(*id, rows);
             }
@@ -245,6 +248,7 @@ impl Execution {
                 }
                 _ => 0,
             };
+            check_twins(cx).await?;
             match returning {
                 Returning::Sink(..) => {
                     self.state = Some(State::Over);

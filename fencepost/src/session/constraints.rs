@@ -38,12 +38,16 @@ impl Session {
         let tables = snapshot.tables();
         let keys = tables.iter().flat_map(|t| &t.rules.foreign_keys);
         let keys = keys.filter(|key| key.name == name);
+        let unique = tables.iter().flat_map(|t| &t.indexes);
+        let unique = unique.filter(|index| index.name == name && index.more.deferrable.is_some());
+        let unique = unique.map(|index| (index.id, true));
         let triggers = tables.iter().flat_map(|t| &t.rules.triggers);
         let triggers = triggers.filter(|trigger| trigger.name == name);
         let triggers = triggers.filter_map(|t| Some((t.id, t.constraint.as_ref()?.deferrable)));
         let keys: Vec<(u32, bool)> = keys
             .map(|key| (key.id, key.deferrable))
             .chain(triggers)
+            .chain(unique)
             .collect();
         let of_another_kind = tables.iter().any(|table| table.has_constraint(name));
         if keys.is_empty() && !of_another_kind {

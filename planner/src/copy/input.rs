@@ -14,7 +14,9 @@ use super::binary::{self, Tuples};
 use super::records::{Lines, Record, fields};
 use crate::exec::Cx;
 use crate::plan::TablePlan;
-use crate::write::{Doing, Firing, Referee, References, RowWriter, Yield, finish, generate};
+use crate::write::{
+    Doing, Firing, Referee, References, RowWriter, Yield, check_twins, finish, generate,
+};
 
 /// What the data is cut into.
 enum Records {
@@ -115,6 +117,7 @@ impl CopyInput {
         let finished = self.writer.finish(cx, &self.table).await;
         finished.map_err(|halt| self.name_duplicate(halt))?;
         finish(&mut self.referee, &mut self.firing, cx).await?;
+        check_twins(cx).await?;
         Ok(self.count)
     }
 

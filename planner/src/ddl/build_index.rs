@@ -88,6 +88,12 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
     };
     let predicate = index.more.predicate.as_ref().map(|p| &p.condition);
     let mut gather = Gather::of(index);
+    // What is checked later is right to begin with.
+    let strict = index.more.deferrable.map(|_| IndexDef {
+        unique: true,
+        ..index.clone()
+    });
+    let mut strict = strict.map(|of| (KeyCodec::new(table, &of), Gather::of(&of)));
     let mut walk = RowWalk::new(table);
     while let Some(place) = walk.next(cx).await? {
         if !read_columns(cx.tx, place.addr, (&layout, &columns), &mut words).await? {
@@ -106,8 +112,13 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
         codec.encode_entry(&keys, place.addr.raw(), &mut key);
         let partition = table.partition_of(&row, &mut key);
         gather.push(cx.tx, partition, &key, place)?;
+        if let Some((codec, gather)) = &mut strict {
+            codec.encode_entry(&keys, place.addr.raw(), &mut key);
+            gather.push(cx.tx, partition, &key, place)?;
+        }
     }
-    if let Some(twin) = gather.sort() {
+    let twin = strict.and_then(|(_, mut gather)| gather.sort());
+    if let Some(twin) = twin.or_else(|| gather.sort()) {
         read_row(cx.tx, twin.place.addr, &mut words).await?;
         layout.decode(&words, &mut row)?;
         return Err(not_unique(table, index, &row, &cx.eval.settings).into());

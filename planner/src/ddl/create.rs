@@ -73,7 +73,9 @@ pub async fn create_table(
     };
     let key = statement.primary_key.as_ref();
     let keyed_by_tree = statement.index_kind == IndexKind::BTree
-        && key.is_some_and(|key| reaches_all(&table, &ascending(&key.columns)));
+        && key.is_some_and(|key| {
+            key.deferrable.is_none() && reaches_all(&table, &ascending(&key.columns))
+        });
     if !keyed_by_tree {
         let hidden = hidden_index(cx, ddl, &table, &places).await?;
         table.indexes.push(hidden);
@@ -243,6 +245,14 @@ pub async fn add_constraint(
     primary: Option<IndexKind>,
     empty: Option<&Places>,
 ) -> Result<(), Halt> {
+    let parted = table.is_parent() || table.partition_of_table().is_some();
+    if key.deferrable.is_some() && (parted || primary == Some(IndexKind::Hash)) {
+        let of = match parted {
+            true => "of a partitioned table",
+            false => "kept by a hash table",
+        };
+        return Err(SqlError::unsupported(format!("a DEFERRABLE key {of}")).into());
+    }
     let name = match &key.name {
         Some(name) => {
             if table.has_constraint(name) {
@@ -267,18 +277,21 @@ pub async fn add_constraint(
         id: ddl.catalog.next_oid(cx.tx).await?,
         name,
         kind: primary.unwrap_or(IndexKind::BTree),
-        unique: true,
+        unique: key.deferrable.is_none(),
         primary: primary.is_some(),
         constraint: true,
         columns: ascending(&key.columns),
-        more: IndexMore::default(),
+        more: IndexMore {
+            deferrable: key.deferrable,
+            ..IndexMore::default()
+        },
         roots: Roots::NONE,
     };
     index.roots = match empty {
         None => build(cx, table, &index).await?,
         Some(places) => create(cx.tx, table, &index, places).await?,
     };
-    let takes_over = index.primary && reaches_all(table, &index.columns);
+    let takes_over = index.primary && index.unique && reaches_all(table, &index.columns);
     if !takes_over || index.kind == IndexKind::Hash {
         table.indexes.push(index);
         return Ok(());

@@ -12,6 +12,7 @@ use fencepost_sql::stop::Halt;
 use super::referee::{Check, verify};
 use super::references::References;
 use super::triggers::Queued;
+use super::twins::Twin;
 use crate::exec::Cx;
 
 /// What a transaction still has to check.
@@ -20,6 +21,10 @@ pub struct Deferred {
     waiting: Vec<Waiting>,
     /// The triggers among them that have run, by position.
     ran: Vec<usize>,
+    /// How many of what waits have been looked at for keys of two rows.
+    seen: usize,
+    /// Keys of two rows have come since.
+    has_new_twins: bool,
     /// What SET CONSTRAINTS said: of which constraint (`None`: all), and whether it is deferred.
     said: Vec<(Option<u32>, bool)>,
 }
@@ -29,6 +34,7 @@ pub struct Deferred {
 enum Waiting {
     Check(Arc<References>, Check),
     Trigger(Queued),
+    Twin(Twin),
 }
 
 impl Waiting {
@@ -37,6 +43,7 @@ impl Waiting {
         match self {
             Waiting::Check(references, check) => of_key(&references.keys[check.key].def),
             Waiting::Trigger(queued) => queued.waits(),
+            Waiting::Twin(twin) => twin.waits(),
         }
     }
 }
@@ -92,6 +99,29 @@ impl Deferred {
         self.waiting.push(Waiting::Trigger(queued));
     }
 
+    pub(super) fn push_twin(&mut self, twin: Twin) {
+        self.has_new_twins = true;
+        self.waiting.push(Waiting::Twin(twin));
+    }
+
+    /// Have keys of two rows come that no statement's end has looked at?
+    pub(super) fn has_new_twins(&self) -> bool {
+        self.has_new_twins
+    }
+
+    /// Those of them that do not wait for the end of the transaction.
+    pub(super) fn new_twins(&mut self) -> Vec<Twin> {
+        let new = self.waiting.iter().skip(self.seen);
+        let due = new.filter_map(|waiting| match waiting {
+            Waiting::Twin(twin) if !self.waits(twin.waits()) => Some(twin.clone()),
+            _ => None,
+        });
+        let due = due.collect();
+        self.seen = self.waiting.len();
+        self.has_new_twins = false;
+        due
+    }
+
     /// How much there is now.
     pub fn mark(&self) -> DeferredMark {
         DeferredMark {
@@ -104,6 +134,7 @@ impl Deferred {
     /// Goes back to a mark.
     pub fn back_to(&mut self, mark: DeferredMark) {
         self.waiting.truncate(mark.waiting);
+        self.seen = self.seen.min(mark.waiting);
         self.ran.truncate(mark.ran);
         self.said.truncate(mark.said);
     }
@@ -119,6 +150,7 @@ impl Deferred {
         waiting.any(|(position, waiting)| match waiting {
             Waiting::Check(references, _) => references.tables.iter().any(|t| t.def.id == id),
             Waiting::Trigger(queued) => queued.table() == id && !self.ran.contains(&position),
+            Waiting::Twin(twin) => twin.table() == id,
         })
     }
 
@@ -132,6 +164,10 @@ impl Deferred {
                 Waiting::Check(references, check) if due => {
                     cx.check_cancel()?;
                     verify(cx, &references, &check).await?;
+                }
+                Waiting::Twin(twin) if due => {
+                    cx.check_cancel()?;
+                    twin.verify(cx).await?;
                 }
                 Waiting::Trigger(queued) if due && !self.ran.contains(&position) => {
                     self.ran.push(position);

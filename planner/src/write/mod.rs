@@ -12,6 +12,7 @@ mod returning;
 mod rows;
 mod rules;
 mod triggers;
+mod twins;
 mod upsert;
 
 pub use change::{Action, ChangePlan, finish, plan_delete, plan_update, run_change};
@@ -26,3 +27,4 @@ pub use returning::Returning;
 pub use rows::{RowWriter, Yield};
 pub use rules::generate;
 pub use triggers::{Doing, Firing};
+pub use twins::check_twins;

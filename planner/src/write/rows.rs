@@ -18,6 +18,7 @@ use fencepost_txn::Near;
 use super::errors::duplicate;
 use super::gather::Gather;
 use super::rules::check_row;
+use super::twins::note_twin;
 use crate::exec::Cx;
 use crate::index::{find, insert, is_taken, remove, replace, trees, try_insert};
 use crate::leaves::Leaves;
@@ -103,7 +104,7 @@ impl RowWriter {
     async fn decide(&mut self, cx: &mut Cx<'_>, table: &TablePlan) -> Result<(), Halt> {
         self.entries = Entries::AtOnce;
         for index in &table.def.indexes {
-            if index.kind != IndexKind::BTree {
+            if index.kind != IndexKind::BTree || index.more.deferrable.is_some() {
                 return Ok(());
             }
             for tree in trees(index) {
@@ -315,6 +316,9 @@ impl RowWriter {
         entry(cx, (table, position), row, place.addr, &mut self.new_key)?;
         let at = (index, partition);
         match insert(cx.tx, at, &self.new_key, place.to_words()).await? {
+            Insert::Done if index.more.deferrable.is_some() => {
+                Box::pin(note_twin(cx, table, (position, partition), row)).await
+            }
             Insert::Done => Ok(()),
             Insert::Exists(_) => Err(duplicate(&table.def, index, row, &cx.eval.settings).into()),
         }

@@ -38,6 +38,15 @@ impl Binder<'_> {
             }
             Some(ast::ConflictTarget::OnConstraint(name)) => Some(constraint(table, name)?),
         };
+        let arbiter = |(at, of): &(usize, &IndexDef)| {
+            of.more.deferrable.is_some() && index.is_none_or(|index| index == *at)
+        };
+        if table.indexes.iter().enumerate().any(|of| arbiter(&of)) {
+            return Err(SqlError::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters",
+            ));
+        }
         let update = match &conflict.action {
             ast::OnConflictAction::DoNothing => None,
             ast::OnConflictAction::DoUpdate(_) if index.is_none() => {
@@ -106,7 +115,7 @@ impl Binder<'_> {
             })?);
         }
         let fits = table.indexes.iter().position(|index| {
-            index.unique
+            index.is_unique()
                 && !index.is_hidden()
                 && table.is_whole(index)
                 && has_all(index, filter)

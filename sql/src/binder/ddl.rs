@@ -353,5 +353,6 @@ fn key_columns(
     Ok(KeyConstraint {
         name: name.map(names::fold),
         columns,
+        deferrable: None,
     })
 }

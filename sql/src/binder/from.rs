@@ -324,6 +324,7 @@ pub(super) fn table_leaf(table: &TableDef, alias: Option<String>, first_slot: us
         .collect();
     let key = table
         .primary_key()
+        .filter(|index| index.unique)
         .map(|index| {
             index
                 .columns

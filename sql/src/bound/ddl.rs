@@ -101,6 +101,8 @@ pub struct KeyConstraint {
     pub name: Option<String>,
     /// The key columns, by position in the table.
     pub columns: Vec<usize>,
+    /// DEFERRABLE, and whether INITIALLY DEFERRED.
+    pub deferrable: Option<bool>,
 }
 
 /// A CHECK constraint to be.

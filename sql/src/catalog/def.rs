@@ -132,6 +132,20 @@ pub struct IndexMore {
     pub predicate: Option<Predicate>,
     /// What key columns are that are none of the table's.
     pub expressions: Vec<IndexExpression>,
+    /// It is of a DEFERRABLE constraint, and whether that is INITIALLY DEFERRED: its entries have no unique keys, and that no two
+    /// rows have one is looked at after they are written.
+    pub deferrable: Option<bool>,
+}
+
+impl IndexMore {
+    /// What is said of a constraint that may be checked later, with a blank before it.
+    pub fn deferrability(&self) -> &'static str {
+        match self.deferrable {
+            None => "",
+            Some(false) => " DEFERRABLE",
+            Some(true) => " DEFERRABLE INITIALLY DEFERRED",
+        }
+    }
 }
 
 /// An expression that an index has for a key column.
@@ -314,6 +328,11 @@ impl TableDef {
 }
 
 impl IndexDef {
+    /// Are no two rows to have one key, be it at once or in the end?
+    pub fn is_unique(&self) -> bool {
+        self.unique || self.more.deferrable.is_some()
+    }
+
     /// Is this the row-address index of a table without primary key?
     pub fn is_hidden(&self) -> bool {
         self.columns.is_empty()
@@ -328,7 +347,7 @@ impl IndexDef {
     pub fn can_be_part_of(&self, parents: &IndexDef) -> bool {
         let text = |index: &IndexDef| index.more.predicate.as_ref().map(|p| p.text.clone());
         let same = self.kind == parents.kind
-            && self.unique == parents.unique
+            && self.is_unique() == parents.is_unique()
             && self.primary == parents.primary
             && self.columns == parents.columns
             && self.more.include == parents.more.include;

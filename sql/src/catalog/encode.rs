@@ -227,7 +227,11 @@ fn encode_index(index: &IndexDef, of_parent: bool, out: &mut Writer) {
     out.u32(index.id);
     out.text(&index.name);
     out.flag(index.kind == IndexKind::Hash);
-    out.flag(index.unique);
+    out.0.push(match index.more.deferrable {
+        None => u8::from(index.unique),
+        Some(false) => 2,
+        Some(true) => 3,
+    });
     out.flag(index.primary);
     out.flag(index.constraint);
     out.flag(of_parent || index.roots.are_partitioned());
@@ -459,7 +463,13 @@ fn read_index(
     let id = input.u32()?;
     let name = input.text()?;
     let hash = input.flag()?;
-    let unique = input.flag()?;
+    let (unique, deferrable) = match input.u8()? {
+        0 => (false, None),
+        1 => (true, None),
+        2 => (false, Some(false)),
+        3 => (false, Some(true)),
+        _ => return None,
+    };
     let primary = input.flag()?;
     let constraint = input.flag()?;
     let roots = match !whole && input.flag()? {
@@ -485,7 +495,10 @@ fn read_index(
     if roots.are_partitioned() != table.is_partitioned_by(&columns) {
         return None;
     }
-    let mut more = IndexMore::default();
+    let mut more = IndexMore {
+        deferrable,
+        ..IndexMore::default()
+    };
     if has_more {
         more.include = input.positions()?;
         if more.include.iter().any(|c| *c >= table.columns.len()) {

@@ -404,8 +404,15 @@ fn table_names(around: &Around<'_>, table: &TableDef) -> [(&'static str, Value);
 pub fn table_constraints(rows: &mut Rows, around: &Around<'_>) {
     constraints(around, |table, constraint, names| {
         let (kind, deferrable, deferred) = match constraint {
-            Constraint::Key(index) if index.primary => ("PRIMARY KEY", false, false),
-            Constraint::Key(_) => ("UNIQUE", false, false),
+            Constraint::Key(index) => {
+                let kind = if index.primary {
+                    "PRIMARY KEY"
+                } else {
+                    "UNIQUE"
+                };
+                let deferrable = index.more.deferrable;
+                (kind, deferrable.is_some(), deferrable == Some(true))
+            }
             Constraint::Check(_) => ("CHECK", false, false),
             Constraint::Foreign(key) => ("FOREIGN KEY", key.deferrable, key.deferred),
         };

@@ -535,9 +535,9 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
                     Value::Int2((keys.len() + index.more.include.len()) as i16),
                 ),
                 ("indnkeyatts", Value::Int2(keys.len() as i16)),
-                ("indisunique", Value::Bool(index.unique)),
+                ("indisunique", Value::Bool(index.is_unique())),
                 ("indisprimary", Value::Bool(index.primary)),
-                ("indimmediate", Value::Bool(true)),
+                ("indimmediate", Value::Bool(index.more.deferrable.is_none())),
                 ("indisvalid", Value::Bool(table.is_whole(index))),
                 ("indisready", Value::Bool(true)),
                 ("indislive", Value::Bool(true)),
@@ -666,7 +666,12 @@ fn more(constraint: &Constraint<'_>, around: &Around<'_>) -> Vec<(&'static str, 
     };
     match constraint {
         Constraint::Key(index) => {
-            let mut all = vec![("conindid", Value::Oid(index.id))];
+            let deferrable = index.more.deferrable;
+            let mut all = vec![
+                ("conindid", Value::Oid(index.id)),
+                ("condeferrable", Value::Bool(deferrable.is_some())),
+                ("condeferred", Value::Bool(deferrable == Some(true))),
+            ];
             all.extend(foreign(none(), none(), none()));
             all
         }

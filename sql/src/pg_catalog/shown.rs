@@ -44,7 +44,7 @@ pub fn index_definition(reader: &Reader<'_>, table: &TableDef, index: &IndexDef)
     if !reader.style.pretty || !schemas.contains(&table.schema) {
         relation = format!("{}.{relation}", quoted(&table.schema));
     }
-    let unique = if index.unique { "UNIQUE " } else { "" };
+    let unique = if index.is_unique() { "UNIQUE " } else { "" };
     let using = match index.kind {
         IndexKind::BTree => "btree",
         IndexKind::Hash => "hash",
@@ -86,7 +86,8 @@ fn constraint_definition(table: &TableDef, index: &IndexDef) -> String {
         "UNIQUE"
     };
     let columns = (0..index.columns.len()).filter_map(|at| index_column(None, table, index, at));
-    format!("{kind} ({})", columns.collect::<Vec<_>>().join(", "))
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    format!("{kind} ({columns}){}", index.more.deferrability())
 }
 
 /// A constraint of a table's: the index that keeps it, or what says it.

@@ -9,7 +9,7 @@ use super::super::from::table_leaf;
 use super::super::scope::Scope;
 use super::super::{Binder, names};
 use super::check_column_type;
-use super::constraint::{Shape, check_not_deferrable};
+use super::constraint::{Shape, deferrable_key};
 use super::key_constraint;
 use super::text::text_of;
 use crate::bound::{
@@ -172,16 +172,19 @@ impl Binder<'_> {
         let shape = Shape::of(table);
         match constraint {
             ast::TableConstraint::PrimaryKey(key) => {
-                check_not_deferrable(key.characteristics.as_ref())?;
-                let key = key_constraint(table, key.name.as_ref(), &key.columns, "PRIMARY KEY")?;
+                let deferrable = deferrable_key(key.characteristics.as_ref())?;
+                let mut key =
+                    key_constraint(table, key.name.as_ref(), &key.columns, "PRIMARY KEY")?;
+                key.deferrable = deferrable;
                 Ok(AlterAction::AddPrimaryKey(key))
             }
             ast::TableConstraint::Unique(key) => {
                 if matches!(key.nulls_distinct, ast::NullsDistinctOption::NotDistinct) {
                     return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
                 }
-                check_not_deferrable(key.characteristics.as_ref())?;
-                let key = key_constraint(table, key.name.as_ref(), &key.columns, "UNIQUE")?;
+                let deferrable = deferrable_key(key.characteristics.as_ref())?;
+                let mut key = key_constraint(table, key.name.as_ref(), &key.columns, "UNIQUE")?;
+                key.deferrable = deferrable;
                 Ok(AlterAction::AddUnique(key))
             }
             ast::TableConstraint::ForeignKey(_) if table.partition_of_table().is_some() => {
@@ -226,9 +229,11 @@ impl Binder<'_> {
         let key = |index: &IndexDef| KeyConstraint {
             name: Some(index.name.clone()),
             columns: index.columns.iter().map(|c| c.column).collect(),
+            deferrable: index.more.deferrable,
         };
         let unique = table.indexes.iter();
-        let unique = unique.filter(|i| i.unique && !i.primary && i.more.expressions.is_empty());
+        let unique =
+            unique.filter(|i| i.is_unique() && !i.primary && i.more.expressions.is_empty());
         let mut new = CreateTable {
             schema: table.schema.clone(),
             name: table.name.clone(),

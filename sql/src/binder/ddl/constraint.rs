@@ -23,6 +23,8 @@ pub(super) struct Shape<'a> {
     pub(super) columns: &'a [ColumnDef],
     primary_key: Option<Vec<usize>>,
     unique: Vec<Vec<usize>>,
+    /// The same of keys that may be checked later, to which nothing leads.
+    deferrable: Vec<Vec<usize>>,
 }
 
 impl<'a> Shape<'a> {
@@ -41,17 +43,28 @@ impl<'a> Shape<'a> {
             columns: &table.columns,
             primary_key: table.primary_key().map(columns),
             unique: unique.map(columns).collect(),
+            deferrable: table
+                .indexes
+                .iter()
+                .filter(|index| index.more.deferrable.is_some())
+                .map(columns)
+                .collect(),
         }
     }
 
     pub(super) fn of_new(table: &'a CreateTable) -> Shape<'a> {
         let primary_key = table.primary_key.as_ref().map(|key| key.columns.clone());
-        let unique = table.unique.iter().map(|key| key.columns.clone());
+        let keys = || table.unique.iter().chain(&table.primary_key);
+        let those = |deferrable: bool| {
+            let those = keys().filter(|key| key.deferrable.is_some() == deferrable);
+            those.map(|key| key.columns.clone()).collect()
+        };
         Shape {
             schema: &table.schema,
             name: &table.name,
             columns: &table.columns,
-            unique: unique.chain(primary_key.clone()).collect(),
+            unique: those(false),
+            deferrable: those(true),
             primary_key,
         }
     }
@@ -86,6 +99,9 @@ impl<'a> Shape<'a> {
     /// The columns that a foreign key to this table leads to, and that are to be unique.
     fn referenced(&self, list: &[ast::Ident], count: usize) -> Result<Vec<usize>, SqlError> {
         let columns = match (list.is_empty(), &self.primary_key) {
+            (true, Some(key)) if self.deferrable.contains(key) => {
+                return Err(self.deferrable_key());
+            }
             (true, Some(key)) => key.clone(),
             (true, None) => {
                 return Err(SqlError::new(
@@ -109,6 +125,7 @@ impl<'a> Shape<'a> {
         };
         match self.unique.iter().any(same) {
             true => Ok(columns),
+            false if self.deferrable.iter().any(same) => Err(self.deferrable_key()),
             false => Err(SqlError::new(
                 INVALID_FOREIGN_KEY,
                 format!(
@@ -117,6 +134,17 @@ impl<'a> Shape<'a> {
                 ),
             )),
         }
+    }
+
+    /// 55000
+    fn deferrable_key(&self) -> SqlError {
+        SqlError::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!(
+                "cannot use a deferrable unique constraint for referenced table \"{}\"",
+                self.name
+            ),
+        )
     }
 
     fn foreign_columns(&self, list: &[ast::Ident]) -> Result<Vec<usize>, SqlError> {
@@ -302,14 +330,12 @@ fn deferrability(
     Ok((deferred || said.deferrable == Some(true), deferred))
 }
 
-/// 0A000 where a key is to be checked later than at once.
-pub(super) fn check_not_deferrable(
+/// DEFERRABLE of a key, and whether INITIALLY DEFERRED.
+pub(super) fn deferrable_key(
     characteristics: Option<&ast::ConstraintCharacteristics>,
-) -> Result<(), SqlError> {
-    match deferrability(characteristics)? {
-        (false, _) => Ok(()),
-        (true, _) => Err(SqlError::unsupported("a DEFERRABLE unique constraint")),
-    }
+) -> Result<Option<bool>, SqlError> {
+    let (deferrable, deferred) = deferrability(characteristics)?;
+    Ok(deferrable.then_some(deferred))
 }
 
 fn referential(action: Option<ast::ReferentialAction>) -> Referential {

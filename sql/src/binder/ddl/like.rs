@@ -204,6 +204,7 @@ fn like_index(
     let key = || KeyConstraint {
         name: None,
         columns: of.columns.iter().map(|key| moved(key.column)).collect(),
+        deferrable: of.more.deferrable,
     };
     if of.primary {
         if of.kind == IndexKind::Hash {

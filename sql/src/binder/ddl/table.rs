@@ -5,7 +5,7 @@ use sqlparser::ast;
 use super::super::expr::Clause;
 use super::super::scope::Scope;
 use super::super::{Binder, names};
-use super::constraint::{Shape, check_not_deferrable};
+use super::constraint::{Shape, deferrable_key};
 use super::key_columns;
 use super::partition::Options;
 use super::text::text_of;
@@ -179,9 +179,10 @@ impl Binder<'_> {
                 ..ColumnMore::default()
             },
         };
-        let key = |option: &ast::ColumnOptionDef| KeyConstraint {
+        let key = |option: &ast::ColumnOptionDef, deferrable| KeyConstraint {
             name: option.name.as_ref().map(names::fold),
             columns: vec![position],
+            deferrable,
         };
         for option in &column.options {
             match &option.option {
@@ -196,12 +197,12 @@ impl Binder<'_> {
                     definition.default = Some(text_of(expr));
                 }
                 ast::ColumnOption::PrimaryKey(said) => {
-                    check_not_deferrable(said.characteristics.as_ref())?;
-                    set_primary_key(table, key(option))?;
+                    let deferrable = deferrable_key(said.characteristics.as_ref())?;
+                    set_primary_key(table, key(option, deferrable))?;
                 }
                 ast::ColumnOption::Unique(said) => {
-                    check_not_deferrable(said.characteristics.as_ref())?;
-                    table.unique.push(key(option));
+                    let deferrable = deferrable_key(said.characteristics.as_ref())?;
+                    table.unique.push(key(option, deferrable));
                 }
                 ast::ColumnOption::Collation(name) => {
                     let plain = name.to_string().replace('"', "").to_ascii_lowercase();
@@ -375,16 +376,18 @@ fn key_of_table(
     let lookup = |name: &str| table.columns.iter().position(|c| c.name == name);
     match constraint {
         ast::TableConstraint::PrimaryKey(key) => {
-            check_not_deferrable(key.characteristics.as_ref())?;
-            let key = key_columns(key.name.as_ref(), &key.columns, &lookup)?;
+            let deferrable = deferrable_key(key.characteristics.as_ref())?;
+            let mut key = key_columns(key.name.as_ref(), &key.columns, &lookup)?;
+            key.deferrable = deferrable;
             set_primary_key(table, key)
         }
         ast::TableConstraint::Unique(key) => {
             if matches!(key.nulls_distinct, ast::NullsDistinctOption::NotDistinct) {
                 return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
             }
-            check_not_deferrable(key.characteristics.as_ref())?;
-            let key = key_columns(key.name.as_ref(), &key.columns, &lookup)?;
+            let deferrable = deferrable_key(key.characteristics.as_ref())?;
+            let mut key = key_columns(key.name.as_ref(), &key.columns, &lookup)?;
+            key.deferrable = deferrable;
             table.unique.push(key);
             Ok(())
         }

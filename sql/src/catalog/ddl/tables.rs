@@ -158,9 +158,10 @@ fn create_table(snapshot: &Snapshot, table: &TableDef, with: Option<&Arc<TableDe
         };
         let columns = index.columns.iter().map(|key| column(table, key.column));
         format!(
-            "CONSTRAINT {} {kind} ({})",
+            "CONSTRAINT {} {kind} ({}){}",
             quoted(&index.name),
-            list(columns)
+            list(columns),
+            index.more.deferrability()
         )
     });
     let checks = table.rules.checks.iter();
@@ -194,7 +195,7 @@ fn create_table(snapshot: &Snapshot, table: &TableDef, with: Option<&Arc<TableDe
 }
 
 fn create_index(table: &TableDef, index: &IndexDef) -> String {
-    let unique = if index.unique { "UNIQUE " } else { "" };
+    let unique = if index.is_unique() { "UNIQUE " } else { "" };
     let using = match index.kind {
         IndexKind::BTree => "btree",
         IndexKind::Hash => "hash",

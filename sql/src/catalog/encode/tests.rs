@@ -121,6 +121,7 @@ fn ruled() -> TableDef {
     let text = "a <> ''".to_owned();
     let condition = index_condition(&table, &text, &Snapshot::default()).expect("it binds");
     table.indexes[0].more = IndexMore {
+        deferrable: None,
         include: vec![0],
         predicate: Some(Predicate { text, condition }),
         expressions: vec![IndexExpression {
