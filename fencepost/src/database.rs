@@ -180,7 +180,8 @@ impl Database {
             return Err(SqlError::new(SqlState::new(b"53300"), message));
         }
         let of_role = known.iter().flat_map(|role| role.settings_in(database.id));
-        let settings = database.settings.iter().chain(of_role);
+        let of_all = all.settings_of_all_roles();
+        let settings = of_all.chain(&database.settings).chain(of_role);
         let settings = settings.chain(&options.settings);
         let settings: Vec<_> = settings.cloned().collect();
         let served = self.shared.databases.open(&database, all.databases());

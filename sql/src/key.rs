@@ -9,6 +9,7 @@
 //! interval as microseconds, 16 bytes
 //! array    each element marked, ends with 00, then dimensions, sizes and lower bounds
 //! enum     the place of its label, a float64
+//! inet     family, network, bits, address    macaddr  as it is
 //! uuid     as it is                          text, bytea       00 -> 00 FF, ends with 00 01
 //! numeric  sign, exponent, digit pairs + 1, ends with 00 (complemented when negative)
 //! ```
@@ -263,6 +264,8 @@ fn encode_value(value: &Value, blank_padded: bool, out: &mut Vec<u8>) {
         Value::Text(s) => push_bytes(s.as_bytes(), out),
         Value::Bytea(b) => push_bytes(b, out),
         Value::Uuid(u) => out.extend_from_slice(u),
+        Value::Inet(inet) => inet.push_key(out),
+        Value::MacAddr(mac) => out.extend_from_slice(mac),
         Value::Oid(oid) => out.extend_from_slice(&oid.to_be_bytes()),
         Value::Object(object) => out.extend_from_slice(&object.oid.to_be_bytes()),
         Value::Enum(value) => out.extend_from_slice(&fold_f64(value.place()).to_be_bytes()),

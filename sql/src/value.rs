@@ -10,7 +10,7 @@
 use compact_str::CompactString;
 use rust_decimal::Decimal;
 
-use crate::types::{EnumValue, Fields};
+use crate::types::{EnumValue, Fields, Inet};
 
 /// A value.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,6 +56,10 @@ pub enum Value {
     Array(Box<Array>),
     /// uuid
     Uuid([u8; 16]),
+    /// inet and cidr
+    Inet(Inet),
+    /// macaddr
+    MacAddr([u8; 6]),
     /// oid
     Oid(u32),
     /// A value of an enum
@@ -169,6 +173,12 @@ impl Array {
             },
             values,
         }
+    }
+}
+
+impl From<Inet> for Value {
+    fn from(inet: Inet) -> Value {
+        Value::Inet(inet)
     }
 }
 

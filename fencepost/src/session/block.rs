@@ -251,6 +251,17 @@ impl Session {
         self.scratch.counting.event(Event::Rollbacks, u64::MAX);
     }
 
+    /// Gives up what the block has done below, which nobody has seen anything of; the block stays open.
+    pub(super) fn begin_anew(&mut self) {
+        self.abort_below();
+        if self.eval.has_private() {
+            self.eval.set_private(None);
+            self.catalog_changed();
+        }
+        self.deferred.clear();
+        self.eval.sequences.give_back();
+    }
+
     fn abort_below(&mut self) {
         if let Some(mut tx) = self.tx.take() {
             tx.set_synchronous(self.eval.settings.synchronous_commit);

@@ -5,7 +5,7 @@
 
 use fencepost_sql::catalog::CatalogView;
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::settings::Settings;
+use fencepost_sql::settings::{Settings, check_settable_by};
 
 use super::Session;
 
@@ -21,14 +21,24 @@ impl Session {
         value: &str,
     ) -> Result<(), SqlError> {
         self.check_identity(name, value)?;
+        self.check_settable(name)?;
         self.change(local, |settings| settings.set(name, value))?;
         self.identity_changed(local, name)
     }
 
     /// Takes a setting back to its default.
     pub(super) fn become_default(&mut self, local: bool, name: &str) -> Result<(), SqlError> {
+        self.check_settable(name)?;
         self.change(local, |settings| settings.reset(name))?;
         self.identity_changed(local, name)
+    }
+
+    /// 42501 for what superusers alone may set.
+    fn check_settable(&self, name: &str) -> Result<(), SqlError> {
+        match check_settable_by(name, false) {
+            Err(denied) if !self.is_superuser(&self.eval.user)? => Err(denied),
+            _ => Ok(()),
+        }
     }
 
     /// Another session user has no other role yet, and clients are told who is a superuser.

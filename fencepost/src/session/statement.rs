@@ -274,6 +274,8 @@ fn natural_type(value: &Value) -> Type {
         Value::TimeTz(_) => TypeKind::TimeTz,
         Value::Interval(_) => TypeKind::Interval,
         Value::Uuid(_) => TypeKind::Uuid,
+        Value::Inet(_) => TypeKind::Inet,
+        Value::MacAddr(_) => TypeKind::MacAddr,
         Value::Oid(_) | Value::Object(_) => TypeKind::Oid,
         Value::Json(_) => TypeKind::Json,
         Value::Jsonb(_) => TypeKind::Jsonb,

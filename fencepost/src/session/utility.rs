@@ -4,7 +4,9 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use fencepost_fabric::Random;
-use fencepost_planner::{DdlCx, RowSink, Tag, ddl_command, is_alone, makes_temporary, run_ddl};
+use fencepost_planner::{
+    DdlCx, RowSink, Tag, await_turn, ddl_command, is_alone, makes_temporary, run_ddl,
+};
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::{DiscardKind, Expr, Statement};
 use fencepost_sql::catalog::{CHECKPOINT, CatalogView, denied};
@@ -148,7 +150,11 @@ impl Session {
             return Err(read_only(command).into());
         }
         self.settle_cursors().await?;
-        let alone = self.block == Block::Implicit && self.statements == 0;
+        // Nothing has been seen of a transaction that begins with it, so it may begin anew.
+        let first = match self.block {
+            Block::Explicit => self.tx.is_none(),
+            _ => self.statements == 0,
+        };
         let mut attempt = 0;
         loop {
             let mut result = self.ddl_attempt(&prepared.planned).await;
@@ -163,10 +169,15 @@ impl Session {
                     self.statements += 1;
                     return Ok(tag);
                 }
-                Err(halt) if halt.is_retryable() && alone && attempt < ATTEMPTS_MAX => {
+                Err(halt) if halt.is_retryable() && first && attempt < ATTEMPTS_MAX => {
                     attempt += 1;
-                    self.abort_unseen();
-                    self.enter();
+                    match self.block {
+                        Block::Explicit => self.begin_anew(),
+                        _ => {
+                            self.abort_unseen();
+                            self.enter();
+                        }
+                    }
                 }
                 Err(halt) => return Err(halt),
             }
@@ -183,7 +194,18 @@ impl Session {
         let Some(tx) = &mut self.tx else {
             return Err(SqlError::internal("no transaction").into());
         };
-        let snapshot = self.served.catalog.snapshot(tx).await?;
+        let mut cx = cx(
+            tx,
+            &[],
+            &self.eval,
+            &self.cancel,
+            &mut self.scratch,
+            self.deadline,
+            true,
+        );
+        let turn = await_turn(&mut cx, &self.served.catalog);
+        interruptible(&self.cancel, self.deadline, pin!(turn)).await?;
+        let snapshot = self.served.catalog.snapshot(cx.tx).await?;
         let Some(tree) = parser::parse(&planned.text)?.pop() else {
             return Err(SqlError::internal("DDL without a text").into());
         };
@@ -199,15 +221,6 @@ impl Session {
             rows: None,
             salt: fresh_salt(),
         };
-        let mut cx = cx(
-            tx,
-            &[],
-            &self.eval,
-            &self.cancel,
-            &mut self.scratch,
-            self.deadline,
-            true,
-        );
         cx.deferred = Some(&mut self.deferred);
         let work = run_ddl(statement, &mut cx, &mut ddl);
         let command = interruptible(&self.cancel, self.deadline, pin!(work)).await?;
@@ -215,7 +228,7 @@ impl Session {
             Some(rows) => Tag::counted("SELECT", rows),
             None => Tag::plain(command),
         };
-        let private = self.served.catalog.snapshot(tx).await?;
+        let private = self.served.catalog.snapshot(cx.tx).await?;
         self.eval.set_private(Some(private));
         self.notices.append(&mut notices);
         self.note_on_commit(statement, &snapshot);

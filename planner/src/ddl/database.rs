@@ -17,7 +17,7 @@ use fencepost_sql::catalog::{
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::sessions::Signal;
-use fencepost_sql::settings::{Settings, display_name};
+use fencepost_sql::settings::{Settings, check_settable_by, display_name};
 use fencepost_sql::stop::Halt;
 
 use super::authorize::Asker;
@@ -189,7 +189,7 @@ pub async fn alter_database(
             set_options(options, &mut database);
         }
         DatabaseChange::Setting(change) => {
-            change_settings(&mut database.settings, change, cx.eval)?
+            change_settings(&mut database.settings, change, asker.superuser, cx.eval)?
         }
     }
     Changes::begin(cx, ddl).await?;
@@ -213,6 +213,7 @@ fn set_options(options: &DatabaseOptions, database: &mut DatabaseDef) {
 pub fn change_settings(
     all: &mut Vec<(String, String)>,
     change: &SettingChange,
+    superuser: bool,
     eval: &EvalContext,
 ) -> Result<(), SqlError> {
     let (name, value) = match change {
@@ -223,6 +224,7 @@ pub fn change_settings(
             return Ok(());
         }
     };
+    check_settable_by(name, superuser)?;
     change_setting(all, name, value.as_deref(), &eval.settings)
 }
 

@@ -86,6 +86,16 @@ pub struct DdlCx<'a> {
     pub salt: [u8; 16],
 }
 
+/// Waits in line behind others who change the catalog, and takes the place of the next; before the statement is bound,
+/// so that it is bound with what they have made.
+///
+/// # Errors
+/// 55P03 where that takes longer than `lock_timeout`; a conflict where they have changed what the transaction has read.
+pub async fn await_turn(cx: &mut Cx<'_>, catalog: &Catalog) -> Result<(), Halt> {
+    cx.queue(catalog.heart()).await?;
+    catalog.catch_up(cx.tx).await
+}
+
 /// Runs a DDL statement; its command tag.
 pub async fn run_ddl(
     statement: &Statement,

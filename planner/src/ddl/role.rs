@@ -6,10 +6,12 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{
-    AlterRole, CreateRole, DropRole, RoleChange, RoleOptions, SettingChange,
+    AlterDatabase, AlterRole, CreateRole, DatabaseChange, DropRole, RoleChange, RoleOptions,
+    SettingChange,
 };
 use fencepost_sql::catalog::{
-    CatalogView, Object, ObjectKind, RoleDef, RoleSettings, SUPERUSER_OID, Security, Snapshot,
+    CatalogView, Object, ObjectKind, RoleDef, RoleSettings, SETTINGS_OF_ALL, SUPERUSER_OID,
+    Security, Snapshot,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::password::Verifier;
@@ -19,7 +21,7 @@ use fencepost_sql::value::Value;
 
 use super::authorize::Asker;
 use super::changes::Changes;
-use super::database::{change_settings, missing};
+use super::database::{alter_database, change_settings, missing};
 use super::membership::{check_admin, join, touch_roles};
 use super::ownership::role_of;
 use super::{DdlCx, Notice};
@@ -110,13 +112,19 @@ pub async fn alter_role(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
 ) -> Result<&'static str, Halt> {
-    let role = role_of(&statement.role, cx, ddl)?;
     let asker = Asker::of(cx, ddl)?;
+    if let RoleChange::SettingOfAll(database, change) = &statement.change {
+        return set_for_all((database.as_deref(), change), &asker, cx, ddl).await;
+    }
+    let role = role_of(&statement.role, cx, ddl)?;
     let options = match &statement.change {
         RoleChange::Options(options) => options,
         RoleChange::Rename(to) => return rename_role(&role, to, &asker, cx, ddl).await,
         RoleChange::Setting(database, change) => {
             return set_for_role(&role, (database.as_deref(), change), &asker, cx, ddl).await;
+        }
+        RoleChange::SettingOfAll(..) => {
+            return Err(SqlError::internal("ALTER ROLE ALL was looked at").into());
         }
     };
     check_attributes(options, &asker, "alter")?;
@@ -227,6 +235,42 @@ async fn set_for_role(
             None => return Err(missing(name).into()),
         },
     };
+    keep_settings(role, (database, change), asker, cx, ddl).await
+}
+
+/// ALTER ROLE ALL … SET and RESET: of one database it is what ALTER DATABASE says; of all, it is kept with the first
+/// superuser, who is always there.
+async fn set_for_all(
+    (database, change): (Option<&str>, &SettingChange),
+    asker: &Asker<'_>,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    if !asker.superuser {
+        return Err(denied("must be superuser to alter settings globally").into());
+    }
+    if let Some(name) = database {
+        let alter = AlterDatabase {
+            name: name.to_owned(),
+            change: DatabaseChange::Setting(change.clone()),
+        };
+        alter_database(&alter, cx, ddl).await?;
+        return Ok("ALTER ROLE");
+    }
+    let mut roles = ddl.snapshot.roles().into_iter();
+    let first = roles.find(|role| role.id == SUPERUSER_OID);
+    let first = first.ok_or_else(|| SqlError::internal("the first superuser is gone"))?;
+    let first = RoleDef::clone(&first);
+    keep_settings(&first, (SETTINGS_OF_ALL, change), asker, cx, ddl).await
+}
+
+async fn keep_settings(
+    role: &RoleDef,
+    (database, change): (u32, &SettingChange),
+    asker: &Asker<'_>,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
     let mut changed = role.clone();
     let at = changed
         .settings
@@ -239,7 +283,8 @@ async fn set_for_role(
         });
         changed.settings.len() - 1
     });
-    change_settings(&mut changed.settings[at].settings, change, cx.eval)?;
+    let settings = &mut changed.settings[at].settings;
+    change_settings(settings, change, asker.superuser, cx.eval)?;
     changed.settings.retain(|of| !of.settings.is_empty());
     begin_change(cx, ddl).await?;
     ddl.catalog.replace_role(cx.tx, &changed).await?;

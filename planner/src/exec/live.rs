@@ -57,7 +57,7 @@ async fn activity(rows: &mut Rows, eval: &EvalContext) -> Result<(), SqlError> {
         let database = catalog.database_named(&state.database);
         let (address, port) = match state.client {
             Some(client) => (
-                Value::text(client.ip().to_canonical().to_string()),
+                Value::Inet(client.ip().to_canonical().into()),
                 Value::Int4(i32::from(client.port())),
             ),
             None => (Value::Null, Value::Int4(-1)),

@@ -13,7 +13,7 @@ use super::call::run_routine;
 use super::machine::Machine;
 use super::procedure::anonymous;
 use super::returned::Returned;
-use crate::ddl::{DdlCx, ddl_command, is_alone, run_ddl};
+use crate::ddl::{DdlCx, await_turn, ddl_command, is_alone, run_ddl};
 use crate::exec::Cx;
 
 /// Runs a statement; the row that a CALL gives.
@@ -115,6 +115,7 @@ async fn ddl(
     let Some(catalog) = cx.eval.database_catalog.clone() else {
         return Err(SqlError::internal("no catalog").into());
     };
+    await_turn(cx, &catalog).await?;
     let snapshot = catalog.snapshot(cx.tx).await?;
     let mut notices = Vec::new();
     let salt = cx.scratch.routines.fresh_salt();

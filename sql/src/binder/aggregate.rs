@@ -196,9 +196,11 @@ impl Binder<'_> {
                 let arg = self.settle(arg)?;
                 let ty = match arg.ty.kind {
                     T::VarChar | T::Name => Type::TEXT,
+                    T::Cidr => Type::INET,
                     T::Bool
                     | T::Bytea
                     | T::Uuid
+                    | T::MacAddr
                     | T::Json
                     | T::Jsonb
                     | T::Composite(_)

@@ -48,6 +48,7 @@ impl Binder<'_> {
         // These have the same values; a char(n) is stored without its padding.
         let relabel = expr.ty.kind == to.kind
             || to.kind == TypeKind::Record
+            || (expr.ty.kind == TypeKind::Cidr && to.kind == TypeKind::Inet)
             || (expr.ty.kind.is_string() && matches!(to.kind, TypeKind::Text | TypeKind::VarChar));
         // What a cast makes is its type: one under another name would do something else.
         let is_cast = matches!(expr.node, Node::Cast { .. })

@@ -292,6 +292,7 @@ fn compare_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
             // json has no order, nor equality.
             T::Json => None,
             T::Unknown => Some(T::Text),
+            T::Cidr => Some(T::Inet),
             same => Some(same),
         };
     }
@@ -303,6 +304,9 @@ fn compare_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
         (T::Unknown, T::Json) | (T::Json, T::Unknown) => None,
         (a, b) if a.is_row() && (b.is_row() || b == T::Unknown) => Some(T::Record),
         (T::Unknown, b) if b.is_row() => Some(T::Record),
+        (T::Unknown | T::Inet | T::Cidr, T::Inet | T::Cidr) | (T::Inet | T::Cidr, T::Unknown) => {
+            Some(T::Inet)
+        }
         (T::Unknown, known) | (known, T::Unknown) => Some(known),
         (a, b) if a.is_string() && b.is_string() => Some(T::Text),
         (T::Interval, T::Time) | (T::Time, T::Interval) => Some(T::Interval),

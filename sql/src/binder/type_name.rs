@@ -317,7 +317,7 @@ fn invalid(message: &str) -> SqlError {
 }
 
 fn is_postgres_type(name: &str) -> bool {
-    const KNOWN: [&str; 29] = [
+    const KNOWN: [&str; 26] = [
         "serial",
         "bigserial",
         "smallserial",
@@ -331,9 +331,6 @@ fn is_postgres_type(name: &str) -> bool {
         "jsonpath",
         "xml",
         "money",
-        "inet",
-        "cidr",
-        "macaddr",
         "macaddr8",
         "point",
         "line",

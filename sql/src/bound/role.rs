@@ -71,6 +71,8 @@ pub enum RoleChange {
     Rename(String),
     /// What sessions begin with, in the database of this name, or in any.
     Setting(Option<String>, SettingChange),
+    /// The same for all roles, whichever the statement names.
+    SettingOfAll(Option<String>, SettingChange),
 }
 
 /// DROP ROLE, DROP USER, DROP GROUP.

@@ -232,6 +232,9 @@ pub struct RoleSettings {
     pub settings: Vec<(String, String)>,
 }
 
+/// In the place of a database, with the first superuser: what the sessions of all roles begin with.
+pub const SETTINGS_OF_ALL: u32 = u32::MAX;
+
 impl RoleDef {
     /// What its sessions in a database begin with, the more particular last.
     pub fn settings_in(&self, database: u32) -> impl Iterator<Item = &(String, String)> {

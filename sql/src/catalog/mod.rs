@@ -29,7 +29,8 @@ pub use database::{DatabaseDef, TEMPLATE0_OID, TEMPLATE1_OID};
 pub use ddl::{Ddl, DdlKind, statements};
 pub use def::{
     CATALOG_SCHEMA, CatalogView, ColumnDef, EXPRESSION, IndexColumn, IndexDef, IndexExpression,
-    IndexKind, IndexMore, Membership, PUBLIC_SCHEMA, Predicate, RoleDef, RoleSettings, TableDef,
+    IndexKind, IndexMore, Membership, PUBLIC_SCHEMA, Predicate, RoleDef, RoleSettings,
+    SETTINGS_OF_ALL, TableDef,
 };
 pub(crate) use encode::can_be_in_bounds;
 pub use family::{

@@ -6,7 +6,7 @@ use foldhash::{HashMap, HashMapExt};
 
 use super::about::{About, DefaultAcl, Object, ObjectKind};
 use super::database::DatabaseDef;
-use super::def::{CatalogView, PUBLIC_SCHEMA, RoleDef, TableDef};
+use super::def::{CatalogView, PUBLIC_SCHEMA, RoleDef, SETTINGS_OF_ALL, TableDef};
 use super::family::compose;
 use super::routine::RoutineDef;
 use super::security::{Security, predefined};
@@ -242,6 +242,19 @@ impl Snapshot {
         self.by_oid.get(&oid).cloned()
     }
 
+    /// Schema and name of the table, view or sequence with an oid.
+    pub fn place_of_relation(&self, id: u32) -> Option<(String, String)> {
+        if let Some(table) = self.by_oid.get(&id).filter(|table| table.id == id) {
+            return Some((table.schema.clone(), table.name.clone()));
+        }
+        if let Some(view) = self.views().find(|view| view.id == id) {
+            return Some((view.schema.clone(), view.name.clone()));
+        }
+        let mut sequences = self.sequences();
+        let found = sequences.find(|sequence| sequence.id == id)?;
+        Some((found.schema.clone(), found.name.clone()))
+    }
+
     /// The table, view or sequence with an oid.
     pub fn object_of_relation(&self, id: u32) -> Option<Object> {
         let kind = if self.by_oid.get(&id).is_some_and(|table| table.id == id) {
@@ -359,6 +372,13 @@ impl Snapshot {
             class::DATABASE => self.database_by_id(id).is_some(),
             _ => true,
         }
+    }
+
+    /// What sessions of all roles begin with.
+    pub fn settings_of_all_roles(&self) -> impl Iterator<Item = &(String, String)> {
+        let kept = self.roles.values().flat_map(|role| &role.settings);
+        let kept = kept.filter(|of| of.database == SETTINGS_OF_ALL);
+        kept.flat_map(|of| &of.settings)
     }
 
     /// Every role, by name.

@@ -341,6 +341,18 @@ impl Catalog {
         }
     }
 
+    /// For who stands in line for the heart: its transaction goes on at a moment at which the catalog is what the next
+    /// change is made on.
+    ///
+    /// # Errors
+    /// As [`Transaction::read`] where something that the transaction has read is not as it was.
+    pub async fn catch_up(&self, tx: &mut Transaction) -> Result<(), Halt> {
+        match tx.read(self.whole.heart, &mut Vec::new()).await? {
+            true => Ok(()),
+            false => Err(SqlError::internal("the catalog is gone").into()),
+        }
+    }
+
     /// Queues for the right to change the catalog and gives the new catalog version (CAT-3). The
     /// change was planned on version `planned`; if that is not the newest any more it is stale.
     pub async fn begin_change(&self, tx: &mut Transaction, planned: u64) -> Result<u64, Halt> {

@@ -72,6 +72,8 @@ pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
         (T::Jsonb, T::Bool | T::Int2 | T::Int4 | T::Int8 | T::Float4 | T::Float8 | T::Numeric) => {
             Some(Explicit)
         }
+        (T::Cidr, T::Inet) => Some(Implicit),
+        (T::Inet, T::Cidr) => Some(Assignment),
         (T::Name, T::VarChar | T::BpChar) => Some(Assignment),
         (T::Text | T::VarChar, T::RegClass) => Some(Implicit),
         (T::Oid, b) if b.is_object() => Some(Implicit),
@@ -226,6 +228,8 @@ fn convert(
         (Value::Float8(v), T::Float4) => to_float4(v),
         (Value::Float4(v), _) => from_float(f64::from(v), to.kind),
         (Value::Float8(v), _) => from_float(v, to.kind),
+        (value @ Value::Inet(_), T::Inet) => Ok(value),
+        (Value::Inet(inet), T::Cidr) => Ok(inet.network().into()),
         (value, _) => convert_time(value, to.kind, cx),
     }
 }
@@ -314,6 +318,8 @@ fn to_string(value: Value, from: &Type, to: &Type, cx: &EvalContext) -> Result<V
     let text = match value {
         Value::Text(text) => text,
         Value::Bool(b) => return Ok(Value::text(if b { "true" } else { "false" })),
+        // Other than where it is shown, always with its bits.
+        Value::Inet(inet) => inet.with_its_bits().into(),
         other => types::to_text(&other, from, &cx.settings).into(),
     };
     Ok(match to.kind {

@@ -38,6 +38,8 @@ fn compare_rest(a: &Value, b: &Value) -> Ordering {
         (Value::TimeTz(a), Value::TimeTz(b)) => (a.utc_us(), a.west).cmp(&(b.utc_us(), b.west)),
         (Value::Interval(a), Value::Interval(b)) => a.span().cmp(&b.span()),
         (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
+        (Value::Inet(a), Value::Inet(b)) => a.cmp(b),
+        (Value::MacAddr(a), Value::MacAddr(b)) => a.cmp(b),
         (Value::Enum(a), Value::Enum(b)) => a.cmp(b),
         (Value::Array(a), Value::Array(b)) => arrays(a, b),
         (Value::Record(a), Value::Record(b)) => records(a, b),
@@ -98,6 +100,8 @@ fn rank(value: &Value) -> u8 {
         Value::Array(_) => 16,
         Value::Enum(_) => 17,
         Value::Record(_) => 18,
+        Value::Inet(_) => 19,
+        Value::MacAddr(_) => 20,
         Value::Null => u8::MAX,
     }
 }
@@ -157,6 +161,8 @@ pub fn hash_value(value: &Value, hasher: &mut impl Hasher) {
         }
         Value::Record(v) => v.values.iter().for_each(|value| hash_value(value, hasher)),
         Value::Uuid(v) => v.hash(hasher),
+        Value::Inet(v) => v.hash(hasher),
+        Value::MacAddr(v) => v.hash(hasher),
         Value::Enum(v) => v.hash(hasher),
         Value::Null
         | Value::Int2(_)

@@ -3,8 +3,8 @@
 use super::{
     ScalarFunction, Waiting, advisory, array, array_search, bits, blocking, catalog, cursors,
     datetime, extract, format, interval, json, json_edit, json_make, make_time, math, math_more,
-    notify, privileges, regex, sequence, session, signal, sizes, span_fields, statistics, string,
-    string_more,
+    network, notify, privileges, regex, sequence, session, signal, sizes, span_fields, statistics,
+    string, string_more,
 };
 use crate::bound::Volatility;
 use crate::context::EvalContext;
@@ -91,7 +91,8 @@ pub(super) const fn variadic(
     }
 }
 
-static TABLES: [&[ScalarFunction]; 37] = [
+static TABLES: [&[ScalarFunction]; 38] = [
+    network::FUNCTIONS,
     math_more::FUNCTIONS,
     make_time::FUNCTIONS,
     format::FUNCTIONS,

@@ -33,6 +33,7 @@ mod make_time;
 mod math;
 mod math_more;
 mod md5;
+mod network;
 mod notify;
 mod objects;
 mod privileges;

@@ -581,6 +581,8 @@ fn class_of(kind: TypeKind, index: IndexKind) -> u32 {
         T::TimestampTz => (3127, 10040),
         T::Uuid => (10065, 10066),
         T::Oid => (1981, 10031),
+        T::Inet | T::Cidr => (10015, 10016),
+        T::MacAddr => (10024, 10025),
         T::Enum(_) => (10069, 10070),
         T::Composite(_) => (10034, 10035),
         _ => (3126, 10037),

@@ -6,7 +6,7 @@ use super::routines::{PLPGSQL_LANGUAGE, SQL_LANGUAGE};
 use super::rows::{Rows, object, vector};
 use super::{Around, PG_CATALOG_NAMESPACE};
 use crate::bound::Volatility;
-use crate::catalog::{ObjectKind, RoleDef, SUPERUSER_OID};
+use crate::catalog::{ObjectKind, RoleDef, SETTINGS_OF_ALL, SUPERUSER_OID};
 use crate::types::Type;
 use crate::value::Value;
 
@@ -122,7 +122,9 @@ pub fn database_settings(rows: &mut Rows, around: &Around<'_>) {
     for role in around.snapshot.roles() {
         for of in &role.settings {
             let is_there = around.snapshot.database_by_id(of.database).is_some();
-            if of.database == 0 || is_there {
+            if of.database == SETTINGS_OF_ALL {
+                add((0, 0), &of.settings);
+            } else if of.database == 0 || is_there {
                 add((of.database, role.id), &of.settings);
             }
         }
@@ -193,18 +195,31 @@ pub fn prepared_statements(rows: &mut Rows, around: &Around<'_>) {
 
 /// `pg_settings`.
 pub fn settings(rows: &mut Rows, around: &Around<'_>) {
-    for (name, value, description) in around.cx.settings.all() {
+    let text = |text: Option<&str>| text.map_or(Value::Null, Value::text);
+    for of in around.cx.settings.described() {
+        let (least, greatest) = of.values.range.unzip();
+        let all = of.values.all.map(|all| {
+            let all = all.iter().map(Value::text).collect();
+            crate::value::Array::of(all).into()
+        });
         rows.add([
-            ("name", Value::text(name)),
-            ("setting", Value::text(&value)),
-            ("category", Value::text("Settings")),
-            ("short_desc", Value::text(description)),
-            ("context", Value::text("user")),
-            ("vartype", Value::text("string")),
-            ("source", Value::text("default")),
-            ("boot_val", Value::text(&value)),
-            ("reset_val", Value::text(&value)),
+            ("name", Value::text(of.name)),
+            ("setting", Value::text(&of.value)),
+            ("unit", text(of.unit)),
+            ("category", Value::text(of.category)),
+            ("short_desc", Value::text(of.description)),
+            ("extra_desc", Value::Null),
+            ("context", Value::text(of.context)),
+            ("vartype", Value::text(of.values.name)),
+            ("source", Value::text(of.source)),
+            ("min_val", text(least.as_deref())),
+            ("max_val", text(greatest.as_deref())),
+            ("enumvals", all.unwrap_or_default()),
+            ("boot_val", Value::text(&of.boot)),
+            ("reset_val", Value::text(&of.reset)),
+            ("sourcefile", Value::Null),
             ("sourceline", Value::Null),
+            ("pending_restart", Value::Bool(false)),
         ]);
     }
 }

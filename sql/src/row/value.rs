@@ -8,7 +8,7 @@ use compact_str::CompactString;
 use rust_decimal::Decimal;
 
 use super::{array, record};
-use crate::types::TypeKind;
+use crate::types::{Inet, TypeKind};
 use crate::value::{Interval, TimeTz, Value};
 
 /// Whether a value may be of a type.
@@ -31,6 +31,8 @@ pub(super) fn is_of(value: &Value, kind: TypeKind) -> bool {
         Value::TimeTz(_) => kind == TypeKind::TimeTz,
         Value::Interval(_) => kind == TypeKind::Interval,
         Value::Uuid(_) => kind == TypeKind::Uuid,
+        Value::Inet(_) => matches!(kind, TypeKind::Inet | TypeKind::Cidr),
+        Value::MacAddr(_) => kind == TypeKind::MacAddr,
         Value::Oid(_) => kind == TypeKind::Oid,
         // No table has columns of these types.
         Value::Object(_) => false,
@@ -94,6 +96,8 @@ pub(super) fn put_fixed(value: &Value, out: &mut [u8]) {
         | Value::Numeric(_)
         | Value::Text(_)
         | Value::Bytea(_)
+        | Value::Inet(_)
+        | Value::MacAddr(_)
         | Value::Object(_)
         | Value::Json(_)
         | Value::Jsonb(_)
@@ -142,6 +146,8 @@ pub(super) fn varying_bytes(value: &Value) -> usize {
         Value::Array(array) => array::bytes(array),
         Value::Record(row) => record::bytes(row),
         Value::Bytea(b) => b.len(),
+        Value::Inet(inet) => inet.row_bytes(),
+        Value::MacAddr(mac) => mac.len(),
         Value::Numeric(d) => 1 + mantissa_bytes(d),
         _ => 0,
     }
@@ -158,6 +164,14 @@ pub(super) fn put_varying(value: &Value, out: &mut [u8]) -> usize {
         Value::Bytea(b) => {
             out[..b.len()].copy_from_slice(b);
             b.len()
+        }
+        Value::Inet(inet) => {
+            inet.put(out);
+            inet.row_bytes()
+        }
+        Value::MacAddr(mac) => {
+            out[..mac.len()].copy_from_slice(mac);
+            mac.len()
         }
         Value::Numeric(d) => {
             let sign = if d.is_sign_negative() { 0x80 } else { 0 };
@@ -181,6 +195,8 @@ pub(super) fn get_varying(kind: TypeKind, bytes: &[u8]) -> Option<Value> {
         TypeKind::Array(element) => array::get(element.kind(), bytes).map(Value::from),
         TypeKind::Composite(of) => record::get(of, bytes).map(Value::from),
         TypeKind::Bytea => Some(Value::Bytea(bytes.to_vec())),
+        TypeKind::Inet | TypeKind::Cidr => Inet::get(bytes).map(Value::Inet),
+        TypeKind::MacAddr => bytes.try_into().ok().map(Value::MacAddr),
         TypeKind::Numeric => get_numeric(bytes).map(Value::Numeric),
         _ => None,
     }

@@ -4,7 +4,9 @@
 //! statement, a savepoint or SET LOCAL is one reference. The few that evaluation needs are kept
 //! parsed in fields.
 
+mod rows;
 mod table;
+mod unit;
 mod zone;
 
 use std::borrow::Cow;
@@ -14,8 +16,9 @@ use jiff::tz::TimeZone;
 
 use crate::error::{SqlError, SqlState};
 pub use table::SERVER_VERSION;
+pub use table::Values;
 pub(crate) use table::parse_bool;
-use table::{Kind, Known, known};
+use table::{Context, Known, known};
 pub use zone::parse_zone;
 
 /// Is the value of a setting a list of names, each of which may stand in quotes?
@@ -147,12 +150,7 @@ impl Settings {
         let name = lower(name).into_owned();
         let canonical = match known(&name) {
             Some(setting) => {
-                if setting.kind == Kind::Fixed {
-                    return Err(SqlError::new(
-                        SqlState::CANT_CHANGE_RUNTIME_PARAM,
-                        format!("parameter \"{}\" cannot be changed", setting.name),
-                    ));
-                }
+                setting.check_settable()?;
                 setting.check(value)?
             }
             // Names with a dot are the client's own.
@@ -192,7 +190,7 @@ impl Settings {
 
     /// Takes over what [`Self::changed`] told of another session's settings.
     pub fn adopt(&mut self, name: &str, value: &str, start_up: bool) -> Result<(), SqlError> {
-        let fixed = known(name).is_some_and(|setting| setting.kind == Kind::Fixed);
+        let fixed = known(name).is_some_and(|setting| !setting.context.is_settable());
         match start_up {
             true if fixed => {
                 self.set_fixed(name, value);
@@ -206,8 +204,10 @@ impl Settings {
     /// Back to the default.
     pub fn reset(&mut self, name: &str) -> Result<(), SqlError> {
         let name = lower(name);
-        if known(&name).is_none() && !name.contains('.') {
-            return Err(unrecognized(&name));
+        match known(&name) {
+            Some(setting) => setting.check_settable()?,
+            None if name.contains('.') => {}
+            None => return Err(unrecognized(&name)),
         }
         self.values.remove(name.as_ref());
         let default = self.default_of(&name).unwrap_or("").to_owned();
@@ -228,13 +228,41 @@ impl Settings {
 
     /// All settings for SHOW ALL: name, value, description.
     pub fn all(&self) -> Vec<(&'static str, String, &'static str)> {
-        table::SETTINGS
-            .iter()
-            .map(|s| {
-                let value = self.get(s.name).unwrap_or_default().into_owned();
-                (s.name, value, s.description)
-            })
-            .collect()
+        let shown = rows::SETTINGS.iter().filter(|s| s.is_shown());
+        let row = |s: &Known| {
+            let value = self.get(s.name).unwrap_or_default().into_owned();
+            (s.name, value, s.description)
+        };
+        shown.map(row).collect()
+    }
+
+    /// All settings as `pg_settings` has them.
+    pub fn described(&self) -> impl Iterator<Item = Described> + '_ {
+        let shown = rows::SETTINGS.iter().filter(|s| s.is_shown());
+        shown.map(|s| {
+            let name = lower(s.name);
+            let value = self.get(s.name).unwrap_or_default();
+            let source = match (
+                self.values.contains_key(name.as_ref()),
+                self.defaults.contains_key(name.as_ref()),
+            ) {
+                (true, _) => "session",
+                (false, true) => "client",
+                (false, false) => "default",
+            };
+            Described {
+                name: s.name,
+                value: s.plain(&value),
+                unit: s.unit().map(|unit| unit.name()),
+                category: s.category,
+                description: s.description,
+                context: s.context.name(),
+                values: s.values(),
+                source,
+                boot: s.plain(s.default),
+                reset: s.plain(self.default_of(&name).unwrap_or_default()),
+            }
+        })
     }
 
     /// The settings whose changes the client is told of, in the order of start-up.
@@ -299,6 +327,45 @@ impl Settings {
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// A setting as `pg_settings` has it: numbers are without their unit.
+#[derive(Debug)]
+pub struct Described {
+    /// As PostgreSQL spells it.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+    /// The unit of its numbers.
+    pub unit: Option<&'static str>,
+    /// What it is about.
+    pub category: &'static str,
+    /// What it does.
+    pub description: &'static str,
+    /// Who may set it.
+    pub context: &'static str,
+    /// What values it takes.
+    pub values: Values,
+    /// Where its value is from.
+    pub source: &'static str,
+    /// What it is where nobody sets it.
+    pub boot: String,
+    /// What RESET goes back to.
+    pub reset: String,
+}
+
+/// 42501 for a setting that is for superusers.
+///
+/// # Errors
+/// As it says.
+pub fn check_settable_by(name: &str, superuser: bool) -> Result<(), SqlError> {
+    match known(&lower(name)) {
+        Some(setting) if setting.context == Context::Superuser && !superuser => Err(SqlError::new(
+            SqlState::INSUFFICIENT_PRIVILEGE,
+            format!("permission denied to set parameter \"{}\"", setting.name),
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Composite, Enum, TypeKind};
 
 /// Element type, OID, name and catalog name of each array type.
-const ARRAYS: [(TypeKind, u32, &str, &str); 28] = [
+const ARRAYS: [(TypeKind, u32, &str, &str); 31] = [
     (TypeKind::Bool, 1000, "boolean[]", "_bool"),
     (TypeKind::Bytea, 1001, "bytea[]", "_bytea"),
     (TypeKind::Name, 1003, "name[]", "_name"),
@@ -40,6 +40,9 @@ const ARRAYS: [(TypeKind, u32, &str, &str); 28] = [
     (TypeKind::RegClass, 2210, "regclass[]", "_regclass"),
     (TypeKind::RegType, 2211, "regtype[]", "_regtype"),
     (TypeKind::Record, 2287, "record[]", "_record"),
+    (TypeKind::Cidr, 651, "cidr[]", "_cidr"),
+    (TypeKind::MacAddr, 1040, "macaddr[]", "_macaddr"),
+    (TypeKind::Inet, 1041, "inet[]", "_inet"),
     // The catalog's own, which begin at 0; behind the others of these elements.
     (TypeKind::Int2, INT2VECTOR, "int2vector", "int2vector"),
     (TypeKind::Oid, OIDVECTOR, "oidvector", "oidvector"),

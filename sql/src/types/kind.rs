@@ -55,6 +55,12 @@ pub enum TypeKind {
     Interval,
     /// uuid
     Uuid,
+    /// inet: the address of a host, maybe with its network
+    Inet,
+    /// cidr: the address of a network
+    Cidr,
+    /// macaddr
+    MacAddr,
     /// oid: what the catalog calls its rows
     Oid,
     /// "char": one byte, which the catalog uses for kinds of things
@@ -108,6 +114,8 @@ pub enum TypeCategory {
     DateTime,
     /// interval
     Timespan,
+    /// inet and cidr
+    Network,
     /// enums
     Enum,
     /// composite types
@@ -124,7 +132,7 @@ pub enum TypeCategory {
 
 impl TypeKind {
     /// Every type a column can have.
-    pub const COLUMN_TYPES: [TypeKind; 23] = [
+    pub const COLUMN_TYPES: [TypeKind; 26] = [
         TypeKind::Bool,
         TypeKind::Int2,
         TypeKind::Int4,
@@ -144,6 +152,9 @@ impl TypeKind {
         TypeKind::TimeTz,
         TypeKind::Interval,
         TypeKind::Uuid,
+        TypeKind::Inet,
+        TypeKind::Cidr,
+        TypeKind::MacAddr,
         TypeKind::Oid,
         TypeKind::Char,
         TypeKind::Json,
@@ -187,6 +198,9 @@ impl TypeKind {
             TypeKind::RegClass => 2205,
             TypeKind::RegType => 2206,
             TypeKind::Void => 2278,
+            TypeKind::Cidr => 650,
+            TypeKind::MacAddr => 829,
+            TypeKind::Inet => 869,
             TypeKind::Uuid => 2950,
             TypeKind::RegNamespace => 4089,
             TypeKind::RegRole => 4096,
@@ -251,6 +265,9 @@ impl TypeKind {
             TypeKind::TimeTz => "time with time zone",
             TypeKind::Interval => "interval",
             TypeKind::Uuid => "uuid",
+            TypeKind::Inet => "inet",
+            TypeKind::Cidr => "cidr",
+            TypeKind::MacAddr => "macaddr",
             TypeKind::Oid => "oid",
             TypeKind::Char => "\"char\"",
             TypeKind::RegClass => "regclass",
@@ -321,6 +338,7 @@ impl TypeKind {
             | TypeKind::Timestamp
             | TypeKind::TimestampTz
             | TypeKind::Time => 8,
+            TypeKind::MacAddr => 6,
             TypeKind::TimeTz => 12,
             TypeKind::Uuid | TypeKind::Interval => 16,
             TypeKind::Name => 64,
@@ -332,6 +350,8 @@ impl TypeKind {
             | TypeKind::Bytea
             | TypeKind::Json
             | TypeKind::Jsonb
+            | TypeKind::Inet
+            | TypeKind::Cidr
             | TypeKind::Array(_)
             | TypeKind::Composite(_)
             | TypeKind::Record
@@ -367,9 +387,12 @@ impl TypeKind {
             | TypeKind::Time
             | TypeKind::TimeTz => TypeCategory::DateTime,
             TypeKind::Interval => TypeCategory::Timespan,
-            TypeKind::Bytea | TypeKind::Uuid | TypeKind::Json | TypeKind::Jsonb => {
-                TypeCategory::UserDefined
-            }
+            TypeKind::Inet | TypeKind::Cidr => TypeCategory::Network,
+            TypeKind::Bytea
+            | TypeKind::Uuid
+            | TypeKind::MacAddr
+            | TypeKind::Json
+            | TypeKind::Jsonb => TypeCategory::UserDefined,
             TypeKind::Unknown => TypeCategory::Unknown,
             TypeKind::Enum(_) => TypeCategory::Enum,
             TypeKind::Array(_) => TypeCategory::Array,
@@ -391,6 +414,7 @@ impl TypeKind {
                 | TypeKind::Text
                 | TypeKind::TimestampTz
                 | TypeKind::Interval
+                | TypeKind::Inet
         )
     }
 
@@ -471,6 +495,8 @@ impl Type {
     pub const INTERVAL: Type = Type::of(TypeKind::Interval);
     /// uuid
     pub const UUID: Type = Type::of(TypeKind::Uuid);
+    /// inet
+    pub const INET: Type = Type::of(TypeKind::Inet);
     /// oid
     pub const OID: Type = Type::of(TypeKind::Oid);
     /// json

@@ -21,6 +21,7 @@ pub mod interval;
 mod interval_in;
 pub mod json;
 mod kind;
+mod network;
 pub mod numeric;
 mod oid;
 mod record;
@@ -38,6 +39,7 @@ pub use domains::Domain;
 pub use element::Element;
 pub use enums::{Enum, EnumValue};
 pub use kind::{Type, TypeCategory, TypeKind};
+pub use network::Inet;
 pub use string::check_utf8;
 pub use typmod::apply_typmod;
 
@@ -79,6 +81,9 @@ pub fn text_in_at(
         TypeKind::TimeTz => Value::TimeTz(datetime_in::timetz(text, settings, now)?),
         TypeKind::Interval => Value::Interval(interval_in::parse(text, ty.typmod, settings)?),
         TypeKind::Uuid => Value::Uuid(uuid::parse(text)?),
+        TypeKind::Inet => Value::Inet(network::parse(text, false)?),
+        TypeKind::Cidr => Value::Inet(network::parse(text, true)?),
+        TypeKind::MacAddr => Value::MacAddr(network::parse_mac(text)?),
         TypeKind::Oid => Value::Oid(oid::parse(text)?),
         TypeKind::Char => Value::text(string::clip_char(text)),
         kind @ (TypeKind::RegClass
@@ -126,6 +131,8 @@ pub fn text_out(value: &Value, ty: &Type, settings: &Settings, out: &mut Vec<u8>
         Value::TimeTz(time) => time::format_tz(time, out),
         Value::Interval(span) => interval::format(span, settings.interval_style, out),
         Value::Uuid(bytes) => uuid::format(bytes, out),
+        Value::Inet(inet) => network::format(inet, ty.kind == TypeKind::Cidr, out),
+        Value::MacAddr(mac) => network::format_mac(mac, out),
         Value::Oid(oid) => integer::format(i64::from(*oid), out),
         Value::Object(object) => out.extend_from_slice(object.name.as_bytes()),
         Value::Json(text) | Value::Jsonb(text) => out.extend_from_slice(text.as_bytes()),
@@ -170,6 +177,9 @@ pub fn binary_in(ty: &Type, bytes: &[u8]) -> Result<Value, SqlError> {
         TypeKind::TimeTz => Value::TimeTz(time::from_binary(&fixed(bytes)?)?),
         TypeKind::Interval => Value::Interval(interval::from_binary(&fixed(bytes)?)),
         TypeKind::Uuid => Value::Uuid(fixed(bytes)?),
+        TypeKind::Inet => Value::Inet(network::from_binary(bytes, false)?),
+        TypeKind::Cidr => Value::Inet(network::from_binary(bytes, true)?),
+        TypeKind::MacAddr => Value::MacAddr(fixed(bytes)?),
         TypeKind::Oid => Value::Oid(u32::from_be_bytes(fixed(bytes)?)),
         TypeKind::Char => Value::text(string::clip_char(check_utf8(bytes)?)),
         kind @ (TypeKind::RegClass
@@ -216,6 +226,8 @@ pub fn binary_out(value: &Value, ty: &Type, out: &mut Vec<u8>) {
         Value::TimeTz(time) => time::to_binary(time, out),
         Value::Interval(span) => interval::to_binary(span, out),
         Value::Uuid(bytes) => out.extend_from_slice(bytes),
+        Value::Inet(inet) => network::to_binary(inet, ty.kind == TypeKind::Cidr, out),
+        Value::MacAddr(mac) => out.extend_from_slice(mac),
         Value::Oid(oid) => out.extend_from_slice(&oid.to_be_bytes()),
         Value::Object(object) => out.extend_from_slice(&object.oid.to_be_bytes()),
         Value::Json(text) => out.extend_from_slice(text.as_bytes()),

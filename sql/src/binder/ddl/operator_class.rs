@@ -11,7 +11,7 @@ use crate::error::{SqlError, SqlState};
 use crate::types::{Type, TypeKind};
 
 /// The classes of types that there are, and what they accept besides.
-const CLASSES: [(&str, TypeKind); 28] = [
+const CLASSES: [(&str, TypeKind); 31] = [
     ("bool_ops", TypeKind::Bool),
     ("bpchar_ops", TypeKind::BpChar),
     ("bpchar_pattern_ops", TypeKind::BpChar),
@@ -20,6 +20,9 @@ const CLASSES: [(&str, TypeKind); 28] = [
     ("date_ops", TypeKind::Date),
     ("float4_ops", TypeKind::Float4),
     ("float8_ops", TypeKind::Float8),
+    ("cidr_ops", TypeKind::Inet),
+    ("inet_ops", TypeKind::Inet),
+    ("macaddr_ops", TypeKind::MacAddr),
     ("int2_ops", TypeKind::Int2),
     ("int4_ops", TypeKind::Int4),
     ("int8_ops", TypeKind::Int8),
@@ -64,7 +67,7 @@ pub(super) fn check(name: &ObjectName, kind: IndexKind, column: Type) -> Result<
     let fits = match (accepted, column.kind) {
         (TypeKind::Any, TypeKind::Enum(_)) | (TypeKind::AnyArray, TypeKind::Array(_)) => true,
         (TypeKind::Record, TypeKind::Composite(_)) => true,
-        (TypeKind::Text, TypeKind::VarChar) => true,
+        (TypeKind::Text, TypeKind::VarChar) | (TypeKind::Inet, TypeKind::Cidr) => true,
         (accepted, of) => *accepted == of,
     };
     match fits {

@@ -213,6 +213,7 @@ fn compared_as(kind: TypeKind, other: TypeKind) -> Option<TypeKind> {
         (T::VarChar, T::Unknown | T::VarChar | T::Text | T::BpChar) => Some(T::Text),
         (T::BpChar, T::Text | T::VarChar) => Some(T::Text),
         (T::Unknown, T::Unknown | T::VarChar) => Some(T::Text),
+        (T::Cidr, T::Unknown | T::Inet | T::Cidr) | (T::Unknown, T::Cidr) => Some(T::Inet),
         (T::Unknown, other) => Some(other),
         (kind, other) if kind.element() == Some(T::VarChar) && other.element().is_some() => {
             Type::TEXT.array().map(|ty| ty.kind)

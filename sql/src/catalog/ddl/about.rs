@@ -6,8 +6,8 @@ use super::others::{relation_object, routine_name, type_kind};
 use super::{Ddl, DdlKind, is_kept, list, qualified, quoted};
 use crate::catalog::acl::{Acl, AclItem, PUBLIC, Privileges};
 use crate::catalog::{
-    CatalogView, DefaultAcl, Object, ObjectKind, RoleDef, RoutineKind, SUPERUSER_OID, Security,
-    Snapshot, TableDef,
+    CatalogView, DefaultAcl, Object, ObjectKind, RoleDef, RoutineKind, SETTINGS_OF_ALL,
+    SUPERUSER_OID, Security, Snapshot, TableDef,
 };
 use crate::functions::quote_literal;
 use crate::pg_catalog::{Constraint, class, namespace_name};
@@ -46,6 +46,14 @@ pub(super) fn roles(snapshot: &Snapshot, with_passwords: bool) -> Vec<Ddl> {
         ddl.extend(settings.flat_map(|of| &of.settings).map(|(name, value)| {
             let (role_name, to) = (quoted(&role.name), setting(name, value));
             of(role, format!("ALTER ROLE {role_name} SET {to}"))
+        }));
+    }
+    for role in &all {
+        let settings = role.settings.iter();
+        let settings = settings.filter(|of| of.database == SETTINGS_OF_ALL);
+        ddl.extend(settings.flat_map(|of| &of.settings).map(|(name, value)| {
+            let to = setting(name, value);
+            of(role, format!("ALTER ROLE ALL SET {to}"))
         }));
     }
     for role in all.iter().filter(|role| made(role)) {

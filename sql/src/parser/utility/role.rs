@@ -33,7 +33,13 @@ fn create(c: &mut Cursor<'_>, login: bool) -> Result<Statement, SqlError> {
 fn alter(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     let of_all = ["set", "reset", "in"];
     if of_all.iter().any(|word| c.sees_all(&["all", word])) {
-        return Err(SqlError::unsupported("ALTER ROLE ALL"));
+        c.expect("all")?;
+        let database = in_database(c)?;
+        let change = super::database::setting(c)?.ok_or_else(|| c.unexpected())?;
+        return Ok(Statement::AlterRole(AlterRole {
+            role: RoleRef::Own,
+            change: RoleChange::SettingOfAll(database, change),
+        }));
     }
     let role = role(c)?.0;
     for word in ["add", "drop"] {
@@ -45,10 +51,7 @@ fn alter(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     let change = if c.accept_all(&["rename", "to"]) {
         RoleChange::Rename(new_name(c)?)
     } else {
-        let database = match c.accept_all(&["in", "database"]) {
-            true => Some(c.identifier()?),
-            false => None,
-        };
+        let database = in_database(c)?;
         match super::database::setting(c)? {
             Some(change) => RoleChange::Setting(database, change),
             None if database.is_some() => return Err(c.unexpected()),
@@ -56,6 +59,13 @@ fn alter(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         }
     };
     Ok(Statement::AlterRole(AlterRole { role, change }))
+}
+
+fn in_database(c: &mut Cursor<'_>) -> Result<Option<String>, SqlError> {
+    match c.accept_all(&["in", "database"]) {
+        true => c.identifier().map(Some),
+        false => Ok(None),
+    }
 }
 
 fn drop_roles(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {

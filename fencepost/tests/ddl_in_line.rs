@@ -1,0 +1,169 @@
+//! DDL of several sessions waits in line, as behind PostgreSQL's locks, and nobody is told to start over.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use fencepost::{BlockingSession, Database, Error};
+
+/// Runs statements in a session of their own.
+fn elsewhere(db: &Database, statements: &'static [&'static str]) -> JoinHandle<Result<(), Error>> {
+    let db = db.clone();
+    thread::spawn(move || {
+        let mut session = db.blocking();
+        statements.iter().try_for_each(|sql| run(&mut session, sql))
+    })
+}
+
+fn run(session: &mut BlockingSession, sql: &str) -> Result<(), Error> {
+    session.execute(sql, &[]).map(|_| ())
+}
+
+fn all(session: &mut BlockingSession, statements: &[&str]) {
+    for sql in statements {
+        run(session, sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+}
+
+/// Waits until `count` transactions have stood in line since the database was opened.
+fn until_waits<T>(db: &Database, count: u64, who: &JoinHandle<T>) {
+    while db.machine().counters().totals().intent_waits < count {
+        assert!(!who.is_finished(), "it did not wait");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn ddl_waits_for_that_of_an_open_block_and_both_are_there() {
+    let waiting: [&'static [&'static str]; 4] = [
+        &["CREATE TABLE b (i int)"],
+        &[
+            "BEGIN",
+            "CREATE TABLE b (i int)",
+            "INSERT INTO b VALUES (1)",
+            "COMMIT",
+        ],
+        &[
+            "BEGIN",
+            "SELECT * FROM t",
+            "CREATE TABLE b (i int)",
+            "INSERT INTO b VALUES (1)",
+            "COMMIT",
+        ],
+        &["DO $$ BEGIN CREATE TABLE b (i int); INSERT INTO b VALUES (1); END $$"],
+    ];
+    for statements in waiting {
+        let db = Database::in_memory().expect("a database");
+        let mut block = db.blocking();
+        all(
+            &mut block,
+            &["CREATE TABLE t (i int)", "BEGIN", "CREATE TABLE a (i int)"],
+        );
+        let other = elsewhere(&db, statements);
+        until_waits(&db, 1, &other);
+        all(&mut block, &["INSERT INTO a VALUES (1)", "COMMIT"]);
+        other.join().expect("no panic").expect("no conflict");
+        all(&mut block, &["SELECT * FROM a, b"]);
+    }
+}
+
+#[test]
+fn what_a_table_is_by_then_is_what_the_next_one_changes() {
+    let db = Database::in_memory().expect("a database");
+    let mut block = db.blocking();
+    all(
+        &mut block,
+        &[
+            "CREATE TABLE t (i int)",
+            "BEGIN",
+            "ALTER TABLE t ADD COLUMN j int",
+        ],
+    );
+    let other = elsewhere(&db, &["BEGIN", "ALTER TABLE t ADD COLUMN k int", "COMMIT"]);
+    until_waits(&db, 1, &other);
+    all(&mut block, &["COMMIT"]);
+    other.join().expect("no panic").expect("no conflict");
+    all(&mut block, &["INSERT INTO t (i, j, k) VALUES (1, 2, 3)"]);
+}
+
+#[test]
+fn blocks_that_empty_tables_and_fill_them_all_commit() {
+    const BLOCKS: [&[&str]; 3] = [
+        &[
+            "BEGIN",
+            "TRUNCATE a",
+            "INSERT INTO a SELECT generate_series(1, 200)",
+            "COMMIT",
+        ],
+        &[
+            "BEGIN",
+            "TRUNCATE b",
+            "INSERT INTO b SELECT generate_series(1, 200)",
+            "COMMIT",
+        ],
+        &["CREATE INDEX x ON c (i)", "DROP INDEX x"],
+    ];
+    let db = Database::in_memory().expect("a database");
+    let mut session = db.blocking();
+    for table in ["a", "b", "c"] {
+        run(&mut session, &format!("CREATE TABLE {table} (i int)")).expect("a table");
+    }
+    let others: Vec<_> = BLOCKS
+        .map(|block| {
+            let db = db.clone();
+            thread::spawn(move || {
+                let mut session = db.blocking();
+                (0..10).for_each(|_| all(&mut session, block));
+            })
+        })
+        .into();
+    for other in others {
+        other.join().expect("no conflict");
+    }
+    let sql = "SELECT count(*) AS n FROM a, b";
+    let row = session.query_one(sql, &[]).expect("a row");
+    assert_eq!(row.get::<i64>("n").expect("a number"), 200 * 200);
+}
+
+#[test]
+fn who_does_not_want_to_wait_for_ever_does_not() {
+    let db = Database::in_memory().expect("a database");
+    let mut block = db.blocking();
+    all(&mut block, &["BEGIN", "CREATE TABLE a (i int)"]);
+    let mut other = db.blocking();
+    run(&mut other, "SET lock_timeout = '50ms'").expect("a setting");
+    let error = run(&mut other, "CREATE TABLE b (i int)").expect_err("it waits");
+    assert_eq!(error.code().to_string(), "55P03", "{error}");
+}
+
+#[test]
+fn a_circle_of_ddl_and_a_row_ends_with_one_victim() {
+    let db = Database::in_memory().expect("a database");
+    let mut block = db.blocking();
+    all(
+        &mut block,
+        &["CREATE TABLE t (i int)", "INSERT INTO t VALUES (1)"],
+    );
+    all(&mut block, &["BEGIN", "UPDATE t SET i = 2"]);
+    let ready = std::sync::Arc::new(AtomicBool::new(false));
+    let (other_db, told) = (db.clone(), ready.clone());
+    let other = thread::spawn(move || {
+        let mut session = other_db.blocking();
+        all(&mut session, &["BEGIN", "CREATE TABLE a (i int)"]);
+        told.store(true, Ordering::Release);
+        run(&mut session, "UPDATE t SET i = 3").and_then(|()| run(&mut session, "COMMIT"))
+    });
+    while !ready.load(Ordering::Acquire) {
+        thread::yield_now();
+    }
+    until_waits(&db, 1, &other);
+    let mine = run(&mut block, "CREATE TABLE b (i int)").and_then(|()| run(&mut block, "COMMIT"));
+    if mine.is_err() {
+        all(&mut block, &["ROLLBACK"]);
+    }
+    let theirs = other.join().expect("no panic");
+    let victims = [&mine, &theirs]
+        .into_iter()
+        .filter_map(|end| end.as_ref().err());
+    let codes: Vec<String> = victims.map(|error| error.code().to_string()).collect();
+    assert_eq!(codes, ["40P01"]);
+}
