@@ -115,6 +115,11 @@ impl Variables for Seen<'_> {
         Ok(Some(fields))
     }
 
+    fn rows(&self, name: &str) -> Result<Option<Variable>, SqlError> {
+        let found = self.slots.1.iter().position(|rows| rows.name == name);
+        found.map(|nth| self.take(Named::Rows(nth))).transpose()
+    }
+
     fn place(&self, cursor: &str, (table, oid): (&str, u32)) -> Option<Variable> {
         let named = self.code.named(self.scope, &[cursor.to_owned()]);
         let Some(Named::Variable(variable)) = named else {

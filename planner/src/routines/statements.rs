@@ -9,7 +9,7 @@ use fencepost_sql::catalog::Snapshot;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::plpgsql::{Into, Named, Target};
 use fencepost_sql::stop::Halt;
-use fencepost_sql::types::Type;
+use fencepost_sql::types::{Type, is_same};
 use fencepost_sql::value::Value;
 
 use super::machine::Machine;
@@ -27,8 +27,11 @@ impl Machine {
         let code = &body.code;
         let kept = body.kept.lock().get(text).cloned().flatten();
         let slots = &self.slots;
-        let same =
-            |(named, ty): &(Named, Type)| slots.type_of(code, named).is_ok_and(|now| now == *ty);
+        let same = |(named, ty): &(Named, Type)| {
+            slots
+                .type_of(code, named)
+                .is_ok_and(|now| is_same(now, *ty))
+        };
         let kept = kept.filter(|kept| kept.within == cx.eval.within);
         let kept = kept.filter(|kept| kept.references.iter().all(same));
         let known = kept.clone();
@@ -236,6 +239,7 @@ impl Machine {
                 Named::Variable(variable) => Target::Variable(*variable),
                 Named::Field(row, field) => Target::Field(*row, field.clone()),
                 Named::Place(cursor, ..) => Target::Variable(*cursor),
+                Named::Rows(_) => return Err(SqlError::unsupported("rows as an argument").into()),
             });
         }
         if targets.len() != call.columns.len() {

@@ -9,19 +9,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fencepost_sql::bound::Trigger;
-use fencepost_sql::catalog::{Event, TableDef};
+use fencepost_sql::catalog::{Event, TableDef, row_type};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::plpgsql::TriggerVariables;
 use fencepost_sql::stop::Halt;
-use fencepost_sql::types::Type;
+use fencepost_sql::types::{Type, TypeKind};
 use fencepost_sql::value::{Array, Value};
 
 use super::call::{Acting, Compiled, compiled};
 use super::machine::{Body, Machine};
 use super::returned::Returned;
 use super::settings::settings_of;
-use super::variables::{Row, Slot};
+use super::variables::{Row, Slot, Transition};
 use crate::exec::Cx;
 
 /// A call of a trigger.
@@ -37,6 +37,8 @@ pub struct TriggerCall<'a> {
     pub old: Option<&'a [Value]>,
     /// The row behind, if there is one.
     pub new: Option<&'a [Value]>,
+    /// All rows that the statement has changed, as they were and as they are, where it sees them.
+    pub rows: Option<&'a [Value; 2]>,
 }
 
 /// A call under way: it gives the row, `None` for NULL.
@@ -109,6 +111,18 @@ fn machine_of(body: &Arc<Body>, call: TriggerCall<'_>) -> Machine {
     machine.slots.put(body.code.found, Value::Bool(false));
     if let Some(variables) = &body.code.trigger {
         tell(&mut machine, variables, call, columns);
+    }
+    let row = call.rows.map(|_| TypeKind::Composite(row_type(call.table)));
+    if let (Some(rows), Some(array)) = (call.rows, row.and_then(TypeKind::array)) {
+        let named = call.trigger.def.transition.iter().zip(rows);
+        let seen = named.filter_map(|(name, rows)| {
+            Some(Transition {
+                name: name.clone()?,
+                ty: Type::of(array),
+                rows: rows.clone(),
+            })
+        });
+        machine.slots.1.extend(seen);
     }
     machine
 }

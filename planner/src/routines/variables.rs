@@ -10,7 +10,18 @@ use super::rows::Rows;
 
 /// What the variables hold.
 #[derive(Clone, Debug)]
-pub struct Slots(pub Vec<Slot>);
+pub struct Slots(pub Vec<Slot>, pub Vec<Transition>);
+
+/// The rows that a statement has changed, as a trigger sees them.
+#[derive(Clone, Debug)]
+pub struct Transition {
+    /// What its function calls them.
+    pub name: String,
+    /// The type of an array of them.
+    pub ty: Type,
+    /// They, as an array.
+    pub rows: Value,
+}
 
 /// What a variable holds.
 #[derive(Clone, Debug)]
@@ -63,7 +74,7 @@ impl Slots {
             VariableKind::Row(of) => Slot::Row(Some(Row::absent(*of))),
             VariableKind::Cursor { .. } => Slot::Cursor(None),
         };
-        Slots(code.variables.iter().map(slot).collect())
+        Slots(code.variables.iter().map(slot).collect(), Vec::new())
     }
 
     /// The columns and values of a row.
@@ -94,6 +105,10 @@ impl Slots {
                 Ok(row.columns[at].1.plain())
             }
             Named::Place(..) => Ok(Type::of(TypeKind::Uuid)),
+            Named::Rows(nth) => {
+                let rows = self.1.get(*nth).map(|rows| rows.ty);
+                rows.ok_or_else(|| SqlError::internal("rows of no trigger"))
+            }
         }
     }
 
@@ -109,6 +124,10 @@ impl Slots {
                 let row = self.row(code, *variable)?;
                 let at = row.field(code, *variable, field)?;
                 Ok(row.values.get(at).cloned().unwrap_or_default())
+            }
+            Named::Rows(nth) => {
+                let rows = self.1.get(*nth);
+                Ok(rows.map_or(Value::Null, |rows| rows.rows.clone()))
             }
             Named::Place(cursor, table, oid) => {
                 let name = &code.variables[*cursor].name;

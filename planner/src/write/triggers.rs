@@ -15,10 +15,11 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::Trigger;
-use fencepost_sql::catalog::{Event, Timing};
+use fencepost_sql::catalog::{Event, Timing, row_type};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
-use fencepost_sql::value::Value;
+use fencepost_sql::types::{Composite, Fields};
+use fencepost_sql::value::{Array, Record, Value};
 use fencepost_storage::FatPtr;
 
 use crate::exec::{Cx, Gathered};
@@ -38,6 +39,17 @@ pub struct Queued {
     event: Event,
     old: Option<Vec<Value>>,
     new: Option<Vec<Value>>,
+    /// All rows that the statement has changed, where it sees them.
+    rows: Option<Arc<[Value; 2]>>,
+}
+
+/// The rows of a table that a statement has changed by one event, as they were and as they are.
+#[derive(Debug)]
+struct Changed {
+    table: u32,
+    event: Event,
+    row: Composite,
+    rows: [Vec<Value>; 2],
 }
 
 /// What a statement does, and to which columns.
@@ -85,6 +97,8 @@ pub struct Firing {
     gathered: Gathered,
     /// AFTER STATEMENT triggers that are to run.
     at_end: Vec<Queued>,
+    /// What triggers see that name all rows.
+    changed: Vec<Changed>,
 }
 
 impl Queued {
@@ -114,6 +128,7 @@ impl Queued {
             event: self.event,
             old: self.old.as_deref(),
             new: self.new.as_deref(),
+            rows: self.rows.as_deref(),
         };
         Box::pin(call_trigger(call, cx)).await.map(|_| ())
     }
@@ -166,6 +181,16 @@ fn holds(
     cx.holds(Some(condition), &both)
 }
 
+impl Changed {
+    fn into_arrays(self) -> ((u32, Event), Arc<[Value; 2]>) {
+        let arrays = self.rows.map(|rows| match rows.is_empty() {
+            true => Value::from(Array::default()),
+            false => Value::from(Array::of(rows)),
+        });
+        ((self.table, self.event), Arc::new(arrays))
+    }
+}
+
 impl Firing {
     /// For a statement that writes to `table`; `None` where no trigger can run.
     pub fn of(table: &TablePlan) -> Option<Firing> {
@@ -187,21 +212,29 @@ impl Firing {
                     event: doing.event,
                     old: None,
                     new: None,
+                    rows: None,
                 };
                 Box::pin(call_trigger(call, cx)).await?;
             }
         }
+        let mut after = Vec::new();
         for (position, trigger) in firing(cx, table, doing, (Timing::After, false)) {
             if holds(cx, table, trigger, (None, None))? {
-                self.at_end.push(Queued {
+                after.push(Queued {
                     table: Arc::clone(table),
                     trigger: position,
                     event: doing.event,
                     old: None,
                     new: None,
+                    rows: None,
                 });
             }
         }
+        // Of a statement that does several things to a table the last one begun ends first.
+        let mut at_end = self.at_end.iter();
+        let same = at_end.position(|queued| queued.table() == table.def.id);
+        let place = same.unwrap_or(self.at_end.len());
+        self.at_end.splice(place..place, after);
         Ok(())
     }
 
@@ -225,6 +258,7 @@ impl Firing {
                 event: doing.event,
                 old,
                 new: rows.1,
+                rows: None,
             };
             let Some(row) = Box::pin(call_trigger(call, cx)).await? else {
                 return Ok(false);
@@ -264,7 +298,43 @@ impl Firing {
                 event: doing.event,
                 old: rows.0.map(<[Value]>::to_vec),
                 new: rows.1.map(<[Value]>::to_vec),
+                rows: None,
             });
+        }
+        let mut all = table.rules.triggers.iter().map(|trigger| &trigger.def);
+        if all.any(|def| def.sees_rows() && def.events.has(doing.event)) {
+            self.collect(cx, table, doing.event, rows)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps a row that has changed for the triggers that see all of them.
+    fn collect(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &TablePlan,
+        event: Event,
+        rows: Change<'_>,
+    ) -> Result<(), Halt> {
+        let of = (table.def.id, event);
+        let known = self.changed.iter().position(|c| (c.table, c.event) == of);
+        let at = known.unwrap_or_else(|| {
+            self.changed.push(Changed {
+                table: of.0,
+                event,
+                row: row_type(&table.def),
+                rows: [Vec::new(), Vec::new()],
+            });
+            self.changed.len() - 1
+        });
+        let width = table.layout.width();
+        let kept = &mut self.changed[at];
+        for (rows, row) in kept.rows.iter_mut().zip([rows.0, rows.1]) {
+            if let Some(row) = row {
+                self.gathered.add_row(cx, row)?;
+                let row = Record::new(Fields::Named(kept.row), row[..width].to_vec());
+                rows.push(row.into());
+            }
         }
         Ok(())
     }
@@ -272,7 +342,15 @@ impl Firing {
     /// The statement has changed all its rows: runs what is queued, row by row, and then what runs for the statement.
     pub async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
         let queue = std::mem::take(&mut self.queue);
-        for queued in queue.into_iter().chain(std::mem::take(&mut self.at_end)) {
+        let changed = std::mem::take(&mut self.changed).into_iter();
+        let changed: Vec<_> = changed.map(Changed::into_arrays).collect();
+        let none = Arc::new([Value::from(Array::default()), Value::from(Array::default())]);
+        for mut queued in queue.into_iter().chain(std::mem::take(&mut self.at_end)) {
+            if queued.trigger().def.sees_rows() {
+                let of = (queued.table(), queued.event);
+                let rows = changed.iter().find(|(by, _)| *by == of);
+                queued.rows = Some(Arc::clone(rows.map_or(&none, |(_, rows)| rows)));
+            }
             match &mut cx.deferred {
                 Some(deferred) if deferred.waits(queued.waits()) => deferred.push_trigger(queued),
                 _ => queued.run(cx).await?,

@@ -82,6 +82,9 @@ impl Binder<'_> {
                 if let Some((leaf, source)) = self.named_query(name, called, scope.width)? {
                     return self.leaf(leaf, source, alias.as_ref(), scope);
                 }
+                if let Some(rows) = self.rows_variable(name)? {
+                    return self.rows_of_variable(name, rows, alias.as_ref(), scope);
+                }
                 if let Some(view) = self.view(name)? {
                     let of_view =
                         |binder: &mut Self| binder.expanded(&view, alias_name, scope.width);

@@ -79,6 +79,39 @@ impl Binder<'_> {
         })
     }
 
+    /// The rows of a variable, in FROM.
+    pub(super) fn rows_of_variable(
+        &mut self,
+        name: &ast::ObjectName,
+        rows: Expr,
+        alias: Option<&ast::TableAlias>,
+        scope: &mut Scope,
+    ) -> Result<From, SqlError> {
+        let row = rows.ty.kind.element().and_then(TypeKind::as_composite);
+        let rows = self.rows_call("unnest", vec![rows], (false, true))?;
+        let column = |(name, ty): (String, Type)| ScopeColumn {
+            name,
+            ty,
+            origin: None,
+            hidden: false,
+        };
+        let leaf = ScopeLeaf {
+            alias: match alias {
+                Some(alias) => names::fold(&alias.name),
+                None => names::table_name(name)?.1,
+            },
+            table_name: None,
+            schema: None,
+            first_slot: scope.width,
+            columns: rows.columns.into_iter().map(column).collect(),
+            key: Vec::new(),
+            routed: Vec::new(),
+            reads: None,
+            row,
+        };
+        self.leaf(leaf, rows.source, alias, scope)
+    }
+
     /// A function that gives rows, in FROM, which may read what stands `left` of it.
     pub(super) fn rows_in_from(
         &mut self,

@@ -76,6 +76,7 @@ impl Binder<'_> {
                 "TRUNCATE FOR EACH ROW triggers are not supported",
             ));
         }
+        check_transition(create)?;
         let mut columns = Vec::with_capacity(create.columns.len());
         for column in &create.columns {
             let found = table.column(column);
@@ -112,6 +113,7 @@ impl Binder<'_> {
             columns,
             row: create.row,
             condition: None,
+            transition: create.transition.clone(),
             args: create.args.clone(),
             enabled: Enabled::Origin,
             constraint,
@@ -196,6 +198,42 @@ impl Binder<'_> {
             });
         }
         Ok(triggers)
+    }
+}
+
+/// 42P17 or 0A000 where the rows that a statement changes are not for such a trigger.
+fn check_transition(create: &CreateTrigger) -> Result<(), SqlError> {
+    let [old, new] = &create.transition;
+    if old.is_none() && new.is_none() {
+        return Ok(());
+    }
+    let error = |state, message: &str| Err(SqlError::new(state, message));
+    let refused = |message| error(SqlState::FEATURE_NOT_SUPPORTED, message);
+    let wrong = |message| error(SqlState::INVALID_OBJECT_DEFINITION, message);
+    if create.timing != Timing::After {
+        return wrong("transition table name can only be specified for an AFTER trigger");
+    }
+    let has = |event| create.events.has(event);
+    if has(Event::Truncate) {
+        return refused("TRUNCATE triggers with transition tables are not supported");
+    }
+    if create.events.all().count() > 1 {
+        return refused(
+            "transition tables cannot be specified for triggers with more than one event",
+        );
+    }
+    if !create.columns.is_empty() {
+        return refused("transition tables cannot be specified for triggers with column lists");
+    }
+    if new.is_some() && has(Event::Delete) {
+        return wrong("NEW TABLE can only be specified for an INSERT or UPDATE trigger");
+    }
+    if old.is_some() && has(Event::Insert) {
+        return wrong("OLD TABLE can only be specified for a DELETE or UPDATE trigger");
+    }
+    match old == new {
+        true => wrong("OLD TABLE name and NEW TABLE name cannot be the same"),
+        false => Ok(()),
     }
 }
 

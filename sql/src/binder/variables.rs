@@ -44,6 +44,11 @@ pub trait Variables {
     /// The place of the row of a table that a cursor is on, if the name is one's.
     fn place(&self, cursor: &str, table: (&str, u32)) -> Option<Variable>;
 
+    /// The rows that go by a name in FROM: an array of a composite type.
+    fn rows(&self, _name: &str) -> Result<Option<Variable>, SqlError> {
+        Ok(None)
+    }
+
     /// What a name means that may be a column's, too.
     fn prefer(&self) -> Prefer;
 }
@@ -63,6 +68,19 @@ impl Binder<'_> {
         let variables = self.variables?;
         let found = variables.place(name, (&table.name, table.id))?;
         Some(self.parameter_of(found))
+    }
+
+    /// The rows that go by a name in FROM, if that is not a relation's.
+    pub(super) fn rows_variable(
+        &mut self,
+        name: &ast::ObjectName,
+    ) -> Result<Option<Expr>, SqlError> {
+        let parts = names::parts(name)?;
+        let (Some(variables), [name]) = (self.variables, parts.as_slice()) else {
+            return Ok(None);
+        };
+        let found = variables.rows(&names::fold(name))?;
+        Ok(found.map(|found| self.parameter_of(found)))
     }
 
     fn parameter_of(&mut self, variable: Variable) -> Expr {

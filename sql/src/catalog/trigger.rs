@@ -25,6 +25,8 @@ pub struct TriggerDef {
     pub row: bool,
     /// WHEN as SQL text, over `old` and `new`.
     pub condition: Option<String>,
+    /// OLD TABLE and NEW TABLE: what its function calls the rows that the statement has changed, as they were and are.
+    pub transition: [Option<String>; 2],
     /// What TG_ARGV has.
     pub args: Vec<String>,
     /// Whether it runs.
@@ -36,6 +38,11 @@ pub struct TriggerDef {
 }
 
 impl TriggerDef {
+    /// Does its function see all rows that the statement has changed?
+    pub fn sees_rows(&self) -> bool {
+        self.transition.iter().any(Option::is_some)
+    }
+
     /// Does its definition name a column, by UPDATE OF or in WHEN?
     pub fn concerns(&self, column: usize, name: &str) -> bool {
         let condition = self.condition.as_deref();

@@ -46,6 +46,8 @@ pub struct CreateTrigger {
     pub columns: Vec<String>,
     /// FOR EACH ROW
     pub row: bool,
+    /// REFERENCING: OLD TABLE and NEW TABLE
+    pub transition: [Option<String>; 2],
     /// WHEN
     pub condition: Option<String>,
     /// The function, with its schema if that is named.

@@ -64,10 +64,16 @@ pub fn triggers(rows: &mut Rows, around: &Around<'_>) {
                 ("tgnargs", Value::Int2(trigger.args.len() as i16)),
                 ("tgattr", vector(columns)),
                 ("tgargs", Value::Bytea(args)),
+                ("tgoldtable", name(&trigger.transition[0])),
+                ("tgnewtable", name(&trigger.transition[1])),
                 ("tgqual", condition.map_or(Value::Null, Value::text)),
             ]);
         }
     }
+}
+
+fn name(name: &Option<String>) -> Value {
+    name.as_deref().map_or(Value::Null, Value::text)
 }
 
 /// `information_schema.triggers`: a row for each event.
@@ -106,6 +112,8 @@ pub fn information(rows: &mut Rows, around: &Around<'_>) {
                         Value::text(if trigger.row { "ROW" } else { "STATEMENT" }),
                     ),
                     ("action_timing", Value::text(trigger.timing.written())),
+                    ("action_reference_old_table", name(&trigger.transition[0])),
+                    ("action_reference_new_table", name(&trigger.transition[1])),
                 ]);
             }
         }
@@ -198,6 +206,14 @@ fn definition(
         } else {
             "IMMEDIATE "
         };
+    }
+    if trigger.sees_rows() {
+        text += "REFERENCING ";
+        for (which, name) in ["OLD", "NEW"].iter().zip(&trigger.transition) {
+            if let Some(name) = name {
+                text += &format!("{which} TABLE AS {} ", quoted(name));
+            }
+        }
     }
     text += "FOR EACH ";
     text += if trigger.row { "ROW " } else { "STATEMENT " };

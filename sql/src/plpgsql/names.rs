@@ -6,6 +6,8 @@ use crate::types::{Type, TypeKind};
 /// What a name has been found to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named {
+    /// The rows of a statement that a trigger sees, by their number.
+    Rows(usize),
     /// A variable.
     Variable(usize),
     /// A field of a row.

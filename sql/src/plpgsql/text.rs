@@ -99,6 +99,7 @@ impl Compiler<'_> {
             Some(super::Named::Variable(variable)) => Target::Variable(variable),
             Some(super::Named::Field(row, field)) => Target::Field(row, field),
             Some(super::Named::Place(cursor, ..)) => Target::Variable(cursor),
+            Some(super::Named::Rows(_)) => return Err(self.cursor.unexpected()),
             None => {
                 let shown = path.join(".");
                 let message = format!("\"{shown}\" is not a known variable");

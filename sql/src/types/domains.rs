@@ -181,7 +181,7 @@ impl Domain {
 }
 
 /// Are two types alike, down to what is said of them by now?
-pub(super) fn is_same(a: Type, b: Type) -> bool {
+pub fn is_same(a: Type, b: Type) -> bool {
     let of_elements = |kind: TypeKind| kind.element().unwrap_or(kind);
     match (of_elements(a.kind), of_elements(b.kind)) {
         (TypeKind::Enum(a), TypeKind::Enum(b)) => std::ptr::eq(a.definition(), b.definition()),

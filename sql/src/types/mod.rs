@@ -35,7 +35,7 @@ pub mod zone;
 
 pub use array::{DIMENSIONS_MAX, too_many_dimensions};
 pub use composites::{Composite, Fields};
-pub use domains::Domain;
+pub use domains::{Domain, is_same};
 pub use element::Element;
 pub use enums::{Enum, EnumValue};
 pub use kind::{Type, TypeCategory, TypeKind};

@@ -164,6 +164,7 @@ fn ruled() -> TableDef {
             columns: vec![0],
             row: true,
             condition: Some("new.a > 'b'".into()),
+            transition: [Some("was".into()), None],
             args: vec!["x".into(), String::new()],
             enabled: Enabled::Always,
             constraint: Some(ConstraintTrigger {

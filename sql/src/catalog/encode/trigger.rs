@@ -14,6 +14,9 @@ pub(super) fn encode(triggers: &[TriggerDef], out: &mut Writer) {
         out.list(trigger.columns.iter().map(|c| *c as u32));
         out.flag(trigger.row);
         out.optional(trigger.condition.as_deref());
+        for name in &trigger.transition {
+            out.optional(name.as_deref());
+        }
         out.u32(trigger.args.len() as u32);
         trigger.args.iter().for_each(|arg| out.text(arg));
         let mut all = (0..).zip(Enabled::ALL);
@@ -54,6 +57,7 @@ pub(super) fn read(input: &mut Reader<'_>, width: usize) -> Option<Vec<TriggerDe
             columns,
             row: input.flag()?,
             condition: input.optional()?,
+            transition: [input.optional()?, input.optional()?],
             args: (0..input.u32()?)
                 .map(|_| input.text())
                 .collect::<Option<_>>()?,

@@ -100,9 +100,10 @@ fn create(c: &mut Cursor<'_>) -> Result<TriggerSyntax, SqlError> {
         true => Some(constraint(c)?),
         false => None,
     };
-    if c.sees("referencing") {
-        return Err(SqlError::unsupported("REFERENCING of a trigger"));
-    }
+    let transition = match !is_constraint && c.accept("referencing") {
+        true => transition(c)?,
+        false => [None, None],
+    };
     let mut row = false;
     if c.accept("for") {
         c.accept("each");
@@ -136,6 +137,7 @@ fn create(c: &mut Cursor<'_>) -> Result<TriggerSyntax, SqlError> {
             events,
             columns,
             row,
+            transition,
             condition,
             function,
             args,
@@ -155,6 +157,35 @@ fn event(c: &mut Cursor<'_>, columns: &mut Vec<String>) -> Result<Event, SqlErro
         }
     }
     Ok(event)
+}
+
+/// `{ OLD | NEW } TABLE [AS] name …`
+fn transition(c: &mut Cursor<'_>) -> Result<[Option<String>; 2], SqlError> {
+    let mut names = [None, None];
+    while c.sees("old") || c.sees("new") {
+        let new = c.accept("new");
+        if !new {
+            c.expect("old")?;
+        }
+        if c.accept("row") {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "ROW variable naming in the REFERENCING clause is not supported",
+            )
+            .hint("Use OLD TABLE or NEW TABLE for naming transition tables."));
+        }
+        c.expect("table")?;
+        c.accept("as");
+        if names[usize::from(new)].replace(c.identifier()?).is_some() {
+            let which = if new { "NEW" } else { "OLD" };
+            let message = format!("{which} TABLE cannot be specified multiple times");
+            return Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message));
+        }
+    }
+    match names.iter().any(Option::is_some) {
+        true => Ok(names),
+        false => Err(c.unexpected()),
+    }
 }
 
 /// `[FROM table] [[NOT] DEFERRABLE] [INITIALLY IMMEDIATE | DEFERRED]`
