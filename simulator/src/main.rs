@@ -65,7 +65,7 @@ fn main() -> ExitCode {
 #[cfg(feature = "planted")]
 fn plant(name: &str) -> fencepost_txn::planted::Plant {
     use fencepost_txn::planted::{Planted, plant};
-    let mut all = Planted::ALL.iter();
+    let mut all = Planted::all().iter();
     let found = all.find(|planted| format!("{planted:?}") == name);
     plant(*found.expect("a mistake of that name"))
 }

@@ -120,7 +120,7 @@ impl Line {
 #[test]
 fn each_is_found_by_its_seed_and_nothing_is_without_it() {
     let mut wrong = Vec::new();
-    for planted in Planted::ALL {
+    for planted in Planted::all() {
         let Some(line) = Line::read(*planted) else {
             wrong.push(format!("{planted:?} is found by no seed"));
             continue;
@@ -164,7 +164,7 @@ fn seeds_are_looked_for() {
         var(name).is_none_or(|wanted| wanted.split(' ').any(|wanted| wanted == of))
     };
     let seeds = var("SEEDS").map_or(400, |seeds| seeds.parse().expect("a number"));
-    for planted in Planted::ALL.iter().copied() {
+    for planted in Planted::all().iter().copied() {
         if !wanted("PLANTED", &format!("{planted:?}")) {
             continue;
         }
@@ -197,7 +197,7 @@ fn write(line: &Line) {
         let name = other
             .strip_prefix("| ")
             .and_then(|rest| rest.split(' ').next());
-        let mut all = Planted::ALL.iter();
+        let mut all = Planted::all().iter();
         all.any(|known| *known < line.planted && name == Some(&format!("{known:?}")))
     };
     let at = at + lines[at..].iter().take_while(|line| before(line)).count();
@@ -209,7 +209,7 @@ fn write(line: &Line) {
 #[test]
 #[ignore = "counts"]
 fn seeds_that_find_each_are_counted() {
-    for planted in Planted::ALL.iter().copied() {
+    for planted in Planted::all().iter().copied() {
         let counts = Kind::ALL.map(|kind| {
             let seeds = (0..100).filter(|seed| found(Some(planted), kind, *seed).is_some());
             format!("{}: {}", kind.name, seeds.count())

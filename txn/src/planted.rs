@@ -4,6 +4,8 @@
 //! simulator/tests/planted.rs: a seed ─► run with a mistake ─► some checker finds it
 //!                                    └► run without ────────► nobody finds anything
 //! ```
+//! Those of disks are found by `tests/restart/planted.rs`, in the same way.
+//!
 //! Each is a step of the protocol that is left out, or done too early, where it would be if somebody had
 //! forgotten it. The code asks [`is`] there.
 //!
@@ -24,7 +26,7 @@ macro_rules! mistakes {
 
         impl Planted {
             /// All of them.
-            pub const ALL: &[Planted] = &[$(Planted::$name),+];
+            pub const EVERY: &[Planted] = &[$(Planted::$name),+];
 
             /// What is done wrongly.
             pub const fn what(self) -> &'static str {
@@ -108,6 +110,38 @@ mistakes! {
     SkipBlock in "network/governor/refill/mod.rs",
     /// Allocated slots of a promoted region count as free.
     ForgetAllocatedBits in "network/allotment/hands.rs",
+    // Disks.
+    /// COMMIT-PRIMARY does not wait for disks.
+    CommitBeforeDurable in "network/disk/part.rs",
+    /// A machine begins without those that may know more.
+    BeginAlone in "network/disk/meet.rs",
+    /// A new backup is whole before a checkpoint has its data.
+    WholeBeforeCheckpoint in "network/governor/refill/durably.rs",
+    /// Regions are given up that only the disk of a machine has which is out.
+    GiveUpRegions in "network/governor/mod.rs",
+    /// What a machine had before it was out is taken whatever version its primary has.
+    TakeOldVersions in "network/governor/refill/block.rs",
+}
+
+impl Planted {
+    /// The first of those that are of disks.
+    const DISKS: Planted = Planted::CommitBeforeDurable;
+
+    /// Those that runs of the simulator find, and those of disks, which `tests/restart` finds.
+    fn split() -> (&'static [Planted], &'static [Planted]) {
+        let of_disks = |planted: &Planted| *planted < Planted::DISKS;
+        Planted::EVERY.split_at(Planted::EVERY.partition_point(of_disks))
+    }
+
+    /// Those that are found by runs of the simulator.
+    pub fn all() -> &'static [Planted] {
+        Planted::split().0
+    }
+
+    /// Those of disks, which `tests/restart` finds.
+    pub fn of_disks() -> &'static [Planted] {
+        Planted::split().1
+    }
 }
 
 /// Whether a mistake is made.

@@ -7,6 +7,8 @@ mod bank;
 mod disk;
 mod host;
 mod leased;
+#[cfg(feature = "planted")]
+mod planted;
 
 use fencepost_txn::{Addr, Mode, Outcome};
 use host::{Host, Machines, place};

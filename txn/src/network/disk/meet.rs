@@ -23,6 +23,7 @@ use fencepost_fabric::{
 use super::agree::{Agreed, States, agree, newest, seal};
 use super::state::State;
 use crate::network::peers::members;
+use crate::planted::{self, Planted};
 
 /// Where a machine shows its state.
 const SHOWN: SegmentId = SegmentId::new(SegmentId::STATE, 0, 0);
@@ -193,9 +194,13 @@ impl Meeting {
     fn needed(&self) -> impl Iterator<Item = MachineId> + use<> {
         let newest = newest(&self.states, self.fabric.me()).cloned();
         let newest = newest.filter(|_| self.taken_back == TakenBack::Nobody);
+        let heard = self.states.keys().copied();
+        let heard: Option<BTreeSet<MachineId>> =
+            planted::is(Planted::BeginAlone).then(|| heard.collect());
         let members =
             move |machine: &MachineId| newest.as_ref().is_none_or(|all| all.has(*machine));
-        self.others().filter(members)
+        let others = self.others().filter(members);
+        others.filter(move |machine| heard.as_ref().is_none_or(|heard| heard.contains(machine)))
     }
 
     /// What they and this machine have.

@@ -8,6 +8,7 @@ use crate::lock::LockFailure;
 use crate::network::Network;
 use crate::network::message;
 use crate::network::participants::kind_of;
+use crate::planted::{self, Planted};
 use crate::record::{COMMIT_BACKUP, COMMIT_BACKUP_LAST, COMMIT_BACKUP_PART};
 use crate::transaction::Context;
 
@@ -29,6 +30,9 @@ impl Context {
             }
         }
         durable.extend(self.keep_own_part(network, disk, w)?);
+        if planted::is(Planted::CommitBeforeDurable) {
+            durable.clear();
+        }
         // They are awaited after the acks: those tell of peers that are lost.
         self.spread.from_disks = durable.len();
         self.spread.acks.splice(..0, durable);

@@ -172,7 +172,7 @@ impl Governor {
         } = options;
         let fitting = Options {
             // What is on a disk is not lost (DISK-11).
-            loses_regions: options.disk.is_none(),
+            loses_regions: options.disk.is_none() || planted::is(Planted::GiveUpRegions),
             ..Options::fitting(terms, *replication)
         };
         let (me, first) = (fabric.me(), configuration.clone());

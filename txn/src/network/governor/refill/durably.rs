@@ -16,6 +16,7 @@ use fencepost_storage::log::Lsn;
 use crate::checkpoint_wait::WaitCheckpoint;
 use crate::machine::Machine;
 use crate::network::disk::Disk;
+use crate::planted::{self, Planted};
 
 /// What waits for the disk.
 #[derive(Default)]
@@ -36,6 +37,10 @@ impl Durably {
         copied: Option<RegionId>,
     ) -> Vec<RegionId> {
         self.copied.extend(copied);
+        if planted::is(Planted::WholeBeforeCheckpoint) {
+            let filled = |region| (disk.is_filled(region), region);
+            self.written.extend(self.copied.drain(..).map(filled));
+        }
         if let Some((taking, regions)) = &mut self.taking
             && let Poll::Ready(taken) =
                 Pin::new(taking).poll(&mut Context::from_waker(Waker::noop()))

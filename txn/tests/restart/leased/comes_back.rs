@@ -1,0 +1,157 @@
+//! A machine comes back, or joins, while the others run.
+
+use super::*;
+
+/// A machine that was out comes back while the others run: as another one, with nothing, and gets its part; then another one
+/// fails, then all, at any moment since it came, and nothing is lost.
+#[test]
+fn a_machine_comes_back_while_the_others_run() {
+    for (replicas, lost) in [(2, 3), (3, 1), (2, 2), (3, 3)] {
+        let disks = Disks::new(replicas);
+        let mut world = disks.begin();
+        let objects = objects(&world);
+        world.rest();
+        world.lose(lost);
+        let others: Vec<u32> = (1..=MACHINES).filter(|id| *id != lost).collect();
+        world.set(others[0], &objects, 2);
+        drop(world.machines.remove(&lost));
+        world.watch(&disks);
+        world.know(2, None);
+        let came = world.join(lost, &disks.disks[lost as usize - 1]);
+        assert_eq!(came, 4);
+        world.set(came, &objects, 3);
+        world.until("all has its replicas", || world.is_whole());
+        world.set(others[1], &objects, 4);
+        world.check();
+        world.take(CrashLoss::All);
+        world.lose(others[1]);
+        world.set(came, &objects, 5);
+        world.check();
+        world.take(CrashLoss::All);
+        let taken = world.taken.take();
+        drop(world);
+        let (mut random, count) = (Random::new(u64::from(lost)), taken.len());
+        for (at, (left, known)) in taken.iter().enumerate() {
+            if at + 1 == count || random.below(count as u64) < 16 {
+                holds(left, *known, &objects, at % 3 == 0);
+            }
+        }
+        println!("m{lost} came back as m{came}, {replicas} replicas, {count} copies");
+    }
+}
+
+/// It comes back again and again, also with an empty disk, and each time all begin again with it.
+#[test]
+fn it_may_come_back_again() {
+    let disks = Disks::new(2);
+    let mut left = Disks {
+        disks: disks.disks.clone(),
+        ..disks
+    };
+    let mut objects_of_all = Vec::new();
+    let mut id = 3;
+    for round in 0..3 {
+        let mut world = left.begin();
+        if round == 0 {
+            objects_of_all = objects(&world);
+        }
+        world.rest();
+        world.lose(id);
+        drop(world.machines.remove(&id));
+        if round == 1 {
+            left.disks[2] = SimDisk::new(17);
+        }
+        world.set(1, &objects_of_all, 10 + round);
+        let came = world.join(3, &left.disks[2]);
+        assert!(came > id);
+        id = came;
+        world.until("all has its replicas", || world.is_whole());
+        world.set(id, &objects_of_all, 20 + round);
+        world.check();
+        left = Disks {
+            stored: world.configuration().id().0,
+            ..left.left(CrashLoss::All)
+        };
+        drop(world);
+        let world = left.begin();
+        assert_eq!(
+            world.machines.keys().copied().collect::<Vec<_>>(),
+            [1, 2, id]
+        );
+        assert_eq!(world.value(&objects_of_all), 20 + round);
+        world.check();
+        left = Disks {
+            stored: world.configuration().id().0,
+            ..left.left(CrashLoss::All)
+        };
+    }
+}
+
+/// What a machine had before it was out it need not get again: the versions tell what is another by now. With an empty disk all is
+/// copied. What it has then is as right, also after power has failed and with only its copies left.
+#[test]
+pub fn a_machine_that_comes_back_gets_what_has_changed() {
+    const MANY: usize = 400;
+    let mut counts = Vec::new();
+    for (empty, checkpoint) in [(true, false), (false, false), (false, true)] {
+        let disks = Disks::new(3);
+        let mut world = disks.begin();
+        let objects: Vec<Addr> = (0..MANY).map(|_| world.object(3, 200, 1)).collect();
+        let mut others = vec![world.object(1, 200, 7)];
+        world.set(3, &objects[..2], 1);
+        world.rest();
+        if checkpoint {
+            for machine in world.alive() {
+                assert!(machine.checkpoint().expect("is taken"));
+            }
+            world.set(3, &objects[..2], 1);
+            world.rest();
+        }
+        world.lose(3);
+        drop(world.machines.remove(&3));
+        // Some change, and some are gone, in whose place there are others.
+        let (changed, same) = objects.split_at(2);
+        world.set(1, changed, 2);
+        let (freed, same) = same.split_at(5);
+        let mut tx = world.machines[&2].coordinator().begin(Mode::ReadWrite);
+        for addr in freed {
+            world.run(tx.free(*addr)).expect("is freed");
+        }
+        assert!(matches!(world.run(tx.commit()), Ok(Outcome::Committed(_))));
+        for _ in 0..30 {
+            let made = world.object(1, 200, 7);
+            others.push(made);
+        }
+        let disk = match empty {
+            true => SimDisk::new(21),
+            false => disks.disks[2].clone(),
+        };
+        let came = world.join(3, &disk);
+        world.until("all has its replicas", || world.is_whole());
+        world.check();
+        let count = world.machines[&came].refill_counts();
+        println!("empty {empty}, checkpoint {checkpoint}: {count:?}");
+        counts.push(count);
+        let is_right = |world: &World| {
+            assert_eq!(world.value(changed), 2);
+            assert_eq!(world.value(same), 1);
+            assert_eq!(world.value(&others), 7);
+            world.check();
+        };
+        is_right(&world);
+        let mut left = disks.left(CrashLoss::All);
+        left.disks[2] = disk.fork();
+        left.disks[2].crash(CrashLoss::All);
+        left.stored = world.configuration().id().0;
+        drop(world);
+        let world = left.begin();
+        is_right(&world);
+        world.lose(1);
+        is_right(&world);
+    }
+    assert_eq!(counts[0].kept_bytes, 0);
+    for count in &counts[1..] {
+        assert!(count.kept_bytes > 3 * count.read_bytes, "{count:?}");
+        assert!(count.read_bytes * 4 < counts[0].read_bytes, "{count:?}");
+    }
+}
