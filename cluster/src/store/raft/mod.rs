@@ -239,7 +239,7 @@ impl RaftStore {
         let shared = Arc::clone(&self.shared);
         self.run(async move {
             let told = match asked {
-                Ok(Asked { of, ask }) if of == shared.me || of == WHOEVER => {
+                Ok(Asked { of, ask }) if of == shared.me || of == WHOEVER && !ask.is_rafts() => {
                     // Without a majority Raft would go on trying.
                     let told = tokio::time::timeout(shared.patience, shared.answer(ask));
                     told.await.unwrap_or(Told::NotNow)

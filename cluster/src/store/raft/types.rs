@@ -96,6 +96,13 @@ pub enum Ask {
     },
 }
 
+impl Ask {
+    /// Whether it is Raft's own, which only the life that it is meant for may answer: another one has given no vote.
+    pub fn is_rafts(&self) -> bool {
+        matches!(self, Ask::Append(_) | Ask::Vote(_) | Ask::Snapshot(_))
+    }
+}
+
 /// The answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Told {
