@@ -1,0 +1,211 @@
+//! A machine that has its end of the network, and waits for the others.
+//!
+//! # Failure
+//! Whom all others refuse ends after some seconds, and says why; so does, after a minute, whoever misses one.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fencepost_cluster::join::Heard;
+use fencepost_cluster::{Configuration, ConfigurationId};
+use fencepost_fabric::{FabricError, HandshakeError, MachineId};
+use fencepost_txn::Machine;
+use fencepost_txn::network::disk::{Beginning, Contents, MeetError, OnDisk, TakenBack};
+use fencepost_txn::network::{NetworkOptions, Resumed, members};
+use pollster::FutureExt;
+
+use crate::error::OpenError;
+use crate::newcomer::{self, Knocking, Place};
+use crate::saves::{Loaded, Saver};
+
+/// How long a machine waits for the others to come up.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a machine goes on that every other one refuses.
+const REFUSED_PATIENCE: Duration = Duration::from_secs(3);
+const NAP: Duration = Duration::from_millis(2);
+
+/// What a machine waits for that others must bring about, and why they do not.
+pub(crate) struct Joined {
+    pub network: NetworkOptions,
+    /// What it had before, where its memory has outlived it.
+    pub resumed: Option<Arc<Resumed>>,
+    pub loaded: Loaded,
+    pub saver: Option<Saver>,
+    /// Who refuses this machine, and why; `None` where there is somebody who does not.
+    pub(super) refused: Refused,
+    /// Who is not there, and what was the matter when that was last tried.
+    pub(super) missing: Missing,
+    /// Of a founder, given back where all others refuse it.
+    pub(super) place: Option<Place>,
+    /// Whether where the configuration is kept counts on this machine.
+    pub(super) ready: Option<Box<dyn Fn() -> bool>>,
+    pub(super) taken_back: TakenBack,
+}
+
+pub(super) type Refused = Box<dyn Fn() -> Option<String>>;
+pub(super) type Missing = Box<dyn Fn() -> String>;
+
+/// What became of a machine that was to begin with what is on its disk.
+pub(super) enum Beginner {
+    Begun(Box<Joined>),
+    /// Others run, and have said so.
+    Heard(Heard, Box<Contents>),
+}
+
+impl Joined {
+    /// Begins with what is on the disks of all machines.
+    fn begins(mut self, on_disk: Arc<OnDisk>) -> Result<Joined, OpenError> {
+        let configuration = on_disk.configuration();
+        let fabric = &self.network.fabric;
+        fabric
+            .set_members(&members(configuration))
+            .map_err(network)?;
+        if let Some(store) = &self.network.store {
+            newcomer::go_on_with(&**store, configuration)?;
+        }
+        self.network.configuration = configuration.clone();
+        self.network.disk = Some(on_disk);
+        Ok(self)
+    }
+
+    /// Begins with nothing, as others have let this machine in.
+    pub(super) fn let_in(mut self, contents: Contents) -> Result<Joined, OpenError> {
+        self.network.disk = Some(contents.joining(&self.network.configuration));
+        Ok(self)
+    }
+
+    /// The configuration that the store has.
+    fn stored(&self) -> Result<Option<Configuration>, OpenError> {
+        let store = self.network.store.as_ref();
+        let stored = store.map(|store| store.read().block_on());
+        Ok(stored.transpose().map_err(newcomer::store)?.flatten())
+    }
+
+    /// Begins with what agrees of what is on the disks of all machines, unless others that run let this one in before.
+    pub(super) fn begin(
+        self,
+        contents: Contents,
+        first: &Configuration,
+    ) -> Result<Beginner, OpenError> {
+        let (fabric, machines) = (&self.network.fabric, &self.network.configuration);
+        let own = machines.machine(fabric.me());
+        let own = own.expect("a machine is in the configuration in which it begins");
+        let door = self.network.door.as_ref();
+        let mut knocking = door.map(|door| Knocking::of(door, machines, own));
+        let stored = self.stored()?;
+        let id = stored
+            .as_ref()
+            .map_or(ConfigurationId(0), Configuration::id);
+        let written = contents.machine();
+        let (both, back) = ((first, machines), self.taken_back);
+        let beginning = Beginning::open(contents, fabric, both, back, id);
+        let mut beginning = beginning.map_err(OpenError::Machine)?;
+        let mut is_stale = false;
+        let ended = self.await_others(|| {
+            if !is_stale {
+                match beginning.look() {
+                    Ok(None) => {}
+                    Ok(Some(on_disk)) => return Some(Ok(Ok(on_disk))),
+                    Err(MeetError::Stale(_)) if knocking.is_some() => is_stale = true,
+                    Err(why) => return Some(Err(met(why))),
+                }
+            }
+            let heard = knocking.as_mut()?.look(written, || self.stored());
+            heard.transpose().map(|heard| heard.map(Err))
+        });
+        drop(knocking);
+        let heard = match ended {
+            Ok(Ok(Ok(on_disk))) => {
+                return self.begins(on_disk).map(Box::new).map(Beginner::Begun);
+            }
+            Ok(Ok(Err(heard))) => heard,
+            Ok(Err(why)) => return Err(why),
+            Err(OpenError::Incomplete(seconds, why)) if why.is_empty() => {
+                let missing = beginning.missing();
+                let names: Vec<String> = missing.iter().map(MachineId::to_string).collect();
+                let mut why = format!("{} did not begin with the others", names.join(", "));
+                if stored.is_some_and(|stored| !stored.has(fabric.me())) {
+                    why.push_str("; they have gone on without this machine");
+                }
+                return Err(OpenError::Incomplete(seconds, why));
+            }
+            Err(why) => return Err(why),
+        };
+        let contents = beginning.into_contents();
+        let contents = contents.ok_or(OpenError::Machine(fencepost_txn::OpenError::Begun))?;
+        Ok(Beginner::Heard(heard, Box::new(contents)))
+    }
+
+    /// Waits until `ready`, which other machines have to bring about.
+    pub fn await_others<T>(&self, mut ready: impl FnMut() -> Option<T>) -> Result<T, OpenError> {
+        let began = Instant::now();
+        let mut refused_since = None;
+        loop {
+            if let Some(value) = ready() {
+                return Ok(value);
+            }
+            match (self.refused)() {
+                None => refused_since = None,
+                Some(why) => {
+                    let since = *refused_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > REFUSED_PATIENCE {
+                        if let Some(give_back) = &self.place {
+                            give_back();
+                        }
+                        return Err(OpenError::Refused(why));
+                    }
+                }
+            }
+            if began.elapsed() > PATIENCE {
+                let missing = (self.missing)();
+                return Err(OpenError::Incomplete(PATIENCE.as_secs(), missing));
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+
+    /// Waits for all machines.
+    pub fn await_machines(&self, machine: &Machine) -> Result<(), OpenError> {
+        self.await_others(|| match self.is_out(machine) {
+            true => Some(Err(OpenError::Evicted)),
+            false => machine.is_complete().block_on().then_some(Ok(())),
+        })??;
+        self.await_others(|| match self.is_out(machine) {
+            true => Some(Err(OpenError::Evicted)),
+            false => self
+                .ready
+                .as_ref()
+                .is_none_or(|ready| ready())
+                .then_some(Ok(())),
+        })?
+    }
+
+    /// Whether the others have gone on without this machine, who may not tell it.
+    fn is_out(&self, machine: &Machine) -> bool {
+        let store = self.network.store.as_ref().filter(|_| self.network.joins);
+        let current = store.and_then(|store| store.read().block_on().ok().flatten());
+        let me = MachineId(machine.number());
+        machine.is_evicted() || current.is_some_and(|current| !current.has(me))
+    }
+}
+
+/// Why the machines did not come to begin.
+pub(super) fn met(why: MeetError) -> OpenError {
+    OpenError::Machine(fencepost_txn::OpenError::Meet(why))
+}
+
+pub(super) fn network(error: FabricError) -> OpenError {
+    OpenError::Machine(fencepost_txn::OpenError::Network(error))
+}
+
+/// Whether trying again leads to the same.
+pub(crate) fn is_final(why: &HandshakeError) -> bool {
+    !matches!(why, HandshakeError::Io(_) | HandshakeError::NotMember)
+}
+
+/// Who refuses, and why.
+pub(super) fn list(refusals: &[(MachineId, HandshakeError)]) -> String {
+    let one = |(machine, why): &(MachineId, HandshakeError)| format!("{machine}: {why}");
+    let all: Vec<String> = refusals.iter().map(one).collect();
+    all.join("; ")
+}

@@ -1,0 +1,277 @@
+//! How a machine gets its end of the network, and its part: by what is between the machines, and where they keep their
+//! configuration.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencepost_cluster::{Address, Configuration};
+use fencepost_fabric::{Fabric, FabricError, MachineId, ShmFabric};
+use fencepost_fabric::{TcpAsker, TcpConfig, TcpFabric, cluster_id, entropy_seed};
+use fencepost_txn::network::{ClusterSecret, NetworkOptions, Replication, members};
+
+use super::joined::{Missing, Refused, is_final, list, network};
+use super::{Between, Cluster, Joined, KeptIn, OF_HOST, SECRET_BYTES_MIN, Secret, TlsFiles};
+use crate::ensemble::Ensemble;
+use crate::error::OpenError;
+#[cfg(feature = "raft")]
+use crate::group::Group;
+#[cfg(feature = "raft")]
+use crate::newcomer::unusable;
+use crate::newcomer::{Part, Who};
+use crate::restart;
+use crate::saves::Loaded;
+
+/// Words of the log of each pair of machines.
+const LOG_WORDS: usize = 1 << 20;
+/// After as many leases a connection is broken over which nothing that was sent is acknowledged.
+const LEASES_OF_SILENCE: u32 = 4;
+/// Says which boot of which host this is.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// Says which clock of the host this process sees.
+const TIME_NAMESPACE: &str = "/proc/self/ns/time";
+
+/// Starts the end of the network of a machine that listens at an address.
+pub(crate) type Start<'a> = &'a dyn Fn(MachineId, &Address) -> Result<Arc<TcpFabric>, OpenError>;
+impl Cluster {
+    /// This machine's access to the others; whether its memory is to outlive it.
+    pub(super) fn meet(&self, kept: bool) -> Result<Joined, OpenError> {
+        let Cluster {
+            machine,
+            machines,
+            replicas,
+            ..
+        } = *self;
+        if self.newcomer.is_none() && (machine == 0 || machine > machines) {
+            return Err(OpenError::NoSuchMachine { machine, machines });
+        }
+        if replicas == 0 || replicas > machines {
+            return Err(OpenError::TooFewMachines { machines, replicas });
+        }
+        self.terms()?;
+        if self.saved_in.is_some() && !kept {
+            let why = "memory is saved in the nvram tier alone";
+            return Err(OpenError::Tier(why));
+        }
+        match &self.between {
+            Between::Memory(directory) if kept => self.join_kept(directory),
+            Between::Network { .. } if kept => {
+                let why = "the nvram tier is of machines that share the memory of a host";
+                Err(OpenError::Tier(why))
+            }
+            Between::Memory(directory) => {
+                let names = (1..=machines).map(|id| MachineId(id).to_string());
+                let first = self.configuration(0, names.collect())?;
+                let part = self.part(first, OF_HOST)?;
+                let fabric = ShmFabric::open(directory, part.me).map_err(network)?;
+                if part.joins {
+                    // Of those that were there before, and have ended.
+                    let all = members(&part.configuration);
+                    fabric.clear_away(&all).map_err(network)?;
+                }
+                let between = (Box::new(|| None) as _, Box::new(String::new) as _);
+                self.joined(Arc::new(fabric), part, between)
+            }
+            Between::Network {
+                name,
+                addresses,
+                secret,
+                tls,
+            } => self.join_network(name, addresses, secret, tls.as_ref()),
+        }
+    }
+
+    /// A machine whose memory outlives it.
+    fn join_kept(&self, directory: &Path) -> Result<Joined, OpenError> {
+        if self.replicas < 2 {
+            let why = "the nvram tier needs a backup of each region: two replicas or more";
+            return Err(OpenError::Tier(why));
+        }
+        if self.newcomer.is_some() {
+            let why = "nobody joins machines of the nvram tier while they run";
+            return Err(OpenError::Tier(why));
+        }
+        let names = (1..=self.machines).map(|id| MachineId(id).to_string());
+        let founders = self.configuration(0, names.collect())?;
+        let replication = Replication::exactly(self.replicas as usize);
+        let me = MachineId(self.machine);
+        let places = (directory, self.saved_in.as_deref());
+        let begun = restart::begin(places, me, &founders, replication)?;
+        let store = self.lease.is_some().then_some(begun.store);
+        let between = (Box::new(|| None) as _, Box::new(String::new) as _);
+        let part = Part {
+            me,
+            configuration: begun.configuration,
+            joins: false,
+            kept: None,
+        };
+        let joined = self.joined(Arc::new(begun.fabric), part, between)?;
+        Ok(Joined {
+            network: NetworkOptions {
+                store,
+                ..joined.network
+            },
+            resumed: begun.resumed,
+            loaded: begun.loaded,
+            saver: begun.saver,
+            ..joined
+        })
+    }
+
+    fn join_network(
+        &self,
+        name: &str,
+        addresses: &[String],
+        Secret(secret): &Secret,
+        tls: Option<&TlsFiles>,
+    ) -> Result<Joined, OpenError> {
+        if secret.len() < SECRET_BYTES_MIN {
+            return Err(OpenError::SecretTooShort(SECRET_BYTES_MIN));
+        }
+        let cluster = self.cluster_id(name, addresses);
+        let first = self.configuration(cluster, addresses.to_vec())?;
+        let tls = tls.map(TlsFiles::load).transpose()?;
+        let start = |me, address: &Address| {
+            let started = TcpFabric::start(&TcpConfig {
+                me,
+                cluster,
+                secret: secret.clone(),
+                listen: address.to_string(),
+                tls: tls.clone(),
+                silence: self.lease.map(|lease| LEASES_OF_SILENCE * lease),
+            });
+            let refused = |error: FabricError| OpenError::Listen {
+                address: address.to_string(),
+                why: error.to_string(),
+            };
+            started.map(Arc::new).map_err(refused)
+        };
+        let (part, fabric) = match self.lease.filter(|_| self.keeps_itself()) {
+            Some(lease) => self.part_of_group(first, (secret, lease), &start, || {
+                TcpAsker::new(cluster, secret, tls.clone())
+            })?,
+            None => {
+                let part = self.part(first, secret)?;
+                let own = part.configuration.machine(part.me);
+                let own = own.expect("a machine is in the configuration in which it begins");
+                let fabric = start(part.me, &own.address);
+                let fabric = fabric.inspect_err(|_| part.give_back())?;
+                (part, fabric)
+            }
+        };
+        let (asked, told) = (Arc::clone(&fabric), Arc::clone(&fabric));
+        let others = part.configuration.machines().len() - 1;
+        let refused = move || {
+            let refusals = asked.refusals();
+            let all = refusals.len() == others && refusals.iter().all(|(_, why)| is_final(why));
+            (all && others > 0).then(|| list(&refusals))
+        };
+        let missing = move || list(&told.refusals());
+        let between = (Box::new(refused) as _, Box::new(missing) as _);
+        self.joined(fabric, part, between)
+    }
+
+    /// What this machine is to be in a cluster that begins with the configuration `first`.
+    fn part(&self, first: Configuration, secret: &[u8]) -> Result<Part, OpenError> {
+        if let (Some((me, configuration, _)), None) = (&self.on_disk, self.lease) {
+            return Ok(Part {
+                me: *me,
+                configuration: configuration.clone(),
+                joins: false,
+                kept: None,
+            });
+        }
+        let who = self.who()?;
+        let Some(kept_in) = self.kept_in.as_ref().filter(|_| self.lease.is_some()) else {
+            return who.alone(first);
+        };
+        let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
+        let secret = ClusterSecret::new(secret).map_err(short)?;
+        match (kept_in, &self.on_disk) {
+            (KeptIn::Directory(directory), Some(on_disk)) => {
+                Who::with_its_disk(directory, on_disk.clone(), secret)
+            }
+            (KeptIn::Directory(directory), None) => who.among_those_of(directory, first, secret),
+            (KeptIn::Store(url), _) => url.parse::<Ensemble>()?.part(who, first, secret),
+        }
+    }
+
+    /// What this machine is to be in a cluster that keeps its configuration itself, and its end of the network.
+    #[cfg(feature = "raft")]
+    fn part_of_group(
+        &self,
+        first: Configuration,
+        (secret, lease): (&[u8], Duration),
+        start: Start<'_>,
+        asker: impl FnOnce() -> std::io::Result<TcpAsker>,
+    ) -> Result<(Part, Arc<TcpFabric>), OpenError> {
+        let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
+        let group = Group {
+            first,
+            secret: ClusterSecret::new(secret).map_err(short)?,
+            lease,
+            start,
+        };
+        group.part(self.who()?, asker().map_err(unusable)?)
+    }
+
+    /// As this program has none of what that needs, an error.
+    #[cfg(not(feature = "raft"))]
+    fn part_of_group(
+        &self,
+        _: Configuration,
+        _: (&[u8], Duration),
+        _: Start<'_>,
+        _: impl FnOnce() -> std::io::Result<TcpAsker>,
+    ) -> Result<(Part, Arc<TcpFabric>), OpenError> {
+        let why = "this program was built without what machines need to keep their configuration themselves";
+        Err(OpenError::Configuration(why.into()))
+    }
+
+    fn joined(
+        &self,
+        fabric: Arc<dyn Fabric>,
+        part: Part,
+        (refused, missing): (Refused, Missing),
+    ) -> Result<Joined, OpenError> {
+        let configuration = part.configuration;
+        let members = members(&configuration);
+        fabric.set_members(&members).map_err(network)?;
+        let (mut store, mut door, mut place, mut ready) = (None, None, None, None);
+        if let Some(kept) = part.kept {
+            (store, door) = (Some(kept.store), Some(kept.door));
+            (place, ready) = (kept.place, kept.ready);
+        }
+        let replication = Replication::exactly(self.replicas as usize);
+        Ok(Joined {
+            resumed: None,
+            loaded: Loaded::default(),
+            saver: None,
+            network: NetworkOptions {
+                log_words: LOG_WORDS,
+                host: host(),
+                leases: self.terms()?,
+                store,
+                door,
+                joins: part.joins,
+                ..NetworkOptions::of(fabric, configuration, replication)
+            },
+            refused,
+            missing,
+            place,
+            ready,
+            taken_back: self.taken_back,
+        })
+    }
+}
+
+/// A number of the clock that this process sees: another one has the same if it sees the same.
+fn host() -> u64 {
+    let Ok(boot) = std::fs::read_to_string(BOOT_ID) else {
+        // Nobody can tell, so it is nobody else's.
+        return entropy_seed();
+    };
+    // A kernel without time namespaces has no such link, and one clock.
+    let namespace = std::fs::read_link(TIME_NAMESPACE).unwrap_or_default();
+    cluster_id(&[&boot, &namespace.to_string_lossy()]) as u64
+}
