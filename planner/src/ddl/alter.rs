@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use fencepost_sql::binder::index_expression;
+use fencepost_sql::binder::{Renaming, index_expression};
 use fencepost_sql::bound::{AddColumn, AlterAction, AlterTable, NewCheck, SetType, Volatility};
 use fencepost_sql::catalog::{IndexDef, IndexKind, Object, ObjectKind, SequenceDef, TableDef};
 use fencepost_sql::error::{SqlError, SqlState};
@@ -14,6 +14,7 @@ use fencepost_sql::value::Value;
 use super::changes::Changes;
 use super::create::{add_constraint, exists, hidden_index, multiple_keys};
 use super::family::{attach, attach_index, detach, hand_down, partitions_of};
+use super::follow::rename_in_views;
 use super::ownership::{about, store};
 use super::rewrite::rewrite;
 use super::rules::{Rows, add_check, add_foreign_key, constraint_name, drop_references};
@@ -258,16 +259,26 @@ async fn act(
             drop_column((*column, *cascade), cx, ddl, changes, table).await
         }
         AlterAction::RenameColumn { column, to } => {
+            let renaming = Renaming::Column {
+                relation: table.id,
+                column: *column,
+                to: to.clone(),
+            };
+            let old = table.columns[*column].name.clone();
             table.rename_column(*column, to);
-            Ok(())
+            rename_in_views((&renaming, &old), cx, ddl, changes).await
         }
         AlterAction::RenameTable(to) => {
             if ddl.snapshot.relation_exists(&table.schema, to) {
                 return Ok(exists(to, false, ddl)?);
             }
             check_not_type(&table.schema, to, ddl)?;
-            table.name.clone_from(to);
-            Ok(())
+            let renaming = Renaming::Relation {
+                id: table.id,
+                to: to.clone(),
+            };
+            let old = std::mem::replace(&mut table.name, to.clone());
+            rename_in_views((&renaming, &old), cx, ddl, changes).await
         }
         AlterAction::RenameIndex { from, to } => rename_index(table, from, to, ddl),
         AlterAction::RenameConstraint { from, to } => rename_constraint(table, from, to, ddl),

@@ -9,6 +9,7 @@ use fencepost_sql::stop::Halt;
 use fencepost_sql::types::composites::ROW_TYPE;
 
 use super::DdlCx;
+use super::follow::check_followed;
 use crate::exec::Cx;
 
 /// Definitions on their way to the catalog.
@@ -18,6 +19,8 @@ pub struct Changes {
     tables: Vec<TableDef>,
     /// The routines and views that have been dropped, by oid: there is more than one reason to.
     dropped: Vec<u32>,
+    /// The views whose texts were written anew, because something that they name is called otherwise.
+    pub followed: Vec<u32>,
 }
 
 impl Changes {
@@ -28,6 +31,7 @@ impl Changes {
             version: ddl.catalog.begin_change(cx.tx, planned).await?,
             tables: Vec::new(),
             dropped: Vec::new(),
+            followed: Vec::new(),
         })
     }
 
@@ -37,6 +41,7 @@ impl Changes {
             version,
             tables: Vec::new(),
             dropped: Vec::new(),
+            followed: Vec::new(),
         }
     }
 
@@ -139,7 +144,7 @@ impl Changes {
             ddl.catalog.replace_table(cx.tx, table).await?;
             self.touch_routines(table.id | ROW_TYPE, cx, ddl).await?;
         }
-        Ok(())
+        check_followed(&self.followed, cx, ddl).await
     }
 }
 

@@ -11,11 +11,13 @@ mod domain;
 mod drop;
 mod drop_owned;
 mod family;
+mod follow;
 mod grant;
 mod materialized;
 mod membership;
 mod names;
 mod ownership;
+mod rename_view;
 mod rewrite;
 mod role;
 mod routine;
@@ -169,6 +171,7 @@ async fn carry_out(
         Statement::DefaultPrivileges(of) => grant::default_privileges(of, cx, ddl).await,
         Statement::AlterOwner(alter) => ownership::alter_owner(alter, cx, ddl).await,
         Statement::DropOwned(of) => drop_owned::drop_owned(of, cx, ddl).await,
+        Statement::RenameView(of) => rename_view::rename_view(of, cx, ddl).await,
         Statement::SetSchema(of) => set_schema::set_schema(of, cx, ddl).await,
         Statement::ReassignOwned(of) => ownership::reassign_owned(of, cx, ddl).await,
         Statement::Comment(comment) => ownership::comment(comment, cx, ddl).await,
@@ -226,6 +229,7 @@ pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::DefaultPrivileges(_) => "ALTER DEFAULT PRIVILEGES",
         Statement::AlterOwner(_) => "ALTER OWNER",
         Statement::DropOwned(_) => "DROP OWNED",
+        Statement::RenameView(_) => "ALTER VIEW",
         Statement::SetSchema(of) => of.tag,
         Statement::ReassignOwned(_) => "REASSIGN OWNED",
         Statement::Comment(_) => "COMMENT",

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fencepost_sql::binder::Renaming;
 use fencepost_sql::bound::{AlterRoutine, CreateRoutine, DropRoutine};
 use fencepost_sql::catalog::{
     CatalogView, Guards, Object, RoutineDef, RoutineKind, TableDef, ViewDef,
@@ -13,6 +14,7 @@ use fencepost_sql::types::composites::ROW_TYPE;
 
 use super::authorize::Asker;
 use super::changes::Changes;
+use super::follow::{rename_in_tables, rename_in_views};
 use super::ownership::claim;
 use super::view::{drop_views, remove_views, shown};
 use super::{DdlCx, Notice};
@@ -145,7 +147,7 @@ pub async fn alter_routine(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
 ) -> Result<&'static str, Halt> {
-    let changes = Changes::begin(cx, ddl).await?;
+    let mut changes = Changes::begin(cx, ddl).await?;
     let mut routine = RoutineDef::clone(&statement.routine);
     routine.version = changes.version;
     match &statement.change {
@@ -173,6 +175,15 @@ pub async fn alter_routine(
             routine.schema
         );
         return Err(SqlError::new(DUPLICATE_FUNCTION, message).into());
+    }
+    if let RoutineChange::Rename(to) = &statement.change {
+        let renaming = Renaming::Routine {
+            id: routine.id,
+            to: to.clone(),
+        };
+        let of = (&renaming, statement.routine.name.as_str());
+        rename_in_views(of, cx, ddl, &mut changes).await?;
+        rename_in_tables(of, cx, ddl, &mut changes).await?;
     }
     ddl.catalog.replace_routine(cx.tx, &routine).await?;
     changes.finish(cx, ddl).await?;

@@ -1,5 +1,6 @@
 //! CREATE, ALTER and DROP SEQUENCE, and the sequences of SERIAL and IDENTITY columns.
 
+use fencepost_sql::binder::Renaming;
 use fencepost_sql::bound::{
     AlterSequence, CreateSequence, DropSequence, NewSequence, SequenceOptions,
 };
@@ -14,6 +15,7 @@ use fencepost_sql::types::TypeKind;
 use super::authorize::Asker;
 use super::changes::Changes;
 use super::create::exists;
+use super::follow::rename_in_views;
 use super::names::choose_name;
 use super::ownership::{claim, claim_for};
 use super::{DdlCx, Notice};
@@ -72,6 +74,11 @@ pub async fn alter_sequence(
         }
         sequence.name.clone_from(to);
         rename_defaults(&found, &sequence, cx, ddl, &mut changes).await?;
+        let renaming = Renaming::Relation {
+            id: found.id,
+            to: to.clone(),
+        };
+        rename_in_views((&renaming, &found.name), cx, ddl, &mut changes).await?;
     }
     own(&mut sequence, &statement.options, cx, ddl, &mut changes).await?;
     if let Some(restart) = statement.options.restart {

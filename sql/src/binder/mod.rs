@@ -89,7 +89,7 @@ pub(crate) use path::PathView;
 pub use path::{explicit_path, search_path};
 pub use routine::{BoundBody, bind_body};
 pub use rules::{index_condition, index_expression};
-pub use show::{Over, Reader, Style};
+pub use show::{Over, Reader, Renaming, Style};
 pub use stored::{StoredText, unbound};
 #[cfg(test)]
 pub(crate) use tests::NoTables;

@@ -2,7 +2,8 @@
 
 use super::{Binder, names};
 use crate::bound::{
-    AlterAction, AlterOwner, AlterTable, Comment, Grant, NamedObject, SetSchema, Statement,
+    AlterAction, AlterOwner, AlterTable, Comment, Grant, NamedObject, RenameView, SetSchema,
+    Statement,
 };
 use crate::catalog::acl::Privileges;
 use crate::catalog::{Object, ObjectKind, PUBLIC_SCHEMA, RoutineKind};
@@ -40,6 +41,20 @@ impl Binder<'_> {
                     name: names::shown(object.name.schema.as_deref(), &object.name.name),
                     to: to.clone(),
                     tag,
+                }))
+            }
+            SecuritySyntax::RenameView {
+                object,
+                if_exists,
+                column,
+                to,
+            } => {
+                let found = self.object_if_there(object, *if_exists)?;
+                Ok(Statement::RenameView(RenameView {
+                    object: found,
+                    name: names::shown(object.name.schema.as_deref(), &object.name.name),
+                    column: column.clone(),
+                    to: to.clone(),
                 }))
             }
             SecuritySyntax::Comment { object, part, text } => {

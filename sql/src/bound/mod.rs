@@ -63,7 +63,7 @@ pub use rules::{Integrity, Related, RowCheck, RowRules};
 pub use schema::{CreateSchema, DropSchema};
 pub use security::{
     AlterOwner, Comment, DefaultPrivileges, DropOwned, Grant, GrantRole, NamedObject,
-    ReassignOwned, SetSchema,
+    ReassignOwned, RenameView, SetSchema,
 };
 pub use select::{
     Aggregate, AggregateKind, ColumnOrigin, From, Grouping, Join, JoinKind, Leaf, LeafSource,

@@ -80,6 +80,19 @@ pub struct SetSchema {
     pub tag: &'static str,
 }
 
+/// ALTER VIEW … RENAME
+#[derive(Clone, Debug, PartialEq)]
+pub struct RenameView {
+    /// The view; `None` where it is missing and may be.
+    pub object: Option<NamedObject>,
+    /// As it was named.
+    pub name: String,
+    /// The column that is renamed; `None` is the view.
+    pub column: Option<String>,
+    /// The new name.
+    pub to: String,
+}
+
 /// COMMENT ON what is no table and no column of one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comment {

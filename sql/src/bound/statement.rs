@@ -11,7 +11,8 @@ use super::role::{AlterRole, CreateRole, DropRole};
 use super::routine::{AlterRoutine, CreateRoutine, DropRoutine, RoutineCall};
 use super::schema::{CreateSchema, DropSchema};
 use super::security::{
-    AlterOwner, Comment, DefaultPrivileges, DropOwned, Grant, GrantRole, ReassignOwned, SetSchema,
+    AlterOwner, Comment, DefaultPrivileges, DropOwned, Grant, GrantRole, ReassignOwned, RenameView,
+    SetSchema,
 };
 use super::select::{ColumnOrigin, Select, Target};
 use super::sequence::{AlterSequence, CreateSequence, DropSequence};
@@ -112,6 +113,8 @@ pub enum Statement {
     DropOwned(DropOwned),
     /// ALTER … SET SCHEMA.
     SetSchema(SetSchema),
+    /// ALTER VIEW … RENAME
+    RenameView(RenameView),
     /// REASSIGN OWNED.
     ReassignOwned(ReassignOwned),
     /// ALTER DEFAULT PRIVILEGES.
@@ -300,6 +303,7 @@ impl Statement {
                 | Statement::GrantRole(_)
                 | Statement::AlterOwner(_)
                 | Statement::SetSchema(_)
+                | Statement::RenameView(_)
                 | Statement::DropOwned(_)
                 | Statement::ReassignOwned(_)
                 | Statement::DefaultPrivileges(_)

@@ -56,8 +56,7 @@ pub use materialized::RefreshSyntax;
 pub(crate) use materialized::{alters_materialized, data_clause};
 pub use merge::WhenSyntax;
 pub use partition::{PartitionChange, PartitionSyntax};
-pub use rename::calls;
-pub use rename::quoted;
+pub use rename::{calls, names, quoted};
 pub(crate) use rename::{mentions, renamed};
 pub use routine::{
     AlterRoutine, ArgSyntax, Body, CreateRoutine, DropRoutine, ReturnsSyntax, RoutineChange,

@@ -11,6 +11,21 @@ pub(crate) fn mentions(text: &str, name: &str) -> bool {
     !places(text, name).is_empty()
 }
 
+/// Does the text say the name, of whatever?
+pub fn names(text: &str, name: &str) -> bool {
+    let tokens = lexer::tokens(text).unwrap_or_default();
+    tokens.iter().any(|token| match token.kind {
+        Kind::Word => token.text(text).eq_ignore_ascii_case(name),
+        Kind::QuotedIdent => unquoted(token.text(text)) == name,
+        // As of `nextval('name')`.
+        Kind::String => token
+            .text(text)
+            .to_lowercase()
+            .contains(&name.to_lowercase()),
+        _ => false,
+    })
+}
+
 /// Does the text call the function `name`?
 pub fn calls(text: &str, name: &str) -> bool {
     let tokens = lexer::tokens(text).unwrap_or_default();

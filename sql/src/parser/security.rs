@@ -29,6 +29,17 @@ pub enum SecuritySyntax {
         /// The command tag.
         tag: &'static str,
     },
+    /// ALTER VIEW … RENAME
+    RenameView {
+        /// The view.
+        object: ObjectName,
+        /// It may be missing.
+        if_exists: bool,
+        /// The column; `None` is the view.
+        column: Option<String>,
+        /// The new name.
+        to: String,
+    },
     /// COMMENT ON
     Comment {
         /// What it is on.

@@ -16,6 +16,7 @@ pub fn reader<'a>(snapshot: &'a Snapshot, cx: &'a EvalContext, pretty: bool) -> 
         snapshot,
         cx,
         style: Style { pretty, indented },
+        renaming: None,
     }
 }
 

@@ -114,9 +114,6 @@ impl Binder<'_> {
                 let column = table.column(&name).ok_or_else(|| no_column(&name))?;
                 check_own(table, "rename", &name)?;
                 let to = names::fold(new_column_name);
-                if self.is_viewed(table, column) {
-                    return Err(SqlError::unsupported("RENAME of a column that a view uses"));
-                }
                 if table.column(&to).is_some() {
                     return Err(column_exists(&to, &table.name));
                 }
@@ -126,9 +123,6 @@ impl Binder<'_> {
             Op::RenameTable { table_name } => {
                 let (ast::RenameTableNameKind::As(name) | ast::RenameTableNameKind::To(name)) =
                     table_name;
-                if !self.catalog.views_of(table.id).is_empty() {
-                    return Err(SqlError::unsupported("RENAME of a table that a view uses"));
-                }
                 AlterAction::RenameTable(names::table_name(name)?.1)
             }
             Op::RenameConstraint { old_name, new_name } => AlterAction::RenameConstraint {

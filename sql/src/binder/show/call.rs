@@ -45,7 +45,9 @@ impl Shower<'_, '_> {
             let goes_in = |mode: ArgMode| !matches!(mode, ArgMode::Out | ArgMode::Table);
             let types = routine.args.iter().filter(|arg| goes_in(arg.mode));
             let types: Vec<Type> = types.map(|arg| arg.ty).collect();
-            let mut name = quoted(&routine.name);
+            let renamed = self.reader.renaming;
+            let renamed = renamed.and_then(|of| of.of_routine(routine.id));
+            let mut name = quoted(renamed.unwrap_or(&routine.name));
             if !self.seen.contains(&routine.schema) {
                 name = format!("{}.{name}", quoted(&routine.schema));
             }
@@ -81,6 +83,9 @@ impl Shower<'_, '_> {
             list.args.as_slice()
         {
             let row = super::super::names::table_name(row)?.1;
+            if let Ok(leaf) = level.scope.leaf(None, &row) {
+                self.check_stays(leaf)?;
+            }
             let row = Tree::Var(format!("{}.*", quoted(&row)));
             let row = Shown::new(row, Type::of(TypeKind::Any));
             return Ok(Shown::new(call(&name, vec![row]), ty));

@@ -5,10 +5,10 @@ use super::tree::Tree;
 use super::{Shower, Shown};
 use crate::bound::{Expr, Node};
 use crate::error::SqlError;
-use crate::functions::{CastContext, eval};
+use crate::functions::{CastContext, eval, quote_ident};
 use crate::pg_catalog;
 use crate::types::{self, Type, TypeKind};
-use crate::value::Value;
+use crate::value::{Object, Value};
 
 impl Shower<'_, '_> {
     /// The name of a type.
@@ -31,6 +31,9 @@ impl Shower<'_, '_> {
         let plain = Type::of(ty.kind);
         let text = match value {
             Value::Null => None,
+            Value::Object(object) if ty.kind == TypeKind::RegClass => {
+                Some(self.object_name(object))
+            }
             value => Some(types::to_text(value, &plain, settings)),
         };
         Shown::new(
@@ -41,6 +44,18 @@ impl Shower<'_, '_> {
             },
             plain,
         )
+    }
+
+    /// A relation by its name, with its schema where the text is kept.
+    fn object_name(&self, object: &Object) -> String {
+        let snapshot = self.reader.snapshot;
+        let qualified = || {
+            let renaming = self.reader.renaming?;
+            let (schema, name) = snapshot.place_of_relation(object.oid)?;
+            let name = renaming.of_relation(object.oid).unwrap_or(&name);
+            Some(format!("{}.{}", quote_ident(&schema), quote_ident(name)))
+        };
+        qualified().unwrap_or_else(|| object.name.to_string())
     }
 
     /// Something evaluated to a constant.

@@ -243,6 +243,9 @@ impl Shower<'_, '_> {
                     }
                     _ => level.names.first().cloned().flatten().unwrap_or_default(),
                 };
+                if let Ok(of) = level.scope.leaf(None, &leaf) {
+                    self.check_stays(of)?;
+                }
                 let leaf = crate::functions::quote_ident(&leaf);
                 Ok(Shown::new(
                     Tree::Var(format!("{leaf}.tableoid")),
@@ -254,7 +257,8 @@ impl Shower<'_, '_> {
                 Ok(Shown::new(tree, found.expr.ty))
             }
             None => {
-                if level.scope.leaf(None, name).is_ok() {
+                if let Ok(leaf) = level.scope.leaf(None, name) {
+                    self.check_stays(leaf)?;
                     // A whole row.
                     let row = format!("{}.*", crate::functions::quote_ident(name));
                     return Ok(Shown::new(Tree::Var(row), Type::of(TypeKind::Any)));

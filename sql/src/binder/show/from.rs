@@ -68,6 +68,13 @@ impl Shower<'_, '_> {
                 }
                 ast::JoinConstraint::None => {}
             }
+            for leaf in &level.scope.leaves {
+                let joined = |name: &str| using.iter().any(|of| *of == quoted(name));
+                let mut columns = leaf.columns.iter().enumerate();
+                if columns.any(|(at, of)| joined(&of.name) && self.new_column(leaf, at).is_some()) {
+                    self.check_stays(leaf)?;
+                }
+            }
             let words = match (words, using.is_empty() && on.is_none()) {
                 ("JOIN", true) => "CROSS JOIN",
                 (words, _) => words,
@@ -226,6 +233,7 @@ impl Shower<'_, '_> {
         let name = level.names.get(at).and_then(|name| name.as_ref());
         let mut text = quoted(name.unwrap_or(&leaf.alias));
         if columns {
+            self.check_stays(leaf)?;
             let names: Vec<String> = leaf.columns.iter().map(|c| quoted(&c.name)).collect();
             text += &format!("({})", names.join(", "));
         }
@@ -250,6 +258,11 @@ impl Shower<'_, '_> {
             return Ok((shown, plain));
         };
         let first = self.seen.iter().find_map(|of| is_in(of));
+        let renamed = self.reader.renaming.and_then(|of| of.of_relation(oid));
+        let (shown, plain) = match renamed {
+            Some(to) => (quoted(to), to.to_owned()),
+            None => (shown, plain),
+        };
         Ok(
             match first == Some(oid) || schema == crate::catalog::CATALOG_SCHEMA {
                 true => (shown, plain),

@@ -15,6 +15,7 @@ mod expr;
 mod from;
 mod operator;
 mod query;
+mod renaming;
 mod tree;
 mod window;
 mod write;
@@ -22,6 +23,7 @@ mod write_query;
 
 use sqlparser::ast;
 
+pub use self::renaming::Renaming;
 use self::tree::Tree;
 pub use self::write::Style;
 use self::write::Writer;
@@ -49,6 +51,8 @@ pub struct Reader<'a> {
     pub cx: &'a EvalContext,
     /// How it is written.
     pub style: Style,
+    /// For a text that is kept: what is called otherwise in it.
+    pub renaming: Option<&'a Renaming>,
 }
 
 /// The columns that an expression is over.
@@ -124,7 +128,10 @@ impl Reader<'_> {
         };
         let mut none = ParamTypes::new();
         let binder = Binder::of(text, (&along, &path), &mut none, (self.cx, 0));
-        let seen = search_path(self.snapshot, self.cx);
+        let seen = match self.renaming {
+            Some(_) => Vec::new(),
+            None => search_path(self.snapshot, self.cx),
+        };
         show(&mut Shower {
             binder,
             reader: self,
@@ -276,7 +283,10 @@ impl Shower<'_, '_> {
             .leaves
             .iter()
             .position(|l| l.alias == leaf.alias);
-        let name = quoted(&leaf.columns[column].name);
+        let name = match self.new_column(leaf, column) {
+            Some(name) => quoted(name),
+            None => quoted(&leaf.columns[column].name),
+        };
         Ok(Tree::Var(
             match place.and_then(|at| level.names.get(at)?.as_ref()) {
                 Some(relation) => format!("{}.{name}", quoted(relation)),

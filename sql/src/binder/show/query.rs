@@ -461,11 +461,12 @@ impl Shower<'_, '_> {
                 let around = self.levels.iter().flat_map(|level| &level.names);
                 around.chain(names).flatten().any(|other| other == name)
             };
-            let mut name = leaf.alias.clone();
+            let alias = self.new_name(leaf).unwrap_or(&leaf.alias);
+            let mut name = alias.to_owned();
             let mut number = 0;
             while taken(&name, &names) {
                 number += 1;
-                name = format!("{}_{number}", leaf.alias);
+                name = format!("{alias}_{number}");
             }
             names.push(Some(name));
         }

@@ -26,6 +26,7 @@ pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>,
         }
         "alter" if changes_owner(c) => of(owner(c)?),
         "alter" if moves_relation(c) => of(moved(c)?),
+        "alter" if renames_view(c) => of(renamed_view(c)?),
         "drop" if c.accept_all(&["owned", "by"]) => ready(bound::Statement::DropOwned(DropOwned {
             roles: roles(c)?,
             cascade: cascade(c),
@@ -280,6 +281,40 @@ fn moved(c: &mut Cursor<'_>) -> Result<SecuritySyntax, SqlError> {
         if_exists,
         to: c.identifier()?,
         tag,
+    })
+}
+
+/// Is it ALTER VIEW … RENAME?
+fn renames_view(c: &Cursor<'_>) -> bool {
+    let mut at = 1;
+    while let Some(token) = c.peek_after(at) {
+        if at > 1 && token.is(c.sql, "rename") {
+            return c.sees("view");
+        }
+        at += 1;
+    }
+    false
+}
+
+fn renamed_view(c: &mut Cursor<'_>) -> Result<SecuritySyntax, SqlError> {
+    c.expect("view")?;
+    let if_exists = c.accept_all(&["if", "exists"]);
+    let object = object(c, ObjectKind::View)?;
+    c.expect("rename")?;
+    let column = match c.accept("to") {
+        true => None,
+        false => {
+            c.accept("column");
+            let column = c.identifier()?;
+            c.expect("to")?;
+            Some(column)
+        }
+    };
+    Ok(SecuritySyntax::RenameView {
+        object,
+        if_exists,
+        column,
+        to: c.identifier()?,
     })
 }
 

@@ -1,0 +1,151 @@
+//! What the catalog keeps as text follows what is called otherwise: queries of views, and the expressions of tables.
+//!
+//! A text that does not say the old name stays as it is. One that does is written anew by the binder (`Renaming`), and is
+//! to be understood by the catalog as it is then; what cannot be is refused (0A000).
+
+use std::sync::Arc;
+
+use fencepost_sql::binder::{Over, Reader, Renaming};
+use fencepost_sql::catalog::{CatalogView, TableDef, ViewDef};
+use fencepost_sql::error::SqlError;
+use fencepost_sql::parser::names;
+use fencepost_sql::pg_catalog::reader;
+use fencepost_sql::stop::Halt;
+
+use super::DdlCx;
+use super::changes::Changes;
+use super::view::{shown, touch};
+use crate::exec::Cx;
+
+/// Views of which something is renamed that was called `old`.
+pub async fn rename_in_views(
+    (renaming, old): (&Renaming, &str),
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    for view in ddl.snapshot.queries() {
+        let concerned = match renaming {
+            Renaming::Relation { id, .. } | Renaming::Column { relation: id, .. } => {
+                view.reads(*id) || ddl.snapshot.sequence_by_id(*id)?.is_some()
+            }
+            Renaming::Routine { .. } => true,
+        };
+        if !concerned || !names(&view.text, old) {
+            continue;
+        }
+        let text = {
+            let reader = reader(ddl.snapshot, cx.eval, false).keeping(renaming);
+            let text = reader.view(&view);
+            text.ok_or_else(|| lost(&shown(&view, ddl)))?
+        };
+        changes.followed.push(view.id);
+        if let Some(table) = ddl.snapshot.table_by_id(view.id)? {
+            let table = changes.take(cx, &table).await?;
+            if let Some(of) = &mut table.materialized {
+                of.text = text;
+            }
+            continue;
+        }
+        touch(&view, cx, ddl, changes).await?;
+        let written = ViewDef {
+            text,
+            ..ViewDef::clone(&view)
+        };
+        ddl.catalog.remove_view(cx.tx, &view).await?;
+        ddl.catalog.insert_view(cx.tx, &written).await?;
+    }
+    Ok(())
+}
+
+/// Expressions of tables that call what was called `old`.
+pub async fn rename_in_tables(
+    (renaming, old): (&Renaming, &str),
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    for table in ddl.snapshot.tables() {
+        let mut written = TableDef::clone(&table);
+        {
+            let reader = reader(ddl.snapshot, cx.eval, false).keeping(renaming);
+            if !rename_expressions(&mut written, &table, old, &reader)? {
+                continue;
+            }
+        }
+        let taken = changes.take(cx, &table).await?;
+        taken.columns = written.columns;
+        taken.rules = written.rules;
+        taken.indexes = written.indexes;
+    }
+    Ok(())
+}
+
+/// Whether there are any.
+fn rename_expressions(
+    written: &mut TableDef,
+    table: &TableDef,
+    old: &str,
+    reader: &Reader<'_>,
+) -> Result<bool, SqlError> {
+    let mut found = false;
+    let mut follow = |text: &mut String, over: Over<'_>| {
+        if !names(text, old) {
+            return Ok(());
+        }
+        let shown = reader.expression(text, over);
+        *text = shown.ok_or_else(|| lost(&format!("table {}", table.name)))?;
+        found = true;
+        Ok::<(), SqlError>(())
+    };
+    for column in &mut written.columns {
+        if let Some(text) = &mut column.default {
+            follow(text, Over::Nothing)?;
+        }
+        if let Some(text) = &mut column.more.generated {
+            follow(text, Over::Table(table))?;
+        }
+    }
+    for check in &mut written.rules.checks {
+        follow(&mut check.text, Over::Table(table))?;
+    }
+    for trigger in &mut written.rules.triggers {
+        if let Some(text) = &mut trigger.condition {
+            follow(text, Over::Trigger(table))?;
+        }
+    }
+    for index in &mut written.indexes {
+        for expression in &mut index.more.expressions {
+            follow(&mut expression.text, Over::Table(table))?;
+        }
+        if let Some(predicate) = &mut index.more.predicate {
+            follow(&mut predicate.text, Over::Table(table))?;
+        }
+    }
+    Ok(found)
+}
+
+/// 0A000 unless the views are understood by the catalog as it is now.
+pub async fn check_followed(
+    followed: &[u32],
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+) -> Result<(), Halt> {
+    if followed.is_empty() {
+        return Ok(());
+    }
+    let snapshot = ddl.catalog.snapshot(cx.tx).await?;
+    let reader = reader(&snapshot, cx.eval, false);
+    let views: Vec<Arc<ViewDef>> = snapshot.queries();
+    let views = views.iter().filter(|view| followed.contains(&view.id));
+    for view in views {
+        if reader.view(view).is_none() {
+            return Err(lost(&shown(view, ddl)).into());
+        }
+    }
+    Ok(())
+}
+
+fn lost(what: &str) -> SqlError {
+    SqlError::unsupported(format!("RENAME of what {what} uses in this way"))
+}
