@@ -135,10 +135,10 @@ impl Machine {
     /// Runs until it stops for something. What is set on the way holds for the steps behind it.
     pub async fn run(&mut self, cx: &mut Cx<'_>) -> Result<Step, Halt> {
         loop {
-            if !cx.eval.is_unsettled() {
-                if let Some(step) = self.run_settled(cx).await? {
-                    return Ok(step);
-                }
+            if !cx.eval.is_unsettled()
+                && let Some(step) = self.run_settled(cx).await?
+            {
+                return Ok(step);
             }
             let eval = cx.eval.settle()?;
             let params = cx.params;
