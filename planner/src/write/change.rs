@@ -119,13 +119,12 @@ pub fn plan_delete(delete: bound::Delete) -> ChangePlan {
     plan_change(target, rest, Action::Delete, delete.integrity)
 }
 
+/// What a change has besides its table: others, WHERE and the row that a cursor is at, and RETURNING.
+type Rest = (Option<From>, (Option<Expr>, Option<Expr>), Vec<Target>);
+
 pub(super) fn plan_change(
     (table, alias): (Arc<TableDef>, String),
-    (others, (mut filter, place), returning): (
-        Option<From>,
-        (Option<Expr>, Option<Expr>),
-        Vec<Target>,
-    ),
+    (others, (mut filter, place), returning): Rest,
     action: Action,
     integrity: Integrity,
 ) -> ChangePlan {
