@@ -43,3 +43,12 @@ impl<'a> Reader<'a> {
         Ok(Timestamp::from_raw(w))
     }
 }
+
+/// The digest of nothing.
+pub(crate) const NOTHING: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The digest of what `digest` is of, and a word behind that; all machines make the same.
+pub(crate) fn mix(digest: u64, word: u64) -> u64 {
+    let mixed = (digest ^ word).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    mixed ^ (mixed >> 32)
+}

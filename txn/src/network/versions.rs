@@ -19,6 +19,7 @@ use super::message::Reader;
 use super::{Link, Network};
 use crate::machine::Machine;
 use crate::record::BadRecord;
+use crate::words::{NOTHING, mix};
 
 /// Tags of the messages.
 pub(super) const VERSIONS: u8 = 42;
@@ -47,10 +48,9 @@ pub(super) fn digest<'a>(
     at: impl Fn(Addr) -> Option<ObjectRef<'a>>,
 ) -> u64 {
     let slots = (first..first + count).map(|slot| at(block.slot(class, slot)));
-    slots.fold(0x9E37_79B9_7F4A_7C15, |hash: u64, object| {
+    slots.fold(NOTHING, |digest, object| {
         let version = object.map_or(0, |object| object.header().timestamp().raw());
-        let mixed = (hash ^ version).wrapping_mul(0xD6E8_FEB8_6659_FD93);
-        mixed ^ (mixed >> 32)
+        mix(digest, version)
     })
 }
 

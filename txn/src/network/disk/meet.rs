@@ -1,11 +1,12 @@
 //! Machines that begin show each other what they have, by one-sided reads: over every fabric, and nobody leads.
 //!
 //! ```text
-//! segment | seal of all states seen, 0 before | words | state ...
+//! segment | seal of all states seen, 0 before | words | their digest | state ...
 //! ```
 //! Each shows its own state and reads all others; once it has them it shows their seal ([`seal`]). When all show the same
 //! seal everybody has seen everything, and each knows that. A process that begins anew has another nonce: who has seen the
-//! one before shows a seal that it will never show, and looks again.
+//! one before shows a seal that it will never show, and looks again. What is there of a process that was killed may be replaced
+//! between two reads: a state whose digest is another is read again.
 //!
 //! # Failure
 //! A machine that is not there, or goes on with what another process of a peer had, keeps the others waiting: who waits
@@ -24,11 +25,12 @@ use super::agree::{Agreed, States, agree, newest, seal};
 use super::state::State;
 use crate::network::peers::members;
 use crate::planted::{self, Planted};
+use crate::words::{NOTHING, mix};
 
 /// Where a machine shows its state.
 const SHOWN: SegmentId = SegmentId::new(SegmentId::STATE, 0, 0);
 /// Words before it.
-const HEAD: usize = 2;
+const HEAD: usize = 3;
 /// Words of one read.
 const AT_ONCE: usize = 1 << 12;
 /// More than any state has.
@@ -104,7 +106,14 @@ pub struct Meeting {
 /// How far a machine has been looked at.
 enum Looking {
     Head(Completion<Box<[u64]>>),
-    State(Vec<u64>, usize, Completion<Box<[u64]>>),
+    /// What was read of a state of so many words, and their digest.
+    State(Vec<u64>, (usize, u64), Completion<Box<[u64]>>),
+}
+
+fn digest(words: &[u64]) -> u64 {
+    words
+        .iter()
+        .fold(NOTHING, |digest, word| mix(digest, *word))
 }
 
 impl Meeting {
@@ -118,6 +127,7 @@ impl Meeting {
         let words = own.encode();
         let shown = fabric.provide(SHOWN, HEAD + words.len(), Writer::Owner)?;
         shown.copy_in(HEAD, &words);
+        shown.words()[2].store(digest(&words), Ordering::Release);
         // Who sees how many they are sees all of them.
         shown.words()[1].store(words.len() as u64, Ordering::Release);
         Ok(Meeting {
@@ -257,12 +267,17 @@ impl Meeting {
                     }
                     Some(Ok(more)) => {
                         words.extend_from_slice(&more);
-                        if words.len() < all {
-                            let some = AT_ONCE.min(all - words.len());
+                        let (len, expected) = all;
+                        if words.len() < len {
+                            let some = AT_ONCE.min(len - words.len());
                             let next = self.read(machine, HEAD + words.len(), some);
                             self.looking
                                 .insert(machine, Looking::State(words, all, next));
                             continue;
+                        }
+                        if digest(&words) != expected {
+                            self.fabric.forget(SHOWN);
+                            return Ok(());
                         }
                         let state = State::decode(&words);
                         let state = state.map_err(|why| MeetError::Nonsense(machine, why.0))?;
@@ -284,7 +299,7 @@ impl Meeting {
         };
         self.looking.remove(&machine);
         let head: Option<[u64; HEAD]> = answer.ok().and_then(|head| (*head).try_into().ok());
-        let Some([shown, words]) = head.filter(|[_, words]| *words > 0) else {
+        let Some([shown, words, digest]) = head.filter(|[_, words, _]| *words > 0) else {
             self.fabric.forget(SHOWN);
             return Ok(false);
         };
@@ -303,7 +318,7 @@ impl Meeting {
         }
         let first = self.read(machine, HEAD, AT_ONCE.min(all));
         self.looking
-            .insert(machine, Looking::State(Vec::new(), all, first));
+            .insert(machine, Looking::State(Vec::new(), (all, digest), first));
         Ok(true)
     }
 
