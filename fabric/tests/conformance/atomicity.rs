@@ -96,9 +96,15 @@ pub fn who_sees_the_first_word_sees_the_others(kind: &impl Kind) {
             while first < WRITES {
                 let first_word = c.read(at(b, 0), 1);
                 let all = c.read(at(b, 0), WORDS);
-                first = wait(kind, first_word).expect("there")[0];
-                let all = wait(kind, all).expect("there");
-                assert!(all.iter().all(|word| *word >= first), "{first} before all");
+                // Where this thread gets the processor between writes alone, all it meets may be words that change.
+                match (wait(kind, first_word), wait(kind, all)) {
+                    (Ok(word), Ok(all)) => {
+                        first = word[0];
+                        assert!(all.iter().all(|word| *word >= first), "{first} before all");
+                    }
+                    (Err(FabricError::Unsteady), _) | (_, Err(FabricError::Unsteady)) => {}
+                    (Err(error), _) | (_, Err(error)) => panic!("{error}"),
+                }
             }
         });
         all_there.wait();
