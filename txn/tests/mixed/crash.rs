@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fencepost_fabric::{CrashLoss, Disk, SimDisk};
@@ -40,6 +40,9 @@ pub fn open(disk: &SimDisk) -> Arc<Machine> {
 /// What one thread did until the power went: its stories, and the one whose end it was not told.
 type Told = (Vec<Story>, Option<Story>);
 
+/// Commits that are told of before the power goes, however busy the host is.
+const TOLD: usize = 8;
+
 /// Runs until the power goes; with checkpoints meanwhile if asked for.
 fn run_until_crash(
     world: &World,
@@ -49,8 +52,9 @@ fn run_until_crash(
     loss: CrashLoss,
 ) -> Vec<Told> {
     let dead = AtomicBool::new(false);
+    let told = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        let dead = &dead;
+        let (dead, told) = (&dead, &told);
         let run = |thread: usize| {
             scope.spawn(move || {
                 let mut coordinator = world.machine.coordinator();
@@ -58,7 +62,10 @@ fn run_until_crash(
                 let mut stories = Vec::new();
                 for number in first.. {
                     match world.attempt(&mut coordinator, (thread, number), &mut random) {
-                        Ok(story) => stories.push(story),
+                        Ok(story) => {
+                            told.fetch_add(usize::from(story.w.is_some()), Ordering::Relaxed);
+                            stories.push(story);
+                        }
                         Err(untold) => return (stories, Some(untold)),
                     }
                     if dead.load(Ordering::Relaxed) && number > first + 10_000 {
@@ -75,6 +82,9 @@ fn run_until_crash(
             world.machine.checkpoint().expect("there is room");
         }
         std::thread::sleep(Duration::from_millis(5 + random.below(30)));
+        while told.load(Ordering::Relaxed) < TOLD {
+            std::thread::sleep(Duration::from_micros(200));
+        }
         disk.crash(loss);
         dead.store(true, Ordering::Relaxed);
         handles
