@@ -72,6 +72,8 @@ pub use memory::Memory;
 #[cfg(not(loom))]
 pub use nvram::Nvram;
 #[cfg(not(loom))]
+pub use nvram::gone::Gone;
+#[cfg(not(loom))]
 pub use nvram::saves::{LoadError, Saved};
 pub use os_disk::OsDisk;
 pub use priority::ask_for_priority;

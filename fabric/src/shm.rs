@@ -20,6 +20,7 @@ mod files;
 mod peer;
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ use crate::nvram::{self, Living};
 use crate::segment::{Place, SegmentId, Writer};
 use crate::sync::Ordering;
 use files::is_whole;
-pub(crate) use files::{home_of, make, name_of, open};
+pub(crate) use files::{home_of, is_locked, make, name_of, open};
 use peer::{Life, Mapped, Peer};
 
 /// Most members that a machine counts.
@@ -166,7 +167,8 @@ impl ShmFabric {
     }
 
     /// Removes the memory of machines that are neither this one nor among `members`, and whose processes have ended: what
-    /// they had others have, or it is lost. Who has mapped some of it keeps that.
+    /// they had others have, or it is lost. Who has mapped some of it keeps that. Where memory outlives processes regions
+    /// stay ([`crate::nvram::gone`]), and where in their logs at others they were.
     ///
     /// # Errors
     /// [`FabricError::Io`] where the directory cannot be read.
@@ -182,7 +184,10 @@ impl ShmFabric {
             let lock = File::open(path.join(LOCK));
             if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
                 // Another machine may be at it, too.
-                let _ = fs::remove_dir_all(path);
+                let _ = match self.kept {
+                    None => fs::remove_dir_all(path),
+                    Some(_) => clear(&path),
+                };
             }
         }
         Ok(())
@@ -315,6 +320,19 @@ impl ShmFabric {
         });
         done.unwrap_or_else(|error| Completion::done(Err(error)))
     }
+}
+
+/// Removes all that a machine had for itself but the words that others have told it of its logs, which a restart looks at.
+fn clear(home: &Path) -> io::Result<()> {
+    let head = SegmentId::new(SegmentId::HEAD, 0, 0).kind();
+    for entry in fs::read_dir(home)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if nvram::segment_of(&name).is_none_or(|segment| segment.kind() != head) {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Looks at what is seldom changed. Who is `urgent`, as leases are, does not queue behind somebody who wants to change it and

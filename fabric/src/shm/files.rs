@@ -1,6 +1,6 @@
 //! The files that are a machine's memory: their names, and how they are made and mapped.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,12 @@ use crate::segment::{SegmentId, Writer};
 
 pub(crate) fn home_of(root: &Path, machine: MachineId) -> PathBuf {
     root.join(machine.to_string())
+}
+
+/// Whether there is a process whose home that is.
+pub(crate) fn is_locked(home: &Path) -> bool {
+    let lock = File::open(home.join(super::LOCK));
+    lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 /// Whether all of a segment is written sooner or later. Regions and old versions are large, and are put to use piece by

@@ -87,28 +87,23 @@ impl Cluster {
             let why = "the nvram tier needs a backup of each region: two replicas or more";
             return Err(OpenError::Tier(why));
         }
-        if self.newcomer.is_some() {
-            let why = "nobody joins machines of the nvram tier while they run";
-            return Err(OpenError::Tier(why));
+        if self.newcomer.is_some() && self.lease.is_none() {
+            let why = "machines join only where they have leases and keep their configuration";
+            return Err(OpenError::Configuration(why.into()));
         }
         let names = (1..=self.machines).map(|id| MachineId(id).to_string());
         let founders = self.configuration(0, names.collect())?;
         let replication = Replication::exactly(self.replicas as usize);
-        let me = MachineId(self.machine);
+        let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
+        let secret = self.lease.map(|_| ClusterSecret::new(OF_HOST));
+        let secret = secret.transpose().map_err(short)?;
         let places = (directory, self.saved_in.as_deref());
-        let begun = restart::begin(places, me, &founders, replication)?;
-        let store = self.lease.is_some().then_some(begun.store);
+        let begun = restart::begin(places, &self.who()?, &founders, replication, secret)?;
         let between = (Box::new(|| None) as _, Box::new(String::new) as _);
-        let part = Part {
-            me,
-            configuration: begun.configuration,
-            joins: false,
-            kept: None,
-        };
-        let joined = self.joined(Arc::new(begun.fabric), part, between)?;
+        let joined = self.joined(Arc::new(begun.fabric), begun.part, between)?;
         Ok(Joined {
             network: NetworkOptions {
-                store,
+                before: begun.before,
                 ..joined.network
             },
             resumed: begun.resumed,

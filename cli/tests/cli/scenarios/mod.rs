@@ -122,6 +122,11 @@ fn all_machines_are_killed_at_once() {
 }
 
 #[test]
+fn machines_whose_memory_outlives_them_are_killed_in_turn_and_then_all() {
+    scenario(&faults::IN_TURN, Load::Bank);
+}
+
+#[test]
 fn all_machines_with_disks_are_killed_at_once() {
     scenario(&faults::ALL_WITH_DISKS, Load::Lists);
 }
