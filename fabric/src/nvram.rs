@@ -39,12 +39,13 @@ use std::time::Duration;
 use foldhash::HashSet;
 
 use crate::fabric::FabricError;
+use crate::home::Home;
 use crate::machine::MachineId;
 use crate::memory::Memory;
 use crate::random::entropy_seed;
 use crate::remains::{Afterlife, Remains};
 use crate::segment::{SegmentId, Writer};
-use crate::shm::{ShmFabric, home_of, make, name_of, open};
+use crate::shm::{home_of, make, name_of, open};
 
 const LOCK: &str = "lock";
 const REGIONS: &str = "regions";
@@ -257,6 +258,11 @@ impl Nvram {
         fs::read(self.record(life).join(MAP))
     }
 
+    /// Whether a life began on this host, and since it has booted: its memory is here.
+    pub fn is_here(&self, life: u64) -> bool {
+        fs::read_to_string(self.record(life).join(BOOT)).is_ok_and(|began| began == boot())
+    }
+
     /// Whether a machine of a life is there.
     ///
     /// # Errors
@@ -299,24 +305,24 @@ impl Nvram {
         Ok(Living { _lock: lock })
     }
 
-    /// Machine `me` in a life, in which it takes part by `living`, with the memory of these regions as they were left; that
-    /// of others is removed.
+    /// The directory of machine `me` in a life, in which it takes part by `living`, with the memory of these regions as they were
+    /// left; that of others is removed.
     ///
     /// # Errors
-    /// As [`ShmFabric::open`].
-    pub fn fabric(
+    /// [`FabricError::Refused`] if another process is that machine; [`FabricError::Io`] where it cannot be made.
+    pub fn home_in(
         &self,
         life: u64,
         me: MachineId,
         regions: impl IntoIterator<Item = u32>,
         living: Living,
-    ) -> Result<ShmFabric, FabricError> {
+    ) -> Result<Home, FabricError> {
         let kept = regions
             .into_iter()
             .map(|region| SegmentId::new(SegmentId::REGION, 0, region))
             .collect();
         let regions = self.regions();
-        ShmFabric::keeping(&self.life(life), (&regions, kept), me, living)
+        Home::keeping(&self.life(life), (&regions, kept), me, living)
     }
 
     /// Forgets all lives before one, and all regions but `kept`, those that machines begin it with.

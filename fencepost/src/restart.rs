@@ -1,4 +1,4 @@
-//! Machines of one host whose memory outlives their processes (the `nvram` tier): how they begin, and begin again.
+//! Machines of one host, which share memory or talk, whose memory outlives their processes (the `nvram` tier): how they begin, and begin again.
 //!
 //! ```text
 //! DIR/nvram/                 the memory of the machines, life by life ([`fencepost_fabric::nvram`])
@@ -27,7 +27,7 @@ use fencepost_cluster::join::{ClusterSecret, Door, JoinRefusal, NotAdmitted};
 use fencepost_cluster::{
     Address, ConfigStore, Configuration, FailureDomain, HostStore, StoreError, Swapped,
 };
-use fencepost_fabric::{Disk, Gone, MachineId, Nvram, OsDisk, Random, ShmFabric, entropy_seed};
+use fencepost_fabric::{Disk, Gone, Home, MachineId, Nvram, OsDisk, Random, entropy_seed};
 use fencepost_txn::network::restart::{RestartError, settle};
 use fencepost_txn::network::{Replication, Resumed, members};
 use pollster::FutureExt;
@@ -37,7 +37,7 @@ use crate::newcomer::{self, CONFIGURATION, DOOR, Kept, Part, Who};
 use crate::saves::{Loaded, Saver};
 
 /// The directory of the memory, in the one that the machines share.
-const MEMORY: &str = "nvram";
+const DIRECTORY: &str = "nvram";
 /// How long a machine tries to get in.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the process that was this machine before may take to end once it is killed.
@@ -47,8 +47,15 @@ const REST: Duration = Duration::from_millis(20);
 
 /// A machine that begins.
 pub(crate) struct Begun {
-    pub fabric: ShmFabric,
+    /// Where its memory is.
+    pub home: Home,
     pub part: Part,
+    pub memory: Memory,
+}
+
+/// What it begins with.
+#[derive(Default)]
+pub(crate) struct Memory {
     /// What it had before.
     pub resumed: Option<Arc<Resumed>>,
     /// What machines have left that were there before this one, which joins.
@@ -97,8 +104,8 @@ pub(crate) fn begin(
     replication: Replication,
     secret: Option<ClusterSecret>,
 ) -> Result<Begun, OpenError> {
-    let directory = directory.join(MEMORY);
-    let records = saves.map_or_else(|| directory.clone(), |saves| saves.join(MEMORY));
+    let directory = directory.join(DIRECTORY);
+    let records = saves.map_or_else(|| directory.clone(), |saves| saves.join(DIRECTORY));
     let nvram = Nvram::saving_in(&directory, &records).map_err(io)?;
     let records = records.join(CONFIGURATION);
     let (address, domain) = match who {
@@ -274,16 +281,18 @@ impl Place<'_> {
         let configuration = configuration.clone();
         let places = resumed.as_ref().map_or_else(Vec::new, Resumed::places);
         let regions = places.into_iter().filter(|(machine, _)| *machine == me);
-        let fabric = self.fabric(number, me, regions.map(|(_, region)| region))?;
+        let home = self.home(number, me, regions.map(|(_, region)| region))?;
         let store = self.store(me)?;
         let saver = saves.then(|| Saver::new(self.nvram, Arc::clone(&store), number, me));
         Ok(Begun {
-            fabric,
+            home,
             part: part((me, configuration, false), store, door),
-            resumed: resumed.map(Arc::new),
-            before: None,
-            loaded,
-            saver,
+            memory: Memory {
+                resumed: resumed.map(Arc::new),
+                before: None,
+                loaded,
+                saver,
+            },
         })
     }
 
@@ -336,31 +345,36 @@ impl Place<'_> {
         }
         let all = configuration.machines().iter().map(|machine| machine.id);
         let before = self.nvram.gone(life, me, &all.collect::<Vec<_>>());
-        let fabric = self.fabric(life, me, [])?;
+        let home = self.home(life, me, [])?;
         // Of those that were there before, and have ended.
-        let cleared = fabric.clear_away(&members(&configuration));
+        let cleared = home.clear_away(&members(&configuration));
         cleared.map_err(|error| OpenError::Machine(error.into()))?;
         let store = self.store(me)?;
         let nvram = self.nvram.clone();
         Ok(Some(Begun {
-            fabric,
-            saver: saves.then(|| Saver::new(nvram, Arc::clone(&store), life, me)),
+            home,
+            memory: Memory {
+                saver: saves.then(|| Saver::new(nvram, Arc::clone(&store), life, me)),
+                before: Some(Arc::new(before)),
+                ..Memory::default()
+            },
             part: part((me, configuration, true), store, Some(Arc::clone(door))),
-            resumed: None,
-            before: Some(Arc::new(before)),
-            loaded: Loaded::default(),
         }))
     }
 
-    fn fabric(
+    fn home(
         &self,
         life: u64,
         me: MachineId,
         regions: impl IntoIterator<Item = u32>,
-    ) -> Result<ShmFabric, OpenError> {
+    ) -> Result<Home, OpenError> {
+        if !self.nvram.is_here(life) {
+            let why = "the memory of these machines is another host's: all machines of the nvram tier are on one";
+            return Err(OpenError::Tier(why));
+        }
         let living = self.nvram.join(life).map_err(io)?;
-        let fabric = self.nvram.fabric(life, me, regions, living);
-        fabric.map_err(|error| OpenError::Machine(error.into()))
+        let home = self.nvram.home_in(life, me, regions, living);
+        home.map_err(|error| OpenError::Machine(error.into()))
     }
 
     fn store(&self, me: MachineId) -> Result<Arc<dyn ConfigStore>, OpenError> {

@@ -197,7 +197,10 @@ impl Host {
                 let own = regions.filter(|region| region.mapping.replicas.has(me.id));
                 let own = own.map(|region| region.mapping.region.0);
                 let living = nvram.join(life).expect("a life");
-                let fabric = nvram.fabric(life, me.id, own, living).expect("a machine");
+                let home = nvram
+                    .home_in(life, me.id, own, living)
+                    .expect("its directory");
+                let fabric = ShmFabric::at(home).expect("a machine");
                 fabric.set_members(&members).expect("a member");
                 Watched {
                     inner: fabric,

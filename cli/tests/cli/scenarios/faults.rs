@@ -175,6 +175,11 @@ pub static IN_TURN: Fault = Fault {
         How::KilledInTurn,
     )
 };
+pub static IN_TURN_OF_A_NETWORK: Fault = Fault {
+    name: "two of a network killed and started again in turn, then all",
+    between: Between::Tcp,
+    ..IN_TURN
+};
 const DISKS: &[&str] = &["--replicas", "2", "--durability", "ssd"];
 pub static ALL_WITH_DISKS: Fault = Fault {
     further: DISKS,
