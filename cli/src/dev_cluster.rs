@@ -256,12 +256,13 @@ impl DevCluster {
         }
         match self.durability {
             None | Some(Tier::Memory | Tier::Ssd) => Ok(false),
-            Some(Tier::Nvram) if self.directory.is_some() && self.fabric == Between::Shm => {
-                Ok(true)
+            Some(Tier::Nvram) if self.directory.is_none() => {
+                wrong("--durability nvram needs --directory")
             }
-            Some(Tier::Nvram) => {
-                wrong("--durability nvram needs --directory, and machines that share memory")
+            Some(Tier::Nvram) if self.configuration_store.is_some() => {
+                wrong("with --durability nvram the directory has who the machines are")
             }
+            Some(Tier::Nvram) => Ok(true),
         }
     }
 
@@ -283,19 +284,25 @@ impl DevCluster {
                 ]
             }
             Between::Tcp => {
-                let secret = shared.join("secret");
-                let random = format!("{:016x}{:016x}", entropy_seed(), entropy_seed());
-                let mut options = OpenOptions::new();
-                let file = options
-                    .write(true)
-                    .create_new(true)
-                    .mode(0o600)
-                    .open(&secret);
-                file.and_then(|mut file| file.write_all(random.as_bytes()))
-                    .map_err(Failure::io("the cluster's secret"))?;
-                let addresses = free_addresses(self.machines)?;
+                let (secret, listed) = (shared.join("secret"), shared.join("addresses"));
+                // Whose memory is there is found where it was.
+                let before = std::fs::read_to_string(&listed).ok();
+                let before = before.filter(|_| secret.exists());
+                let addresses = match before {
+                    Some(before) => before.split(',').map(str::to_owned).collect(),
+                    None => {
+                        let addresses = free_addresses(self.machines)?;
+                        make_secret(&secret)?;
+                        if self.is_kept()? {
+                            std::fs::write(&listed, addresses.join(","))
+                                .map_err(Failure::io("addresses of the machines"))?;
+                        }
+                        addresses
+                    }
+                };
                 let (place, of) = match &self.configuration_store {
                     Some(url) => ("--configuration-store", url.into()),
+                    None if self.is_kept()? => ("--memory-dir", shared.into()),
                     None => ("--configuration-dir", shared.into()),
                 };
                 vec![
@@ -337,6 +344,21 @@ impl DevCluster {
         };
         made.map(Shared::Gone).map_err(Failure::io(SHARED))
     }
+}
+
+/// Makes the file with what the machines know and nobody else.
+fn make_secret(secret: &Path) -> Result<(), Failure> {
+    let random = format!("{:016x}{:016x}", entropy_seed(), entropy_seed());
+    let mut options = OpenOptions::new();
+    // One that was made, and nothing else, is of machines that never were.
+    let file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(secret);
+    file.and_then(|mut file| file.write_all(random.as_bytes()))
+        .map_err(Failure::io("the cluster's secret"))
 }
 
 /// Addresses on which nobody listens now, of hosts from which nobody calls: they stay free.

@@ -100,9 +100,13 @@ pub struct Start {
     /// zookeeper://HOST:PORT,…/PATH; or raft: the machines keep it themselves. [default with --lease-ms: raft]
     #[arg(long, value_name = "URL", requires_all = ["join", "lease_ms"], conflicts_with = "configuration_dir")]
     configuration_store: Option<String>,
+    /// With --durability nvram: directory of the memory of machines that talk, and of who they are, the same for all; all of them are
+    /// on one host. Those that share memory have it there.
+    #[arg(long, value_name = "DIR", requires = "join", conflicts_with_all = ["configuration_dir", "configuration_store"])]
+    memory_dir: Option<PathBuf>,
     /// Directory of a disk in which the memory of machines that share it is saved when all have ended, and from which
     /// they begin when it is gone, as it is once the host has booted; with --durability nvram, the same for all.
-    #[arg(long, value_name = "DIR", requires = "cluster")]
+    #[arg(long, value_name = "DIR", requires = "who")]
     save_dir: Option<PathBuf>,
     /// What each machine, in the order of their numbers, shares the fate of, such as its rack: no two copies of
     /// a region are in one of them; the same for all. Unless said, each machine is on its own.
@@ -135,7 +139,7 @@ pub struct Start {
 pub enum Tier {
     /// Survives nothing.
     Memory,
-    /// Survives kill -9 of all machines at once; with --cluster.
+    /// Survives kill -9 of all machines at once; with --cluster, or with --join and --memory-dir.
     Nvram,
     /// Survives kill -9 and power loss.
     Ssd,
@@ -297,6 +301,9 @@ impl Start {
             }
             if let Some(url) = &self.configuration_store {
                 cluster = cluster.configuration_store(url);
+            }
+            if let Some(directory) = &self.memory_dir {
+                cluster = cluster.memory_in(directory);
             }
             if let Some(directory) = &self.save_dir {
                 cluster = cluster.save_in(directory);

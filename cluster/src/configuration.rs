@@ -222,10 +222,7 @@ impl Configuration {
 
     /// The first configuration after one whose machines have all ended: that of the founders again, by a later number.
     /// A machine that had been lost is there again, with nothing of what it had.
-    ///
-    /// # Errors
-    /// [`ConfigurationError`] when it would break an invariant.
-    pub fn begin_again(&self, founders: &Configuration) -> Result<Self, ConfigurationError> {
+    fn begin_again(&self, founders: &Configuration) -> Result<Self, ConfigurationError> {
         Self::from_parts(
             self.cluster,
             self.id.next(),
@@ -233,6 +230,18 @@ impl Configuration {
             founders.cm,
             self.next_machine.max(founders.next_machine),
         )
+    }
+
+    /// The next one, of the same machines, none of which is to leave: all of them begin again.
+    ///
+    /// # Errors
+    /// [`ConfigurationError`] when it would break an invariant.
+    pub fn again(&self) -> Result<Self, ConfigurationError> {
+        let mut next = self.begin_again(self)?;
+        for machine in &mut next.machines {
+            machine.leaving = false;
+        }
+        Ok(next)
     }
 
     /// The same of those machines alone that are in this one, by a number behind `newest`, too.

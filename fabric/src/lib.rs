@@ -30,6 +30,8 @@ pub mod disk;
 #[cfg(not(loom))]
 pub mod fabric;
 #[cfg(not(loom))]
+pub mod home;
+#[cfg(not(loom))]
 pub mod local;
 pub mod machine;
 pub mod memory;
@@ -66,11 +68,15 @@ pub use disk::{Disk, DiskFile, DiskLock};
 #[cfg(not(loom))]
 pub use fabric::{Attendant, Event, Fabric, FabricError};
 #[cfg(not(loom))]
+pub use home::Home;
+#[cfg(not(loom))]
 pub use local::{LocalFabric, LocalNetwork};
 pub use machine::{MachineId, Member};
 pub use memory::Memory;
 #[cfg(not(loom))]
 pub use nvram::Nvram;
+#[cfg(not(loom))]
+pub use nvram::gone::Gone;
 #[cfg(not(loom))]
 pub use nvram::saves::{LoadError, Saved};
 pub use os_disk::OsDisk;

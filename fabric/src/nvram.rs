@@ -9,7 +9,8 @@
 //! DIR/life-7/m1/saved                    m1 has ended in good order, and all its memory is on the disk
 //! DIR/life-7/m1/...                      m1's rings and all else that is of one life ([`crate::shm`])
 //! DIR/life-7/m1.loading                  what there is of m1 is not all of it
-//! DIR/regions/m1/0001000000000000        m1's regions, which go from one life to the next
+//! DIR/regions/m1/0001000000000000        m1's regions, which go from one life to the next; of a machine that is gone while others
+//!                                        live they are there for whoever comes in its place ([`gone`])
 //! ```
 //! Where memory is to be saved to a disk that it is not on, `DIR` is two directories: memory, what is in `m1`, is in one,
 //! such as a tmpfs, and all else, with the saves ([`saves`]), in the other one, which outlives the host.
@@ -23,6 +24,7 @@
 //! On a tmpfs the files outlive processes; on a disk also the host, if each machine had the time to have them written
 //! (`sync`). The memory of one that had not is none once the host has booted again: nobody knows what of it was written.
 
+pub mod gone;
 mod layout;
 mod manifest;
 pub mod saves;
@@ -34,13 +36,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::HashSet;
+
 use crate::fabric::FabricError;
+use crate::home::Home;
 use crate::machine::MachineId;
 use crate::memory::Memory;
 use crate::random::entropy_seed;
 use crate::remains::{Afterlife, Remains};
 use crate::segment::{SegmentId, Writer};
-use crate::shm::{ShmFabric, home_of, make, name_of, open};
+use crate::shm::{home_of, make, name_of, open};
 
 const LOCK: &str = "lock";
 const REGIONS: &str = "regions";
@@ -59,7 +64,7 @@ const TRIES: u32 = 60_000;
 const NAP: Duration = Duration::from_millis(5);
 
 /// The directory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Nvram {
     root: PathBuf,
     /// Where all is that is no memory.
@@ -84,16 +89,16 @@ fn boot() -> String {
     fs::read_to_string(BOOT_ID).unwrap_or_else(|_| entropy_seed().to_string())
 }
 
-/// Whether that is what a segment's file is called ([`name_of`]), once it is whole.
-fn is_segment(name: &str) -> bool {
-    let Some((number, rest)) = name.split_at_checked(NUMBER_CHARS) else {
-        return false;
-    };
+/// The segment whose file is called so ([`name_of`]), once it is whole.
+pub(crate) fn segment_of(name: &str) -> Option<SegmentId> {
+    let (number, rest) = name.split_at_checked(NUMBER_CHARS)?;
     let writer = rest.strip_prefix(".m").unwrap_or("0");
-    (rest.is_empty() || rest.starts_with(".m"))
+    let is_one = (rest.is_empty() || rest.starts_with(".m"))
         && number.bytes().all(|digit| digit.is_ascii_hexdigit())
         && !writer.is_empty()
-        && writer.bytes().all(|digit| digit.is_ascii_digit())
+        && writer.bytes().all(|digit| digit.is_ascii_digit());
+    let number = u64::from_str_radix(number, 16).ok().filter(|_| is_one);
+    number.map(SegmentId::from_raw)
 }
 
 /// The lives that have a place in a directory, in their order.
@@ -253,6 +258,11 @@ impl Nvram {
         fs::read(self.record(life).join(MAP))
     }
 
+    /// Whether a life began on this host, and since it has booted: its memory is here.
+    pub fn is_here(&self, life: u64) -> bool {
+        fs::read_to_string(self.record(life).join(BOOT)).is_ok_and(|began| began == boot())
+    }
+
     /// Whether a machine of a life is there.
     ///
     /// # Errors
@@ -295,31 +305,44 @@ impl Nvram {
         Ok(Living { _lock: lock })
     }
 
-    /// Machine `me` in a life, in which it takes part by `living`, with the memory of these regions as they were left; that
-    /// of others is removed.
+    /// The directory of machine `me` in a life, in which it takes part by `living`, with the memory of these regions as they were
+    /// left; that of others is removed.
     ///
     /// # Errors
-    /// As [`ShmFabric::open`].
-    pub fn fabric(
+    /// [`FabricError::Refused`] if another process is that machine; [`FabricError::Io`] where it cannot be made.
+    pub fn home_in(
         &self,
         life: u64,
         me: MachineId,
         regions: impl IntoIterator<Item = u32>,
         living: Living,
-    ) -> Result<ShmFabric, FabricError> {
+    ) -> Result<Home, FabricError> {
         let kept = regions
             .into_iter()
             .map(|region| SegmentId::new(SegmentId::REGION, 0, region))
             .collect();
         let regions = self.regions();
-        ShmFabric::keeping(&self.life(life), (&regions, kept), me, living)
+        Home::keeping(&self.life(life), (&regions, kept), me, living)
     }
 
-    /// Forgets all lives before one.
+    /// Forgets all lives before one, and all regions but `kept`, those that machines begin it with.
     ///
     /// # Errors
     /// What the system answered.
-    pub fn forget_before(&self, life: u64) -> io::Result<()> {
+    pub fn forget_before(&self, life: u64, kept: &[(MachineId, u32)]) -> io::Result<()> {
+        let kept = kept.iter().map(|(machine, region)| {
+            let segment = SegmentId::new(SegmentId::REGION, 0, *region);
+            home_of(&self.regions(), *machine).join(name_of(segment, Writer::Owner))
+        });
+        let kept: HashSet<PathBuf> = kept.collect();
+        for home in fs::read_dir(self.regions())? {
+            for file in fs::read_dir(home?.path())? {
+                let file = file?.path();
+                if !kept.contains(&file) {
+                    fs::remove_file(file)?;
+                }
+            }
+        }
         for root in [&self.root, &self.records] {
             for past in lives_in(root)?.into_iter().filter(|past| *past < life) {
                 fs::remove_dir_all(root.join(format!("{LIFE}{past}")))?;
@@ -356,12 +379,10 @@ impl Afterlife for After<'_> {
             for entry in entries {
                 let path = entry?.path();
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                let number = name.get(..NUMBER_CHARS).filter(|_| is_segment(&name));
-                let number = number.and_then(|number| u64::from_str_radix(number, 16).ok());
-                if let Some(number) = number
+                if let Some(segment) = segment_of(&name)
                     && let Some(memory) = open(&path, true)
                 {
-                    segments.push((SegmentId::from_raw(number), Arc::new(memory)));
+                    segments.push((segment, Arc::new(memory)));
                 }
             }
         }

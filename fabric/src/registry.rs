@@ -1,11 +1,13 @@
-//! The segments that a machine has registered, and who may write them.
+//! The segments that a machine has registered, and who may write them. Their memory is the process's, or in files that outlive it.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
 use crate::fabric::FabricError;
+use crate::home::Home;
 use crate::machine::MachineId;
 use crate::memory::Memory;
 use crate::segment::{SegmentId, Writer};
@@ -19,6 +21,8 @@ pub(crate) const NOT_THE_WRITER: &str = "not the writer of the segment";
 #[derive(Debug)]
 pub(crate) struct Registry {
     owner: MachineId,
+    /// Where memory is in files.
+    home: Option<Home>,
     segments: RwLock<HashMap<SegmentId, Provided>>,
 }
 
@@ -26,6 +30,8 @@ pub(crate) struct Registry {
 struct Provided {
     memory: Arc<Memory>,
     writer: Writer,
+    /// Its file, where it has one.
+    file: Option<PathBuf>,
 }
 
 impl Registry {
@@ -33,8 +39,23 @@ impl Registry {
     pub(crate) fn new(owner: MachineId) -> Self {
         Registry {
             owner,
+            home: None,
             segments: RwLock::default(),
         }
+    }
+
+    /// The same with memory in files.
+    pub(crate) fn at(home: Home) -> Self {
+        Registry {
+            owner: home.me(),
+            home: Some(home),
+            segments: RwLock::default(),
+        }
+    }
+
+    /// Where memory is in files.
+    pub(crate) fn home(&self) -> Option<&Home> {
+        self.home.as_ref()
     }
 
     /// Makes zeroed memory and registers it.
@@ -51,10 +72,18 @@ impl Registry {
         if segments.contains_key(&segment) {
             return Err(FabricError::Refused("the segment is there already"));
         }
-        let memory = Arc::new(Memory::anonymous(words)?);
+        let (memory, file) = match &self.home {
+            None => (Memory::anonymous(words)?, None),
+            Some(home) => {
+                let (memory, file) = home.make(segment, words, writer)?;
+                (memory, Some(file))
+            }
+        };
+        let memory = Arc::new(memory);
         let provided = Provided {
             memory: Arc::clone(&memory),
             writer,
+            file,
         };
         segments.insert(segment, provided);
         Ok(memory)
@@ -62,7 +91,11 @@ impl Registry {
 
     /// Forgets a segment.
     pub(crate) fn withdraw(&self, segment: SegmentId) {
-        self.segments.write().remove(&segment);
+        let withdrawn = self.segments.write().remove(&segment);
+        let file = withdrawn.and_then(|withdrawn| withdrawn.file);
+        if let (Some(home), Some(file)) = (&self.home, file) {
+            home.unmake(segment, &file);
+        }
     }
 
     /// The memory of a segment, for `user` to read or `to_write` (FAB-6).

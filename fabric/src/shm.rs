@@ -7,23 +7,20 @@
 //! DIR/m1/0002000000000002.m2        a ring: m2 may write it, too
 //! ```
 //! Every operation works on mapped memory, without the target's threads; the files are what outlives a
-//! killed process. A segment's file gets its name when it is whole, so that whoever finds it finds all
-//! of it. Where memory is to outlive processes ([`crate::nvram`]) regions are in a directory of their own, and what a
-//! restart has to look at stays when the machine ends.
+//! killed process ([`crate::home`]). A segment's file gets its name when it is whole, so that whoever finds it finds all
+//! of it.
 //!
 //! # Failure
-//! A machine whose directory is there already is another process's, which holds a lock on it, or what
-//! a process has left behind, which is removed. A peer that has ended is noticed by a word of its control
+//! A peer that has ended is noticed by a word of its control
 //! segment; one that was killed by its lease alone: until then its memory is written in vain.
 
 mod files;
 mod peer;
 
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use foldhash::{HashMap, HashSet};
+use foldhash::HashMap;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::bell::Bell;
@@ -31,13 +28,12 @@ use crate::completion::Completion;
 use crate::counters::FabricCounters;
 use crate::direct;
 use crate::fabric::{Event, Fabric, FabricError};
+use crate::home::Home;
 use crate::machine::{MachineId, Member};
 use crate::memory::Memory;
-use crate::nvram::{self, Living};
 use crate::segment::{Place, SegmentId, Writer};
 use crate::sync::Ordering;
-use files::is_whole;
-pub(crate) use files::{home_of, make, name_of, open};
+pub(crate) use files::{home_of, is_locked, is_whole, make, name_of, open};
 use peer::{Life, Mapped, Peer};
 
 /// Most members that a machine counts.
@@ -53,16 +49,13 @@ const GENERATION: usize = 1;
 /// From here on the control segment has the members' numbers plus one, and zeroes behind them.
 const MEMBERS: usize = 8;
 /// Name of the control segment.
-const CONTROL: &str = "control";
-/// Name of the file that is locked while the machine's process lives.
-const LOCK: &str = "lock";
+pub(crate) const CONTROL: &str = "control";
 
 /// One machine's end of the memory that the processes of a host share.
 #[derive(Debug)]
 pub struct ShmFabric {
     me: MachineId,
-    home: PathBuf,
-    root: PathBuf,
+    home: Home,
     control: Arc<Memory>,
     bell: Bell,
     lease_bell: Bell,
@@ -70,21 +63,6 @@ pub struct ShmFabric {
     own: RwLock<HashMap<SegmentId, Own>>,
     peers: RwLock<HashMap<MachineId, Arc<Peer>>>,
     events: Mutex<Vec<Event>>,
-    /// Where memory outlives the process.
-    kept: Option<Keeping>,
-    /// Keeps the directory ours.
-    _lock: File,
-}
-
-/// Memory that outlives processes.
-#[derive(Debug)]
-struct Keeping {
-    /// Where all machines have their regions.
-    regions: PathBuf,
-    /// Regions of this machine that are there from its last life.
-    there: Mutex<HashSet<SegmentId>>,
-    /// Keeps the life.
-    _living: Living,
 }
 
 #[derive(Debug)]
@@ -100,59 +78,20 @@ impl ShmFabric {
     /// [`FabricError::Refused`] if another process is that machine; [`FabricError::Io`] where the
     /// directory cannot be made.
     pub fn open(root: &Path, me: MachineId) -> Result<Self, FabricError> {
-        Self::of(root, me, None)
+        Self::at(Home::open(root, me)?)
     }
 
-    /// The same where memory outlives processes: `regions` is where all machines have theirs, and `there` are those of
-    /// this machine that it gets back when it provides them.
-    pub(crate) fn keeping(
-        root: &Path,
-        (regions, there): (&Path, HashSet<SegmentId>),
-        me: MachineId,
-        living: Living,
-    ) -> Result<Self, FabricError> {
-        let own = home_of(regions, me);
-        fs::create_dir_all(&own)?;
-        let stays: Vec<String> = there
-            .iter()
-            .map(|segment| name_of(*segment, Writer::Owner))
-            .collect();
-        for entry in fs::read_dir(&own)? {
-            let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if !stays.iter().any(|stays| *stays == name) {
-                fs::remove_file(&path)?;
-            }
-        }
-        let kept = Keeping {
-            regions: regions.to_path_buf(),
-            there: Mutex::new(there),
-            _living: living,
-        };
-        Self::of(root, me, Some(kept))
-    }
-
-    fn of(root: &Path, me: MachineId, kept: Option<Keeping>) -> Result<Self, FabricError> {
-        let home = home_of(root, me);
-        fs::create_dir_all(&home)?;
-        let lock = File::create(home.join(LOCK))?;
-        if lock.try_lock().is_err() {
-            return Err(FabricError::Refused("another process is this machine"));
-        }
-        // What a process that is gone has left is of another life.
-        for entry in fs::read_dir(&home)? {
-            let path = entry?.path();
-            if path.file_name().is_some_and(|name| name != LOCK) {
-                fs::remove_file(path)?;
-            }
-        }
-        let control = Arc::new(make(&home.join(CONTROL), CONTROL_WORDS, true)?);
+    /// The machine whose directory that is.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] where no files can be made there.
+    pub fn at(home: Home) -> Result<Self, FabricError> {
+        let me = home.me();
+        let control = Arc::new(make(&home.path().join(CONTROL), CONTROL_WORDS, true)?);
         control.words()[MEMBERS].store(u64::from(me.0) + 1, Ordering::Release);
         control.words()[GENERATION].store(1, Ordering::Release);
         Ok(ShmFabric {
             me,
-            home,
-            root: root.to_path_buf(),
             bell: Bell::new(Arc::clone(&control), BELL),
             lease_bell: Bell::new(Arc::clone(&control), LEASE_BELL),
             control,
@@ -160,56 +99,16 @@ impl ShmFabric {
             own: RwLock::default(),
             peers: RwLock::default(),
             events: Mutex::default(),
-            kept,
-            _lock: lock,
+            home,
         })
     }
 
-    /// Removes the memory of machines that are neither this one nor among `members`, and whose processes have ended: what
-    /// they had others have, or it is lost. Who has mapped some of it keeps that.
+    /// See [`Home::clear_away`].
     ///
     /// # Errors
-    /// [`FabricError::Io`] where the directory cannot be read.
+    /// As there.
     pub fn clear_away(&self, members: &[Member]) -> Result<(), FabricError> {
-        let homes = members.iter().map(|member| home_of(&self.root, member.id));
-        let homes: Vec<PathBuf> = homes.collect();
-        for entry in fs::read_dir(&self.root)? {
-            let path = entry?.path();
-            if homes.contains(&path) || !path.join(CONTROL).exists() {
-                continue;
-            }
-            // Where there is no such file a machine is about to come.
-            let lock = File::open(path.join(LOCK));
-            if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
-                // Another machine may be at it, too.
-                let _ = fs::remove_dir_all(path);
-            }
-        }
-        Ok(())
-    }
-
-    /// Where the files of a kind are that a machine has, whose others are in `home`.
-    fn place_of(&self, home: &Path, machine: MachineId, segment: SegmentId) -> PathBuf {
-        match &self.kept {
-            Some(kept) if segment.kind() == SegmentId::REGION => home_of(&kept.regions, machine),
-            _ => home.to_path_buf(),
-        }
-    }
-
-    /// A region of this machine's last life.
-    fn take_kept(
-        &self,
-        segment: SegmentId,
-        path: &Path,
-        words: usize,
-    ) -> Result<Option<Memory>, FabricError> {
-        const MISSING: FabricError = FabricError::Refused("what was kept has another size");
-        let kept = self.kept.as_ref();
-        if !kept.is_some_and(|kept| kept.there.lock().remove(&segment)) {
-            return Ok(None);
-        }
-        let memory = open(path, true).filter(|memory| memory.len() == words);
-        memory.map(Some).ok_or(MISSING)
+        self.home.clear_away(members)
     }
 
     fn peer(&self, machine: MachineId) -> Result<Arc<Peer>, FabricError> {
@@ -278,7 +177,7 @@ impl ShmFabric {
         (machine, peer): (MachineId, &Peer),
         segment: SegmentId,
     ) -> Option<Memory> {
-        let place = self.place_of(&peer.home, machine, segment);
+        let place = self.home.place_of(&peer.home, machine, segment);
         let owners = place.join(name_of(segment, Writer::Owner));
         let others = self.peers.read().keys().copied().collect::<Vec<_>>();
         let names = others
@@ -345,12 +244,11 @@ impl Fabric for ShmFabric {
     }
 
     fn keeps(&self) -> bool {
-        self.kept.is_some()
+        self.home.keeps()
     }
 
     fn room(&self) -> Option<u64> {
-        let stat = rustix::fs::statvfs(&self.home).ok()?;
-        Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+        self.home.room()
     }
 
     fn provide(
@@ -363,12 +261,8 @@ impl Fabric for ShmFabric {
         if own.contains_key(&segment) {
             return Err(FabricError::Refused("the segment is there already"));
         }
-        let place = self.place_of(&self.home, self.me, segment);
-        let path = place.join(name_of(segment, writer));
-        let memory = match self.take_kept(segment, &path, words)? {
-            Some(memory) => Arc::new(memory),
-            None => Arc::new(make(&path, words, is_whole(segment))?),
-        };
+        let (memory, path) = self.home.make(segment, words, writer)?;
+        let memory = Arc::new(memory);
         let provided = Own {
             memory: Arc::clone(&memory),
             path,
@@ -378,14 +272,8 @@ impl Fabric for ShmFabric {
     }
 
     fn withdraw(&self, segment: SegmentId) {
-        // Logs are looked at when all machines have ended.
-        let stays = [SegmentId::RING, SegmentId::HEAD, SegmentId::RELEASED];
-        let stays = self.kept.is_some() && stays.contains(&segment.kind());
-        if let Some(own) = self.own.write().remove(&segment)
-            && !stays
-        {
-            // A name that is gone already is as good.
-            let _ = fs::remove_file(own.path);
+        if let Some(own) = self.own.write().remove(&segment) {
+            self.home.unmake(segment, &own.path);
         }
     }
 
@@ -426,7 +314,7 @@ impl Fabric for ShmFabric {
         for id in others {
             peers
                 .entry(id)
-                .or_insert_with(|| Arc::new(Peer::at(home_of(&self.root, id))));
+                .or_insert_with(|| Arc::new(Peer::at(home_of(self.home.root(), id))));
         }
         Ok(())
     }
@@ -491,12 +379,5 @@ impl Fabric for ShmFabric {
 impl Drop for ShmFabric {
     fn drop(&mut self) {
         self.control.words()[GENERATION].store(0, Ordering::Release);
-        if let Some(kept) = &self.kept {
-            // What is not saved is not said to be.
-            let _ = nvram::sync(&self.home, &home_of(&kept.regions, self.me));
-            return;
-        }
-        // Who has mapped a segment keeps its memory; nobody finds it any more.
-        let _ = fs::remove_dir_all(&self.home);
     }
 }

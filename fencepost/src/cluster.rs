@@ -51,7 +51,9 @@ pub struct Cluster {
     lease: Option<Duration>,
     /// Where the configuration is kept.
     kept_in: Option<KeptIn>,
-    /// Where memory that outlives processes is saved.
+    /// Where memory of machines of a network is that outlives processes.
+    memory_in: Option<PathBuf>,
+    /// Where such memory is saved.
     saved_in: Option<PathBuf>,
     /// The address of a machine that joins.
     newcomer: Option<String>,
@@ -128,6 +130,7 @@ impl Cluster {
             domains: Vec::new(),
             lease: None,
             kept_in: Some(KeptIn::Directory(directory)),
+            memory_in: None,
             saved_in: None,
             newcomer: None,
             on_disk: None,
@@ -151,6 +154,7 @@ impl Cluster {
             domains: Vec::new(),
             lease: None,
             kept_in: None,
+            memory_in: None,
             saved_in: None,
             newcomer: None,
             on_disk: None,
@@ -199,6 +203,13 @@ impl Cluster {
     /// does not begin, and nobody waits for it.
     pub fn taking_back(mut self) -> Cluster {
         self.taken_back = TakenBack::All;
+        self
+    }
+
+    /// Where machines that talk, all of them on one host, have the memory that outlives their processes, and their configuration with
+    /// it. The same for all; machines that share memory have it where they share it.
+    pub fn memory_in(mut self, directory: impl Into<PathBuf>) -> Cluster {
+        self.memory_in = Some(directory.into());
         self
     }
 

@@ -37,7 +37,7 @@ use crate::error::OpenError;
 /// The directory in which the configuration is kept, in the one that was named.
 pub(crate) const CONFIGURATION: &str = "configuration";
 /// The directory in that one where machines ask to be let in.
-const DOOR: &str = "door";
+pub(crate) const DOOR: &str = "door";
 /// How long a machine tries to get in.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long an answer is waited for.
@@ -228,6 +228,21 @@ pub(crate) fn is_first(kept: &dyn ConfigStore, first: &Configuration) -> Result<
     Ok(current.as_ref() == Some(first))
 }
 
+/// What a machine asks for that is to join the cluster that began with `first`.
+pub(crate) fn request(
+    first: &Configuration,
+    address: Address,
+    domain: FailureDomain,
+) -> JoinRequest {
+    JoinRequest {
+        version: PROTOCOL_VERSION,
+        cluster: Some(first.cluster()),
+        address,
+        domain,
+        keeps: Keeps::Nothing,
+    }
+}
+
 /// Asks to be let into the cluster that began with `first`, until somebody does that.
 pub(crate) fn knock(
     door: &Arc<Door>,
@@ -235,13 +250,7 @@ pub(crate) fn knock(
     address: Address,
     domain: FailureDomain,
 ) -> Result<(MachineId, Configuration), OpenError> {
-    let request = JoinRequest {
-        version: PROTOCOL_VERSION,
-        cluster: Some(first.cluster()),
-        address,
-        domain,
-        keeps: Keeps::Nothing,
-    };
+    let request = request(first, address, domain);
     let mut random = Random::new(entropy_seed());
     let began = Instant::now();
     loop {
@@ -298,7 +307,7 @@ pub(crate) fn come_in(
 }
 
 /// Asks once; `None` where nobody answers.
-fn hear(
+pub(crate) fn hear(
     door: &Arc<Door>,
     request: &JoinRequest,
     random: &mut Random,

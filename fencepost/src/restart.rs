@@ -1,167 +1,405 @@
-//! Machines of one host whose memory outlives their processes (the `nvram` tier): how they begin, and begin again.
+//! Machines of one host, which share memory or talk, whose memory outlives their processes (the `nvram` tier): how they begin, and begin again.
 //!
 //! ```text
 //! DIR/nvram/                 the memory of the machines, life by life ([`fencepost_fabric::nvram`])
-//! DIR/nvram/configuration/   who they are; with saves it is in their directory
+//! DIR/nvram/configuration/   who they are, and where others ask to be let in; with saves it is in their directory
 //!
 //! enter ─► no configuration                    ─► the first one, an empty life
-//!       ─► one, whose life has a machine left  ─► its regions as that life began
+//!       ─► one, whose life has a machine left
+//!            ├─ in which this one has not been ─► its regions as that life began
+//!            └─ which this one was, or never   ─► knock ─► a new member, which takes what it can use of what is left
 //!       ─► one, whose machines have all ended  ─► load ─► settle ─► the next life ─► the next configuration
 //! ```
 //! Who comes first does it for all; the others find the life begun. That a life has begun is decided by the configuration
-//! in the store: until then everything is as it was left.
+//! in the store: until then everything is as it was left. Its machines are those of the last configuration, by their addresses: one that
+//! has come back, or joined, is there again when all begin again, and one that was out knocks.
 //!
 //! # Failure
 //! A save that is damaged is told; its machine is one that has lost its memory, of which the others may have copies.
-//! What cannot be begun again says why and leaves what was there. A machine that has ended while others live cannot come
-//! back before all have ended.
+//! What cannot be begun again says why and leaves what was there. Without leases a machine that has ended while others live cannot
+//! come back before all have ended. Where all end while one knocks it begins again with them.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use fencepost_cluster::{ConfigStore, Configuration, HostStore, StoreError, Swapped};
-use fencepost_fabric::{MachineId, Nvram, OsDisk, ShmFabric};
+use fencepost_cluster::join::{ClusterSecret, Door, JoinRefusal, NotAdmitted};
+use fencepost_cluster::{
+    Address, ConfigStore, Configuration, FailureDomain, HostStore, StoreError, Swapped,
+};
+use fencepost_fabric::{Disk, Gone, Home, MachineId, Nvram, OsDisk, Random, entropy_seed};
 use fencepost_txn::network::restart::{RestartError, settle};
-use fencepost_txn::network::{Replication, Resumed};
+use fencepost_txn::network::{Replication, Resumed, members};
 use pollster::FutureExt;
 
 use crate::error::OpenError;
-use crate::newcomer::CONFIGURATION;
+use crate::newcomer::{self, CONFIGURATION, DOOR, Kept, Part, Who};
 use crate::saves::{Loaded, Saver};
 
 /// The directory of the memory, in the one that the machines share.
-const MEMORY: &str = "nvram";
+const DIRECTORY: &str = "nvram";
+/// How long a machine tries to get in.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the process that was this machine before may take to end once it is killed.
+const ENDING: Duration = Duration::from_secs(5);
+/// Between two looks.
+const REST: Duration = Duration::from_millis(20);
 
 /// A machine that begins.
 pub(crate) struct Begun {
-    pub fabric: ShmFabric,
-    pub configuration: Configuration,
-    pub store: Arc<dyn ConfigStore>,
+    /// Where its memory is.
+    pub home: Home,
+    pub part: Part,
+    pub memory: Memory,
+}
+
+/// What it begins with.
+#[derive(Default)]
+pub(crate) struct Memory {
     /// What it had before.
     pub resumed: Option<Arc<Resumed>>,
+    /// What machines have left that were there before this one, which joins.
+    pub before: Option<Arc<Gone>>,
     /// What was loaded of what was saved.
     pub loaded: Loaded,
     /// Saves its memory at the end, where there is a place for that.
     pub saver: Option<Saver>,
 }
 
-/// A life that this machine is to be in.
+/// A life that a machine is to be in.
 struct Life {
     number: u64,
+    me: MachineId,
     resumed: Option<Resumed>,
     loaded: Loaded,
 }
 
-/// Machine `me` of `founders`, whose memory is in `directory`, and saved in `saves`.
-pub(crate) fn begin(
-    (directory, saves): (&Path, Option<&Path>),
-    me: MachineId,
-    founders: &Configuration,
-    replication: Replication,
-) -> Result<Begun, OpenError> {
-    let directory = directory.join(MEMORY);
-    let records = saves.map_or_else(|| directory.clone(), |saves| saves.join(MEMORY));
-    let nvram = Nvram::saving_in(&directory, &records).map_err(io)?;
-    let _entered = nvram.enter().map_err(io)?;
-    let disk = Arc::new(OsDisk::open(records.join(CONFIGURATION)).map_err(io)?);
-    let store = HostStore::keeping(disk, me).map_err(stored)?;
-    let life = match store.read().block_on().map_err(stored)? {
-        None => {
-            // A life that did not get so far as to have a machine is none.
-            for machine in founders.machines() {
-                if nvram.has_ever_lived(machine.id).map_err(io)? {
-                    return Err(OpenError::Restart(format!(
-                        "{} has the memory of machines, and {} does not say who they were",
-                        directory.display(),
-                        records.join(CONFIGURATION).display()
-                    )));
-                }
-            }
-            nvram.begin(founders.id().0, &[]).map_err(io)?;
-            swap(&store, None, founders)?;
-            Life {
-                number: founders.id().0,
-                resumed: None,
-                loaded: Loaded::default(),
-            }
-        }
-        Some(current) => go_on(&nvram, &store, &current, me, (founders, replication))?,
-    };
-    let Life {
-        number: life,
-        resumed,
-        loaded,
-    } = life;
-    let configuration = resumed
-        .as_ref()
-        .map_or(founders, |resumed| &resumed.configuration);
-    let regions = resumed.iter().flat_map(|resumed| &resumed.regions);
-    let regions = regions.filter(|region| region.mapping.replicas.has(me));
-    let regions = regions.map(|region| region.mapping.region.0);
-    let living = nvram.join(life).map_err(io)?;
-    let fabric = nvram.fabric(life, me, regions, living);
-    let fabric = fabric.map_err(|error| OpenError::Machine(error.into()))?;
-    let store: Arc<dyn ConfigStore> = Arc::new(store);
-    Ok(Begun {
-        fabric,
-        configuration: configuration.clone(),
-        resumed: resumed.map(Arc::new),
-        loaded,
-        saver: saves.map(|_| Saver::new(nvram, Arc::clone(&store), life, me)),
-        store,
-    })
+/// How it stands with a machine.
+enum Standing {
+    Begins(Box<Life>),
+    /// Others run, among whom it is none; which one it was, if it was one.
+    Knocks(Option<MachineId>),
+    /// It is none of those that are to begin, and they do not run yet.
+    Waits,
 }
 
-/// There were machines before.
-fn go_on(
-    nvram: &Nvram,
-    store: &HostStore,
-    current: &Configuration,
-    me: MachineId,
-    (founders, replication): (&Configuration, Replication),
-) -> Result<Life, OpenError> {
-    let last = nvram.last(current.id().0).map_err(io)?;
-    let life = last.ok_or_else(|| again(RestartError::Nothing))?;
-    let map = nvram.map(life).map_err(io)?;
-    let begun = match map.is_empty() {
-        true => None,
-        false => Some(Resumed::unseal(&map).map_err(|why| OpenError::Restart(why.to_string()))?),
-    };
-    if nvram.is_alive(life).map_err(io)? {
-        if current.id().0 != life || nvram.has_lived(life, me) {
-            let id = current.id().0;
-            return Err(OpenError::Configuration(format!(
-                "the machines are in configuration {id} by now; a machine cannot join them again yet"
-            )));
+/// What a machine finds.
+struct Place<'a> {
+    nvram: Nvram,
+    disk: Arc<dyn Disk>,
+    /// Where that is.
+    records: String,
+    founders: &'a Configuration,
+    replication: Replication,
+    address: Address,
+    domain: FailureDomain,
+}
+
+/// The machine `who` of a cluster that began with `founders`, whose memory is in `directory`, and saved in `saves`; whoever knows the
+/// secret is let in where they have leases.
+pub(crate) fn begin(
+    (directory, saves): (&Path, Option<&Path>),
+    who: &Who,
+    founders: &Configuration,
+    replication: Replication,
+    secret: Option<ClusterSecret>,
+) -> Result<Begun, OpenError> {
+    let directory = directory.join(DIRECTORY);
+    let records = saves.map_or_else(|| directory.clone(), |saves| saves.join(DIRECTORY));
+    let nvram = Nvram::saving_in(&directory, &records).map_err(io)?;
+    let records = records.join(CONFIGURATION);
+    let (address, domain) = match who {
+        Who::Founder(me) => {
+            let founder = founders.machine(*me);
+            let founder = founder.expect("CONFIG-1: founders are in the first configuration");
+            (founder.address.clone(), founder.domain.clone())
         }
-        return Ok(Life {
-            number: life,
-            resumed: begun,
-            loaded: Loaded::default(),
-        });
-    }
-    let members = current.machines().iter().map(|machine| machine.id);
-    let loaded =
-        Loaded::of(nvram, life, members).map_err(|why| OpenError::Restart(why.to_string()))?;
-    let resumed = settle(
-        &nvram.after(life),
-        (current, begun.as_ref()),
+        // It shares the fate of nobody else.
+        Who::Newcomer(address) => {
+            let domain = FailureDomain::new(address.as_str()).map_err(newcomer::unusable)?;
+            (address.clone(), domain)
+        }
+    };
+    let place = Place {
+        nvram,
+        disk: Arc::new(OsDisk::open(&records).map_err(io)?),
+        records: records.display().to_string(),
         founders,
         replication,
-    );
-    let resumed = resumed.map_err(|why| match loaded.damaged.is_empty() {
-        true => again(why),
-        false => OpenError::Restart(format!("{why}; {}", loaded.damaged.join("; "))),
-    })?;
-    let life = resumed.configuration.id().0;
-    nvram.begin(life, &resumed.seal()).map_err(io)?;
-    swap(store, Some(current), &resumed.configuration)?;
-    nvram.forget_before(life).map_err(io)?;
-    Ok(Life {
-        number: life,
-        resumed: Some(resumed),
-        loaded,
-    })
+        address,
+        domain,
+    };
+    let door = secret.map(|secret| {
+        let door = place.disk.subdir(DOOR).map_err(newcomer::unusable)?;
+        Ok::<_, OpenError>(Arc::new(Door::new(door, secret)))
+    });
+    let door = door.transpose()?;
+    let mut random = Random::new(entropy_seed());
+    let began = Instant::now();
+    loop {
+        let entered = place.nvram.enter().map_err(io)?;
+        let was = match place.stands()? {
+            Standing::Begins(life) => return place.begins(*life, door, saves.is_some()),
+            Standing::Knocks(was) => was,
+            Standing::Waits => None,
+        };
+        drop(entered);
+        let Some(door) = &door else {
+            let why = "others have begun, or gone on, without this machine; without leases it cannot join them";
+            return Err(OpenError::Configuration(why.into()));
+        };
+        if let Some(admitted) = place.knock(door, was, began.elapsed(), &mut random)?
+            && let Some(begun) = place.joins(admitted, door, saves.is_some())?
+        {
+            return Ok(begun);
+        }
+        if began.elapsed() > PATIENCE {
+            let why = "nobody lets this machine in".into();
+            return Err(OpenError::Incomplete(PATIENCE.as_secs(), why));
+        }
+        std::thread::sleep(REST);
+    }
+}
+
+impl Place<'_> {
+    /// How it stands with the machine. Nobody else has entered.
+    fn stands(&self) -> Result<Standing, OpenError> {
+        let Some(current) = HostStore::look(&*self.disk).map_err(stored)? else {
+            let life = self.begin_first()?;
+            return Ok(Standing::Begins(Box::new(life)));
+        };
+        let last = self.nvram.last(current.id().0).map_err(io)?;
+        let life = last.ok_or_else(|| again(RestartError::Nothing))?;
+        let me = current.at_address(&self.address);
+        let lives = self.nvram.is_alive(life).map_err(io)?;
+        Ok(match me {
+            Some(me) if !lives => Standing::Begins(Box::new(self.begin_again(&current, life, me)?)),
+            Some(me) if current.id().0 == life && !self.nvram.has_lived(life, me) => {
+                Standing::Begins(Box::new(Life {
+                    number: life,
+                    me,
+                    resumed: self.begun(life)?,
+                    loaded: Loaded::default(),
+                }))
+            }
+            None if !lives => Standing::Waits,
+            was => Standing::Knocks(was),
+        })
+    }
+
+    /// There were no machines before.
+    fn begin_first(&self) -> Result<Life, OpenError> {
+        let founders = self.founders;
+        let Some(me) = founders.at_address(&self.address) else {
+            let why = "no machine of the cluster runs that could let others in";
+            return Err(OpenError::Configuration(why.into()));
+        };
+        // A life that did not get so far as to have a machine is none.
+        for machine in founders.machines() {
+            if self.nvram.has_ever_lived(machine.id).map_err(io)? {
+                return Err(OpenError::Restart(format!(
+                    "there is the memory of machines, and {} does not say who they were",
+                    self.records
+                )));
+            }
+        }
+        let number = founders.id().0;
+        self.nvram.begin(number, &[]).map_err(io)?;
+        self.swap(me, None, founders)?;
+        Ok(Life {
+            number,
+            me,
+            resumed: None,
+            loaded: Loaded::default(),
+        })
+    }
+
+    /// Where regions were when a life began, if it began with some.
+    fn begun(&self, life: u64) -> Result<Option<Resumed>, OpenError> {
+        let map = self.nvram.map(life).map_err(io)?;
+        if map.is_empty() {
+            return Ok(None);
+        }
+        let begun = Resumed::unseal(&map);
+        begun
+            .map(Some)
+            .map_err(|why| OpenError::Restart(why.to_string()))
+    }
+
+    /// All machines have ended.
+    fn begin_again(
+        &self,
+        current: &Configuration,
+        life: u64,
+        me: MachineId,
+    ) -> Result<Life, OpenError> {
+        let nvram = &self.nvram;
+        let begun = self.begun(life)?;
+        let members = current.machines().iter().map(|machine| machine.id);
+        let loaded =
+            Loaded::of(nvram, life, members).map_err(|why| OpenError::Restart(why.to_string()))?;
+        let before = (current, begun.as_ref());
+        let resumed = settle(&nvram.after(life), before, self.replication);
+        let resumed = resumed.map_err(|why| match loaded.damaged.is_empty() {
+            true => again(why),
+            false => OpenError::Restart(format!("{why}; {}", loaded.damaged.join("; "))),
+        })?;
+        let number = resumed.configuration.id().0;
+        nvram.begin(number, &resumed.seal()).map_err(io)?;
+        self.swap(me, Some(current), &resumed.configuration)?;
+        let kept = resumed.places();
+        nvram.forget_before(number, &kept).map_err(io)?;
+        Ok(Life {
+            number,
+            me,
+            resumed: Some(resumed),
+            loaded,
+        })
+    }
+
+    fn swap(
+        &self,
+        me: MachineId,
+        current: Option<&Configuration>,
+        next: &Configuration,
+    ) -> Result<(), OpenError> {
+        let store = HostStore::keeping(Arc::clone(&self.disk), me).map_err(stored)?;
+        swap(&store, current, next)
+    }
+
+    /// The machine begins with all that begin.
+    fn begins(self, life: Life, door: Option<Arc<Door>>, saves: bool) -> Result<Begun, OpenError> {
+        let Life {
+            number,
+            me,
+            resumed,
+            loaded,
+        } = life;
+        let configuration = resumed
+            .as_ref()
+            .map_or(self.founders, |resumed| &resumed.configuration);
+        let configuration = configuration.clone();
+        let places = resumed.as_ref().map_or_else(Vec::new, Resumed::places);
+        let regions = places.into_iter().filter(|(machine, _)| *machine == me);
+        let home = self.home(number, me, regions.map(|(_, region)| region))?;
+        let store = self.store(me)?;
+        let saver = saves.then(|| Saver::new(self.nvram, Arc::clone(&store), number, me));
+        Ok(Begun {
+            home,
+            part: part((me, configuration, false), store, door),
+            memory: Memory {
+                resumed: resumed.map(Arc::new),
+                before: None,
+                loaded,
+                saver,
+            },
+        })
+    }
+
+    /// Asks those who run once to be let in; who this machine is then.
+    fn knock(
+        &self,
+        door: &Arc<Door>,
+        was: Option<MachineId>,
+        since: Duration,
+        random: &mut Random,
+    ) -> Result<Option<(MachineId, Configuration)>, OpenError> {
+        let Some(current) = HostStore::look(&*self.disk).map_err(stored)? else {
+            return Ok(None);
+        };
+        let Some(life) = self.nvram.last(current.id().0).map_err(io)? else {
+            return Ok(None);
+        };
+        if was.is_some_and(|was| self.nvram.has_process(life, was)) {
+            if since > ENDING {
+                let why = "another process is this machine".into();
+                return Err(OpenError::Configuration(why));
+            }
+            return Ok(None);
+        }
+        // The others have yet to go on without this machine.
+        if !self.nvram.is_alive(life).map_err(io)? || current.has_address(&self.address) {
+            return Ok(None);
+        }
+        let (address, domain) = (self.address.clone(), self.domain.clone());
+        let request = newcomer::request(self.founders, address, domain);
+        match newcomer::hear(door, &request, random) {
+            Err(NotAdmitted::Refused(JoinRefusal::Busy | JoinRefusal::AddressInUse)) => Ok(None),
+            heard => heard.map_err(OpenError::NotAdmitted),
+        }
+    }
+
+    /// The machine has been let in; `None` where all have ended since.
+    fn joins(
+        &self,
+        (me, configuration): (MachineId, Configuration),
+        door: &Arc<Door>,
+        saves: bool,
+    ) -> Result<Option<Begun>, OpenError> {
+        let _entered = self.nvram.enter().map_err(io)?;
+        let Some(life) = self.nvram.last(configuration.id().0).map_err(io)? else {
+            return Ok(None);
+        };
+        if !self.nvram.is_alive(life).map_err(io)? {
+            return Ok(None);
+        }
+        let all = configuration.machines().iter().map(|machine| machine.id);
+        let before = self.nvram.gone(life, me, &all.collect::<Vec<_>>());
+        let home = self.home(life, me, [])?;
+        // Of those that were there before, and have ended.
+        let cleared = home.clear_away(&members(&configuration));
+        cleared.map_err(|error| OpenError::Machine(error.into()))?;
+        let store = self.store(me)?;
+        let nvram = self.nvram.clone();
+        Ok(Some(Begun {
+            home,
+            memory: Memory {
+                saver: saves.then(|| Saver::new(nvram, Arc::clone(&store), life, me)),
+                before: Some(Arc::new(before)),
+                ..Memory::default()
+            },
+            part: part((me, configuration, true), store, Some(Arc::clone(door))),
+        }))
+    }
+
+    fn home(
+        &self,
+        life: u64,
+        me: MachineId,
+        regions: impl IntoIterator<Item = u32>,
+    ) -> Result<Home, OpenError> {
+        if !self.nvram.is_here(life) {
+            let why = "the memory of these machines is another host's: all machines of the nvram tier are on one";
+            return Err(OpenError::Tier(why));
+        }
+        let living = self.nvram.join(life).map_err(io)?;
+        let home = self.nvram.home_in(life, me, regions, living);
+        home.map_err(|error| OpenError::Machine(error.into()))
+    }
+
+    fn store(&self, me: MachineId) -> Result<Arc<dyn ConfigStore>, OpenError> {
+        let store = HostStore::keeping(Arc::clone(&self.disk), me).map_err(stored)?;
+        Ok(Arc::new(store))
+    }
+}
+
+/// What a machine is to be; where it has no door it has no leases, and nobody's place is taken.
+fn part(
+    (me, configuration, joins): (MachineId, Configuration, bool),
+    store: Arc<dyn ConfigStore>,
+    door: Option<Arc<Door>>,
+) -> Part {
+    Part {
+        me,
+        configuration,
+        joins,
+        kept: door.map(|door| Kept {
+            store,
+            door,
+            place: None,
+            ready: None,
+        }),
+    }
 }
 
 fn swap(

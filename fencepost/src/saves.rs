@@ -125,6 +125,14 @@ impl Saver {
             me,
         } = &*self.0;
         let began = Instant::now();
+        // Who has left, or was out, has nothing that anybody needs.
+        let is_member = || {
+            let current = store.read().block_on()?;
+            Ok::<_, StoreError>(current.is_some_and(|current| current.has(*me)))
+        };
+        if !is_member()? {
+            return Ok(SaveEnd::Needless);
+        }
         while nvram.is_alive(*life)? {
             if began.elapsed() > PATIENCE {
                 return Ok(SaveEnd::OthersGoOn);

@@ -27,7 +27,7 @@ use crate::checkpointer::Checkpointer;
 use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::intent::{Holder, Intents};
-use crate::network::{self, Network};
+use crate::network::{self, Before, Network};
 use crate::options::{MachineOptions, OpenError, Started};
 use crate::planted::{self, Planted};
 use crate::readers::Readers;
@@ -118,12 +118,14 @@ impl Machine {
         };
         // Nobody finds the machine before its data are there.
         let (mut disk, mut checkpoints) = (None, None);
+        let mut before = network.and_then(|network| Before::left(network.before.as_ref()?));
         if let (Some(network), Some(on_disk)) = (network, on_disk) {
             let restored = on_disk.restore(&regions, &network.fabric)?;
             (started.replayed, started.torn_tail) = (restored.replayed, restored.torn_tail);
             started.checkpoint_objects = restored.checkpoint_objects;
             started.replaced = restored.replaced;
             (disk, checkpoints) = (Some(restored.disk), Some(restored.checkpointer));
+            before = restored.before;
         }
         let resumed = on_disk.and_then(|on_disk| on_disk.resumed());
         let resumed = resumed.or_else(|| options.resumed.clone());
@@ -161,7 +163,9 @@ impl Machine {
             lanes,
             old_versions: OldVersions::with(options.old_version_limit, backing),
             network: network
-                .map(|network| Network::new(network, whereabouts, resumed.as_deref(), disk))
+                .map(|network| {
+                    Network::new(network, whereabouts, resumed.as_deref(), (disk, before))
+                })
                 .transpose()?
                 .map(Arc::new),
             order,

@@ -30,6 +30,12 @@ impl Machine {
         Machine::begin(directory, who).ready()
     }
 
+    /// Starts some, called as `all` say, of which each waits for the others.
+    fn start_all<const N: usize>(directory: &Path, all: [&[&str]; N]) -> Vec<Machine> {
+        let begun = all.map(|who| Machine::begin(directory, who));
+        begun.into_iter().map(Beginning::ready).collect()
+    }
+
     fn begin(directory: &Path, who: &[&str]) -> Beginning {
         let mut command = program(&["start", "--listen", "127.0.0.1:0", "--machines", "3"]);
         command.args(["--memory-limit", "64M", "--replicas", "2"]);
@@ -134,10 +140,12 @@ fn work(client: usize, urls: &Urls, stop: &AtomicBool) -> i64 {
 #[test]
 fn machines_are_restarted_one_after_the_other_and_no_transaction_fails() {
     let directory = tempfile::tempdir().expect("a directory");
-    let begun: Vec<Beginning> = ["1", "2", "3"]
-        .map(|number| Machine::begin(directory.path(), &["--machine", number]))
-        .into();
-    let mut machines: Vec<Machine> = begun.into_iter().map(Beginning::ready).collect();
+    let three: [&[&str]; 3] = [
+        &["--machine", "1"],
+        &["--machine", "2"],
+        &["--machine", "3"],
+    ];
+    let mut machines = Machine::start_all(directory.path(), three);
     let mut first = PgSession::connect(&machines[0].url).expect("a session");
     for statement in [
         "CREATE TABLE accounts (a int PRIMARY KEY, balance int)".to_owned(),
@@ -196,4 +204,54 @@ fn machines_are_restarted_one_after_the_other_and_no_transaction_fails() {
     // One has never gone, and two are enough for two replicas; then it is one too few.
     let members = "SELECT count(*) FROM pg_fencepost_machines WHERE state = 'member'";
     assert_eq!(session.number(members).expect("a number"), 3);
+}
+
+/// Machines whose memory outlives them leave and join as others do; all of those that are there at last begin again with what they had.
+#[test]
+fn machines_whose_memory_outlives_them_leave_and_join() {
+    const NVRAM: [&str; 2] = ["--durability", "nvram"];
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let called = |who: [&'static str; 2]| [&NVRAM[..], &who].concat();
+    let three = ["1", "2", "3"].map(|number| called(["--machine", number]));
+    let mut machines = Machine::start_all(path, [&three[0], &three[1], &three[2]]);
+    let mut session = PgSession::connect(&machines[1].url).expect("a session");
+    for statement in [
+        "CREATE TABLE t (a int PRIMARY KEY, b text)",
+        "INSERT INTO t SELECT g, repeat('x', 100) FROM generate_series(1, 2000) g",
+    ] {
+        session.script(statement).expect("it is made");
+    }
+    let newcomer = called(["--newcomer", "another"]);
+    machines.push(Machine::start(path, &newcomer));
+    command("drain", 1, &machines[1].url);
+    command("remove", 1, &machines[1].url);
+    let mut left = machines.remove(0);
+    assert!(left.ended(), "it ends well");
+    session
+        .script("INSERT INTO t SELECT g, 'y' FROM generate_series(2001, 3000) g")
+        .expect("rows");
+    drop(session);
+    for round in 0..2 {
+        // It drops them with kill -9.
+        machines.clear();
+        machines = Machine::start_all(path, [&newcomer, &three[1], &three[2]]);
+        for machine in &machines {
+            let mut session = PgSession::connect(&machine.url).expect("a session");
+            let session: &mut dyn SqlSession = &mut session;
+            let number = |session: &mut dyn SqlSession, query: &str| session.number(query).ok();
+            let rows = number(session, "SELECT count(*) FROM t");
+            assert_eq!(rows, Some(3000 + round));
+            let there = number(session, "SELECT count(*) FROM pg_fencepost_machines");
+            assert_eq!(there, Some(3));
+        }
+        let mut session = PgSession::connect(&machines[0].url).expect("a session");
+        let row = format!("INSERT INTO t VALUES ({}, 'z')", 5000 + round);
+        session.script(&row).expect("a row");
+    }
+    // The first one comes back as any machine does that was never there.
+    machines.push(Machine::start(path, &three[0]));
+    let mut session = PgSession::connect(&machines[3].url).expect("a session");
+    let session: &mut dyn SqlSession = &mut session;
+    assert_eq!(session.number("SELECT count(*) FROM t").ok(), Some(3002));
 }

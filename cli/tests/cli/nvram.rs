@@ -154,3 +154,21 @@ fn a_machine_that_has_lost_its_memory_gets_that_of_the_others() {
     let said = said(&output);
     assert!(said.contains("no machine has the memory of r0"), "{said}");
 }
+
+/// Machines that talk have their memory in files, too, and go on over the same addresses.
+#[test]
+fn machines_of_a_network_killed_at_once_lose_nothing_acknowledged() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let start = || DevCluster::start_in(directory.path(), "tcp", &NVRAM);
+    let mut journal = Journal::default();
+    let cluster = start();
+    create(&cluster.url(0));
+    load_and_kill(cluster, 0, Duration::from_millis(700), &mut journal);
+    let mut cluster = start();
+    for machine in 0..MACHINES {
+        verify(&cluster.url(machine), &mut journal);
+    }
+    signal("-INT", &cluster.child.id().to_string());
+    assert!(cluster.ended());
+    verify(&start().url(1), &mut journal);
+}

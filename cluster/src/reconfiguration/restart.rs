@@ -110,6 +110,16 @@ impl Resumed {
 }
 
 impl Resumed {
+    /// The machines, and the regions that each begins with.
+    pub fn places(&self) -> Vec<(MachineId, u32)> {
+        let of = |region: &MovedRegion| {
+            let id = region.mapping.region.0;
+            let all = region.mapping.replicas.all();
+            all.map(|machine| (machine, id)).collect::<Vec<_>>()
+        };
+        self.regions.iter().flat_map(of).collect()
+    }
+
     /// What a machine has kept that begins so and has not done anything.
     pub fn kept_by(&self, machine: MachineId) -> Kept {
         let id = self.configuration.id();
@@ -237,7 +247,7 @@ mod tests {
 
     fn places(kept: &BTreeMap<MachineId, Kept>) -> Result<Vec<(u32, u32, usize)>, Vec<RegionId>> {
         let before = machines(3);
-        let next = before.begin_again(&before).unwrap();
+        let next = before.again().unwrap();
         assert_eq!(next.id().0, before.id().0 + 1);
         let (regions, number) = resume(kept, &next, Replication::exactly(2))?;
         assert_eq!(number, RegionId(9));

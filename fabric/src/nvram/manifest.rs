@@ -7,8 +7,8 @@
 //! ```
 //! It is written when all else is on the disk. Numbers are in little-endian order.
 
-use super::is_segment;
 use super::layout::{BLOCK_BYTES, Home, Layout, Piece, Source};
+use super::segment_of;
 use crate::machine::MachineId;
 use crate::memory::WORD_BYTES;
 
@@ -128,7 +128,7 @@ impl<'a> From<'a> {
         let home = homes.into_iter().find(|known| *known as u8 == home)?;
         let name = str::from_utf8(self.take(length.into())?).ok()?;
         let bytes = self.u64()?;
-        let right = is_segment(name)
+        let right = segment_of(name).is_some()
             && bytes.is_multiple_of(WORD_BYTES as u64)
             && i64::try_from(bytes).is_ok();
         right.then(|| Source {

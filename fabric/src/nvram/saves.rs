@@ -32,7 +32,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use super::layout::{Home, Layout, Source};
 use super::manifest::Manifest;
 use super::transfer;
-use super::{Nvram, is_segment, lock_file};
+use super::{Nvram, lock_file, segment_of};
 use crate::machine::MachineId;
 use crate::shm::home_of;
 
@@ -209,7 +209,7 @@ fn segments_in(directory: &Path) -> io::Result<Vec<String>> {
     };
     let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
     let names = names.collect::<io::Result<Vec<_>>>()?.into_iter().flatten();
-    let mut names: Vec<String> = names.filter(|name| is_segment(name)).collect();
+    let mut names: Vec<String> = names.filter(|name| segment_of(name).is_some()).collect();
     names.sort_unstable();
     Ok(names)
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::ring;
-use crate::{Fabric, Member, sync::Ordering};
+use crate::{Fabric, Member, ShmFabric, TcpConfig, TcpFabric, sync::Ordering};
 
 const LANE: u16 = 0;
 const WORDS: usize = 64;
@@ -12,8 +12,8 @@ fn pair(nvram: &Nvram, life: u64, regions: &[u32]) -> [Arc<dyn Fabric>; 2] {
     });
     members.clone().map(|me| {
         let living = nvram.join(life).expect("a life");
-        let fabric = nvram.fabric(life, me.id, regions.iter().copied(), living);
-        let fabric = fabric.expect("a machine");
+        let home = nvram.home_in(life, me.id, regions.iter().copied(), living);
+        let fabric = ShmFabric::at(home.expect("its directory")).expect("a machine");
         fabric.set_members(&members).expect("a member");
         Arc::new(fabric) as _
     })
@@ -93,7 +93,9 @@ fn regions_go_from_life_to_life_and_nothing_else_does() {
         assert_eq!(torn.is_ok(), life == 2);
     }
     assert_eq!(nvram.last(4).expect("lives"), Some(2));
-    nvram.forget_before(5).expect("forgotten");
+    nvram
+        .forget_before(5, &[(MachineId(1), 7)])
+        .expect("forgotten");
     assert_eq!(nvram.last(4).expect("lives"), None);
     let after = nvram.after(5);
     let made = after.make_region(MachineId(2), 9, 8).expect("memory");
@@ -139,4 +141,107 @@ fn one_at_a_time_finds_out_whether_others_live() {
         drop(entered);
         other.join().expect("ends").expect("it was its turn");
     });
+}
+
+#[test]
+fn what_machines_have_left_that_are_gone_is_there_for_those_that_come_later() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let nvram = Nvram::open(directory.path()).expect("a directory");
+    nvram.begin(1, &[]).expect("a life");
+    let region = SegmentId::new(SegmentId::REGION, 0, 7);
+    let machine = |id| {
+        let living = nvram.join(1).expect("a life");
+        let home = nvram.home_in(1, MachineId(id), [], living);
+        let fabric = ShmFabric::at(home.expect("its directory")).expect("a machine");
+        let memory = fabric.provide(region, 8, Writer::Owner).expect("memory");
+        memory.words()[0].store(id.into(), Ordering::Relaxed);
+        fabric
+    };
+    let [one, two, three, five] = [1, 2, 3, 5].map(machine);
+    let left = |me, members: &[u32]| {
+        let members: Vec<MachineId> = members.iter().copied().map(MachineId).collect();
+        let gone = nvram.gone(1, MachineId(me), &members);
+        let word = |left: &Remains| {
+            let memory = left.get(region).expect("a region");
+            memory.words()[0].load(Ordering::Relaxed)
+        };
+        let words: Vec<u64> = gone.left().iter().map(word).collect();
+        (gone, words)
+    };
+    assert!(nvram.has_process(1, MachineId(2)));
+    assert_eq!(left(4, &[1, 4]).1, [0; 0], "all have their processes");
+    drop((two, three));
+    assert!(!nvram.has_process(1, MachineId(2)));
+    assert_eq!(left(4, &[1, 3, 4]).1, [2], "others are members");
+    let (gone, words) = left(4, &[1, 4]);
+    assert_eq!(words, [3, 2], "and nothing of who came later");
+    // What is only of a life goes with the next one that comes, but for what it was told of its logs.
+    let head = SegmentId::new(SegmentId::HEAD, 0, 1);
+    let name = home_of(&nvram.life(1), MachineId(2)).join(name_of(head, Writer::Owner));
+    fs::write(&name, [0; 8]).expect("is written");
+    let member = |id| Member {
+        id: MachineId(id),
+        address: String::new(),
+    };
+    five.clear_away(&[member(1), member(5)]).expect("cleared");
+    let homes = [2, 3].map(|id| home_of(&nvram.life(1), MachineId(id)));
+    assert!(homes.iter().all(|home| !home.join("control").exists()) && name.exists());
+    assert_eq!(left(4, &[1, 4]).1, [3, 2]);
+    gone.forget();
+    assert_eq!(left(4, &[1, 4]).1, [0; 0]);
+    // Who has looked at it has it still.
+    let memory = gone.left()[0].get(region).expect("a region");
+    assert_eq!(memory.words()[0].load(Ordering::Relaxed), 3);
+    drop((one, five));
+    assert_eq!(left(6, &[]).1, [5, 1]);
+    nvram.begin(9, &[]).expect("a life");
+    let kept = [(MachineId(1), 7), (MachineId(1), 8)];
+    nvram.forget_before(9, &kept).expect("forgotten");
+    assert_eq!(left(6, &[]).1, [1]);
+}
+
+#[test]
+fn a_machine_that_talks_has_its_memory_in_files_too() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let nvram = Nvram::open(directory.path()).expect("a directory");
+    nvram.begin(1, &[]).expect("a life");
+    assert!(nvram.is_here(1) && !nvram.is_here(2));
+    let config = |me| TcpConfig {
+        me: MachineId(me),
+        cluster: 1,
+        secret: vec![7; 32],
+        listen: "127.0.0.1:0".into(),
+        tls: None,
+        silence: None,
+    };
+    let home = || {
+        let living = nvram.join(1).expect("a life");
+        let home = nvram.home_in(1, MachineId(2), [], living);
+        home.expect("its directory")
+    };
+    assert!(TcpFabric::start_at(&config(3), home()).is_err());
+    let fabric = TcpFabric::start_at(&config(2), home()).expect("it listens");
+    assert!(fabric.keeps() && fabric.room().is_some());
+    let segment = |kind| SegmentId::new(kind, LANE, 1);
+    let [region, ring, board] = [SegmentId::REGION, SegmentId::RING, SegmentId::BOARD].map(segment);
+    for (at, segment) in [region, ring, board].into_iter().enumerate() {
+        let writer = Writer::Peer(MachineId(1));
+        let writer = if segment == ring {
+            writer
+        } else {
+            Writer::Owner
+        };
+        let memory = fabric.provide(segment, 8, writer).expect("memory");
+        memory.words()[3].store(at as u64 + 1, Ordering::Relaxed);
+    }
+    fabric.withdraw(ring);
+    fabric.withdraw(board);
+    drop(fabric);
+    assert!(!nvram.is_alive(1).expect("a lock"));
+    let left = nvram.after(1).remains(MachineId(2)).expect("is read");
+    let word = |segment| {
+        let memory: &Arc<Memory> = left.get(segment)?;
+        Some(memory.words()[3].load(Ordering::Relaxed))
+    };
+    assert_eq!([region, ring, board].map(word), [Some(1), Some(2), None]);
 }

@@ -1,10 +1,11 @@
 //! The files that are a machine's memory: their names, and how they are made and mapped.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::fabric::FabricError;
+use crate::home::LOCK;
 use crate::machine::MachineId;
 use crate::memory::{Memory, WORD_BYTES};
 use crate::segment::{SegmentId, Writer};
@@ -13,9 +14,15 @@ pub(crate) fn home_of(root: &Path, machine: MachineId) -> PathBuf {
     root.join(machine.to_string())
 }
 
+/// Whether there is a process whose home that is.
+pub(crate) fn is_locked(home: &Path) -> bool {
+    let lock = File::open(home.join(LOCK));
+    lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
 /// Whether all of a segment is written sooner or later. Regions and old versions are large, and are put to use piece by
 /// piece.
-pub(super) fn is_whole(segment: SegmentId) -> bool {
+pub(crate) fn is_whole(segment: SegmentId) -> bool {
     ![SegmentId::REGION, SegmentId::OLD_VERSIONS].contains(&segment.kind())
 }
 

@@ -71,6 +71,7 @@ use crate::completion::Completion;
 use crate::counters::FabricCounters;
 use crate::direct;
 use crate::fabric::{Attendant, Event, Fabric, FabricError};
+use crate::home::Home;
 use crate::machine::{MachineId, Member};
 use crate::memory::Memory;
 use crate::priority::ask_for_priority;
@@ -170,6 +171,21 @@ impl TcpFabric {
     /// # Errors
     /// [`FabricError::Io`] where it cannot listen.
     pub fn start(config: &TcpConfig) -> Result<Self, FabricError> {
+        Self::with(config, Registry::new(config.me))
+    }
+
+    /// The same of a machine whose memory is in files, which outlive its process.
+    ///
+    /// # Errors
+    /// As [`Self::start`]; [`FabricError::Refused`] where the directory is another machine's.
+    pub fn start_at(config: &TcpConfig, home: Home) -> Result<Self, FabricError> {
+        if home.me() != config.me {
+            return Err(FabricError::Refused("the directory is another machine's"));
+        }
+        Self::with(config, Registry::at(home))
+    }
+
+    fn with(config: &TcpConfig, registry: Registry) -> Result<Self, FabricError> {
         let listener = Arc::new(TcpListener::bind(&config.listen)?);
         let address = listener.local_addr()?;
         let bells = Arc::new(Memory::anonymous(2)?);
@@ -178,7 +194,7 @@ impl TcpFabric {
             identity: Identity::new(config.me, config.cluster, &config.secret)?,
             tls: config.tls.clone(),
             silence: config.silence,
-            registry: Arc::new(Registry::new(config.me)),
+            registry: Arc::new(registry),
             callers: Callers::default(),
             askers: Callers::default(),
             answerer: OnceLock::new(),
@@ -320,6 +336,14 @@ impl Fabric for TcpFabric {
 
     fn counters(&self) -> &FabricCounters {
         &self.counters
+    }
+
+    fn keeps(&self) -> bool {
+        self.shared.registry.home().is_some_and(Home::keeps)
+    }
+
+    fn room(&self) -> Option<u64> {
+        self.shared.registry.home().and_then(Home::room)
     }
 
     fn provide(

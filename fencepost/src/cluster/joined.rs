@@ -16,6 +16,7 @@ use pollster::FutureExt;
 
 use crate::error::OpenError;
 use crate::newcomer::{self, Knocking, Place};
+use crate::restart::Memory;
 use crate::saves::{Loaded, Saver};
 
 /// How long a machine waits for the others to come up.
@@ -66,6 +67,13 @@ impl Joined {
         self.network.configuration = configuration.clone();
         self.network.disk = Some(on_disk);
         Ok(self)
+    }
+
+    /// The same with what a machine has whose memory outlives it.
+    pub(super) fn with_memory(mut self, memory: Memory) -> Joined {
+        (self.resumed, self.loaded, self.saver) = (memory.resumed, memory.loaded, memory.saver);
+        self.network.before = memory.before;
+        self
     }
 
     /// Begins with nothing, as others have let this machine in.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_cluster::{Address, Configuration};
-use fencepost_fabric::{Fabric, FabricError, MachineId, ShmFabric};
+use fencepost_fabric::{Fabric, FabricError, Home, MachineId, ShmFabric};
 use fencepost_fabric::{TcpAsker, TcpConfig, TcpFabric, cluster_id, entropy_seed};
 use fencepost_txn::network::{ClusterSecret, NetworkOptions, Replication, members};
 
@@ -19,7 +19,7 @@ use crate::group::Group;
 #[cfg(feature = "raft")]
 use crate::newcomer::unusable;
 use crate::newcomer::{Part, Who};
-use crate::restart;
+use crate::restart::{self, Begun, Memory};
 use crate::saves::Loaded;
 
 /// Words of the log of each pair of machines.
@@ -53,11 +53,19 @@ impl Cluster {
             let why = "memory is saved in the nvram tier alone";
             return Err(OpenError::Tier(why));
         }
+        if !kept && self.memory_in.is_some() {
+            let why = "memory outlives processes in the nvram tier alone";
+            return Err(OpenError::Tier(why));
+        }
         match &self.between {
-            Between::Memory(directory) if kept => self.join_kept(directory),
-            Between::Network { .. } if kept => {
-                let why = "the nvram tier is of machines that share the memory of a host";
-                Err(OpenError::Tier(why))
+            Between::Memory(directory) if kept => {
+                let names = (1..=machines).map(|id| MachineId(id).to_string());
+                let first = self.configuration(0, names.collect())?;
+                let begun = self.begin_kept(directory, &first, OF_HOST)?;
+                let fabric = ShmFabric::at(begun.home).map_err(network)?;
+                let between = (Box::new(|| None) as _, Box::new(String::new) as _);
+                let joined = self.joined(Arc::new(fabric), begun.part, between)?;
+                Ok(joined.with_memory(begun.memory))
             }
             Between::Memory(directory) => {
                 let names = (1..=machines).map(|id| MachineId(id).to_string());
@@ -77,53 +85,39 @@ impl Cluster {
                 addresses,
                 secret,
                 tls,
-            } => self.join_network(name, addresses, secret, tls.as_ref()),
+            } => self.join_network((name, addresses), secret, tls.as_ref(), kept),
         }
     }
 
-    /// A machine whose memory outlives it.
-    fn join_kept(&self, directory: &Path) -> Result<Joined, OpenError> {
+    /// A machine whose memory outlives it, in a directory that all see.
+    fn begin_kept(
+        &self,
+        directory: &Path,
+        first: &Configuration,
+        secret: &[u8],
+    ) -> Result<Begun, OpenError> {
         if self.replicas < 2 {
             let why = "the nvram tier needs a backup of each region: two replicas or more";
             return Err(OpenError::Tier(why));
         }
-        if self.newcomer.is_some() {
-            let why = "nobody joins machines of the nvram tier while they run";
-            return Err(OpenError::Tier(why));
+        if self.newcomer.is_some() && self.lease.is_none() {
+            let why = "machines join only where they have leases and keep their configuration";
+            return Err(OpenError::Configuration(why.into()));
         }
-        let names = (1..=self.machines).map(|id| MachineId(id).to_string());
-        let founders = self.configuration(0, names.collect())?;
         let replication = Replication::exactly(self.replicas as usize);
-        let me = MachineId(self.machine);
+        let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
+        let secret = self.lease.map(|_| ClusterSecret::new(secret));
+        let secret = secret.transpose().map_err(short)?;
         let places = (directory, self.saved_in.as_deref());
-        let begun = restart::begin(places, me, &founders, replication)?;
-        let store = self.lease.is_some().then_some(begun.store);
-        let between = (Box::new(|| None) as _, Box::new(String::new) as _);
-        let part = Part {
-            me,
-            configuration: begun.configuration,
-            joins: false,
-            kept: None,
-        };
-        let joined = self.joined(Arc::new(begun.fabric), part, between)?;
-        Ok(Joined {
-            network: NetworkOptions {
-                store,
-                ..joined.network
-            },
-            resumed: begun.resumed,
-            loaded: begun.loaded,
-            saver: begun.saver,
-            ..joined
-        })
+        restart::begin(places, &self.who()?, first, replication, secret)
     }
 
     fn join_network(
         &self,
-        name: &str,
-        addresses: &[String],
+        (name, addresses): (&str, &[String]),
         Secret(secret): &Secret,
         tls: Option<&TlsFiles>,
+        kept: bool,
     ) -> Result<Joined, OpenError> {
         if secret.len() < SECRET_BYTES_MIN {
             return Err(OpenError::SecretTooShort(SECRET_BYTES_MIN));
@@ -131,30 +125,47 @@ impl Cluster {
         let cluster = self.cluster_id(name, addresses);
         let first = self.configuration(cluster, addresses.to_vec())?;
         let tls = tls.map(TlsFiles::load).transpose()?;
-        let start = |me, address: &Address| {
-            let started = TcpFabric::start(&TcpConfig {
+        let start_in = |me, address: &Address, home: Option<Home>| {
+            let config = TcpConfig {
                 me,
                 cluster,
                 secret: secret.clone(),
                 listen: address.to_string(),
                 tls: tls.clone(),
                 silence: self.lease.map(|lease| LEASES_OF_SILENCE * lease),
-            });
+            };
+            let started = match home {
+                None => TcpFabric::start(&config),
+                Some(home) => TcpFabric::start_at(&config, home),
+            };
             let refused = |error: FabricError| OpenError::Listen {
                 address: address.to_string(),
                 why: error.to_string(),
             };
             started.map(Arc::new).map_err(refused)
         };
+        let start = |me, address: &Address| start_in(me, address, None);
+        let mut memory = Memory::default();
         let (part, fabric) = match self.lease.filter(|_| self.keeps_itself()) {
+            _ if kept => {
+                let why = "machines of the nvram tier that talk are all on one host, and have their memory, and their configuration with it, in a directory there";
+                let directory = self.memory_in.as_ref().filter(|_| self.kept_in.is_none());
+                let directory = directory.ok_or(OpenError::Tier(why))?;
+                let Begun {
+                    home,
+                    part,
+                    memory: had,
+                } = self.begin_kept(directory, &first, secret)?;
+                memory = had;
+                let fabric = start_in(part.me, own_address(&part), Some(home))?;
+                (part, fabric)
+            }
             Some(lease) => self.part_of_group(first, (secret, lease), &start, || {
                 TcpAsker::new(cluster, secret, tls.clone())
             })?,
             None => {
                 let part = self.part(first, secret)?;
-                let own = part.configuration.machine(part.me);
-                let own = own.expect("a machine is in the configuration in which it begins");
-                let fabric = start(part.me, &own.address);
+                let fabric = start(part.me, own_address(&part));
                 let fabric = fabric.inspect_err(|_| part.give_back())?;
                 (part, fabric)
             }
@@ -168,7 +179,8 @@ impl Cluster {
         };
         let missing = move || list(&told.refusals());
         let between = (Box::new(refused) as _, Box::new(missing) as _);
-        self.joined(fabric, part, between)
+        let joined = self.joined(fabric, part, between)?;
+        Ok(joined.with_memory(memory))
     }
 
     /// What this machine is to be in a cluster that begins with the configuration `first`.
@@ -263,6 +275,13 @@ impl Cluster {
             taken_back: self.taken_back,
         })
     }
+}
+
+/// Where a machine listens for others.
+fn own_address(part: &Part) -> &Address {
+    let own = part.configuration.machine(part.me);
+    let own = own.expect("a machine is in the configuration in which it begins");
+    &own.address
 }
 
 /// A number of the clock that this process sees: another one has the same if it sees the same.

@@ -61,7 +61,7 @@ impl Session {
         })?;
         if !machine.lets_others_leave() {
             return Err(not_ready(format!(
-                "machine {number} cannot leave: these machines have no leases, do not keep their configuration, or have memory that outlives them"
+                "machine {number} cannot leave: these machines have no leases, or do not keep their configuration"
             )));
         }
         Ok(member)

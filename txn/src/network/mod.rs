@@ -37,6 +37,7 @@
 mod allotment;
 mod backing;
 mod backup;
+mod before;
 mod boards;
 pub mod call;
 mod circles;
@@ -91,6 +92,7 @@ use allotment::Known;
 pub(crate) use allotment::Whereabouts;
 use backing::Registered;
 use backup::{Backup, Changed};
+pub(crate) use before::Before;
 use boards::BOARD;
 use call::Services;
 use committing::Committing;
@@ -172,6 +174,8 @@ pub(crate) struct Network {
     suspicions: Arc<Suspicions>,
     /// Where the machine keeps its data on a disk.
     disk: Option<Disk>,
+    /// What it had before it was out.
+    before: Mutex<Option<Arc<Before>>>,
     joins: bool,
     /// Whether not all machines have recovered what was before the last configuration.
     recovers: AtomicBool,
@@ -190,7 +194,7 @@ impl Network {
         options: &NetworkOptions,
         whereabouts: Arc<Whereabouts>,
         resumed: Option<&Resumed>,
-        disk: Option<Disk>,
+        (disk, before): (Option<Disk>, Option<Before>),
     ) -> Result<Network, FabricError> {
         let NetworkOptions {
             fabric,
@@ -252,6 +256,7 @@ impl Network {
             gathering: Mutex::default(),
             asking: time::Asking::new(options),
             disk,
+            before: Mutex::new(before.map(Arc::new)),
             joins: options.joins,
             recovers: AtomicBool::new(false),
             leaves: AtomicBool::new(configuration.is_leaving(me)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fencepost_cluster::join::Door;
 use fencepost_cluster::lease::LeaseTerms;
 use fencepost_cluster::{ConfigStore, Configuration, Replication};
-use fencepost_fabric::{Fabric, HostClock, MonotonicClock};
+use fencepost_fabric::{Fabric, Gone, HostClock, MonotonicClock};
 
 use super::disk::OnDisk;
 
@@ -32,6 +32,8 @@ pub struct NetworkOptions {
     pub door: Option<Arc<Door>>,
     /// What this machine begins with, where it keeps its data on a disk; the same for all.
     pub disk: Option<Arc<OnDisk>>,
+    /// What machines have left in memory that were there before this one, which joins.
+    pub before: Option<Arc<Gone>>,
     /// Whether this machine has just been let in: `configuration` is the one that it joins, which it has yet to apply.
     pub joins: bool,
     /// Whether somebody calls [`crate::Machine::drive`]; otherwise a thread of the machine looks after what
@@ -58,6 +60,7 @@ impl NetworkOptions {
             store: None,
             door: None,
             disk: None,
+            before: None,
             joins: false,
             driven: false,
         }

@@ -176,7 +176,7 @@ impl Host {
                 let map = nvram.map(life).expect("a map");
                 let begun = (!map.is_empty()).then(|| Resumed::unseal(&map).expect("whole"));
                 let before = (before, begun.as_ref());
-                Some(settle(&nvram.after(life), before, &founders, replication)?)
+                Some(settle(&nvram.after(life), before, replication)?)
             }
         };
         let map = resumed.as_ref().map_or_else(Vec::new, Resumed::seal);
@@ -184,8 +184,9 @@ impl Host {
             .as_ref()
             .map_or(founders, |resumed| resumed.configuration.clone());
         let life = configuration.id().0;
+        let kept = resumed.as_ref().map_or_else(Vec::new, Resumed::places);
         nvram.begin(life, &map).expect("a life");
-        nvram.forget_before(life).expect("forgotten");
+        nvram.forget_before(life, &kept).expect("forgotten");
         *self.current.borrow_mut() = Some(configuration.clone());
         let resumed = resumed.map(Arc::new);
         let members: Vec<Member> = (1..=MACHINES).map(member).collect();
@@ -196,7 +197,10 @@ impl Host {
                 let own = regions.filter(|region| region.mapping.replicas.has(me.id));
                 let own = own.map(|region| region.mapping.region.0);
                 let living = nvram.join(life).expect("a life");
-                let fabric = nvram.fabric(life, me.id, own, living).expect("a machine");
+                let home = nvram
+                    .home_in(life, me.id, own, living)
+                    .expect("its directory");
+                let fabric = ShmFabric::at(home).expect("a machine");
                 fabric.set_members(&members).expect("a member");
                 Watched {
                     inner: fabric,

@@ -4,6 +4,7 @@
 //! noted with each copy of the disks, in which what was not synced is lost.
 
 pub mod comes_back;
+mod left_in_memory;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,19 +73,41 @@ struct Ground {
 }
 
 impl Ground {
+    fn of(network: Arc<LocalNetwork>, configuration: &Configuration, replicas: usize) -> Ground {
+        let store = Arc::new(LocalStore::in_memory());
+        block_on(store.compare_and_swap(None, configuration)).expect("is stored");
+        let secret = ClusterSecret::new(b"a secret of all of them").expect("long enough");
+        Ground {
+            network,
+            store,
+            time: Arc::new(Time(AtomicU64::new(1_000_000_000))),
+            door: Arc::new(Door::new(Arc::new(SimDisk::new(1)), secret)),
+            replicas,
+        }
+    }
+
     fn open(&self, fabric: Arc<dyn Fabric>, on_disk: Arc<OnDisk>, joins: bool) -> Arc<Machine> {
-        let replication = Replication::exactly(self.replicas);
         let configuration = on_disk.configuration().clone();
-        let network = NetworkOptions {
+        Ground::machine(NetworkOptions {
+            disk: Some(on_disk),
+            joins,
+            ..self.options(fabric, configuration)
+        })
+    }
+
+    fn options(&self, fabric: Arc<dyn Fabric>, configuration: Configuration) -> NetworkOptions {
+        let replication = Replication::exactly(self.replicas);
+        NetworkOptions {
             driven: true,
             clock: Arc::clone(&self.time) as _,
             leases: Some(LeaseTerms::new(LEASE, 200).expect("terms")),
             store: Some(Arc::clone(&self.store) as _),
             door: Some(Arc::clone(&self.door)),
-            disk: Some(on_disk),
-            joins,
             ..NetworkOptions::of(fabric, configuration, replication)
-        };
+        }
+    }
+
+    fn machine(network: NetworkOptions) -> Arc<Machine> {
         let machine = Machine::open(MachineOptions {
             region_bytes: 16 << 20,
             network: Some(network),
@@ -172,27 +195,25 @@ impl Disks {
                 return None;
             }
         }
-        let store = Arc::new(LocalStore::in_memory());
         let configuration = found.first()?.2.configuration().clone();
         assert!(configuration.id().0 > self.stored);
-        block_on(store.compare_and_swap(None, &configuration)).expect("is stored");
-        let secret = ClusterSecret::new(b"a secret of all of them").expect("long enough");
-        let door = Arc::new(Door::new(Arc::new(SimDisk::new(1)), secret));
-        let ground = Ground {
-            network,
-            store,
-            time: Arc::new(Time(AtomicU64::new(1_000_000_000))),
-            door,
-            replicas: self.replicas,
-        };
+        let ground = Ground::of(network, &configuration, self.replicas);
         let open = |(id, fabric, on_disk): (MachineId, Arc<dyn Fabric>, Arc<OnDisk>)| {
             let members = members(on_disk.configuration());
             fabric.set_members(&members).expect("a member");
             assert_eq!(on_disk.configuration(), &configuration);
             (id.0, ground.open(fabric, on_disk, false))
         };
+        let machines = found.into_iter().map(open).collect();
+        Some(World::of(ground, machines))
+    }
+}
+
+impl World {
+    /// Machines, once they are there.
+    fn of(ground: Ground, machines: BTreeMap<u32, Arc<Machine>>) -> World {
         let world = World {
-            machines: found.into_iter().map(open).collect(),
+            machines,
             store: Arc::clone(&ground.store),
             time: Arc::clone(&ground.time),
             ground,
@@ -209,11 +230,9 @@ impl Disks {
             world.until("all are there", || world.run(machine.is_complete()));
         }
         world.until("leases", || world.all(|machine| machine.is_answering()));
-        Some(world)
+        world
     }
-}
 
-impl World {
     fn alive(&self) -> Vec<Arc<Machine>> {
         let dead = self.dead.borrow();
         let alive = self.machines.iter().filter(|(id, _)| !dead.contains(id));
@@ -367,36 +386,15 @@ impl World {
     /// The machine at a place joins the others while they run, with a disk; which one it is then.
     fn join(&mut self, place: u32, disk: &SimDisk) -> u32 {
         let mut contents = Contents::read(&durable(disk)).expect("its disk");
-        let founders = Configuration::of_process(MACHINES).expect("machines");
-        let own = founders.machine(MachineId(place)).expect("a founder");
-        let mut random = Random::new(self.time.now_ns());
         let (id, configuration) = loop {
-            let request = JoinRequest {
-                version: PROTOCOL_VERSION,
-                cluster: Some(founders.cluster()),
-                address: own.address.clone(),
-                domain: own.domain.clone(),
-                keeps: Keeps::Disk {
-                    written: contents.machine(),
-                },
-            };
-            let knock = self.ground.door.knock(request, &mut random).expect("left");
-            let (mut knock, heard) = (RefCell::new(knock), Cell::new(None));
-            self.until("an answer", || {
-                let answer = knock.borrow_mut().hear().transpose();
-                let any = answer.is_some();
-                heard.set(answer);
-                any
-            });
-            let _ = knock.get_mut();
-            match heard.take() {
-                Some(Ok(Heard::Joined(id, configuration))) => break (id, configuration),
-                Some(Ok(Heard::Offered(offer))) => {
+            let written = contents.machine();
+            match self.knock(place, Keeps::Disk { written }) {
+                Some(Heard::Joined(id, configuration)) => break (id, configuration),
+                Some(Heard::Offered(offer)) => {
                     contents.write_down(&offer).expect("is written down");
                     self.take(CrashLoss::All);
                 }
-                Some(Err(NotAdmitted::Refused(JoinRefusal::Busy | JoinRefusal::AddressInUse))) => {}
-                other => panic!("{other:?}"),
+                None => {}
             }
         };
         self.take(CrashLoss::All);
@@ -407,10 +405,42 @@ impl World {
         let machine = self
             .ground
             .open(fabric, contents.joining(&configuration), true);
+        self.has_joined(id, machine)
+    }
+
+    /// A machine is there that was let in.
+    fn has_joined(&mut self, id: MachineId, machine: Arc<Machine>) -> u32 {
         assert!(self.machines.insert(id.0, Arc::clone(&machine)).is_none());
         self.until("it is there", || self.run(machine.is_complete()));
         self.until("leases", || self.all(|machine| machine.is_answering()));
         id.0
+    }
+
+    /// The machine at a place asks to be let in; `None` where it is to ask again.
+    fn knock(&self, place: u32, keeps: Keeps) -> Option<Heard> {
+        let founders = Configuration::of_process(MACHINES).expect("machines");
+        let own = founders.machine(MachineId(place)).expect("a founder");
+        let mut random = Random::new(self.time.now_ns());
+        let request = JoinRequest {
+            version: PROTOCOL_VERSION,
+            cluster: Some(founders.cluster()),
+            address: own.address.clone(),
+            domain: own.domain.clone(),
+            keeps,
+        };
+        let knock = self.ground.door.knock(request, &mut random).expect("left");
+        let (knock, heard) = (RefCell::new(knock), Cell::new(None));
+        self.until("an answer", || {
+            let answer = knock.borrow_mut().hear().transpose();
+            let any = answer.is_some();
+            heard.set(answer);
+            any
+        });
+        match heard.take() {
+            Some(Ok(heard)) => Some(heard),
+            Some(Err(NotAdmitted::Refused(JoinRefusal::Busy | JoinRefusal::AddressInUse))) => None,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// All regions have their replicas, with their data.

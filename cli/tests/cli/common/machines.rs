@@ -220,7 +220,9 @@ fn joined(directory: &Path, addresses: &[String], further: &[&str]) -> Vec<Strin
     let [path, secret] = [directory, &secret].map(|path| path.to_str().expect("a path"));
     let addresses = addresses.join(",");
     let mut told = words(&["--join", &addresses, "--cluster-secret", secret]);
-    if !further.contains(&"--configuration-store") {
+    if further.contains(&"nvram") {
+        told.extend(words(&["--memory-dir", path]));
+    } else if !further.contains(&"--configuration-store") {
         told.extend(words(&["--configuration-dir", path]));
     }
     told

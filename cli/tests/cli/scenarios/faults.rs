@@ -43,6 +43,8 @@ enum How {
     Killed,
     /// kill -9, and all are started again.
     KilledAndBack,
+    /// The same of one after the other, and then of all machines at once.
+    KilledInTurn,
     /// SIGSTOP, SIGCONT.
     Stopped,
     /// They and the others do not hear of each other.
@@ -157,6 +159,27 @@ pub static ALL: Fault = Fault {
         How::KilledAndBack,
     )
 };
+pub static IN_TURN: Fault = Fault {
+    further: &[
+        "--replicas",
+        "2",
+        "--lease-ms",
+        LEASE,
+        "--durability",
+        "nvram",
+    ],
+    ..of_three(
+        "two killed and started again in turn, then all",
+        Between::Shm,
+        &[2, 0],
+        How::KilledInTurn,
+    )
+};
+pub static IN_TURN_OF_A_NETWORK: Fault = Fault {
+    name: "two of a network killed and started again in turn, then all",
+    between: Between::Tcp,
+    ..IN_TURN
+};
 const DISKS: &[&str] = &["--replicas", "2", "--durability", "ssd"];
 pub static ALL_WITH_DISKS: Fault = Fault {
     further: DISKS,
@@ -208,7 +231,7 @@ impl Fault {
     fn seconds(&self) -> u32 {
         match self.how {
             How::Killed | How::KilledAndBack => 12,
-            How::Stopped | How::CutOff | How::Unheard | How::Apart => 30,
+            How::KilledInTurn | How::Stopped | How::CutOff | How::Unheard | How::Apart => 30,
         }
     }
 
@@ -232,6 +255,16 @@ impl Fault {
             How::KilledAndBack => {
                 machines.kill(self.struck);
                 machines.start_again(self.struck);
+            }
+            How::KilledInTurn => {
+                for at in self.struck {
+                    machines.kill(&[*at]);
+                    machines.start_again(&[*at]);
+                    self.await_copies(machines);
+                }
+                let all: Vec<usize> = (0..self.machines).collect();
+                machines.kill(&all);
+                machines.start_again(&all);
             }
             How::Stopped => {
                 for at in self.struck {
@@ -290,6 +323,20 @@ impl Fault {
             Ok(number) if number == others.len() as i64 => Ok(()),
             other => Err(other),
         });
+    }
+
+    /// All machines have all the data that they were given.
+    fn await_copies(&self, machines: &Machines) {
+        const LACKS: &str = "SELECT count(*) FROM pg_fencepost_reconfigurations WHERE step = 'data-recovery' AND configuration > \
+             (SELECT coalesce(max(configuration), 0) FROM pg_fencepost_reconfigurations WHERE step = 'whole')";
+        for at in 0..self.machines {
+            let mut session = machines.session(at);
+            let session: &mut dyn SqlSession = &mut session;
+            insist("all data is there", || match session.number(LACKS) {
+                Ok(0) => Ok(()),
+                other => Err(other),
+            });
+        }
     }
 
     /// They find that they are out, say so, end, and come back.

@@ -122,6 +122,16 @@ fn all_machines_are_killed_at_once() {
 }
 
 #[test]
+fn machines_whose_memory_outlives_them_are_killed_in_turn_and_then_all() {
+    scenario(&faults::IN_TURN, Load::Bank);
+}
+
+#[test]
+fn machines_of_a_network_whose_memory_outlives_them_are_killed_in_turn_and_then_all() {
+    scenario(&faults::IN_TURN_OF_A_NETWORK, Load::Lists);
+}
+
+#[test]
 fn all_machines_with_disks_are_killed_at_once() {
     scenario(&faults::ALL_WITH_DISKS, Load::Lists);
 }

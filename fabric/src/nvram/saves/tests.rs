@@ -3,6 +3,7 @@ use std::sync::Arc;
 use super::super::BOOT;
 use super::super::layout::CHUNK_BYTES;
 use super::*;
+use crate::ShmFabric;
 use crate::fabric::Fabric;
 use crate::segment::{SegmentId, Writer};
 use crate::sync::Ordering;
@@ -42,8 +43,8 @@ impl Host {
     /// A machine lives, writes and ends.
     fn live(&self, machine: MachineId, word: u64) {
         let living = self.nvram.join(LIFE).expect("a life");
-        let fabric = self.nvram.fabric(LIFE, machine, [], living);
-        let fabric = fabric.expect("a machine");
+        let home = self.nvram.home_in(LIFE, machine, [], living);
+        let fabric = ShmFabric::at(home.expect("its directory")).expect("a machine");
         let provide = |segment, words, writer| {
             let memory = fabric.provide(segment, words, writer);
             memory.expect("memory")

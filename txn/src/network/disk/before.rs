@@ -1,10 +1,6 @@
-//! What a machine had before it was out, for what it gets again: it asks for what is another by now (`governor/refill`).
+//! What was on the disk of a machine before it was out, in memory of its own.
 //!
-//! It is never what the machine has: it lies aside in memory of its own, and each object of it is taken that the primary has in the
-//! same version, while it is copied. What was in doubt is not in it.
-//!
-//! # Failure
-//! What cannot be read is not there, and everything is copied.
+//! What was in doubt is not in it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,49 +10,40 @@ use fencepost_storage::{Private, RegionId};
 
 use super::left::Left;
 use super::replay;
+use crate::network::before::Before;
 use crate::options::{Durable, OpenError};
 use crate::start::{self, Directory, ROOT_BLOCK};
 
-/// The regions that a machine had whole.
-pub struct Before(Regions);
-
-impl Before {
-    /// What there is of that on a disk, of a machine that has been another one since.
-    pub fn load(
-        durable: &Durable,
-        directory: &Directory,
-        left: &Left,
-        region_bytes: usize,
-    ) -> Option<Before> {
-        let (before, until) = (left.before.as_ref()?, left.joined?);
-        let (begun, holdings) = (before.begun.as_ref()?, before.holdings.as_ref()?);
-        let cluster = left.begun.as_ref().map(|begun| begun.cluster);
-        if cluster != Some(begun.cluster) || begun.region_bytes != region_bytes as u64 {
-            return None;
+/// What there is of that, of a machine that has been another one since: the regions that it had whole.
+pub fn load(
+    durable: &Durable,
+    directory: &Directory,
+    left: &Left,
+    region_bytes: usize,
+) -> Option<Before> {
+    let (before, until) = (left.before.as_ref()?, left.joined?);
+    let (begun, holdings) = (before.begun.as_ref()?, before.holdings.as_ref()?);
+    let cluster = left.begun.as_ref().map(|begun| begun.cluster);
+    if cluster != Some(begun.cluster) || begun.region_bytes != region_bytes as u64 {
+        return None;
+    }
+    let whole = holdings.held.values().filter(|held| held.whole);
+    let whole: BTreeSet<RegionId> = whole.map(|held| held.mapping.region).collect();
+    let regions = Regions::with(region_bytes, Arc::new(Private));
+    let load = || -> Result<(), OpenError> {
+        for region in &whole {
+            regions.reserve(*region, false)?;
+            regions.keep(*region);
+            if *region == ROOT_BLOCK.region {
+                start::make_root_backup(&regions)?;
+            }
         }
-        let whole = holdings.held.values().filter(|held| held.whole);
-        let whole: BTreeSet<RegionId> = whole.map(|held| held.mapping.region).collect();
-        let regions = Regions::with(region_bytes, Arc::new(Private));
-        let load = || -> Result<(), OpenError> {
-            for region in &whole {
-                regions.reserve(*region, false)?;
-                regions.keep(*region);
-                if *region == ROOT_BLOCK.region {
-                    start::make_root_backup(&regions)?;
-                }
-            }
-            let own = |region: RegionId| whole.contains(&region);
-            if before.joined.is_none() {
-                directory.load(&regions, &own)?;
-            }
-            let mut log = directory.log(durable)?;
-            replay::before(&mut log, &regions, &own, (before.joined, until))
-        };
-        load().ok().map(|()| Before(regions))
-    }
-
-    /// Its regions, all of them as backups.
-    pub fn regions(&self) -> &Regions {
-        &self.0
-    }
+        let own = |region: RegionId| whole.contains(&region);
+        if before.joined.is_none() {
+            directory.load(&regions, &own)?;
+        }
+        let mut log = directory.log(durable)?;
+        replay::before(&mut log, &regions, &own, (before.joined, until))
+    };
+    load().ok().map(|()| Before::replayed(regions))
 }

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 
 use super::Disk;
 use super::agree::Agreed;
-use super::before::Before;
+use super::before;
 use super::kept::Kept;
 use super::left::Left;
 use super::meet::{MeetError, Meeting, TakenBack};
@@ -32,6 +32,7 @@ use super::record::{self, Begun, Held, Holdings};
 use super::replay::{make, replay};
 use super::state::State;
 use crate::checkpointer::Checkpointer;
+use crate::network::before::Before;
 use crate::options::{Durable, OpenError};
 use crate::replay::Replayed;
 use crate::start::Directory;
@@ -69,6 +70,8 @@ pub(crate) struct Restored {
     pub replayed: Replayed,
     pub torn_tail: Option<String>,
     pub replaced: bool,
+    /// What the machine had before it was out.
+    pub before: Option<Before>,
 }
 
 impl Contents {
@@ -278,7 +281,7 @@ impl OnDisk {
             Some(_) => 0,
         };
         let before = match self.joins {
-            true => Before::load(&durable, &directory, &left, regions.region_bytes()),
+            true => before::load(&durable, &directory, &left, regions.region_bytes()),
             false => None,
         };
         let mut log = directory.log(&durable)?;
@@ -319,7 +322,7 @@ impl OnDisk {
                 holdings: holdings.clone(),
             },
         };
-        let disk = Disk::new(log, fabric, place, kept, before);
+        let disk = Disk::new(log, fabric, place, kept);
         if !self.joins {
             disk.append(record::BEGUN, &words);
             disk.is_in(holdings);
@@ -338,6 +341,7 @@ impl OnDisk {
             replayed,
             torn_tail,
             replaced,
+            before,
         })
     }
 }

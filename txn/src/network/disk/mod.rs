@@ -45,9 +45,7 @@
 //!   its disk, before it is let in (JOIN-4). So the disk of a machine that a configuration has says that it is that one, or one that
 //!   was there before it: that one was out when the configuration in force said so, and nothing of it is needed any more. It
 //!   decides nothing when all begin again, and is one of a region's replicas by DISK-2 and DISK-10 alone.
-//! * DISK-13: what a machine had before it was out is never what it has (`before.rs`). An object of it is taken only while the
-//!   block is copied, and if the primary has said since the copying began that it has the same version (REFILL-1): one version of an
-//!   object is the same everywhere, whoever has it.
+//! * DISK-13: what a machine had before it was out is never what it has (`super::before`).
 //! * DISK-6: no commit begins that a machine has part in whose disk is full, as far as that is known; what its log has
 //!   allocated is for those that have begun (`space.rs`).
 //!
@@ -87,7 +85,6 @@ use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
 pub(super) use announce::{Announcing, DURABLE, NEVER};
-use before::Before;
 pub use begin::{Beginning, Contents, OnDisk};
 use kept::Kept;
 pub(crate) use kept::is_of_others;
@@ -112,8 +109,6 @@ pub(crate) struct Disk {
     state: Mutex<State>,
     /// Who the machine is, and its regions.
     kept: Mutex<Kept>,
-    /// What the machine had before it was out.
-    before: Mutex<Option<Arc<Before>>>,
     /// Nothing becomes durable any more.
     failed: AtomicBool,
     /// The machine has given up its lease for that.
@@ -155,7 +150,6 @@ impl Disk {
         fabric: &Arc<dyn Fabric>,
         (directory, lock): (Arc<dyn fencepost_fabric::Disk>, DiskLock),
         kept: Kept,
-        before: Option<Before>,
     ) -> Disk {
         Disk {
             log,
@@ -163,22 +157,11 @@ impl Disk {
             fabric: Arc::clone(fabric),
             state: Mutex::default(),
             kept: Mutex::new(kept),
-            before: Mutex::new(before.map(Arc::new)),
             failed: AtomicBool::new(false),
             told_failed: AtomicBool::new(false),
             told_full: Mutex::new(false),
             _lock: lock,
         }
-    }
-
-    /// What the machine had before it was out.
-    pub fn before(&self) -> Option<Arc<Before>> {
-        self.before.lock().clone()
-    }
-
-    /// What it had before is needed no more.
-    pub fn forget_before(&self) {
-        self.before.lock().take();
     }
 
     /// Whose data it has, for machines that join.

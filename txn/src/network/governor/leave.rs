@@ -66,11 +66,10 @@ impl Network {
 }
 
 impl Machine {
-    /// Whether machines may leave: those that fail are replaced, and nobody's memory is to be found again by the list of
-    /// those that the cluster began with.
+    /// Whether machines may leave: those that fail are replaced.
     pub fn lets_others_leave(&self) -> bool {
         let network = self.network();
-        network.is_some_and(|network| network.replaces_machines() && !network.fabric.keeps())
+        network.is_some_and(|network| network.replaces_machines())
     }
 
     /// Has the CM told that a machine is to leave: others are given what it has, and it is given nothing any more.

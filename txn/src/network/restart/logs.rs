@@ -3,9 +3,10 @@
 //! A record that was released may still be there, behind one that was not. That does no harm: whatever has taken effect
 //! is installed at its primary, and an ABORT stands behind what it is about.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use fencepost_fabric::{MachineId, Remains, SegmentId, ring};
+use fencepost_fabric::{Afterlife, MachineId, Remains, SegmentId, ring};
 use fencepost_storage::Timestamp;
 
 use super::super::link::LOG;
@@ -60,10 +61,12 @@ impl Found {
 impl Logs {
     /// Reads all logs, but for transactions of configurations before `recovered`, which are settled everywhere.
     pub fn read(
+        after: &dyn Afterlife,
         remains: &BTreeMap<MachineId, Remains>,
         recovered: u64,
     ) -> Result<Logs, RestartError> {
         let mut logs = Logs::default();
+        let mut out = BTreeMap::new();
         for (at, left) in remains {
             // What was copied out of a log stood there before all that is in it still.
             for (of, tag, record) in copied::left_by(left) {
@@ -81,7 +84,15 @@ impl Logs {
                     memory.copy_out(0, &mut word).then_some(word[0])
                 };
                 let head = word(Some(left), SegmentId::RELEASED, of.0).unwrap_or(0);
-                let told = word(remains.get(&of), SegmentId::HEAD, at.0).unwrap_or(head);
+                let sender = match remains.get(&of) {
+                    Some(sender) => sender,
+                    // It was out before, and has written what there is of it here.
+                    None => match out.entry(of) {
+                        Entry::Occupied(there) => there.into_mut(),
+                        Entry::Vacant(there) => there.insert(after.remains(of)?),
+                    },
+                };
+                let told = word(Some(sender), SegmentId::HEAD, at.0).unwrap_or(head);
                 let records = ring::left_in(ring, (head, told), of);
                 let records = records.map_err(|why| damaged(of, *at, &why.to_string()))?;
                 for (tag, record) in records {

@@ -112,8 +112,12 @@ impl Left {
         for machine in members.iter().copied() {
             let remains = after.remains(machine)?;
             let written = remains.get(kept::SEGMENT).and_then(|kept| kept::read(kept));
-            // One that ended before it wrote anything down has what it was to begin with.
-            let Some(mut kept) = written.or_else(|| Some(begun?.kept_by(machine))) else {
+            // One that ended before it wrote anything down has what it was to begin with; who has come since has nothing.
+            let from_begin = || {
+                let begun = begun.filter(|begun| begun.configuration.has(machine));
+                begun.map(|begun| begun.kept_by(machine))
+            };
+            let Some(mut kept) = written.or_else(from_begin) else {
                 continue;
             };
             let held = std::mem::take(&mut kept.holdings.held);
@@ -160,18 +164,17 @@ struct Source<'a> {
     native: bool,
 }
 
-/// Puts in order what the members of the configuration `before` have left, which had `begun` so, for `founders` to begin
-/// again.
+/// Puts in order what the members of the configuration `before` have left, whose life had `begun` so, for them to begin
+/// again. Who was out before all had ended is none of them.
 ///
 /// # Errors
 /// [`RestartError`]; all that was left is still there then.
 pub fn settle(
     after: &(dyn Afterlife + Sync),
     (before, begun): (&Configuration, Option<&Resumed>),
-    founders: &Configuration,
     replication: Replication,
 ) -> Result<Resumed, RestartError> {
-    let configuration = before.begin_again(founders)?;
+    let configuration = before.again()?;
     let members = before.machines().iter().map(|machine| machine.id);
     let left = Left::of(after, &members.collect::<Vec<_>>(), begun)?;
     let resumed = resume(&left.kept, &configuration, replication);
@@ -193,7 +196,7 @@ pub fn settle(
     if !alone.is_empty() {
         return Err(RestartError::Alone(alone));
     }
-    let logs = Logs::read(&left.remains, recovered.map_or(0, |id| id.0))?;
+    let logs = Logs::read(after, &left.remains, recovered.map_or(0, |id| id.0))?;
     let decided = Decided::of(&logs, &sources).map_err(|(of, why)| damaged(of, &why))?;
     let ordering = Ordering {
         after,

@@ -23,6 +23,7 @@ use fencepost_storage::region::{self, BlockId, Regions};
 use fencepost_storage::{Addr, ObjectCopy, Timestamp};
 
 use crate::network::backup::{self, Changed};
+use crate::network::before::{Before, Part};
 use crate::network::versions::{digest, pieces, slots_of_piece};
 use crate::planted::{self, Planted};
 use crate::record::BadRecord;
@@ -32,7 +33,7 @@ use crate::record::BadRecord;
 pub(super) struct Here<'a> {
     pub regions: &'a Regions,
     /// What this machine had before it was out, as backups.
-    pub before: Option<&'a Regions>,
+    pub before: Option<&'a Before>,
     pub changed: &'a Changed,
 }
 
@@ -72,14 +73,14 @@ pub(super) struct BlockCopy {
 
 impl BlockCopy {
     pub fn of(block: BlockId, here: Here<'_>) -> BlockCopy {
-        let before = here.before.and_then(|before| before.backup_class(block));
+        let had = here.before.is_some_and(|before| before.has(block));
         BlockCopy {
             block,
             class: None,
             next: 0,
-            again: VecDeque::from([match before {
-                Some(_) => Wanted::Versions,
-                None => Wanted::Class,
+            again: VecDeque::from([match had {
+                true => Wanted::Versions,
+                false => Wanted::Class,
             }]),
             kept: 0,
         }
@@ -186,8 +187,8 @@ impl BlockCopy {
     fn compare(&mut self, words: &[u64], here: Here<'_>) -> Result<(), BadRecord> {
         let class = words.first().and_then(|word| region::class_of(*word));
         let before = here.before.zip(class);
-        let before = before.filter(|(all, class)| all.backup_class(self.block) == Some(*class));
-        let Some((before, class)) = before else {
+        let before = before.map(|(all, class)| (all.parts_with(self.block, class), class));
+        let Some((parts, class)) = before.filter(|(parts, _)| !parts.is_empty()) else {
             self.again.push_back(Wanted::Class);
             return Ok(());
         };
@@ -195,19 +196,21 @@ impl BlockCopy {
         self.next = class.slots();
         let mut theirs = words.iter().skip(1);
         for (first, count) in pieces(class) {
-            let ours = digest((self.block, class), (first, count), |addr| {
-                before.backup(addr)
-            });
-            let same = theirs.next() == Some(&ours);
-            if !same && !planted::is(Planted::TakeOldVersions) {
+            let theirs = theirs.next();
+            let is_same = |part: &&Part| {
+                let of = ((self.block, class), (first, count));
+                let ours = digest(of.0, of.1, |addr| part.object(addr));
+                theirs == Some(&ours) || planted::is(Planted::TakeOldVersions)
+            };
+            let Some(part) = parts.iter().copied().find(is_same) else {
                 self.again.push_back(match count {
                     1 => Wanted::Slot(first),
                     _ => Wanted::Slots(first, count, None),
                 });
                 continue;
-            }
+            };
             for addr in (first..first + count).map(|at| self.block.slot(class, at)) {
-                let object = before.backup(addr);
+                let object = part.object(addr);
                 let newer =
                     object.filter(|object| object.header().timestamp() > here.has(addr, class));
                 if let Some(object) = newer {

@@ -44,7 +44,6 @@ use crate::clock::Clock;
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::network::backing::segment;
-use crate::network::disk::Disk;
 use crate::network::traffic::Posted;
 use crate::planted::{self, Planted};
 use crate::readers::{ReaderSlot, Readers};
@@ -376,13 +375,15 @@ impl Network {
             self.fabric.read(place, words)
         };
         let now = governor.clock.now_ns();
-        let before = self.disk.as_ref().and_then(Disk::before);
-        if let (Some(_), Some(disk)) = (&before, &self.disk) {
+        let before = self.before.lock().clone();
+        if before.is_some() {
             let refill = &mut state.refill;
             if !refill.regions.is_empty() || refill.forgets_at == u64::MAX {
                 refill.forgets_at = now + KEPT_NS;
             } else if now >= refill.forgets_at {
-                disk.forget_before();
+                if let Some(before) = self.before.lock().take() {
+                    before.forget();
+                }
                 refill.forgets_at = u64::MAX;
             }
         }
@@ -390,7 +391,7 @@ impl Network {
         let around = Around {
             here: Here {
                 regions: machine.regions(),
-                before: before.as_ref().map(|before| before.regions()),
+                before: before.as_deref(),
                 changed: &self.changed,
             },
             readers: machine.readers(),
