@@ -5,6 +5,7 @@
 //! BEFORE ROW         before each row: another row may go in its place, or none
 //! AFTER ROW          queued with the row's values; at the end of the statement, or of the transaction (`deferred`)
 //! AFTER STATEMENT    then
+//! INSTEAD OF         of a row of a view: what is to be done
 //! ```
 //! A statement whose tables have no triggers has no [`Firing`], and pays for none of this.
 //!
@@ -258,6 +259,35 @@ impl Firing {
                 event: doing.event,
                 old,
                 new: rows.1,
+                rows: None,
+            };
+            let Some(row) = Box::pin(call_trigger(call, cx)).await? else {
+                return Ok(false);
+            };
+            if let Some(new) = &mut new {
+                new[..width].clone_from_slice(&row);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A row of a view is to change: its triggers do what is to be done, and `new` is then what they say that it is.
+    /// False where one says that nothing was done.
+    pub async fn instead(
+        &mut self,
+        cx: &mut Cx<'_>,
+        view: &TablePlan,
+        doing: Doing<'_>,
+        (old, mut new): (Option<&[Value]>, Option<&mut [Value]>),
+    ) -> Result<bool, Halt> {
+        let width = view.layout.width();
+        for (_, trigger) in firing(cx, view, doing, (Timing::Instead, true)) {
+            let call = TriggerCall {
+                trigger,
+                table: &view.def,
+                event: doing.event,
+                old,
+                new: new.as_deref().map(|new| &new[..width]),
                 rows: None,
             };
             let Some(row) = Box::pin(call_trigger(call, cx)).await? else {

@@ -57,6 +57,8 @@ pub enum Timing {
     Before,
     /// At the end of the statement, or of the transaction.
     After,
+    /// In the place of the change, of a row of a view.
+    Instead,
 }
 
 impl Timing {
@@ -65,6 +67,7 @@ impl Timing {
         match self {
             Timing::Before => "BEFORE",
             Timing::After => "AFTER",
+            Timing::Instead => "INSTEAD OF",
         }
     }
 }
