@@ -141,7 +141,7 @@ async fn give_index(
             let key = KeyConstraint {
                 name: None,
                 columns: index.columns.iter().map(|c| c.column).collect(),
-                deferrable: None,
+                deferrable: index.more.deferrable,
             };
             let kind = index.primary.then_some(index.kind);
             add_constraint(cx, ddl, partition, &key, kind, None).await?;
