@@ -297,8 +297,9 @@ pub async fn drop_routines(
             if let Some(view) = views.first() {
                 return Err(needed(shown(view, ddl)).into());
             }
-            if let Some((table, trigger)) = triggered.first().and_then(|table| {
-                let mut own = table.rules.triggers.iter();
+            if let Some((table, trigger)) = triggered.iter().find_map(|table| {
+                let own = table.rules.triggers.iter();
+                let mut own = own.filter(|trigger| table.link(trigger.id).is_none());
                 Some((table, own.find(|trigger| trigger.function == routine.id)?))
             }) {
                 let what = format!("trigger {} on table {}", trigger.name, table.name);
@@ -329,9 +330,13 @@ pub async fn drop_routines(
         for table in triggered {
             let taken = changes.take(cx, &table).await?;
             let name = taken.name.clone();
+            let inherited: Vec<u32> = {
+                let all = taken.rules.triggers.iter().map(|trigger| trigger.id);
+                all.filter(|id| taken.link(*id).is_some()).collect()
+            };
             taken.rules.triggers.retain(|trigger| {
                 let goes = trigger.function == routine.id;
-                if goes {
+                if goes && !inherited.contains(&trigger.id) {
                     let message =
                         format!("drop cascades to trigger {} on table {name}", trigger.name);
                     ddl.notices

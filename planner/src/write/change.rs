@@ -217,9 +217,7 @@ impl ChangePlan {
     /// The scan, where it reaches one row by a whole unique key and nothing else is to be checked.
     fn single_point(&self) -> Option<&Scan> {
         match &self.source {
-            Source::Scan(scan)
-                if self.filter.is_none() && !self.deep && self.table.rules.triggers.is_empty() =>
-            {
+            Source::Scan(scan) if self.filter.is_none() && !self.deep && !self.table.fires => {
                 scan.single_point().is_some().then_some(scan)
             }
             _ => None,

@@ -73,7 +73,7 @@ pub fn plan_insert(insert: bound::Insert) -> InsertPlan {
             let mut reads_target = false;
             plan.for_each_table(&mut |t| reads_target |= t.def.id == insert.table.id);
             // A trigger may write to any of them.
-            reads_target |= !insert.integrity.rules.triggers.is_empty();
+            reads_target |= insert.integrity.rules.all_triggers().next().is_some();
             InsertSource::Select {
                 plan,
                 row,

@@ -74,11 +74,6 @@ impl Binder<'_> {
         name: &str,
         create: &CreateTrigger,
     ) -> Result<TriggerDef, SqlError> {
-        if table.family.is_some() {
-            return Err(SqlError::unsupported(
-                "a trigger of a partitioned table or a partition",
-            ));
-        }
         check_kind(table, create)?;
         if create.row && create.events.has(Event::Truncate) {
             return Err(SqlError::new(
@@ -89,6 +84,7 @@ impl Binder<'_> {
         if create.timing == Timing::Instead {
             check_instead(create)?;
         }
+        check_family(table, create)?;
         check_transition(create)?;
         let mut columns = Vec::with_capacity(create.columns.len());
         for column in &create.columns {
@@ -232,6 +228,28 @@ fn check_kind(table: &TableDef, create: &CreateTrigger) -> Result<(), SqlError> 
     };
     let message = format!("\"{}\" is a {kind}", table.name);
     Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).detail(detail))
+}
+
+/// An error where a trigger of rows of a partitioned table or a partition is to see all of them.
+fn check_family(table: &TableDef, create: &CreateTrigger) -> Result<(), SqlError> {
+    if !create.row || create.transition.iter().all(Option::is_none) {
+        return Ok(());
+    }
+    if table.is_parent() {
+        let message = format!("\"{}\" is a partitioned table", table.name);
+        return Err(
+            SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).detail(
+                "ROW triggers with transition tables are not supported on partitioned tables.",
+            ),
+        );
+    }
+    match table.partition_of_table() {
+        None => Ok(()),
+        Some(_) => Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "ROW triggers with transition tables are not supported on partitions",
+        )),
+    }
 }
 
 /// 0A000 for what INSTEAD OF triggers cannot have.

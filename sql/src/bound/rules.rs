@@ -27,6 +27,14 @@ pub struct RowRules {
     pub within: Option<Arc<TableDef>>,
 }
 
+impl RowRules {
+    /// All triggers that may run, also those of leaves.
+    pub fn all_triggers(&self) -> impl Iterator<Item = &Trigger> {
+        let leaves = self.leaves.iter().flat_map(|leaf| &leaf.triggers);
+        self.triggers.iter().chain(leaves)
+    }
+}
+
 /// A CHECK constraint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowCheck {

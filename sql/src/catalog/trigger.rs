@@ -4,6 +4,7 @@
 //! - TRG-1: the triggers of a table are in the order of their names, which is that in which they run.
 //! - TRG-2: `function` is a routine that is there; who drops it drops the trigger first.
 
+use super::def::TableDef;
 use crate::parser::mentions;
 
 /// A trigger of a table.
@@ -47,6 +48,14 @@ impl TriggerDef {
     pub fn concerns(&self, column: usize, name: &str) -> bool {
         let condition = self.condition.as_deref();
         self.columns.contains(&column) || condition.is_some_and(|text| mentions(text, name))
+    }
+}
+
+impl TableDef {
+    /// Has it triggers, or a leaf of it?
+    pub fn has_triggers(&self) -> bool {
+        let of_leaf = |leaf: &std::sync::Arc<TableDef>| !leaf.rules.triggers.is_empty();
+        !self.rules.triggers.is_empty() || self.leaves().iter().any(of_leaf)
     }
 }
 

@@ -45,6 +45,10 @@ pub fn triggers(rows: &mut Rows, around: &Around<'_>) {
             rows.add([
                 ("oid", Value::Oid(trigger.id)),
                 ("tgrelid", Value::Oid(table.id)),
+                (
+                    "tgparentid",
+                    Value::Oid(table.link(trigger.id).unwrap_or(0)),
+                ),
                 ("tgname", Value::text(&trigger.name)),
                 ("tgfoid", Value::Oid(trigger.function)),
                 ("tgtype", Value::Int2(bits(trigger))),

@@ -223,7 +223,9 @@ pub(super) fn triggers(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl
     let views = views(snapshot).into_iter();
     let views = views.map(|view| Arc::new(view.as_table()));
     for table in tables.iter().cloned().chain(views) {
-        for trigger in &table.rules.triggers {
+        // Partitions get those of the tables above with these.
+        let own = table.rules.triggers.iter();
+        for trigger in own.filter(|trigger| table.link(trigger.id).is_none()) {
             let Some(mut text) = trigger_definition(&reader, trigger.id, &[]) else {
                 continue;
             };
