@@ -32,7 +32,7 @@ impl Plan {
                 _ => None,
             },
             Plan::Insert(insert) => match insert.source {
-                InsertSource::Values(_) => Some(insert.table.def.primary()),
+                InsertSource::Values(_) => insert.table.def.indexes.first(),
                 InsertSource::Select { .. } => None,
             },
             Plan::Row(_)

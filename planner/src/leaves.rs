@@ -47,6 +47,11 @@ impl Leaves {
         }
     }
 
+    /// All of them.
+    pub fn plans(&self) -> &[Arc<TablePlan>] {
+        &self.plans
+    }
+
     /// A leaf.
     pub fn plan(&self, leaf: usize) -> &Arc<TablePlan> {
         &self.plans[leaf]

@@ -44,6 +44,8 @@ pub struct TablePlan {
     pub rules: RowRules,
     /// Of a partitioned table whose rows are written: its leaves.
     pub leaves: Option<Box<Leaves>>,
+    /// Triggers may run, be they its own or those of leaves.
+    pub fires: bool,
 }
 
 impl TablePlan {
@@ -55,13 +57,16 @@ impl TablePlan {
             keys: def.indexes.iter().map(|i| KeyCodec::new(def, i)).collect(),
             def: Arc::clone(def),
             leaves: None,
+            fires: false,
         }
     }
 
     /// A table whose rows are written.
     pub fn written(def: &Arc<TableDef>, mut rules: RowRules) -> TablePlan {
+        let fires = rules.all_triggers().next().is_some();
         let leaves = std::mem::take(&mut rules.leaves);
         TablePlan {
+            fires,
             leaves: Leaves::of(def, leaves).map(Box::new),
             rules,
             ..TablePlan::new(def)

@@ -207,14 +207,17 @@ impl Plan {
         tables
     }
 
-    /// Calls `f` on each table that the plan uses, each maybe more than once; COPY FROM has none yet.
+    /// Calls `f` on each table that the plan uses, each maybe more than once; COPY FROM has none yet. A view whose
+    /// triggers do what is to be done is none.
     pub(crate) fn for_each_table<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<TablePlan>)) {
         match self {
             Plan::Row(plan) | Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
                 plan.for_each_table(f);
             }
             Plan::Insert(insert) => {
-                f(&insert.table);
+                if !insert.table.def.is_view() {
+                    f(&insert.table);
+                }
                 if let Some(references) = &insert.references {
                     references.tables.iter().for_each(&mut *f);
                 }
@@ -224,7 +227,9 @@ impl Plan {
                 insert.queries.iter().for_each(|q| q.for_each_table(f));
             }
             Plan::Update(change) | Plan::Delete(change) | Plan::Merge(change) => {
-                f(&change.table);
+                if !change.table.def.is_view() {
+                    f(&change.table);
+                }
                 if let Some(references) = &change.references {
                     references.tables.iter().for_each(&mut *f);
                 }
@@ -423,12 +428,15 @@ pub fn check_supported(statement: &Statement) -> Result<(), SqlError> {
         let mut check = |select: &Select| {
             select.for_each_table(&mut |read| {
                 if read.id == table.id {
-                    refused = Some("a query of the changed table in RETURNING or ON CONFLICT");
+                    refused = Some(
+                        "a query of the changed table in RETURNING, ON CONFLICT or a CHECK OPTION",
+                    );
                 }
             });
         };
-        for target in returning {
-            let expr = &target.expr;
+        let asked = statement.view_checks().iter();
+        let asked = asked.map(|check| &check.condition);
+        for expr in returning.iter().map(|target| &target.expr).chain(asked) {
             expr.for_each_subquery(&mut |sub| sub.query.for_each_query(&mut check));
         }
         if let Statement::Insert(insert) = statement

@@ -44,11 +44,21 @@ impl Session {
         let triggers = tables.iter().flat_map(|t| &t.rules.triggers);
         let triggers = triggers.filter(|trigger| trigger.name == name);
         let triggers = triggers.filter_map(|t| Some((t.id, t.constraint.as_ref()?.deferrable)));
-        let keys: Vec<(u32, bool)> = keys
+        let mut keys: Vec<(u32, bool)> = keys
             .map(|key| (key.id, key.deferrable))
             .chain(triggers)
             .chain(unique)
             .collect();
+        // And what partitions have of them.
+        let mut at = 0;
+        while let Some((id, deferrable)) = keys.get(at).copied() {
+            for own in tables.iter().filter_map(|table| table.linked(id)) {
+                if keys.iter().all(|(known, _)| *known != own) {
+                    keys.push((own, deferrable));
+                }
+            }
+            at += 1;
+        }
         let of_another_kind = tables.iter().any(|table| table.has_constraint(name));
         if keys.is_empty() && !of_another_kind {
             return Err(SqlError::new(

@@ -19,7 +19,7 @@ use super::ownership::{about, store};
 use super::rewrite::rewrite;
 use super::rules::{Rows, add_check, add_foreign_key, constraint_name, drop_references};
 use super::sequence::{add_for_column, drop_owned};
-use super::trigger::change_triggers;
+use super::trigger::{change_below, change_triggers};
 use super::user_type::check_not_type;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
@@ -68,6 +68,13 @@ async fn act_on_all(
     let Some(before) = before else {
         return Ok(());
     };
+    if let AlterAction::Trigger(change) = action {
+        if only {
+            return Ok(());
+        }
+        let tables = (&before, &*table);
+        return Box::pin(change_below(change, cx, ddl, changes, tables)).await;
+    }
     if let Some(checks) = Box::pin(act_below(action, cx, ddl, changes, (&before, table))).await? {
         let tables = (&before, &*table, only);
         Box::pin(hand_down(cx, ddl, changes, tables, &checks)).await?;
@@ -213,7 +220,7 @@ async fn act(
         AlterAction::Nothing => Ok(()),
         AlterAction::Trigger(change) => change_triggers(change, cx, ddl, table).await,
         AlterAction::AttachPartition(new) => attach(cx, ddl, changes, table, new).await,
-        AlterAction::DetachPartition(partition) => detach(cx, changes, table, partition).await,
+        AlterAction::DetachPartition(partition) => detach(cx, ddl, changes, table, partition).await,
         AlterAction::AttachIndex {
             index,
             partition,

@@ -1,6 +1,8 @@
 //! Who may change the catalog: what each DDL statement has to be allowed, looked at before it runs.
 
-use fencepost_sql::bound::{AlterAction, AlterTable, NewForeignKey, Statement, TriggerChange};
+use fencepost_sql::bound::{
+    AlterAction, AlterTable, AlterView, NewForeignKey, Statement, TriggerChange, ViewChange,
+};
 use fencepost_sql::catalog::acl::Privileges;
 use fencepost_sql::catalog::{
     CatalogView, Object, ObjectKind, PUBLIC_SCHEMA, Security, Snapshot, TableDef, TriggerDef,
@@ -120,7 +122,8 @@ impl<'a> Asker<'a> {
         if let [AlterAction::Trigger(TriggerChange::Create { trigger, .. })] =
             alter.actions.as_slice()
         {
-            return self.triggers(table, trigger);
+            let object = Object::new(ObjectKind::Table, table.id);
+            return self.triggers((object, &table.name), trigger);
         }
         self.table(table)?;
         for action in &alter.actions {
@@ -138,11 +141,27 @@ impl<'a> Asker<'a> {
         Ok(())
     }
 
+    fn alters_view(&self, alter: &AlterView) -> Result<(), SqlError> {
+        let Some(view) = &alter.view else {
+            return Ok(());
+        };
+        if let [ViewChange::Trigger(TriggerChange::Create { trigger, .. })] =
+            alter.changes.as_slice()
+        {
+            let object = Object::new(ObjectKind::View, view.id);
+            return self.triggers((object, &view.name), trigger);
+        }
+        self.owns(ObjectKind::View, view.id, &view.name)
+    }
+
     /// A trigger is for who has that privilege, and may run the function.
-    fn triggers(&self, table: &TableDef, trigger: &TriggerDef) -> Result<(), SqlError> {
+    fn triggers(
+        &self,
+        (object, name): (Object, &str),
+        trigger: &TriggerDef,
+    ) -> Result<(), SqlError> {
         let security = self.security();
-        let object = Object::new(ObjectKind::Table, table.id);
-        security.check(self.role, object, Privileges::TRIGGER, &table.name)?;
+        security.check(self.role, object, Privileges::TRIGGER, name)?;
         let Some(routine) = self.snapshot.routine_by_id(trigger.function) else {
             return Ok(());
         };
@@ -213,6 +232,7 @@ impl<'a> Asker<'a> {
                     self.owns(ObjectKind::View, view.id, &view.name)
                 })
             }
+            Statement::AlterView(alter) => self.alters_view(alter),
             Statement::DropView(drop) => drop.views.iter().try_for_each(|view| {
                 let name = (view.schema.as_str(), view.name.as_str());
                 self.may_drop(ObjectKind::View, view.id, name)

@@ -156,7 +156,8 @@ fn forget_links(table: &mut TableDef) {
     let keys = table.indexes.iter().map(|index| index.id);
     let checks = table.rules.checks.iter().map(|check| check.id);
     let foreign = table.rules.foreign_keys.iter().map(|key| key.id);
-    let own: Vec<u32> = keys.chain(checks).chain(foreign).collect();
+    let triggers = table.rules.triggers.iter().map(|trigger| trigger.id);
+    let own: Vec<u32> = keys.chain(checks).chain(foreign).chain(triggers).collect();
     of.links.retain(|(id, _)| own.contains(id));
 }
 

@@ -245,13 +245,8 @@ pub async fn add_constraint(
     primary: Option<IndexKind>,
     empty: Option<&Places>,
 ) -> Result<(), Halt> {
-    let parted = table.is_parent() || table.partition_of_table().is_some();
-    if key.deferrable.is_some() && (parted || primary == Some(IndexKind::Hash)) {
-        let of = match parted {
-            true => "of a partitioned table",
-            false => "kept by a hash table",
-        };
-        return Err(SqlError::unsupported(format!("a DEFERRABLE key {of}")).into());
+    if key.deferrable.is_some() && primary == Some(IndexKind::Hash) {
+        return Err(SqlError::unsupported("a DEFERRABLE key kept by a hash table").into());
     }
     let name = match &key.name {
         Some(name) => {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use fencepost_sql::bound::{KeyConstraint, NewCheck, NewForeignKey, NewPartition, RowRules};
 use fencepost_sql::catalog::{
     Bound, CatalogView, CheckDef, Family, ForeignKeyDef, IndexDef, Level, PartitionOf, TableDef,
+    TriggerDef,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
@@ -18,6 +19,7 @@ use super::changes::Changes;
 use super::create::{add_constraint, add_index, multiple_keys};
 use super::rewrite::rewrite;
 use super::rules::{Rows, add_check, add_foreign_key};
+use super::trigger::{sort_triggers, trigger_exists};
 use crate::exec::Cx;
 
 /// The partitions of a table, by their oids.
@@ -77,6 +79,79 @@ pub async fn inherit(
     }
     for key in &parent.rules.foreign_keys {
         give_foreign_key(cx, ddl, changes, partition, key).await?;
+    }
+    for trigger in parent.rules.triggers.iter().filter(|trigger| trigger.row) {
+        give_trigger(cx, ddl, changes, partition, trigger).await?;
+    }
+    Ok(())
+}
+
+/// Gives a partition, and those below it, a trigger of rows for that of its parent, or makes it what that is now.
+async fn give_trigger(
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+    partition: &mut TableDef,
+    trigger: &TriggerDef,
+) -> Result<(), Halt> {
+    let known = partition.linked(trigger.id);
+    let mut own = TriggerDef {
+        comment: None,
+        ..trigger.clone()
+    };
+    let mut all = partition.rules.triggers.iter_mut();
+    if let Some(known) = known.and_then(|id| all.find(|own| own.id == id)) {
+        (own.id, own.comment) = (known.id, known.comment.take());
+        *known = own.clone();
+    } else {
+        let mut all = partition.rules.triggers.iter();
+        if all.any(|other| other.name == own.name) {
+            return Err(trigger_exists(partition, &own.name).into());
+        }
+        own.id = ddl.catalog.next_oid(cx.tx).await?;
+        partition.rules.triggers.push(own.clone());
+        link(partition, own.id, trigger.id);
+    }
+    sort_triggers(partition);
+    for id in partitions_of(ddl, partition.id)? {
+        let mut below = changes.by_id(cx, ddl, id).await?.clone();
+        Box::pin(give_trigger(cx, ddl, changes, &mut below, &own)).await?;
+        changes.put(below);
+    }
+    Ok(())
+}
+
+/// Gives the partitions of `table` what they are to have of a trigger of it.
+pub async fn hand_down_trigger(
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+    table: &TableDef,
+    trigger: &TriggerDef,
+) -> Result<(), Halt> {
+    for id in partitions_of(ddl, table.id)? {
+        let mut partition = changes.by_id(cx, ddl, id).await?.clone();
+        give_trigger(cx, ddl, changes, &mut partition, trigger).await?;
+        changes.put(partition);
+    }
+    Ok(())
+}
+
+/// Does something with what the partitions below a table have of triggers of it, by their oids; what `change` says no to goes.
+pub async fn change_triggers_below(
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+    (table, ids): (u32, &[u32]),
+    change: &(dyn Fn(&mut TriggerDef) -> bool + Send + Sync),
+) -> Result<(), Halt> {
+    for id in partitions_of(ddl, table)? {
+        let partition = changes.by_id(cx, ddl, id).await?;
+        let own: Vec<u32> = ids.iter().filter_map(|id| partition.linked(*id)).collect();
+        let triggers = &mut partition.rules.triggers;
+        triggers.retain_mut(|trigger| !own.contains(&trigger.id) || change(trigger));
+        sort_triggers(partition);
+        Box::pin(change_triggers_below(cx, ddl, changes, (id, &own), change)).await?;
     }
     Ok(())
 }
@@ -141,7 +216,7 @@ async fn give_index(
             let key = KeyConstraint {
                 name: None,
                 columns: index.columns.iter().map(|c| c.column).collect(),
-                deferrable: None,
+                deferrable: index.more.deferrable,
             };
             let kind = index.primary.then_some(index.kind);
             add_constraint(cx, ddl, partition, &key, kind, None).await?;
@@ -329,6 +404,7 @@ pub async fn attach(
 /// DETACH PARTITION: what it has stays its own.
 pub async fn detach(
     cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
     parent: &TableDef,
     partition: &TableDef,
@@ -338,7 +414,17 @@ pub async fn detach(
             SqlError::unsupported("DETACH PARTITION of a table that foreign keys lead to").into(),
         );
     }
+    let id = partition.id;
     let partition = changes.take(cx, partition).await?;
+    // What it has of the triggers above goes.
+    let triggers = partition.rules.triggers.iter().map(|trigger| trigger.id);
+    let inherited: Vec<u32> = triggers
+        .filter(|id| partition.link(*id).is_some())
+        .collect();
+    let triggers = &mut partition.rules.triggers;
+    triggers.retain(|trigger| !inherited.contains(&trigger.id));
+    change_triggers_below(cx, ddl, changes, (id, &inherited), &|_| false).await?;
+    let partition = changes.by_id(cx, ddl, id).await?;
     if let Some(family) = &mut partition.family {
         family.of = None;
         if family.key.is_none() {

@@ -16,7 +16,7 @@ use super::authorize::Asker;
 use super::changes::Changes;
 use super::follow::{rename_in_tables, rename_in_views};
 use super::ownership::claim;
-use super::view::{drop_views, remove_views, shown};
+use super::view::{drop_views, remove_views, shown, touch};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
@@ -282,6 +282,8 @@ pub async fn drop_routines(
             .collect();
         let mut triggered = tables_triggering(ddl, routine.id);
         triggered.retain(|table| !gone.contains(&table.id));
+        let mut instead = views_triggering(ddl, routine.id);
+        instead.retain(|view| !gone.contains(&view.id));
         if !cascade {
             let needed = |what: String| {
                 let on = format!("{} {}", routine.kind.name(), routine.signature());
@@ -295,11 +297,19 @@ pub async fn drop_routines(
             if let Some(view) = views.first() {
                 return Err(needed(shown(view, ddl)).into());
             }
-            if let Some((table, trigger)) = triggered.first().and_then(|table| {
-                let mut own = table.rules.triggers.iter();
+            if let Some((table, trigger)) = triggered.iter().find_map(|table| {
+                let own = table.rules.triggers.iter();
+                let mut own = own.filter(|trigger| table.link(trigger.id).is_none());
                 Some((table, own.find(|trigger| trigger.function == routine.id)?))
             }) {
                 let what = format!("trigger {} on table {}", trigger.name, table.name);
+                return Err(needed(what).into());
+            }
+            if let Some((view, trigger)) = instead.first().and_then(|view| {
+                let mut own = view.more.triggers.iter();
+                Some((view, own.find(|trigger| trigger.function == routine.id)?))
+            }) {
+                let what = format!("trigger {} on view {}", trigger.name, view.name);
                 return Err(needed(what).into());
             }
             if let Some(table) = tables.first() {
@@ -320,9 +330,13 @@ pub async fn drop_routines(
         for table in triggered {
             let taken = changes.take(cx, &table).await?;
             let name = taken.name.clone();
+            let inherited: Vec<u32> = {
+                let all = taken.rules.triggers.iter().map(|trigger| trigger.id);
+                all.filter(|id| taken.link(*id).is_some()).collect()
+            };
             taken.rules.triggers.retain(|trigger| {
                 let goes = trigger.function == routine.id;
-                if goes {
+                if goes && !inherited.contains(&trigger.id) {
                     let message =
                         format!("drop cascades to trigger {} on table {name}", trigger.name);
                     ddl.notices
@@ -331,9 +345,39 @@ pub async fn drop_routines(
                 !goes
             });
         }
+        for view in instead {
+            if changes.has_dropped(view.id) {
+                continue;
+            }
+            let mut left = ViewDef::clone(&view);
+            for trigger in &view.more.triggers {
+                if trigger.function == routine.id {
+                    let message = format!(
+                        "drop cascades to trigger {} on view {}",
+                        trigger.name, view.name
+                    );
+                    ddl.notices
+                        .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
+                }
+            }
+            let goes = |function: u32| changes.has_dropped(function);
+            left.more.triggers.retain(|trigger| !goes(trigger.function));
+            touch(&view, cx, ddl, changes).await?;
+            ddl.catalog.remove_view(cx.tx, &view).await?;
+            ddl.catalog.insert_view(cx.tx, &left).await?;
+        }
         ddl.catalog.remove_routine(cx.tx, routine).await?;
     }
     Ok(())
+}
+
+/// The views with triggers that run a function.
+fn views_triggering(ddl: &DdlCx<'_>, function: u32) -> Vec<Arc<ViewDef>> {
+    let runs = |view: &&Arc<ViewDef>| {
+        let mut triggers = view.more.triggers.iter();
+        triggers.any(|trigger| trigger.function == function)
+    };
+    ddl.snapshot.views().filter(runs).cloned().collect()
 }
 
 /// The tables with triggers that run a function.

@@ -64,6 +64,7 @@ pub async fn end_temporary(
             continue;
         }
         let delete = Delete {
+            view: None,
             alias: table.name.clone(),
             table: Arc::clone(&table),
             using: None,

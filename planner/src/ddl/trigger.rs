@@ -1,10 +1,12 @@
 //! Triggers of a table come, change and go.
 
 use fencepost_sql::bound::TriggerChange;
-use fencepost_sql::catalog::{TableDef, TriggerDef};
+use fencepost_sql::catalog::{CatalogView, TableDef, TriggerDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 
+use super::changes::Changes;
+use super::family::{change_triggers_below, hand_down_trigger};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
@@ -21,6 +23,9 @@ pub async fn change_triggers(
             or_replace,
         } => create(trigger, *or_replace, cx, ddl, table).await?,
         TriggerChange::Drop { name, if_exists } => match find(table, name) {
+            Ok(at) if inherited(table, at).is_some() => {
+                return Err(required(table, name, ddl)?.into());
+            }
             Ok(at) => drop(table.rules.triggers.remove(at)),
             Err(_) if *if_exists => {
                 let message = format!(
@@ -34,8 +39,19 @@ pub async fn change_triggers(
         },
         TriggerChange::Rename { from, to } => {
             let at = find(table, from)?;
+            if inherited(table, at).is_some() {
+                let above = name_above(table, ddl)?;
+                let message = format!(
+                    "cannot rename trigger \"{from}\" on table \"{}\"",
+                    table.name
+                );
+                let refused = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message);
+                let hint =
+                    format!("Rename the trigger on the partitioned table \"{above}\" instead.");
+                return Err(refused.hint(hint).into());
+            }
             if find(table, to).is_ok() {
-                return Err(exists(table, to).into());
+                return Err(trigger_exists(table, to).into());
             }
             table.rules.triggers[at].name.clone_from(to);
         }
@@ -56,9 +72,85 @@ pub async fn change_triggers(
             }
         }
     }
-    // TRG-1
-    table.rules.triggers.sort_by(|a, b| a.name.cmp(&b.name));
+    sort_triggers(table);
     Ok(())
+}
+
+/// Does to what the partitions of a table have of its triggers for rows what was done to those; `before` is what it was.
+pub async fn change_below(
+    change: &TriggerChange,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+    (before, table): (&TableDef, &TableDef),
+) -> Result<(), Halt> {
+    let id_of = |table: &TableDef, name: &str| {
+        let mut all = table.rules.triggers.iter();
+        all.find(|trigger| trigger.name == name).map(|t| t.id)
+    };
+    match change {
+        TriggerChange::Create { trigger, .. } if trigger.row => {
+            let mut all = table.rules.triggers.iter();
+            let Some(trigger) = all.find(|own| own.name == trigger.name) else {
+                return Ok(());
+            };
+            hand_down_trigger(cx, ddl, changes, table, trigger).await
+        }
+        TriggerChange::Drop { name, .. } => {
+            let gone: Vec<u32> = id_of(before, name).into_iter().collect();
+            change_triggers_below(cx, ddl, changes, (table.id, &gone), &|_| false).await
+        }
+        TriggerChange::Rename { to, .. } => {
+            let ids: Vec<u32> = id_of(table, to).into_iter().collect();
+            let rename = |trigger: &mut TriggerDef| {
+                trigger.name.clone_from(to);
+                true
+            };
+            change_triggers_below(cx, ddl, changes, (table.id, &ids), &rename).await
+        }
+        TriggerChange::Enable { name, enabled } => {
+            let ids: Vec<u32> = match name {
+                Some(name) => id_of(table, name).into_iter().collect(),
+                None => table.rules.triggers.iter().map(|own| own.id).collect(),
+            };
+            let enable = |trigger: &mut TriggerDef| {
+                trigger.enabled = *enabled;
+                true
+            };
+            change_triggers_below(cx, ddl, changes, (table.id, &ids), &enable).await
+        }
+        TriggerChange::Create { .. } | TriggerChange::Comment { .. } => Ok(()),
+    }
+}
+
+/// TRG-1
+pub fn sort_triggers(table: &mut TableDef) {
+    table.rules.triggers.sort_by(|a, b| a.name.cmp(&b.name));
+}
+
+/// The trigger of the table above that a trigger of a partition is one for.
+fn inherited(table: &TableDef, at: usize) -> Option<u32> {
+    table.link(table.rules.triggers[at].id)
+}
+
+/// The name of the table that a table is a partition of.
+fn name_above(table: &TableDef, ddl: &DdlCx<'_>) -> Result<String, SqlError> {
+    let above = table.partition_of_table().map(|of| of.parent);
+    let above = match above {
+        Some(id) => ddl.snapshot.table_by_id(id)?,
+        None => None,
+    };
+    Ok(above.map_or_else(String::new, |above| above.name.clone()))
+}
+
+/// 2BP01
+fn required(table: &TableDef, name: &str, ddl: &DdlCx<'_>) -> Result<SqlError, SqlError> {
+    let (own, above) = (&table.name, name_above(table, ddl)?);
+    let message = format!(
+        "cannot drop trigger {name} on table {own} because trigger {name} on table {above} requires it"
+    );
+    let hint = format!("You can drop trigger {name} on table {above} instead.");
+    Ok(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).hint(hint))
 }
 
 async fn create(
@@ -74,10 +166,17 @@ async fn create(
         table.rules.triggers.push(trigger);
         return Ok(());
     };
-    let old = &mut table.rules.triggers[at];
     if !or_replace {
-        return Err(exists(table, &trigger.name).into());
+        return Err(trigger_exists(table, &trigger.name).into());
     }
+    if inherited(table, at).is_some() {
+        let message = format!(
+            "trigger \"{}\" for relation \"{}\" is an internal or a child trigger",
+            trigger.name, table.name
+        );
+        return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message).into());
+    }
+    let old = &mut table.rules.triggers[at];
     if old.constraint.is_some() || trigger.constraint.is_some() {
         let what = match old.constraint {
             Some(_) => "constraint trigger",
@@ -108,7 +207,7 @@ fn find(table: &TableDef, name: &str) -> Result<usize, SqlError> {
 }
 
 /// 42710
-fn exists(table: &TableDef, name: &str) -> SqlError {
+pub fn trigger_exists(table: &TableDef, name: &str) -> SqlError {
     let message = format!(
         "trigger \"{name}\" for relation \"{}\" already exists",
         table.name

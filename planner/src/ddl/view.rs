@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{CreateView, DropView};
-use fencepost_sql::catalog::{CatalogView, Object, ObjectKind, TableDef, ViewDef};
+use fencepost_sql::bound::{AlterView, CreateView, DropView, ViewChange};
+use fencepost_sql::catalog::{CatalogView, Object, ObjectKind, TableDef, ViewDef, ViewMore};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::composites::ROW_TYPE;
@@ -13,6 +13,7 @@ use super::create::exists;
 use super::drop::remove_table;
 use super::ownership::claim;
 use super::routine::drop_row_users;
+use super::trigger::change_triggers;
 use super::user_type::check_not_type;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
@@ -57,6 +58,12 @@ pub async fn create_view(
         tables: statement.tables.clone(),
         views: statement.views.clone(),
         types: statement.types.clone(),
+        more: ViewMore {
+            options: statement.options.clone(),
+            ..old
+                .as_ref()
+                .map_or_else(ViewMore::default, |old| old.more.clone())
+        },
     };
     if view.views.contains(&id) {
         let message = format!(
@@ -72,6 +79,51 @@ pub async fn create_view(
     }
     changes.finish(cx, ddl).await?;
     Ok(TAG)
+}
+
+/// ALTER VIEW, but for RENAME; statements about triggers of a view.
+pub async fn alter_view(
+    statement: &AlterView,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    let Some(view) = &statement.view else {
+        let message = format!("relation \"{}\" does not exist, skipping", statement.name);
+        ddl.notices
+            .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
+        return Ok(statement.tag);
+    };
+    let mut changes = Changes::begin(cx, ddl).await?;
+    let mut altered = ViewDef::clone(view);
+    let more = &mut altered.more;
+    for change in &statement.changes {
+        match change {
+            ViewChange::Default { column, default } => {
+                more.defaults.retain(|(of, _)| of != column);
+                more.defaults
+                    .extend(default.clone().map(|text| (*column, text)));
+                more.defaults.sort();
+            }
+            ViewChange::Set(options) => {
+                more.options
+                    .retain(|(name, _)| options.iter().all(|(other, _)| other != name));
+                more.options.extend_from_slice(options);
+            }
+            ViewChange::Reset(names) => {
+                more.options.retain(|(name, _)| !names.contains(name));
+            }
+            ViewChange::Trigger(change) => {
+                let mut table = view.as_table();
+                change_triggers(change, cx, ddl, &mut table).await?;
+                more.triggers = table.rules.triggers;
+            }
+        }
+    }
+    touch(view, cx, ddl, &mut changes).await?;
+    ddl.catalog.remove_view(cx.tx, view).await?;
+    ddl.catalog.insert_view(cx.tx, &altered).await?;
+    changes.finish(cx, ddl).await?;
+    Ok(statement.tag)
 }
 
 /// DROP VIEW.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{
-    self, Assignment, Expr, From, Integrity, Join, JoinKind, Leaf, LeafSource, Target,
+    self, Assignment, Expr, From, Integrity, Join, JoinKind, Leaf, LeafSource, Select, Target,
 };
 use fencepost_sql::catalog::TableDef;
 use fencepost_sql::error::SqlError;
@@ -20,7 +20,7 @@ use super::referee::Referee;
 use super::references::References;
 use super::returning::Returning;
 use super::rows::{RowWriter, Yield};
-use super::rules::generate;
+use super::rules::{check_views, generate};
 use super::triggers::{Doing, Firing, check_unchanged};
 use crate::build::{Builder, Changed, mark, mark_joins};
 use crate::exec::{Batch, Cx, SourceState, fetch_point, point_key, pointer_of};
@@ -98,7 +98,7 @@ pub fn plan_update(update: bound::Update) -> ChangePlan {
         assignments: update.assignments,
         columns,
     };
-    let target = (update.table, update.alias);
+    let target = (update.table, update.alias, update.view);
     let integrity = update.integrity;
     let rest = (
         update.from,
@@ -110,7 +110,7 @@ pub fn plan_update(update: bound::Update) -> ChangePlan {
 
 /// The plan of `delete`.
 pub fn plan_delete(delete: bound::Delete) -> ChangePlan {
-    let target = (delete.table, delete.alias);
+    let target = (delete.table, delete.alias, delete.view);
     let rest = (
         delete.using,
         (delete.filter, delete.current),
@@ -122,15 +122,21 @@ pub fn plan_delete(delete: bound::Delete) -> ChangePlan {
 /// What a change has besides its table: others, WHERE and the row that a cursor is at, and RETURNING.
 type Rest = (Option<From>, (Option<Expr>, Option<Expr>), Vec<Target>);
 
+/// What is changed, the name it goes by, and its query if it is a view.
+type Changing = (Arc<TableDef>, String, Option<Box<Select>>);
+
 pub(super) fn plan_change(
-    (table, alias): (Arc<TableDef>, String),
+    (table, alias, view): Changing,
     (others, (mut filter, place), returning): Rest,
     action: Action,
     integrity: Integrity,
 ) -> ChangePlan {
     let references = References::of(integrity.related);
     let leaf = From::Leaf(Leaf {
-        source: LeafSource::Table(Arc::clone(&table)),
+        source: match view {
+            None => LeafSource::Table(Arc::clone(&table)),
+            Some(query) => LeafSource::Subquery(query),
+        },
         alias,
         column_names: table.columns.iter().map(|c| c.name.clone()).collect(),
         column_types: table.columns.iter().map(|c| c.ty).collect(),
@@ -211,9 +217,7 @@ impl ChangePlan {
     /// The scan, where it reaches one row by a whole unique key and nothing else is to be checked.
     fn single_point(&self) -> Option<&Scan> {
         match &self.source {
-            Source::Scan(scan)
-                if self.filter.is_none() && !self.deep && self.table.rules.triggers.is_empty() =>
-            {
+            Source::Scan(scan) if self.filter.is_none() && !self.deep && !self.table.fires => {
                 scan.single_point().is_some().then_some(scan)
             }
             _ => None,
@@ -239,6 +243,7 @@ pub async fn run_change(
     changer.begin(plan, cx).await?;
     let mut seen = HashSet::new();
     let joined = !matches!(plan.source, Source::Scan(_));
+    let is_view = plan.table.def.is_view();
     let mut count = 0;
     let place = |i: usize| {
         pointer_of(&rows.row(i)[plan.width])
@@ -248,7 +253,9 @@ pub async fn run_change(
     // and not row by row.
     for i in 0..rows.len() {
         cx.check_cancel()?;
-        cx.queue(place(i)?.addr).await?;
+        if !is_view {
+            cx.queue(place(i)?.addr).await?;
+        }
     }
     let mut set = match &plan.action {
         Action::Update { assignments, .. } if plan.deep_set => {
@@ -259,6 +266,10 @@ pub async fn run_change(
     for i in 0..rows.len() {
         cx.check_cancel()?;
         changer.set = set.as_mut().map(|set| std::mem::take(&mut set[i]));
+        if is_view {
+            count += changer.instead(plan, cx, rows.row(i), returning).await?;
+            continue;
+        }
         let (row, place) = (rows.row(i), place(i)?);
         // A row with several join partners is changed once.
         if joined && !seen.insert(place.addr.raw()) {
@@ -464,20 +475,7 @@ impl Changer {
         row: &[Value],
     ) -> Result<bool, Halt> {
         let columns = plan.table.layout.width();
-        self.new.clear();
-        self.new.extend_from_slice(&row[..plan.width]);
-        match self.set.take() {
-            Some(values) => {
-                for (assignment, value) in assignments.iter().zip(values) {
-                    self.new[assignment.column] = value;
-                }
-            }
-            None => {
-                for assignment in assignments {
-                    self.new[assignment.column] = cx.value(&assignment.value, row)?;
-                }
-            }
-        }
+        self.assign(plan, cx, assignments, row)?;
         let doing = Doing::update(changed);
         let mut written = changed;
         let all: Vec<usize>;
@@ -502,7 +500,76 @@ impl Changer {
         if let Some(firing) = &mut self.firing {
             firing.after(cx, &plan.table, doing, (Some(rows.0), Some(rows.1)))?;
         }
+        if !plan.table.rules.views.is_empty() {
+            Box::pin(check_views(cx, &plan.table, rows.1)).await?;
+        }
         Ok(true)
+    }
+
+    /// What SET makes of a row, into `new`.
+    fn assign(
+        &mut self,
+        plan: &ChangePlan,
+        cx: &Cx<'_>,
+        assignments: &[Assignment],
+        row: &[Value],
+    ) -> Result<(), SqlError> {
+        self.new.clear();
+        self.new.extend_from_slice(&row[..plan.width]);
+        match self.set.take() {
+            Some(values) => {
+                for (assignment, value) in assignments.iter().zip(values) {
+                    self.new[assignment.column] = value;
+                }
+            }
+            None => {
+                for assignment in assignments {
+                    self.new[assignment.column] = cx.value(&assignment.value, row)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A row of a view: its triggers do what is to be done. The number of rows for that they did.
+    async fn instead(
+        &mut self,
+        plan: &ChangePlan,
+        cx: &mut Cx<'_>,
+        row: &[Value],
+        returning: &mut Returning<'_>,
+    ) -> Result<u64, Halt> {
+        let view = &plan.table;
+        let old = &row[..view.layout.width()];
+        let set = match &plan.action {
+            Action::Update {
+                assignments,
+                columns,
+            } => {
+                self.assign(plan, cx, assignments, row)?;
+                Some(columns)
+            }
+            _ => None,
+        };
+        let Some(firing) = &mut self.firing else {
+            return Err(SqlError::internal("a view without triggers").into());
+        };
+        let Some(columns) = set else {
+            let deleted = firing.instead(cx, view, Doing::DELETE, (Some(old), None));
+            if !Box::pin(deleted).await? {
+                return Ok(0);
+            }
+            Box::pin(returning.deep_row(&plan.returning, cx, row)).await?;
+            return Ok(1);
+        };
+        let rows = (Some(old), Some(&mut self.new[..]));
+        let updated = firing.instead(cx, view, Doing::update(columns), rows);
+        if !Box::pin(updated).await? {
+            return Ok(0);
+        }
+        Box::pin(check_views(cx, view, &self.new)).await?;
+        Box::pin(returning.deep_row(&plan.returning, cx, &self.new)).await?;
+        Ok(1)
     }
 
     /// A row that is new.

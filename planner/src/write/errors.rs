@@ -70,6 +70,16 @@ pub fn check_violated(
     .constraint(name)
 }
 
+/// 44000
+#[cold]
+pub fn outside_view(table: &TableDef, view: &str, row: &[Value], settings: &Settings) -> SqlError {
+    SqlError::new(
+        SqlState::new(b"44000"),
+        format!("new row violates check option for view \"{view}\""),
+    )
+    .detail(failing_row(table, row, settings))
+}
+
 /// 23514: no partition of a table, or of one of its partitions, takes `row`.
 #[cold]
 pub fn no_partition(

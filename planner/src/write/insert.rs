@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{self, ConflictUpdate, Expr, Target};
+use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 
@@ -11,7 +12,7 @@ use super::referee::Referee;
 use super::references::References;
 use super::returning::Returning;
 use super::rows::{Inserted, RowWriter, Yield};
-use super::rules::generate;
+use super::rules::{check_views, generate};
 use super::triggers::{Doing, Firing};
 use super::upsert::Upsert;
 use crate::build::plan_select;
@@ -72,7 +73,7 @@ pub fn plan_insert(insert: bound::Insert) -> InsertPlan {
             let mut reads_target = false;
             plan.for_each_table(&mut |t| reads_target |= t.def.id == insert.table.id);
             // A trigger may write to any of them.
-            reads_target |= !insert.integrity.rules.triggers.is_empty();
+            reads_target |= insert.integrity.rules.all_triggers().next().is_some();
             InsertSource::Select {
                 plan,
                 row,
@@ -250,6 +251,9 @@ impl Inserter {
         returning: &mut Returning<'_>,
     ) -> Result<u64, Halt> {
         let table = &plan.table;
+        if table.def.is_view() {
+            return Box::pin(self.put_instead(plan, cx, row, returning)).await;
+        }
         if let Some(firing) = &mut self.firing {
             let before = firing.before(cx, table, Doing::INSERT, (None, Some(&mut *row)));
             if !Box::pin(before).await? {
@@ -278,10 +282,34 @@ impl Inserter {
                 }
             }
         }
+        if !table.rules.views.is_empty() {
+            Box::pin(check_views(cx, table, row)).await?;
+        }
         match plan.deep_returning {
             true => Box::pin(returning.deep_row(&plan.returning, cx, row)).await?,
             false => returning.row(&plan.returning, cx, row)?,
         }
+        Ok(1)
+    }
+
+    /// A row of a view: its triggers do something with it.
+    async fn put_instead(
+        &mut self,
+        plan: &InsertPlan,
+        cx: &mut Cx<'_>,
+        row: &mut [Value],
+        returning: &mut Returning<'_>,
+    ) -> Result<u64, Halt> {
+        let table = &plan.table;
+        let Some(firing) = &mut self.firing else {
+            return Err(SqlError::internal("a view without triggers").into());
+        };
+        let rows = (None, Some(&mut *row));
+        if !firing.instead(cx, table, Doing::INSERT, rows).await? {
+            return Ok(0);
+        }
+        check_views(cx, table, row).await?;
+        returning.deep_row(&plan.returning, cx, row).await?;
         Ok(1)
     }
 

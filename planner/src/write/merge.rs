@@ -69,7 +69,7 @@ pub fn plan_merge(merge: bound::Merge) -> ChangePlan {
         },
     };
     let whens = merge.whens.into_iter().map(when).collect();
-    let target = (merge.table, merge.alias);
+    let target = (merge.table, merge.alias, None);
     let rest = (Some(merge.source), Some(merge.on), Vec::new());
     let (others, filter, returning) = rest;
     let rest = (others, (filter, None), returning);

@@ -73,7 +73,7 @@ pub enum Fault {
 impl Referee {
     /// For one statement.
     pub fn new(references: &Arc<References>) -> Referee {
-        let triggers = |table: &Arc<TablePlan>| !table.rules.triggers.is_empty();
+        let triggers = |table: &Arc<TablePlan>| table.fires;
         Referee {
             firing: references.tables.iter().any(triggers).then(Firing::default),
             begun: Vec::new(),

@@ -47,6 +47,9 @@ impl Returning<'_> {
         cx: &mut Cx<'_>,
         row: &[Value],
     ) -> Result<(), Halt> {
+        if targets.is_empty() {
+            return Ok(());
+        }
         let mut values = Vec::with_capacity(targets.len());
         for target in targets {
             values.push(cx.deep_value(&target.expr, row).await?);

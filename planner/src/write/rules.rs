@@ -2,9 +2,10 @@
 
 use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::check_rules;
+use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 
-use super::errors::{check_violated, null_value, outside_partition};
+use super::errors::{check_violated, null_value, outside_partition, outside_view};
 use crate::exec::Cx;
 use crate::leaves::is_within;
 use crate::plan::TablePlan;
@@ -48,6 +49,17 @@ fn run_checks(cx: &Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), SqlEr
                 row,
                 &cx.eval.settings,
             ));
+        }
+    }
+    Ok(())
+}
+
+/// An error where `row` is none of the views that it was written through and that ask for that.
+pub async fn check_views(cx: &mut Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), Halt> {
+    for check in &table.rules.views {
+        if !cx.deep_holds(Some(&check.condition), row).await? {
+            let settings = &cx.eval.settings;
+            return Err(outside_view(&table.def, &check.view, row, settings).into());
         }
     }
     Ok(())

@@ -5,7 +5,11 @@
 //! BEFORE ROW         before each row: another row may go in its place, or none
 //! AFTER ROW          queued with the row's values; at the end of the statement, or of the transaction (`deferred`)
 //! AFTER STATEMENT    then
+//! INSTEAD OF         of a row of a view: what is to be done
 //! ```
+//! Those for rows of a partitioned table are its leaves'. A row that an UPDATE takes to another leaf is one that is deleted there,
+//! after what runs before the UPDATE, and inserted here.
+//!
 //! A statement whose tables have no triggers has no [`Firing`], and pays for none of this.
 //!
 //! Invariants
@@ -23,6 +27,7 @@ use fencepost_sql::value::{Array, Record, Value};
 use fencepost_storage::FatPtr;
 
 use crate::exec::{Cx, Gathered};
+use crate::leaves::is_within;
 use crate::plan::TablePlan;
 use crate::routines::{TriggerCall, call_trigger};
 use crate::store::read_row;
@@ -160,6 +165,49 @@ fn is_replica(cx: &Cx<'_>) -> bool {
     role.is_some_and(|role| role == "replica")
 }
 
+/// What has a row of `table`: of a partitioned table a leaf.
+fn home<'t>(
+    cx: &Cx<'_>,
+    table: &'t Arc<TablePlan>,
+    row: &[Value],
+) -> Result<&'t Arc<TablePlan>, SqlError> {
+    let Some(leaves) = &table.leaves else {
+        return Ok(table);
+    };
+    let leaf = leaves.leaf_of(table, row, &cx.eval.settings)?;
+    Ok(leaves.plan(leaf))
+}
+
+/// 0A000 where what ran before a row goes in takes it to another partition.
+fn check_stays(
+    cx: &Cx<'_>,
+    (whole, leaf): (&Arc<TablePlan>, &TablePlan),
+    doing: Doing<'_>,
+    row: &[Value],
+) -> Result<(), SqlError> {
+    let def = &leaf.def;
+    let inherited = |trigger: &Trigger| def.link(trigger.def.id).is_some();
+    let mut all = firing(cx, leaf, doing, (Timing::Before, true));
+    let Some((_, trigger)) = all.find(|(_, trigger)| inherited(trigger)) else {
+        return Ok(());
+    };
+    let stays = match &whole.leaves {
+        Some(_) => home(cx, whole, row).is_ok_and(|to| to.def.id == def.id),
+        None => is_within(whole, def.id, row),
+    };
+    if stays {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        SqlState::FEATURE_NOT_SUPPORTED,
+        "moving row to another partition during a BEFORE FOR EACH ROW trigger is not supported",
+    )
+    .detail(format!(
+        "Before executing trigger \"{}\", the row was to be in partition \"{}.{}\".",
+        trigger.def.name, def.schema, def.name
+    )))
+}
+
 /// Does WHEN hold?
 fn holds(
     cx: &Cx<'_>,
@@ -194,7 +242,7 @@ impl Changed {
 impl Firing {
     /// For a statement that writes to `table`; `None` where no trigger can run.
     pub fn of(table: &TablePlan) -> Option<Firing> {
-        (!table.rules.triggers.is_empty()).then(Firing::default)
+        table.fires.then(Firing::default)
     }
 
     /// A statement begins with `table`.
@@ -242,6 +290,52 @@ impl Firing {
     pub async fn before(
         &mut self,
         cx: &mut Cx<'_>,
+        table: &Arc<TablePlan>,
+        doing: Doing<'_>,
+        (old, mut new): (Option<&[Value]>, Option<&mut [Value]>),
+    ) -> Result<bool, Halt> {
+        let from = match (old, &new) {
+            (Some(row), _) => home(cx, table, row)?,
+            (None, Some(row)) => home(cx, table, row)?,
+            (None, None) => table,
+        };
+        let rows = (old, new.as_deref_mut());
+        if !self.run_before(cx, from, doing, rows).await? {
+            return Ok(false);
+        }
+        let Some(new) = new else {
+            return Ok(true);
+        };
+        if doing.event == Event::Insert {
+            check_stays(cx, (table, &**from), doing, new)?;
+            return Ok(true);
+        }
+        let to = home(cx, table, new)?;
+        if to.def.id == from.def.id {
+            return Ok(true);
+        }
+        if !self
+            .run_before(cx, from, Doing::DELETE, (old, None))
+            .await?
+        {
+            return Ok(false);
+        }
+        match self
+            .run_before(cx, to, Doing::INSERT, (None, Some(new)))
+            .await?
+        {
+            true => Ok(true),
+            false => Err(SqlError::unsupported(
+                "a trigger that keeps a row out of the partition that it moves to",
+            )
+            .into()),
+        }
+    }
+
+    /// The triggers of the table that has the row.
+    async fn run_before(
+        &mut self,
+        cx: &mut Cx<'_>,
         table: &TablePlan,
         doing: Doing<'_>,
         (old, mut new): (Option<&[Value]>, Option<&mut [Value]>),
@@ -270,15 +364,82 @@ impl Firing {
         Ok(true)
     }
 
-    /// Is there a trigger that runs before rows of `table` change so?
+    /// A row of a view is to change: its triggers do what is to be done, and `new` is then what they say that it is.
+    /// False where one says that nothing was done.
+    pub async fn instead(
+        &mut self,
+        cx: &mut Cx<'_>,
+        view: &TablePlan,
+        doing: Doing<'_>,
+        (old, mut new): (Option<&[Value]>, Option<&mut [Value]>),
+    ) -> Result<bool, Halt> {
+        let width = view.layout.width();
+        for (_, trigger) in firing(cx, view, doing, (Timing::Instead, true)) {
+            let call = TriggerCall {
+                trigger,
+                table: &view.def,
+                event: doing.event,
+                old,
+                new: new.as_deref().map(|new| &new[..width]),
+                rows: None,
+            };
+            let Some(row) = Box::pin(call_trigger(call, cx)).await? else {
+                return Ok(false);
+            };
+            if let Some(new) = &mut new {
+                new[..width].clone_from_slice(&row);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Is there a trigger that may run before rows of `table` change so?
     pub fn looks_at_rows(&self, cx: &Cx<'_>, table: &TablePlan, doing: Doing<'_>) -> bool {
-        firing(cx, table, doing, (Timing::Before, true))
-            .next()
-            .is_some()
+        let of_leaf = |leaf: &Arc<TablePlan>| {
+            let mut all = leaf.rules.triggers.iter();
+            all.any(|trigger| trigger.def.row && trigger.def.timing == Timing::Before)
+        };
+        match &table.leaves {
+            Some(leaves) => leaves.plans().iter().any(of_leaf),
+            None => firing(cx, table, doing, (Timing::Before, true))
+                .next()
+                .is_some(),
+        }
     }
 
     /// A row has changed.
     pub fn after(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &Arc<TablePlan>,
+        doing: Doing<'_>,
+        rows: Change<'_>,
+    ) -> Result<(), Halt> {
+        match rows {
+            (Some(old), Some(new)) => {
+                let (from, to) = (home(cx, table, old)?, home(cx, table, new)?);
+                if from.def.id == to.def.id {
+                    self.queue_after(cx, from, doing, rows)?;
+                } else {
+                    self.queue_after(cx, from, Doing::DELETE, (Some(old), None))?;
+                    self.queue_after(cx, to, Doing::INSERT, (None, Some(new)))?;
+                }
+            }
+            (Some(row), None) | (None, Some(row)) => {
+                let of = home(cx, table, row)?;
+                self.queue_after(cx, of, doing, rows)?;
+            }
+            (None, None) => {}
+        }
+        let mut all = table.rules.triggers.iter().map(|trigger| &trigger.def);
+        if all.any(|def| def.sees_rows() && def.events.has(doing.event)) {
+            self.collect(cx, table, doing.event, rows)?;
+        }
+        Ok(())
+    }
+
+    /// Queues the triggers of the table that has the row, or has had it.
+    fn queue_after(
         &mut self,
         cx: &mut Cx<'_>,
         table: &Arc<TablePlan>,
@@ -300,10 +461,6 @@ impl Firing {
                 new: rows.1.map(<[Value]>::to_vec),
                 rows: None,
             });
-        }
-        let mut all = table.rules.triggers.iter().map(|trigger| &trigger.def);
-        if all.any(|def| def.sees_rows() && def.events.has(doing.event)) {
-            self.collect(cx, table, doing.event, rows)?;
         }
         Ok(())
     }

@@ -66,7 +66,7 @@ impl Upsert {
                             referee.inserted(cx, row).await?;
                         }
                         if let Some(firing) = watching.1 {
-                            firing.after(cx, table, Doing::INSERT, (None, Some(row)))?;
+                            firing.after(cx, whole, Doing::INSERT, (None, Some(row)))?;
                         }
                         return Ok(true);
                     }
@@ -78,7 +78,7 @@ impl Upsert {
             cx.queue(place.addr).await?;
             if read_row(cx.tx, place.addr, &mut self.words).await? {
                 let rows = (row, watching);
-                let tables = (&**whole, table);
+                let tables = (whole, table);
                 return self.change(cx, tables, update, writer, place, rows).await;
             }
             // It was deleted, or moved, while this transaction waited for it: ask the index again.
@@ -93,7 +93,7 @@ impl Upsert {
     async fn change(
         &mut self,
         cx: &mut Cx<'_>,
-        (whole, table): (&TablePlan, &Arc<TablePlan>),
+        (whole, table): (&Arc<TablePlan>, &Arc<TablePlan>),
         update: &ConflictUpdate,
         writer: &mut RowWriter,
         place: FatPtr,
@@ -144,7 +144,7 @@ impl Upsert {
             referee.updated(cx, rows).await?;
         }
         if let Some(firing) = firing {
-            firing.after(cx, table, doing, (Some(rows.0), Some(rows.1)))?;
+            firing.after(cx, whole, doing, (Some(rows.0), Some(rows.1)))?;
         }
         Ok(true)
     }

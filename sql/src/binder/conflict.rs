@@ -11,27 +11,35 @@ use super::expr::Clause;
 use super::from::table_leaf;
 use super::needs::Columns;
 use super::scope::Scope;
+use super::updatable::Through;
 use super::{Binder, names};
 use crate::bound::{ConflictUpdate, Expr, Node, OnConflict};
-use crate::catalog::{IndexDef, TableDef};
+use crate::catalog::{Event, IndexDef, TableDef};
 use crate::error::{SqlError, SqlState};
 use crate::parser;
 
 impl Binder<'_> {
     pub(super) fn conflict(
         &mut self,
-        table: &TableDef,
+        (table, through): (&TableDef, Option<&Through>),
         (alias, reads): (Option<&str>, &Columns),
         conflict: &ast::OnConflict,
     ) -> Result<OnConflict, SqlError> {
+        let base = through.map_or(table, |through| &*through.base);
         let index = match &conflict.conflict_target {
             None => None,
             Some(ast::ConflictTarget::Columns(idents)) => {
                 let filter = self.conflict_filter(table)?;
-                let arbiter = self.arbiter(table, idents, &filter)?;
-                let index = &table.indexes[arbiter];
+                let arbiter = self.arbiter((table, through), idents, filter)?;
+                let index = &base.indexes[arbiter];
                 let columns = table.columns.iter().enumerate();
-                let read = columns.filter(|(at, _)| index.depends_on(*at));
+                let read = columns.filter(|(at, _)| match through {
+                    None => index.depends_on(*at),
+                    Some(through) => {
+                        let to = through.written(*at, Event::Insert);
+                        to.is_ok_and(|to| index.depends_on(to))
+                    }
+                });
                 let numbers = read.map(|(_, column)| column.attnum);
                 reads.borrow_mut().extend(numbers);
                 Some(arbiter)
@@ -41,7 +49,7 @@ impl Binder<'_> {
         let arbiter = |(at, of): &(usize, &IndexDef)| {
             of.more.deferrable.is_some() && index.is_none_or(|index| index == *at)
         };
-        if table.indexes.iter().enumerate().any(|of| arbiter(&of)) {
+        if base.indexes.iter().enumerate().any(|of| arbiter(&of)) {
             return Err(SqlError::new(
                 SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters",
@@ -80,9 +88,9 @@ impl Binder<'_> {
     /// The unique index over just these columns, which has every row that `filter` holds for.
     fn arbiter(
         &mut self,
-        table: &TableDef,
+        (table, through): (&TableDef, Option<&Through>),
         idents: &[ast::Ident],
-        filter: &[Expr],
+        mut filter: Vec<Expr>,
     ) -> Result<usize, SqlError> {
         let mut wanted = Vec::with_capacity(idents.len());
         let mut expressions = Vec::new();
@@ -114,11 +122,27 @@ impl Binder<'_> {
                 .or_at(self.position(ident.span))
             })?);
         }
+        let mut table = table;
+        if let Some(through) = through {
+            // What is meant are columns of the table below.
+            let place = |slot: usize| through.columns.get(slot).cloned();
+            let below = expressions.iter_mut().chain(&mut filter);
+            below.for_each(|expr| expr.replace_columns(&place));
+            let mut columns = Vec::with_capacity(wanted.len());
+            for column in wanted {
+                match through.columns[column].node {
+                    Node::Column(slot) => columns.push(slot),
+                    _ => expressions.push(through.columns[column].clone()),
+                }
+            }
+            wanted = columns;
+            table = &*through.base;
+        }
         let fits = table.indexes.iter().position(|index| {
             index.is_unique()
                 && !index.is_hidden()
                 && table.is_whole(index)
-                && has_all(index, filter)
+                && has_all(index, &filter)
                 && wanted.iter().all(|c| index.covers(*c))
                 && index
                     .columns

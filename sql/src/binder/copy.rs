@@ -3,8 +3,8 @@
 use super::rules::Change;
 use super::{Binder, names};
 use crate::bound::{Copy, CopyDirection, CopySource, Integrity, Statement};
-use crate::catalog::ObjectKind;
 use crate::catalog::acl::Privileges;
+use crate::catalog::{Event, ObjectKind, ViewDef};
 use crate::error::{SqlError, SqlState};
 use crate::parser::{CopyFrom, CopySyntax};
 
@@ -51,6 +51,9 @@ impl Binder<'_> {
         list: &[String],
         direction: CopyDirection,
     ) -> Result<(CopySource, Vec<String>), SqlError> {
+        if let Some(view) = self.catalog.view(schema, name)? {
+            return Err(of_view(&view, direction));
+        }
         let table = self.table_called(schema, name)?;
         if table.materialized.is_some() {
             let name = &table.name;
@@ -130,4 +133,20 @@ impl Binder<'_> {
         };
         Ok((source, copied))
     }
+}
+
+/// 42809, or 0A000 where its triggers could take the rows.
+fn of_view(view: &ViewDef, direction: CopyDirection) -> SqlError {
+    let (way, hint) = match direction {
+        CopyDirection::In if view.is_done_instead(Event::Insert) => {
+            return SqlError::unsupported("COPY into a view");
+        }
+        CopyDirection::In => (
+            "to",
+            "To enable copying to a view, provide an INSTEAD OF INSERT trigger.",
+        ),
+        CopyDirection::Out => ("from", "Try the COPY (SELECT ...) TO variant."),
+    };
+    let message = format!("cannot copy {way} view \"{}\"", view.name);
+    SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).hint(hint)
 }

@@ -9,7 +9,7 @@ use super::{Binder, names};
 use crate::bound::Expr;
 use crate::catalog::TableDef;
 use crate::cursors::CURRENT_OF;
-use crate::error::SqlError;
+use crate::error::{SqlError, SqlState};
 use crate::parser::cursor_of;
 use crate::types::Type;
 use crate::value::Value;
@@ -24,6 +24,10 @@ impl Binder<'_> {
         let Some(cursor) = filter.and_then(cursor_of) else {
             return Ok(None);
         };
+        if table.is_view() {
+            let message = "WHERE CURRENT OF on a view is not implemented";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
         if table.is_parent() {
             return Err(SqlError::unsupported(
                 "WHERE CURRENT OF on a partitioned table",

@@ -41,6 +41,11 @@ impl Binder<'_> {
         if create.nulls_distinct == Some(false) {
             return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
         }
+        if let Some(view) = self.view(&create.table_name)? {
+            let message = format!("cannot create index on relation \"{}\"", view.name);
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+                .detail("This operation is not supported for views."));
+        }
         let table = self.table(&create.table_name)?;
         let kind = match &create.using {
             None | Some(ast::IndexType::BTree) => IndexKind::BTree,
@@ -265,6 +270,10 @@ impl Binder<'_> {
         for target in &truncate.table_names {
             let (schema, _) = names::table_name(&target.name)?;
             self.check_schema(schema.as_deref(), false)?;
+            if let Some(view) = self.view(&target.name)? {
+                let message = format!("\"{}\" is not a table", view.name);
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+            }
             let table = self.table(&target.name)?;
             let position = match target.name.0.first() {
                 Some(ast::ObjectNamePart::Identifier(ident)) => self.position(ident.span),

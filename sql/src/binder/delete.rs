@@ -1,5 +1,7 @@
 //! DELETE.
 
+use std::rc::Rc;
+
 use sqlparser::ast;
 
 use super::expr::Clause;
@@ -7,7 +9,8 @@ use super::from::table_leaf;
 use super::rules::Change;
 use super::scope::Scope;
 use super::{Binder, names};
-use crate::bound::{Delete, From, Statement};
+use crate::bound::{Delete, From, Integrity, Statement};
+use crate::catalog::Event;
 use crate::catalog::acl::Privileges;
 use crate::error::SqlError;
 
@@ -32,13 +35,17 @@ impl Binder<'_> {
         if !item.joins.is_empty() {
             return Err(refused());
         }
-        let table = self.changed_table(name)?;
+        let changing = self.to_change(name, Event::Delete)?;
+        let (first_slot, width) = changing.slots();
+        let (table, through) = (changing.table, changing.through);
         let alias = alias.as_ref().map(|a| names::fold(&a.name));
         let mut scope = Scope::default();
-        let mut leaf = table_leaf(&table, alias, 0);
-        leaf.reads = Some(self.need_change(&table, Privileges::DELETE));
+        let mut leaf = table_leaf(&table, alias, first_slot);
+        let reads = self.need_change(&table, Privileges::DELETE);
+        leaf.reads = Some(Rc::clone(&reads));
         let shown = leaf.alias.clone();
         scope.push(leaf)?;
+        scope.width = width;
         let using = match &delete.using {
             None => None,
             Some(list) => match self.relations(list, &mut scope)? {
@@ -50,7 +57,10 @@ impl Binder<'_> {
             deletes: true,
             ..Change::default()
         };
-        let integrity = self.integrity(&table, change)?;
+        let integrity = match through {
+            None => self.integrity(&table, change)?,
+            Some(_) => Integrity::default(),
+        };
         let current = self.current_of(delete.selection.as_ref(), &table)?;
         let filter = match &delete.selection {
             _ if current.is_some() => None,
@@ -61,7 +71,11 @@ impl Binder<'_> {
             Some(items) => self.targets(items, &scope, Clause::Returning, None, None)?,
             None => Vec::new(),
         };
-        Ok(Statement::Delete(Box::new(Delete {
+        let bound = Delete {
+            view: match through {
+                None => self.instead_query(&table)?,
+                Some(_) => None,
+            },
             table,
             alias: shown,
             using,
@@ -69,6 +83,10 @@ impl Binder<'_> {
             current,
             integrity,
             returning,
-        })))
+        };
+        match through {
+            None => Ok(Statement::Delete(Box::new(bound))),
+            Some(through) => self.delete_through(through, &reads, bound),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! INSERT.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use sqlparser::ast;
@@ -12,9 +13,9 @@ use super::rules::Change;
 use super::scope::Scope;
 use super::subfield::Place;
 use super::{Binder, names};
-use crate::bound::{Expr, Insert, InsertSource, OnConflict, Statement, Target};
+use crate::bound::{Expr, Insert, InsertSource, Integrity, OnConflict, Statement, Target};
 use crate::catalog::acl::Privileges;
-use crate::catalog::{ColumnDef, TableDef};
+use crate::catalog::{ColumnDef, Event, TableDef};
 use crate::error::{SqlError, SqlState};
 use crate::types::{Domain, Type};
 use crate::value::Value;
@@ -35,7 +36,8 @@ impl Binder<'_> {
         let ast::TableObject::TableName(name) = &insert.table else {
             return Err(SqlError::unsupported("INSERT into what is not a table"));
         };
-        let table = self.changed_table(name)?;
+        let changing = self.to_change(name, Event::Insert)?;
+        let (table, through) = (changing.table, changing.through);
         let alias = insert.table_alias.as_ref().map(|a| names::fold(&a.alias));
         let places = self.insert_places(&table, &insert.columns)?;
         let columns: Vec<usize> = places.iter().map(|place| place.column).collect();
@@ -52,7 +54,8 @@ impl Binder<'_> {
         let on_conflict = match &insert.on {
             None => None,
             Some(ast::OnInsert::OnConflict(conflict)) => {
-                Some(self.conflict(&table, (alias.as_deref(), &reads), conflict)?)
+                let into = (&*table, through.as_ref());
+                Some(self.conflict(into, (alias.as_deref(), &reads), conflict)?)
             }
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY UPDATE")),
         };
@@ -68,15 +71,31 @@ impl Binder<'_> {
             deletes: false,
             updates: &updates,
         };
-        let integrity = self.integrity(&table, change)?;
+        let integrity = match through {
+            None => self.integrity(&table, change)?,
+            Some(_) => Integrity::default(),
+        };
+        let read = Rc::clone(&reads);
         let returning = self.returning(&table, (alias, reads), insert.returning.as_deref())?;
-        Ok(Statement::Insert(Box::new(Insert {
+        let given = match &source {
+            InsertSource::Values(_) => insert
+                .source
+                .as_deref()
+                .and_then(plain_values)
+                .map_or(0, width),
+            InsertSource::Select { select, .. } => select.visible,
+        };
+        let bound = Insert {
             table,
             source,
             on_conflict,
             integrity,
             returning,
-        })))
+        };
+        match through {
+            None => Ok(Statement::Insert(Box::new(bound))),
+            Some(through) => self.insert_through(through, (&read, &columns[..given]), bound),
+        }
     }
 
     /// Where the source's values go to, in its order.
@@ -126,7 +145,7 @@ impl Binder<'_> {
         values: &ast::Values,
     ) -> Result<InsertSource, SqlError> {
         let scope = Scope::default();
-        let width = values.rows.first().map_or(0, |row| row.content.len());
+        let width = width(values);
         // Once: it reads the text.
         let overriding = self.overriding();
         let mut rows = Vec::with_capacity(values.rows.len());
@@ -278,6 +297,11 @@ impl Binder<'_> {
         scope.push(leaf)?;
         self.targets(items, &scope, Clause::Returning, None, None)
     }
+}
+
+/// How many values each row has.
+fn width(values: &ast::Values) -> usize {
+    values.rows.first().map_or(0, |row| row.content.len())
 }
 
 /// The rows of a query that is nothing but VALUES.

@@ -172,6 +172,7 @@ impl Binder<'_> {
         let object = Object::new(ObjectKind::Table, view.id);
         let security = self.catalog.security();
         binder.role = security.map(|security| security.owner(object));
+        binder.asker = binder.role;
         let bound = binder.statement(&parsed.statement)?;
         self.needs.extend(binder.needs);
         Ok(bound)

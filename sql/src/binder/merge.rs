@@ -22,12 +22,17 @@ impl Binder<'_> {
         let ast::TableFactor::Table { name, alias, .. } = &merge.table else {
             return Err(SqlError::unsupported("MERGE into what is not a table"));
         };
+        let refused = |kind: &str, name: &str| {
+            let message = format!("cannot execute MERGE on relation \"{name}\"");
+            let refused = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message);
+            Err(refused.detail(format!("This operation is not supported for {kind}.")))
+        };
+        if let Some(view) = self.view(name)? {
+            return refused("views", &view.name);
+        }
         let table = self.table(name)?;
         if table.materialized.is_some() {
-            let message = format!("cannot execute MERGE on relation \"{}\"", table.name);
-            let refused = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message);
-            let detail = "This operation is not supported for materialized views.";
-            return Err(refused.detail(detail));
+            return refused("materialized views", &table.name);
         }
         let alias = alias.as_ref().map(|a| names::fold(&a.name));
         let mut scope = Scope::default();

@@ -9,6 +9,7 @@
 //! - BIN-2: what PostgreSQL has and we have not answers 0A000 and names it.
 
 mod aggregate;
+mod alter_view;
 mod array;
 mod call;
 mod coerce;
@@ -65,8 +66,10 @@ mod table_function;
 mod target_rows;
 #[cfg(test)]
 mod tests;
+mod through;
 mod trigger;
 mod type_name;
+mod updatable;
 mod update;
 mod variables;
 mod view;
@@ -94,6 +97,7 @@ pub use stored::{StoredText, unbound};
 #[cfg(test)]
 pub(crate) use tests::NoTables;
 pub use type_name::{type_for, type_of};
+pub use updatable::view_is_updatable;
 pub use variables::{Prefer, Variable, Variables};
 
 /// How deep expressions and subqueries may nest.
@@ -166,6 +170,8 @@ struct Binder<'a> {
     needs: Vec<needs::Need>,
     /// The role that it has to be allowed to; `None` is who asks.
     role: Option<u32>,
+    /// Who asks, where that is not who runs the statement.
+    asker: Option<u32>,
     /// It makes the rows of a materialized view, which nothing else may change.
     refreshes: bool,
 }
@@ -195,6 +201,7 @@ impl<'a> Binder<'a> {
             subqueries: 0,
             needs: Vec::new(),
             role: None,
+            asker: None,
             refreshes: false,
         }
     }
@@ -216,6 +223,7 @@ impl Binder<'_> {
             parser::Statement::Domain(syntax) => self.domain(syntax),
             parser::Statement::Composite(syntax) => self.composite(syntax),
             parser::Statement::Trigger(syntax) => self.trigger(syntax),
+            parser::Statement::View(syntax) => self.alter_view(syntax),
             parser::Statement::Security(syntax) => self.security(syntax),
             parser::Statement::Refresh(syntax) => self.refresh(syntax),
             parser::Statement::Prepare(prepare) => self.prepare(prepare),

@@ -87,13 +87,12 @@ impl Binder<'_> {
 
     /// A table is changed: it is read only if one of the columns that come back is.
     pub(super) fn need_change(&mut self, table: &TableDef, wanted: Privileges) -> Columns {
-        let object = Object::new(ObjectKind::Table, table.id);
-        self.need(object, &table.name, wanted)
+        self.need(object_of(table), &table.name, wanted)
     }
 
     /// Something is wanted of columns of a table that is changed, by their positions.
     pub(super) fn need_columns(&mut self, table: &TableDef, wanted: Privileges, columns: &[usize]) {
-        let object = Object::new(ObjectKind::Table, table.id);
+        let object = object_of(table);
         let mut needs = self.needs.iter_mut().rev();
         let Some(need) =
             needs.find(|need| need.object == object && need.wanted != Privileges::SELECT)
@@ -171,6 +170,15 @@ impl Binder<'_> {
         }
         Ok(())
     }
+}
+
+/// A table, or the view that it is.
+fn object_of(table: &TableDef) -> Object {
+    let kind = match table.is_view() {
+        true => ObjectKind::View,
+        false => ObjectKind::Table,
+    };
+    Object::new(kind, table.id)
 }
 
 impl Need {

@@ -62,10 +62,10 @@ impl Binder<'_> {
         };
         let mut change = change;
         let all: Vec<usize>;
-        if !table.rules.triggers.is_empty() {
-            rules.triggers = self.triggers(table, &|trigger| change.fires(trigger))?;
+        if table.has_triggers() {
+            self.put_triggers(table, &|trigger| change.fires(trigger), &mut rules)?;
             // What runs before a row is changed may change any column.
-            if !change.updates.is_empty() && rules.triggers.iter().any(changes_rows) {
+            if !change.updates.is_empty() && rules.all_triggers().any(changes_rows) {
                 all = (0..table.columns.len()).collect();
                 change.updates = &all;
             }
@@ -85,8 +85,10 @@ impl Binder<'_> {
             }
         }
         let mut routines: Vec<Arc<RoutineDef>> = Vec::new();
-        let of_related = related.iter().flat_map(|related| &related.rules.triggers);
-        for trigger in rules.triggers.iter().chain(of_related) {
+        let of_related = related
+            .iter()
+            .flat_map(|related| related.rules.all_triggers());
+        for trigger in rules.all_triggers().chain(of_related) {
             if routines.iter().all(|known| known.id != trigger.routine.id) {
                 routines.push(Arc::clone(&trigger.routine));
             }
@@ -183,7 +185,8 @@ impl Binder<'_> {
                 let events = trigger.events;
                 events.has(Event::Update) || events.has(Event::Delete)
             };
-            related.rules.triggers = self.triggers(&Arc::clone(&related.table), &followed)?;
+            let table = Arc::clone(&related.table);
+            self.put_triggers(&table, &followed, &mut related.rules)?;
         }
         let sets =
             |key: &ForeignKeyDef| [key.on_delete, key.on_update].contains(&Referential::SetDefault);
@@ -191,6 +194,29 @@ impl Binder<'_> {
             related.defaults = self.default_row(&Arc::clone(&related.table), &[])?;
         }
         Ok(related)
+    }
+
+    /// Gives the rules of a table the triggers that `fires` says. Those of its rows are the leaves', where there are such; a
+    /// row that goes from one to another is deleted there and inserted here.
+    fn put_triggers(
+        &mut self,
+        table: &TableDef,
+        fires: &dyn Fn(&TriggerDef) -> bool,
+        rules: &mut RowRules,
+    ) -> Result<(), SqlError> {
+        let whole = table.is_parent();
+        rules.triggers = self.triggers(table, &|def| fires(def) && !(whole && def.row))?;
+        if !whole {
+            return Ok(());
+        }
+        let leaves = table.leaves();
+        rules.leaves.resize_with(leaves.len(), RowRules::default);
+        for (leaf, rules) in leaves.iter().zip(&mut rules.leaves) {
+            let moves =
+                |def: &TriggerDef| def.events.has(Event::Insert) || def.events.has(Event::Delete);
+            rules.triggers = self.triggers(leaf, &|def| def.row && (fires(def) || moves(def)))?;
+        }
+        Ok(())
     }
 
     /// The partitioned tables that a table is a partition of, the nearest first.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
+use super::alter_view::triggers_changed;
 use super::expr::Clause;
 use super::from::table_leaf;
 use super::scope::Scope;
@@ -16,7 +17,12 @@ use crate::parser::{self, CreateTrigger, TriggerAction, TriggerSyntax};
 
 impl Binder<'_> {
     pub(super) fn trigger(&mut self, syntax: &TriggerSyntax) -> Result<Statement, SqlError> {
-        let found = self.table_called(syntax.schema.as_deref(), &syntax.table);
+        let schema = syntax.schema.as_deref();
+        let view = self.catalog.view(schema, &syntax.table)?;
+        let found = match &view {
+            Some(view) => Ok(Arc::new(view.as_table())),
+            None => self.table_called(schema, &syntax.table),
+        };
         if let (Ok(table), TriggerAction::Create(_)) = (&found, &syntax.does)
             && table.materialized.is_some()
         {
@@ -45,6 +51,9 @@ impl Binder<'_> {
                 text: text.clone(),
             },
         };
+        if let Some(view) = view {
+            return Ok(triggers_changed(view, change));
+        }
         let skipped = matches!(syntax.does, TriggerAction::Drop { if_exists: true });
         let table = match found {
             Err(error) if skipped && error.sqlstate() == SqlState::UNDEFINED_TABLE => None,
@@ -65,17 +74,17 @@ impl Binder<'_> {
         name: &str,
         create: &CreateTrigger,
     ) -> Result<TriggerDef, SqlError> {
-        if table.family.is_some() {
-            return Err(SqlError::unsupported(
-                "a trigger of a partitioned table or a partition",
-            ));
-        }
+        check_kind(table, create)?;
         if create.row && create.events.has(Event::Truncate) {
             return Err(SqlError::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
                 "TRUNCATE FOR EACH ROW triggers are not supported",
             ));
         }
+        if create.timing == Timing::Instead {
+            check_instead(create)?;
+        }
+        check_family(table, create)?;
         check_transition(create)?;
         let mut columns = Vec::with_capacity(create.columns.len());
         for column in &create.columns {
@@ -199,6 +208,60 @@ impl Binder<'_> {
         }
         Ok(triggers)
     }
+}
+
+/// 42809 where a table has no such triggers, or a view.
+fn check_kind(table: &TableDef, create: &CreateTrigger) -> Result<(), SqlError> {
+    let instead = create.timing == Timing::Instead;
+    let transition = create.transition.iter().any(Option::is_some);
+    let (kind, detail) = match table.is_view() {
+        true if create.row && !instead => (
+            "view",
+            "Views cannot have row-level BEFORE or AFTER triggers.",
+        ),
+        true if create.events.has(Event::Truncate) => {
+            ("view", "Views cannot have TRUNCATE triggers.")
+        }
+        true if transition => ("view", "Triggers on views cannot have transition tables."),
+        false if instead => ("table", "Tables cannot have INSTEAD OF triggers."),
+        _ => return Ok(()),
+    };
+    let message = format!("\"{}\" is a {kind}", table.name);
+    Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).detail(detail))
+}
+
+/// An error where a trigger of rows of a partitioned table or a partition is to see all of them.
+fn check_family(table: &TableDef, create: &CreateTrigger) -> Result<(), SqlError> {
+    if !create.row || create.transition.iter().all(Option::is_none) {
+        return Ok(());
+    }
+    if table.is_parent() {
+        let message = format!("\"{}\" is a partitioned table", table.name);
+        return Err(
+            SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).detail(
+                "ROW triggers with transition tables are not supported on partitioned tables.",
+            ),
+        );
+    }
+    match table.partition_of_table() {
+        None => Ok(()),
+        Some(_) => Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "ROW triggers with transition tables are not supported on partitions",
+        )),
+    }
+}
+
+/// 0A000 for what INSTEAD OF triggers cannot have.
+fn check_instead(create: &CreateTrigger) -> Result<(), SqlError> {
+    let what = match create {
+        _ if !create.row => "must be FOR EACH ROW",
+        _ if create.condition.is_some() => "cannot have WHEN conditions",
+        _ if !create.columns.is_empty() => "cannot have column lists",
+        _ => return Ok(()),
+    };
+    let message = format!("INSTEAD OF triggers {what}");
+    Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
 }
 
 /// 42P17 or 0A000 where the rows that a statement changes are not for such a trigger.

@@ -1,5 +1,7 @@
 //! UPDATE.
 
+use std::rc::Rc;
+
 use sqlparser::ast;
 
 use super::expr::{Around, Clause};
@@ -11,9 +13,9 @@ use super::scope::{Scope, ScopeLeaf};
 use super::subfield::Place;
 use super::subquery::query_of;
 use super::{Binder, names};
-use crate::bound::{Assignment, Expr, From, Node, Statement, Update};
-use crate::catalog::TableDef;
+use crate::bound::{Assignment, Expr, From, Integrity, Node, Statement, Update};
 use crate::catalog::acl::Privileges;
+use crate::catalog::{Event, TableDef};
 use crate::error::{SqlError, SqlState};
 use crate::functions::WITH_FIELD;
 
@@ -30,13 +32,17 @@ impl Binder<'_> {
         let ast::TableFactor::Table { name, alias, .. } = &update.table.relation else {
             return Err(SqlError::unsupported("UPDATE of what is not a table"));
         };
-        let table = self.changed_table(name)?;
+        let changing = self.to_change(name, Event::Update)?;
+        let (first_slot, width) = changing.slots();
+        let (table, through) = (changing.table, changing.through);
         let alias_name = alias.as_ref().map(|a| names::fold(&a.name));
         let mut scope = Scope::default();
-        let mut leaf = table_leaf(&table, alias_name.clone(), 0);
-        leaf.reads = Some(self.need_change(&table, Privileges::UPDATE));
+        let mut leaf = table_leaf(&table, alias_name.clone(), first_slot);
+        let reads = self.need_change(&table, Privileges::UPDATE);
+        leaf.reads = Some(Rc::clone(&reads));
         let shown = leaf.alias.clone();
         scope.push(leaf)?;
+        scope.width = width;
         let from = match &update.from {
             None => None,
             Some(
@@ -57,7 +63,10 @@ impl Binder<'_> {
             updates: &columns,
             ..Change::default()
         };
-        let integrity = self.integrity(&table, change)?;
+        let integrity = match through {
+            None => self.integrity(&table, change)?,
+            Some(_) => Integrity::default(),
+        };
         let current = self.current_of(update.selection.as_ref(), &table)?;
         let filter = match &update.selection {
             _ if current.is_some() => None,
@@ -68,7 +77,11 @@ impl Binder<'_> {
             Some(items) => self.targets(items, &scope, Clause::Returning, None, None)?,
             None => Vec::new(),
         };
-        Ok(Statement::Update(Box::new(Update {
+        let bound = Update {
+            view: match through {
+                None => self.instead_query(&table)?,
+                Some(_) => None,
+            },
             table,
             alias: shown,
             from,
@@ -77,7 +90,11 @@ impl Binder<'_> {
             assignments,
             integrity,
             returning,
-        })))
+        };
+        match through {
+            None => Ok(Statement::Update(Box::new(bound))),
+            Some(through) => self.update_through(through, &reads, bound),
+        }
     }
 
     /// `column = value` or `(columns) = (values)`.

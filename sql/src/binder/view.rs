@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
+use super::alter_view::{check_options, check_updatable};
 use super::ddl::check_column_type;
 use super::needs::Need;
 use super::path::PathView;
@@ -20,13 +21,26 @@ use crate::catalog::{
     TableDef, TypeDef, ViewDef,
 };
 use crate::error::{SqlError, SqlState};
+use crate::parser::view_options;
 
 impl Binder<'_> {
     /// The view that a name is of.
     pub(super) fn view(&self, name: &ast::ObjectName) -> Result<Option<Arc<ViewDef>>, SqlError> {
         let (schema, name) = names::table_name(name)?;
         self.check_usage(schema.as_deref())?;
-        self.catalog.view(schema.as_deref(), &name)
+        let Some(view) = self.catalog.view(schema.as_deref(), &name)? else {
+            return Ok(None);
+        };
+        if schema.is_none()
+            && let Some(table) = self.catalog.table(None, &name)?
+        {
+            // Whichever schema comes first.
+            let place = |schema: &String| self.path.iter().position(|of| of == schema);
+            if place(&table.schema) < place(&view.schema) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(view))
     }
 
     /// The query of a view, and what an expression sees of it.
@@ -71,14 +85,24 @@ impl Binder<'_> {
         Ok((leaf, select))
     }
 
-    /// The query of a view, bound for its owner.
+    /// The query of a view, bound for its owner, or for who asks.
     pub(super) fn query_of(
         &mut self,
         view: &ViewDef,
         kind: ObjectKind,
     ) -> Result<Select, SqlError> {
         let query = crate::parser::parse_query(&view.text)?;
-        // Its names are of its schema, whoever reads it, and it sees nothing of what is around.
+        self.within_view(view, kind, |binder| binder.query(&query))
+    }
+
+    /// Binds something of a view as its owner may, or who asks. Its names are of its schema, whoever reads it, and it
+    /// sees nothing of what is around.
+    pub(super) fn within_view<T>(
+        &mut self,
+        view: &ViewDef,
+        kind: ObjectKind,
+        bind: impl FnOnce(&mut Binder<'_>) -> Result<T, SqlError>,
+    ) -> Result<T, SqlError> {
         let path = [view.schema.clone(), PUBLIC_SCHEMA.to_owned()];
         let along = PathView {
             catalog: self.catalog,
@@ -87,16 +111,23 @@ impl Binder<'_> {
         let around = (self.cx, self.depth);
         let mut binder = Binder::of(&view.text, (&along, &path), self.params, around);
         (binder.outer_slots, binder.subqueries) = (self.outer_slots, self.subqueries);
-        let object = Object::new(kind, view.id);
-        binder.role = self
-            .catalog
-            .security()
-            .map(|security| security.owner(object));
-        let select = binder.query(&query)?;
+        binder.asker = self.asker;
+        binder.role = match view.is_invoker() {
+            true => self.asker,
+            false => self
+                .catalog
+                .security()
+                .map(|security| security.owner(Object::new(kind, view.id))),
+        };
+        if kind == ObjectKind::Table {
+            // Whoever refreshes a materialized view does it as its owner.
+            binder.asker = binder.role;
+        }
+        let bound = bind(&mut binder)?;
         (self.outer_slots, self.subqueries) = (binder.outer_slots, binder.subqueries);
         let needs = std::mem::take(&mut binder.needs);
         self.needs.extend(needs);
-        Ok(select)
+        Ok(bound)
     }
 
     pub(super) fn create_view(&mut self, create: &ast::CreateView) -> Result<Statement, SqlError> {
@@ -123,6 +154,10 @@ impl Binder<'_> {
         if self.reads_temporary(&defined) {
             schema = self.cx.temporary_schema();
         }
+        let options = view_options(self.text)?;
+        if check_options(&options)? {
+            check_updatable(&defined.text, &defined.select)?;
+        }
         Ok(Statement::CreateView(CreateView {
             schema,
             name,
@@ -132,6 +167,7 @@ impl Binder<'_> {
             tables: defined.tables,
             views: defined.views,
             types: defined.types,
+            options,
         }))
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::expr::Expr;
-use super::rules::Integrity;
+use super::rules::{Integrity, ViewCheck};
 use super::select::{From, Select, Target};
 use super::statement::Statement;
 use crate::catalog::TableDef;
@@ -63,6 +63,8 @@ pub struct Update {
     pub table: Arc<TableDef>,
     /// The name it goes by.
     pub alias: String,
+    /// The query of the view that the table is, whose rows triggers change in its place.
+    pub view: Option<Box<Select>>,
     /// More relations to join with: `UPDATE … FROM`. Their slots follow the table's.
     pub from: Option<From>,
     /// WHERE.
@@ -93,6 +95,8 @@ pub struct Delete {
     pub table: Arc<TableDef>,
     /// The name it goes by.
     pub alias: String,
+    /// The query of the view that the table is, whose rows triggers delete in its place.
+    pub view: Option<Box<Select>>,
     /// More relations to join with: `DELETE … USING`. Their slots follow the table's.
     pub using: Option<From>,
     /// WHERE.
@@ -179,6 +183,15 @@ impl Statement {
             Statement::Delete(delete) => Some(&delete.table),
             Statement::Merge(merge) => Some(&merge.table),
             _ => None,
+        }
+    }
+
+    /// What views that rows are written through ask of them.
+    pub fn view_checks(&self) -> &[ViewCheck] {
+        match self {
+            Statement::Insert(insert) => &insert.integrity.rules.views,
+            Statement::Update(update) => &update.integrity.rules.views,
+            _ => &[],
         }
     }
 

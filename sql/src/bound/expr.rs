@@ -531,6 +531,17 @@ impl Expr {
         self.for_each_part_mut(|part| part.remap_columns(f));
     }
 
+    /// Puts `f(slot)` in the place of each slot that there is one for.
+    pub fn replace_columns(&mut self, f: &dyn Fn(usize) -> Option<Expr>) {
+        if let Node::Column(slot) = self.node {
+            if let Some(other) = f(slot) {
+                *self = other;
+            }
+            return;
+        }
+        self.for_each_part_mut(|part| part.replace_columns(f));
+    }
+
     /// Does it read any column?
     pub fn has_columns(&self) -> bool {
         let mut found = false;

@@ -59,7 +59,7 @@ pub use expr::{
 pub use relation::{Cte, Lateral, Recursive, SetOp, SetOperation};
 pub use role::{AlterRole, CreateRole, DropRole, RoleChange, RoleOptions, RoleRef};
 pub use routine::{AlterRoutine, CreateRoutine, DropRoutine, RoutineCall};
-pub use rules::{Integrity, Related, RowCheck, RowRules};
+pub use rules::{Integrity, Related, RowCheck, RowRules, ViewCheck};
 pub use schema::{CreateSchema, DropSchema};
 pub use security::{
     AlterOwner, Comment, DefaultPrivileges, DropOwned, Grant, GrantRole, NamedObject,
@@ -78,5 +78,5 @@ pub use statement::{ResultColumn, Statement};
 pub use subquery::{Subquery, SubqueryKind};
 pub use trigger::{Trigger, TriggerChange};
 pub use user_type::{AlterType, AlterTypeAction, CreateEnum, DropType};
-pub use view::{CreateView, DropView, Refresh, RefreshView};
+pub use view::{AlterView, CreateView, DropView, Refresh, RefreshView, ViewChange};
 pub use window::{Exclude, Frame, FrameBound, FrameOffset, FrameUnit, WindowCall, WindowFunction};

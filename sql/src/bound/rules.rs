@@ -19,10 +19,20 @@ pub struct RowRules {
     pub generated: Vec<Assignment>,
     /// The triggers that may run, in their order.
     pub triggers: Vec<Trigger>,
+    /// What views that the rows are written through ask of them, in this order.
+    pub views: Vec<ViewCheck>,
     /// Of a partitioned table: those of its leaves.
     pub leaves: Vec<RowRules>,
     /// Of a partition: the partitioned table above all others, which has to lead its rows to it.
     pub within: Option<Arc<TableDef>>,
+}
+
+impl RowRules {
+    /// All triggers that may run, also those of leaves.
+    pub fn all_triggers(&self) -> impl Iterator<Item = &Trigger> {
+        let leaves = self.leaves.iter().flat_map(|leaf| &leaf.triggers);
+        self.triggers.iter().chain(leaves)
+    }
 }
 
 /// A CHECK constraint.
@@ -31,6 +41,15 @@ pub struct RowCheck {
     /// Its name.
     pub name: String,
     /// The condition.
+    pub condition: Expr,
+}
+
+/// What WITH CHECK OPTION asks of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ViewCheck {
+    /// The name of the view.
+    pub view: String,
+    /// What has to hold.
     pub condition: Expr,
 }
 

@@ -18,7 +18,7 @@ use super::select::{ColumnOrigin, Select, Target};
 use super::sequence::{AlterSequence, CreateSequence, DropSequence};
 use super::session::{DiscardKind, Explain, ExplainFormat, SetStatement, TransactionModes};
 use super::user_type::{AlterType, CreateEnum, DropType};
-use super::view::{CreateView, DropView, RefreshView};
+use super::view::{AlterView, CreateView, DropView, RefreshView};
 use crate::notify::{Listening, Notification};
 use crate::types::{Type, TypeKind};
 
@@ -59,6 +59,8 @@ pub enum Statement {
     DropSequence(DropSequence),
     /// CREATE VIEW.
     CreateView(CreateView),
+    /// ALTER VIEW.
+    AlterView(AlterView),
     /// DROP VIEW.
     DropView(DropView),
     /// REFRESH MATERIALIZED VIEW.
@@ -277,6 +279,7 @@ impl Statement {
                 | Statement::AlterSequence(_)
                 | Statement::DropSequence(_)
                 | Statement::CreateView(_)
+                | Statement::AlterView(_)
                 | Statement::DropView(_)
                 | Statement::RefreshView(_)
                 | Statement::CreateEnum(_)

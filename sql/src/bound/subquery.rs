@@ -17,7 +17,7 @@ use super::relation::Part;
 use super::routine::RoutineCall;
 use super::select::{From, Leaf, LeafSource, Select};
 use super::statement::Statement;
-use super::{Changes, CopySource, InsertSource, Target};
+use super::{Changes, CopySource, InsertSource, Integrity, Target};
 use crate::catalog::RoutineDef;
 
 /// A query inside an expression.
@@ -201,6 +201,10 @@ impl Statement {
         let returned = |targets: &'a [Target], f: &mut dyn FnMut(&'a Expr)| {
             targets.iter().for_each(|target| f(&target.expr));
         };
+        let checked = |integrity: &'a Integrity, f: &mut dyn FnMut(&'a Expr)| {
+            let views = integrity.rules.views.iter();
+            views.for_each(|check| f(&check.condition));
+        };
         match self {
             Statement::Insert(insert) => {
                 match &insert.source {
@@ -212,12 +216,14 @@ impl Statement {
                     update.assignments.iter().for_each(|a| f(&a.value));
                     update.filter.iter().for_each(&mut *f);
                 }
+                checked(&insert.integrity, &mut *f);
                 returned(&insert.returning, f);
             }
             Statement::Update(update) => {
                 update.from.iter().for_each(|from| of_from(from, f));
                 update.filter.iter().for_each(&mut *f);
                 update.assignments.iter().for_each(|a| f(&a.value));
+                checked(&update.integrity, &mut *f);
                 returned(&update.returning, f);
             }
             Statement::Delete(delete) => {
@@ -259,6 +265,8 @@ impl Statement {
                     select.walk(seen, f);
                 }
             }
+            Statement::Update(update) => update.view.iter().for_each(|s| s.walk(seen, f)),
+            Statement::Delete(delete) => delete.view.iter().for_each(|s| s.walk(seen, f)),
             Statement::Copy(copy) => {
                 if let CopySource::Query(select) = &copy.source {
                     select.walk(seen, f);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::select::Select;
 use super::statement::Statement;
+use super::trigger::TriggerChange;
 use crate::catalog::{TableDef, ViewDef};
 use crate::types::Type;
 
@@ -26,6 +27,39 @@ pub struct CreateView {
     pub views: Vec<u32>,
     /// The oids of the types that it names.
     pub types: Vec<u32>,
+    /// Its options and their values.
+    pub options: Vec<(String, String)>,
+}
+
+/// ALTER VIEW, but for RENAME; ALTER TABLE and statements about triggers, of a view.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlterView {
+    /// The view; `None` where it is missing and may be.
+    pub view: Option<Arc<ViewDef>>,
+    /// As it was named.
+    pub name: String,
+    /// What is done.
+    pub changes: Vec<ViewChange>,
+    /// The command tag.
+    pub tag: &'static str,
+}
+
+/// What is done to a view.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ViewChange {
+    /// SET DEFAULT, DROP DEFAULT
+    Default {
+        /// The column, by position.
+        column: usize,
+        /// As SQL text.
+        default: Option<String>,
+    },
+    /// SET (…)
+    Set(Vec<(String, String)>),
+    /// RESET (…)
+    Reset(Vec<String>),
+    /// About its triggers.
+    Trigger(TriggerChange),
 }
 
 /// DROP VIEW.

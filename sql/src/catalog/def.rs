@@ -351,6 +351,7 @@ impl IndexDef {
         let text = |index: &IndexDef| index.more.predicate.as_ref().map(|p| p.text.clone());
         let same = self.kind == parents.kind
             && self.is_unique() == parents.is_unique()
+            && self.more.deferrable == parents.more.deferrable
             && self.primary == parents.primary
             && self.columns == parents.columns
             && self.more.include == parents.more.include;

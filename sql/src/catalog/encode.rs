@@ -33,7 +33,7 @@ use super::partition::{PARTITIONS_MAX, Partitioning, Roots};
 use super::rules::{CheckDef, ColumnMore, ForeignKeyDef, Identity, Referential, TableRules};
 use super::sequence::SequenceDef;
 use super::snapshot::Snapshot;
-use super::view::{Materialized, ViewDef};
+use super::view::{Materialized, ViewDef, ViewMore};
 use crate::binder::{index_condition, index_expression};
 use crate::error::{SqlError, SqlState};
 use crate::row::RowLayout;
@@ -66,7 +66,9 @@ const ROLE_FORMAT_ALONE: u8 = 1;
 /// Of sequences, which are among the tables.
 const SEQUENCE_FORMAT: u8 = 0x40;
 /// Of views, which are among the tables.
-const VIEW_FORMAT: u8 = 0x44;
+const VIEW_FORMAT: u8 = 0x48;
+/// Of views that are nothing but a query.
+const VIEW_FORMAT_PLAIN: u8 = 0x44;
 /// Of views before there were types that users made.
 const VIEW_FORMAT_NO_TYPES: u8 = 0x41;
 /// Of schemas, which are among the tables.
@@ -613,7 +615,11 @@ pub(super) fn decode_schema(bytes: &[u8]) -> Result<Option<(String, u32)>, SqlEr
 
 /// The bytes of a view's definition.
 pub(super) fn encode_view(view: &ViewDef) -> Vec<u8> {
-    let mut out = Writer(vec![VIEW_FORMAT]);
+    let plain = view.more == ViewMore::default();
+    let mut out = Writer(vec![match plain {
+        true => VIEW_FORMAT_PLAIN,
+        false => VIEW_FORMAT,
+    }]);
     out.u32(view.id);
     out.text(&view.schema);
     out.text(&view.name);
@@ -627,12 +633,42 @@ pub(super) fn encode_view(view: &ViewDef) -> Vec<u8> {
     out.list(view.tables.iter().copied());
     out.list(view.views.iter().copied());
     out.list(view.types.iter().copied());
+    if plain {
+        return out.0;
+    }
+    let more = &view.more;
+    out.u32(more.options.len() as u32);
+    for (name, value) in &more.options {
+        out.text(name);
+        out.text(value);
+    }
+    out.u32(more.defaults.len() as u32);
+    for (column, text) in &more.defaults {
+        out.u32(*column as u32);
+        out.text(text);
+    }
+    trigger::encode(&more.triggers, &mut out);
     out.0
+}
+
+/// What a view is besides its query; it has so many columns.
+fn read_view_more(input: &mut Reader<'_>, width: usize) -> Option<ViewMore> {
+    let mut more = ViewMore::default();
+    for _ in 0..input.u32()? {
+        more.options.push((input.text()?, input.text()?));
+    }
+    for _ in 0..input.u32()? {
+        let column = Some(input.u32()? as usize).filter(|column| *column < width)?;
+        more.defaults.push((column, input.text()?));
+    }
+    more.triggers = trigger::read(input, width)?;
+    Some(more)
 }
 
 /// Are these bytes a view's definition?
 pub(super) fn is_view(bytes: &[u8]) -> bool {
-    matches!(bytes.first(), Some(&(VIEW_FORMAT | VIEW_FORMAT_NO_TYPES)))
+    let formats = [VIEW_FORMAT, VIEW_FORMAT_PLAIN, VIEW_FORMAT_NO_TYPES];
+    bytes.first().is_some_and(|first| formats.contains(first))
 }
 
 /// The view's definition that `bytes` hold.
@@ -641,9 +677,10 @@ pub(super) fn decode_view(bytes: &[u8], around: &Snapshot) -> Result<ViewDef, Sq
 }
 
 fn read_view(input: &mut Reader<'_>, around: &Snapshot) -> Option<ViewDef> {
-    let has_types = match input.u8()? {
-        VIEW_FORMAT => true,
-        VIEW_FORMAT_NO_TYPES => false,
+    let (has_types, has_more) = match input.u8()? {
+        VIEW_FORMAT => (true, true),
+        VIEW_FORMAT_PLAIN => (true, false),
+        VIEW_FORMAT_NO_TYPES => (false, false),
         _ => return None,
     };
     let id = input.u32()?;
@@ -658,6 +695,7 @@ fn read_view(input: &mut Reader<'_>, around: &Snapshot) -> Option<ViewDef> {
         };
         columns.push((name, ty));
     }
+    let width = columns.len();
     let view = ViewDef {
         id,
         schema,
@@ -669,6 +707,10 @@ fn read_view(input: &mut Reader<'_>, around: &Snapshot) -> Option<ViewDef> {
         types: match has_types {
             true => input.list()?,
             false => Vec::new(),
+        },
+        more: match has_more {
+            true => read_view_more(input, width)?,
+            false => ViewMore::default(),
         },
     };
     input.0.is_empty().then_some(view)

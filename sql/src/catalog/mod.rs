@@ -52,4 +52,4 @@ pub(crate) use store::FIRST_USER_OID;
 pub use store::{Catalog, SUPERUSER_OID};
 pub use trigger::{ConstraintTrigger, Enabled, Event, Events, Timing, TriggerDef};
 pub use user_type::{TypeDef, TypeSet, UserType, row_type};
-pub use view::{Materialized, ViewDef};
+pub use view::{CheckOption, Materialized, ViewDef, ViewMore};

@@ -198,6 +198,13 @@ impl Snapshot {
         }
     }
 
+    /// The tables, and the views as if they were some.
+    pub fn tables_and_views(&self) -> Vec<Arc<TableDef>> {
+        let mut all = self.tables();
+        all.extend(self.views().map(|view| Arc::new(view.as_table())));
+        all
+    }
+
     /// Every view.
     pub fn views(&self) -> impl Iterator<Item = &Arc<ViewDef>> {
         self.views.values()

@@ -4,6 +4,7 @@
 //! - TRG-1: the triggers of a table are in the order of their names, which is that in which they run.
 //! - TRG-2: `function` is a routine that is there; who drops it drops the trigger first.
 
+use super::def::TableDef;
 use crate::parser::mentions;
 
 /// A trigger of a table.
@@ -50,6 +51,14 @@ impl TriggerDef {
     }
 }
 
+impl TableDef {
+    /// Has it triggers, or a leaf of it?
+    pub fn has_triggers(&self) -> bool {
+        let of_leaf = |leaf: &std::sync::Arc<TableDef>| !leaf.rules.triggers.is_empty();
+        !self.rules.triggers.is_empty() || self.leaves().iter().any(of_leaf)
+    }
+}
+
 /// When a trigger runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timing {
@@ -57,6 +66,8 @@ pub enum Timing {
     Before,
     /// At the end of the statement, or of the transaction.
     After,
+    /// In the place of the change, of a row of a view.
+    Instead,
 }
 
 impl Timing {
@@ -65,6 +76,7 @@ impl Timing {
         match self {
             Timing::Before => "BEFORE",
             Timing::After => "AFTER",
+            Timing::Instead => "INSTEAD OF",
         }
     }
 }

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use super::library::{pure, stable};
 use super::{ScalarFunction, objects};
-use crate::binder::{Over, explicit_path, search_path};
-use crate::catalog::{CATALOG_SCHEMA, CatalogView, RoutineDef, Snapshot, ViewDef, temporary};
+use crate::binder::{Over, explicit_path, search_path, view_is_updatable};
+use crate::catalog::{
+    CATALOG_SCHEMA, CatalogView, Event, Events, RoutineDef, Snapshot, ViewDef, temporary,
+};
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::pg_catalog as pg;
 use crate::types::TypeKind::{
-    Bool, Char, Int4, Int8, Name, Oid, RegClass, RegNamespace, RegType, Text,
+    Bool, Char, Int2, Int4, Int8, Name, Oid, RegClass, RegNamespace, RegType, Text,
 };
 use crate::types::{Element, Type, TypeKind};
 use crate::value::{Array, Value};
@@ -58,6 +60,8 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("pg_get_function_identity_arguments", &[Oid], Text, |a, cx| function_arguments(a, true, cx)),
     stable("pg_get_function_sqlbody", &[Oid], Text, |_, _| Ok(Value::Null)),
     stable("pg_relation_is_publishable", &[RegClass], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("pg_relation_is_updatable", &[RegClass, Bool], Int4, relation_is_updatable),
+    stable("pg_column_is_updatable", &[RegClass, Int2, Bool], Bool, column_is_updatable),
     stable("obj_description", &[Oid, Name], Text, object_description),
     stable("obj_description", &[Oid], Text, object_description),
     stable("shobj_description", &[Oid, Name], Text, object_description),
@@ -295,6 +299,49 @@ fn view_definition(args: &[Value], cx: &EvalContext) -> Outcome {
     let reader = pg::reader(&snapshot, cx, wraps || is_pretty(args));
     let shown = |view: &Arc<ViewDef>| pg::view_definition(&reader, view);
     Ok(text(view.as_ref().map(shown)))
+}
+
+/// What may be done to the rows of a relation, and to which columns; columns are told of views alone.
+fn updatable(args: &[Value], cx: &EvalContext) -> (Events, Option<Vec<bool>>) {
+    let catalog = cx.catalog();
+    let with_triggers = args.last().and_then(Value::as_bool) == Some(true);
+    let of = oid(args);
+    let mut all = Events::default();
+    if let Some(view) = catalog.views().find(|view| view.id == of) {
+        let (events, columns) = view_is_updatable(view, &*catalog, with_triggers);
+        return (events, Some(columns));
+    }
+    let table = catalog.relation(of).filter(|table| table.id == of);
+    if table.is_some_and(|table| table.materialized.is_none()) {
+        for event in [Event::Insert, Event::Update, Event::Delete] {
+            all.add(event);
+        }
+    }
+    (all, None)
+}
+
+fn relation_is_updatable(args: &[Value], cx: &EvalContext) -> Outcome {
+    let (events, _) = updatable(args, cx);
+    let bits = events.all().map(|event| match event {
+        Event::Update => 1 << 2,
+        Event::Insert => 1 << 3,
+        Event::Delete => 1 << 4,
+        Event::Truncate => 0,
+    });
+    Ok(Value::Int4(bits.fold(0, |all, bit| all | bit)))
+}
+
+fn column_is_updatable(args: &[Value], cx: &EvalContext) -> Outcome {
+    let number = args.get(1).and_then(Value::as_int).unwrap_or(0);
+    let (events, columns) = updatable(args, cx);
+    let changes = events.has(Event::Update) && events.has(Event::Delete);
+    let at = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
+    let known = match (at, columns) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (Some(at), Some(columns)) => columns.get(at) == Some(&true),
+    };
+    Ok(Value::Bool(changes && known))
 }
 
 /// The comment on an object of a class, or of any.

@@ -39,6 +39,7 @@ mod table_query;
 mod tests;
 mod trigger;
 mod utility;
+mod view;
 
 pub(crate) use column_list::column_list;
 pub use composite::{AttributeSyntax, CompositeAction, CompositeSyntax};
@@ -63,6 +64,8 @@ pub use routine::{
     RoutineName, RoutineSyntax, TypeOf, TypeSyntax,
 };
 pub use trigger::{CreateTrigger, TriggerAction, TriggerSyntax};
+pub(crate) use view::view_options;
+pub use view::{AlterView, AlterViewSyntax, ViewOptions};
 
 pub use security::{GrantSyntax, Granted, ObjectName, SecuritySyntax};
 pub(crate) use utility::privilege_of;
@@ -116,6 +119,8 @@ pub enum Statement {
     Composite(Box<CompositeSyntax>),
     /// About triggers.
     Trigger(Box<TriggerSyntax>),
+    /// ALTER VIEW.
+    View(Box<AlterViewSyntax>),
     /// About privileges, owners and comments.
     Security(Box<SecuritySyntax>),
     /// EXPLAIN.

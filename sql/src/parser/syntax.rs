@@ -12,7 +12,7 @@ use super::dialect::{EVERY_FIELD, Postgres};
 use super::lexer::{Kind, Token, syntax_error};
 use super::{
     Statement, column_list, current_of, exclusion, identity, like, materialized, merge, misplaced,
-    partition, position_of, shown_forms, table_query,
+    partition, position_of, shown_forms, table_query, view,
 };
 use crate::error::{SqlError, SqlState};
 
@@ -132,6 +132,9 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     }
     blanked.extend(partition::index_only(text, tokens));
     if let Some((clause, _)) = materialized::data_clause_at(text, tokens) {
+        blanked.extend(&tokens[clause]);
+    }
+    for clause in view::Clauses::of(text, tokens).ranges() {
         blanked.extend(&tokens[clause]);
     }
     let altered = materialized::altered(text, tokens);

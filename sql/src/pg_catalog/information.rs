@@ -8,9 +8,10 @@ use super::objects::{expression, is_of_identity, parent_index, typed_text};
 use super::privileges::owner_name;
 use super::rows::Rows;
 use super::{Around, Constraint, reader};
-use crate::binder::Over;
+use crate::binder::{Over, view_is_updatable};
 use crate::catalog::{
-    CATALOG_SCHEMA, Identity, ObjectKind, Referential, Snapshot, TableDef, temporary,
+    CATALOG_SCHEMA, CheckOption, Event, Identity, ObjectKind, Referential, Snapshot, TableDef,
+    temporary,
 };
 use crate::types::{Domain, Type, TypeKind};
 use crate::value::Value;
@@ -84,7 +85,8 @@ pub fn tables(rows: &mut Rows, around: &Around<'_>) {
         add(&table.schema, &table.name, kind, true);
     }
     for view in around.snapshot.views() {
-        add(&view.schema, &view.name, "VIEW", false);
+        let (events, _) = view_is_updatable(view, around.snapshot, false);
+        add(&view.schema, &view.name, "VIEW", events.has(Event::Insert));
     }
 }
 
@@ -92,6 +94,8 @@ pub fn tables(rows: &mut Rows, around: &Around<'_>) {
 pub fn views(rows: &mut Rows, around: &Around<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     for view in around.snapshot.views() {
+        let (events, _) = view_is_updatable(view, around.snapshot, false);
+        let instead = view.instead();
         rows.add([
             ("table_catalog", Value::text(around.database)),
             ("table_schema", Value::text(&view.schema)),
@@ -100,12 +104,25 @@ pub fn views(rows: &mut Rows, around: &Around<'_>) {
                 "view_definition",
                 Value::text(view_definition(&reader, view)),
             ),
-            ("check_option", Value::text("NONE")),
-            ("is_updatable", yes(false)),
-            ("is_insertable_into", yes(false)),
-            ("is_trigger_updatable", yes(false)),
-            ("is_trigger_deletable", yes(false)),
-            ("is_trigger_insertable_into", yes(false)),
+            (
+                "check_option",
+                Value::text(match view.check_option() {
+                    None => "NONE",
+                    Some(CheckOption::Local) => "LOCAL",
+                    Some(CheckOption::Cascaded) => "CASCADED",
+                }),
+            ),
+            (
+                "is_updatable",
+                yes(events.has(Event::Update) && events.has(Event::Delete)),
+            ),
+            ("is_insertable_into", yes(events.has(Event::Insert))),
+            ("is_trigger_updatable", yes(instead.has(Event::Update))),
+            ("is_trigger_deletable", yes(instead.has(Event::Delete))),
+            (
+                "is_trigger_insertable_into",
+                yes(instead.has(Event::Insert)),
+            ),
         ]);
     }
 }
@@ -356,17 +373,26 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
         }
     }
     for view in around.snapshot.views() {
-        for (at, (name, ty)) in (1..).zip(&view.columns) {
+        let (events, updatable) = view_is_updatable(view, around.snapshot, false);
+        let changes = events.has(Event::Update) && events.has(Event::Delete);
+        for (column, updatable) in view.as_table().columns.iter().zip(updatable) {
             let nothing = || Value::Null;
             let more = [
-                Value::Int4(at),
-                nothing(),
+                Value::Int4(i32::from(column.attnum)),
+                expression(column).map_or(Value::Null, |text| {
+                    Value::text(shown_expression(&reader, &text, Over::Nothing))
+                }),
                 yes(true),
-                yes(false),
+                yes(changes && updatable),
                 nothing(),
                 nothing(),
             ];
-            add(&view.schema, &view.name, (name, *ty), more);
+            add(
+                &view.schema,
+                &view.name,
+                (column.name.as_str(), column.ty),
+                more,
+            );
         }
     }
 }

@@ -8,7 +8,7 @@ use super::triggers::TRIGGER_CLASS;
 use super::{Around, Constraint, Relation, class, namespace_oid, partition_bound};
 use crate::catalog::{
     ColumnDef, ForeignKeyDef, Identity, IndexDef, IndexKind, ObjectKind, PUBLIC_SCHEMA,
-    Referential, SequenceDef, Snapshot, TableDef, temporary,
+    Referential, SequenceDef, Snapshot, TableDef, ViewDef, temporary,
 };
 use crate::error::{SqlError, SqlState};
 use crate::functions::quote_ident as quoted;
@@ -169,7 +169,12 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
             ("relnamespace", namespace(around, &view.schema)),
             ("relpersistence", persistence(&view.schema)),
             ("relhasrules", Value::Bool(true)),
+            (
+                "relhastriggers",
+                Value::Bool(!view.more.triggers.is_empty()),
+            ),
             ("relreplident", Value::text("n")),
+            ("reloptions", options(view)),
         ];
         let all = common(view.id, &view.name, "v", view.columns.len());
         rows.add(all.into_iter().chain(own));
@@ -184,6 +189,18 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
         ];
         let all = common(sequence.id, &sequence.name, "S", SEQUENCE_COLUMNS.len());
         rows.add(all.into_iter().chain(own));
+    }
+}
+
+/// The options of a view.
+fn options(view: &ViewDef) -> Value {
+    let all = view.more.options.iter();
+    let all: Vec<Value> = all
+        .map(|(name, value)| Value::text(format!("{name}={value}")))
+        .collect();
+    match all.is_empty() {
+        true => Value::Null,
+        false => Array::of(all).into(),
     }
 }
 
@@ -304,10 +321,15 @@ pub fn attributes(rows: &mut Rows, around: &Around<'_>) {
         }
     }
     for view in around.snapshot.views() {
+        let has_default = |number: i16| {
+            let mut defaults = view.more.defaults.iter();
+            defaults.any(|(at, _)| i16::try_from(at + 1) == Ok(number))
+        };
         for (number, (name, ty)) in (1..).zip(&view.columns) {
             let own = [
                 ("attrelid", Value::Oid(view.id)),
                 IS_LOCAL,
+                ("atthasdef", Value::Bool(has_default(number))),
                 (
                     "attacl",
                     column_acl(around.snapshot, ObjectKind::View, view.id, number),
@@ -417,7 +439,7 @@ pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
 
 /// `pg_description`.
 pub fn descriptions(rows: &mut Rows, around: &Around<'_>) {
-    for table in around.snapshot.tables() {
+    for table in around.snapshot.tables_and_views() {
         for (column, text) in &table.rules.comments {
             let number = column.map_or(0, |at| i32::from(table.columns[at].attnum));
             rows.add([
@@ -480,7 +502,7 @@ pub fn typed_text(default: &str, ty: Type) -> String {
 
 /// `pg_attrdef`: the expressions are kept as they were written.
 pub fn defaults(rows: &mut Rows, around: &Around<'_>) {
-    for table in around.snapshot.tables() {
+    for table in around.snapshot.tables_and_views() {
         for column in &table.columns {
             let Some(default) = expression(column) else {
                 continue;

@@ -21,13 +21,17 @@ fn bits(trigger: &TriggerDef) -> i16 {
         Event::Update => 1 << 4,
         Event::Truncate => 1 << 5,
     });
-    let before = i16::from(trigger.timing == Timing::Before) << 1;
-    events.fold(i16::from(trigger.row) | before, |all, bit| all | bit)
+    let timing = match trigger.timing {
+        Timing::Before => 1 << 1,
+        Timing::After => 0,
+        Timing::Instead => 1 << 6,
+    };
+    events.fold(i16::from(trigger.row) | timing, |all, bit| all | bit)
 }
 
 /// `pg_trigger`.
 pub fn triggers(rows: &mut Rows, around: &Around<'_>) {
-    for table in around.snapshot.tables() {
+    for table in around.snapshot.tables_and_views() {
         for trigger in &table.rules.triggers {
             let mut args = Vec::new();
             for arg in &trigger.args {
@@ -41,6 +45,10 @@ pub fn triggers(rows: &mut Rows, around: &Around<'_>) {
             rows.add([
                 ("oid", Value::Oid(trigger.id)),
                 ("tgrelid", Value::Oid(table.id)),
+                (
+                    "tgparentid",
+                    Value::Oid(table.link(trigger.id).unwrap_or(0)),
+                ),
                 ("tgname", Value::text(&trigger.name)),
                 ("tgfoid", Value::Oid(trigger.function)),
                 ("tgtype", Value::Int2(bits(trigger))),
@@ -79,7 +87,7 @@ fn name(name: &Option<String>) -> Value {
 /// `information_schema.triggers`: a row for each event.
 pub fn information(rows: &mut Rows, around: &Around<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
-    for table in around.snapshot.tables() {
+    for table in around.snapshot.tables_and_views() {
         for trigger in &table.rules.triggers {
             for event in trigger.events.all().filter(|e| *e != Event::Truncate) {
                 let alike = |other: &&TriggerDef| {
@@ -155,7 +163,7 @@ pub fn trigger_comment(snapshot: &Snapshot, oid: u32) -> Option<String> {
 }
 
 fn find(snapshot: &Snapshot, oid: u32) -> Option<(Arc<TableDef>, usize)> {
-    snapshot.tables().into_iter().find_map(|table| {
+    snapshot.tables_and_views().into_iter().find_map(|table| {
         let mut own = table.rules.triggers.iter();
         let at = own.position(|trigger| trigger.id == oid)?;
         Some((table, at))

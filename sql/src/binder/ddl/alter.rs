@@ -28,7 +28,14 @@ impl Binder<'_> {
     ) -> Result<Statement, SqlError> {
         let (schema, name) = names::table_name(&alter.name)?;
         let materialized = alters_materialized(self.text);
-        let table = match self.catalog.table(schema.as_deref(), &name)? {
+        let found = self.catalog.table(schema.as_deref(), &name)?;
+        if found.is_none()
+            && !materialized
+            && let Some(view) = self.catalog.view(schema.as_deref(), &name)?
+        {
+            return self.alter_view_as_table(view, &alter.operations);
+        }
+        let table = match found {
             Some(table) if materialized && table.materialized.is_none() => {
                 let message = format!("\"{name}\" is not a materialized view");
                 return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));

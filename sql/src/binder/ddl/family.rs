@@ -10,7 +10,8 @@ use super::super::{Binder, names};
 use super::partition::lacks_column;
 use crate::bound::{AlterAction, AlterTable, CreateTable, NewPartition, Statement};
 use crate::catalog::{
-    Bound, Edge, Level, Member, PartitionKey, Strategy, TableDef, can_be_in_bounds, can_hash,
+    Bound, Edge, Level, Member, PartitionKey, Strategy, TableDef, TriggerDef, can_be_in_bounds,
+    can_hash,
 };
 use crate::error::{SqlError, SqlState};
 use crate::functions::eval;
@@ -344,10 +345,14 @@ impl Binder<'_> {
                 "ATTACH PARTITION of a table that is spread over machines",
             ));
         }
-        if !partition.rules.triggers.is_empty() {
-            return Err(SqlError::unsupported(
-                "ATTACH PARTITION of a table with triggers",
-            ));
+        let sees = |def: &&TriggerDef| def.row && def.sees_rows();
+        if let Some(trigger) = partition.rules.triggers.iter().find(sees) {
+            let message = format!(
+                "trigger \"{}\" prevents table \"{name}\" from becoming a partition",
+                trigger.name
+            );
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                .detail("ROW triggers with transition tables are not supported on partitions."));
         }
         let extra = partition.columns.iter();
         if let Some(extra) = extra.into_iter().find(|c| parent.column(&c.name).is_none()) {

@@ -352,6 +352,15 @@ fn comments(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl> {
             }
         }
     }
+    for view in snapshot.views().filter(|view| is_kept(&view.schema)) {
+        let name = qualified(&view.schema, &view.name);
+        for trigger in &view.more.triggers {
+            if let Some(text) = &trigger.comment {
+                let on = format!("TRIGGER {} ON {name}", quoted(&trigger.name));
+                say(&view.schema, &view.name, on, text);
+            }
+        }
+    }
     for about in snapshot.security().abouts() {
         for (column, text) in &about.comments {
             if let Some((schema, name, on)) =

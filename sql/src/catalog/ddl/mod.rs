@@ -121,6 +121,7 @@ pub fn statements(snapshot: &Snapshot, with_passwords: bool) -> Vec<Ddl> {
     made.extend(tables::attachments(&tables));
     made.extend(tables::indexes(&tables, TableDef::is_parent));
     made.extend(tables::foreign_keys(&tables));
+    made.extend(others::view_defaults(snapshot));
     made.extend(others::triggers(snapshot, &tables));
     made.extend(others::refreshes(snapshot));
     made.extend(others::sequence_owners(snapshot));

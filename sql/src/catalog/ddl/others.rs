@@ -154,12 +154,48 @@ pub(super) fn view(snapshot: &Snapshot, view: &ViewDef) -> Vec<Ddl> {
     };
     let columns = view.columns.iter().map(|(name, _)| quoted(name));
     let text = format!(
-        "CREATE {words} {} ({}) AS {}{behind}",
+        "CREATE {words} {} ({}){} AS {}{behind}",
         qualified(&view.schema, &view.name),
         list(columns),
+        options(view),
         view.text
     );
     vec![Ddl::new(kind, &view.schema, &view.name, text)]
+}
+
+fn options(view: &ViewDef) -> String {
+    let all = view.more.options.iter();
+    let mut all = all
+        .map(|(name, value)| format!("{} = {}", quoted(name), quote_literal(value)))
+        .peekable();
+    match all.peek() {
+        None => String::new(),
+        Some(_) => format!(" WITH ({})", list(all)),
+    }
+}
+
+/// What columns of views become where nothing is said.
+pub(super) fn view_defaults(snapshot: &Snapshot) -> Vec<Ddl> {
+    let mut all = Vec::new();
+    for view in views(snapshot) {
+        for (column, default) in &view.more.defaults {
+            let text = format!(
+                "ALTER VIEW {} ALTER COLUMN {} SET DEFAULT {default}",
+                qualified(&view.schema, &view.name),
+                quoted(&view.columns[*column].0)
+            );
+            all.push(Ddl::new(DdlKind::About, &view.schema, &view.name, text));
+        }
+    }
+    all
+}
+
+/// Views but temporary ones, in the order in which they were made.
+fn views(snapshot: &Snapshot) -> Vec<&Arc<ViewDef>> {
+    let mut views: Vec<_> = snapshot.views().collect();
+    views.retain(|view| is_kept(&view.schema));
+    views.sort_by_key(|view| view.id);
+    views
 }
 
 /// The rows of materialized views that have theirs, in the order in which one may read another.
@@ -184,8 +220,12 @@ pub(super) fn triggers(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl
     let cx = EvalContext::new(Arc::default(), 0, 0);
     let reader = reader(snapshot, &cx, false);
     let mut all = Vec::new();
-    for table in tables {
-        for trigger in &table.rules.triggers {
+    let views = views(snapshot).into_iter();
+    let views = views.map(|view| Arc::new(view.as_table()));
+    for table in tables.iter().cloned().chain(views) {
+        // Partitions get those of the tables above with these.
+        let own = table.rules.triggers.iter();
+        for trigger in own.filter(|trigger| table.link(trigger.id).is_none()) {
             let Some(mut text) = trigger_definition(&reader, trigger.id, &[]) else {
                 continue;
             };

@@ -257,15 +257,40 @@ fn views_come_back() {
         tables: vec![16384, 16390],
         views: Vec::new(),
         types: vec![16402],
+        more: ViewMore::default(),
     };
-    let bytes = encode_view(&view);
-    assert!(is_view(&bytes) && !is_view(&encode_table(&table())));
-    assert_eq!(
-        decode_view(&bytes, &Snapshot::default()).expect("it decodes"),
-        view
-    );
-    for cut in 0..bytes.len() {
-        assert!(decode_view(&bytes[..cut], &Snapshot::default()).is_err());
+    let with_more = ViewDef {
+        more: ViewMore {
+            options: vec![("check_option".into(), "local".into())],
+            defaults: vec![(1, "7".into())],
+            triggers: vec![TriggerDef {
+                id: 5,
+                name: "i".into(),
+                function: 16390,
+                timing: Timing::Instead,
+                events: Events::of_bits(1).expect("an event"),
+                columns: Vec::new(),
+                row: true,
+                condition: None,
+                transition: [None, None],
+                args: Vec::new(),
+                enabled: Enabled::Origin,
+                constraint: None,
+                comment: None,
+            }],
+        },
+        ..view.clone()
+    };
+    for view in [view, with_more] {
+        let bytes = encode_view(&view);
+        assert!(is_view(&bytes) && !is_view(&encode_table(&table())));
+        assert_eq!(
+            decode_view(&bytes, &Snapshot::default()).expect("it decodes"),
+            view
+        );
+        for cut in 0..bytes.len() {
+            assert!(decode_view(&bytes[..cut], &Snapshot::default()).is_err());
+        }
     }
 }
 

@@ -9,7 +9,11 @@ pub(super) fn encode(triggers: &[TriggerDef], out: &mut Writer) {
         out.u32(trigger.id);
         out.text(&trigger.name);
         out.u32(trigger.function);
-        out.flag(trigger.timing == Timing::After);
+        out.0.push(match trigger.timing {
+            Timing::Before => 0,
+            Timing::After => 1,
+            Timing::Instead => 2,
+        });
         out.0.push(trigger.events.bits());
         out.list(trigger.columns.iter().map(|c| *c as u32));
         out.flag(trigger.row);
@@ -39,9 +43,11 @@ pub(super) fn read(input: &mut Reader<'_>, width: usize) -> Option<Vec<TriggerDe
         let id = input.u32()?;
         let name = input.text()?;
         let function = input.u32()?;
-        let timing = match input.flag()? {
-            true => Timing::After,
-            false => Timing::Before,
+        let timing = match input.u8()? {
+            0 => Timing::Before,
+            1 => Timing::After,
+            2 => Timing::Instead,
+            _ => return None,
         };
         let events = Events::of_bits(input.u8()?)?;
         let columns = input.positions()?;

@@ -27,6 +27,10 @@ pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>,
         "alter" if changes_owner(c) => of(owner(c)?),
         "alter" if moves_relation(c) => of(moved(c)?),
         "alter" if renames_view(c) => of(renamed_view(c)?),
+        "alter" => match super::super::view::alter(c)? {
+            Some(syntax) => Statement::View(Box::new(syntax)),
+            None => return Ok(None),
+        },
         "drop" if c.accept_all(&["owned", "by"]) => ready(bound::Statement::DropOwned(DropOwned {
             roles: roles(c)?,
             cascade: cascade(c),

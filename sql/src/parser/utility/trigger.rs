@@ -77,9 +77,7 @@ fn create(c: &mut Cursor<'_>) -> Result<TriggerSyntax, SqlError> {
         () if c.accept("after") => Timing::After,
         () if is_constraint => return Err(c.unexpected()),
         () if c.accept("before") => Timing::Before,
-        () if c.accept_all(&["instead", "of"]) => {
-            return Err(SqlError::unsupported("INSTEAD OF triggers"));
-        }
+        () if c.accept_all(&["instead", "of"]) => Timing::Instead,
         () => return Err(c.unexpected()),
     };
     let (mut events, mut columns) = (Events::default(), Vec::new());
