@@ -22,6 +22,7 @@ mod cursor;
 mod handlers;
 mod loops;
 mod machine;
+mod portals;
 mod prepared;
 mod procedure;
 mod raise;
@@ -44,6 +45,7 @@ use foldhash::{HashMap, HashMapExt};
 
 use crate::ddl::Notice;
 
+pub use portals::{Opened, Portals};
 pub use procedure::{Paused, Procedure};
 pub use trigger::{TriggerCall, call_trigger};
 
@@ -70,6 +72,8 @@ pub struct Routines {
     depth: usize,
     /// Where the stack was at the outermost call.
     base: usize,
+    /// The cursors that routines have opened.
+    pub portals: Portals,
     /// What routines have told the client.
     pub notices: Vec<Notice>,
     /// Random bytes of the session, from which the salts of passwords are made.

@@ -83,6 +83,7 @@ use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::parser::{self, Parsed, position_of};
 
+pub use cursor::goes_back;
 pub use domain::domain_conditions;
 pub use params::ParamTypes;
 pub(crate) use path::PathView;
