@@ -57,6 +57,7 @@ mod sequence;
 mod set;
 mod show;
 mod special;
+mod stand_ins;
 mod stored;
 mod subfield;
 mod subquery;

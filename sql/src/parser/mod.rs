@@ -59,8 +59,8 @@ pub use partition::{PartitionChange, PartitionSyntax};
 pub use rename::{calls, names, quoted};
 pub(crate) use rename::{mentions, renamed};
 pub use routine::{
-    AlterRoutine, ArgSyntax, Body, CreateRoutine, DropRoutine, ReturnsSyntax, RoutineChange,
-    RoutineName, RoutineSyntax, TypeOf, TypeSyntax,
+    AlterRoutine, ArgSyntax, Attributes, Body, CreateRoutine, DropRoutine, ReturnsSyntax,
+    RoutineChange, RoutineName, RoutineSyntax, TypeOf, TypeSyntax,
 };
 pub use trigger::{CreateTrigger, TriggerAction, TriggerSyntax};
 

@@ -490,6 +490,8 @@ pub struct Header<'a> {
     pub result: &'a RoutineResult,
     /// It is a procedure, or a DO.
     pub procedure: bool,
+    /// Its result was declared by a stand-in, so `$0` is a variable of what it is in the call.
+    pub polymorphic: bool,
 }
 
 /// Makes code of a body, where names are found along the search path.
