@@ -36,7 +36,6 @@ mod error;
 mod founding;
 mod front;
 mod group;
-mod kept;
 mod newcomer;
 mod options;
 mod prepared;

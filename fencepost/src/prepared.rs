@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use fencepost_planner::{Execution, Plan, TablePlan, ddl_command};
+use fencepost_planner::{Execution, Kept, Plan, TablePlan, ddl_command};
 use fencepost_sql::bound::{self, CursorOptions, ExplainOptions, Expr};
 use fencepost_sql::catalog::{ColumnDef, TypeDef};
 use fencepost_sql::functions::quote_literal;
@@ -11,8 +11,6 @@ use fencepost_sql::settings::Settings;
 use fencepost_sql::types::{Type, text_out};
 use fencepost_sql::value::Value;
 use parking_lot::RwLock;
-
-use crate::kept::Kept;
 
 use crate::statistics::Tally;
 

@@ -29,6 +29,8 @@ pub struct CursorInfo {
     pub rows_of: RowsOf,
     /// The place of the row that it is on.
     pub place: Arc<Mutex<Option<Value>>>,
+    /// A routine has opened it.
+    pub is_routines: bool,
 }
 
 /// What the rows of a cursor are rows of.

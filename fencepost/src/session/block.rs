@@ -558,7 +558,7 @@ impl Session {
             name: name.to_owned(),
             point,
             deferred: self.deferred.mark(),
-            cursors: self.cursors.mark(),
+            cursors: self.cursors_mark(),
             locks: self.locks.mark(),
             notified: self.eval.notifications.mark(),
             lasting: Arc::clone(&self.lasting),

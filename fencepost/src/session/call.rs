@@ -30,9 +30,11 @@ impl Session {
     ) -> Result<Completion, Halt> {
         self.enter();
         let alone = last && self.block == Block::Implicit && self.statements == 0;
+        let portals = self.scratch.routines.portals.mark();
         let mut attempt = 0;
         loop {
             self.scratch.routines.notices.clear();
+            self.scratch.routines.portals.back_to(portals);
             self.eval.sequences.begin();
             self.begin_transaction(false);
             let before = match (&mut self.tx, alone) {

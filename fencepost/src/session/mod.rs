@@ -198,8 +198,8 @@ struct OpenSavepoint {
     /// Where the transaction goes back to; taken when the transaction had not begun.
     point: Option<Savepoint>,
     deferred: DeferredMark,
-    /// The cursors there had been.
-    cursors: u64,
+    /// The cursors there had been, of the session and of routines.
+    cursors: (u64, u64),
     locks: LockMark,
     notified: NotifyMark,
     lasting: Arc<Settings>,

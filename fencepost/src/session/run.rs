@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use fencepost_planner::{CancelFlag, CopyInput, Execution, Notice, Plan, Progress, RowSink, Tag};
+use fencepost_planner::{
+    CancelFlag, CopyInput, Execution, Keeping, Kept, Notice, Plan, Progress, RowSink, Tag,
+};
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::Copy;
 use fencepost_sql::catalog::{guard_routine, guard_table, guard_type};
@@ -24,7 +26,6 @@ use super::copy::CopyIn;
 use super::protocol::{Completion, block_failed};
 use super::{Block, Session, cx};
 use crate::front::{parse_single, plan_statement};
-use crate::kept::{Keeping, Kept};
 use crate::prepared::{Ahead, Body, Column, Planned, Portal};
 
 /// Runs of what may be run again unseen before its conflict is the client's.
@@ -130,6 +131,7 @@ impl Session {
         result: Result<Completion, Halt>,
     ) -> Result<Completion, SqlError> {
         self.notices.append(&mut self.scratch.routines.notices);
+        self.note_portals();
         let result = match result {
             // SES-5
             Ok(done) if self.tx.is_some() && !self.db.machine.is_answering() => {
@@ -183,6 +185,7 @@ impl Session {
         }
         let alone = self.block == Block::Implicit && self.statements == 0;
         let begun = self.transaction;
+        let portals = self.scratch.routines.portals.mark();
         // A statement that commits at once, and is run again if it does not, takes no intents itself.
         let single = alone && last;
         let mut intents = !single;
@@ -190,6 +193,7 @@ impl Session {
         loop {
             portal.transaction = Some(self.transaction);
             self.scratch.routines.notices.clear();
+            self.scratch.routines.portals.back_to(portals);
             let line = Line {
                 intents: intents || attempt >= ATTEMPTS_BEFORE_INTENTS,
                 yields: single && attempt < ATTEMPTS_MAX,

@@ -44,6 +44,9 @@ pub async fn create_routine(
 ) -> Result<&'static str, Halt> {
     let changes = Changes::begin(cx, ddl).await?;
     let asker = Asker::of(cx, ddl)?;
+    if statement.planning.leakproof {
+        check_leakproof(&asker)?;
+    }
     let mut routine = RoutineDef {
         id: 0,
         schema: statement.schema.clone(),
@@ -56,11 +59,13 @@ pub async fn create_routine(
         volatility: statement.volatility,
         strict: statement.strict,
         definer: statement.definer,
+        planning: statement.planning,
         body: statement.body.clone(),
         atomic: statement.atomic,
         settings: statement.settings.clone(),
         version: changes.version,
         guards: Guards::none(),
+        as_called: None,
     };
     let place = (statement.schema.as_str(), statement.name.as_str());
     match same(ddl, place, &routine.input_kinds()) {
@@ -88,6 +93,17 @@ pub async fn create_routine(
         RoutineKind::Function => "CREATE FUNCTION",
         RoutineKind::Procedure => "CREATE PROCEDURE",
     })
+}
+
+/// 42501
+fn check_leakproof(asker: &Asker<'_>) -> Result<(), SqlError> {
+    match asker.superuser {
+        true => Ok(()),
+        false => Err(SqlError::new(
+            SqlState::INSUFFICIENT_PRIVILEGE,
+            "only superuser can define a leakproof function",
+        )),
+    }
 }
 
 /// 42723
@@ -153,16 +169,15 @@ pub async fn alter_routine(
     match &statement.change {
         RoutineChange::Rename(name) => routine.name.clone_from(name),
         RoutineChange::Schema(schema) => routine.schema.clone_from(schema),
-        RoutineChange::Attributes {
-            volatility,
-            strict,
-            definer,
-            ..
-        } => {
+        RoutineChange::Attributes { attributes, .. } => {
+            if statement.planning.leakproof && attributes.leakproof.is_some() {
+                check_leakproof(&Asker::of(cx, ddl)?)?;
+            }
             routine.settings.clone_from(&statement.settings);
-            routine.volatility = volatility.unwrap_or(routine.volatility);
-            routine.strict = strict.unwrap_or(routine.strict);
-            routine.definer = definer.unwrap_or(routine.definer);
+            routine.planning = statement.planning;
+            routine.volatility = attributes.volatility.unwrap_or(routine.volatility);
+            routine.strict = attributes.strict.unwrap_or(routine.strict);
+            routine.definer = attributes.definer.unwrap_or(routine.definer);
         }
     }
     let place = (routine.schema.as_str(), routine.name.as_str());

@@ -25,7 +25,10 @@ impl Machine {
         let body = std::sync::Arc::clone(&self.body);
         let kind = &body.code.variables[variable].kind;
         match (kind, value) {
-            (VariableKind::Cursor { .. }, _) => self.slots.0[variable] = Slot::Cursor(None),
+            (VariableKind::Cursor { .. }, _) => {
+                let name = Value::text(body.code.variables[variable].name.as_str());
+                self.slots.0[variable] = Slot::Value(name, Type::REFCURSOR);
+            }
             (VariableKind::Record, None) => self.slots.0[variable] = Slot::Row(None),
             (VariableKind::Row(of), None) => {
                 self.slots.0[variable] = Slot::Row(Some(Row::absent(*of)));
@@ -96,7 +99,8 @@ impl Machine {
                         .into());
                     }
                     VariableKind::Cursor { .. } => {
-                        return Err(SqlError::unsupported("assignment to a cursor").into());
+                        let value = fit(value, &from, &Type::REFCURSOR, cx.eval)?;
+                        self.slots.0[*variable] = Slot::Value(value, Type::REFCURSOR);
                     }
                 }
             }

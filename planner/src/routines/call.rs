@@ -54,6 +54,10 @@ pub async fn compiled(routine: &Arc<RoutineDef>, cx: &mut Cx<'_>) -> Result<Comp
                 args: &routine.args,
                 result: &routine.result,
                 procedure: routine.kind == RoutineKind::Procedure,
+                polymorphic: routine
+                    .as_called
+                    .as_ref()
+                    .is_some_and(|called| called.result.is_polymorphic()),
             };
             let known = snapshot(cx, again).await?;
             let code = match compile(&routine.body, header, &*known, cx.eval) {

@@ -1,104 +1,125 @@
 //! OPEN, FETCH, MOVE and CLOSE.
 
+use fencepost_sql::bound::Direction;
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::plpgsql::{Direction, Op};
+use fencepost_sql::plpgsql::{Into, Op, RowSource, Way};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
+use fencepost_sql::value::Value;
 
+use super::loops::query_of;
 use super::machine::Machine;
+use super::portals::no_cursor;
 use super::returned::fit;
-use super::variables::{Opened, Slot};
+use super::variables::null_cursor;
 use crate::exec::Cx;
 
 impl Machine {
     pub async fn cursor_step(&mut self, op: &Op, cx: &mut Cx<'_>) -> Result<(), Halt> {
         match op {
-            Op::Open { cursor, source } => {
-                if matches!(self.slots.0[*cursor], Slot::Cursor(Some(_))) {
-                    let name = &self.body.code.variables[*cursor].name;
-                    let message = format!("cursor \"{name}\" already in use");
-                    return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message).into());
-                }
-                let rows = self.rows_of(source, cx).await?;
-                self.slots.0[*cursor] = Slot::Cursor(Some(Opened {
-                    rows,
-                    at: 0,
-                    loops: false,
-                }));
-            }
-            Op::Close(cursor) => {
-                if matches!(self.slots.0[*cursor], Slot::Cursor(None)) {
-                    return Err(self.closed(*cursor).into());
-                }
-                self.slots.0[*cursor] = Slot::Cursor(None);
-            }
-            Op::Fetch {
+            Op::Open {
                 cursor,
-                direction,
-                count,
-                backward,
-                into,
-            } => {
-                let mut steps = 1;
-                if let Some(count) = count {
-                    let (value, ty) = self.value(*count, cx).await?;
-                    let value = fit(value, &ty, &Type::INT8, cx.eval)?;
-                    let Some(count) = value.as_int() else {
-                        return Err(SqlError::new(
-                            SqlState::new(b"22004"),
-                            "relative or absolute cursor position is null",
-                        )
-                        .into());
-                    };
-                    steps = count;
-                }
-                if *backward {
-                    steps = -steps;
-                }
-                let Slot::Cursor(Some(open)) = &mut self.slots.0[*cursor] else {
-                    return Err(self.closed(*cursor).into());
-                };
-                let last = open.rows.rows.len() as i64;
-                let before = open.at as i64;
-                let to = match direction {
-                    Direction::Relative => before.saturating_add(steps),
-                    Direction::Absolute if steps >= 0 => steps,
-                    Direction::Absolute => last + 1 + steps,
-                    Direction::End => last + 1,
-                    Direction::Start => 0,
-                };
-                let to = to.clamp(0, last + 1);
-                open.at = to as usize;
-                let row = match to >= 1 {
-                    true => open.rows.rows.get(to as usize - 1).cloned(),
-                    false => None,
-                };
-                let columns = open.rows.columns.clone();
-                let found = row.is_some();
-                match into {
-                    Some(into) => self.assign_row(into, row, &columns, cx).await?,
-                    None => {
-                        let passed = (to - before).unsigned_abs();
-                        self.row_count = passed - u64::from(!found && passed > 0);
-                    }
-                }
-                let count = self.row_count;
-                self.found(u64::from(found));
-                if into.is_none() {
-                    self.row_count = count;
+                source,
+                scroll,
+            } => self.open(*cursor, source, *scroll, cx).await,
+            Op::Close(cursor) => {
+                let name = self.cursor_name(*cursor)?;
+                match cx.scratch.routines.portals.close(&name) {
+                    true => Ok(()),
+                    false => Err(no_cursor(&name).into()),
                 }
             }
-            _ => {}
+            Op::Fetch { cursor, way, into } => {
+                let direction = self.direction(*way, cx).await?;
+                self.fetch(*cursor, direction, into.as_ref(), cx).await
+            }
+            _ => Ok(()),
         }
+    }
+
+    /// The name that a cursor's variable has, or 22004.
+    fn cursor_name(&self, cursor: usize) -> Result<String, SqlError> {
+        let name = self.slots.get(cursor);
+        let name = name.as_text().map(str::to_owned);
+        name.ok_or_else(|| null_cursor(&self.body.code.variables[cursor].name))
+    }
+
+    /// OPEN: a variable without a name gets one.
+    async fn open(
+        &mut self,
+        cursor: usize,
+        source: &RowSource,
+        scroll: Option<bool>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Halt> {
+        let named = self.slots.get(cursor);
+        if let Some(name) = named.as_text() {
+            let portals = &cx.scratch.routines.portals;
+            portals.check_free(name, cx.eval)?;
+        }
+        let (text, mut rows) = match source {
+            RowSource::Query(text) => {
+                let text = self.body.code.texts[*text].sql.clone();
+                (text, self.rows_of(source, cx).await?)
+            }
+            RowSource::Cursor(cursor, _) => {
+                let text = query_of(&self.body.code, *cursor).to_owned();
+                (text, self.rows_of(source, cx).await?)
+            }
+            RowSource::Dynamic(text, using) => {
+                let text = self.dynamic_text(*text, cx).await?;
+                let (prepared, params) = self.dynamic_of(&text, using, cx).await?;
+                (text, self.all_rows(&prepared, &params, cx).await?)
+            }
+        };
+        rows.goes_back = scroll.unwrap_or(rows.goes_back);
+        let portals = &mut cx.scratch.routines.portals;
+        let name = match named.as_text() {
+            Some(name) => name.to_owned(),
+            None => portals.unnamed(),
+        };
+        portals.open(&name, (rows, &text), (cx.tx.machine(), cx.eval))?;
+        self.slots.put(cursor, Value::text(name));
         Ok(())
     }
 
-    /// 34000
-    fn closed(&self, cursor: usize) -> SqlError {
-        let name = &self.body.code.variables[cursor].name;
-        SqlError::new(
-            SqlState::INVALID_CURSOR_NAME,
-            format!("cursor \"{name}\" does not exist"),
-        )
+    /// Where a FETCH goes.
+    async fn direction(&mut self, way: Way, cx: &mut Cx<'_>) -> Result<Direction, Halt> {
+        let (made, count): (fn(i64) -> Direction, usize) = match way {
+            Way::Known(direction) => return Ok(direction),
+            Way::Forward(count) => (Direction::Forward, count),
+            Way::Backward(count) => (|n| Direction::Forward(n.saturating_neg()), count),
+            Way::Absolute(count) => (Direction::Absolute, count),
+            Way::Relative(count) => (Direction::Relative, count),
+        };
+        let (value, ty) = self.value(count, cx).await?;
+        let value = fit(value, &ty, &Type::INT4, cx.eval)?;
+        let count = value.as_int().ok_or_else(|| {
+            SqlError::new(
+                SqlState::new(b"22004"),
+                "relative or absolute cursor position is null",
+            )
+        })?;
+        Ok(made(count))
+    }
+
+    /// FETCH, or MOVE where the row goes nowhere.
+    async fn fetch(
+        &mut self,
+        cursor: usize,
+        direction: Direction,
+        into: Option<&Into>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Halt> {
+        let name = self.cursor_name(cursor)?;
+        let open = cx.scratch.routines.portals.named(&name, cx.eval)?;
+        let way = open.go(direction, into.is_none())?;
+        if let Some(into) = into {
+            let row = way.numbers().next().and_then(|number| open.row(number));
+            let (row, columns) = (row.map(<[Value]>::to_vec), open.columns.clone());
+            self.assign_row(into, row, &columns, cx).await?;
+        }
+        self.found(way.count);
+        Ok(())
     }
 }

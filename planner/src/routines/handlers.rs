@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::notify::NotifyMark;
 use fencepost_sql::plpgsql::{Condition, Diagnostic, covers};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
@@ -20,6 +21,9 @@ pub struct Try {
     point: Savepoint,
     deferred: Option<DeferredMark>,
     settings: usize,
+    /// The cursors there had been.
+    portals: u64,
+    notified: NotifyMark,
     /// How many errors were being handled.
     errors: usize,
 }
@@ -32,6 +36,8 @@ impl Machine {
             point: cx.tx.savepoint(),
             deferred: cx.deferred.as_ref().map(|deferred| deferred.mark()),
             settings: cx.eval.changes_mark(),
+            portals: cx.scratch.routines.portals.mark(),
+            notified: cx.eval.notifications.mark(),
             errors: self.errors.len(),
         });
     }
@@ -68,6 +74,8 @@ impl Machine {
                 deferred.back_to(mark);
             }
             cx.eval.changes_back_to(block.settings);
+            cx.eval.notifications.back_to(block.notified);
+            cx.scratch.routines.portals.back_to(block.portals);
             cx.eval.sequences.settle(false);
             if cx.eval.has_private()
                 && let Some(catalog) = cx.eval.database_catalog.clone()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::plpgsql::{Op, RowSource, Target, VariableKind};
+use fencepost_sql::plpgsql::{Code, Op, RowSource, Target, VariableKind};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::{Type, to_text};
 use fencepost_sql::value::{Array, Value};
@@ -12,7 +12,6 @@ use super::machine::Machine;
 use super::prepared::{self, Body as What, Prepared, prepared_by};
 use super::returned::fit;
 use super::rows::Rows;
-use super::variables::{Opened, Slot};
 use crate::exec::Cx;
 
 /// A loop on its way.
@@ -29,7 +28,7 @@ pub enum Loop {
         rows: std::vec::IntoIter<Vec<Value>>,
         any: bool,
         /// The cursor that it goes over.
-        cursor: Option<usize>,
+        cursor: Option<Over>,
     },
     /// What is left of an array, as values of a type.
     Array {
@@ -37,6 +36,15 @@ pub enum Loop {
         ty: Type,
         any: bool,
     },
+}
+
+/// A cursor that a loop goes over, for as long as that runs.
+#[derive(Debug)]
+pub struct Over {
+    name: Box<str>,
+    serial: u64,
+    /// The variable that has its name only meanwhile.
+    unnamed: Option<usize>,
 }
 
 impl Machine {
@@ -95,18 +103,14 @@ impl Machine {
             Op::RowsStart { register, source } => {
                 let mut rows = self.rows_of(source, cx).await?;
                 let values = std::mem::take(&mut rows.rows).into_iter();
-                let columns = std::mem::take(&mut rows.columns);
+                let columns = rows.columns.clone();
                 let cursor = match source {
-                    RowSource::Cursor(cursor, _) => Some(*cursor),
-                    _ => None,
+                    RowSource::Cursor(cursor, _) => Some(self.loop_over(*cursor, rows, cx)?),
+                    _ => {
+                        cx.scratch.routines.portals.count_unnamed();
+                        None
+                    }
                 };
-                if let Some(cursor) = cursor {
-                    self.slots.0[cursor] = Slot::Cursor(Some(Opened {
-                        rows,
-                        at: 0,
-                        loops: true,
-                    }));
-                }
                 self.loops[*register] = Loop::Rows {
                     columns,
                     rows: values,
@@ -132,13 +136,10 @@ impl Machine {
                 let columns = columns.clone();
                 *any |= row.is_some();
                 let (over, any) = (row.is_none(), *any);
-                if let Some(cursor) = *cursor {
-                    if let Slot::Cursor(Some(open)) = &mut self.slots.0[cursor] {
-                        open.at += 1;
-                    }
-                    if over {
-                        self.slots.0[cursor] = Slot::Cursor(None);
-                    }
+                if let Some(cursor) = cursor
+                    && let Some(open) = cx.scratch.routines.portals.get_mut(&cursor.name)
+                {
+                    open.step();
                 }
                 if over {
                     self.next = *exit;
@@ -177,18 +178,52 @@ impl Machine {
                 self.assign(target, value, ty, cx).await?;
             }
             Op::LoopEnd { register } => {
-                let over = std::mem::take(&mut self.loops[*register]);
-                if let Loop::Rows {
-                    cursor: Some(cursor),
-                    ..
-                } = over
-                {
-                    self.slots.0[cursor] = Slot::Cursor(None);
-                }
+                self.end_loop(*register, cx);
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// The cursor of a loop is open for as long as that runs.
+    fn loop_over(&mut self, cursor: usize, rows: Rows, cx: &mut Cx<'_>) -> Result<Over, SqlError> {
+        let portals = &mut cx.scratch.routines.portals;
+        let named = self.slots.get(cursor);
+        let (name, unnamed) = match named.as_text() {
+            Some(name) => (name.to_owned(), None),
+            None => (portals.unnamed(), Some(cursor)),
+        };
+        let text = query_of(&self.body.code, cursor);
+        let serial = portals.open(&name, (rows, text), (cx.tx.machine(), cx.eval))?;
+        if unnamed.is_some() {
+            self.slots.put(cursor, Value::text(name.as_str()));
+        }
+        Ok(Over {
+            name: name.into(),
+            serial,
+            unnamed,
+        })
+    }
+
+    /// A loop is over.
+    fn end_loop(&mut self, register: usize, cx: &mut Cx<'_>) {
+        if let Loop::Rows {
+            cursor: Some(over), ..
+        } = std::mem::take(&mut self.loops[register])
+        {
+            let portals = &mut cx.scratch.routines.portals;
+            portals.close_one(&over.name, over.serial);
+            if let Some(cursor) = over.unnamed {
+                self.slots.put(cursor, Value::Null);
+            }
+        }
+    }
+
+    /// The body is left within its loops.
+    pub fn end_loops(&mut self, cx: &mut Cx<'_>) {
+        for register in 0..self.loops.len() {
+            self.end_loop(register, cx);
+        }
     }
 
     /// FOUND, without ROW_COUNT.
@@ -211,7 +246,7 @@ impl Machine {
         match source {
             RowSource::Query(text) => {
                 let prepared = self.ready(*text, cx).await?;
-                let params = self.params(&prepared)?;
+                let params = self.params(&prepared, cx)?;
                 Ok(self.all_rows(&prepared, &params, cx).await?)
             }
             RowSource::Dynamic(text, using) => {
@@ -221,16 +256,11 @@ impl Machine {
             RowSource::Cursor(cursor, given) => {
                 let body = Arc::clone(&self.body);
                 let of = &body.code.variables[*cursor];
-                // A loop that an error has left is over.
-                if matches!(&self.slots.0[*cursor], Slot::Cursor(Some(open)) if !open.loops) {
-                    let message = format!("cursor \"{}\" already in use", of.name);
-                    return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message).into());
+                if let Some(name) = self.slots.get(*cursor).as_text() {
+                    let portals = &cx.scratch.routines.portals;
+                    portals.check_free(name, cx.eval)?;
                 }
-                let VariableKind::Cursor {
-                    args,
-                    query: Some(query),
-                } = &of.kind
-                else {
+                let VariableKind::Cursor { args, query, .. } = &of.kind else {
                     return Err(SqlError::internal("a cursor without a query").into());
                 };
                 for (arg, value) in args.iter().zip(given) {
@@ -239,14 +269,14 @@ impl Machine {
                     self.assign(&target, value, ty, cx).await?;
                 }
                 let prepared = self.ready(*query, cx).await?;
-                let params = self.params(&prepared)?;
+                let params = self.params(&prepared, cx)?;
                 self.all_rows(&prepared, &params, cx).await
             }
         }
     }
 
     /// All rows that a statement gives.
-    async fn all_rows(
+    pub async fn all_rows(
         &mut self,
         prepared: &Prepared,
         params: &[Value],
@@ -278,6 +308,12 @@ impl Machine {
         using: &[usize],
         cx: &mut Cx<'_>,
     ) -> Result<(Arc<Prepared>, Vec<Value>), Halt> {
+        let text = self.dynamic_text(text, cx).await?;
+        self.dynamic_of(&text, using, cx).await
+    }
+
+    /// The statement that EXECUTE names.
+    pub async fn dynamic_text(&mut self, text: usize, cx: &mut Cx<'_>) -> Result<String, Halt> {
         let (value, ty) = self.value(text, cx).await?;
         if value.is_null() {
             return Err(SqlError::new(
@@ -286,7 +322,16 @@ impl Machine {
             )
             .into());
         }
-        let text = to_text(&value, &ty, &cx.eval.settings);
+        Ok(to_text(&value, &ty, &cx.eval.settings))
+    }
+
+    /// A statement that EXECUTE names, and its parameters.
+    pub async fn dynamic_of(
+        &mut self,
+        text: &str,
+        using: &[usize],
+        cx: &mut Cx<'_>,
+    ) -> Result<(Arc<Prepared>, Vec<Value>), Halt> {
         let (mut params, mut types) = (Vec::new(), Vec::new());
         for value in using {
             let (value, ty) = self.value(*value, cx).await?;
@@ -294,7 +339,7 @@ impl Machine {
             params.push(value);
         }
         let prepare = |cx: &Cx<'_>, snapshot: &fencepost_sql::catalog::Snapshot| {
-            let made = Prepared::of(&text, &types, None, (cx, snapshot));
+            let made = Prepared::of(text, &types, None, (cx, snapshot));
             made.map_err(SqlError::without_position)
         };
         let mut prepared = prepared::ready(cx, None, &prepare).await?;
@@ -317,6 +362,14 @@ impl Machine {
         Box::pin(self.run_prepared(&prepared, &params, place, cx)).await?;
         self.slots.put(self.body.code.found, found);
         Ok(())
+    }
+}
+
+/// The query of a cursor.
+pub fn query_of(code: &Code, cursor: usize) -> &str {
+    match code.variables[cursor].kind {
+        VariableKind::Cursor { query, .. } => &code.texts[query].sql,
+        _ => "",
     }
 }
 

@@ -184,7 +184,12 @@ impl Machine {
             }
             match ran {
                 Ok(Step::Go) => {}
-                Ok(step) => return Ok(Some(step)),
+                Ok(step) => {
+                    if matches!(step, Step::Done(_)) {
+                        self.end_loops(cx);
+                    }
+                    return Ok(Some(step));
+                }
                 Err(_) if self.ends && range.is_some() => {
                     self.next = at;
                     return Ok(Some(Step::Range(range.unwrap_or(0))));

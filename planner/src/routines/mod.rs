@@ -22,6 +22,7 @@ mod cursor;
 mod handlers;
 mod loops;
 mod machine;
+mod portals;
 mod prepared;
 mod procedure;
 mod raise;
@@ -37,13 +38,14 @@ mod variables;
 
 use std::sync::Arc;
 
-use fencepost_sql::catalog::RoutineDef;
+use fencepost_sql::catalog::{AsCalled, RoutineDef};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use foldhash::{HashMap, HashMapExt};
 
 use crate::ddl::Notice;
 
+pub use portals::{Opened, Portals};
 pub use procedure::{Paused, Procedure};
 pub use trigger::{TriggerCall, call_trigger};
 
@@ -54,12 +56,19 @@ const STACKS_APART: usize = 64 << 20;
 /// Routines that a session keeps compiled.
 const COMPILED_MAX: usize = 512;
 
-/// A routine by its oid, the role that a function of its owner's acts for, and what names mean under its settings.
-type Known = (u32, Option<Arc<str>>, Option<Arc<str>>);
+/// A routine by its oid, the role that a function of its owner's acts for, what names mean under its settings, and what
+/// its stand-ins are in the call.
+type Known = (
+    u32,
+    Option<Arc<str>>,
+    Option<Arc<str>>,
+    Option<Arc<AsCalled>>,
+);
 
 /// Under which name the code of a routine is kept that runs in these surroundings.
 fn known_as(routine: &RoutineDef, eval: &EvalContext) -> Known {
-    (routine.id, eval.acting(), eval.within.clone())
+    let called = routine.as_called.clone();
+    (routine.id, eval.acting(), eval.within.clone(), called)
 }
 
 /// What a session knows of the routines that it has called.
@@ -70,6 +79,8 @@ pub struct Routines {
     depth: usize,
     /// Where the stack was at the outermost call.
     base: usize,
+    /// The cursors that routines have opened.
+    pub portals: Portals,
     /// What routines have told the client.
     pub notices: Vec<Notice>,
     /// Random bytes of the session, from which the salts of passwords are made.

@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use fencepost_sql::binder::{ParamTypes, Prefer, Variable, Variables, bind_among};
+use fencepost_sql::binder::{ParamTypes, Prefer, Variable, Variables, bind_among, goes_back};
 use fencepost_sql::bound::{Expr, ResultColumn, Statement};
 use fencepost_sql::catalog::{RoutineDef, Snapshot, guard_routine, guard_table};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser;
-use fencepost_sql::plpgsql::{Code, Named, VariableKind};
+use fencepost_sql::plpgsql::{Code, Named};
 use fencepost_sql::sequences::wanted_range;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
@@ -60,6 +60,8 @@ pub struct Planned {
     pub columns: Option<Vec<(String, Type)>>,
     /// The version of the catalog, where it holds for that alone.
     pub watched: Option<u64>,
+    /// A cursor can read its rows backward, too.
+    pub goes_back: bool,
 }
 
 /// The variables of a scope, as far as a statement names them.
@@ -125,8 +127,7 @@ impl Variables for Seen<'_> {
         let Some(Named::Variable(variable)) = named else {
             return None;
         };
-        let kind = &self.code.variables[variable].kind;
-        matches!(kind, VariableKind::Cursor { .. }).then_some(())?;
+        self.code.is_cursor(variable).then_some(())?;
         self.take(Named::Place(variable, table.to_owned(), oid))
             .ok()
     }
@@ -198,6 +199,7 @@ impl Prepared {
         check_supported(&bound)?;
         let of = |column: ResultColumn| (column.name, column.ty);
         let columns = bound.columns().map(|c| c.into_iter().map(of).collect());
+        let goes_back = matches!(&bound, Statement::Select(select) if goes_back(select));
         let body = match plan(bound) {
             Ok(Plan::Row(mut row))
                 if row.visible == 1 && row.queries.is_none() && watched.is_none() =>
@@ -209,6 +211,7 @@ impl Prepared {
                 plan,
                 columns,
                 watched,
+                goes_back,
             })),
             Err(utility) => Body::Utility(utility),
         };
@@ -363,6 +366,7 @@ pub async fn run(
         rows: sink.rows,
         of: None,
         places: Vec::new(),
+        goes_back: planned.goes_back,
     };
     if let Plan::Select(SelectPlan {
         places: Some(table),

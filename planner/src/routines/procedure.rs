@@ -62,6 +62,7 @@ pub async fn anonymous(body: &str, cx: &mut Cx<'_>) -> Result<Body, Halt> {
         args: &[],
         result: &result,
         procedure: true,
+        polymorphic: false,
     };
     let known = snapshot(cx, false).await?;
     let code = match compile(body, header, &*known, cx.eval) {

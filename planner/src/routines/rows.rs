@@ -22,6 +22,8 @@ pub struct Rows {
     pub of: Option<u32>,
     /// And their places there.
     pub places: Vec<Value>,
+    /// They can be read backward, too.
+    pub goes_back: bool,
 }
 
 /// Takes rows.

@@ -64,12 +64,13 @@ impl Machine {
     }
 
     /// The parameters of a statement.
-    pub fn params(&self, prepared: &Prepared) -> Result<Vec<Value>, SqlError> {
+    pub fn params(&self, prepared: &Prepared, cx: &Cx<'_>) -> Result<Vec<Value>, SqlError> {
         let code = &self.body.code;
         let given = code.args.iter().map(|arg| self.slots.get(*arg));
         let mut params: Vec<Value> = given.collect();
         for (named, _) in &prepared.references {
-            params.push(self.slots.value_of(code, named)?);
+            let portals = &cx.scratch.routines.portals;
+            params.push(self.slots.value_of(code, named, portals)?);
         }
         Ok(params)
     }
@@ -77,7 +78,7 @@ impl Machine {
     /// The value of an expression, and its type.
     pub async fn value(&mut self, text: usize, cx: &mut Cx<'_>) -> Result<(Value, Type), Halt> {
         let prepared = self.ready(text, cx).await?;
-        let params = self.params(&prepared)?;
+        let params = self.params(&prepared, cx)?;
         match &prepared.body {
             What::Value(expr) => {
                 let value = cx.value_with(expr, &params).await?;
@@ -124,7 +125,7 @@ impl Machine {
         cx: &mut Cx<'_>,
     ) -> Result<(), Halt> {
         let prepared = self.ready(text, cx).await?;
-        let params = self.params(&prepared)?;
+        let params = self.params(&prepared, cx)?;
         let place = (into, perform);
         Box::pin(self.run_prepared(&prepared, &params, place, cx)).await
     }

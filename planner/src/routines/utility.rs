@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::{SetScope, SetStatement, SetValue, Statement};
 use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::notify::{Listening, Notification};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_txn::Mode;
@@ -39,6 +40,18 @@ pub async fn run_utility(
             cx.eval.change_setting(name, &value, false)?;
         }
         Statement::Analyze | Statement::LockTable => {}
+        Statement::Notify(Notification { channel, payload }) => {
+            not_in_others("NOTIFY", owner)?;
+            cx.eval.notifications.notify(channel, payload)?;
+        }
+        Statement::Listen(change) => {
+            let command = match change {
+                Listening::To(_) => "LISTEN",
+                Listening::NoMore(_) | Listening::ToNothing => "UNLISTEN",
+            };
+            not_in_others(command, owner)?;
+            cx.eval.notifications.listen(change.clone());
+        }
         Statement::Call(call) => {
             let mut args = Vec::with_capacity(call.args.len());
             for arg in &call.args {
@@ -82,6 +95,17 @@ pub async fn run_utility(
     Ok(None)
 }
 
+/// 0A000 in a function that is not volatile.
+fn not_in_others(command: &str, owner: &Owner) -> Result<(), SqlError> {
+    match owner.writes {
+        true => Ok(()),
+        false => Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!("{command} is not allowed in a non-volatile function"),
+        )),
+    }
+}
+
 fn set_setting(set: &SetStatement, cx: &Cx<'_>) -> Result<(), SqlError> {
     let local = set.scope == SetScope::Local;
     let value = match &set.value {
@@ -104,10 +128,7 @@ async fn ddl(
     owner: &Owner,
     cx: &mut Cx<'_>,
 ) -> Result<(), Halt> {
-    if !owner.writes {
-        let message = format!("{command} is not allowed in a non-volatile function");
-        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
-    }
+    not_in_others(command, owner)?;
     if cx.tx.mode() == Mode::ReadOnly {
         let message = format!("cannot execute {command} in a read-only transaction");
         return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).into());

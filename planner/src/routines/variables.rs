@@ -6,7 +6,7 @@ use fencepost_sql::plpgsql::{Code, Named, VariableKind};
 use fencepost_sql::types::{Composite, Fields, Type, TypeKind};
 use fencepost_sql::value::{Record, Value};
 
-use super::rows::Rows;
+use super::portals::{Portals, no_cursor};
 
 /// What the variables hold.
 #[derive(Clone, Debug)]
@@ -30,8 +30,6 @@ pub enum Slot {
     Value(Value, Type),
     /// A row; `None` is a record that has had none yet.
     Row(Option<Row>),
-    /// A cursor; `None` is closed.
-    Cursor(Option<Opened>),
 }
 
 /// A row and its columns; no values at all where there is no such row, as for OLD of an INSERT.
@@ -43,28 +41,6 @@ pub struct Row {
     pub of: Option<Composite>,
 }
 
-/// A cursor that is open.
-#[derive(Clone, Debug)]
-pub struct Opened {
-    pub rows: Rows,
-    /// How many rows lie before or under it: 0 before the first, one more than there are behind the last.
-    pub at: usize,
-    /// A loop goes over it.
-    pub loops: bool,
-}
-
-impl Opened {
-    /// The place of the row that it is on, in `table`: none where it is on no row, and not even that where its rows are
-    /// others.
-    fn place(&self, table: u32) -> Option<Option<Value>> {
-        if self.rows.of != Some(table) {
-            return None;
-        }
-        let at = self.at.checked_sub(1);
-        Some(at.and_then(|at| self.rows.places.get(at).cloned()))
-    }
-}
-
 impl Slots {
     /// Before the first statement.
     pub fn new(code: &Code) -> Slots {
@@ -72,7 +48,7 @@ impl Slots {
             VariableKind::Value(ty) => Slot::Value(Value::Null, *ty),
             VariableKind::Record => Slot::Row(None),
             VariableKind::Row(of) => Slot::Row(Some(Row::absent(*of))),
-            VariableKind::Cursor { .. } => Slot::Cursor(None),
+            VariableKind::Cursor { .. } => Slot::Value(Value::Null, Type::REFCURSOR),
         };
         Slots(code.variables.iter().map(slot).collect(), Vec::new())
     }
@@ -97,7 +73,7 @@ impl Slots {
             Named::Variable(variable) => match self.0.get(*variable) {
                 Some(Slot::Value(_, ty)) => Ok(*ty),
                 Some(Slot::Row(_)) => Ok(code.row_type(*variable)),
-                _ => Err(SqlError::unsupported("a cursor as a value")),
+                None => Err(SqlError::internal("a name of no variable")),
             },
             Named::Field(variable, field) => {
                 let row = self.row(code, *variable)?;
@@ -113,12 +89,17 @@ impl Slots {
     }
 
     /// What a name means.
-    pub fn value_of(&self, code: &Code, named: &Named) -> Result<Value, SqlError> {
+    pub fn value_of(
+        &self,
+        code: &Code,
+        named: &Named,
+        portals: &Portals,
+    ) -> Result<Value, SqlError> {
         match named {
             Named::Variable(variable) => match self.0.get(*variable) {
                 Some(Slot::Value(value, _)) => Ok(value.clone()),
                 Some(Slot::Row(_)) => Ok(self.get(*variable)),
-                _ => Err(SqlError::unsupported("a cursor as a value")),
+                None => Err(SqlError::internal("a name of no variable")),
             },
             Named::Field(variable, field) => {
                 let row = self.row(code, *variable)?;
@@ -130,13 +111,13 @@ impl Slots {
                 Ok(rows.map_or(Value::Null, |rows| rows.rows.clone()))
             }
             Named::Place(cursor, table, oid) => {
-                let name = &code.variables[*cursor].name;
-                match self.0.get(*cursor) {
-                    Some(Slot::Cursor(Some(open))) => place_of(open.place(*oid), name, table),
-                    _ => Err(SqlError::new(
-                        SqlState::INVALID_CURSOR_NAME,
-                        format!("cursor \"{name}\" does not exist"),
-                    )),
+                let name = self.get(*cursor);
+                let Some(name) = name.as_text() else {
+                    return Err(null_cursor(&code.variables[*cursor].name));
+                };
+                match portals.get(name) {
+                    Some(open) => place_of(open.place(*oid), name, table),
+                    None => Err(no_cursor(name)),
                 }
             }
         }
@@ -205,6 +186,14 @@ impl Row {
             )
         })
     }
+}
+
+/// 22004
+pub fn null_cursor(variable: &str) -> SqlError {
+    SqlError::new(
+        SqlState::new(b"22004"),
+        format!("cursor variable \"{variable}\" is null"),
+    )
 }
 
 /// 55000

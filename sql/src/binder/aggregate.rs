@@ -203,6 +203,7 @@ impl Binder<'_> {
                     | T::MacAddr
                     | T::Json
                     | T::Jsonb
+                    | T::RefCursor
                     | T::Composite(_)
                     | T::Record
                     | T::Void => {

@@ -335,6 +335,20 @@ pub(super) trait Signature {
     fn is_variadic(&self) -> bool {
         false
     }
+
+    /// Can every argument be what it wants?
+    fn fits(&self, types: &[Type]) -> bool {
+        let Some(element) = polymorphic::element(self.args(), types) else {
+            return false;
+        };
+        let mut pairs = self.args().iter().zip(types);
+        pairs.all(|(param, ty)| match param {
+            TypeKind::Any => true,
+            TypeKind::AnyArray => *ty == Type::UNKNOWN || ty.element().is_some(),
+            TypeKind::AnyElement => implicitly(ty.kind, element.kind),
+            param => implicitly(ty.kind, *param),
+        })
+    }
 }
 
 impl Signature for ScalarFunction {
@@ -366,7 +380,7 @@ pub(super) fn choose_among<'f, F: Signature + 'f, I: Iterator<Item = &'f F>>(
     if let Some(function) = exact {
         return Ok(function);
     }
-    let mut fitting: Vec<&'f F> = known().filter(arity).filter(|f| fits(*f, types)).collect();
+    let mut fitting: Vec<&'f F> = known().filter(arity).filter(|f| f.fits(types)).collect();
     if fitting.is_empty() {
         return Err(no_function(name, types));
     }
@@ -387,23 +401,6 @@ pub(super) fn choose_among<'f, F: Signature + 'f, I: Iterator<Item = &'f F>>(
         )
         .hint("Could not choose a best candidate function. You might need to add explicit type casts.")),
     }
-}
-
-/// Can every argument be what the function wants?
-fn fits<F: Signature>(function: &F, types: &[Type]) -> bool {
-    let Some(element) = polymorphic::element(function.args(), types) else {
-        return false;
-    };
-    function
-        .args()
-        .iter()
-        .zip(types)
-        .all(|(param, ty)| match param {
-            TypeKind::Any => true,
-            TypeKind::AnyArray => *ty == Type::UNKNOWN || ty.element().is_some(),
-            TypeKind::AnyElement => implicitly(ty.kind, element.kind),
-            param => implicitly(ty.kind, *param),
-        })
 }
 
 fn count<F: Signature>(f: &F, types: &[Type], good: impl Fn(TypeKind, &Type) -> bool) -> usize {
@@ -455,7 +452,10 @@ fn by_unknowns<F: Signature>(fitting: &mut Vec<&F>, types: &[Type]) {
             let same: Vec<_> = fitting
                 .iter()
                 .copied()
-                .filter(|f| f.args().iter().all(|a| implicitly(first.kind, *a)))
+                .filter(|f| {
+                    let goes = |a: &TypeKind| a.is_polymorphic() || implicitly(first.kind, *a);
+                    f.args().iter().all(goes)
+                })
                 .collect();
             if same.len() == 1 {
                 *fitting = same;

@@ -67,8 +67,8 @@ fn check_locking(options: CursorOptions, locking: &Locking) -> Result<(), SqlErr
     Ok(())
 }
 
-/// Does PostgreSQL, too, read the query's rows backward where SCROLL is not said?
-fn goes_back(select: &Select) -> bool {
+/// Does PostgreSQL, too, read a query's rows backward where SCROLL is not said?
+pub fn goes_back(select: &Select) -> bool {
     if select.locking.is_some() {
         return false;
     }

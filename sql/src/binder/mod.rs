@@ -58,6 +58,7 @@ mod sequence;
 mod set;
 mod show;
 mod special;
+mod stand_ins;
 mod stored;
 mod subfield;
 mod subquery;
@@ -86,6 +87,7 @@ use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::parser::{self, Parsed, position_of};
 
+pub use cursor::goes_back;
 pub use domain::domain_conditions;
 pub use params::ParamTypes;
 pub(crate) use path::PathView;

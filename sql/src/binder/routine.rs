@@ -6,21 +6,22 @@ use sqlparser::ast::{DataType, Ident, ObjectName};
 
 use super::expr::Clause;
 use super::scope::Scope;
+use super::stand_ins::{StandIns, check_told, element_of, has_any};
 use super::variables::{Prefer, Variable, Variables};
 use super::{Binder, ParamTypes, bind_among, names};
 use crate::bound::{
     AlterRoutine, CreateRoutine, DropRoutine, ResultColumn, SettingChange, Statement, Volatility,
 };
 use crate::catalog::{
-    ArgMode, CatalogView, Language, RoutineArg, RoutineDef, RoutineKind, RoutineResult,
+    ArgMode, CatalogView, Language, Planning, RoutineArg, RoutineDef, RoutineKind, RoutineResult,
     columns_of_row,
 };
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::functions::{CastContext, cast_context, quote_ident};
 use crate::parser::{
-    self, ArgSyntax, Body, ReturnsSyntax, RoutineChange, RoutineName, RoutineSyntax, TypeOf,
-    TypeSyntax,
+    self, ArgSyntax, Attributes, Body, ReturnsSyntax, RoutineChange, RoutineName, RoutineSyntax,
+    TypeOf, TypeSyntax,
 };
 use crate::plpgsql;
 use crate::settings::{Settings, display_name, is_list};
@@ -76,14 +77,21 @@ impl Binder<'_> {
                     self.schema_for(Some(schema.clone()))?;
                 }
                 let mut settings = routine.settings.clone();
-                if let RoutineChange::Attributes { settings: all, .. } = &alter.change {
+                let mut planning = routine.planning;
+                if let RoutineChange::Attributes {
+                    settings: all,
+                    attributes,
+                } = &alter.change
+                {
                     settings = self.settings_after(&settings, all)?;
+                    planning = planning_after(planning, attributes, routine.result.set)?;
                 }
                 Ok(Statement::AlterRoutine(AlterRoutine {
                     kind: alter.kind,
                     routine,
                     change: alter.change.clone(),
                     settings,
+                    planning,
                 }))
             }
             RoutineSyntax::Call(function) => {
@@ -211,7 +219,13 @@ impl Binder<'_> {
                     "record" => return Ok(Of::Record),
                     "trigger" => return Ok(Of::Trigger),
                     "void" => return Ok(Of::Value(Type::of(TypeKind::Void))),
+                    "\"any\"" => return Ok(Of::Value(Type::of(TypeKind::Any))),
                     _ => {}
+                }
+                let name = name.strip_prefix("pg_catalog.").unwrap_or(&name);
+                let mut stand_ins = TypeKind::POLYMORPHIC.into_iter();
+                if let Some(kind) = stand_ins.find(|kind| kind.name() == name) {
+                    return Ok(Of::Value(Type::of(kind)));
                 }
                 Ok(Of::Value(self.type_of(data_type)?))
             }
@@ -249,7 +263,8 @@ impl Binder<'_> {
                     ));
                 }
             }
-            if arg.mode == ArgMode::Variadic && ty.element().is_none() {
+            let takes_all = element_of(ty.kind).is_some() || ty.kind == TypeKind::Any;
+            if arg.mode == ArgMode::Variadic && !takes_all {
                 return Err(invalid("VARIADIC parameter must be an array"));
             }
             if let Some(text) = &arg.default {
@@ -259,7 +274,9 @@ impl Binder<'_> {
                 defaults = true;
                 let parsed = parser::parse_expression(text)?;
                 let bound = self.scalar(&parsed, &Scope::default(), Clause::Default)?;
-                self.coerce(bound, ty, CastContext::Assignment)?;
+                if !ty.kind.is_polymorphic() {
+                    self.coerce(bound, ty, CastContext::Assignment)?;
+                }
             }
             let same = |other: &&RoutineArg| {
                 !arg.name.is_empty()
@@ -305,6 +322,7 @@ impl Binder<'_> {
         };
         let mut args = self.routine_args(&create.args)?;
         let result = self.result_of(create, &mut args)?;
+        check_told(&args, &result)?;
         let (body, atomic) = match &create.body {
             None => return Err(invalid("no function body specified")),
             Some(Body::Text(text)) => (text.clone(), false),
@@ -320,6 +338,8 @@ impl Binder<'_> {
                 "The arguments of the trigger can be accessed through TG_NARGS and TG_ARGV instead.",
             ));
         }
+        let said = &create.attributes;
+        let planning = planning_after(Planning::of(result.set), said, result.set)?;
         let bound = CreateRoutine {
             or_replace: create.or_replace,
             schema,
@@ -328,13 +348,15 @@ impl Binder<'_> {
             language,
             args,
             result,
-            volatility: create.volatility.unwrap_or(Volatility::Volatile),
-            strict: create.strict.unwrap_or(false),
-            definer: create.definer.unwrap_or(false),
+            volatility: said.volatility.unwrap_or(Volatility::Volatile),
+            strict: said.strict.unwrap_or(false),
+            definer: said.definer.unwrap_or(false),
+            planning,
             body,
             atomic,
             settings: self.settings_after(&[], &create.settings)?,
         };
+        check_any(language, &bound.args, &bound.result)?;
         let checked = self.cx.setting("check_function_bodies");
         let own = match bound.settings.is_empty() {
             true => None,
@@ -355,18 +377,24 @@ impl Binder<'_> {
                     }
                     let body = (bound.body.as_str(), bound.atomic);
                     let signature = (bound.name.as_str(), &bound.args[..], &bound.result);
-                    match bind_body(body, signature, self.catalog, cx) {
+                    let bound = match has_any(&bound.args, &bound.result) {
+                        true => parsed_body(body).map(|_| ()),
+                        false => bind_body(body, signature, self.catalog, cx).map(|_| ()),
+                    };
+                    match bound {
                         // Whether it is allowed what it does is asked of who calls it.
                         Err(error) if error.sqlstate() == SqlState::INSUFFICIENT_PRIVILEGE => {}
-                        bound => drop(bound?),
+                        bound => bound?,
                     }
                 }
                 Language::PlPgSql => {
+                    let example = StandIns::EXAMPLE.signature(&bound.args, &bound.result)?;
                     let header = plpgsql::Header {
                         name: &bound.name,
-                        args: &bound.args,
-                        result: &bound.result,
+                        args: &example.0,
+                        result: &example.1,
                         procedure: bound.kind == RoutineKind::Procedure,
+                        polymorphic: bound.result.ty.kind.is_polymorphic(),
                     };
                     plpgsql::compile(&bound.body, header, self.catalog, cx)?;
                 }
@@ -456,6 +484,22 @@ impl Binder<'_> {
     }
 }
 
+/// What a routine says to planners after this; 22023 for ROWS of one that gives no `set`.
+fn planning_after(before: Planning, said: &Attributes, set: bool) -> Result<Planning, SqlError> {
+    if said.rows.is_some() && !set {
+        return Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            "ROWS is not applicable when function does not return a set",
+        ));
+    }
+    Ok(Planning {
+        leakproof: said.leakproof.unwrap_or(before.leakproof),
+        parallel: said.parallel.unwrap_or(before.parallel),
+        cost: said.cost.unwrap_or(before.cost),
+        rows: said.rows.unwrap_or(before.rows),
+    })
+}
+
 /// The arguments of a function in SQL, by their names.
 struct Arguments<'a> {
     function: &'a str,
@@ -526,6 +570,35 @@ impl Variables for Arguments<'_> {
     }
 }
 
+/// The statements of a body in SQL.
+fn parsed_body((body, atomic): (&str, bool)) -> Result<Vec<parser::Parsed>, SqlError> {
+    match atomic {
+        true => parser::parse(&parser::atomic_body(body)?),
+        false => parser::parse(body),
+    }
+}
+
+/// 42P13 and 0A000 for `"any"`, which no function in these languages is of.
+fn check_any(
+    language: Language,
+    args: &[RoutineArg],
+    result: &RoutineResult,
+) -> Result<(), SqlError> {
+    let any = TypeKind::Any;
+    let what = match args.iter().any(|arg| arg.ty.kind == any) {
+        true => ["have arguments of type", "accept type"],
+        false if result.ty.kind == any => ["return type", "return type"],
+        false => return Ok(()),
+    };
+    Err(match language {
+        Language::Sql => invalid(format!("SQL functions cannot {} \"any\"", what[0])),
+        Language::PlPgSql => SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!("PL/pgSQL functions cannot {} \"any\"", what[1]),
+        ),
+    })
+}
+
 /// Binds the body of a function in SQL, which ends in what the function gives.
 pub fn bind_body(
     (body, atomic): (&str, bool),
@@ -533,10 +606,7 @@ pub fn bind_body(
     catalog: &dyn CatalogView,
     cx: &EvalContext,
 ) -> Result<BoundBody, SqlError> {
-    let text = match atomic {
-        true => parser::atomic_body(body)?,
-        false => body.to_owned(),
-    };
+    let parsed = parsed_body((body, atomic))?;
     let inputs: Vec<&RoutineArg> = args.iter().filter(|arg| arg.mode.is_input()).collect();
     let types: Vec<Type> = inputs.iter().map(|arg| arg.ty).collect();
     let arguments = Arguments {
@@ -544,7 +614,7 @@ pub fn bind_body(
         args: inputs,
     };
     let mut statements = Vec::new();
-    for (nth, parsed) in parser::parse(&text)?.into_iter().enumerate() {
+    for (nth, parsed) in parsed.into_iter().enumerate() {
         let mut params = ParamTypes::declared(types.clone());
         let variables: Option<&dyn Variables> = Some(&arguments);
         let bound = bind_among(&parsed, catalog, (&mut params, variables), cx);

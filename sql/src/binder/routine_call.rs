@@ -5,8 +5,10 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::call::{Signature, choose, choose_among, no_function};
+use super::coerce::implicitly;
 use super::expr::{Around, Clause};
 use super::scope::{Scope, ScopeColumn, ScopeLeaf};
+use super::stand_ins::{StandIns, concrete, element_of};
 use super::{Binder, names};
 use crate::bound::{Expr, From, Leaf, LeafSource, Node, RoutineCall, TableFunction};
 use crate::catalog::acl::Privileges;
@@ -36,6 +38,14 @@ enum Place {
     Default,
 }
 
+/// An argument as it is given.
+enum Filled {
+    /// A value, and how it may be cast.
+    One(Expr, CastContext),
+    /// Those that are left.
+    Rest(Vec<Expr>),
+}
+
 /// A routine that the arguments may be meant for.
 struct Candidate {
     routine: Arc<RoutineDef>,
@@ -47,6 +57,18 @@ struct Candidate {
 impl Signature for Candidate {
     fn args(&self) -> &[TypeKind] {
         &self.kinds
+    }
+
+    fn fits(&self, types: &[Type]) -> bool {
+        let given: Vec<(TypeKind, Type)> = self
+            .kinds
+            .iter()
+            .copied()
+            .zip(types.iter().copied())
+            .collect();
+        let mut pairs = given.iter();
+        pairs.all(|(param, ty)| param.is_polymorphic() || implicitly(ty.kind, *param))
+            && StandIns::of(&given).is_some()
     }
 }
 
@@ -70,7 +92,7 @@ impl Candidate {
             match variadic {
                 Some(arg) if i >= rest => {
                     places[rest].get_or_insert(Place::Rest(rest));
-                    *kind = arg.ty.element()?.kind;
+                    *kind = element_of(arg.ty.kind)?;
                 }
                 _ => {
                     places[i] = Some(Place::Given(i));
@@ -310,43 +332,59 @@ impl Binder<'_> {
             Err(_) if of_library => return Ok(None),
             Err(error) => return Err(error),
         };
-        let routine = Arc::clone(&chosen.routine);
-        let object = Object::new(routine.kind.into(), routine.id);
-        self.need_use(object, &routine.name, Privileges::EXECUTE);
+        let declared = Arc::clone(&chosen.routine);
+        let places = chosen.places.clone();
+        let object = Object::new(declared.kind.into(), declared.id);
+        self.need_use(object, &declared.name, Privileges::EXECUTE);
+        let of_call = procedure && declared.kind == RoutineKind::Procedure;
+        let mut exprs: Vec<Option<Expr>> = exprs.into_iter().map(Some).collect();
+        let mut filled = Vec::with_capacity(places.len());
+        let mut kinds = Vec::new();
+        for (place, param) in places.iter().zip(params(&declared, of_call)) {
+            if param.mode == ArgMode::Out {
+                continue;
+            }
+            let mut take = |i: usize| exprs.get_mut(i).and_then(Option::take);
+            filled.push(match place {
+                Place::Given(i) => {
+                    let given = take(*i).ok_or_else(|| no_function(name, &types))?;
+                    kinds.push((param.ty.kind, given.ty));
+                    Filled::One(given, CastContext::Implicit)
+                }
+                Place::Rest(from) => {
+                    let rest: Vec<Expr> = (*from..types.len()).filter_map(take).collect();
+                    let of = element_of(param.ty.kind).unwrap_or(param.ty.kind);
+                    kinds.extend(rest.iter().map(|given| (of, given.ty)));
+                    Filled::Rest(rest)
+                }
+                Place::Default => {
+                    let default = self.default_argument(&declared, param)?;
+                    kinds.push((param.ty.kind, default.ty));
+                    Filled::One(default, CastContext::Assignment)
+                }
+            });
+        }
+        let routine = concrete(&declared, &kinds)?;
         for ty in routine.args.iter().map(|arg| arg.ty) {
             self.name_type(ty);
         }
         self.name_type(routine.result.ty);
-        let params = params(
-            &routine,
-            procedure && routine.kind == RoutineKind::Procedure,
-        );
-        let mut exprs: Vec<Option<Expr>> = exprs.into_iter().map(Some).collect();
-        let mut args = Vec::with_capacity(params.len());
-        for (place, param) in chosen.places.iter().zip(&params) {
+        let mut args = Vec::with_capacity(filled.len());
+        for (filled, param) in filled.into_iter().zip(routine.inputs()) {
             let to = Type::of(param.ty.kind);
-            let mut take = |i: usize| exprs.get_mut(i).and_then(Option::take);
-            args.push(match place {
-                Place::Given(_) | Place::Default if param.mode == ArgMode::Out => continue,
-                Place::Given(i) => {
-                    let given = take(*i).ok_or_else(|| no_function(name, &types))?;
-                    self.coerce(given, to, CastContext::Implicit)?
-                }
-                Place::Rest(from) => {
-                    let rest: Vec<Expr> = (*from..types.len()).filter_map(take).collect();
-                    self.packed(rest, to)?
-                }
-                Place::Default => self.default_argument(&routine, param)?,
+            args.push(match filled {
+                Filled::One(given, context) => self.coerce(given, to, context)?,
+                Filled::Rest(rest) => self.packed(rest, to)?,
             });
         }
         Ok(Some(RoutineCall {
             columns: routine.result.columns.clone(),
-            routine: Arc::clone(&routine),
+            routine,
             args,
         }))
     }
 
-    /// The default of an argument.
+    /// The default of an argument, as it is written.
     fn default_argument(
         &mut self,
         routine: &RoutineDef,
@@ -364,8 +402,7 @@ impl Binder<'_> {
         };
         let around = (self.cx, self.depth + 1);
         let mut binder = Binder::of(text, (&along, &path), self.params, around);
-        let bound = binder.scalar(&parsed, &Scope::default(), Clause::Default)?;
-        self.coerce(bound, Type::of(arg.ty.kind), CastContext::Assignment)
+        binder.scalar(&parsed, &Scope::default(), Clause::Default)
     }
 
     /// A function of users in FROM, if it is one.

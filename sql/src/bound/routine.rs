@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::expr::{Expr, Volatility};
-use crate::catalog::{Language, RoutineArg, RoutineDef, RoutineKind, RoutineResult};
+use crate::catalog::{Language, Planning, RoutineArg, RoutineDef, RoutineKind, RoutineResult};
 use crate::parser::RoutineChange;
 use crate::types::Type;
 
@@ -41,6 +41,8 @@ pub struct CreateRoutine {
     pub strict: bool,
     /// SECURITY DEFINER
     pub definer: bool,
+    /// LEAKPROOF, PARALLEL, COST and ROWS
+    pub planning: Planning,
     /// The body.
     pub body: String,
     /// It was written as SQL.
@@ -73,4 +75,6 @@ pub struct AlterRoutine {
     pub change: RoutineChange,
     /// The settings that it has then.
     pub settings: Vec<(String, String)>,
+    /// What it says to planners then.
+    pub planning: Planning,
 }

@@ -3,14 +3,15 @@
 use super::encode::{Reader, Writer, corrupt};
 use super::guard::Guards;
 use super::routine::{
-    ArgMode, Language, RoutineArg, RoutineDef, RoutineKind, RoutineResult, columns_of_row,
+    ArgMode, Language, Parallel, Planning, RoutineArg, RoutineDef, RoutineKind, RoutineResult,
+    columns_of_row,
 };
 use super::snapshot::Snapshot;
 use crate::bound::Volatility;
 use crate::error::SqlError;
 use crate::types::{Type, TypeKind};
 
-const ROUTINE_FORMAT: u8 = 0x49;
+const ROUTINE_FORMAT: u8 = 0x4a;
 const GUARDS_MAX: u32 = 1024;
 
 const MODES: [ArgMode; 5] = [
@@ -20,6 +21,8 @@ const MODES: [ArgMode; 5] = [
     ArgMode::Variadic,
     ArgMode::Table,
 ];
+
+const PARALLELS: [Parallel; 3] = [Parallel::Safe, Parallel::Restricted, Parallel::Unsafe];
 
 const VOLATILITIES: [Volatility; 3] = [
     Volatility::Immutable,
@@ -66,6 +69,11 @@ pub(super) fn encode_routine(routine: &RoutineDef) -> Vec<u8> {
     out.0.push(byte_of(&VOLATILITIES, &routine.volatility));
     out.flag(routine.strict);
     out.flag(routine.definer);
+    let planning = &routine.planning;
+    out.flag(planning.leakproof);
+    out.0.push(byte_of(&PARALLELS, &planning.parallel));
+    out.u32(planning.cost.to_bits());
+    out.u32(planning.rows.to_bits());
     out.text(&routine.body);
     out.flag(routine.atomic);
     out.u32(routine.settings.len() as u32);
@@ -88,10 +96,11 @@ fn write_type(out: &mut Writer, ty: &Type) {
 
 fn read_type(input: &mut Reader<'_>, around: &Snapshot) -> Option<Type> {
     let oid = input.u32()?;
-    // A result may be of what no column is.
-    let void = (TypeKind::Void.oid() == oid).then_some(TypeKind::Void);
+    // A result may be of what no column is, and stand-ins are no types.
+    let mut others = TypeKind::POLYMORPHIC.into_iter().chain([TypeKind::Void]);
+    let other = others.find(|kind| kind.oid() == oid);
     Some(Type {
-        kind: void.or_else(|| around.type_kind(oid))?,
+        kind: other.or_else(|| around.type_kind(oid))?,
         typmod: input.u32()? as i32,
     })
 }
@@ -149,6 +158,12 @@ fn read_routine(input: &mut Reader<'_>, around: &Snapshot) -> Option<RoutineDef>
     let volatility = *VOLATILITIES.get(usize::from(input.u8()?))?;
     let strict = input.flag()?;
     let definer = input.flag()?;
+    let planning = Planning {
+        leakproof: input.flag()?,
+        parallel: *PARALLELS.get(usize::from(input.u8()?))?,
+        cost: f32::from_bits(input.u32()?),
+        rows: f32::from_bits(input.u32()?),
+    };
     let body = input.text()?;
     let atomic = input.flag()?;
     let mut settings = Vec::new();
@@ -170,11 +185,13 @@ fn read_routine(input: &mut Reader<'_>, around: &Snapshot) -> Option<RoutineDef>
         volatility,
         strict,
         definer,
+        planning,
         body,
         atomic,
         settings,
         version,
         guards: Guards::at(guards?)?,
+        as_called: None,
     };
     input.0.is_empty().then_some(routine)
 }
@@ -202,7 +219,7 @@ mod tests {
                 RoutineArg {
                     name: String::new(),
                     mode: ArgMode::Variadic,
-                    ty: Type::INT4,
+                    ty: Type::of(TypeKind::AnyArray),
                     default: None,
                 },
             ],
@@ -216,11 +233,18 @@ mod tests {
             volatility: Volatility::Stable,
             strict: true,
             definer: true,
+            planning: Planning {
+                leakproof: true,
+                parallel: Parallel::Restricted,
+                cost: 0.5,
+                rows: 7.0,
+            },
             body: "begin end".into(),
             atomic: false,
             settings: vec![("search_path".into(), "public".into())],
             version: 7,
             guards: Guards::at([5]).expect("one"),
+            as_called: None,
         };
         let bytes = encode_routine(&routine);
         assert!(is_routine(&bytes));

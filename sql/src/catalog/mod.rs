@@ -41,8 +41,8 @@ pub use guard::{Guards, all_guard, guard_table, guard_type};
 pub use outcomes::{Ending, Outcomes};
 pub use partition::{PARTITIONS_DEFAULT, PARTITIONS_MAX, Partitioning, Roots};
 pub use routine::{
-    ArgMode, Language, RoutineArg, RoutineDef, RoutineKind, RoutineResult, columns_of_row,
-    guard_routine,
+    ArgMode, AsCalled, Language, Parallel, Planning, RoutineArg, RoutineDef, RoutineKind,
+    RoutineResult, columns_of_row, guard_routine,
 };
 pub use rules::{CheckDef, ColumnMore, ForeignKeyDef, Identity, Referential, TableRules};
 pub use security::{CHECKPOINT, DATABASE_OWNER, SIGNAL_BACKEND, Security, denied, no_privilege};

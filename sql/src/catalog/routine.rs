@@ -3,6 +3,8 @@
 //! The body is kept as text and is compiled where it runs. A plan that calls a routine has its guard in the read set, as
 //! it has those of its tables (CAT-5): whoever replaces or drops the routine writes the guard.
 
+use std::sync::Arc;
+
 use fencepost_txn::Transaction;
 
 use super::guard::Guards;
@@ -36,6 +38,8 @@ pub struct RoutineDef {
     pub strict: bool,
     /// SECURITY DEFINER was said.
     pub definer: bool,
+    /// What it says of itself that only planners ask for.
+    pub planning: Planning,
     /// The body: statements in its language.
     pub body: String,
     /// The body was written as SQL, not as a string.
@@ -46,6 +50,81 @@ pub struct RoutineDef {
     pub version: u64,
     /// Its guards.
     pub guards: Guards,
+    /// What its types are in a call, where its signature has stand-ins; not in the catalog.
+    pub as_called: Option<Arc<AsCalled>>,
+}
+
+/// A function whose signature has stand-ins as types (`anyelement` and its kin), as a call has it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AsCalled {
+    /// The types of the arguments that go in.
+    pub types: Box<[TypeKind]>,
+    /// The result as it was declared.
+    pub result: TypeKind,
+    /// The signature as it was declared.
+    pub signature: Box<str>,
+}
+
+/// What a routine says of itself that only planners ask for; it is kept, and shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Planning {
+    /// LEAKPROOF
+    pub leakproof: bool,
+    /// PARALLEL
+    pub parallel: Parallel,
+    /// COST
+    pub cost: f32,
+    /// ROWS; 0 where it gives no set.
+    pub rows: f32,
+}
+
+impl Planning {
+    /// What PostgreSQL says that calls cost.
+    pub const COST: f32 = 100.0;
+    /// What PostgreSQL says how many rows there are.
+    pub const ROWS: f32 = 1000.0;
+
+    /// Where nothing is said, of one that gives a `set` or not.
+    pub fn of(set: bool) -> Planning {
+        Planning {
+            leakproof: false,
+            parallel: Parallel::Unsafe,
+            cost: Planning::COST,
+            rows: if set { Planning::ROWS } else { 0.0 },
+        }
+    }
+}
+
+/// PARALLEL
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parallel {
+    /// SAFE
+    Safe,
+    /// RESTRICTED
+    Restricted,
+    /// UNSAFE
+    Unsafe,
+}
+
+impl Parallel {
+    /// What a word says.
+    pub fn of(word: &str) -> Option<Parallel> {
+        Some(match word {
+            "safe" => Parallel::Safe,
+            "restricted" => Parallel::Restricted,
+            "unsafe" => Parallel::Unsafe,
+            _ => return None,
+        })
+    }
+
+    /// As `pg_proc` has it.
+    pub fn letter(self) -> &'static str {
+        match self {
+            Parallel::Safe => "s",
+            Parallel::Restricted => "r",
+            Parallel::Unsafe => "u",
+        }
+    }
 }
 
 /// Function or procedure.
@@ -166,6 +245,9 @@ impl RoutineDef {
 
     /// `name(type, type)`, as messages and DROP have it.
     pub fn signature(&self) -> String {
+        if let Some(called) = &self.as_called {
+            return called.signature.to_string();
+        }
         let types: Vec<String> = self.inputs().map(|arg| shown_type(&arg.ty)).collect();
         format!("{}({})", self.name, types.join(", "))
     }

@@ -85,6 +85,8 @@ pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
         {
             None
         }
+        (T::RefCursor, b) if b.is_string() => Some(Assignment),
+        (a, T::RefCursor) => a.is_string().then_some(Explicit),
         (a, b) if a.is_string() && b.is_string() => Some(Implicit),
         // The rest goes through text.
         (_, b) if b.is_string() => Some(Assignment),

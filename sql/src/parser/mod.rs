@@ -60,8 +60,8 @@ pub use partition::{PartitionChange, PartitionSyntax};
 pub use rename::{calls, names, quoted};
 pub(crate) use rename::{mentions, renamed};
 pub use routine::{
-    AlterRoutine, ArgSyntax, Body, CreateRoutine, DropRoutine, ReturnsSyntax, RoutineChange,
-    RoutineName, RoutineSyntax, TypeOf, TypeSyntax,
+    AlterRoutine, ArgSyntax, Attributes, Body, CreateRoutine, DropRoutine, ReturnsSyntax,
+    RoutineChange, RoutineName, RoutineSyntax, TypeOf, TypeSyntax,
 };
 pub use trigger::{CreateTrigger, TriggerAction, TriggerSyntax};
 pub(crate) use view::view_options;

@@ -5,7 +5,7 @@ use sqlparser::ast;
 use super::lexer::{self, Kind};
 use super::{depth, syntax};
 use crate::bound::{SettingChange, Volatility};
-use crate::catalog::{ArgMode, RoutineKind};
+use crate::catalog::{ArgMode, Parallel, RoutineKind};
 use crate::error::{SqlError, SqlState};
 
 /// A statement about routines.
@@ -38,16 +38,31 @@ pub struct CreateRoutine {
     pub returns: Option<ReturnsSyntax>,
     /// LANGUAGE
     pub language: Option<String>,
+    /// What CREATE and ALTER say of it alike.
+    pub attributes: Attributes,
+    /// SET
+    pub settings: Vec<SettingChange>,
+    /// AS, or the body itself
+    pub body: Option<Body>,
+}
+
+/// What CREATE and ALTER say of a routine alike.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attributes {
     /// IMMUTABLE and its kin
     pub volatility: Option<Volatility>,
     /// STRICT
     pub strict: Option<bool>,
     /// SECURITY DEFINER
     pub definer: Option<bool>,
-    /// SET
-    pub settings: Vec<SettingChange>,
-    /// AS, or the body itself
-    pub body: Option<Body>,
+    /// LEAKPROOF
+    pub leakproof: Option<bool>,
+    /// PARALLEL
+    pub parallel: Option<Parallel>,
+    /// COST
+    pub cost: Option<f32>,
+    /// ROWS
+    pub rows: Option<f32>,
 }
 
 /// A body.
@@ -146,11 +161,7 @@ pub enum RoutineChange {
     /// What else it says of itself.
     Attributes {
         /// IMMUTABLE and its kin
-        volatility: Option<Volatility>,
-        /// STRICT
-        strict: Option<bool>,
-        /// SECURITY DEFINER
-        definer: Option<bool>,
+        attributes: Attributes,
         /// SET and RESET
         settings: Vec<SettingChange>,
     },

@@ -6,7 +6,7 @@ use super::privileges::acl;
 use super::rows::{Rows, vector};
 use super::{Around, namespace_oid};
 use crate::bound::Volatility;
-use crate::catalog::{ArgMode, Language, RoutineDef, RoutineKind};
+use crate::catalog::{ArgMode, Language, Parallel, Planning, RoutineDef, RoutineKind};
 use crate::functions::quote_ident as quoted;
 use crate::types::{Type, TypeKind};
 use crate::value::{Array, Value};
@@ -21,11 +21,6 @@ const RECORD: u32 = 2249;
 const TRIGGER: u32 = 2279;
 /// void
 const VOID: u32 = 2278;
-
-/// What PostgreSQL says that calls cost.
-const COST: f32 = 100.0;
-/// What PostgreSQL says how many rows there are.
-const ROWS: f32 = 1000.0;
 
 /// The rows of `pg_proc` for them.
 pub fn functions(rows: &mut Rows, around: &Around<'_>) {
@@ -68,11 +63,8 @@ pub fn functions(rows: &mut Rows, around: &Around<'_>) {
                     Language::PlPgSql => PLPGSQL_LANGUAGE,
                 }),
             ),
-            ("procost", Value::Float4(COST)),
-            (
-                "prorows",
-                Value::Float4(if routine.result.set { ROWS } else { 0.0 }),
-            ),
+            ("procost", Value::Float4(routine.planning.cost)),
+            ("prorows", Value::Float4(routine.planning.rows)),
             ("provariadic", Value::Oid(variadic.map_or(0, |ty| ty.oid()))),
             (
                 "prokind",
@@ -86,11 +78,14 @@ pub fn functions(rows: &mut Rows, around: &Around<'_>) {
                 optional(!routine.settings.is_empty(), config(&routine)),
             ),
             ("prosecdef", Value::Bool(routine.definer)),
-            ("proleakproof", Value::Bool(false)),
+            ("proleakproof", Value::Bool(routine.planning.leakproof)),
             ("proisstrict", Value::Bool(routine.strict)),
             ("proretset", Value::Bool(routine.result.set)),
             ("provolatile", Value::text(volatility_letter(&routine))),
-            ("proparallel", Value::text("u")),
+            (
+                "proparallel",
+                Value::text(routine.planning.parallel.letter()),
+            ),
             ("pronargs", Value::Int2(routine.inputs().count() as i16)),
             ("pronargdefaults", Value::Int2(defaults.len() as i16)),
             ("prorettype", Value::Oid(result_oid(&routine))),
@@ -230,11 +225,27 @@ pub fn routine_definition(routine: &RoutineDef, named: &dyn Fn(Type) -> String) 
         Volatility::Stable => words.push("STABLE"),
         Volatility::Volatile => {}
     }
+    let planning = &routine.planning;
+    match planning.parallel {
+        Parallel::Safe => words.push("PARALLEL SAFE"),
+        Parallel::Restricted => words.push("PARALLEL RESTRICTED"),
+        Parallel::Unsafe => {}
+    }
     if routine.strict {
         words.push("STRICT");
     }
     if routine.definer {
         words.push("SECURITY DEFINER");
+    }
+    if planning.leakproof {
+        words.push("LEAKPROOF");
+    }
+    let mut words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+    if planning.cost != Planning::COST {
+        words.push(format!("COST {}", six_digits(planning.cost)));
+    }
+    if planning.rows > 0.0 && planning.rows != Planning::ROWS {
+        words.push(format!("ROWS {}", six_digits(planning.rows)));
     }
     if !words.is_empty() {
         let _ = writeln!(out, " {}", words.join(" "));
@@ -260,6 +271,24 @@ pub fn routine_definition(routine: &RoutineDef, named: &dyn Fn(Type) -> String) 
     }
     let _ = writeln!(out, "AS {tag}${}{tag}$", routine.body);
     out
+}
+
+/// A positive number with six digits at most, as C's `%g` writes it.
+fn six_digits(number: f32) -> String {
+    let scientific = format!("{number:.5e}");
+    let (digits, power) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let power: i32 = power.parse().unwrap_or(0);
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    match power {
+        -4..=5 => trimmed(&format!("{number:.*}", (5 - power) as usize)),
+        _ => {
+            let sign = if power < 0 { '-' } else { '+' };
+            format!("{}e{sign}{:02}", trimmed(digits), power.abs())
+        }
+    }
 }
 
 /// The value of a setting as it is written: one that is a list has its elements each by itself.

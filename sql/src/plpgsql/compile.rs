@@ -90,6 +90,10 @@ impl<'a> Compiler<'a> {
             let number = format!("${}", nth + 1);
             compiler.code.scopes[0].names.push((number, variable));
         }
+        if header.polymorphic {
+            let kind = compiler.kind_of_type(header.result.ty)?;
+            compiler.variable("$0", kind);
+        }
         if header.result.trigger {
             compiler.code.trigger = Some(compiler.trigger_variables());
         }

@@ -2,7 +2,8 @@
 
 use super::compile::Compiler;
 use super::text::never;
-use super::{Direction, Into, Named, Op, RowSource, Target, VariableKind};
+use super::{Into, Named, Op, RowSource, Target, VariableKind, Way};
+use crate::bound::Direction;
 use crate::error::{SqlError, SqlState};
 use crate::parser::lexer::{Kind, Token};
 
@@ -11,14 +12,7 @@ impl Compiler<'_> {
     fn cursor_variable(&mut self) -> Result<usize, SqlError> {
         let name = self.cursor.identifier()?;
         match self.code.named(self.scope, std::slice::from_ref(&name)) {
-            Some(Named::Variable(variable))
-                if matches!(
-                    self.code.variables[variable].kind,
-                    VariableKind::Cursor { .. }
-                ) =>
-            {
-                Ok(variable)
-            }
+            Some(Named::Variable(variable)) if self.code.is_cursor(variable) => Ok(variable),
             Some(_) => Err(SqlError::new(
                 SqlState::DATATYPE_MISMATCH,
                 format!("variable \"{name}\" must be of type cursor or refcursor"),
@@ -110,10 +104,7 @@ impl Compiler<'_> {
         let Some(Named::Variable(variable)) = named.filter(|_| is_in && is_loop) else {
             return Ok(None);
         };
-        if !matches!(
-            self.code.variables[variable].kind,
-            VariableKind::Cursor { .. }
-        ) {
+        if !self.code.is_cursor(variable) {
             return Ok(None);
         }
         let name = self.cursor.identifier()?;
@@ -139,10 +130,13 @@ impl Compiler<'_> {
         let Some(Named::Variable(variable)) = self.code.named(self.scope, &[name]) else {
             return Ok(None);
         };
-        let VariableKind::Cursor { query, .. } = &self.code.variables[variable].kind else {
+        if !self.code.is_cursor(variable) {
             return Ok(None);
-        };
-        if query.is_none() {
+        }
+        if !matches!(
+            self.code.variables[variable].kind,
+            VariableKind::Cursor { .. }
+        ) {
             return Err(SqlError::new(
                 SqlState::SYNTAX_ERROR,
                 "cursor FOR loop must use a bound cursor variable",
@@ -170,76 +164,94 @@ impl Compiler<'_> {
 
     fn open(&mut self) -> Result<(), SqlError> {
         let cursor = self.cursor_variable()?;
-        let bound = matches!(
-            self.code.variables[cursor].kind,
-            VariableKind::Cursor { query: Some(_), .. }
-        );
-        let source = if bound {
-            RowSource::Cursor(cursor, self.cursor_args(cursor)?)
-        } else {
-            if !self.cursor.accept_all(&["no", "scroll"]) {
-                self.cursor.accept("scroll");
+        let (source, scroll) = match self.code.variables[cursor].kind {
+            VariableKind::Cursor { scroll, .. } => {
+                let args = self.cursor_args(cursor)?;
+                (RowSource::Cursor(cursor, args), scroll)
             }
-            self.cursor.expect("for")?;
-            match self.cursor.accept("execute") {
-                true => self.dynamic(&never)?,
-                false => {
-                    let query = self.raw(&never)?;
-                    let query = self.text(query);
-                    self.code.texts[query].cursor = true;
-                    RowSource::Query(query)
-                }
+            _ => {
+                let scroll = self.scroll();
+                self.cursor.expect("for")?;
+                let source = match self.cursor.accept("execute") {
+                    true => self.dynamic(&never)?,
+                    false => {
+                        let query = self.raw(&never)?;
+                        let query = self.text(query);
+                        self.code.texts[query].cursor = true;
+                        RowSource::Query(query)
+                    }
+                };
+                (source, scroll)
             }
         };
         self.semicolon()?;
-        self.emit(Op::Open { cursor, source });
+        self.emit(Op::Open {
+            cursor,
+            source,
+            scroll,
+        });
         Ok(())
     }
 
-    fn fetch(&mut self, moves: bool) -> Result<(), SqlError> {
-        let (mut direction, mut count, mut backward) = (Direction::Relative, None, false);
+    /// SCROLL, or NO SCROLL.
+    pub(super) fn scroll(&mut self) -> Option<bool> {
+        match self.cursor.accept_all(&["no", "scroll"]) {
+            true => Some(false),
+            false => self.cursor.accept("scroll").then_some(true),
+        }
+    }
+
+    /// Where FETCH or MOVE goes, if that is said; FETCH gives one row.
+    fn way(&mut self, moves: bool) -> Result<Option<Way>, SqlError> {
         let from = |sql: &str, token: &Token| token.is(sql, "from") || token.is(sql, "in");
+        let known = |direction| Ok(Some(Way::Known(direction)));
         if self.cursor.accept("next") {
-        } else if self.cursor.accept("prior") {
-            backward = true;
-        } else if self.cursor.accept("first") {
-            direction = Direction::Absolute;
-        } else if self.cursor.accept("last") {
-            direction = Direction::Absolute;
-            backward = true;
-        } else if self.cursor.accept("absolute") {
-            direction = Direction::Absolute;
-            count = Some(self.expression(&from)?);
-        } else if self.cursor.accept("relative") {
-            count = Some(self.expression(&from)?);
-        } else if self.cursor.sees("forward") || self.cursor.sees("backward") {
-            backward = self.cursor.sees("backward");
-            self.cursor.next_token();
-            if self.cursor.accept("all") {
-                if !moves {
-                    return Err(SqlError::new(
-                        SqlState::FEATURE_NOT_SUPPORTED,
-                        "FETCH statement cannot return multiple rows",
-                    ));
-                }
-                direction = if backward {
-                    Direction::Start
-                } else {
-                    Direction::End
-                };
-            } else if !self.cursor.sees("from") && !self.cursor.sees("in") {
-                if !moves {
-                    return Err(SqlError::new(
-                        SqlState::FEATURE_NOT_SUPPORTED,
-                        "FETCH statement cannot return multiple rows",
-                    ));
-                }
-                count = Some(self.expression(&from)?);
-            }
+            return known(Direction::Forward(1));
         }
-        if !self.cursor.accept("from") {
-            self.cursor.accept("in");
+        if self.cursor.accept("prior") {
+            return known(Direction::Forward(-1));
         }
+        if self.cursor.accept("first") {
+            return known(Direction::Absolute(1));
+        }
+        if self.cursor.accept("last") {
+            return known(Direction::Absolute(-1));
+        }
+        if self.cursor.accept("absolute") {
+            return Ok(Some(Way::Absolute(self.expression(&from)?)));
+        }
+        if self.cursor.accept("relative") {
+            return Ok(Some(Way::Relative(self.expression(&from)?)));
+        }
+        let backward = self.cursor.sees("backward");
+        if !backward && !self.cursor.sees("forward") {
+            return Ok(None);
+        }
+        self.cursor.next_token();
+        if self.cursor.sees("from") || self.cursor.sees("in") {
+            return known(Direction::Forward(if backward { -1 } else { 1 }));
+        }
+        if !moves {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "FETCH statement cannot return multiple rows",
+            ));
+        }
+        match (self.cursor.accept("all"), backward) {
+            (true, true) => known(Direction::BackwardAll),
+            (true, false) => known(Direction::ForwardAll),
+            (false, true) => Ok(Some(Way::Backward(self.expression(&from)?))),
+            (false, false) => Ok(Some(Way::Forward(self.expression(&from)?))),
+        }
+    }
+
+    fn fetch(&mut self, moves: bool) -> Result<(), SqlError> {
+        let way = self.way(moves)?;
+        let from = self.cursor.accept("from") || self.cursor.accept("in");
+        if way.is_some() && !from {
+            return Err(self.cursor.unexpected());
+        }
+        let way = way.unwrap_or(Way::Known(Direction::Forward(1)));
         let cursor = self.cursor_variable()?;
         let into = match moves {
             true => None,
@@ -249,13 +261,7 @@ impl Compiler<'_> {
             }
         };
         self.semicolon()?;
-        self.emit(Op::Fetch {
-            cursor,
-            direction,
-            count,
-            backward,
-            into,
-        });
+        self.emit(Op::Fetch { cursor, way, into });
         Ok(())
     }
 }

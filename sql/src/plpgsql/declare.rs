@@ -33,10 +33,10 @@ impl Compiler<'_> {
         if self.cursor.accept_all(&["alias", "for"]) {
             return self.alias(name);
         }
-        let scroll = self.cursor.accept_all(&["no", "scroll"]) || self.cursor.accept("scroll");
-        if scroll || self.cursor.sees("cursor") {
+        let scroll = self.scroll();
+        if scroll.is_some() || self.cursor.sees("cursor") {
             self.cursor.expect("cursor")?;
-            return self.declared_cursor(&name);
+            return self.declared_cursor(&name, scroll);
         }
         let constant = self.cursor.accept("constant");
         let kind = self.variable_type()?;
@@ -107,12 +107,6 @@ impl Compiler<'_> {
         if text.eq_ignore_ascii_case("record") {
             return Ok(VariableKind::Record);
         }
-        if text.eq_ignore_ascii_case("refcursor") {
-            return Ok(VariableKind::Cursor {
-                args: Vec::new(),
-                query: None,
-            });
-        }
         self.kind_of(&TypeSyntax::parse(&text, false)?)
     }
 
@@ -179,7 +173,10 @@ impl Compiler<'_> {
     /// `variable%TYPE`, `table.column%TYPE`
     fn like(&mut self, path: &[String]) -> Result<VariableKind, SqlError> {
         if let Some(super::Named::Variable(variable)) = self.code.named(self.scope, path) {
-            return Ok(self.code.variables[variable].kind.clone());
+            return Ok(match &self.code.variables[variable].kind {
+                VariableKind::Cursor { .. } => VariableKind::Value(Type::REFCURSOR),
+                kind => kind.clone(),
+            });
         }
         let column = match path.split_last() {
             Some((column, relation)) if !relation.is_empty() => match self.row_of(relation)? {
@@ -213,7 +210,7 @@ impl Compiler<'_> {
     }
 
     /// `CURSOR [(arguments)] FOR query;`
-    fn declared_cursor(&mut self, name: &str) -> Result<(), SqlError> {
+    fn declared_cursor(&mut self, name: &str, scroll: Option<bool>) -> Result<(), SqlError> {
         let outer = self.enter_scope(None);
         let mut args = Vec::new();
         if self.cursor.accept_kind(Kind::Open).is_some() {
@@ -240,7 +237,8 @@ impl Compiler<'_> {
         self.semicolon()?;
         let kind = VariableKind::Cursor {
             args,
-            query: Some(query),
+            query,
+            scroll,
         };
         let variable = self.variable(name, kind);
         self.emit(Op::Declare {

@@ -25,6 +25,7 @@ mod text;
 use std::sync::Arc;
 
 use crate::binder::{PathView, Prefer, search_path};
+use crate::bound::Direction;
 use crate::catalog::{CatalogView, RoutineArg, RoutineResult, TypeDef};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
@@ -117,12 +118,14 @@ pub enum VariableKind {
     Record,
     /// A row of a composite type.
     Row(Composite),
-    /// A cursor.
+    /// The name of a cursor whose query is known.
     Cursor {
         /// Its arguments.
         args: Vec<usize>,
-        /// Its query, unless OPEN says it.
-        query: Option<usize>,
+        /// Its query.
+        query: usize,
+        /// SCROLL, or NO SCROLL (false).
+        scroll: Option<bool>,
     },
 }
 
@@ -263,17 +266,19 @@ pub struct Raise {
     pub options: Vec<(RaiseOption, usize)>,
 }
 
-/// Which row FETCH and MOVE go to.
+/// Which row FETCH and MOVE go to; numbers are expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// The one so many places on, or back.
-    Relative,
+pub enum Way {
+    /// What is said without an expression.
+    Known(Direction),
+    /// So many on.
+    Forward(usize),
+    /// So many back.
+    Backward(usize),
     /// The one of that number, from 1, or from the end.
-    Absolute,
-    /// Behind the last one.
-    End,
-    /// Before the first one.
-    Start,
+    Absolute(usize),
+    /// The one so many places on, or back.
+    Relative(usize),
 }
 
 /// A step of the machine. Numbers are those of ops, variables, texts and loops of the code.
@@ -426,17 +431,15 @@ pub enum Op {
         cursor: usize,
         /// Its query.
         source: RowSource,
+        /// SCROLL, or NO SCROLL (false).
+        scroll: Option<bool>,
     },
     /// FETCH and MOVE
     Fetch {
         /// The cursor.
         cursor: usize,
         /// Which way.
-        direction: Direction,
-        /// How far; 1 where nothing is said.
-        count: Option<usize>,
-        /// It is `count` the other way.
-        backward: bool,
+        way: Way,
         /// Where the row goes; nowhere for MOVE.
         into: Option<Into>,
     },
@@ -487,6 +490,8 @@ pub struct Header<'a> {
     pub result: &'a RoutineResult,
     /// It is a procedure, or a DO.
     pub procedure: bool,
+    /// Its result was declared by a stand-in, so `$0` is a variable of what it is in the call.
+    pub polymorphic: bool,
 }
 
 /// Makes code of a body, where names are found along the search path.

@@ -39,6 +39,16 @@ impl Code {
         variable.is_some_and(|v| matches!(v.kind, VariableKind::Record | VariableKind::Row(_)))
     }
 
+    /// Does a variable hold the name of a cursor?
+    pub fn is_cursor(&self, variable: usize) -> bool {
+        let kind = self.variables.get(variable).map(|of| &of.kind);
+        match kind {
+            Some(VariableKind::Cursor { .. }) => true,
+            Some(VariableKind::Value(ty)) => ty.kind == TypeKind::RefCursor,
+            _ => false,
+        }
+    }
+
     /// Does a variable hold rows of any type?
     pub fn is_record(&self, variable: usize) -> bool {
         let variable = self.variables.get(variable);

@@ -1,7 +1,7 @@
 //! Where the expressions and statements of SQL in a body end, and what they are.
 
 use super::compile::Compiler;
-use super::{Into, RowSource, Target, Text, VariableKind};
+use super::{Into, RowSource, Target, Text};
 use crate::error::{SqlError, SqlState};
 use crate::parser::lexer::{Kind, Token};
 
@@ -147,14 +147,6 @@ impl Compiler<'_> {
         loop {
             let target = self.target()?;
             self.check_assignable(&target)?;
-            if let Target::Variable(variable) = target
-                && matches!(
-                    self.code.variables[variable].kind,
-                    VariableKind::Cursor { .. }
-                )
-            {
-                return Err(SqlError::unsupported("a cursor as a target of INTO"));
-            }
             targets.push(target);
             if self.cursor.accept_kind(Kind::Comma).is_none() {
                 break;

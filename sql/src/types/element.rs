@@ -3,7 +3,7 @@
 use super::{Composite, Enum, TypeKind};
 
 /// Element type, OID, name and catalog name of each array type.
-const ARRAYS: [(TypeKind, u32, &str, &str); 31] = [
+const ARRAYS: [(TypeKind, u32, &str, &str); 32] = [
     (TypeKind::Bool, 1000, "boolean[]", "_bool"),
     (TypeKind::Bytea, 1001, "bytea[]", "_bytea"),
     (TypeKind::Name, 1003, "name[]", "_name"),
@@ -43,6 +43,7 @@ const ARRAYS: [(TypeKind, u32, &str, &str); 31] = [
     (TypeKind::Cidr, 651, "cidr[]", "_cidr"),
     (TypeKind::MacAddr, 1040, "macaddr[]", "_macaddr"),
     (TypeKind::Inet, 1041, "inet[]", "_inet"),
+    (TypeKind::RefCursor, 2201, "refcursor[]", "_refcursor"),
     // The catalog's own, which begin at 0; behind the others of these elements.
     (TypeKind::Int2, INT2VECTOR, "int2vector", "int2vector"),
     (TypeKind::Oid, OIDVECTOR, "oidvector", "oidvector"),
@@ -145,7 +146,14 @@ impl TypeKind {
     pub const fn is_polymorphic(self) -> bool {
         matches!(
             self,
-            TypeKind::Any | TypeKind::AnyArray | TypeKind::AnyElement
+            TypeKind::Any
+                | TypeKind::AnyArray
+                | TypeKind::AnyElement
+                | TypeKind::AnyNonArray
+                | TypeKind::AnyEnum
+                | TypeKind::AnyCompatible
+                | TypeKind::AnyCompatibleArray
+                | TypeKind::AnyCompatibleNonArray
         )
     }
 }

@@ -79,6 +79,8 @@ pub enum TypeKind {
     Json,
     /// jsonb, in its one form
     Jsonb,
+    /// refcursor: the name of a cursor
+    RefCursor,
     /// An enum, which CREATE TYPE made.
     Enum(Enum),
     /// A domain, which CREATE DOMAIN made: what values go into, and never what an expression is of.
@@ -99,6 +101,16 @@ pub enum TypeKind {
     AnyArray,
     /// In a signature: one type, the same everywhere in it.
     AnyElement,
+    /// In a signature: as `AnyElement`, and no array.
+    AnyNonArray,
+    /// In a signature: as `AnyElement`, and an enum.
+    AnyEnum,
+    /// In a signature: the type that all these arguments have in common.
+    AnyCompatible,
+    /// In a signature: an array of the signature's `AnyCompatible`.
+    AnyCompatibleArray,
+    /// In a signature: as `AnyCompatible`, and no array.
+    AnyCompatibleNonArray,
 }
 
 /// The groups that implicit casts and operator choice stay within.
@@ -132,7 +144,7 @@ pub enum TypeCategory {
 
 impl TypeKind {
     /// Every type a column can have.
-    pub const COLUMN_TYPES: [TypeKind; 26] = [
+    pub const COLUMN_TYPES: [TypeKind; 27] = [
         TypeKind::Bool,
         TypeKind::Int2,
         TypeKind::Int4,
@@ -159,6 +171,18 @@ impl TypeKind {
         TypeKind::Char,
         TypeKind::Json,
         TypeKind::Jsonb,
+        TypeKind::RefCursor,
+    ];
+
+    /// What stands for several types in the signatures of users' functions.
+    pub const POLYMORPHIC: [TypeKind; 7] = [
+        TypeKind::AnyArray,
+        TypeKind::AnyElement,
+        TypeKind::AnyNonArray,
+        TypeKind::AnyEnum,
+        TypeKind::AnyCompatible,
+        TypeKind::AnyCompatibleArray,
+        TypeKind::AnyCompatibleNonArray,
     ];
 
     /// Types of catalog objects, which are shown by name and which no column of a user's table has.
@@ -214,6 +238,12 @@ impl TypeKind {
             TypeKind::Any => 2276,
             TypeKind::AnyArray => 2277,
             TypeKind::AnyElement => 2283,
+            TypeKind::AnyNonArray => 2776,
+            TypeKind::AnyEnum => 3500,
+            TypeKind::AnyCompatible => 5077,
+            TypeKind::AnyCompatibleArray => 5078,
+            TypeKind::AnyCompatibleNonArray => 5079,
+            TypeKind::RefCursor => 1790,
         }
     }
 
@@ -287,6 +317,12 @@ impl TypeKind {
             TypeKind::Any => "any",
             TypeKind::AnyArray => "anyarray",
             TypeKind::AnyElement => "anyelement",
+            TypeKind::AnyNonArray => "anynonarray",
+            TypeKind::AnyEnum => "anyenum",
+            TypeKind::AnyCompatible => "anycompatible",
+            TypeKind::AnyCompatibleArray => "anycompatiblearray",
+            TypeKind::AnyCompatibleNonArray => "anycompatiblenonarray",
+            TypeKind::RefCursor => "refcursor",
         }
     }
 
@@ -332,7 +368,11 @@ impl TypeKind {
             | TypeKind::Enum(_)
             | TypeKind::Void
             | TypeKind::Any
-            | TypeKind::AnyElement => 4,
+            | TypeKind::AnyElement
+            | TypeKind::AnyNonArray
+            | TypeKind::AnyEnum
+            | TypeKind::AnyCompatible
+            | TypeKind::AnyCompatibleNonArray => 4,
             TypeKind::Int8
             | TypeKind::Float8
             | TypeKind::Timestamp
@@ -355,6 +395,8 @@ impl TypeKind {
             | TypeKind::Array(_)
             | TypeKind::Composite(_)
             | TypeKind::Record
+            | TypeKind::RefCursor
+            | TypeKind::AnyCompatibleArray
             | TypeKind::AnyArray => -1,
         }
     }
@@ -392,7 +434,8 @@ impl TypeKind {
             | TypeKind::Uuid
             | TypeKind::MacAddr
             | TypeKind::Json
-            | TypeKind::Jsonb => TypeCategory::UserDefined,
+            | TypeKind::Jsonb
+            | TypeKind::RefCursor => TypeCategory::UserDefined,
             TypeKind::Unknown => TypeCategory::Unknown,
             TypeKind::Enum(_) => TypeCategory::Enum,
             TypeKind::Array(_) => TypeCategory::Array,
@@ -401,7 +444,12 @@ impl TypeKind {
             | TypeKind::Void
             | TypeKind::Any
             | TypeKind::AnyArray
-            | TypeKind::AnyElement => TypeCategory::Pseudo,
+            | TypeKind::AnyElement
+            | TypeKind::AnyNonArray
+            | TypeKind::AnyEnum
+            | TypeKind::AnyCompatible
+            | TypeKind::AnyCompatibleArray
+            | TypeKind::AnyCompatibleNonArray => TypeCategory::Pseudo,
         }
     }
 
@@ -432,6 +480,7 @@ impl TypeKind {
                 | TypeKind::BpChar
                 | TypeKind::Name
                 | TypeKind::Char
+                | TypeKind::RefCursor
                 | TypeKind::Unknown
         )
     }
@@ -503,6 +552,8 @@ impl Type {
     pub const JSON: Type = Type::of(TypeKind::Json);
     /// jsonb
     pub const JSONB: Type = Type::of(TypeKind::Jsonb);
+    /// refcursor
+    pub const REFCURSOR: Type = Type::of(TypeKind::RefCursor);
     /// not known yet
     pub const UNKNOWN: Type = Type::of(TypeKind::Unknown);
 

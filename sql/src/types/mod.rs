@@ -69,7 +69,9 @@ pub fn text_in_at(
         TypeKind::Float4 => Value::Float4(float::parse4(text)?),
         TypeKind::Float8 => Value::Float8(float::parse8(text)?),
         TypeKind::Numeric => Value::Numeric(numeric::parse(text)?),
-        TypeKind::Text | TypeKind::VarChar | TypeKind::Unknown => Value::text(text),
+        TypeKind::Text | TypeKind::VarChar | TypeKind::RefCursor | TypeKind::Unknown => {
+            Value::text(text)
+        }
         TypeKind::BpChar if ty.length().is_none() => Value::text(text.trim_end_matches(' ')),
         TypeKind::BpChar => Value::text(text),
         TypeKind::Name => Value::text(string::clip_name(text)),
@@ -98,7 +100,15 @@ pub fn text_in_at(
         TypeKind::Composite(of) => record::parse(text, of, settings, now)?.into(),
         TypeKind::Record => return Err(record::no_input()),
         TypeKind::Array(element) => array_in::parse(text, element.kind(), settings, now)?.into(),
-        TypeKind::Void | TypeKind::Any | TypeKind::AnyArray | TypeKind::AnyElement => Value::Null,
+        TypeKind::Void
+        | TypeKind::Any
+        | TypeKind::AnyArray
+        | TypeKind::AnyElement
+        | TypeKind::AnyNonArray
+        | TypeKind::AnyEnum
+        | TypeKind::AnyCompatible
+        | TypeKind::AnyCompatibleArray
+        | TypeKind::AnyCompatibleNonArray => Value::Null,
     };
     match ty.typmod {
         -1 => Ok(value),
@@ -159,7 +169,9 @@ pub fn binary_in(ty: &Type, bytes: &[u8]) -> Result<Value, SqlError> {
         TypeKind::Float4 => Value::Float4(f32::from_be_bytes(fixed(bytes)?)),
         TypeKind::Float8 => Value::Float8(f64::from_be_bytes(fixed(bytes)?)),
         TypeKind::Numeric => Value::Numeric(numeric::from_binary(bytes)?),
-        TypeKind::Text | TypeKind::VarChar | TypeKind::Unknown => Value::text(check_utf8(bytes)?),
+        TypeKind::Text | TypeKind::VarChar | TypeKind::RefCursor | TypeKind::Unknown => {
+            Value::text(check_utf8(bytes)?)
+        }
         TypeKind::BpChar if ty.length().is_none() => {
             Value::text(check_utf8(bytes)?.trim_end_matches(' '))
         }
@@ -194,7 +206,15 @@ pub fn binary_in(ty: &Type, bytes: &[u8]) -> Result<Value, SqlError> {
         TypeKind::Composite(of) => record::from_binary(bytes, of)?.into(),
         TypeKind::Record => return Err(record::no_input()),
         TypeKind::Array(element) => array::from_binary(bytes, element.kind())?.into(),
-        TypeKind::Void | TypeKind::Any | TypeKind::AnyArray | TypeKind::AnyElement => Value::Null,
+        TypeKind::Void
+        | TypeKind::Any
+        | TypeKind::AnyArray
+        | TypeKind::AnyElement
+        | TypeKind::AnyNonArray
+        | TypeKind::AnyEnum
+        | TypeKind::AnyCompatible
+        | TypeKind::AnyCompatibleArray
+        | TypeKind::AnyCompatibleNonArray => Value::Null,
     };
     match ty.typmod {
         -1 => Ok(value),

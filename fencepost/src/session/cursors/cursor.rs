@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use fencepost_planner::{Execution, Plan};
+use fencepost_planner::{Execution, Kept, Plan};
 use fencepost_sql::cursors::{CursorInfo, RowsOf};
 use fencepost_sql::value::Value;
 use parking_lot::Mutex;
 
-use crate::kept::Kept;
-use crate::prepared::{Body, Column, Declared, Portal};
+use crate::prepared::{Body, Declared, Portal};
 
 /// Where a cursor stands, in rows from 1 on. Behind the last row it is still said to be on that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,11 +77,6 @@ impl Cursor {
         }
     }
 
-    /// The columns of its rows.
-    pub fn columns(&self) -> Option<&[Column]> {
-        self.portal.prepared.columns()
-    }
-
     /// Can it be read backward?
     pub fn scrolls(&self) -> bool {
         let by_default = |declared: &Declared| declared.goes_back;
@@ -130,6 +124,7 @@ impl Cursor {
             created: self.created,
             rows_of: self.rows_of(),
             place: Arc::clone(&self.place),
+            is_routines: false,
         }
     }
 

@@ -19,16 +19,16 @@ mod named;
 
 use std::sync::Arc;
 
-use fencepost_planner::{RowSink, Tag};
+use fencepost_planner::{Keeping, Kept, RowSink, Tag};
 use fencepost_sql::bound::{Fetch, Statement};
 use fencepost_sql::cursors::CursorInfo;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
+use fencepost_sql::types::Type;
 use foldhash::HashMap;
 
 use super::protocol::Completion;
 use super::{Block, Session};
-use crate::kept::{Keeping, Kept};
 use crate::prepared::{Body, Column, Declared, Portal, Prepared};
 use cursor::Cursor;
 
@@ -101,9 +101,10 @@ impl Session {
 
     /// 42P03 where there is a cursor `name` already.
     fn check_cursor_free(&self, name: &str) -> Result<(), SqlError> {
-        match self.cursors.get(name) {
-            None => Ok(()),
-            Some(_) => Err(SqlError::new(
+        let of_routines = self.scratch.routines.portals.get(name).is_some();
+        match self.cursors.get(name).is_some() || of_routines {
+            false => Ok(()),
+            true => Err(SqlError::new(
                 SqlState::DUPLICATE_CURSOR,
                 format!("cursor \"{name}\" already exists"),
             )),
@@ -125,21 +126,65 @@ impl Session {
         prepared: &Prepared,
         sink: &mut dyn RowSink,
     ) -> Result<Completion, Halt> {
-        let cursor = self.cursors.get(&fetch.name);
-        let cursor = cursor.ok_or_else(|| no_cursor(&fetch.name))?;
-        if !fetch.moves && cursor.columns() != prepared.columns() {
-            return Err(SqlError::plan_changed().into());
+        let columns = self.columns_of_cursor(&fetch.name);
+        if !fetch.moves && columns.as_deref() != prepared.columns() {
+            return Err(match columns {
+                None if !self.has_cursor(&fetch.name) => no_cursor(&fetch.name),
+                _ => SqlError::plan_changed(),
+            }
+            .into());
         }
-        let count = self.with_cursor(&fetch.name, fetch.direction, fetch.moves, sink);
-        let count = Box::pin(count).await?;
+        let count = match self.cursors.get(&fetch.name) {
+            Some(_) => {
+                let count = self.with_cursor(&fetch.name, fetch.direction, fetch.moves, sink);
+                Box::pin(count).await?
+            }
+            None => Box::pin(self.fetch_of_routine(fetch, sink)).await?,
+        };
         let command = if fetch.moves { "MOVE" } else { "FETCH" };
         Ok(Completion::Complete(Tag::counted(command, count)))
     }
 
     /// The columns that FETCH gives of a cursor, if it is there.
     pub(super) fn columns_of_cursor(&self, name: &str) -> Option<Arc<[Column]>> {
-        let cursor = self.cursors.get(name)?;
-        cursor.portal.prepared.planned.columns.clone()
+        if let Some(cursor) = self.cursors.get(name) {
+            return cursor.portal.prepared.planned.columns.clone();
+        }
+        let column = |(name, ty): &(String, Type)| Column {
+            name: name.clone(),
+            ty: *ty,
+            table_oid: 0,
+            attnum: 0,
+        };
+        let opened = self.scratch.routines.portals.get(name)?;
+        Some(opened.columns.iter().map(column).collect())
+    }
+
+    fn has_cursor(&self, name: &str) -> bool {
+        self.cursors.get(name).is_some() || self.scratch.routines.portals.get(name).is_some()
+    }
+
+    /// FETCH or MOVE of a cursor that a routine has opened.
+    async fn fetch_of_routine(
+        &mut self,
+        fetch: &Fetch,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64, Halt> {
+        let portals = &mut self.scratch.routines.portals;
+        let open = portals.get_mut(&fetch.name);
+        let open = open.ok_or_else(|| no_cursor(&fetch.name))?;
+        let way = open.go(fetch.direction, fetch.moves)?;
+        if !fetch.moves {
+            for number in way.numbers() {
+                if let Some(row) = open.row(number) {
+                    sink.row(row)?;
+                }
+                if sink.should_flush() {
+                    sink.flush().await?;
+                }
+            }
+        }
+        Ok(way.count)
     }
 
     /// Does the statement fetch from a cursor whose rows are sent in binary?
@@ -161,10 +206,12 @@ impl Session {
     pub(super) fn close_cursors(&mut self, name: Option<&str>) -> Result<&'static str, SqlError> {
         let Some(name) = name else {
             self.cursors.named.clear();
+            self.scratch.routines.portals.clear();
             self.cursors_changed();
             return Ok("CLOSE CURSOR ALL");
         };
-        if self.cursors.named.remove(name).is_none() {
+        let closed = self.cursors.named.remove(name).is_some();
+        if !closed && !self.scratch.routines.portals.close(name) {
             return Err(no_cursor(name));
         }
         self.cursors_changed();
@@ -195,8 +242,9 @@ impl Session {
 
     /// The transaction has ended.
     pub(super) fn end_cursors(&mut self, committed: bool) {
+        self.scratch.routines.portals.clear();
         if self.cursors.named.is_empty() {
-            return;
+            return self.note_portals();
         }
         let ended = self.transaction;
         self.cursors.named.retain(|_, cursor| {
@@ -210,7 +258,9 @@ impl Session {
     }
 
     /// A savepoint is gone back to: what came after `mark` is no more.
-    pub(super) fn take_cursors_back(&mut self, mark: u64) {
+    pub(super) fn take_cursors_back(&mut self, (mark, portals): (u64, u64)) {
+        self.scratch.routines.portals.back_to(portals);
+        self.note_portals();
         let before = self.cursors.named.len();
         self.cursors.named.retain(|_, cursor| cursor.serial <= mark);
         if self.cursors.named.len() != before {
@@ -218,10 +268,25 @@ impl Session {
         }
     }
 
+    /// The cursors there have been, for a savepoint.
+    pub(super) fn cursors_mark(&self) -> (u64, u64) {
+        (self.cursors.mark(), self.scratch.routines.portals.mark())
+    }
+
+    /// Tells `pg_cursors` of the cursors of routines, where those have changed.
+    #[inline]
+    pub(super) fn note_portals(&mut self) {
+        if self.scratch.routines.portals.take_changed() {
+            self.cursors_changed();
+        }
+    }
+
     /// Tells `pg_cursors`.
     fn cursors_changed(&mut self) {
         let all = self.cursors.named.iter();
-        let mut shown: Vec<CursorInfo> = all.map(|(name, cursor)| cursor.shown(name)).collect();
+        let of_routines = self.scratch.routines.portals.shown();
+        let all = all.map(|(name, cursor)| cursor.shown(name));
+        let mut shown: Vec<CursorInfo> = all.chain(of_routines).collect();
         shown.sort_by_key(|cursor| cursor.created);
         self.eval.cursors = shown.into();
     }

@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
-use fencepost_planner::{RowSink, Tag};
+use fencepost_planner::{Kept, RowSink, Tag};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
 
 use super::cursor::Cursor;
 use super::fetch::cannot_run;
 use super::{Completion, Session};
-use crate::kept::Kept;
 use crate::prepared::{Portal, Prepared};
 
 impl Session {

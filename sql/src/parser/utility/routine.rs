@@ -5,14 +5,14 @@ use sqlparser::ast;
 use super::super::cursor::Cursor;
 use super::super::lexer::{self, Kind, Token};
 use super::super::routine::{
-    AlterRoutine, ArgSyntax, Body, CreateRoutine, DropRoutine, ReturnsSyntax, RoutineChange,
-    RoutineName, RoutineSyntax, TypeSyntax,
+    AlterRoutine, ArgSyntax, Attributes, Body, CreateRoutine, DropRoutine, ReturnsSyntax,
+    RoutineChange, RoutineName, RoutineSyntax, TypeSyntax,
 };
 use super::super::{Statement, syntax};
 use super::database::setting;
 use crate::bound;
 use crate::bound::Volatility;
-use crate::catalog::{ArgMode, RoutineKind};
+use crate::catalog::{ArgMode, Parallel, RoutineKind};
 use crate::error::{SqlError, SqlState};
 
 /// The statement behind CREATE, ALTER or DROP, if it is about routines.
@@ -113,9 +113,7 @@ fn create(
         args,
         returns: None,
         language: None,
-        volatility: None,
-        strict: None,
-        definer: None,
+        attributes: Attributes::default(),
         settings: Vec::new(),
         body: None,
     };
@@ -174,12 +172,7 @@ fn once<T>(place: &mut Option<T>, value: T) -> Result<(), SqlError> {
 }
 
 fn option(c: &mut Cursor<'_>, create: &mut CreateRoutine) -> Result<(), SqlError> {
-    if attribute(
-        c,
-        &mut create.volatility,
-        &mut create.strict,
-        &mut create.definer,
-    )? {
+    if attribute(c, create.kind, &mut create.attributes)? {
         return Ok(());
     }
     if c.accept("language") {
@@ -201,7 +194,7 @@ fn option(c: &mut Cursor<'_>, create: &mut CreateRoutine) -> Result<(), SqlError
         create.settings.extend(setting(c)?);
         return Ok(());
     }
-    for what in ["window", "transform", "support"] {
+    for what in ["window", "transform"] {
         if c.sees(what) {
             let what = format!("{} of a function", what.to_ascii_uppercase());
             return Err(SqlError::unsupported(what));
@@ -210,47 +203,75 @@ fn option(c: &mut Cursor<'_>, create: &mut CreateRoutine) -> Result<(), SqlError
     Err(c.unexpected())
 }
 
-/// Takes an attribute that CREATE and ALTER have; false where there is none. What only tells a planner how to go about
-/// it means nothing here.
-fn attribute(
-    c: &mut Cursor<'_>,
-    volatility: &mut Option<Volatility>,
-    strict: &mut Option<bool>,
-    definer: &mut Option<bool>,
-) -> Result<bool, SqlError> {
-    if c.accept("immutable") {
-        once(volatility, Volatility::Immutable)?;
-    } else if c.accept("stable") {
-        once(volatility, Volatility::Stable)?;
-    } else if c.accept("volatile") {
-        once(volatility, Volatility::Volatile)?;
-    } else if c.accept("strict") || c.accept_all(&["returns", "null", "on", "null", "input"]) {
-        once(strict, true)?;
-    } else if c.accept_all(&["called", "on", "null", "input"]) {
-        once(strict, false)?;
-    } else if c.accept_all(&["external", "security"]) || c.accept("security") {
+/// Takes an attribute that CREATE and ALTER have; false where there is none.
+fn attribute(c: &mut Cursor<'_>, kind: RoutineKind, to: &mut Attributes) -> Result<bool, SqlError> {
+    if c.accept_all(&["external", "security"]) || c.accept("security") {
         let says = c.accept("definer");
         if !says {
             c.expect("invoker")?;
         }
-        once(definer, says)?;
-    } else if c.accept("leakproof") || c.accept_all(&["not", "leakproof"]) {
+        once(&mut to.definer, says)?;
+        return Ok(true);
+    }
+    if c.accept("immutable") {
+        once(&mut to.volatility, Volatility::Immutable)?;
+    } else if c.accept("stable") {
+        once(&mut to.volatility, Volatility::Stable)?;
+    } else if c.accept("volatile") {
+        once(&mut to.volatility, Volatility::Volatile)?;
+    } else if c.accept("strict") || c.accept_all(&["returns", "null", "on", "null", "input"]) {
+        once(&mut to.strict, true)?;
+    } else if c.accept_all(&["called", "on", "null", "input"]) {
+        once(&mut to.strict, false)?;
+    } else if c.accept("leakproof") {
+        once(&mut to.leakproof, true)?;
+    } else if c.accept_all(&["not", "leakproof"]) {
+        once(&mut to.leakproof, false)?;
     } else if c.accept("parallel") {
         let word = c.identifier()?;
-        if !matches!(word.as_str(), "safe" | "unsafe" | "restricted") {
-            return Err(SqlError::new(
+        let parallel = Parallel::of(&word).ok_or_else(|| {
+            SqlError::new(
                 SqlState::SYNTAX_ERROR,
                 "parameter \"parallel\" must be SAFE, RESTRICTED, or UNSAFE",
-            ));
-        }
-    } else if c.accept("cost") || c.accept("rows") {
-        if c.accept_kind(Kind::Integer).is_none() {
-            c.expect_kind(Kind::Decimal)?;
-        }
+            )
+        })?;
+        once(&mut to.parallel, parallel)?;
+    } else if c.accept("cost") {
+        once(&mut to.cost, positive(c, "COST")?)?;
+    } else if c.accept("rows") {
+        once(&mut to.rows, positive(c, "ROWS")?)?;
+    } else if c.sees("support") {
+        return Err(SqlError::unsupported("SUPPORT of a function"));
     } else {
         return Ok(false);
     }
-    Ok(true)
+    match kind {
+        RoutineKind::Function => Ok(true),
+        RoutineKind::Procedure => Err(SqlError::new(
+            SqlState::new(b"42P13"),
+            "invalid attribute in procedure definition",
+        )),
+    }
+}
+
+/// A number, which is more than nothing.
+fn positive(c: &mut Cursor<'_>, what: &str) -> Result<f32, SqlError> {
+    let negative = c.accept_operator("-");
+    if !negative {
+        c.accept_operator("+");
+    }
+    let token = match c.accept_kind(Kind::Integer) {
+        Some(token) => token,
+        None => c.expect_kind(Kind::Decimal)?,
+    };
+    let number: f32 = token.text(c.sql).parse().unwrap_or(f32::INFINITY);
+    match number > 0.0 && !negative {
+        true => Ok(number),
+        false => Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("{what} must be positive"),
+        )),
+    }
 }
 
 /// `(argument, …)`
@@ -425,13 +446,14 @@ fn alter(c: &mut Cursor<'_>, kind: Option<RoutineKind>) -> Result<RoutineSyntax,
     } else if c.sees("depends") || c.sees("no") {
         return Err(SqlError::unsupported("this form of ALTER FUNCTION"));
     } else {
-        let (mut volatility, mut strict, mut definer) = (None, None, None);
+        let mut attributes = Attributes::default();
         let mut settings = Vec::new();
         let mut any = false;
+        let of = kind.unwrap_or(RoutineKind::Function);
         loop {
             if let Some(change) = setting(c)? {
                 settings.push(change);
-            } else if !attribute(c, &mut volatility, &mut strict, &mut definer)? {
+            } else if !attribute(c, of, &mut attributes)? {
                 break;
             }
             any = true;
@@ -441,9 +463,7 @@ fn alter(c: &mut Cursor<'_>, kind: Option<RoutineKind>) -> Result<RoutineSyntax,
         }
         c.accept("restrict");
         RoutineChange::Attributes {
-            volatility,
-            strict,
-            definer,
+            attributes,
             settings,
         }
     };

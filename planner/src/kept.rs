@@ -4,17 +4,18 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use fencepost_planner::RowSink;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Machine, Stop};
 
+use crate::sink::RowSink;
+
 /// What is gathered before it is counted again.
 const STEP_BYTES: usize = 64 << 10;
 
 /// Rows one after the other, by their numbers from 1 on; the first ones may be gone.
-pub(crate) struct Kept {
+pub struct Kept {
     machine: Arc<Machine>,
     /// How many are gone.
     passed: u64,
@@ -47,7 +48,11 @@ impl Kept {
         Some(row)
     }
 
-    fn push(&mut self, row: &[Value]) -> Result<(), SqlError> {
+    /// One more.
+    ///
+    /// # Errors
+    /// 53200 at the memory limit.
+    pub fn push(&mut self, row: &[Value]) -> Result<(), SqlError> {
         self.bytes += bytes_of(row);
         if self.bytes >= self.counted + STEP_BYTES {
             let more = (self.bytes - self.counted) as u64;
@@ -89,6 +94,12 @@ impl Kept {
     }
 }
 
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} rows, the last {}", self.last(), self.rows.len())
+    }
+}
+
 impl Drop for Kept {
     fn drop(&mut self) {
         self.machine.account().release(self.counted as u64);
@@ -101,7 +112,8 @@ fn bytes_of(row: &[Value]) -> usize {
 }
 
 /// The sink of one run that adds to kept rows.
-pub(crate) struct Keeping<'a> {
+#[derive(Debug)]
+pub struct Keeping<'a> {
     kept: &'a mut Kept,
     /// The last row before the run.
     before: u64,
