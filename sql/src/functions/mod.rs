@@ -40,6 +40,7 @@ mod privileges;
 mod record;
 mod regex;
 mod rows;
+mod sample;
 mod sequence;
 mod series;
 mod session;
@@ -74,6 +75,7 @@ pub use record::{
 };
 pub(crate) use record::{no_field, wrong_width};
 pub use rows::{RowsFunction, rows_candidates};
+pub use sample::{SAMPLED, SAMPLED_AGAIN};
 pub use series::Series;
 pub use string::{quote_ident, quote_literal};
 

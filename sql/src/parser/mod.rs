@@ -31,6 +31,7 @@ mod misplaced;
 mod partition;
 mod rename;
 mod routine;
+mod rows_from;
 mod security;
 mod shown_forms;
 mod syntax;
@@ -62,6 +63,7 @@ pub use routine::{
     AlterRoutine, ArgSyntax, Body, CreateRoutine, DropRoutine, ReturnsSyntax, RoutineChange,
     RoutineName, RoutineSyntax, TypeOf, TypeSyntax,
 };
+pub(crate) use rows_from::ROWS_FROM;
 pub use trigger::{CreateTrigger, TriggerAction, TriggerSyntax};
 
 pub use security::{GrantSyntax, Granted, ObjectName, SecuritySyntax};
