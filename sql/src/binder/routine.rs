@@ -370,6 +370,8 @@ impl Binder<'_> {
                     };
                     plpgsql::compile(&bound.body, header, self.catalog, cx)?;
                 }
+                // No statement of users says it.
+                Language::C => {}
             }
         }
         Ok(Statement::CreateRoutine(Box::new(bound)))

@@ -21,6 +21,8 @@ const MODES: [ArgMode; 5] = [
     ArgMode::Table,
 ];
 
+const LANGUAGES: [Language; 3] = [Language::Sql, Language::PlPgSql, Language::C];
+
 const VOLATILITIES: [Volatility; 3] = [
     Volatility::Immutable,
     Volatility::Stable,
@@ -40,7 +42,7 @@ pub(super) fn encode_routine(routine: &RoutineDef) -> Vec<u8> {
     out.text(&routine.name);
     out.u32(routine.owner);
     out.flag(routine.kind == RoutineKind::Procedure);
-    out.flag(routine.language == Language::PlPgSql);
+    out.0.push(byte_of(&LANGUAGES, &routine.language));
     out.u32(routine.args.len() as u32);
     for arg in &routine.args {
         out.text(&arg.name);
@@ -118,10 +120,7 @@ fn read_routine(input: &mut Reader<'_>, around: &Snapshot) -> Option<RoutineDef>
         true => RoutineKind::Procedure,
         false => RoutineKind::Function,
     };
-    let language = match input.flag()? {
-        true => Language::PlPgSql,
-        false => Language::Sql,
-    };
+    let language = *LANGUAGES.get(usize::from(input.u8()?))?;
     let mut args = Vec::new();
     for _ in 0..input.u32()? {
         args.push(RoutineArg {

@@ -7,6 +7,8 @@ use fencepost_txn::Transaction;
 
 use super::guard::Guards;
 use crate::bound::Volatility;
+use crate::extensions;
+use crate::functions::ScalarFunction;
 use crate::stop::Halt;
 use crate::types::composites::is_made_of;
 use crate::types::{Type, TypeKind};
@@ -74,6 +76,8 @@ pub enum Language {
     Sql,
     /// plpgsql
     PlPgSql,
+    /// c: a function of an extension, whose body is a symbol (see `extensions`)
+    C,
 }
 
 impl Language {
@@ -82,6 +86,7 @@ impl Language {
         match self {
             Language::Sql => "sql",
             Language::PlPgSql => "plpgsql",
+            Language::C => "c",
         }
     }
 }
@@ -157,6 +162,14 @@ impl RoutineDef {
     /// The arguments that are part of the result.
     pub fn outputs(&self) -> impl Iterator<Item = &RoutineArg> {
         self.args.iter().filter(|arg| arg.mode.is_output())
+    }
+
+    /// What it does, where an extension has brought it along.
+    pub fn provided(&self) -> Option<&'static ScalarFunction> {
+        match self.language {
+            Language::C => extensions::function(&self.body, &self.input_kinds()),
+            _ => None,
+        }
     }
 
     /// The types that tell it from others of its name.

@@ -7,11 +7,14 @@ use super::rows::{Rows, vector};
 use super::{Around, namespace_oid};
 use crate::bound::Volatility;
 use crate::catalog::{ArgMode, Language, RoutineDef, RoutineKind};
+use crate::extensions;
 use crate::functions::quote_ident as quoted;
 use crate::types::{Type, TypeKind};
 use crate::value::{Array, Value};
 
 /// The languages with their oids.
+pub const C_LANGUAGE: u32 = 13;
+/// sql
 pub const SQL_LANGUAGE: u32 = 14;
 /// The oid that PostgreSQL gives plpgsql in a fresh database may be any; this is no other object's.
 pub const PLPGSQL_LANGUAGE: u32 = 13576;
@@ -30,6 +33,7 @@ const ROWS: f32 = 1000.0;
 /// The rows of `pg_proc` for them.
 pub fn functions(rows: &mut Rows, around: &Around<'_>) {
     for routine in around.snapshot.all_routines() {
+        let own = routine.language == Language::C;
         let inputs = vector(routine.inputs().map(|arg| Value::Oid(arg.ty.oid())));
         let names = routine.args.iter().any(|arg| !arg.name.is_empty());
         let modes = routine.args.iter().any(|arg| arg.mode != ArgMode::In);
@@ -66,9 +70,10 @@ pub fn functions(rows: &mut Rows, around: &Around<'_>) {
                 Value::Oid(match routine.language {
                     Language::Sql => SQL_LANGUAGE,
                     Language::PlPgSql => PLPGSQL_LANGUAGE,
+                    Language::C => C_LANGUAGE,
                 }),
             ),
-            ("procost", Value::Float4(COST)),
+            ("procost", Value::Float4(if own { 1.0 } else { COST })),
             (
                 "prorows",
                 Value::Float4(if routine.result.set { ROWS } else { 0.0 }),
@@ -90,7 +95,7 @@ pub fn functions(rows: &mut Rows, around: &Around<'_>) {
             ("proisstrict", Value::Bool(routine.strict)),
             ("proretset", Value::Bool(routine.result.set)),
             ("provolatile", Value::text(volatility_letter(&routine))),
-            ("proparallel", Value::text("u")),
+            ("proparallel", Value::text(if own { "s" } else { "u" })),
             ("pronargs", Value::Int2(routine.inputs().count() as i16)),
             ("pronargdefaults", Value::Int2(defaults.len() as i16)),
             ("prorettype", Value::Oid(result_oid(&routine))),
@@ -114,12 +119,20 @@ pub fn functions(rows: &mut Rows, around: &Around<'_>) {
                     false => Value::text(defaults.join(", ")),
                 },
             ),
+            ("probin", library(&routine).map_or(Value::Null, Value::text)),
             (
                 "prosrc",
                 Value::text(if routine.atomic { "" } else { &routine.body }),
             ),
         ]);
     }
+}
+
+/// The library that a function of an extension is in, as PostgreSQL calls it.
+fn library(routine: &RoutineDef) -> Option<String> {
+    let of = extensions::of_symbol(&routine.body);
+    let of = of.filter(|_| routine.language == Language::C)?;
+    Some(format!("$libdir/{}", of.name))
 }
 
 fn mode_letter(mode: ArgMode) -> &'static str {
@@ -230,6 +243,9 @@ pub fn routine_definition(routine: &RoutineDef, named: &dyn Fn(Type) -> String) 
         Volatility::Stable => words.push("STABLE"),
         Volatility::Volatile => {}
     }
+    if routine.language == Language::C {
+        words.push("PARALLEL SAFE");
+    }
     if routine.strict {
         words.push("STRICT");
     }
@@ -257,6 +273,10 @@ pub fn routine_definition(routine: &RoutineDef, named: &dyn Fn(Type) -> String) 
     };
     while routine.body.contains(&tag) {
         tag.push('x');
+    }
+    if let Some(library) = library(routine) {
+        let _ = writeln!(out, "AS '{library}', {tag}${}{tag}$", routine.body);
+        return out;
     }
     let _ = writeln!(out, "AS {tag}${}{tag}$", routine.body);
     out
