@@ -112,8 +112,10 @@ async fn restore(client: &Client, manifest: &Manifest, dir: &Path) -> Result<(),
 
 /// Does a step of this kind make something of its own, whose name is to be free?
 fn is_made(kind: &str) -> bool {
+    // What of an extension is there already stays as it is.
     let of_something = [
         "role",
+        "extension",
         "identity",
         "refresh",
         "index",

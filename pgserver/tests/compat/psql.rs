@@ -16,6 +16,7 @@ COMMENT ON COLUMN child.a IS 'a number';
 CREATE SEQUENCE free INCREMENT 2;
 CREATE TABLE deferred (x int, y int, FOREIGN KEY (x) REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
 CREATE SCHEMA other;
+CREATE EXTENSION \"uuid-ossp\" SCHEMA other;
 CREATE TABLE other.t (id int);
 CREATE TYPE mood AS ENUM ('sad', 'ok');
 CREATE TYPE other.color AS ENUM ('red');
@@ -77,6 +78,10 @@ const COMMANDS: &[&str] = &[
     "\\drds",
     "\\dPt",
     "\\dP",
+    "\\dx",
+    "\\dx uuid*",
+    "\\dx+ uuid*",
+    "\\df other.*",
     "\\df",
     "\\da",
 ];

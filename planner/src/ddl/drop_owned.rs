@@ -7,8 +7,8 @@ use std::sync::Arc;
 use fencepost_sql::bound::DropOwned;
 use fencepost_sql::catalog::acl::{Acl, revoke, same};
 use fencepost_sql::catalog::{
-    DefaultAcl, Object, ObjectKind, PUBLIC_SCHEMA, RoutineDef, SUPERUSER_OID, SequenceDef,
-    Snapshot, TableDef, TypeDef, ViewDef, denied,
+    DefaultAcl, ExtensionDef, Object, ObjectKind, PUBLIC_SCHEMA, RoutineDef, SUPERUSER_OID,
+    SequenceDef, Snapshot, TableDef, TypeDef, ViewDef, denied,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::pg_catalog::namespace_name;
@@ -18,6 +18,7 @@ use super::DdlCx;
 use super::authorize::Asker;
 use super::changes::Changes;
 use super::drop::drop_tables;
+use super::extension::drop_extensions;
 use super::membership::touch_roles;
 use super::ownership::{role_of, store};
 use super::routine::drop_routines;
@@ -79,6 +80,7 @@ struct Going {
     sequences: Vec<Arc<SequenceDef>>,
     routines: Vec<Arc<RoutineDef>>,
     types: Vec<Arc<TypeDef>>,
+    extensions: Vec<Arc<ExtensionDef>>,
     schemas: Vec<(String, u32)>,
 }
 
@@ -122,7 +124,17 @@ impl Going {
                 going.sequences.push(Arc::clone(sequence));
             }
         }
+        for extension in snapshot.extensions() {
+            let within = schemas.iter().any(|(name, _)| *name == extension.schema);
+            if owns(Object::new(ObjectKind::Extension, extension.id)) || (within && cascade) {
+                going.extensions.push(Arc::clone(extension));
+            }
+        }
         for routine in snapshot.all_routines() {
+            let object = Object::new(routine.kind.into(), routine.id);
+            if going.extensions.iter().any(|of| of.has(object)) {
+                continue;
+            }
             if goes(routine.kind.into(), routine.id, &routine.schema)? {
                 going.routines.push(routine);
             }
@@ -151,6 +163,8 @@ impl Going {
         self.tables.retain(|table| !gone.contains(&table.id));
         drop_tables((&self.tables, cascade), &gone, cx, ddl, changes).await?;
         gone.extend(all);
+        let extensions = (&self.extensions[..], cascade);
+        drop_extensions(extensions, &gone, cx, ddl, changes).await?;
         drop_routines((&self.routines, cascade), &gone, cx, ddl, changes).await?;
         gone.extend(self.routines.iter().map(|routine| routine.id));
         drop_types((&self.types, cascade), &gone, cx, ddl, changes).await?;

@@ -10,6 +10,7 @@ mod database;
 mod domain;
 mod drop;
 mod drop_owned;
+mod extension;
 mod family;
 mod follow;
 mod grant;
@@ -122,6 +123,7 @@ fn may_drop(statement: &Statement) -> bool {
             | Statement::DropView(_)
             | Statement::DropType(_)
             | Statement::DropSchema(_)
+            | Statement::DropExtension(_)
             | Statement::DropRoutine(_)
             | Statement::DropRole(_)
             | Statement::DropDatabase(_)
@@ -158,6 +160,9 @@ async fn carry_out(
         Statement::DropType(drop) => user_type::drop_type(drop, cx, ddl).await,
         Statement::CreateSchema(create) => schema::create_schema(create, cx, ddl).await,
         Statement::DropSchema(drop) => schema::drop_schema(drop, cx, ddl).await,
+        Statement::CreateExtension(of) => extension::create_extension(of, cx, ddl).await,
+        Statement::DropExtension(drop) => extension::drop_extension(drop, cx, ddl).await,
+        Statement::AlterExtension(of) => extension::alter_extension(of, cx, ddl).await,
         Statement::CreateRoutine(create) => routine::create_routine(create, cx, ddl).await,
         Statement::DropRoutine(drop) => routine::drop_routine(drop, cx, ddl).await,
         Statement::AlterRoutine(alter) => routine::alter_routine(alter, cx, ddl).await,
@@ -213,6 +218,9 @@ pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::DropType(_) => "DROP TYPE",
         Statement::CreateSchema(_) => "CREATE SCHEMA",
         Statement::DropSchema(_) => "DROP SCHEMA",
+        Statement::CreateExtension(_) => "CREATE EXTENSION",
+        Statement::DropExtension(_) => "DROP EXTENSION",
+        Statement::AlterExtension(_) => "ALTER EXTENSION",
         Statement::CreateRoutine(create) => match create.kind {
             RoutineKind::Function => "CREATE FUNCTION",
             RoutineKind::Procedure => "CREATE PROCEDURE",

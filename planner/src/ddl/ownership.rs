@@ -158,6 +158,7 @@ fn owner_tag(kind: ObjectKind) -> &'static str {
         ObjectKind::Procedure => "ALTER PROCEDURE",
         ObjectKind::Type => "ALTER TYPE",
         ObjectKind::Database => "ALTER DATABASE",
+        ObjectKind::Extension => "ALTER EXTENSION",
         ObjectKind::Table | ObjectKind::Constraint | ObjectKind::Role => "ALTER TABLE",
     }
 }

@@ -14,6 +14,7 @@ use fencepost_sql::types::composites::ROW_TYPE;
 
 use super::authorize::Asker;
 use super::changes::Changes;
+use super::extension::check_free;
 use super::follow::{rename_in_tables, rename_in_views};
 use super::ownership::claim;
 use super::view::{drop_views, remove_views, shown, touch};
@@ -26,7 +27,7 @@ const INVALID_FUNCTION: SqlState = SqlState::new(b"42P13");
 const DUPLICATE_FUNCTION: SqlState = SqlState::new(b"42723");
 
 /// The routine of a schema that has this name and takes these.
-fn same(
+pub fn same(
     ddl: &DdlCx<'_>,
     (schema, name): (&str, &str),
     kinds: &[fencepost_sql::types::TypeKind],
@@ -71,7 +72,7 @@ pub async fn create_routine(
     match same(ddl, place, &routine.input_kinds()) {
         Some(old) => {
             if !statement.or_replace {
-                return Err(exists(&routine).into());
+                return Err(duplicate(&routine).into());
             }
             asker.owns(old.kind.into(), old.id, &old.name)?;
             check_replaceable(&old, &routine)?;
@@ -107,7 +108,7 @@ fn check_leakproof(asker: &Asker<'_>) -> Result<(), SqlError> {
 }
 
 /// 42723
-fn exists(routine: &RoutineDef) -> SqlError {
+pub fn duplicate(routine: &RoutineDef) -> SqlError {
     SqlError::new(
         DUPLICATE_FUNCTION,
         format!(
@@ -233,6 +234,9 @@ pub async fn drop_routine(
             .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
     }
     let mut changes = Changes::begin(cx, ddl).await?;
+    for routine in &statement.routines {
+        check_free(Object::new(routine.kind.into(), routine.id), ddl)?;
+    }
     let routines = (statement.routines.as_slice(), statement.cascade);
     drop_routines(routines, &[], cx, ddl, &mut changes).await?;
     changes.finish(cx, ddl).await?;

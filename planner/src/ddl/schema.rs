@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::{CreateSchema, DropSchema, RoleRef};
 use fencepost_sql::catalog::{
-    CatalogView, Object, ObjectKind, PUBLIC_SCHEMA, SequenceDef, TableDef, ViewDef, denied,
+    CatalogView, ExtensionDef, Object, ObjectKind, PUBLIC_SCHEMA, SequenceDef, TableDef, ViewDef,
+    denied,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
@@ -12,6 +13,7 @@ use fencepost_sql::stop::Halt;
 use super::authorize::Asker;
 use super::changes::Changes;
 use super::drop::drop_tables;
+use super::extension::drop_extensions;
 use super::ownership::{claim_for, role_of};
 use super::routine::drop_routines;
 use super::sequence::remove;
@@ -100,7 +102,14 @@ pub async fn drop_schema(
         routines.retain(|routine| routine.schema == *name);
         let mut types = ddl.snapshot.types().all();
         types.retain(|ty| ty.schema == *name);
-        let first = first_of(&tables, &views, &sequences).or_else(|| {
+        let extensions = ddl.snapshot.extensions().iter();
+        let extensions = extensions.filter(|of| of.schema == *name).cloned();
+        let extensions: Vec<Arc<ExtensionDef>> = extensions.collect();
+        let first = extensions
+            .first()
+            .map(|of| format!("extension {}", of.name));
+        let first = first.or_else(|| first_of(&tables, &views, &sequences));
+        let first = first.or_else(|| {
             let ty = types.first()?;
             Some(format!("type {}.{}", ty.schema, ty.name))
         });
@@ -119,6 +128,12 @@ pub async fn drop_schema(
         tables.retain(|table| !gone.contains(&table.id));
         drop_tables((&tables, true), &gone, cx, ddl, &mut changes).await?;
         gone.extend(all);
+        for extension in &extensions {
+            let message = format!("drop cascades to extension {}", extension.name);
+            let notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
+            ddl.notices.push(notice);
+        }
+        drop_extensions((&extensions, true), &gone, cx, ddl, &mut changes).await?;
         drop_routines((&routines, true), &gone, cx, ddl, &mut changes).await?;
         gone.extend(routines.iter().map(|routine| routine.id));
         drop_types((&types, true), &gone, cx, ddl, &mut changes).await?;

@@ -57,7 +57,8 @@ pub async fn touch(
         | ObjectKind::Type
         | ObjectKind::Database
         | ObjectKind::Constraint
-        | ObjectKind::Role => {}
+        | ObjectKind::Role
+        | ObjectKind::Extension => {}
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use super::{Binder, names};
 use crate::bound::{ColumnOrigin, Expr, From, Lateral, Leaf, LeafSource};
 use crate::catalog::{ObjectKind, TableDef};
 use crate::error::{SqlError, SqlState};
+use crate::parser::ROWS_FROM;
 use crate::system::SystemTable;
 use crate::types::Type;
 
@@ -59,6 +60,9 @@ impl Binder<'_> {
             _ => None,
         };
         if let Some((name, args, ordinality, alias)) = called {
+            if names::table_name(name)? == (None, ROWS_FROM.to_owned()) {
+                return self.rows_from(args, ordinality, alias.as_ref(), (scope, left));
+            }
             let around = (&mut *scope, left);
             let routine = (name, args);
             if let Some(from) = self.routine_in_from(routine, ordinality, alias.as_ref(), around)? {
@@ -115,6 +119,17 @@ impl Binder<'_> {
                 let mut leaf = table_leaf(&table, alias_name, scope.width);
                 leaf.reads = Some(self.need_read(ObjectKind::Table, table.id, &table.name));
                 self.leaf(leaf, LeafSource::Table(table), alias.as_ref(), scope)
+            }
+            TableFactor::Table {
+                sample: Some(sample),
+                args: None,
+                ..
+            } => {
+                let mut plain = factor.clone();
+                if let TableFactor::Table { sample, .. } = &mut plain {
+                    *sample = None;
+                }
+                self.sampled(&plain, sample, scope)
             }
             TableFactor::UNNEST {
                 alias,
@@ -182,6 +197,17 @@ impl Binder<'_> {
                 with_ordinality: false,
                 alias,
             } => self.table_function(name, args, alias.as_ref(), (scope, left)),
+            TableFactor::Derived {
+                sample: Some(_), ..
+            } => Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "syntax error at or near \"TABLESAMPLE\"",
+            )),
+            // The others number their rows themselves.
+            _ if let Some((name, args, true, alias)) = called => {
+                let calls = [(name.clone(), args.to_vec())];
+                self.side_by_side(&calls, true, alias.as_ref(), (scope, left))
+            }
             TableFactor::Derived {
                 lateral,
                 subquery,

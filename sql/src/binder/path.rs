@@ -6,8 +6,8 @@ use super::Binder;
 use crate::bound::{AlterTypeAction, NamedObject, Statement};
 use crate::catalog::acl::Privileges;
 use crate::catalog::{
-    CatalogView, DatabaseDef, Object, ObjectKind, PUBLIC_SCHEMA, RoleDef, RoutineDef, Security,
-    SequenceDef, TableDef, TypeDef, ViewDef, temporary,
+    CatalogView, DatabaseDef, ExtensionDef, Object, ObjectKind, PUBLIC_SCHEMA, RoleDef, RoutineDef,
+    Security, SequenceDef, TableDef, TypeDef, ViewDef, temporary,
 };
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
@@ -180,6 +180,10 @@ impl CatalogView for PathView<'_> {
         self.catalog.database_named(name)
     }
 
+    fn extension_named(&self, name: &str) -> Option<Arc<ExtensionDef>> {
+        self.catalog.extension_named(name)
+    }
+
     fn schema_oid(&self, name: &str) -> Option<u32> {
         self.catalog.schema_oid(name)
     }
@@ -300,6 +304,9 @@ impl Binder<'_> {
                         None => self.check_missing_type(schema.as_deref(), name, said)?,
                     }
                 }
+            }
+            Statement::CreateExtension(create) if create.schema.is_none() => {
+                create.schema = self.new_schema();
             }
             _ => {}
         }

@@ -398,6 +398,8 @@ impl Binder<'_> {
                     };
                     plpgsql::compile(&bound.body, header, self.catalog, cx)?;
                 }
+                // No statement of users says it.
+                Language::C => {}
             }
         }
         Ok(Statement::CreateRoutine(Box::new(bound)))

@@ -116,6 +116,13 @@ impl Binder<'_> {
                 Some(role) => found(ObjectKind::Role, role.id, name),
                 None => Err(no_role(name)),
             },
+            ObjectKind::Extension => match self.catalog.extension_named(name) {
+                Some(extension) => found(ObjectKind::Extension, extension.id, name),
+                None => Err(SqlError::new(
+                    SqlState::UNDEFINED_OBJECT,
+                    format!("extension \"{name}\" does not exist"),
+                )),
+            },
             ObjectKind::Index => {
                 let Some(table) = self.catalog.table_of_index(schema.as_deref(), name)? else {
                     return Err(names::no_relation(schema.as_deref(), name));

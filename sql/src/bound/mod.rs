@@ -21,6 +21,7 @@ mod ddl;
 mod dml;
 mod domain;
 mod expr;
+mod extension;
 mod relation;
 mod role;
 mod routine;
@@ -56,6 +57,7 @@ pub use domain::{AlterDomain, CreateDomain, DomainChange, NewDomainCheck};
 pub use expr::{
     ArithClass, ArithOp, BoolTest, CompareClass, CompareOp, Expr, LikeKind, Node, Volatility,
 };
+pub use extension::{AlterExtension, CreateExtension, DropExtension, ExtensionChange};
 pub use relation::{Cte, Lateral, Recursive, SetOp, SetOperation};
 pub use role::{AlterRole, CreateRole, DropRole, RoleChange, RoleOptions, RoleRef};
 pub use routine::{AlterRoutine, CreateRoutine, DropRoutine, RoutineCall};

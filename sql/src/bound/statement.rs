@@ -7,6 +7,7 @@ use super::ddl::{AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, Tru
 use super::dml::{Changes, Copy, Delete, Insert, Merge, Update};
 use super::domain::{AlterDomain, CreateDomain};
 use super::expr::Expr;
+use super::extension::{AlterExtension, CreateExtension, DropExtension};
 use super::role::{AlterRole, CreateRole, DropRole};
 use super::routine::{AlterRoutine, CreateRoutine, DropRoutine, RoutineCall};
 use super::schema::{CreateSchema, DropSchema};
@@ -83,6 +84,12 @@ pub enum Statement {
     CreateSchema(CreateSchema),
     /// DROP SCHEMA.
     DropSchema(DropSchema),
+    /// CREATE EXTENSION.
+    CreateExtension(CreateExtension),
+    /// DROP EXTENSION.
+    DropExtension(DropExtension),
+    /// ALTER EXTENSION.
+    AlterExtension(AlterExtension),
     /// CREATE FUNCTION, CREATE PROCEDURE.
     CreateRoutine(Box<CreateRoutine>),
     /// DROP FUNCTION and its kin.
@@ -291,6 +298,9 @@ impl Statement {
                 | Statement::DropType(_)
                 | Statement::CreateSchema(_)
                 | Statement::DropSchema(_)
+                | Statement::CreateExtension(_)
+                | Statement::DropExtension(_)
+                | Statement::AlterExtension(_)
                 | Statement::CreateRoutine(_)
                 | Statement::DropRoutine(_)
                 | Statement::AlterRoutine(_)

@@ -33,6 +33,8 @@ pub enum ObjectKind {
     Constraint,
     /// A role.
     Role,
+    /// An extension.
+    Extension,
 }
 
 /// An object.
@@ -66,6 +68,7 @@ impl ObjectKind {
             ObjectKind::Database => class::DATABASE,
             ObjectKind::Constraint => class::CONSTRAINT,
             ObjectKind::Role => class::ROLE,
+            ObjectKind::Extension => class::EXTENSION,
         }
     }
 
@@ -83,6 +86,7 @@ impl ObjectKind {
             ObjectKind::Database => "database",
             ObjectKind::Constraint => "constraint",
             ObjectKind::Role => "role",
+            ObjectKind::Extension => "extension",
         }
     }
 
@@ -108,7 +112,10 @@ impl ObjectKind {
                 let everybody = P::TEMPORARY.and(P::CONNECT);
                 (everybody, everybody.and(P::CREATE))
             }
-            ObjectKind::Index | ObjectKind::Constraint | ObjectKind::Role => (P::NONE, P::NONE),
+            ObjectKind::Index
+            | ObjectKind::Constraint
+            | ObjectKind::Role
+            | ObjectKind::Extension => (P::NONE, P::NONE),
         }
     }
 

@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use super::database::DatabaseDef;
+use super::extension::ExtensionDef;
 use super::family::Family;
 use super::guard::Guards;
 use super::partition::{Partitioning, Roots};
@@ -479,6 +480,11 @@ pub trait CatalogView {
 
     /// The database `name`.
     fn database_named(&self, _name: &str) -> Option<Arc<DatabaseDef>> {
+        None
+    }
+
+    /// The extension `name`.
+    fn extension_named(&self, _name: &str) -> Option<Arc<ExtensionDef>> {
         None
     }
 

@@ -11,6 +11,7 @@
 mod about;
 mod bytes;
 mod database;
+mod extension;
 mod family;
 mod trigger;
 mod user_type;
@@ -20,6 +21,7 @@ pub(super) use about::{
 };
 pub(super) use bytes::{Reader, Writer};
 pub(super) use database::{decode_database, encode_database, is_database};
+pub(super) use extension::{decode_extension, encode_extension, is_extension};
 pub(crate) use family::can_be_in_bounds;
 use family::{encode_family, read_family};
 pub(super) use user_type::{decode_types, encode_type, is_type};

@@ -23,6 +23,7 @@ const MODES: [ArgMode; 5] = [
 ];
 
 const PARALLELS: [Parallel; 3] = [Parallel::Safe, Parallel::Restricted, Parallel::Unsafe];
+const LANGUAGES: [Language; 3] = [Language::Sql, Language::PlPgSql, Language::C];
 
 const VOLATILITIES: [Volatility; 3] = [
     Volatility::Immutable,
@@ -43,7 +44,7 @@ pub(super) fn encode_routine(routine: &RoutineDef) -> Vec<u8> {
     out.text(&routine.name);
     out.u32(routine.owner);
     out.flag(routine.kind == RoutineKind::Procedure);
-    out.flag(routine.language == Language::PlPgSql);
+    out.0.push(byte_of(&LANGUAGES, &routine.language));
     out.u32(routine.args.len() as u32);
     for arg in &routine.args {
         out.text(&arg.name);
@@ -127,10 +128,7 @@ fn read_routine(input: &mut Reader<'_>, around: &Snapshot) -> Option<RoutineDef>
         true => RoutineKind::Procedure,
         false => RoutineKind::Function,
     };
-    let language = match input.flag()? {
-        true => Language::PlPgSql,
-        false => Language::Sql,
-    };
+    let language = *LANGUAGES.get(usize::from(input.u8()?))?;
     let mut args = Vec::new();
     for _ in 0..input.u32()? {
         args.push(RoutineArg {

@@ -9,6 +9,7 @@ mod ddl;
 mod def;
 mod encode;
 mod encode_routine;
+mod extension;
 mod family;
 mod guard;
 pub mod outcomes;
@@ -33,6 +34,7 @@ pub use def::{
     SETTINGS_OF_ALL, TableDef,
 };
 pub(crate) use encode::can_be_in_bounds;
+pub use extension::ExtensionDef;
 pub use family::{
     Bound, Edge, Family, Known, Level, Member, PartitionKey, PartitionOf, Strategy, Tree, can_hash,
     hash_of,

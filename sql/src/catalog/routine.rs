@@ -9,6 +9,8 @@ use fencepost_txn::Transaction;
 
 use super::guard::Guards;
 use crate::bound::Volatility;
+use crate::extensions;
+use crate::functions::ScalarFunction;
 use crate::stop::Halt;
 use crate::types::composites::is_made_of;
 use crate::types::{Type, TypeKind};
@@ -153,6 +155,8 @@ pub enum Language {
     Sql,
     /// plpgsql
     PlPgSql,
+    /// c: a function of an extension, whose body is a symbol (see `extensions`)
+    C,
 }
 
 impl Language {
@@ -161,6 +165,15 @@ impl Language {
         match self {
             Language::Sql => "sql",
             Language::PlPgSql => "plpgsql",
+            Language::C => "c",
+        }
+    }
+
+    /// What PostgreSQL says that a call costs, where nothing is said.
+    pub fn usual_cost(self) -> f32 {
+        match self {
+            Language::Sql | Language::PlPgSql => Planning::COST,
+            Language::C => 1.0,
         }
     }
 }
@@ -236,6 +249,14 @@ impl RoutineDef {
     /// The arguments that are part of the result.
     pub fn outputs(&self) -> impl Iterator<Item = &RoutineArg> {
         self.args.iter().filter(|arg| arg.mode.is_output())
+    }
+
+    /// What it does, where an extension has brought it along.
+    pub fn provided(&self) -> Option<&'static ScalarFunction> {
+        match self.language {
+            Language::C => extensions::function(&self.body, &self.input_kinds()),
+            _ => None,
+        }
     }
 
     /// The types that tell it from others of its name.

@@ -7,6 +7,7 @@ use foldhash::{HashMap, HashMapExt};
 use super::about::{About, DefaultAcl, Object, ObjectKind};
 use super::database::DatabaseDef;
 use super::def::{CatalogView, PUBLIC_SCHEMA, RoleDef, SETTINGS_OF_ALL, TableDef};
+use super::extension::ExtensionDef;
 use super::family::compose;
 use super::routine::RoutineDef;
 use super::security::{Security, predefined};
@@ -38,6 +39,7 @@ pub struct Snapshot {
     security: Security,
     /// By schema and name: those of one name, in the order in which they were made.
     routines: HashMap<String, Vec<Arc<RoutineDef>>>,
+    extensions: Vec<Arc<ExtensionDef>>,
 }
 
 impl Snapshot {
@@ -117,6 +119,34 @@ impl Snapshot {
             named.push(Arc::new(routine));
         }
         self
+    }
+
+    /// The same with these extensions besides that which is there from the start.
+    pub fn with_extensions(mut self, mut extensions: Vec<ExtensionDef>) -> Snapshot {
+        extensions.sort_by_key(|extension| extension.id);
+        let all = ExtensionDef::plpgsql().into_iter().chain(extensions);
+        self.extensions = all.map(Arc::new).collect();
+        self
+    }
+
+    /// Every extension, in the order in which they were made.
+    pub fn extensions(&self) -> &[Arc<ExtensionDef>] {
+        &self.extensions
+    }
+
+    /// The extension of a name.
+    pub fn extension(&self, name: &str) -> Option<&Arc<ExtensionDef>> {
+        self.extensions.iter().find(|of| of.name == name)
+    }
+
+    /// The extension of an oid.
+    pub fn extension_by_id(&self, id: u32) -> Option<&Arc<ExtensionDef>> {
+        self.extensions.iter().find(|of| of.id == id)
+    }
+
+    /// The extension whose an object is.
+    pub fn extension_of(&self, object: Object) -> Option<&Arc<ExtensionDef>> {
+        self.extensions.iter().find(|of| of.has(object))
     }
 
     /// The same with this said about its objects.
@@ -297,6 +327,7 @@ impl Snapshot {
             class::DATABASE => ObjectKind::Database,
             class::CONSTRAINT => ObjectKind::Constraint,
             class::ROLE => ObjectKind::Role,
+            class::EXTENSION => ObjectKind::Extension,
             _ => return None,
         };
         Some(Object::new(kind, id))
@@ -320,6 +351,7 @@ impl Snapshot {
                 self.routine_by_id(object.id).map(|of| of.schema.clone())
             }
             ObjectKind::Type => self.types.with_oid(object.id).map(|of| of.schema.clone()),
+            ObjectKind::Extension => self.extension_by_id(object.id).map(|of| of.schema.clone()),
             _ => None,
         }
     }
@@ -344,6 +376,7 @@ impl Snapshot {
             }
             ObjectKind::Type => self.types.with_oid(object.id).map(|of| of.name.clone()),
             ObjectKind::Database => self.database_by_id(object.id).map(|of| of.name.clone()),
+            ObjectKind::Extension => self.extension_by_id(object.id).map(|of| of.name.clone()),
             _ => {
                 let mut name = relation_name(self, object.id);
                 name.take().map(|(schema, name)| match &*schema {
@@ -377,6 +410,7 @@ impl Snapshot {
             }),
             class::ROLE => self.security.role(id).is_some(),
             class::DATABASE => self.database_by_id(id).is_some(),
+            class::EXTENSION => self.extension_by_id(id).is_some(),
             _ => true,
         }
     }
@@ -504,6 +538,10 @@ impl CatalogView for Snapshot {
         all.extend(routines);
         all.sort_by_key(|of| of.object.id);
         all
+    }
+
+    fn extension_named(&self, name: &str) -> Option<Arc<ExtensionDef>> {
+        self.extension(name).cloned()
     }
 
     fn security(&self) -> Option<&Security> {

@@ -3,7 +3,7 @@
 //! ```text
 //! root object   [MAGIC, heart, tables tree, roles tree, outcomes tree]
 //! heart         [catalog version, next oid]      written by every DDL transaction
-//! tables tree   oid -> row (oid, name, definition)      sequences, views, types, schemas and routines are there, too
+//! tables tree   oid -> row (oid, name, definition)      sequences, views, types, schemas, routines and extensions are there, too
 //!               class and oid -> row                    what is said about an object, behind all others: see `about.rs`
 //! roles tree    oid -> row (oid, name, definition)      databases are there, too: see `database.rs`
 //! trees         of each database like the tables tree, which is the first database's; that has what is said of
@@ -40,12 +40,14 @@ use super::encode::{
     decode_about, decode_default_acl, encode_about, encode_default_acl, is_about, is_default_acl,
 };
 use super::encode::{decode_database, is_database};
+use super::encode::{decode_extension, encode_extension, is_extension};
 use super::encode::{
     decode_role, decode_schema, decode_sequence, decode_table, decode_types, decode_view,
     encode_role, encode_schema, encode_sequence, encode_table, encode_type, encode_view,
     is_sequence, is_type, is_view,
 };
 use super::encode_routine::{decode_routine, encode_routine, is_routine};
+use super::extension::ExtensionDef;
 use super::outcomes::Outcomes;
 use super::routine::RoutineDef;
 use super::rules::ColumnMore;
@@ -251,7 +253,7 @@ impl Catalog {
     async fn load(&self, tx: &mut Transaction, version: u64) -> Result<Snapshot, Halt> {
         let (mut tables, mut sequences) = (Vec::new(), Vec::new());
         let (mut views, mut schemas) = (Vec::new(), Vec::new());
-        let mut routines = Vec::new();
+        let (mut routines, mut extensions) = (Vec::new(), Vec::new());
         let (mut abouts, mut defaults) = (Vec::new(), Vec::new());
         let everything = (Bound::Unbounded, Bound::Unbounded);
         let mut all = self.read(tx, &self.definitions, everything).await?;
@@ -276,6 +278,8 @@ impl Catalog {
                 views.push(decode_view(&bytes, &around)?);
             } else if is_routine(&bytes) {
                 routines.push(bytes);
+            } else if is_extension(&bytes) {
+                extensions.push(decode_extension(&bytes)?);
             } else if is_about(&bytes) {
                 abouts.push(decode_about(&bytes)?);
             } else if is_default_acl(&bytes) {
@@ -309,6 +313,7 @@ impl Catalog {
         let routines = routines.collect::<Result<_, _>>()?;
         Ok(snapshot
             .with_routines(routines)
+            .with_extensions(extensions)
             .with_security(abouts, defaults))
     }
 
@@ -494,6 +499,22 @@ impl Catalog {
     ) -> Result<(), Halt> {
         routine.guards.free(tx).await?;
         self.remove_row(tx, self.definitions, routine.id).await
+    }
+
+    /// Adds an extension, whose objects are added each by itself.
+    pub async fn insert_extension(
+        &self,
+        tx: &mut Transaction,
+        extension: &ExtensionDef,
+    ) -> Result<(), Halt> {
+        let bytes = encode_extension(extension);
+        self.insert_row(tx, self.definitions, extension.id, &extension.name, bytes)
+            .await
+    }
+
+    /// Removes the extension with the oid `id`; its objects are the caller's to remove.
+    pub async fn remove_extension(&self, tx: &mut Transaction, id: u32) -> Result<(), Halt> {
+        self.remove_row(tx, self.definitions, id).await
     }
 
     /// Adds a type, whose guards exist already.

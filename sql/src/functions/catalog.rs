@@ -72,6 +72,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         let of_view = || pg::comment_on(&cx.catalog(), Some(pg::class::RELATION), oid(a), number);
         Ok(text(of_table.or_else(of_view)))
     }),
+    stable("pg_describe_object", &[Oid, Oid, Int4], Text, described),
     stable("to_regclass", &[Text], RegClass, |a, cx| to_object(a, RegClass, cx)),
     stable("to_regtype", &[Text], RegType, |a, cx| to_object(a, RegType, cx)),
     stable("to_regnamespace", &[Text], RegNamespace, |a, cx| to_object(a, RegNamespace, cx)),
@@ -404,6 +405,29 @@ fn function_result(args: &[Value], cx: &EvalContext) -> Outcome {
     }
     let result = function(args).map(|function| function.result.name().to_owned());
     Ok(text(result))
+}
+
+/// An object as messages call it.
+fn described(args: &[Value], cx: &EvalContext) -> Outcome {
+    let (class, catalog) = (oid(args), cx.catalog());
+    let id = args.get(1..).map_or(0, oid);
+    if class == pg::class::ROUTINE {
+        let routine = catalog.routine_by_id(id);
+        return Ok(text(routine.map(|of| {
+            let types = of
+                .inputs()
+                .map(|arg| type_shown(Type::of(arg.ty.kind), &catalog, cx));
+            let types = types.collect::<Vec<_>>().join(",");
+            let (kind, name) = (of.kind.name(), super::quote_ident(&of.name));
+            match search_path(&*catalog, cx).contains(&of.schema) {
+                true => format!("{kind} {name}({types})"),
+                false => format!("{kind} {}.{name}({types})", super::quote_ident(&of.schema)),
+            }
+        })));
+    }
+    let object = catalog.object_of(class, id);
+    let object = object.filter(|of| catalog.has_object(class, of.id));
+    Ok(text(object.map(|of| catalog.shown_object(of))))
 }
 
 fn function_arguments(args: &[Value], to_name: bool, cx: &EvalContext) -> Outcome {

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use super::{LikeEscape, arith, cast, compare, like, mismatch, same};
-use crate::bound::{BoolTest, CompareClass, CompareOp, Expr, LikeKind, Node};
+use crate::bound::{BoolTest, CompareClass, CompareOp, Expr, LikeKind, Node, RoutineCall};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::value::Value;
@@ -129,10 +129,25 @@ impl<'a> Scope<'a> {
             }
             Node::Extreme { greatest, args, .. } => self.extreme(*greatest, args),
             Node::Outer(slot) => self.outer(*slot).cloned(),
-            Node::Routine(_) => Err(SqlError::unsupported("a function of users here")),
+            Node::Routine(call) => self.routine(call),
             // Whoever evaluates one that may have changed has run it before.
             Node::Subquery(sub) => self.outer(sub.result).cloned(),
             _ => Ok(self.truth(expr)?.map_or(Value::Null, Value::Bool)),
+        }
+    }
+
+    /// What an extension has brought along; all others run elsewhere.
+    fn routine(&self, call: &RoutineCall) -> Result<Value, SqlError> {
+        let Some(function) = call.routine.provided() else {
+            return Err(SqlError::unsupported("a function of users here"));
+        };
+        let mut values = Vec::with_capacity(call.args.len());
+        for arg in &call.args {
+            values.push(self.eval(arg)?);
+        }
+        match call.routine.strict && values.iter().any(Value::is_null) {
+            true => Ok(Value::Null),
+            false => (function.eval)(&values, self.cx),
         }
     }
 

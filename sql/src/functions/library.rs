@@ -13,10 +13,10 @@ use crate::types::TypeKind;
 use crate::value::Value;
 
 /// What a function does.
-pub(super) type Body = fn(&[Value], &EvalContext) -> Result<Value, SqlError>;
+pub(crate) type Body = fn(&[Value], &EvalContext) -> Result<Value, SqlError>;
 
 /// A strict, immutable function.
-pub(super) const fn pure(
+pub(crate) const fn pure(
     name: &'static str,
     args: &'static [TypeKind],
     result: TypeKind,
@@ -48,7 +48,7 @@ pub(super) const fn stable(
 }
 
 /// A function whose result may differ from call to call.
-pub(super) const fn volatile(
+pub(crate) const fn volatile(
     name: &'static str,
     args: &'static [TypeKind],
     result: TypeKind,

@@ -1,7 +1,7 @@
-//! MD5, for the function `md5`. It protects nothing here; data generators use it to make text.
+//! MD5, for the function `md5` and for extensions that have it. It protects nothing that is our own.
 
 /// The digest of a message (RFC 1321).
-pub(super) fn digest(message: &[u8]) -> [u8; 16] {
+pub(crate) fn digest(message: &[u8]) -> [u8; 16] {
     const SHIFTS: [[u32; 4]; 4] = [
         [7, 12, 17, 22],
         [5, 9, 14, 20],

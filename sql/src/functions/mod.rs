@@ -40,6 +40,7 @@ mod privileges;
 mod record;
 mod regex;
 mod rows;
+mod sample;
 mod sequence;
 mod series;
 mod session;
@@ -68,12 +69,15 @@ pub use domain::{check_domain, check_rules, conditions, satisfies};
 pub use enums::ENUM_RANGE;
 pub use eval::{eval, eval_predicate, eval_row_count};
 pub use library::{candidates, library};
+pub(crate) use library::{pure, volatile};
 pub use like::{LikeEscape, like, like_prefix};
+pub(crate) use md5::digest as md5;
 pub use record::{
     FIELD, FIELDS_OF_ALL, ROW, ROW_IS_NULL, WITH_FIELD, check_fields, checked, parts_of, row_of,
 };
 pub(crate) use record::{no_field, wrong_width};
 pub use rows::{RowsFunction, rows_candidates};
+pub use sample::{SAMPLED, SAMPLED_AGAIN};
 pub use series::Series;
 pub use string::{quote_ident, quote_literal};
 
@@ -123,7 +127,7 @@ impl PartialEq for ScalarFunction {
 
 /// XX000: a value that is not of the type the binder promised.
 #[cold]
-fn mismatch(what: &str) -> SqlError {
+pub(crate) fn mismatch(what: &str) -> SqlError {
     SqlError::internal(format!("unexpected value type in {what}"))
 }
 

@@ -31,6 +31,7 @@ mod misplaced;
 mod partition;
 mod rename;
 mod routine;
+mod rows_from;
 mod security;
 mod shown_forms;
 mod syntax;
@@ -63,6 +64,7 @@ pub use routine::{
     AlterRoutine, ArgSyntax, Attributes, Body, CreateRoutine, DropRoutine, ReturnsSyntax,
     RoutineChange, RoutineName, RoutineSyntax, TypeOf, TypeSyntax,
 };
+pub(crate) use rows_from::ROWS_FROM;
 pub use trigger::{CreateTrigger, TriggerAction, TriggerSyntax};
 pub(crate) use view::view_options;
 pub use view::{AlterView, AlterViewSyntax, ViewOptions};

@@ -12,7 +12,7 @@ use super::dialect::{EVERY_FIELD, Postgres};
 use super::lexer::{Kind, Token, syntax_error};
 use super::{
     Statement, column_list, current_of, exclusion, identity, like, materialized, merge, misplaced,
-    partition, position_of, shown_forms, table_query, view,
+    partition, position_of, rows_from, shown_forms, table_query, view,
 };
 use crate::error::{SqlError, SqlState};
 
@@ -153,12 +153,6 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         blanked.extend(within);
     }
     for i in 0..tokens.len() {
-        if is(i, "rows")
-            && is(i + 1, "from")
-            && tokens.get(i + 2).is_some_and(|t| t.kind == Kind::Open)
-        {
-            return Err(SqlError::unsupported("ROWS FROM"));
-        }
         if is(i, "only") && i > 0 && may_be_only(text, tokens[i - 1]) {
             blanked.push(tokens[i]);
             let bracket = |at: usize, kind: Kind| tokens.get(at).filter(|t| t.kind == kind);
@@ -186,6 +180,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     let exclusions = exclusion::exclusions(text, tokens);
     let alike = like::elements(text, tokens);
     let current = current_of::words(text, tokens);
+    let rows_from = rows_from::words(text, tokens)?;
     let stars: Vec<usize> = stars_of_rows(text, tokens).collect();
     if blanked.is_empty()
         && commas.is_empty()
@@ -194,6 +189,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         && exclusions.is_empty()
         && alike.is_empty()
         && current.is_empty()
+        && rows_from.is_empty()
         && stars.is_empty()
         && target.is_none()
         && altered.is_none()
@@ -203,6 +199,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     let mut patched = text.to_owned();
     like::apply(&mut patched, &alike);
     current_of::apply(&mut patched, &current);
+    rows_from::apply(&mut patched, &rows_from);
     for star in stars {
         patched.replace_range(star..star + 1, EVERY_FIELD.encode_utf8(&mut [0; 4]));
     }

@@ -6,6 +6,7 @@ mod cursor;
 mod database;
 mod domain;
 mod explain;
+mod extension;
 mod role;
 mod routine;
 mod schema;
@@ -128,6 +129,7 @@ fn definition(word: &str, c: &mut Cursor<'_>) -> Result<Option<bound::Statement>
         database::parse,
         sequence::parse,
         schema::parse,
+        extension::parse,
         user_type::parse,
     ] {
         if let Some(statement) = parse(word, c)? {

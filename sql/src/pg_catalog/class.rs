@@ -18,5 +18,9 @@ pub const DEFAULT: u32 = 2604;
 pub const CONSTRAINT: u32 = 2606;
 /// `pg_namespace`
 pub const SCHEMA: u32 = 2615;
+/// `pg_language`
+pub const LANGUAGE: u32 = 2612;
+/// `pg_extension`
+pub const EXTENSION: u32 = 3079;
 /// `pg_rewrite`
 pub const RULE: u32 = 2618;

@@ -1,19 +1,21 @@
 //! What depends on what, and the rules that views are: pg_dump writes things in an order that this allows.
 
 use super::objects::{expression, part_oid, sequences_of};
+use super::routines::PLPGSQL_LANGUAGE;
 use super::rows::Rows;
-use super::{Around, class};
+use super::{Around, class, namespace_oid};
 use crate::value::Value;
 
 /// The kinds of dependencies.
 const NORMAL: &str = "n";
 const AUTO: &str = "a";
 const INTERNAL: &str = "i";
+const EXTENSION: &str = "e";
 
 /// An object: its class, its oid, and which part of it.
 type Object = (u32, u32, i16);
 
-/// `pg_depend`: what columns' defaults read, which sequences go with columns, and what views read.
+/// `pg_depend`: what columns' defaults read, which sequences go with columns, what views read, and what is an extension's.
 pub fn dependencies(rows: &mut Rows, around: &Around<'_>) {
     let mut add = |(class, id, part): Object, on: Object, kind: &str| {
         rows.add([
@@ -83,6 +85,17 @@ pub fn dependencies(rows: &mut Rows, around: &Around<'_>) {
                 let part = (class::RELATION, of.relation, attribute);
                 add(part, (class::TYPE, kind.oid(), 0), NORMAL);
             }
+        }
+    }
+    for extension in around.snapshot.extensions() {
+        let of = (class::EXTENSION, extension.id, 0);
+        if extension.is_built_in() {
+            add((class::LANGUAGE, PLPGSQL_LANGUAGE, 0), of, EXTENSION);
+        } else if let Some(schema) = namespace_oid(around.snapshot, &extension.schema) {
+            add(of, (class::SCHEMA, schema, 0), NORMAL);
+        }
+        for (class, id) in &extension.members {
+            add((*class, *id, 0), of, EXTENSION);
         }
     }
     for view in around.snapshot.queries() {

@@ -11,6 +11,7 @@
 //!                  user_types.rs what of pg_type users made, pg_enum
 //!                  server.rs    namespaces, roles, databases, settings, access methods and their kin
 //!                  privileges.rs owners, privileges, comments     grants.rs  those of information_schema
+//!                  extensions.rs pg_extension and its kin
 //!                  views.rs     pg_tables and pg_indexes          information.rs  information_schema
 //!                  names.rs     names and oids of objects         shown.rs        definitions as SQL
 //!                  definitions.rs expressions and queries in them
@@ -22,6 +23,7 @@
 pub mod class;
 mod definitions;
 mod depend;
+mod extensions;
 mod families;
 mod grants;
 mod information;
@@ -120,6 +122,9 @@ pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>>
         ("pg_catalog", "pg_am") => server::access_methods,
         ("pg_catalog", "pg_language") => server::languages,
         ("pg_catalog", "pg_collation") => server::collations,
+        ("pg_catalog", "pg_extension") => extensions::extensions,
+        ("pg_catalog", "pg_available_extensions") => extensions::available,
+        ("pg_catalog", "pg_available_extension_versions") => extensions::versions,
         ("pg_catalog", "pg_proc") => |rows, around| {
             server::functions(rows, around);
             routines::functions(rows, around);

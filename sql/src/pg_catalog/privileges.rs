@@ -1,5 +1,6 @@
 //! Owners, lists of privileges, and comments, as relations of the catalog have them.
 
+use super::extensions::first_comment;
 use super::rows::Rows;
 use super::{Around, PUBLIC_NAMESPACE, class};
 use crate::catalog::acl::{Acl, AclItem, PUBLIC, letters};
@@ -130,6 +131,14 @@ fn is_shared(class: u32) -> bool {
 
 /// `pg_description`, but for tables and their columns.
 pub fn descriptions(rows: &mut Rows, around: &Around<'_>) {
+    if let Some((id, text)) = first_comment(around.snapshot) {
+        rows.add([
+            ("objoid", Value::Oid(id)),
+            ("classoid", Value::Oid(class::EXTENSION)),
+            ("objsubid", Value::Int4(0)),
+            ("description", Value::text(text)),
+        ]);
+    }
     for about in around.snapshot.security().abouts() {
         for (column, text) in about.comments.iter().filter(|_| !is_shared(about.class)) {
             rows.add([
@@ -157,6 +166,11 @@ pub fn shared_descriptions(rows: &mut Rows, around: &Around<'_>) {
 
 /// The comment on an object that is no table; of any class where none is told.
 pub fn comment(snapshot: &Snapshot, class: Option<u32>, id: u32, column: i16) -> Option<String> {
+    let is_extension = class.is_none_or(|class| class == class::EXTENSION);
+    let first = first_comment(snapshot).filter(|(of, _)| *of == id && is_extension);
+    if let Some((_, text)) = first.filter(|_| column == 0) {
+        return Some(text.to_owned());
+    }
     let abouts = snapshot.security().abouts();
     let mut of = abouts
         .iter()

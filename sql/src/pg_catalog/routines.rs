@@ -7,11 +7,14 @@ use super::rows::{Rows, vector};
 use super::{Around, namespace_oid};
 use crate::bound::Volatility;
 use crate::catalog::{ArgMode, Language, Parallel, Planning, RoutineDef, RoutineKind};
+use crate::extensions;
 use crate::functions::quote_ident as quoted;
 use crate::types::{Type, TypeKind};
 use crate::value::{Array, Value};
 
 /// The languages with their oids.
+pub const C_LANGUAGE: u32 = 13;
+/// sql
 pub const SQL_LANGUAGE: u32 = 14;
 /// The oid that PostgreSQL gives plpgsql in a fresh database may be any; this is no other object's.
 pub const PLPGSQL_LANGUAGE: u32 = 13576;
@@ -61,6 +64,7 @@ pub fn functions(rows: &mut Rows, around: &Around<'_>) {
                 Value::Oid(match routine.language {
                     Language::Sql => SQL_LANGUAGE,
                     Language::PlPgSql => PLPGSQL_LANGUAGE,
+                    Language::C => C_LANGUAGE,
                 }),
             ),
             ("procost", Value::Float4(routine.planning.cost)),
@@ -109,12 +113,20 @@ pub fn functions(rows: &mut Rows, around: &Around<'_>) {
                     false => Value::text(defaults.join(", ")),
                 },
             ),
+            ("probin", library(&routine).map_or(Value::Null, Value::text)),
             (
                 "prosrc",
                 Value::text(if routine.atomic { "" } else { &routine.body }),
             ),
         ]);
     }
+}
+
+/// The library that a function of an extension is in, as PostgreSQL calls it.
+fn library(routine: &RoutineDef) -> Option<String> {
+    let of = extensions::of_symbol(&routine.body);
+    let of = of.filter(|_| routine.language == Language::C)?;
+    Some(format!("$libdir/{}", of.name))
 }
 
 fn mode_letter(mode: ArgMode) -> &'static str {
@@ -241,7 +253,7 @@ pub fn routine_definition(routine: &RoutineDef, named: &dyn Fn(Type) -> String) 
         words.push("LEAKPROOF");
     }
     let mut words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-    if planning.cost != Planning::COST {
+    if planning.cost != routine.language.usual_cost() {
         words.push(format!("COST {}", six_digits(planning.cost)));
     }
     if planning.rows > 0.0 && planning.rows != Planning::ROWS {
@@ -268,6 +280,10 @@ pub fn routine_definition(routine: &RoutineDef, named: &dyn Fn(Type) -> String) 
     };
     while routine.body.contains(&tag) {
         tag.push('x');
+    }
+    if let Some(library) = library(routine) {
+        let _ = writeln!(out, "AS '{library}', {tag}${}{tag}$", routine.body);
+        return out;
     }
     let _ = writeln!(out, "AS {tag}${}{tag}$", routine.body);
     out

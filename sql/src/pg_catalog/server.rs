@@ -2,7 +2,7 @@
 
 use super::names::{namespaces as all_namespaces, procedures};
 use super::privileges::{acl, owner};
-use super::routines::{PLPGSQL_LANGUAGE, SQL_LANGUAGE};
+use super::routines::{C_LANGUAGE, PLPGSQL_LANGUAGE, SQL_LANGUAGE};
 use super::rows::{Rows, object, vector};
 use super::{Around, PG_CATALOG_NAMESPACE};
 use crate::bound::Volatility;
@@ -243,11 +243,13 @@ pub fn access_methods(rows: &mut Rows, _: &Around<'_>) {
 
 /// `pg_language`.
 pub fn languages(rows: &mut Rows, _: &Around<'_>) {
-    rows.add([
-        ("oid", Value::Oid(INTERNAL_LANGUAGE)),
-        ("lanname", Value::text("internal")),
-        ("lanowner", Value::Oid(SUPERUSER_OID)),
-    ]);
+    for (oid, name) in [(INTERNAL_LANGUAGE, "internal"), (C_LANGUAGE, "c")] {
+        rows.add([
+            ("oid", Value::Oid(oid)),
+            ("lanname", Value::text(name)),
+            ("lanowner", Value::Oid(SUPERUSER_OID)),
+        ]);
+    }
     for (oid, name, procedural) in [
         (SQL_LANGUAGE, "sql", false),
         (PLPGSQL_LANGUAGE, "plpgsql", true),

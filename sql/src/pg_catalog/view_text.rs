@@ -8,7 +8,7 @@ use sqlparser::ast::{self, Visit, VisitMut, Visitor, VisitorMut};
 
 use super::relation_oid;
 use crate::catalog::{PUBLIC_SCHEMA, Snapshot, ViewDef};
-use crate::parser::parse_query;
+use crate::parser::{ROWS_FROM, parse_query};
 
 /// The query, where names without a schema are looked for along `path`.
 pub fn view_text(view: &ViewDef, snapshot: &Snapshot, path: &[String]) -> String {
@@ -24,7 +24,8 @@ pub fn view_text(view: &ViewDef, snapshot: &Snapshot, path: &[String]) -> String
         path,
     };
     let _ = VisitMut::visit(&mut *query, &mut placed);
-    query.to_string()
+    let mark = format!("\"{ROWS_FROM}\"(");
+    query.to_string().replace(&mark, "ROWS FROM (")
 }
 
 /// The names that WITH gives.

@@ -54,6 +54,10 @@ pub async fn copy(
         };
         to.insert_routine(cx.tx, &routine).await?;
     }
+    let own = all.extensions().iter().filter(|of| !of.is_built_in());
+    for extension in own {
+        to.insert_extension(cx.tx, extension).await?;
+    }
     for sequence in all.sequences() {
         let mut sequence = SequenceDef::clone(sequence);
         let unused = ranges.unused(sequence.id);
@@ -133,6 +137,9 @@ pub async fn free(database: &DatabaseDef, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> R
     }
     for routine in all.all_routines() {
         catalog.remove_routine(cx.tx, &routine).await?;
+    }
+    for extension in all.extensions().iter().filter(|of| !of.is_built_in()) {
+        catalog.remove_extension(cx.tx, extension.id).await?;
     }
     for ty in all.types().all() {
         catalog.remove_type(cx.tx, &ty).await?;

@@ -9,6 +9,7 @@ use super::tree::{From, Source};
 use super::{Level, Shower};
 use crate::error::SqlError;
 use crate::functions::quote_ident as quoted;
+use crate::parser::ROWS_FROM;
 use crate::pg_catalog::relation_oid;
 use crate::types::{Type, TypeCategory, TypeKind};
 
@@ -106,6 +107,19 @@ impl Shower<'_, '_> {
         let at = *next;
         *next += 1;
         match factor {
+            TableFactor::Table {
+                sample: Some(_), ..
+            } => Err(SqlError::unsupported("TABLESAMPLE in this place")),
+            TableFactor::Table {
+                name,
+                args: Some(_),
+                ..
+            }
+            | TableFactor::Function { name, .. }
+                if names::table_name(name).is_ok_and(|(_, name)| name == ROWS_FROM) =>
+            {
+                Err(SqlError::unsupported("ROWS FROM in this place"))
+            }
             TableFactor::Table {
                 name,
                 alias,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::others::{relation_object, routine_name, type_kind};
-use super::{Ddl, DdlKind, is_kept, list, qualified, quoted};
+use super::{Ddl, DdlKind, is_brought, is_kept, list, qualified, quoted};
 use crate::catalog::acl::{Acl, AclItem, PUBLIC, Privileges};
 use crate::catalog::{
     CatalogView, DefaultAcl, Object, ObjectKind, RoleDef, RoutineKind, SETTINGS_OF_ALL,
@@ -146,14 +146,15 @@ fn named(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Named> {
         .iter()
         .filter(|ty| is_kept(&ty.schema))
     {
+        let object = Object::new(ObjectKind::Type, ty.id);
         all.push(Named {
-            object: Object::new(ObjectKind::Type, ty.id),
+            object,
             granted_as: "TYPE",
             altered_as: type_kind(ty),
             schema: ty.schema.clone(),
             name: ty.name.clone(),
             text: qualified(&ty.schema, &ty.name),
-            owned_elsewhere: false,
+            owned_elsewhere: snapshot.extension_of(object).is_some(),
         });
     }
     for routine in snapshot.all_routines() {
@@ -168,7 +169,7 @@ fn named(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Named> {
             schema: routine.schema.clone(),
             name: routine.signature(),
             text: routine_name(snapshot, &routine),
-            owned_elsewhere: false,
+            owned_elsewhere: is_brought(snapshot, &routine),
         });
     }
     let mut sequences: Vec<_> = snapshot.sequences().collect();
@@ -409,6 +410,11 @@ fn commented(
             let kind = routine.kind.name().to_ascii_uppercase();
             let on = format!("{kind} {}", routine_name(snapshot, &routine));
             Some((routine.schema.clone(), routine.signature(), on))
+        }
+        class::EXTENSION => {
+            let of = snapshot.extension_by_id(id)?;
+            let on = format!("EXTENSION {}", quoted(&of.name));
+            Some((of.schema.clone(), of.name.clone(), on))
         }
         class::CONSTRAINT => constraint(tables, id),
         _ => None,

@@ -1,7 +1,7 @@
 //! Definitions as the statements that make them again.
 //!
 //! ```text
-//! roles ─► schemas ─► types ─► sequences ─► routines, tables, views, each behind what it needs
+//! roles ─► schemas ─► extensions ─► types ─► sequences ─► routines, tables, views, each behind what it needs
 //!       ─► indexes ─► partitions ─► foreign keys ─► triggers ─► rows of materialized views     tables.rs, others.rs
 //!       ─► owners, privileges, comments, settings                                              about.rs
 //! ```
@@ -19,7 +19,9 @@ mod tables;
 
 use std::sync::Arc;
 
-use super::{PUBLIC_SCHEMA, RoutineDef, Snapshot, TableDef, TypeDef, UserType, ViewDef, temporary};
+use super::{
+    Object, PUBLIC_SCHEMA, RoutineDef, Snapshot, TableDef, TypeDef, UserType, ViewDef, temporary,
+};
 use crate::parser::{calls, mentions};
 use crate::types::Type;
 use crate::types::composites::ROW_TYPE;
@@ -31,6 +33,8 @@ pub enum DdlKind {
     Role,
     /// A schema.
     Schema,
+    /// An extension, with all that it brings along.
+    Extension,
     /// An enum, a domain or a composite type.
     Type,
     /// A sequence that no identity column has.
@@ -67,6 +71,7 @@ impl DdlKind {
         match self {
             DdlKind::Role => "role",
             DdlKind::Schema => "schema",
+            DdlKind::Extension => "extension",
             DdlKind::Type => "type",
             DdlKind::Sequence => "sequence",
             DdlKind::Routine => "routine",
@@ -114,6 +119,7 @@ pub fn statements(snapshot: &Snapshot, with_passwords: bool) -> Vec<Ddl> {
     let tables = kept_tables(snapshot);
     let mut made = about::roles(snapshot, with_passwords);
     made.extend(others::schemas(snapshot));
+    made.extend(others::extensions(snapshot));
     made.extend(others::types(snapshot));
     made.extend(others::sequences(snapshot));
     made.extend(in_order(snapshot, &tables));
@@ -141,6 +147,12 @@ fn is_kept(schema: &str) -> bool {
     !temporary::is_temporary(schema)
 }
 
+/// Does a routine come with its extension?
+fn is_brought(snapshot: &Snapshot, routine: &RoutineDef) -> bool {
+    let object = Object::new(routine.kind.into(), routine.id);
+    snapshot.extension_of(object).is_some()
+}
+
 /// What may need others of its like.
 enum Thing {
     Routine(Arc<RoutineDef>),
@@ -153,7 +165,7 @@ enum Thing {
 fn in_order(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl> {
     let routines = snapshot.all_routines().into_iter();
     let routines = routines
-        .filter(|of| is_kept(&of.schema))
+        .filter(|of| is_kept(&of.schema) && !is_brought(snapshot, of))
         .map(Thing::Routine);
     let plain = tables.iter().filter(|table| table.materialized.is_none());
     let plain = plain.map(|table| Thing::Table(Arc::clone(table)));

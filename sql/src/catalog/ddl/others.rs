@@ -23,6 +23,17 @@ pub(super) fn schemas(snapshot: &Snapshot) -> Vec<Ddl> {
     create.collect()
 }
 
+/// Extensions but those that are there from the start.
+pub(super) fn extensions(snapshot: &Snapshot) -> Vec<Ddl> {
+    let all = snapshot.extensions().iter().filter(|of| !of.is_built_in());
+    let create = all.map(|of| {
+        let (name, schema) = (quoted(&of.name), quoted(&of.schema));
+        let text = format!("CREATE EXTENSION IF NOT EXISTS {name} WITH SCHEMA {schema}");
+        Ddl::new(DdlKind::Extension, &of.schema, &of.name, text)
+    });
+    create.collect()
+}
+
 /// Types, in the order in which they were made, but behind those that they are made of.
 pub(super) fn types(snapshot: &Snapshot) -> Vec<Ddl> {
     let mut left = snapshot.types().all();

@@ -357,6 +357,7 @@ fn comment(c: &mut Cursor<'_>) -> Result<SecuritySyntax, SqlError> {
         ("view", ObjectKind::View),
         ("index", ObjectKind::Index),
         ("role", ObjectKind::Role),
+        ("extension", ObjectKind::Extension),
     ];
     let mut part = None;
     let object = if c.accept("column") {

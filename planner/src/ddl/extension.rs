@@ -1,0 +1,384 @@
+//! CREATE, ALTER and DROP EXTENSION: what an extension brings along are rows of the catalog like those of users.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{AlterExtension, CreateExtension, DropExtension, ExtensionChange};
+use fencepost_sql::catalog::acl::Privileges;
+use fencepost_sql::catalog::{
+    About, ArgMode, CATALOG_SCHEMA, CatalogView, ExtensionDef, Guards, Language, Object,
+    ObjectKind, Parallel, Planning, RoutineArg, RoutineDef, RoutineKind, RoutineResult,
+    SUPERUSER_OID, denied, temporary,
+};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::extensions::{Extension, Provided};
+use fencepost_sql::parser;
+use fencepost_sql::pg_catalog::class;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::types::Type;
+
+use super::authorize::Asker;
+use super::changes::Changes;
+use super::ownership::claim_for;
+use super::routine::{drop_routines, duplicate, same};
+use super::{DdlCx, Notice};
+use crate::exec::Cx;
+
+/// CREATE EXTENSION.
+pub async fn create_extension(
+    statement: &CreateExtension,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    const TAG: &str = "CREATE EXTENSION";
+    let name = &statement.name;
+    check_name(name)?;
+    if ddl.snapshot.extension(name).is_some() {
+        let message = format!("extension \"{name}\" already exists");
+        if !statement.if_not_exists {
+            return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message).into());
+        }
+        let message = format!("{message}, skipping");
+        ddl.notices
+            .push(Notice::new(SqlState::DUPLICATE_OBJECT, message));
+        return Ok(TAG);
+    }
+    let of = available(name)?;
+    if let Some(version) = statement
+        .version
+        .as_deref()
+        .filter(|of_it| *of_it != of.version)
+    {
+        let message = format!(
+            "extension \"{name}\" has no installation script nor update path for version \"{version}\""
+        );
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).into());
+    }
+    let schema = statement.schema.as_deref().ok_or_else(|| {
+        let message = "no schema has been selected to create in";
+        SqlError::new(SqlState::INVALID_SCHEMA_NAME, message)
+    })?;
+    check_schema(schema, ddl)?;
+    let asker = Asker::of(cx, ddl)?;
+    check_allowed(&asker, of, ddl)?;
+    let changes = Changes::begin(cx, ddl).await?;
+    let mut extension = ExtensionDef {
+        id: ddl.catalog.next_oid(cx.tx).await?,
+        name: name.clone(),
+        schema: schema.to_owned(),
+        version: of.version.to_owned(),
+        members: Vec::new(),
+    };
+    for provided in of.provided() {
+        let id = create_function(provided, (schema, changes.version), cx, ddl).await?;
+        extension.members.push((class::ROUTINE, id));
+    }
+    ddl.catalog.insert_extension(cx.tx, &extension).await?;
+    let object = Object::new(ObjectKind::Extension, extension.id);
+    let about = About {
+        owner: Some(asker.role).filter(|owner| *owner != SUPERUSER_OID),
+        comments: vec![(0, of.comment.to_owned())],
+        ..About::of(object)
+    };
+    ddl.catalog.replace_about(cx.tx, None, &about).await?;
+    changes.finish(cx, ddl).await?;
+    Ok(TAG)
+}
+
+fn check_name(name: &str) -> Result<(), SqlError> {
+    let detail = match name {
+        _ if name.contains("--") => "Extension names must not contain \"--\".",
+        _ if name.starts_with('-') || name.ends_with('-') => {
+            "Extension names must not begin or end with \"-\"."
+        }
+        _ if name.contains(['/', '\\']) => {
+            "Extension names must not contain directory separator characters."
+        }
+        _ => return Ok(()),
+    };
+    let message = format!("invalid extension name: \"{name}\"");
+    Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).detail(detail))
+}
+
+fn available(name: &str) -> Result<&'static Extension, SqlError> {
+    Extension::named(name).ok_or_else(|| {
+        let message = format!("extension \"{name}\" is not available");
+        SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+            .hint("The extensions that there are, pg_available_extensions lists.")
+    })
+}
+
+/// 3F000 where there is no such schema.
+fn check_schema(schema: &str, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
+    if schema == CATALOG_SCHEMA || temporary::is_temporary(schema) {
+        let what = format!("an extension in the schema {schema}");
+        return Err(SqlError::unsupported(what));
+    }
+    match ddl.snapshot.schema_exists(schema) {
+        true => Ok(()),
+        false => Err(SqlError::new(
+            SqlState::INVALID_SCHEMA_NAME,
+            format!("schema \"{schema}\" does not exist"),
+        )),
+    }
+}
+
+fn check_allowed(asker: &Asker<'_>, of: &Extension, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
+    let security = ddl.snapshot.security();
+    let may_create = || {
+        let allowed = security.allowed(asker.role, security.database(), Privileges::CREATE);
+        !allowed.is_none()
+    };
+    if asker.superuser || (of.is_trusted && may_create()) {
+        return Ok(());
+    }
+    let message = format!("permission denied to create extension \"{}\"", of.name);
+    Err(denied(message).hint(match of.is_trusted {
+        true => "Must have CREATE privilege on current database to create this extension.",
+        false => "Must be superuser to create this extension.",
+    }))
+}
+
+/// A function that the first superuser owns, whoever has created the extension.
+async fn create_function(
+    provided: &Provided,
+    (schema, version): (&str, u64),
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+) -> Result<u32, Halt> {
+    let function = &provided.function;
+    let args = function
+        .args
+        .iter()
+        .enumerate()
+        .map(|(at, kind)| RoutineArg {
+            name: provided.names.get(at).copied().unwrap_or("").to_owned(),
+            mode: ArgMode::In,
+            ty: Type::of(*kind),
+            default: None,
+        });
+    let id = ddl.catalog.next_oid(cx.tx).await?;
+    let routine = RoutineDef {
+        id,
+        schema: schema.to_owned(),
+        name: function.name.to_owned(),
+        owner: SUPERUSER_OID,
+        kind: RoutineKind::Function,
+        language: Language::C,
+        planning: Planning {
+            parallel: Parallel::Safe,
+            cost: Language::C.usual_cost(),
+            ..Planning::of(false)
+        },
+        args: args.collect(),
+        result: RoutineResult {
+            ty: Type::of(function.result),
+            set: false,
+            trigger: false,
+            columns: Vec::new(),
+            record: false,
+        },
+        volatility: function.volatility,
+        strict: function.strict,
+        definer: false,
+        body: provided.symbol.to_owned(),
+        atomic: false,
+        settings: Vec::new(),
+        version,
+        guards: Guards::create(cx.tx, id, version).await?,
+        as_called: None,
+    };
+    if same(ddl, (schema, &routine.name), &routine.input_kinds()).is_some() {
+        return Err(duplicate(&routine).into());
+    }
+    ddl.catalog.insert_routine(cx.tx, &routine).await?;
+    let object = Object::new(ObjectKind::Function, id);
+    claim_for(SUPERUSER_OID, object, schema, cx, ddl).await?;
+    Ok(id)
+}
+
+fn missing(name: &str) -> SqlError {
+    let message = format!("extension \"{name}\" does not exist");
+    SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+}
+
+/// DROP EXTENSION.
+pub async fn drop_extension(
+    statement: &DropExtension,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    let asker = Asker::of(cx, ddl)?;
+    let mut extensions = Vec::new();
+    for name in &statement.names {
+        match ddl.snapshot.extension(name) {
+            Some(extension) => {
+                asker.owns(ObjectKind::Extension, extension.id, name)?;
+                extensions.push(Arc::clone(extension));
+            }
+            None if statement.if_exists => {
+                let message = format!("extension \"{name}\" does not exist, skipping");
+                let notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
+                ddl.notices.push(notice);
+            }
+            None => return Err(missing(name).into()),
+        }
+    }
+    let mut changes = Changes::begin(cx, ddl).await?;
+    drop_extensions((&extensions, statement.cascade), &[], cx, ddl, &mut changes).await?;
+    changes.finish(cx, ddl).await?;
+    Ok("DROP EXTENSION")
+}
+
+/// Drops extensions with what is theirs and, if that goes, too, with what needs it; but for relations that are `gone`
+/// already.
+pub async fn drop_extensions(
+    (extensions, cascade): (&[Arc<ExtensionDef>], bool),
+    gone: &[u32],
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    for extension in extensions {
+        if !changes.drops(extension.id) {
+            continue;
+        }
+        if extension.is_built_in() {
+            let what = format!("DROP EXTENSION {}", extension.name);
+            return Err(SqlError::unsupported(what).into());
+        }
+        let routines = functions(extension, ddl);
+        let dropped = Box::pin(drop_routines((&routines, cascade), gone, cx, ddl, changes)).await;
+        if let Err(halt) = dropped {
+            return Err(needed(halt, extension));
+        }
+        ddl.catalog.remove_extension(cx.tx, extension.id).await?;
+    }
+    Ok(())
+}
+
+/// The functions of an extension.
+fn functions(extension: &ExtensionDef, ddl: &DdlCx<'_>) -> Vec<Arc<RoutineDef>> {
+    let mut routines = ddl.snapshot.all_routines();
+    routines.retain(|of| extension.has(Object::new(of.kind.into(), of.id)));
+    routines
+}
+
+/// What needs an object of an extension needs the extension.
+fn needed(halt: Halt, extension: &ExtensionDef) -> Halt {
+    match halt {
+        Halt::Error(error) if error.sqlstate() == SqlState::DEPENDENT_OBJECTS => {
+            let message = format!(
+                "cannot drop extension {} because other objects depend on it",
+                extension.name
+            );
+            let fields = error.fields();
+            let mut error = SqlError::new(SqlState::DEPENDENT_OBJECTS, message);
+            if let Some(detail) = &fields.detail {
+                error = error.detail(detail.clone());
+            }
+            if let Some(hint) = &fields.hint {
+                error = error.hint(hint.clone());
+            }
+            error.into()
+        }
+        other => other,
+    }
+}
+
+/// 2BP01 for what an extension cannot be without.
+pub fn check_free(object: Object, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
+    let Some(extension) = ddl.snapshot.extension_of(object) else {
+        return Ok(());
+    };
+    let (shown, name) = (ddl.snapshot.shown_object(object), &extension.name);
+    let message = format!("cannot drop {shown} because extension {name} requires it");
+    Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message)
+        .hint(format!("You can drop extension {name} instead.")))
+}
+
+/// ALTER EXTENSION.
+pub async fn alter_extension(
+    statement: &AlterExtension,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    const TAG: &str = "ALTER EXTENSION";
+    let name = &statement.name;
+    let extension = ddl.snapshot.extension(name).cloned();
+    let extension = extension.ok_or_else(|| missing(name))?;
+    let asker = Asker::of(cx, ddl)?;
+    match &statement.change {
+        ExtensionChange::Update(to) => {
+            asker.owns(ObjectKind::Extension, extension.id, name)?;
+            let is = &extension.version;
+            if to.as_ref().is_some_and(|to| to != is) {
+                let to = to.as_deref().unwrap_or_default();
+                let message = format!(
+                    "extension \"{name}\" has no update path from version \"{is}\" to version \"{to}\""
+                );
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).into());
+            }
+            let message = format!("version \"{is}\" of extension \"{name}\" is already installed");
+            let notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
+            ddl.notices.push(notice);
+        }
+        ExtensionChange::Schema(to) => {
+            check_schema(to, ddl)?;
+            asker.owns(ObjectKind::Extension, extension.id, name)?;
+            asker.creates_in(to)?;
+            if Extension::named(name).is_some_and(|of| !of.is_relocatable()) {
+                let message = format!("extension \"{name}\" does not support SET SCHEMA");
+                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
+            }
+            if extension.schema != *to {
+                move_extension(&extension, to, cx, ddl).await?;
+            }
+        }
+    }
+    Ok(TAG)
+}
+
+async fn move_extension(
+    extension: &ExtensionDef,
+    to: &str,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<(), Halt> {
+    let changes = Changes::begin(cx, ddl).await?;
+    for routine in functions(extension, ddl) {
+        if same(ddl, (to, &routine.name), &routine.input_kinds()).is_some() {
+            return Err(duplicate(&routine).into());
+        }
+        check_uncalled(&routine.name, ddl)?;
+        let moved = RoutineDef {
+            schema: to.to_owned(),
+            version: changes.version,
+            ..RoutineDef::clone(&routine)
+        };
+        ddl.catalog.replace_routine(cx.tx, &moved).await?;
+    }
+    let moved = ExtensionDef {
+        schema: to.to_owned(),
+        ..extension.clone()
+    };
+    ddl.catalog.remove_extension(cx.tx, extension.id).await?;
+    ddl.catalog.insert_extension(cx.tx, &moved).await?;
+    changes.finish(cx, ddl).await
+}
+
+/// 0A000 where a text of the catalog calls a function of this name, and would have to say another schema.
+fn check_uncalled(name: &str, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
+    let calls = |text: &str| parser::calls(text, name);
+    let queries = ddl.snapshot.queries();
+    let called = queries.iter().any(|view| calls(&view.text))
+        || ddl.snapshot.tables().iter().any(|table| {
+            let mut defaults = table.columns.iter().filter_map(|c| c.default.as_deref());
+            defaults.any(calls)
+        });
+    match called {
+        true => Err(SqlError::unsupported(
+            "SET SCHEMA of an extension that tables or views use",
+        )),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,60 @@
+//! ROWS FROM, which sqlparser does not read: it becomes a function of a name that stands for it, whose arguments are the
+//! calls.
+//!
+//! `SELECT rows FROM (VALUES (1)) AS v (rows)` is not that: what is in its brackets is no call.
+
+use std::ops::Range;
+
+use super::lexer::{Kind, Token};
+use crate::error::SqlError;
+
+/// What stands for ROWS FROM.
+pub(crate) const ROWS_FROM: &str = "$rows";
+
+/// The bytes of each `ROWS FROM` before a bracket.
+pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Range<usize>>, SqlError> {
+    let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
+    let mut found = Vec::new();
+    for i in 0..tokens.len() {
+        let open = tokens.get(i + 2).is_some_and(|t| t.kind == Kind::Open);
+        if !(is(i, "rows") && is(i + 1, "from") && open && is_call(text, &tokens[i + 3..])) {
+            continue;
+        }
+        let mut depth = 0usize;
+        for (at, token) in tokens.iter().enumerate().skip(i + 2) {
+            match token.kind {
+                Kind::Open => depth += 1,
+                Kind::Close if depth <= 1 => break,
+                Kind::Close => depth -= 1,
+                _ if depth == 1 && is(at, "as") => {
+                    return Err(SqlError::unsupported("column definitions in ROWS FROM"));
+                }
+                _ => {}
+            }
+        }
+        found.push(tokens[i].start..tokens[i + 1].end);
+    }
+    Ok(found)
+}
+
+/// Does a call of a function begin here?
+fn is_call(text: &str, tokens: &[Token]) -> bool {
+    let is_query = ["select", "values", "with", "table"]
+        .into_iter()
+        .any(|word| tokens.first().is_some_and(|t| t.is(text, word)));
+    let mut behind = tokens.iter().skip_while(|token| {
+        let name = matches!(token.kind, Kind::Word | Kind::QuotedIdent | Kind::Dot);
+        name && !is_query
+    });
+    let named = tokens.first().is_some_and(|t| t.kind != Kind::Open);
+    named && behind.next().is_some_and(|token| token.kind == Kind::Open)
+}
+
+/// The text with what stands for them, which is shorter.
+pub(super) fn apply(patched: &mut String, words: &[Range<usize>]) {
+    for range in words {
+        let mark = format!("\"{ROWS_FROM}\"");
+        let blanks = " ".repeat(range.len().saturating_sub(mark.len()));
+        patched.replace_range(range.clone(), &(mark + &blanks));
+    }
+}
