@@ -598,6 +598,7 @@ fn check_any(
             SqlState::FEATURE_NOT_SUPPORTED,
             format!("PL/pgSQL functions cannot {} \"any\"", what[1]),
         ),
+        Language::C => return Ok(()),
     })
 }
 
