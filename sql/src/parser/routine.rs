@@ -180,6 +180,8 @@ impl TypeSyntax {
             for (i, token) in names.iter().enumerate() {
                 match (i % 2, token.kind) {
                     (0, Kind::Word) => parts.push(token.text(text).to_ascii_lowercase()),
+                    // An argument of the body that a variable is like.
+                    (0, Kind::Param) => parts.push(token.text(text).to_owned()),
                     (0, Kind::QuotedIdent) => {
                         let inner = token.text(text).trim_matches('"');
                         parts.push(inner.replace("\"\"", "\""));
