@@ -35,7 +35,7 @@ impl Binder<'_> {
         if !item.joins.is_empty() {
             return Err(refused());
         }
-        let changing = self.to_change(name, Event::Delete)?;
+        let changing = self.changing_target(name, Event::Delete)?;
         let (first_slot, width) = changing.slots();
         let (table, through) = (changing.table, changing.through);
         let alias = alias.as_ref().map(|a| names::fold(&a.name));

@@ -36,7 +36,7 @@ impl Binder<'_> {
         let ast::TableObject::TableName(name) = &insert.table else {
             return Err(SqlError::unsupported("INSERT into what is not a table"));
         };
-        let changing = self.to_change(name, Event::Insert)?;
+        let changing = self.changing_target(name, Event::Insert)?;
         let (table, through) = (changing.table, changing.through);
         let alias = insert.table_alias.as_ref().map(|a| names::fold(&a.alias));
         let places = self.insert_places(&table, &insert.columns)?;

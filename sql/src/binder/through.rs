@@ -86,7 +86,7 @@ impl Through {
 
 impl Binder<'_> {
     /// What the name is of that a statement changes.
-    pub(super) fn to_change(
+    pub(super) fn changing_target(
         &mut self,
         name: &ObjectName,
         event: Event,

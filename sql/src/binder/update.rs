@@ -32,7 +32,7 @@ impl Binder<'_> {
         let ast::TableFactor::Table { name, alias, .. } = &update.table.relation else {
             return Err(SqlError::unsupported("UPDATE of what is not a table"));
         };
-        let changing = self.to_change(name, Event::Update)?;
+        let changing = self.changing_target(name, Event::Update)?;
         let (first_slot, width) = changing.slots();
         let (table, through) = (changing.table, changing.through);
         let alias_name = alias.as_ref().map(|a| names::fold(&a.name));

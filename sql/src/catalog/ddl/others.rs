@@ -230,30 +230,44 @@ pub(super) fn refreshes(snapshot: &Snapshot) -> Vec<Ddl> {
 pub(super) fn triggers(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl> {
     let cx = EvalContext::new(Arc::default(), 0, 0);
     let reader = reader(snapshot, &cx, false);
-    let mut all = Vec::new();
+    let (mut all, mut switched) = (Vec::new(), Vec::new());
     let views = views(snapshot).into_iter();
     let views = views.map(|view| Arc::new(view.as_table()));
     for table in tables.iter().cloned().chain(views) {
-        // Partitions get those of the tables above with these.
-        let own = table.rules.triggers.iter();
-        for trigger in own.filter(|trigger| table.link(trigger.id).is_none()) {
+        for trigger in &table.rules.triggers {
+            // Partitions get those of the tables above with these.
+            let above = table.link(trigger.id).and_then(|id| {
+                let mut all = tables.iter().flat_map(|table| &table.rules.triggers);
+                all.find(|trigger| trigger.id == id)
+            });
+            let enabled = match trigger.enabled {
+                Enabled::Origin => "ENABLE",
+                Enabled::Disabled => "DISABLE",
+                Enabled::Replica => "ENABLE REPLICA",
+                Enabled::Always => "ENABLE ALWAYS",
+            };
+            let switch = |only: &str| {
+                let name = qualified(&table.schema, &table.name);
+                let trigger = quoted(&trigger.name);
+                format!("ALTER TABLE {only}{name} {enabled} TRIGGER {trigger}")
+            };
+            let made = |text| Ddl::new(DdlKind::Trigger, &table.schema, &table.name, text);
+            if let Some(above) = above {
+                if above.enabled != trigger.enabled {
+                    switched.push(made(switch("ONLY ")));
+                }
+                continue;
+            }
             let Some(mut text) = trigger_definition(&reader, trigger.id, &[]) else {
                 continue;
             };
-            let enabled = match trigger.enabled {
-                Enabled::Origin => None,
-                Enabled::Disabled => Some("DISABLE"),
-                Enabled::Replica => Some("ENABLE REPLICA"),
-                Enabled::Always => Some("ENABLE ALWAYS"),
-            };
-            if let Some(enabled) = enabled {
-                let table = qualified(&table.schema, &table.name);
-                let trigger = quoted(&trigger.name);
-                text += &format!("; ALTER TABLE {table} {enabled} TRIGGER {trigger}");
+            if trigger.enabled != Enabled::Origin {
+                text += &format!("; {}", switch(""));
             }
-            all.push(Ddl::new(DdlKind::Trigger, &table.schema, &table.name, text));
+            all.push(made(text));
         }
     }
+    all.extend(switched);
     all
 }
 
