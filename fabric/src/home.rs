@@ -163,10 +163,16 @@ impl Home {
         Ok((memory, path))
     }
 
-    /// Nobody finds a segment any more; what a restart looks at stays.
-    pub(crate) fn unmake(&self, segment: SegmentId, path: &Path) {
+    /// Nobody finds a segment any more. What a restart looks at stays: logs between this machine and those that are members.
+    pub(crate) fn unmake(
+        &self,
+        segment: SegmentId,
+        path: &Path,
+        is_member: impl FnOnce(MachineId) -> bool,
+    ) {
         let logs = [SegmentId::RING, SegmentId::HEAD, SegmentId::RELEASED];
-        if self.kept.is_none() || !logs.contains(&segment.kind()) {
+        let is_log = self.kept.is_some() && logs.contains(&segment.kind());
+        if !is_log || !is_member(MachineId(segment.number())) {
             // A name that is gone already is as good.
             let _ = fs::remove_file(path);
         }

@@ -145,7 +145,7 @@ impl Fabric for LocalFabric {
     }
 
     fn withdraw(&self, segment: SegmentId) {
-        self.station.registry.withdraw(segment);
+        self.station.registry.withdraw(segment, |_| true);
     }
 
     fn set_members(&self, members: &[Member]) -> Result<(), FabricError> {

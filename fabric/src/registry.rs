@@ -90,11 +90,11 @@ impl Registry {
     }
 
     /// Forgets a segment.
-    pub(crate) fn withdraw(&self, segment: SegmentId) {
+    pub(crate) fn withdraw(&self, segment: SegmentId, is_member: impl FnOnce(MachineId) -> bool) {
         let withdrawn = self.segments.write().remove(&segment);
         let file = withdrawn.and_then(|withdrawn| withdrawn.file);
         if let (Some(home), Some(file)) = (&self.home, file) {
-            home.unmake(segment, &file);
+            home.unmake(segment, &file, is_member);
         }
     }
 

@@ -273,7 +273,8 @@ impl Fabric for ShmFabric {
 
     fn withdraw(&self, segment: SegmentId) {
         if let Some(own) = self.own.write().remove(&segment) {
-            self.home.unmake(segment, &own.path);
+            let is_member = |peer| self.peers.read().contains_key(&peer);
+            self.home.unmake(segment, &own.path, is_member);
         }
     }
 

@@ -97,7 +97,7 @@ impl Options {
         }
         let nvram = self.durability == Some(Durability::Nvram);
         if nvram && self.cluster.is_none() {
-            let why = "the nvram tier is of several machines that share the memory of a host";
+            let why = "the nvram tier is of several machines of one host";
             return Err(OpenError::Tier(why));
         }
         let durable = !nvram && self.durability != Some(Durability::Memory);

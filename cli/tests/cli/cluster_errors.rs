@@ -87,6 +87,14 @@ fn what_a_machine_cannot_be_is_said_at_once() {
     join("1", &secret, &["--domains", "a,b"]).assert_fails("as many failure domains, not 2");
     join("4", &secret, &[]).assert_fails("machine 4 is none of 3 machines");
     join("0", &secret, &[]).assert_fails("machine 0 is none of 3 machines");
+    let nvram = |further: &[&'static str]| [&["--durability", "nvram"], further].concat();
+    join("1", &secret, &nvram(&["--replicas", "2"]))
+        .assert_fails("machines of the nvram tier that talk are all on one host");
+    let memory = dir.path().to_str().expect("a path");
+    let alone = [&nvram(&[])[..], &["--memory-dir", memory]].concat();
+    join("1", &secret, &alone).assert_fails("the nvram tier needs a backup of each region");
+    join("1", &secret, &["--memory-dir", memory])
+        .assert_fails("memory outlives processes in the nvram tier alone");
 
     let missing = missing.to_str().expect("a path");
     let tls = [

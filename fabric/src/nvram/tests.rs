@@ -222,20 +222,28 @@ fn a_machine_that_talks_has_its_memory_in_files_too() {
     assert!(TcpFabric::start_at(&config(3), home()).is_err());
     let fabric = TcpFabric::start_at(&config(2), home()).expect("it listens");
     assert!(fabric.keeps() && fabric.room().is_some());
-    let segment = |kind| SegmentId::new(kind, LANE, 1);
-    let [region, ring, board] = [SegmentId::REGION, SegmentId::RING, SegmentId::BOARD].map(segment);
-    for (at, segment) in [region, ring, board].into_iter().enumerate() {
-        let writer = Writer::Peer(MachineId(1));
-        let writer = if segment == ring {
-            writer
-        } else {
-            Writer::Owner
-        };
-        let memory = fabric.provide(segment, 8, writer).expect("memory");
+    let members = [1, 2].map(|id| Member {
+        id: MachineId(id),
+        address: "127.0.0.1:1".into(),
+    });
+    fabric.set_members(&members).expect("a member");
+    let segment = |(kind, number)| SegmentId::new(kind, LANE, number);
+    // The last is of a machine that is none of them any more.
+    let all = [
+        (SegmentId::REGION, 1),
+        (SegmentId::RING, 1),
+        (SegmentId::BOARD, 1),
+        (SegmentId::RING, 3),
+    ];
+    let all = all.map(segment);
+    for (at, segment) in all.into_iter().enumerate() {
+        let memory = fabric.provide(segment, 8, Writer::Owner);
+        let memory = memory.expect("memory");
         memory.words()[3].store(at as u64 + 1, Ordering::Relaxed);
     }
-    fabric.withdraw(ring);
-    fabric.withdraw(board);
+    for segment in &all[1..] {
+        fabric.withdraw(*segment);
+    }
     drop(fabric);
     assert!(!nvram.is_alive(1).expect("a lock"));
     let left = nvram.after(1).remains(MachineId(2)).expect("is read");
@@ -243,5 +251,5 @@ fn a_machine_that_talks_has_its_memory_in_files_too() {
         let memory: &Arc<Memory> = left.get(segment)?;
         Some(memory.words()[3].load(Ordering::Relaxed))
     };
-    assert_eq!([region, ring, board].map(word), [Some(1), Some(2), None]);
+    assert_eq!(all.map(word), [Some(1), Some(2), None, None]);
 }

@@ -178,7 +178,7 @@ impl Fabric for SimFabric {
     }
 
     fn withdraw(&self, segment: SegmentId) {
-        self.machine.registry.withdraw(segment);
+        self.machine.registry.withdraw(segment, |_| true);
     }
 
     fn set_members(&self, members: &[Member]) -> Result<(), FabricError> {

@@ -356,7 +356,8 @@ impl Fabric for TcpFabric {
     }
 
     fn withdraw(&self, segment: SegmentId) {
-        self.shared.registry.withdraw(segment);
+        let is_member = |peer| self.shared.links.read().contains_key(&peer);
+        self.shared.registry.withdraw(segment, is_member);
     }
 
     fn set_members(&self, members: &[Member]) -> Result<(), FabricError> {

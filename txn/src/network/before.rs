@@ -40,7 +40,7 @@ pub(crate) struct Before {
 /// Some of what it had: one version of each object.
 pub(crate) enum Part {
     /// Regions, all of them as backups, that nobody has ever written to but to make them what they were.
-    Replayed(Regions),
+    Replayed(Box<Regions>),
     /// Memory as a process has left it.
     Left(BTreeMap<RegionId, Image>),
 }
@@ -48,7 +48,7 @@ pub(crate) enum Part {
 impl Before {
     /// What a disk had.
     pub fn replayed(regions: Regions) -> Before {
-        let parts = vec![Part::Replayed(regions)];
+        let parts = vec![Part::Replayed(Box::new(regions))];
         Before { parts, gone: None }
     }
 

@@ -152,7 +152,7 @@ fn memory_that_is_newer_than_a_save_is_left_alone() {
     assert_eq!(host.nvram.last(u64::MAX).expect("lives"), Some(LIFE + 1));
     assert!(matches!(host.nvram.load(LIFE + 1, ME), Ok(None)));
     assert!(host.nvram.has_ever_lived(ME).expect("lives"));
-    host.nvram.forget_before(LIFE + 1).expect("forgotten");
+    host.nvram.forget_before(LIFE + 1, &[]).expect("forgotten");
     assert!(!host.nvram.has_ever_lived(ME).expect("lives"));
     assert_eq!(host.load(ME), Ok(None));
 }
