@@ -126,6 +126,7 @@ impl Binder<'_> {
             }
             "json_build_array" | "jsonb_build_array" | "json_build_object"
             | "jsonb_build_object" => self.json_built(&name, args),
+            "num_nulls" | "num_nonnulls" if !args.is_empty() => self.json_built(&name, args),
             "json_extract_path"
             | "jsonb_extract_path"
             | "json_extract_path_text"
