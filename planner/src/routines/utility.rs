@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{SetScope, SetStatement, SetValue, Statement};
+use fencepost_sql::bound::{Maintenance, SetScope, SetStatement, SetValue, Statement};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
@@ -38,7 +38,12 @@ pub async fn run_utility(
             let value = value.get(name).unwrap_or_default().into_owned();
             cx.eval.change_setting(name, &value, false)?;
         }
-        Statement::Analyze | Statement::LockTable => {}
+        Statement::Maintenance(
+            Maintenance::Analyze
+            | Maintenance::Lock
+            | Maintenance::Reindex { alone: None }
+            | Maintenance::Cluster { alone: false },
+        ) => {}
         Statement::Call(call) => {
             let mut args = Vec::with_capacity(call.args.len());
             for arg in &call.args {
@@ -70,12 +75,19 @@ pub async fn run_utility(
             )
             .into());
         }
-        Statement::Vacuum | Statement::Checkpoint => {
-            return Err(SqlError::new(
-                SqlState::ACTIVE_SQL_TRANSACTION,
-                "VACUUM cannot be executed from a function",
-            )
-            .into());
+        Statement::Maintenance(alone) => {
+            let command = match alone {
+                Maintenance::Reindex {
+                    alone: Some(command),
+                } => command,
+                Maintenance::Cluster { .. } => "CLUSTER",
+                _ => "VACUUM",
+            };
+            let message = format!("{command} cannot be executed from a function");
+            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message).into());
+        }
+        Statement::Checkpoint => {
+            return Err(SqlError::unsupported("CHECKPOINT in a function").into());
         }
         _ => return Err(SqlError::unsupported("this statement in a function").into()),
     }

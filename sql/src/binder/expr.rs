@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use super::aggregate::Aggregates;
 use super::scope::Scope;
-use super::{Binder, names};
+use super::{Binder, names, suggest};
 use crate::bound::{BoolTest, Expr, LikeKind, Node};
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
@@ -39,6 +39,7 @@ pub(super) enum Clause {
     IndexPredicate,
     IndexExpression,
     TriggerWhen,
+    CopyWhere,
 }
 
 impl Clause {
@@ -66,6 +67,7 @@ impl Clause {
             Clause::IndexPredicate => "index predicates",
             Clause::IndexExpression => "index expressions",
             Clause::TriggerWhen => "trigger WHEN conditions",
+            Clause::CopyWhere => "COPY FROM WHERE conditions",
             Clause::Transform => "transform expressions",
             Clause::Window => "window definitions",
         }
@@ -180,11 +182,15 @@ impl Binder<'_> {
                 .or_at(self.position(ident.span)));
             }
         }
-        Err(SqlError::new(
+        let missing = SqlError::new(
             SqlState::UNDEFINED_COLUMN,
             format!("column \"{name}\" does not exist"),
         )
-        .or_at(self.position(ident.span)))
+        .or_at(self.position(ident.span));
+        Err(match suggest::hint(around.scope, None, &name) {
+            Some(hint) => missing.hint(hint),
+            None => missing,
+        })
     }
 
     fn qualified_column(

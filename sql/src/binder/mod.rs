@@ -60,6 +60,7 @@ mod special;
 mod stored;
 mod subfield;
 mod subquery;
+mod suggest;
 mod symbol;
 mod table_function;
 mod target_rows;
@@ -68,6 +69,7 @@ mod tests;
 mod trigger;
 mod type_name;
 mod update;
+mod upkeep;
 mod variables;
 mod view;
 mod whole_row;
@@ -206,6 +208,7 @@ impl Binder<'_> {
             parser::Statement::Ready(ready) => self.ready(ready),
             parser::Statement::Copy(copy) => self.copy(copy),
             parser::Statement::Identity(syntax) => self.alter_identity(syntax),
+            parser::Statement::Keeping(syntax) => self.alter_keeping(syntax),
             parser::Statement::Partition(syntax) => self.alter_partition(syntax),
             parser::Statement::Declare {
                 name,
@@ -217,6 +220,7 @@ impl Binder<'_> {
             parser::Statement::Composite(syntax) => self.composite(syntax),
             parser::Statement::Trigger(syntax) => self.trigger(syntax),
             parser::Statement::Security(syntax) => self.security(syntax),
+            parser::Statement::Upkeep(syntax) => self.upkeep(syntax),
             parser::Statement::Refresh(syntax) => self.refresh(syntax),
             parser::Statement::Prepare(prepare) => self.prepare(prepare),
             parser::Statement::Explain { options, statement } => Ok(Statement::Explain(Explain {
