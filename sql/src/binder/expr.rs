@@ -428,6 +428,15 @@ impl Binder<'_> {
             (LikeKind::ILike, false) => "~~*",
             (LikeKind::ILike, true) => "!~~*",
         };
+        let kind = match (kind, input.ty.kind) {
+            (LikeKind::Like, TypeKind::Citext(_)) => LikeKind::ILike,
+            (kind, _) => kind,
+        };
+        let plain = |binder: &mut Self, side: Expr| match side.ty.kind {
+            TypeKind::Citext(_) => binder.coerce(side, Type::TEXT, CastContext::Implicit),
+            _ => Ok(side),
+        };
+        let (input, pattern) = (plain(self, input)?, plain(self, pattern)?);
         for side in [&input, &pattern] {
             if side.ty.kind == TypeKind::Bytea {
                 return Err(SqlError::unsupported("LIKE on bytea"));

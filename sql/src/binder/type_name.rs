@@ -317,7 +317,7 @@ fn invalid(message: &str) -> SqlError {
 }
 
 fn is_postgres_type(name: &str) -> bool {
-    const KNOWN: [&str; 26] = [
+    const KNOWN: [&str; 25] = [
         "serial",
         "bigserial",
         "smallserial",
@@ -343,7 +343,6 @@ fn is_postgres_type(name: &str) -> bool {
         "varbit",
         "tsvector",
         "tsquery",
-        "citext",
     ];
     KNOWN.contains(&name)
 }

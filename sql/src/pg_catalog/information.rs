@@ -151,7 +151,7 @@ fn of_type(ty: Type, snapshot: &Snapshot) -> Vec<(&'static str, Value)> {
         (
             "data_type",
             Value::text(match ty.kind {
-                T::Enum(_) | T::Composite(_) => "USER-DEFINED",
+                T::Enum(_) | T::Citext(_) | T::Composite(_) => "USER-DEFINED",
                 T::Array(_) => "ARRAY",
                 kind => kind.name(),
             }),

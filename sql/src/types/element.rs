@@ -1,6 +1,6 @@
 //! The types of arrays: one for each type that elements can have.
 
-use super::{Composite, Enum, TypeKind};
+use super::{Citext, Composite, Enum, TypeKind};
 
 /// Element type, OID, name and catalog name of each array type.
 const ARRAYS: [(TypeKind, u32, &str, &str); 31] = [
@@ -60,6 +60,7 @@ enum Of {
     /// By its place in the table.
     Listed(u8),
     Enum(Enum),
+    Citext(Citext),
     Composite(Composite),
 }
 
@@ -76,6 +77,7 @@ impl Element {
         match self.0 {
             Of::Listed(place) => ARRAYS[place as usize].0,
             Of::Enum(of) => TypeKind::Enum(of),
+            Of::Citext(of) => TypeKind::Citext(of),
             Of::Composite(of) => TypeKind::Composite(of),
         }
     }
@@ -84,6 +86,7 @@ impl Element {
         match self.0 {
             Of::Listed(place) => ARRAYS[place as usize].1,
             Of::Enum(of) => of.definition().array_id,
+            Of::Citext(of) => of.definition().array_id,
             Of::Composite(of) => of.definition().array_id,
         }
     }
@@ -92,6 +95,7 @@ impl Element {
         match self.0 {
             Of::Listed(place) => ARRAYS[place as usize].2,
             Of::Enum(of) => of.definition().array_shown.as_str(),
+            Of::Citext(of) => of.definition().array_shown.as_str(),
             Of::Composite(of) => of.definition().array_shown.as_str(),
         }
     }
@@ -100,6 +104,7 @@ impl Element {
         match self.0 {
             Of::Listed(place) => ARRAYS[place as usize].3,
             Of::Enum(of) => of.definition().array_name.as_str(),
+            Of::Citext(of) => of.definition().array_name.as_str(),
             Of::Composite(of) => of.definition().array_name.as_str(),
         }
     }
@@ -120,6 +125,9 @@ impl TypeKind {
     pub fn array(self) -> Option<TypeKind> {
         if let TypeKind::Enum(of) = self {
             return Some(TypeKind::Array(Element(Of::Enum(of))));
+        }
+        if let TypeKind::Citext(of) = self {
+            return Some(TypeKind::Array(Element(Of::Citext(of))));
         }
         if let TypeKind::Composite(of) = self {
             return Some(TypeKind::Array(Element(Of::Composite(of))));
