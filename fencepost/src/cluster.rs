@@ -266,14 +266,15 @@ impl Cluster {
         }
         let mut contents = Contents::read(durable).map_err(OpenError::Machine)?;
         let mut let_in = None;
-        if let Some(address) = &self.newcomer {
-            let address = newcomer_address(address)?;
-            let knows = |last: &Configuration| last.has_address(&address);
-            if !contents.configuration().is_some_and(knows) {
-                (let_in, contents) = self.come_in(contents, address)?;
-            }
-        }
         loop {
+            // Also of one that was out, and has written down who it is to be.
+            if let (Some(address), None) = (&self.newcomer, &let_in) {
+                let address = newcomer_address(address)?;
+                let knows = |last: &Configuration| last.has_address(&address);
+                if !contents.configuration().is_some_and(knows) {
+                    (let_in, contents) = self.come_in(contents, address)?;
+                }
+            }
             let on_disk = Cluster {
                 on_disk: Some(self.place_of(&contents, let_in.as_ref())?),
                 ..self.clone()

@@ -43,6 +43,8 @@ pub(crate) struct Register {
     machine: Weak<Machine>,
     alarm: Arc<Alarm>,
     entries: Mutex<HashMap<i32, Arc<Entry>>>,
+    /// When it was made, as the machine began.
+    began: i64,
 }
 
 /// A session, as others see it.
@@ -151,6 +153,7 @@ impl Register {
             machine: Arc::downgrade(machine),
             alarm: Arc::clone(alarm),
             entries: Mutex::default(),
+            began: crate::session::now(),
         })
     }
 
@@ -378,6 +381,10 @@ impl fmt::Debug for Handle {
 }
 
 impl Sessions for Handle {
+    fn began(&self) -> i64 {
+        self.0.began
+    }
+
     fn signal<'a>(
         &'a self,
         session: i32,

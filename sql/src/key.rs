@@ -32,6 +32,7 @@ use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::functions;
 use crate::types::TypeKind;
+use crate::types::citext::folded;
 use crate::value::{Array, Record, Value};
 
 const NULL_FIRST: u8 = 0;
@@ -262,6 +263,7 @@ fn encode_value(value: &Value, blank_padded: bool, out: &mut Vec<u8>) {
         Value::Numeric(d) => push_numeric(d, out),
         Value::Text(s) if blank_padded => push_bytes(s.trim_end_matches(' ').as_bytes(), out),
         Value::Text(s) => push_bytes(s.as_bytes(), out),
+        Value::Citext(s) => push_bytes(folded(s).as_bytes(), out),
         Value::Bytea(b) => push_bytes(b, out),
         Value::Uuid(u) => out.extend_from_slice(u),
         Value::Inet(inet) => inet.push_key(out),
@@ -556,6 +558,11 @@ mod tests {
             next() as i64
         };
         match kind {
+            15 => {
+                let letters =
+                    (0..next() % 5).map(|_| ['\0', 'a', 'A', 'É', 'é'][next() as usize % 5]);
+                Value::Citext(letters.collect::<String>().into())
+            }
             0 => Value::Int2(wide as i16),
             1 => Value::Int4(wide as i32),
             2 => Value::Int8(wide),
@@ -626,7 +633,7 @@ mod tests {
             z ^ (z >> 31)
         };
         for round in 0..20_000 {
-            let kind = round % 15;
+            let kind = round % 16;
             let pick = |next: &mut dyn FnMut() -> u64| match next() % 10 {
                 0 => Value::Null,
                 _ => random_value(kind, &mut &mut *next),

@@ -117,6 +117,9 @@ pub fn waited_for(turns: &[RowTurn], session: i32) -> Vec<i32> {
 
 /// The sessions of a database.
 pub trait Sessions: Debug + Send + Sync {
+    /// When this machine began: microseconds from 2000-01-01 UTC.
+    fn began(&self) -> i64;
+
     /// Tells a session of any machine something, for a role that may be a superuser.
     fn signal<'a>(
         &'a self,

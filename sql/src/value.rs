@@ -34,6 +34,8 @@ pub enum Value {
     Numeric(Decimal),
     /// text, varchar, char(n), name and literals of unknown type
     Text(CompactString),
+    /// citext, with its letters as they were written
+    Citext(CompactString),
     /// bytea
     Bytea(Vec<u8>),
     /// date: days from 2000-01-01; `i32::MIN` and `i32::MAX` are -infinity and infinity
@@ -198,7 +200,7 @@ impl Value {
     /// Bytes that do not lie in the value itself.
     pub fn bytes_apart(&self) -> usize {
         match self {
-            Value::Text(text) | Value::Json(text) | Value::Jsonb(text)
+            Value::Text(text) | Value::Citext(text) | Value::Json(text) | Value::Jsonb(text)
                 if text.is_heap_allocated() =>
             {
                 text.len()

@@ -345,6 +345,30 @@ fn who_has_forgotten_its_votes_is_somebody_else() {
 }
 
 #[test]
+fn all_who_agree_found_one_group_whoever_of_them_has_ended() {
+    let hub = Arc::<Hub>::default();
+    let [_ended, second, third] = MACHINES.map(|machine| hub.open(member(machine), None));
+    hub.kill(MachineId(1));
+    let all = || MACHINES.map(member).to_vec();
+    for store in [&second, &third] {
+        block_on(store.found(all())).expect("it is theirs");
+    }
+    let next = founders(3);
+    let swapped = [&third, &second].map(|store| swap(store, &next));
+    assert_eq!(swapped, [Swapped::Won, Swapped::Lost]);
+    block_on(second.found(all())).expect("there is one");
+    assert_eq!(read(&second).as_ref(), Some(&next));
+    // Another process of the first machine is none of them.
+    let again = RaftMember {
+        life: 2001,
+        ..member(MachineId(1))
+    };
+    let again = hub.open(again, None);
+    assert_eq!(read(&again), Some(next));
+    assert!(!again.votes() && again.here().voters.is_empty());
+}
+
+#[test]
 fn a_stranger_reads_through_whoever_answers_and_is_let_in_at_the_door_of_the_cm() {
     let hub = Arc::<Hub>::default();
     let stores = MACHINES.map(|machine| hub.open(member(machine), None));

@@ -508,7 +508,7 @@ impl Session {
                 "COMMIT"
             }
             Block::Idle | Block::Implicit => {
-                self.no_transaction(chain)?;
+                self.no_transaction(chain, "COMMIT")?;
                 self.commit_transaction().await?;
                 "COMMIT"
             }
@@ -521,7 +521,7 @@ impl Session {
     pub(super) async fn rollback_block(&mut self, chain: bool) -> Result<&'static str, Halt> {
         let modes = self.modes;
         if matches!(self.block, Block::Idle | Block::Implicit) {
-            self.no_transaction(chain)?;
+            self.no_transaction(chain, "ROLLBACK")?;
         }
         self.abort_transaction();
         self.settle().await?;
@@ -529,11 +529,11 @@ impl Session {
         Ok("ROLLBACK")
     }
 
-    fn no_transaction(&mut self, chain: bool) -> Result<(), SqlError> {
+    fn no_transaction(&mut self, chain: bool, command: &str) -> Result<(), SqlError> {
         if chain {
             return Err(SqlError::new(
                 SqlState::NO_ACTIVE_SQL_TRANSACTION,
-                "COMMIT AND CHAIN can only be used in transaction blocks",
+                format!("{command} AND CHAIN can only be used in transaction blocks"),
             ));
         }
         self.notices.push(Notice::warning(

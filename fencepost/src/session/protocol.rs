@@ -59,6 +59,13 @@ impl Session {
         };
         prepared
             .and_then(|p| self.usable(p))
+            .and_then(|p| match p.parameter_types() {
+                [] => Ok(p),
+                _ => Err(SqlError::new(
+                    SqlState::UNDEFINED_PARAMETER,
+                    "there is no parameter $1",
+                )),
+            })
             .inspect_err(|_| self.fail())
     }
 

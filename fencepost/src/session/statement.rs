@@ -258,7 +258,7 @@ impl Session {
 fn natural_type(value: &Value) -> Type {
     Type::of(match value {
         // The name tells which value of an enum it is.
-        Value::Null | Value::Text(_) | Value::Enum(_) => TypeKind::Unknown,
+        Value::Null | Value::Text(_) | Value::Citext(_) | Value::Enum(_) => TypeKind::Unknown,
         Value::Bool(_) => TypeKind::Bool,
         Value::Int2(_) => TypeKind::Int2,
         Value::Int4(_) => TypeKind::Int4,

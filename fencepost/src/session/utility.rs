@@ -8,7 +8,7 @@ use fencepost_planner::{
     DdlCx, RowSink, Tag, await_turn, ddl_command, is_alone, makes_temporary, run_ddl,
 };
 use fencepost_sql::binder::ParamTypes;
-use fencepost_sql::bound::{DiscardKind, Expr, Statement};
+use fencepost_sql::bound::{DiscardKind, Expr, Maintenance, Statement};
 use fencepost_sql::catalog::{CHECKPOINT, CatalogView, denied};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{assign, eval};
@@ -93,12 +93,7 @@ impl Session {
                 return self.fetch(fetch, &portal.prepared, sink).await;
             }
             Statement::Close(name) => self.close_cursors(name.as_deref())?,
-            Statement::Vacuum => {
-                self.outside_block("VACUUM")?;
-                self.db.machine.tidy();
-                "VACUUM"
-            }
-            Statement::Analyze => "ANALYZE",
+            Statement::Maintenance(maintenance) => self.maintain(*maintenance)?,
             Statement::Checkpoint => self.checkpoint().await?,
             Statement::DrainMachine(machine) => self.drain_machine(*machine)?,
             Statement::RemoveMachine(machine) => self.remove_machine(*machine).await?,
@@ -115,10 +110,6 @@ impl Session {
                 self.eval.notifications.notify(channel, payload)?;
                 "NOTIFY"
             }
-            Statement::LockTable => {
-                self.in_block("LOCK TABLE")?;
-                "LOCK TABLE"
-            }
             Statement::Call(_) | Statement::Do(_) => {
                 return self.run_call(portal, sink, last).await;
             }
@@ -131,6 +122,34 @@ impl Session {
             },
         };
         Ok(Completion::Complete(Tag::plain(tag)))
+    }
+
+    /// VACUUM and its kin; their tag.
+    fn maintain(&mut self, maintenance: Maintenance) -> Result<&'static str, SqlError> {
+        Ok(match maintenance {
+            Maintenance::Vacuum => {
+                self.outside_block("VACUUM")?;
+                self.db.machine.tidy();
+                "VACUUM"
+            }
+            Maintenance::Analyze => "ANALYZE",
+            Maintenance::Reindex { alone } => {
+                if let Some(command) = alone {
+                    self.outside_block(command)?;
+                }
+                "REINDEX"
+            }
+            Maintenance::Cluster { alone } => {
+                if alone {
+                    self.outside_block("CLUSTER")?;
+                }
+                "CLUSTER"
+            }
+            Maintenance::Lock => {
+                self.in_block("LOCK TABLE")?;
+                "LOCK TABLE"
+            }
+        })
     }
 
     /// DDL in the open transaction, bound anew where the catalog has moved on.

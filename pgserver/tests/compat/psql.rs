@@ -24,6 +24,7 @@ CREATE DOMAIN positive AS int DEFAULT 5 CHECK (VALUE > 0);
 CREATE DOMAIN other.short AS varchar(5) NOT NULL;
 COMMENT ON DOMAIN positive IS 'a number';
 CREATE TABLE measured (p positive NOT NULL, s other.short, t positive DEFAULT 6);
+CREATE TABLE copied (a int, b text, c text);
 CREATE TABLE moody (m mood NOT NULL DEFAULT 'ok', c other.color, past mood[]);
 ";
 
@@ -82,8 +83,24 @@ const COMMANDS: &[&str] = &[
     "\\dx uuid*",
     "\\dx+ uuid*",
     "\\df other.*",
+    "\\dP+",
+    "\\dd",
     "\\df",
     "\\da",
+    "\\copy copied from program 'echo 1,,; echo 12,x,; echo 13,,' with (format csv, force_not_null (b)) where a > 10",
+    "\\copy copied from program 'echo 20,\\\"\\\",\\\"\\\"' csv force null c",
+    "\\copy copied from /dev/null with (force_null (a))",
+    "\\copy copied from /dev/null with (format csv, force_null (nothing))",
+    "\\copy copied to stdout with (format csv, force_not_null (a))",
+    "\\copy copied from /dev/null csv where nothing > 1",
+    "\\copy copied from program 'echo 1,2,3' csv where a / 0 > 1",
+    "\\copy (select * from copied order by a) to stdout with (format csv, header)",
+    "\\copy (select * from copied order by a) to stdout with (format csv, header, force_quote *)",
+    "SELECT cod FROM parent",
+    "SELECT p.cods FROM parent p",
+    "SELECT x FROM parent",
+    "SELECT parent_d FROM child JOIN deferred ON true",
+    "SELECT 'a'\n  'b', E'c\\td'\n'e' AS x",
 ];
 
 /// Those that need only have an answer: they are about what each server has of itself.
@@ -100,6 +117,10 @@ const ANSWERED: &[&str] = &[
     "\\dS",
     "\\sv seen",
     "\\dC",
+    "\\dL",
+    "\\dAc",
+    "\\dAf",
+    "\\dAp",
 ];
 
 /// What psql says to a command, with its exit code.

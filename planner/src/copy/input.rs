@@ -34,6 +34,7 @@ pub struct CopyInput {
     columns: Vec<usize>,
     defaults: Vec<Option<Expr>>,
     options: CopyOptions,
+    filter: Option<Expr>,
     records: Records,
     line: Vec<u8>,
     line_number: u64,
@@ -67,6 +68,7 @@ impl CopyInput {
             columns: columns.clone(),
             defaults: defaults.clone(),
             options: copy.options.clone(),
+            filter: copy.filter.clone(),
             records: match copy.options.format {
                 CopyFormat::Binary => Records::Tuples(Tuples::new(columns.len())),
                 _ => Records::Lines(Lines::default()),
@@ -139,6 +141,10 @@ impl CopyInput {
                     self.line_number -= 1;
                 }
                 return Err(error.into());
+            }
+            let wanted = cx.holds(self.filter.as_ref(), &self.row);
+            if !wanted.map_err(|error| error.context(self.context()))? {
+                continue;
             }
             if self.firing.is_some() {
                 match Box::pin(self.before(cx)).await {
@@ -234,6 +240,7 @@ impl CopyInput {
         } else {
             let found = fields(&self.line, &self.options, &mut self.record);
             found.map_err(|e| line_context(e, self))?;
+            self.force_nulls();
         }
         if self.record.fields.len() > self.columns.len() {
             let error = bad_format("extra data after last expected column");
@@ -267,6 +274,21 @@ impl CopyInput {
             self.row[column] = checked.map_err(|e| e.context(self.field_context(nth)))?;
         }
         Ok(())
+    }
+
+    /// FORCE_NULL and FORCE_NOT_NULL.
+    fn force_nulls(&mut self) {
+        for nth in &self.options.force_not_null {
+            if let Some(field) = self.record.fields.get_mut(*nth) {
+                field.null = false;
+            }
+        }
+        for nth in &self.options.force_null {
+            if let Some(field) = self.record.fields.get_mut(*nth) {
+                let bytes = &self.record.bytes[field.start..field.end];
+                field.null |= field.quoted && bytes == self.options.null.as_bytes();
+            }
+        }
     }
 
     fn check_header(&mut self) -> Result<(), SqlError> {

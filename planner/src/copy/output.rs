@@ -42,7 +42,7 @@ impl<'a> CopyWriter<'a> {
             self.delimit(nth, out);
             self.field.clear();
             self.field.extend_from_slice(name.as_bytes());
-            self.put(nth, false, out);
+            self.put(false, false, out);
         }
         out.push(b'\n');
     }
@@ -68,7 +68,8 @@ impl<'a> CopyWriter<'a> {
             }
             self.field.clear();
             text_out(value, &self.types[nth], self.settings, &mut self.field);
-            self.put(nth, alone, out);
+            let forced = self.options.force_quote.as_ref();
+            self.put(forced.is_some_and(|f| f.contains(&nth)), alone, out);
         }
         out.push(b'\n');
     }
@@ -79,9 +80,9 @@ impl<'a> CopyWriter<'a> {
         }
     }
 
-    fn put(&self, nth: usize, alone: bool, out: &mut Vec<u8>) {
+    fn put(&self, forced: bool, alone: bool, out: &mut Vec<u8>) {
         match self.options.format {
-            CopyFormat::Csv => self.put_csv(nth, alone, out),
+            CopyFormat::Csv => self.put_csv(forced, alone, out),
             _ => self.put_text(out),
         }
     }
@@ -106,12 +107,8 @@ impl<'a> CopyWriter<'a> {
         }
     }
 
-    fn put_csv(&self, nth: usize, alone: bool, out: &mut Vec<u8>) {
+    fn put_csv(&self, forced: bool, alone: bool, out: &mut Vec<u8>) {
         let options = self.options;
-        let forced = options
-            .force_quote
-            .as_ref()
-            .is_some_and(|f| f.contains(&nth));
         let special =
             |b: &u8| *b == options.delimiter || *b == options.quote || *b == b'\n' || *b == b'\r';
         let quote = forced

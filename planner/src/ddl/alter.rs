@@ -17,7 +17,10 @@ use super::family::{attach, attach_index, detach, hand_down, partitions_of};
 use super::follow::rename_in_views;
 use super::ownership::{about, store};
 use super::rewrite::rewrite;
-use super::rules::{Rows, add_check, add_foreign_key, constraint_name, drop_references};
+use super::rules::{
+    Rows, add_check, add_foreign_key, constraint_name, drop_references, validate_check,
+    validate_foreign_key,
+};
 use super::sequence::{add_for_column, drop_owned};
 use super::trigger::{change_below, change_triggers};
 use super::user_type::check_not_type;
@@ -217,7 +220,7 @@ async fn act(
     table: &mut TableDef,
 ) -> Result<(), Halt> {
     match action {
-        AlterAction::Nothing => Ok(()),
+        AlterAction::Nothing { .. } => Ok(()),
         AlterAction::Trigger(change) => change_triggers(change, cx, ddl, table).await,
         AlterAction::AttachPartition(new) => attach(cx, ddl, changes, table, new).await,
         AlterAction::DetachPartition(partition) => detach(cx, ddl, changes, table, partition).await,
@@ -251,6 +254,12 @@ async fn act(
             Ok(())
         }
         AlterAction::AddCheck(check, validate) => add_check(cx, ddl, table, check, *validate).await,
+        AlterAction::ValidateCheck { name, condition } => {
+            validate_check(cx, table, (name.as_str(), condition)).await
+        }
+        AlterAction::ValidateForeignKey { name } => {
+            validate_foreign_key(cx, ddl, changes, table, name).await
+        }
         AlterAction::AddForeignKey(key, validate) => {
             add_foreign_key(cx, ddl, changes, table, (key, *validate)).await
         }

@@ -140,6 +140,10 @@ impl Going {
             }
         }
         for ty in snapshot.types().all() {
+            let object = Object::new(ObjectKind::Type, ty.id);
+            if going.extensions.iter().any(|of| of.has(object)) {
+                continue;
+            }
             if goes(ObjectKind::Type, ty.id, &ty.schema)? {
                 going.types.push(ty);
             }

@@ -7,19 +7,21 @@ use fencepost_sql::catalog::acl::Privileges;
 use fencepost_sql::catalog::{
     About, ArgMode, CATALOG_SCHEMA, CatalogView, ExtensionDef, Guards, Language, Object,
     ObjectKind, Parallel, Planning, RoutineArg, RoutineDef, RoutineKind, RoutineResult,
-    SUPERUSER_OID, denied, temporary,
+    SUPERUSER_OID, TypeDef, UserType, denied, temporary,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::extensions::{Extension, Provided};
 use fencepost_sql::parser;
 use fencepost_sql::pg_catalog::class;
 use fencepost_sql::stop::Halt;
-use fencepost_sql::types::Type;
+use fencepost_sql::types::citext::CitextDef;
+use fencepost_sql::types::{Citext, Type};
 
 use super::authorize::Asker;
 use super::changes::Changes;
 use super::ownership::claim_for;
 use super::routine::{drop_routines, duplicate, same};
+use super::user_type::{self, drop_types};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
@@ -68,6 +70,10 @@ pub async fn create_extension(
         version: of.version.to_owned(),
         members: Vec::new(),
     };
+    for name in of.types {
+        let id = create_citext((schema, name), changes.version, cx, ddl).await?;
+        extension.members.push((class::TYPE, id));
+    }
     for provided in of.provided() {
         let id = create_function(provided, (schema, changes.version), cx, ddl).await?;
         extension.members.push((class::ROUTINE, id));
@@ -136,6 +142,30 @@ fn check_allowed(asker: &Asker<'_>, of: &Extension, ddl: &DdlCx<'_>) -> Result<(
         true => "Must have CREATE privilege on current database to create this extension.",
         false => "Must be superuser to create this extension.",
     }))
+}
+
+/// The type citext, which the first superuser owns.
+async fn create_citext(
+    (schema, name): (&str, &str),
+    version: u64,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+) -> Result<u32, Halt> {
+    user_type::check_free(schema, name, ddl)?;
+    let id = ddl.catalog.next_oid(cx.tx).await?;
+    let array_id = ddl.catalog.next_oid(cx.tx).await?;
+    let ty = TypeDef {
+        id,
+        schema: schema.to_owned(),
+        name: name.to_owned(),
+        of: UserType::Citext(Citext::of(CitextDef::named(id, array_id, (schema, name)))),
+        version,
+        guards: Guards::create(cx.tx, id, version).await?,
+    };
+    ddl.catalog.insert_type(cx.tx, &ty).await?;
+    let object = Object::new(ObjectKind::Type, id);
+    claim_for(SUPERUSER_OID, object, schema, cx, ddl).await?;
+    Ok(id)
 }
 
 /// A function that the first superuser owns, whoever has created the extension.
@@ -251,6 +281,12 @@ pub async fn drop_extensions(
         if let Err(halt) = dropped {
             return Err(needed(halt, extension));
         }
+        let mut types = ddl.snapshot.types().all();
+        types.retain(|ty| extension.has(Object::new(ObjectKind::Type, ty.id)));
+        let dropped = Box::pin(drop_types((&types, cascade), gone, cx, ddl, changes)).await;
+        if let Err(halt) = dropped {
+            return Err(needed(halt, extension));
+        }
         ddl.catalog.remove_extension(cx.tx, extension.id).await?;
     }
     Ok(())
@@ -344,6 +380,10 @@ async fn move_extension(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
 ) -> Result<(), Halt> {
+    if extension.members.iter().any(|(of, _)| *of == class::TYPE) {
+        let what = format!("SET SCHEMA of the extension {}", extension.name);
+        return Err(SqlError::unsupported(what).into());
+    }
     let changes = Changes::begin(cx, ddl).await?;
     for routine in functions(extension, ddl) {
         if same(ddl, (to, &routine.name), &routine.input_kinds()).is_some() {

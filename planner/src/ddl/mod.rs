@@ -203,7 +203,7 @@ pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::DropIndex(_) => "DROP INDEX",
         Statement::Truncate(_) => "TRUNCATE TABLE",
         Statement::CreateSequence(_) => "CREATE SEQUENCE",
-        Statement::AlterSequence(_) => "ALTER SEQUENCE",
+        Statement::AlterSequence(alter) => alter.tag(),
         Statement::DropSequence(_) => "DROP SEQUENCE",
         Statement::CreateView(_) => "CREATE VIEW",
         Statement::AlterView(alter) => alter.tag,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{NewCheck, NewForeignKey, Related, RowRules};
+use fencepost_sql::bound::{Expr, NewCheck, NewForeignKey, Related, RowRules};
 use fencepost_sql::catalog::{CheckDef, ForeignKeyDef, TableDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::row::RowLayout;
@@ -31,12 +31,7 @@ pub async fn add_check(
     };
     let name = constraint_name(table, check.name.as_deref(), &columns, "check")?;
     if validate {
-        let mut rows = Rows::of(table);
-        while let Some(row) = rows.next(cx).await? {
-            if cx.value(&check.condition, row)? == Value::Bool(false) {
-                return Err(violated_by_some_row(table, &name).into());
-            }
-        }
+        validate_check(cx, table, (name.as_str(), &check.condition)).await?;
     }
     table.rules.checks.push(CheckDef {
         id: ddl.catalog.next_oid(cx.tx).await?,
@@ -44,6 +39,43 @@ pub async fn add_check(
         text: check.text.clone(),
     });
     Ok(())
+}
+
+/// Looks whether a CHECK holds for the rows that are there.
+pub async fn validate_check(
+    cx: &mut Cx<'_>,
+    table: &TableDef,
+    (name, condition): (&str, &Expr),
+) -> Result<(), Halt> {
+    let mut rows = Rows::of(table);
+    while let Some(row) = rows.next(cx).await? {
+        if cx.value(condition, row)? == Value::Bool(false) {
+            return Err(violated_by_some_row(table, name).into());
+        }
+    }
+    Ok(())
+}
+
+/// Looks whether the rows that are there have what a FOREIGN KEY of theirs refers to.
+pub async fn validate_foreign_key(
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    changes: &mut Changes,
+    table: &TableDef,
+    name: &str,
+) -> Result<(), Halt> {
+    let mut last = table.clone();
+    let keys = &mut last.rules.foreign_keys;
+    let Some(at) = keys.iter().position(|key| key.name == name) else {
+        return Err(SqlError::internal("a foreign key that is not there").into());
+    };
+    let key = keys.remove(at);
+    let parent = match key.parent == table.id {
+        true => None,
+        false => Some(changes.by_id(cx, ddl, key.parent).await?.clone()),
+    };
+    keys.push(key);
+    check_references(cx, &last, parent).await
 }
 
 /// Adds a FOREIGN KEY to `table`, and to the parent that it is referenced (FK-2); looks at the rows that are there if

@@ -136,6 +136,10 @@ pub async fn drop_schema(
         drop_extensions((&extensions, true), &gone, cx, ddl, &mut changes).await?;
         drop_routines((&routines, true), &gone, cx, ddl, &mut changes).await?;
         gone.extend(routines.iter().map(|routine| routine.id));
+        types.retain(|ty| {
+            let object = Object::new(ObjectKind::Type, ty.id);
+            extensions.iter().all(|of| !of.has(object))
+        });
         drop_types((&types, true), &gone, cx, ddl, &mut changes).await?;
         for sequence in sequences {
             remove(&sequence, cx, ddl).await?;

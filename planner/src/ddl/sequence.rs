@@ -51,7 +51,7 @@ pub async fn alter_sequence(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
 ) -> Result<&'static str, Halt> {
-    const TAG: &str = "ALTER SEQUENCE";
+    let tag = statement.tag();
     let found = ddl
         .snapshot
         .sequence(statement.schema.as_deref(), &statement.name)?;
@@ -60,7 +60,7 @@ pub async fn alter_sequence(
         return match statement.if_exists {
             true => {
                 skipping(&message, ddl);
-                Ok(TAG)
+                Ok(tag)
             }
             false => Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).into()),
         };
@@ -90,7 +90,7 @@ pub async fn alter_sequence(
     ddl.catalog.remove_sequence(cx.tx, &found).await?;
     ddl.catalog.insert_sequence(cx.tx, &sequence).await?;
     changes.finish(cx, ddl).await?;
-    Ok(TAG)
+    Ok(tag)
 }
 
 /// DROP SEQUENCE.

@@ -14,16 +14,17 @@ use fencepost_sql::catalog::{
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::quote_ident;
 use fencepost_sql::stop::Halt;
+use fencepost_sql::types::citext::CitextDef;
 use fencepost_sql::types::composites::is_made_of;
 use fencepost_sql::types::enums::{EnumDef, LABEL_BYTES_MAX, Label};
-use fencepost_sql::types::{Composite, Domain, Enum};
+use fencepost_sql::types::{Citext, Composite, Domain, Enum};
 
 use super::alter::drop_column;
 use super::changes::Changes;
 use super::ownership::claim;
 use super::routine::drop_routines;
 use super::view::{drop_views, remove_views, shown};
-use super::{DdlCx, Notice};
+use super::{DdlCx, Notice, extension};
 use crate::exec::Cx;
 use crate::index;
 
@@ -202,6 +203,10 @@ pub async fn alter_type(
             let mut definition = of.definition().clone();
             definition.rename(name.0, name.1);
             UserType::Composite(Composite::of(definition))
+        }
+        UserType::Citext(of) => {
+            let array_id = of.definition().array_id;
+            UserType::Citext(Citext::of(CitextDef::named(ty.id, array_id, name)))
         }
     };
     changed.version = changes.version;
@@ -437,6 +442,9 @@ pub async fn drop_type(
     }
     types.sort_by_key(|ty| ty.id);
     types.dedup_by_key(|ty| ty.id);
+    for ty in &types {
+        extension::check_free(Object::new(ObjectKind::Type, ty.id), ddl)?;
+    }
     let mut changes = Changes::begin(cx, ddl).await?;
     drop_types((&types, statement.cascade), &[], cx, ddl, &mut changes).await?;
     changes.finish(cx, ddl).await?;

@@ -23,7 +23,8 @@ pub async fn rows(table: SystemTable, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>
             return Ok(rows);
         }
         let snapshot = catalog(cx).await?;
-        if relation.oid == class::ROLE && !is_superuser(&snapshot, cx)? {
+        let secret = relation.oid == class::ROLE || relation.name == "pg_shadow";
+        if secret && !is_superuser(&snapshot, cx)? {
             return Err(no_privilege(ObjectKind::Table, relation.name).into());
         }
         if let Some(rows) = statistics::rows(relation, &snapshot, cx.eval, cx.tx.machine()).await? {

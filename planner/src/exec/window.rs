@@ -16,6 +16,7 @@ use fencepost_sql::bound::{
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{Accumulator, sort_compare};
 use fencepost_sql::stop::Halt;
+use fencepost_sql::types::calendar::DAY_US;
 use fencepost_sql::value::Value;
 
 use super::batch::Batch;
@@ -549,6 +550,8 @@ impl Part<'_> {
                 }
                 let bound = cx.value(value, &[keys[at].clone(), by.clone()])?;
                 let within = |key: &Value| {
+                    let wide = as_wide(key, &bound);
+                    let key = wide.as_ref().unwrap_or(key);
                     let ordering = match (key.as_int(), bound.as_int()) {
                         (Some(key), Some(bound)) if *desc => bound.cmp(&key),
                         (Some(key), Some(bound)) => key.cmp(&bound),
@@ -562,5 +565,18 @@ impl Part<'_> {
                 Ok(keys.partition_point(within))
             }
         }
+    }
+}
+
+/// A key as what it gives with an offset, where that is of another type than the key.
+fn as_wide(key: &Value, bound: &Value) -> Option<Value> {
+    match (key, bound) {
+        (Value::Date(day), Value::Timestamp(_)) => Some(Value::Timestamp(match *day {
+            i32::MIN => i64::MIN,
+            i32::MAX => i64::MAX,
+            day => i64::from(day) * DAY_US,
+        })),
+        (Value::Float4(key), Value::Float8(_)) => Some(Value::Float8(f64::from(*key))),
+        _ => None,
     }
 }

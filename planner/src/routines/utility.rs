@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{SetScope, SetStatement, SetValue, Statement};
+use fencepost_sql::bound::{Maintenance, SetScope, SetStatement, SetValue, Statement};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::notify::{Listening, Notification};
 use fencepost_sql::stop::Halt;
@@ -39,7 +39,6 @@ pub async fn run_utility(
             let value = value.get(name).unwrap_or_default().into_owned();
             cx.eval.change_setting(name, &value, false)?;
         }
-        Statement::Analyze | Statement::LockTable => {}
         Statement::Notify(Notification { channel, payload }) => {
             not_in_others("NOTIFY", owner)?;
             cx.eval.notifications.notify(channel, payload)?;
@@ -52,6 +51,12 @@ pub async fn run_utility(
             not_in_others(command, owner)?;
             cx.eval.notifications.listen(change.clone());
         }
+        Statement::Maintenance(
+            Maintenance::Analyze
+            | Maintenance::Lock
+            | Maintenance::Reindex { alone: None }
+            | Maintenance::Cluster { alone: false },
+        ) => {}
         Statement::Call(call) => {
             let mut args = Vec::with_capacity(call.args.len());
             for arg in &call.args {
@@ -83,12 +88,19 @@ pub async fn run_utility(
             )
             .into());
         }
-        Statement::Vacuum | Statement::Checkpoint => {
-            return Err(SqlError::new(
-                SqlState::ACTIVE_SQL_TRANSACTION,
-                "VACUUM cannot be executed from a function",
-            )
-            .into());
+        Statement::Maintenance(alone) => {
+            let command = match alone {
+                Maintenance::Reindex {
+                    alone: Some(command),
+                } => command,
+                Maintenance::Cluster { .. } => "CLUSTER",
+                _ => "VACUUM",
+            };
+            let message = format!("{command} cannot be executed from a function");
+            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message).into());
+        }
+        Statement::Checkpoint => {
+            return Err(SqlError::unsupported("CHECKPOINT in a function").into());
         }
         _ => return Err(SqlError::unsupported("this statement in a function").into()),
     }

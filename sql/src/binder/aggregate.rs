@@ -224,7 +224,8 @@ impl Binder<'_> {
                 Ok((Type::BOOL, vec![arg]))
             }
             (K::StringAgg, Some(arg), Some(separator), None) => {
-                if !arg.ty.kind.is_string() || !separator.ty.kind.is_string() {
+                let is_text = |kind: T| kind.is_string() || kind.is_citext();
+                if !is_text(arg.ty.kind) || !is_text(separator.ty.kind) {
                     return Err(missing());
                 }
                 let arg = self.coerce(arg, Type::TEXT, CastContext::Implicit)?;

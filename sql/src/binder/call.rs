@@ -126,6 +126,7 @@ impl Binder<'_> {
             }
             "json_build_array" | "jsonb_build_array" | "json_build_object"
             | "jsonb_build_object" => self.json_built(&name, args),
+            "num_nulls" | "num_nonnulls" if !args.is_empty() => self.json_built(&name, args),
             "json_extract_path"
             | "jsonb_extract_path"
             | "json_extract_path_text"
@@ -364,7 +365,33 @@ impl Signature for ScalarFunction {
 /// PostgreSQL's choice among functions of one name: exact types first, then what casts allow,
 /// then the preferred types, then what the unknown literals may be.
 pub(super) fn choose(name: &str, types: &[Type]) -> Result<&'static ScalarFunction, SqlError> {
+    check_citext(name, types)?;
     choose_among(|| candidates(name), name, types)
+}
+
+/// 0A000 for what heeds no case where its first two arguments are citext.
+pub(super) fn check_citext(name: &str, types: &[Type]) -> Result<(), SqlError> {
+    const HEEDLESS: [&str; 9] = [
+        "regexp_match",
+        "regexp_matches",
+        "regexp_replace",
+        "regexp_split_to_array",
+        "regexp_split_to_table",
+        "replace",
+        "split_part",
+        "strpos",
+        "translate",
+    ];
+    match types {
+        [first, second, ..]
+            if first.kind.is_citext()
+                && (second.kind.is_citext() || *second == Type::UNKNOWN)
+                && HEEDLESS.contains(&name) =>
+        {
+            Err(SqlError::unsupported(format!("{name} of citext")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The same choice among these functions.

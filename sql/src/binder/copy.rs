@@ -1,5 +1,6 @@
 //! COPY.
 
+use super::expr::Clause;
 use super::rules::Change;
 use super::{Binder, names};
 use crate::bound::{Copy, CopyDirection, CopySource, Integrity, Statement};
@@ -26,21 +27,22 @@ impl Binder<'_> {
         if copy.force_quote_all {
             options.force_quote = Some((0..copied.len()).collect());
         } else if !copy.force_quote.is_empty() {
-            let mut forced = Vec::with_capacity(copy.force_quote.len());
-            for name in &copy.force_quote {
-                forced.push(copied.iter().position(|c| c == name).ok_or_else(|| {
-                    SqlError::new(
-                        SqlState::INVALID_COLUMN_REFERENCE,
-                        format!("FORCE_QUOTE column \"{name}\" not referenced by COPY"),
-                    )
-                })?);
-            }
-            options.force_quote = Some(forced);
+            options.force_quote = Some(forced("FORCE_QUOTE", &copy.force_quote, &copied, &source)?);
         }
+        options.force_null = forced("FORCE_NULL", &copy.force_null, &copied, &source)?;
+        options.force_not_null = forced("FORCE_NOT_NULL", &copy.force_not_null, &copied, &source)?;
+        let filter = match (&copy.filter, &source) {
+            (Some(text), CopySource::Table { table, .. }) => {
+                let condition = self.stored(table, text, Clause::CopyWhere)?;
+                Some(self.condition(condition, "WHERE")?)
+            }
+            _ => None,
+        };
         Ok(Statement::Copy(Box::new(Copy {
             direction: copy.direction,
             source,
             options,
+            filter,
         })))
     }
 
@@ -149,4 +151,26 @@ fn of_view(view: &ViewDef, direction: CopyDirection) -> SqlError {
     };
     let message = format!("cannot copy {way} view \"{}\"", view.name);
     SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).hint(hint)
+}
+
+/// Columns that an option names, by their positions among those that are copied.
+fn forced(
+    option: &str,
+    wanted: &[String],
+    copied: &[String],
+    source: &CopySource,
+) -> Result<Vec<usize>, SqlError> {
+    let position = |name: &String| {
+        let at = copied.iter().position(|c| c == name);
+        at.ok_or_else(|| match source {
+            CopySource::Table { table, .. } if table.column(name).is_none() => {
+                names::no_column_of(name, &table.name)
+            }
+            _ => SqlError::new(
+                SqlState::INVALID_COLUMN_REFERENCE,
+                format!("{option} column \"{name}\" not referenced by COPY"),
+            ),
+        })
+    };
+    wanted.iter().map(position).collect()
 }

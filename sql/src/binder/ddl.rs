@@ -4,6 +4,7 @@ mod alter;
 mod constraint;
 mod family;
 mod identity;
+mod keeping;
 mod like;
 mod operator_class;
 mod partition;

@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use super::aggregate::Aggregates;
 use super::scope::Scope;
-use super::{Binder, names};
+use super::{Binder, names, suggest};
 use crate::bound::{BoolTest, Expr, LikeKind, Node};
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
@@ -39,6 +39,7 @@ pub(super) enum Clause {
     IndexPredicate,
     IndexExpression,
     TriggerWhen,
+    CopyWhere,
 }
 
 impl Clause {
@@ -66,6 +67,7 @@ impl Clause {
             Clause::IndexPredicate => "index predicates",
             Clause::IndexExpression => "index expressions",
             Clause::TriggerWhen => "trigger WHEN conditions",
+            Clause::CopyWhere => "COPY FROM WHERE conditions",
             Clause::Transform => "transform expressions",
             Clause::Window => "window definitions",
         }
@@ -180,11 +182,15 @@ impl Binder<'_> {
                 .or_at(self.position(ident.span)));
             }
         }
-        Err(SqlError::new(
+        let missing = SqlError::new(
             SqlState::UNDEFINED_COLUMN,
             format!("column \"{name}\" does not exist"),
         )
-        .or_at(self.position(ident.span)))
+        .or_at(self.position(ident.span));
+        Err(match suggest::hint(around.scope, None, &name) {
+            Some(hint) => missing.hint(hint),
+            None => missing,
+        })
     }
 
     fn qualified_column(
@@ -428,6 +434,15 @@ impl Binder<'_> {
             (LikeKind::ILike, false) => "~~*",
             (LikeKind::ILike, true) => "!~~*",
         };
+        let kind = match (kind, input.ty.kind) {
+            (LikeKind::Like, TypeKind::Citext(_)) => LikeKind::ILike,
+            (kind, _) => kind,
+        };
+        let plain = |binder: &mut Self, side: Expr| match side.ty.kind {
+            TypeKind::Citext(_) => binder.coerce(side, Type::TEXT, CastContext::Implicit),
+            _ => Ok(side),
+        };
+        let (input, pattern) = (plain(self, input)?, plain(self, pattern)?);
         for side in [&input, &pattern] {
             if side.ty.kind == TypeKind::Bytea {
                 return Err(SqlError::unsupported("LIKE on bytea"));

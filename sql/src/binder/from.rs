@@ -124,13 +124,7 @@ impl Binder<'_> {
                 sample: Some(sample),
                 args: None,
                 ..
-            } => {
-                let mut plain = factor.clone();
-                if let TableFactor::Table { sample, .. } = &mut plain {
-                    *sample = None;
-                }
-                self.sampled(&plain, sample, scope)
-            }
+            } => self.sampled(factor, sample, scope),
             TableFactor::UNNEST {
                 alias,
                 array_exprs,

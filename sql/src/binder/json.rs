@@ -37,7 +37,7 @@ impl Binder<'_> {
         Ok(found)
     }
 
-    /// `json_build_array(…)` and its kin.
+    /// `json_build_array(…)` and others that take values of any types.
     pub(super) fn json_built(&mut self, name: &str, args: Vec<Expr>) -> Result<Expr, SqlError> {
         let Some(function) = candidates(name).next() else {
             return Err(SqlError::internal("a function is not in the library"));

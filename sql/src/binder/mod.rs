@@ -64,6 +64,7 @@ mod stand_ins;
 mod stored;
 mod subfield;
 mod subquery;
+mod suggest;
 mod symbol;
 mod table_function;
 mod target_rows;
@@ -74,6 +75,7 @@ mod trigger;
 mod type_name;
 mod updatable;
 mod update;
+mod upkeep;
 mod variables;
 mod view;
 mod whole_row;
@@ -217,6 +219,7 @@ impl Binder<'_> {
             parser::Statement::Ready(ready) => self.ready(ready),
             parser::Statement::Copy(copy) => self.copy(copy),
             parser::Statement::Identity(syntax) => self.alter_identity(syntax),
+            parser::Statement::Keeping(syntax) => self.alter_keeping(syntax),
             parser::Statement::Partition(syntax) => self.alter_partition(syntax),
             parser::Statement::Declare {
                 name,
@@ -229,6 +232,7 @@ impl Binder<'_> {
             parser::Statement::Trigger(syntax) => self.trigger(syntax),
             parser::Statement::View(syntax) => self.alter_view(syntax),
             parser::Statement::Security(syntax) => self.security(syntax),
+            parser::Statement::Upkeep(syntax) => self.upkeep(syntax),
             parser::Statement::Refresh(syntax) => self.refresh(syntax),
             parser::Statement::Prepare(prepare) => self.prepare(prepare),
             parser::Statement::Explain { options, statement } => Ok(Statement::Explain(Explain {

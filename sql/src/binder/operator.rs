@@ -41,6 +41,15 @@ impl Binder<'_> {
                 };
                 return self.like(kind, negated, (left, right), None);
             }
+            BinaryOperator::PGRegexMatch | BinaryOperator::PGRegexNotMatch
+                if left.ty.kind.is_citext() =>
+            {
+                let symbol = match op {
+                    BinaryOperator::PGRegexMatch => "~*",
+                    _ => "!~*",
+                };
+                return self.symbol(symbol, left, right);
+            }
             BinaryOperator::PGExp => return self.call("power", vec![left, right]),
             BinaryOperator::PGCustomBinaryOperator(parts) => {
                 let plain = match parts.as_slice() {
@@ -257,7 +266,8 @@ impl Binder<'_> {
         {
             return self.call("byteacat", vec![left, right]);
         }
-        if !l.is_string() && !r.is_string() {
+        let is_text = |kind: T| kind.is_string() || kind.is_citext();
+        if !is_text(l) && !is_text(r) {
             return Err(no_operator("||", &left.ty, &right.ty));
         }
         let left = self.as_text(left)?;
@@ -308,6 +318,7 @@ fn compare_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
             Some(T::Inet)
         }
         (T::Unknown, known) | (known, T::Unknown) => Some(known),
+        (T::Citext(_), other) | (other, T::Citext(_)) if other.is_string() => Some(T::Text),
         (a, b) if a.is_string() && b.is_string() => Some(T::Text),
         (T::Interval, T::Time) | (T::Time, T::Interval) => Some(T::Interval),
         (a, b) if a.category() != b.category() => None,

@@ -191,6 +191,7 @@ impl Binder<'_> {
             Clause::IndexPredicate => Some("a function of users in an index predicate"),
             Clause::IndexExpression => Some("a function of users in an index expression"),
             Clause::TriggerWhen => Some("a function of users in WHEN of a trigger"),
+            Clause::CopyWhere => Some("a function of users in WHERE of COPY"),
             Clause::Transform => Some("a function of users in a change of type"),
             Clause::Execute => Some("a function of users in EXECUTE"),
             _ if routine.result.set => Some("a set-returning function of users here"),

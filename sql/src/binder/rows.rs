@@ -53,6 +53,7 @@ impl Binder<'_> {
             }
             "unnest" => (unnested(&types)?, args, false),
             _ => {
+                super::call::check_citext(name, &types)?;
                 let known = || rows_candidates(name).map(|f| &f.function);
                 let function = choose_among(known, name, &types)?;
                 let columns = rows_candidates(name)

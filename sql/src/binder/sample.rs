@@ -20,15 +20,19 @@ impl Binder<'_> {
     /// A table of which only some rows are wanted.
     pub(super) fn sampled(
         &mut self,
-        plain: &TableFactor,
+        factor: &TableFactor,
         sample: &ast::TableSampleKind,
         scope: &mut Scope,
     ) -> Result<From, SqlError> {
         let ast::TableSampleKind::AfterTableAlias(sample) = sample else {
             return Err(SqlError::unsupported("TABLESAMPLE before an alias"));
         };
+        let mut plain = Box::new(factor.clone());
+        if let TableFactor::Table { sample, .. } = &mut *plain {
+            *sample = None;
+        }
         let mut own = Scope::default();
-        let from = self.factor(plain, &mut own, &[])?;
+        let from = self.factor(&plain, &mut own, &[])?;
         let table = match &from {
             From::Leaf(Leaf {
                 source: LeafSource::Table(table),

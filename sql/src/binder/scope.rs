@@ -125,10 +125,16 @@ impl Scope {
             None if name == TABLE_OID && leaf.schema.is_some() => {
                 leaf.table_oid(self.leaves.len() == 1)
             }
-            None => Err(SqlError::new(
-                SqlState::UNDEFINED_COLUMN,
-                format!("column {alias}.{name} does not exist"),
-            )),
+            None => {
+                let missing = SqlError::new(
+                    SqlState::UNDEFINED_COLUMN,
+                    format!("column {alias}.{name} does not exist"),
+                );
+                Err(match super::suggest::hint(self, Some(alias), name) {
+                    Some(hint) => missing.hint(hint),
+                    None => missing,
+                })
+            }
         }
     }
 

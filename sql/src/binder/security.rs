@@ -193,6 +193,11 @@ impl Binder<'_> {
                 }
             }
         }
+        // Where there are none, it is still said of what.
+        let of_all = match &grant.objects {
+            Granted::AllIn(kind, ..) => *kind,
+            Granted::Named(_) => ObjectKind::Table,
+        };
         let mut privileges = Vec::with_capacity(grant.privileges.len());
         if grant.privileges.is_empty() {
             privileges.push((None, Vec::new()));
@@ -207,7 +212,7 @@ impl Binder<'_> {
                 }
                 one = match last {
                     Some(one) => Some(one),
-                    None => Some(privilege_of(ObjectKind::Table, name)?),
+                    None => Some(privilege_of(of_all, name)?),
                 };
             }
             let of_columns = one.unwrap_or(ObjectKind::OF_COLUMNS);

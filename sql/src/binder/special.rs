@@ -431,7 +431,9 @@ impl Binder<'_> {
         if let Some(length) = length {
             args.push(self.expr(length, around)?);
         }
-        let patterns = |e: &Expr| e.ty.kind.is_string() && !matches!(e.node, Node::Param(_));
+        let patterns = |e: &Expr| {
+            (e.ty.kind.is_string() || e.ty.kind.is_citext()) && !matches!(e.node, Node::Param(_))
+        };
         if from.is_some() && args[1..].iter().all(patterns) {
             return match args.len() {
                 2 => self.call("substring", args),

@@ -70,6 +70,7 @@ impl Binder<'_> {
             Clause::IndexPredicate => Some("index predicate"),
             Clause::IndexExpression => Some("index expression"),
             Clause::TriggerWhen => Some("trigger WHEN condition"),
+            Clause::CopyWhere => Some("COPY FROM WHERE condition"),
             Clause::Window => Some("window function call"),
         };
         if let Some(place) = refused {

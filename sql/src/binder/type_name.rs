@@ -317,7 +317,7 @@ fn invalid(message: &str) -> SqlError {
 }
 
 fn is_postgres_type(name: &str) -> bool {
-    const KNOWN: [&str; 26] = [
+    const KNOWN: [&str; 48] = [
         "serial",
         "bigserial",
         "smallserial",
@@ -343,7 +343,29 @@ fn is_postgres_type(name: &str) -> bool {
         "varbit",
         "tsvector",
         "tsquery",
-        "citext",
+        "int4range",
+        "int8range",
+        "numrange",
+        "tsrange",
+        "tstzrange",
+        "daterange",
+        "int4multirange",
+        "int8multirange",
+        "nummultirange",
+        "tsmultirange",
+        "tstzmultirange",
+        "datemultirange",
+        "pg_lsn",
+        "pg_snapshot",
+        "txid_snapshot",
+        "regprocedure",
+        "regoper",
+        "regoperator",
+        "regcollation",
+        "regconfig",
+        "regdictionary",
+        "int2vector",
+        "oidvector",
     ];
     KNOWN.contains(&name)
 }

@@ -8,6 +8,7 @@ use super::expr::{Around, Clause};
 use super::from::table_leaf;
 use super::given::check_settable;
 use super::insert::is_default;
+use super::row_compare::row_of;
 use super::rules::Change;
 use super::scope::{Scope, ScopeLeaf};
 use super::subfield::Place;
@@ -109,7 +110,8 @@ impl Binder<'_> {
             (ast::AssignmentTarget::ColumnName(name), value) => {
                 self.one_assignment(table, name, value, scope, out)
             }
-            (ast::AssignmentTarget::Tuple(columns), ast::Expr::Tuple(values)) => {
+            (ast::AssignmentTarget::Tuple(columns), value) if row_of(value).is_some() => {
+                let values = row_of(value).unwrap_or_default();
                 if columns.len() != values.len() {
                     return Err(SqlError::new(
                         SqlState::SYNTAX_ERROR,

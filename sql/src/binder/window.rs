@@ -13,7 +13,7 @@ use crate::bound::{
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
 use crate::parser::MARKS;
-use crate::types::Type;
+use crate::types::{Type, TypeKind};
 
 /// Slots from here on are window calls, until the SELECT is put together.
 pub(super) const WINDOW_SLOTS: usize = 1 << 50;
@@ -44,6 +44,10 @@ impl Binder<'_> {
         function: &ast::Function,
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
+        if let Some(treatment) = &function.null_treatment {
+            let message = format!("{treatment} is not supported");
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
         let allowed = matches!(around.clause, Clause::Select | Clause::OrderBy);
         if !allowed || around.aggregates.is_none() {
             let message = match around.clause {
@@ -329,7 +333,9 @@ impl Binder<'_> {
                     false => ast::BinaryOperator::Plus,
                 };
                 let at = Expr::column(key.ty, 0);
-                let value = self.binary(&op, at, Expr::column(by.ty, 1)).map_err(|_| {
+                let value = self.binary(&op, at, Expr::column(by.ty, 1));
+                let alike = |value: &Expr| compares(key.ty.kind, value.ty.kind);
+                let value = value.ok().filter(alike).ok_or_else(|| {
                     SqlError::new(
                         SqlState::FEATURE_NOT_SUPPORTED,
                         format!(
@@ -354,6 +360,15 @@ impl Binder<'_> {
             false => FrameBound::Following(offset),
         })
     }
+}
+
+/// Are keys of a type comparable with what they give with an offset?
+fn compares(key: TypeKind, bound: TypeKind) -> bool {
+    let wide = matches!(
+        (key, bound),
+        (TypeKind::Date, TypeKind::Timestamp) | (TypeKind::Float4, TypeKind::Float8)
+    );
+    wide || key == bound || (key.is_integer() && bound.is_integer())
 }
 
 /// What WINDOW says of a name.

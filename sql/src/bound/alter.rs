@@ -54,6 +54,18 @@ pub enum AlterAction {
         /// Its new name.
         to: String,
     },
+    /// VALIDATE CONSTRAINT of a CHECK.
+    ValidateCheck {
+        /// Its name.
+        name: String,
+        /// What has to hold.
+        condition: Expr,
+    },
+    /// VALIDATE CONSTRAINT of a FOREIGN KEY.
+    ValidateForeignKey {
+        /// Its name.
+        name: String,
+    },
     /// DROP CONSTRAINT.
     DropConstraint {
         /// Its name.
@@ -113,7 +125,10 @@ pub enum AlterAction {
     /// Nothing but a notice.
     Notice(SqlState, String),
     /// SET (fillfactor = …) and other accepted storage options: nothing happens.
-    Nothing,
+    Nothing {
+        /// It was said of an index.
+        of_index: bool,
+    },
 }
 
 /// ADD COLUMN.

@@ -225,7 +225,11 @@ impl AlterTable {
     pub fn tag(&self) -> &'static str {
         match &self.actions[..] {
             [AlterAction::Trigger(change)] => change.tag(),
-            [AlterAction::RenameIndex { .. } | AlterAction::AttachIndex { .. }] => "ALTER INDEX",
+            [
+                AlterAction::RenameIndex { .. }
+                | AlterAction::AttachIndex { .. }
+                | AlterAction::Nothing { of_index: true },
+            ] => "ALTER INDEX",
             [AlterAction::Comment { .. }] => "COMMENT",
             _ if self.materialized => "ALTER MATERIALIZED VIEW",
             _ => "ALTER TABLE",

@@ -215,6 +215,8 @@ pub struct Copy {
     pub source: CopySource,
     /// How.
     pub options: CopyOptions,
+    /// Only the rows that it is true for go in.
+    pub filter: Option<Expr>,
 }
 
 /// In or out.
@@ -275,6 +277,10 @@ pub struct CopyOptions {
     pub escape: u8,
     /// Columns (positions in the copied list) always quoted on output; `None` is none.
     pub force_quote: Option<Vec<usize>>,
+    /// Columns (positions in the copied list) where a quoted NULL string is NULL, too.
+    pub force_null: Vec<usize>,
+    /// Columns (positions in the copied list) where nothing is NULL.
+    pub force_not_null: Vec<usize>,
 }
 
 impl Default for CopyOptions {
@@ -288,6 +294,8 @@ impl Default for CopyOptions {
             quote: b'"',
             escape: b'"',
             force_quote: None,
+            force_null: Vec::new(),
+            force_not_null: Vec::new(),
         }
     }
 }

@@ -76,7 +76,7 @@ pub use session::{
     DiscardKind, Explain, ExplainFormat, ExplainOptions, Isolation, SetScope, SetStatement,
     SetValue, TransactionModes,
 };
-pub use statement::{ResultColumn, Statement};
+pub use statement::{Maintenance, ResultColumn, Statement};
 pub use subquery::{Subquery, SubqueryKind};
 pub use trigger::{Trigger, TriggerChange};
 pub use user_type::{AlterType, AlterTypeAction, CreateEnum, DropType};

@@ -53,6 +53,18 @@ pub struct AlterSequence {
     pub rename: Option<String>,
     /// What it is to be.
     pub options: SequenceOptions,
+    /// It was said of an identity column.
+    pub of_column: bool,
+}
+
+impl AlterSequence {
+    /// The command tag.
+    pub fn tag(&self) -> &'static str {
+        match self.of_column {
+            true => "ALTER TABLE",
+            false => "ALTER SEQUENCE",
+        }
+    }
 }
 
 /// DROP SEQUENCE.

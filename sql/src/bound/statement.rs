@@ -191,10 +191,8 @@ pub enum Statement {
     Show(String),
     /// EXPLAIN.
     Explain(Explain),
-    /// VACUUM: memory that nothing needs goes back to the system.
-    Vacuum,
-    /// ANALYZE: accepted, nothing happens.
-    Analyze,
+    /// VACUUM and its kin.
+    Maintenance(Maintenance),
     /// CHECKPOINT.
     Checkpoint,
     /// ALTER SYSTEM DRAIN MACHINE: it is to leave, and others are given what it has.
@@ -213,8 +211,36 @@ pub enum Statement {
     Listen(Listening),
     /// NOTIFY
     Notify(Notification),
+}
+
+/// A statement for the upkeep of what does not need it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maintenance {
+    /// VACUUM: memory that nothing needs goes back to the system.
+    Vacuum,
+    /// ANALYZE: nothing happens.
+    Analyze,
+    /// REINDEX: nothing happens.
+    Reindex {
+        /// What it is called, where it is refused in transaction blocks.
+        alone: Option<&'static str>,
+    },
+    /// CLUSTER: nothing happens.
+    Cluster {
+        /// It is for all tables, and refused in transaction blocks.
+        alone: bool,
+    },
     /// LOCK TABLE: accepted inside a transaction block; serializability does the rest.
-    LockTable,
+    Lock,
+}
+
+impl Maintenance {
+    /// A REINDEX that is refused in transaction blocks.
+    pub(crate) fn reindex(command: &'static str) -> Maintenance {
+        Maintenance::Reindex {
+            alone: Some(command),
+        }
+    }
 }
 
 /// One column of a result, for the row description.

@@ -7,7 +7,7 @@ use super::def::TableDef;
 use super::guard::Guards;
 use super::view::ViewDef;
 use crate::types::composites::{CompositeDef, Field, ROW_ARRAY, ROW_TYPE};
-use crate::types::{Composite, Domain, Enum, Type, TypeKind};
+use crate::types::{Citext, Composite, Domain, Enum, Type, TypeKind};
 
 /// A type.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +35,8 @@ pub enum UserType {
     Domain(Domain),
     /// CREATE TYPE … AS (…), or a table
     Composite(Composite),
+    /// What the extension citext has made
+    Citext(Citext),
 }
 
 impl TypeDef {
@@ -44,6 +46,7 @@ impl TypeDef {
             UserType::Enum(of) => TypeKind::Enum(of),
             UserType::Domain(of) => TypeKind::Domain(of),
             UserType::Composite(of) => TypeKind::Composite(of),
+            UserType::Citext(of) => TypeKind::Citext(of),
         }
     }
 
@@ -52,6 +55,7 @@ impl TypeDef {
         match self.of {
             UserType::Enum(of) => Some(of.definition().array_id),
             UserType::Composite(of) => Some(of.definition().array_id),
+            UserType::Citext(of) => Some(of.definition().array_id),
             UserType::Domain(_) => None,
         }
     }

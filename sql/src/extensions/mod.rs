@@ -28,6 +28,8 @@ pub struct Extension {
     pub is_trusted: bool,
     /// The one schema that it can be in.
     pub schema: Option<&'static str>,
+    /// The types that it brings along: only citext there is.
+    pub types: &'static [&'static str],
     /// The tables of its functions.
     pub functions: &'static [&'static [Provided]],
 }
@@ -47,13 +49,23 @@ pub struct Provided {
 pub const PLPGSQL: &str = "plpgsql";
 
 /// All extensions, by name.
-pub static AVAILABLE: [Extension; 4] = [
+pub static AVAILABLE: [Extension; 5] = [
+    Extension {
+        name: "citext",
+        version: "1.6",
+        comment: "data type for case-insensitive character strings",
+        is_trusted: true,
+        schema: None,
+        types: &["citext"],
+        functions: &[],
+    },
     Extension {
         name: "pg_stat_statements",
         version: "1.10",
         comment: "track planning and execution statistics of all SQL statements executed",
         is_trusted: false,
         schema: None,
+        types: &[],
         // The view and its function are the system's.
         functions: &[],
     },
@@ -63,6 +75,7 @@ pub static AVAILABLE: [Extension; 4] = [
         comment: "cryptographic functions",
         is_trusted: true,
         schema: None,
+        types: &[],
         functions: &[crypto::FUNCTIONS, crypto::REFUSED],
     },
     Extension {
@@ -71,6 +84,7 @@ pub static AVAILABLE: [Extension; 4] = [
         comment: "PL/pgSQL procedural language",
         is_trusted: true,
         schema: Some(crate::catalog::CATALOG_SCHEMA),
+        types: &[],
         functions: &[],
     },
     Extension {
@@ -79,6 +93,7 @@ pub static AVAILABLE: [Extension; 4] = [
         comment: "generate universally unique identifiers (UUIDs)",
         is_trusted: true,
         schema: None,
+        types: &[],
         functions: &[uuids::FUNCTIONS],
     },
 ];

@@ -61,6 +61,9 @@ pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
     }
     match (from, to) {
         (T::Bool, T::Int4) | (T::Int4, T::Bool) => Some(Explicit),
+        (T::Citext(_), T::Text | T::VarChar) => Some(Implicit),
+        (_, T::Citext(_)) => Some(Assignment),
+        (T::Citext(_), b) if !b.is_string() => Some(Explicit),
         (T::Date, T::Timestamp | T::TimestampTz) | (T::Timestamp, T::TimestampTz) => Some(Implicit),
         (T::TimestampTz, T::Timestamp) | (T::Timestamp | T::TimestampTz, T::Date) => {
             Some(Assignment)
@@ -182,6 +185,20 @@ fn convert(
     cx: &EvalContext,
 ) -> Result<Value, SqlError> {
     use TypeKind as T;
+    if let Value::Citext(text) = value {
+        let from = Type::TEXT;
+        return match to.kind {
+            T::Citext(_) => Ok(Value::Citext(text)),
+            _ => convert(Value::Text(text), &from, to, explicit, cx),
+        };
+    }
+    if to.kind.is_citext() {
+        let text = to_string(value, from, &Type::TEXT, cx)?;
+        return Ok(match text {
+            Value::Text(text) => Value::Citext(text),
+            other => other,
+        });
+    }
     if to.kind.is_string() {
         return to_string(value, from, to, cx);
     }

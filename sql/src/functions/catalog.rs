@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rust_decimal::prelude::ToPrimitive;
+
 use super::library::{pure, stable};
 use super::{ScalarFunction, objects};
 use crate::binder::{Over, explicit_path, search_path, view_is_updatable};
@@ -12,7 +14,7 @@ use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::pg_catalog as pg;
 use crate::types::TypeKind::{
-    Bool, Char, Int2, Int4, Int8, Name, Oid, RegClass, RegNamespace, RegType, Text,
+    Bool, Char, Int2, Int4, Int8, Name, Numeric, Oid, RegClass, RegNamespace, RegType, Text,
 };
 use crate::types::{Element, Type, TypeKind};
 use crate::value::{Array, Value};
@@ -98,6 +100,13 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("pg_ts_template_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
     stable("pg_tablespace_location", &[Oid], Text, |_, _| Ok(Value::text(""))),
     pure("pg_size_pretty", &[Int8], Text, size_pretty),
+    pure("pg_size_pretty", &[Numeric], Text, |a, cx| match a {
+        [Value::Numeric(size)] => match size.trunc().to_i64() {
+            Some(whole) if whole.abs() >= SMALL => size_pretty(&[Value::Int8(whole)], cx),
+            _ => Ok(Value::text(format!("{size} bytes"))),
+        },
+        _ => Ok(Value::Null),
+    }),
     stable("current_schema", &[], Name, |_, cx| {
         Ok(text(explicit_path(&*cx.catalog(), cx).into_iter().next()))
     }),
@@ -483,10 +492,13 @@ fn to_object(args: &[Value], kind: TypeKind, cx: &EvalContext) -> Outcome {
     }
 }
 
+/// Below this it is bytes.
+const SMALL: i64 = 10 * 1024;
+
 /// In the unit that leaves at most five digits.
 fn size_pretty(args: &[Value], _: &EvalContext) -> Outcome {
     const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
-    const MOST: i64 = 10 * 1024;
+    const MOST: i64 = SMALL;
     let mut size = args.first().and_then(Value::as_int).unwrap_or(0);
     if size.abs() < MOST {
         return Ok(Value::text(format!("{size} bytes")));

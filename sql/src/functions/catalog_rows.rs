@@ -6,19 +6,25 @@ use std::sync::LazyLock;
 use super::array::array;
 use super::library::stable;
 use super::rows::{RowsFunction, of_rows};
+use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::types::TypeKind::{AnyArray, AnyElement, Bool, Char, Int4, RegClass, Text};
 use crate::value::{Array, Value};
 
 #[rustfmt::skip]
 pub(super) static ROWS: &[RowsFunction] = &[
-    // No table is a partition that has a definition of its own.
     RowsFunction {
-        function: stable("pg_partition_ancestors", &[RegClass], RegClass, |_, _| Ok(Array::default().into())),
+        function: stable("pg_partition_ancestors", &[RegClass], RegClass, |a, cx| {
+            let mut all = Vec::new();
+            for of in ancestors(oid(a), cx) {
+                all.push(named(of, cx)?);
+            }
+            Ok(Array::of(all).into())
+        }),
         columns: &[("relid", RegClass)],
     },
     RowsFunction {
-        function: stable("pg_partition_tree", &[RegClass], Text, |_, _| Ok(Array::default().into())),
+        function: stable("pg_partition_tree", &[RegClass], Text, partition_tree),
         columns: &[("relid", RegClass), ("parentrelid", RegClass), ("isleaf", Bool), ("level", Int4)],
     },
     RowsFunction {
@@ -34,6 +40,76 @@ pub(super) static ROWS: &[RowsFunction] = &[
         columns: &[("x", AnyElement), ("n", Int4)],
     },
 ];
+
+fn oid(args: &[Value]) -> u32 {
+    let oid = args.first().and_then(Value::as_int);
+    oid.and_then(|oid| u32::try_from(oid).ok()).unwrap_or(0)
+}
+
+fn named(of: u32, cx: &EvalContext) -> Result<Value, SqlError> {
+    super::objects::named(&Value::Oid(of), RegClass, cx)
+}
+
+/// A partition, or an index of one, and what it is part of, up to what is part of nothing; none of any other relation.
+pub(super) fn ancestors(of: u32, cx: &EvalContext) -> Vec<u32> {
+    let catalog = cx.catalog();
+    let mut all = Vec::new();
+    let mut next = Some(of);
+    while let Some(at) = next {
+        let Some(table) = catalog.relation(at) else {
+            break;
+        };
+        if all.is_empty() && !table.is_parent() && table.partition_of_table().is_none() {
+            break;
+        }
+        all.push(at);
+        next = match table.id == at {
+            true => table.partition_of_table().map(|of| of.parent),
+            false => table.link(at),
+        };
+    }
+    all
+}
+
+/// What is part of a partitioned table or index, itself first, each level behind the one above.
+fn partition_tree(args: &[Value], cx: &EvalContext) -> Result<Value, SqlError> {
+    let catalog = cx.catalog();
+    let top = oid(args);
+    let mut rows = Vec::new();
+    let mut level = match ancestors(top, cx).is_empty() {
+        true => Vec::new(),
+        false => vec![(top, ancestors(top, cx).get(1).copied())],
+    };
+    let mut depth = 0;
+    while !level.is_empty() {
+        let mut below = Vec::new();
+        for (of, parent) in level {
+            let Some(table) = catalog.relation(of) else {
+                continue;
+            };
+            let parent = match parent {
+                Some(parent) => named(parent, cx)?,
+                None => Value::Null,
+            };
+            let leaf = Value::Bool(!table.is_parent());
+            rows.extend([named(of, cx)?, parent, leaf, Value::Int4(depth)]);
+            for child in catalog.tables() {
+                let parents = child.partition_of_table().map(|of| of.parent);
+                if parents != Some(table.id) {
+                    continue;
+                }
+                let child = match table.id == of {
+                    true => Some(child.id),
+                    false => child.linked(of),
+                };
+                below.extend(child.map(|child| (child, Some(of))));
+            }
+        }
+        level = below;
+        depth += 1;
+    }
+    Ok(of_rows(4, rows))
+}
 
 /// Kinds, whether labels, and words.
 const KEYWORDS: &str = include_str!("keywords.txt");

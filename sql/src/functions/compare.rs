@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
+use crate::types::citext::folded;
 use crate::types::json;
 use crate::value::{Array, Record, Value};
 
@@ -41,6 +42,7 @@ fn compare_rest(a: &Value, b: &Value) -> Ordering {
         (Value::Inet(a), Value::Inet(b)) => a.cmp(b),
         (Value::MacAddr(a), Value::MacAddr(b)) => a.cmp(b),
         (Value::Enum(a), Value::Enum(b)) => a.cmp(b),
+        (Value::Citext(a), Value::Citext(b)) => folded(a).as_bytes().cmp(folded(b).as_bytes()),
         (Value::Array(a), Value::Array(b)) => arrays(a, b),
         (Value::Record(a), Value::Record(b)) => records(a, b),
         (Value::Jsonb(a), Value::Jsonb(b)) => json::compare(a, b),
@@ -102,6 +104,7 @@ fn rank(value: &Value) -> u8 {
         Value::Record(_) => 18,
         Value::Inet(_) => 19,
         Value::MacAddr(_) => 20,
+        Value::Citext(_) => 21,
         Value::Null => u8::MAX,
     }
 }
@@ -148,6 +151,7 @@ pub fn hash_value(value: &Value, hasher: &mut impl Hasher) {
         Value::Float8(v) => float_bits(*v).hash(hasher),
         Value::Numeric(v) => v.hash(hasher),
         Value::Text(v) => v.as_bytes().hash(hasher),
+        Value::Citext(v) => folded(v).as_bytes().hash(hasher),
         Value::Bytea(v) => v.hash(hasher),
         Value::Date(v) => v.hash(hasher),
         Value::Timestamp(v) | Value::TimestampTz(v) | Value::Time(v) => v.hash(hasher),

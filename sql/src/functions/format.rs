@@ -8,6 +8,7 @@ mod template;
 
 use super::library::{pure, stable};
 use super::{ScalarFunction, mismatch};
+use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::types::TypeKind::{
     Date, Float4, Float8, Int4, Int8, Interval, Numeric, Text, Timestamp, TimestampTz,
@@ -44,6 +45,12 @@ fn text(args: &[Value], i: usize) -> Result<&str, SqlError> {
     args.get(i)
         .and_then(Value::as_text)
         .ok_or_else(|| mismatch("a formatting function"))
+}
+
+/// A moment as C's `ctime` shows it, with microseconds and its zone.
+pub(super) fn time_of_day(moment: &Value, cx: &EvalContext) -> Outcome {
+    const TEMPLATE: &str = "Dy Mon DD HH24:MI:SS.US YYYY TZ";
+    moment::to_char(moment, TEMPLATE, &cx.settings.time_zone)
 }
 
 fn of_number(args: &[Value]) -> Outcome {

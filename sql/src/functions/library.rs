@@ -2,9 +2,9 @@
 
 use super::{
     ScalarFunction, Waiting, advisory, array, array_search, bits, blocking, catalog, cursors,
-    datetime, extract, format, interval, json, json_edit, json_make, make_time, math, math_more,
-    network, notify, privileges, regex, sequence, session, signal, sizes, span_fields, statistics,
-    string, string_more,
+    datetime, extract, format, interval, json, json_edit, json_make, make_time, math, math_degrees,
+    math_more, network, notify, privileges, regex, sequence, server, session, signal, sizes,
+    span_fields, statistics, string, string_more, texts_and_bytes,
 };
 use crate::bound::Volatility;
 use crate::context::EvalContext;
@@ -91,9 +91,12 @@ pub(super) const fn variadic(
     }
 }
 
-static TABLES: [&[ScalarFunction]; 38] = [
+static TABLES: [&[ScalarFunction]; 41] = [
     network::FUNCTIONS,
     math_more::FUNCTIONS,
+    math_degrees::FUNCTIONS,
+    server::FUNCTIONS,
+    texts_and_bytes::FUNCTIONS,
     make_time::FUNCTIONS,
     format::FUNCTIONS,
     string_more::FUNCTIONS,

@@ -8,6 +8,7 @@
 //! greedy, the one that the pattern prefers.
 
 mod compiled;
+mod nth;
 mod replace;
 mod similar;
 mod translate;
@@ -55,6 +56,16 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("regexp_count", &[Text, Text, Int4], Int4, |a, _| count(a)),
     pure("regexp_count", &[Text, Text, Int4, Text], Int4, |a, _| count(a)),
     pure("regexp_substr", &[Text, Text], Text, |a, _| part(text(a, 0)?, text(a, 1)?, false)),
+    pure("regexp_substr", &[Text, Text, Int4], Text, |a, _| nth::part(a)),
+    pure("regexp_substr", &[Text, Text, Int4, Int4], Text, |a, _| nth::part(a)),
+    pure("regexp_substr", &[Text, Text, Int4, Int4, Text], Text, |a, _| nth::part(a)),
+    pure("regexp_substr", &[Text, Text, Int4, Int4, Text, Int4], Text, |a, _| nth::part(a)),
+    pure("regexp_instr", &[Text, Text], Int4, |a, _| nth::place(a)),
+    pure("regexp_instr", &[Text, Text, Int4], Int4, |a, _| nth::place(a)),
+    pure("regexp_instr", &[Text, Text, Int4, Int4], Int4, |a, _| nth::place(a)),
+    pure("regexp_instr", &[Text, Text, Int4, Int4, Int4], Int4, |a, _| nth::place(a)),
+    pure("regexp_instr", &[Text, Text, Int4, Int4, Int4, Text], Int4, |a, _| nth::place(a)),
+    pure("regexp_instr", &[Text, Text, Int4, Int4, Int4, Text, Int4], Int4, |a, _| nth::place(a)),
     pure("substring", &[Text, Text], Text, |a, _| part(text(a, 0)?, text(a, 1)?, true)),
     seeing_nulls("similar to", &[Text, Text, Text], Bool, |a, _| match a {
         [Value::Text(input), Value::Text(pattern), Value::Text(escape)] => {

@@ -65,7 +65,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     }),
 ];
 
-fn utf8(name: &str) -> Result<(), SqlError> {
+pub(super) fn utf8(name: &str) -> Result<(), SqlError> {
     match name.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
         "utf8" | "unicode" => Ok(()),
         _ => Err(SqlError::unsupported(format!("the encoding {name}"))),
@@ -82,7 +82,7 @@ fn digest(args: &[Value], algorithm: &'static ring::digest::Algorithm) -> Outcom
     }
 }
 
-fn index(at: i64, len: usize) -> Result<usize, SqlError> {
+pub(super) fn index(at: i64, len: usize) -> Result<usize, SqlError> {
     usize::try_from(at)
         .ok()
         .filter(|at| *at < len)

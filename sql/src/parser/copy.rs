@@ -21,6 +21,12 @@ pub struct CopySyntax {
     pub force_quote: Vec<String>,
     /// FORCE_QUOTE *
     pub force_quote_all: bool,
+    /// FORCE_NULL columns.
+    pub force_null: Vec<String>,
+    /// FORCE_NOT_NULL columns.
+    pub force_not_null: Vec<String>,
+    /// WHERE: only these rows; the statement's text with blanks before it.
+    pub filter: Option<String>,
 }
 
 /// What a COPY copies.
@@ -75,6 +81,9 @@ pub(super) fn parse(cursor: &mut Cursor<'_>) -> Result<CopySyntax, SqlError> {
         options: CopyOptions::default(),
         force_quote: Vec::new(),
         force_quote_all: false,
+        force_null: Vec::new(),
+        force_not_null: Vec::new(),
+        filter: None,
     };
     let mut given = Given::default();
     if binary {
@@ -88,7 +97,12 @@ pub(super) fn parse(cursor: &mut Cursor<'_>) -> Result<CopySyntax, SqlError> {
         legacy_options(cursor, &mut copy, &mut given)?;
     }
     if cursor.sees("where") {
-        return Err(SqlError::unsupported("COPY FROM with WHERE"));
+        if direction == CopyDirection::Out {
+            return Err(cursor.unexpected());
+        }
+        cursor.next_token();
+        copy.filter = Some(cursor.rest_in_place());
+        while cursor.next_token().is_some() {}
     }
     cursor.end()?;
     settle(copy, given)
@@ -152,15 +166,20 @@ fn legacy_options(
             "freeze" => {}
             "header" => copy.options.header = true,
             "force" => {
-                if !cursor.accept("quote") {
-                    return Err(SqlError::unsupported("COPY with FORCE NULL"));
-                }
-                if cursor.accept_operator("*") {
-                    copy.force_quote_all = true;
-                    continue;
-                }
+                let columns = match () {
+                    () if cursor.accept_all(&["not", "null"]) => &mut copy.force_not_null,
+                    () if cursor.accept("null") => &mut copy.force_null,
+                    () => {
+                        cursor.expect("quote")?;
+                        if cursor.accept_operator("*") {
+                            copy.force_quote_all = true;
+                            continue;
+                        }
+                        &mut copy.force_quote
+                    }
+                };
                 loop {
-                    copy.force_quote.push(cursor.identifier()?);
+                    columns.push(cursor.identifier()?);
                     if cursor.accept_kind(Kind::Comma).is_none() {
                         break;
                     }
@@ -218,9 +237,8 @@ fn generic_options(
                     copy.force_quote = column_list(cursor)?;
                 }
             }
-            "force_null" | "force_not_null" => {
-                return Err(SqlError::unsupported("COPY with FORCE_NULL"));
-            }
+            "force_null" => copy.force_null = column_list(cursor)?,
+            "force_not_null" => copy.force_not_null = column_list(cursor)?,
             other => {
                 return Err(SqlError::new(
                     SqlState::SYNTAX_ERROR,
@@ -334,6 +352,28 @@ fn settle(mut copy: CopySyntax, given: Given) -> Result<CopySyntax, SqlError> {
     }
     if (copy.force_quote_all || !copy.force_quote.is_empty()) && !csv {
         return Err(only_csv("force quote"));
+    }
+    let out = copy.direction == CopyDirection::Out;
+    for (columns, what) in [
+        (&copy.force_not_null, "force not null"),
+        (&copy.force_null, "force null"),
+    ] {
+        match columns.is_empty() {
+            false if !csv => return Err(only_csv(what)),
+            false if out => {
+                return Err(SqlError::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    format!("COPY {what} only available using COPY FROM"),
+                ));
+            }
+            _ => {}
+        }
+    }
+    if !out && (copy.force_quote_all || !copy.force_quote.is_empty()) {
+        return Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "COPY force quote only available using COPY TO",
+        ));
     }
     let text = copy.options.format == CopyFormat::Text;
     let delimiter = copy.options.delimiter;

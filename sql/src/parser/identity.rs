@@ -5,12 +5,12 @@ use std::ops::Range;
 
 use super::cursor::Cursor;
 use super::lexer::{self, Kind, Token};
-use super::utility::sequence_options;
+use super::utility::{changed_sequence, sequence_options};
 use crate::bound::SequenceOptions;
 use crate::catalog::Identity;
 use crate::error::SqlError;
 
-/// `ALTER TABLE … ALTER COLUMN … { SET GENERATED … | DROP IDENTITY [IF EXISTS] }`
+/// `ALTER TABLE … ALTER COLUMN … { SET GENERATED … | DROP IDENTITY [IF EXISTS] | SET sequence option … | RESTART … }`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentitySyntax {
     /// Schema and name of the table.
@@ -21,17 +21,33 @@ pub struct IdentitySyntax {
     pub identity: Option<Identity>,
     /// DROP IDENTITY IF EXISTS.
     pub if_exists: bool,
+    /// RESTART and SET: what its sequence is to be, and no more.
+    pub sequence: Option<SequenceOptions>,
 }
+
+/// What options of sequences begin with.
+const OF_SEQUENCES: [&str; 7] = [
+    "increment",
+    "minvalue",
+    "maxvalue",
+    "no",
+    "start",
+    "cache",
+    "cycle",
+];
 
 /// Such a statement, behind ALTER; `None` for any other.
 pub(super) fn alter(text: &str, tokens: &[Token]) -> Result<Option<IdentitySyntax>, SqlError> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let sets = |i: &usize| is(*i, "set") && is(i + 1, "generated");
     let drops = |i: &usize| is(*i, "drop") && is(i + 1, "identity");
-    if !is(1, "table") || !(0..tokens.len()).any(|i| sets(&i) || drops(&i)) {
+    let options = |i: &usize| is(*i, "set") && OF_SEQUENCES.iter().any(|word| is(i + 1, word));
+    let about = |i: usize| sets(&i) || drops(&i) || options(&i) || is(i, "restart");
+    if !is(1, "table") || !(0..tokens.len()).any(about) {
         return Ok(None);
     }
     let mut c = Cursor::new(text, &tokens[2..]);
+    c.accept_all(&["if", "exists"]);
     c.accept("only");
     let table = c.qualified()?;
     if !c.accept("alter") {
@@ -45,7 +61,29 @@ pub(super) fn alter(text: &str, tokens: &[Token]) -> Result<Option<IdentitySynta
         column,
         identity: None,
         if_exists: false,
+        sequence: None,
     };
+    let said = |c: &Cursor<'_>| {
+        let next = c.peek_after(1);
+        c.sees("restart")
+            || c.sees("set") && next.is_some_and(|t| OF_SEQUENCES.iter().any(|w| t.is(text, w)))
+    };
+    if said(&c) {
+        // SET stands before each of the options but RESTART.
+        let mut left = Vec::new();
+        while let Some(token) = c.next_token() {
+            if !token.is(text, "set") {
+                left.push(token);
+            }
+        }
+        let mut options = Cursor::owning(text, left);
+        syntax.sequence = Some(changed_sequence(&mut options)?);
+        return Ok(Some(syntax));
+    }
+    let concerns = (0..tokens.len()).any(|i| sets(&i) || drops(&i));
+    if !sets_or_drops(&c) && !concerns {
+        return Ok(None);
+    }
     if c.accept_all(&["drop", "identity"]) {
         syntax.if_exists = c.accept_all(&["if", "exists"]);
     } else if c.accept_all(&["set", "generated", "always"]) {
@@ -63,6 +101,10 @@ pub(super) fn alter(text: &str, tokens: &[Token]) -> Result<Option<IdentitySynta
         ));
     }
     Ok(Some(syntax))
+}
+
+fn sets_or_drops(c: &Cursor<'_>) -> bool {
+    c.sees_all(&["set", "generated"]) || c.sees_all(&["drop", "identity"])
 }
 
 /// The tokens of the options of each identity column, with their brackets.

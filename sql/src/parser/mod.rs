@@ -22,6 +22,7 @@ mod dialect;
 mod domain;
 mod exclusion;
 mod identity;
+mod keeping;
 pub(crate) mod lexer;
 mod lift;
 mod like;
@@ -29,11 +30,13 @@ mod materialized;
 mod merge;
 mod misplaced;
 mod partition;
+mod regroup;
 mod rename;
 mod routine;
 mod rows_from;
 mod security;
 mod shown_forms;
+mod strings;
 mod syntax;
 mod table_query;
 #[cfg(test)]
@@ -52,6 +55,8 @@ pub use domain::{DomainCheckSyntax, DomainRule, DomainRuleChange, DomainSyntax};
 pub(crate) use exclusion::MARKS;
 pub use identity::IdentitySyntax;
 pub(crate) use identity::identity_options;
+pub(crate) use keeping::is_storage_option;
+pub use keeping::{KeepingSyntax, KeptKind, KeptPart};
 pub use lift::{Lifted, Literal, lift};
 pub(crate) use like::{LikeSyntax, MARK as LIKE, like_at};
 pub use materialized::RefreshSyntax;
@@ -71,6 +76,7 @@ pub use view::{AlterView, AlterViewSyntax, ViewOptions};
 
 pub use security::{GrantSyntax, Granted, ObjectName, SecuritySyntax};
 pub(crate) use utility::privilege_of;
+pub use utility::{Upkeep, UpkeepSyntax, UpkeepTarget};
 
 use crate::bound;
 use crate::error::SqlError;
@@ -100,6 +106,8 @@ pub enum Statement {
     Prepare(Box<PrepareSyntax>),
     /// ALTER COLUMN … SET GENERATED, DROP IDENTITY.
     Identity(Box<IdentitySyntax>),
+    /// ALTER TABLE about how rows are kept.
+    Keeping(Box<KeepingSyntax>),
     /// ATTACH and DETACH PARTITION.
     Partition(Box<PartitionSyntax>),
     /// DECLARE … CURSOR.
@@ -123,6 +131,8 @@ pub enum Statement {
     Trigger(Box<TriggerSyntax>),
     /// ALTER VIEW.
     View(Box<AlterViewSyntax>),
+    /// VACUUM and its kin.
+    Upkeep(Box<UpkeepSyntax>),
     /// About privileges, owners and comments.
     Security(Box<SecuritySyntax>),
     /// EXPLAIN.
@@ -147,7 +157,15 @@ pub struct PrepareSyntax {
 
 /// The statements of a text; none for an empty one.
 pub fn parse(sql: &str) -> Result<Vec<Parsed>, SqlError> {
-    let tokens = lexer::tokens(sql)?;
+    let mut tokens = lexer::tokens(sql)?;
+    let joined = strings::joined(sql, &tokens)?;
+    let sql = match &joined {
+        Some(joined) => {
+            tokens = lexer::tokens(joined)?;
+            joined
+        }
+        None => sql,
+    };
     let mut statements = Vec::new();
     for part in split(sql, &tokens) {
         let (Some(first), Some(last)) = (part.first(), part.last()) else {
@@ -207,6 +225,11 @@ fn parse_one(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
         && let Some(syntax) = partition::alter(text, tokens)?
     {
         return Ok(Statement::Partition(Box::new(syntax)));
+    }
+    if tokens.first().is_some_and(|first| first.is(text, "alter"))
+        && let Some(syntax) = keeping::alter(text, tokens)?
+    {
+        return Ok(Statement::Keeping(Box::new(syntax)));
     }
     match utility::parse(text, tokens)? {
         Some(statement) => Ok(statement),

@@ -11,8 +11,8 @@ use super::depth::too_deep;
 use super::dialect::{EVERY_FIELD, Postgres};
 use super::lexer::{Kind, Token, syntax_error};
 use super::{
-    Statement, column_list, current_of, exclusion, identity, like, materialized, merge, misplaced,
-    partition, position_of, rows_from, shown_forms, table_query, view,
+    Statement, column_list, current_of, exclusion, identity, keeping, like, materialized, merge,
+    misplaced, partition, position_of, regroup, rows_from, shown_forms, table_query, view,
 };
 use crate::error::{SqlError, SqlState};
 
@@ -31,10 +31,14 @@ pub(super) fn statement(text: &str, tokens: &[Token]) -> Result<Statement, SqlEr
     let mut parsed = parser
         .parse_statement()
         .map_err(|e| refused(e, text, tokens))?;
-    finished(&mut parser, text, tokens)?;
+    finished(&mut parser, text, tokens).map_err(|error| match feature_of(text, tokens) {
+        Some(feature) => SqlError::unsupported(feature),
+        None => error,
+    })?;
     if let (Some((_, by)), ast::Statement::CreateTable(create)) = (clause, &mut parsed) {
         create.partition_by = Some(Box::new(partition_by(text, by, tokens)?));
     }
+    regroup::regroup(&mut parsed, text, tokens);
     Ok(Statement::Sql(Box::new(parsed)))
 }
 
@@ -45,40 +49,44 @@ pub(super) fn plain_statement(
     tokens: &[Token],
 ) -> Result<ast::Statement, SqlError> {
     let mut parser = parser(whole, text, tokens)?;
-    let parsed = parser
+    let mut parsed = parser
         .parse_statement()
         .map_err(|e| syntax_fault(e, text, tokens))?;
     finished(&mut parser, text, tokens)?;
+    regroup::regroup(&mut parsed, text, tokens);
     Ok(parsed)
 }
 
 fn partition_by(text: &str, by: Range<usize>, tokens: &[Token]) -> Result<ast::Expr, SqlError> {
     let alone = partition::only(text, by);
     let mut parser = parser(&alone, text, tokens)?;
-    let parsed = parser
+    let mut parsed = parser
         .parse_expr()
         .map_err(|e| syntax_fault(e, text, tokens))?;
     finished(&mut parser, text, tokens)?;
+    regroup::regroup(&mut parsed, text, tokens);
     Ok(parsed)
 }
 
 pub(super) fn query(text: &str, tokens: &[Token]) -> Result<Box<ast::Query>, SqlError> {
     let patched = patch(text, tokens)?;
     let mut parser = parser(&patched, text, tokens)?;
-    let parsed = parser
+    let mut parsed = parser
         .parse_query()
         .map_err(|e| syntax_fault(e, text, tokens))?;
     finished(&mut parser, text, tokens)?;
+    regroup::regroup(&mut parsed, text, tokens);
     Ok(parsed)
 }
 
 pub(super) fn expression(text: &str, tokens: &[Token]) -> Result<ast::Expr, SqlError> {
     let patched = patch(text, tokens)?;
     let mut parser = parser(&patched, text, tokens)?;
-    let parsed = parser
+    let mut parsed = parser
         .parse_expr()
         .map_err(|e| syntax_fault(e, text, tokens))?;
     finished(&mut parser, text, tokens)?;
+    regroup::regroup(&mut parsed, text, tokens);
     Ok(parsed)
 }
 
@@ -119,6 +127,41 @@ fn stars_of_rows(text: &str, tokens: &[Token]) -> impl Iterator<Item = usize> {
     })
 }
 
+/// `COLLATE name` behind a cast with `::`, where sqlparser knows it not: all the collations that there are order alike.
+fn collations_of_casts(text: &str, tokens: &[Token]) -> Vec<Token> {
+    const KNOWN: [&str; 6] = [
+        "\"C\"",
+        "\"POSIX\"",
+        "\"default\"",
+        "default",
+        "\"ucs_basic\"",
+        "ucs_basic",
+    ];
+    let kind = |i: usize| tokens.get(i).map(|token: &Token| token.kind);
+    let mut found = Vec::new();
+    for at in (1..tokens.len()).filter(|i| tokens[*i].is(text, "collate")) {
+        // Back over the name of the type.
+        let mut before = at - 1;
+        if kind(before) == Some(Kind::Close) {
+            let open = (0..before).rev().find(|i| kind(*i) == Some(Kind::Open));
+            before = open.map_or(0, |open| open.saturating_sub(1));
+        }
+        let part = |i: usize| matches!(kind(i), Some(Kind::Word | Kind::QuotedIdent | Kind::Dot));
+        while before > 0 && part(before) {
+            before -= 1;
+        }
+        let of_schema = kind(at + 2) == Some(Kind::Dot) && tokens[at + 1].is(text, "pg_catalog");
+        let name = if of_schema { at + 3 } else { at + 1 };
+        let known = tokens
+            .get(name)
+            .is_some_and(|name| KNOWN.contains(&name.text(text)));
+        if kind(before) == Some(Kind::Cast) && before + 1 < at && known {
+            found.extend(&tokens[at..=name]);
+        }
+    }
+    found
+}
+
 /// Blanks out words that change nothing here and that sqlparser does not know; positions stay.
 fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> {
     misplaced::check(text, tokens)?;
@@ -131,6 +174,8 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         blanked.push(tokens[2]);
     }
     blanked.extend(partition::index_only(text, tokens));
+    blanked.extend(keeping::places(text, tokens)?);
+    blanked.extend(collations_of_casts(text, tokens));
     if let Some((clause, _)) = materialized::data_clause_at(text, tokens) {
         blanked.extend(&tokens[clause]);
     }
@@ -361,6 +406,9 @@ fn refused(error: ParserError, text: &str, tokens: &[Token]) -> SqlError {
             .map(|t| t.text(text).to_ascii_uppercase())
             .unwrap_or_default()
     };
+    if let Some(feature) = feature_of(text, tokens) {
+        return SqlError::unsupported(feature);
+    }
     let (first, second) = (word(0), word(1));
     let ours = matches!(
         second.as_str(),
@@ -373,6 +421,47 @@ fn refused(error: ParserError, text: &str, tokens: &[Token]) -> SqlError {
         return SqlError::unsupported(format!("{first} {second}"));
     }
     syntax_fault(error, text, tokens)
+}
+
+/// What PostgreSQL has in statements about tables, and in some others, that we do not have: by words in a row.
+const FEATURES: [(&str, &[&str], &str); 15] = [
+    ("create", &["exclude", "using"], "an EXCLUDE constraint"),
+    ("create", &["exclude", "("], "an EXCLUDE constraint"),
+    ("alter", &["exclude", "using"], "an EXCLUDE constraint"),
+    ("alter", &["exclude", "("], "an EXCLUDE constraint"),
+    ("create", &["no", "inherit"], "NO INHERIT"),
+    ("alter", &["no", "inherit"], "NO INHERIT"),
+    ("alter", &["inherit"], "INHERIT"),
+    ("alter", &["not", "of"], "a typed table"),
+    ("alter", &["of"], "a typed table"),
+    ("create", &["as", "execute"], "CREATE TABLE AS EXECUTE"),
+    ("alter", &["drop", "expression"], "DROP EXPRESSION"),
+    ("alter", &["alter", "constraint"], "ALTER CONSTRAINT"),
+    ("alter", &["in", "tablespace"], "ALTER of ALL IN TABLESPACE"),
+    ("create", &["transform", "for"], "CREATE TRANSFORM"),
+    ("load", &["load"], "LOAD"),
+];
+
+/// The feature that a statement which sqlparser refuses has words of.
+fn feature_of(text: &str, tokens: &[Token]) -> Option<&'static str> {
+    let first = tokens.first()?;
+    let stands = |words: &[&str]| {
+        tokens.windows(words.len()).any(|row| {
+            let mut pairs = row.iter().zip(words);
+            pairs.all(|(token, word)| match token.kind {
+                Kind::Open => *word == "(" && token.text(text) == "(",
+                _ => token.is(text, word),
+            })
+        })
+    };
+    let typed = tokens.len() > 3 && first.is(text, "create") && tokens[1].is(text, "table");
+    if typed && tokens[3].is(text, "of") {
+        return Some("a typed table");
+    }
+    let known = FEATURES
+        .iter()
+        .find(|(of, words, _)| first.is(text, of) && stands(words));
+    known.map(|(_, _, feature)| *feature)
 }
 
 fn syntax_fault(error: ParserError, text: &str, tokens: &[Token]) -> SqlError {

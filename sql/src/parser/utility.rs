@@ -7,6 +7,7 @@ mod database;
 mod domain;
 mod explain;
 mod extension;
+mod maintenance;
 mod role;
 mod routine;
 mod schema;
@@ -17,8 +18,9 @@ mod transaction;
 mod trigger;
 mod user_type;
 
+pub use maintenance::{Upkeep, UpkeepSyntax, UpkeepTarget};
 pub(crate) use security::privilege_of;
-pub(super) use sequence::new_options as sequence_options;
+pub(super) use sequence::{changed as changed_sequence, new_options as sequence_options};
 
 use super::cursor::Cursor;
 use super::lexer::{Kind, Token};
@@ -53,6 +55,9 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
     {
         return Ok(Some(statement));
     }
+    if let Some(upkeep) = maintenance::parse(&word, c)? {
+        return Ok(Some(Statement::Upkeep(Box::new(upkeep))));
+    }
     let statement = match word.as_str() {
         "begin" | "start" | "commit" | "end" | "rollback" | "abort" | "savepoint" | "release" => {
             transaction::parse(&word, c)?
@@ -85,18 +90,6 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
         "fetch" | "move" => cursor::fetch(c, word == "move")?,
         "close" => bound::Statement::Close(all_or_name(c)?),
         "checkpoint" => bound::Statement::Checkpoint,
-        "vacuum" => {
-            skip(c);
-            bound::Statement::Vacuum
-        }
-        "analyze" | "analyse" => {
-            skip(c);
-            bound::Statement::Analyze
-        }
-        "lock" => {
-            skip(c);
-            bound::Statement::LockTable
-        }
         "unlisten" => {
             let all = c.accept_operator("*");
             bound::Statement::Listen(match all {
@@ -112,9 +105,6 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
                 None => String::new(),
             };
             bound::Statement::Notify(Notification { channel, payload })
-        }
-        "reindex" | "cluster" => {
-            return Err(SqlError::unsupported(word.to_ascii_uppercase()));
         }
         _ => return Ok(None),
     };
@@ -139,7 +129,7 @@ fn definition(word: &str, c: &mut Cursor<'_>) -> Result<Option<bound::Statement>
     Ok(None)
 }
 
-/// The options and tables of a statement that changes nothing here.
+/// All that is left.
 fn skip(cursor: &mut Cursor<'_>) {
     while cursor.next_token().is_some() {}
 }

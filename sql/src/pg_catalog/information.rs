@@ -16,7 +16,7 @@ use crate::catalog::{
 use crate::types::{Domain, Type, TypeKind};
 use crate::value::Value;
 
-fn yes(it_is: bool) -> Value {
+pub(super) fn yes(it_is: bool) -> Value {
     Value::text(if it_is { "YES" } else { "NO" })
 }
 
@@ -151,7 +151,7 @@ pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// What is known of a column of a type, by the names of `columns`.
-fn of_type(ty: Type, snapshot: &Snapshot) -> Vec<(&'static str, Value)> {
+pub(super) fn of_type(ty: Type, snapshot: &Snapshot) -> Vec<(&'static str, Value)> {
     use TypeKind as T;
     // A domain over another one has nothing but that.
     if let Some(base) = ty.as_domain() {
@@ -168,7 +168,7 @@ fn of_type(ty: Type, snapshot: &Snapshot) -> Vec<(&'static str, Value)> {
         (
             "data_type",
             Value::text(match ty.kind {
-                T::Enum(_) | T::Composite(_) => "USER-DEFINED",
+                T::Enum(_) | T::Citext(_) | T::Composite(_) => "USER-DEFINED",
                 T::Array(_) => "ARRAY",
                 kind => kind.name(),
             }),
@@ -274,7 +274,7 @@ pub fn domain_constraints(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// What is NULL unless it is said.
-const NUMBERS: [&str; 8] = [
+pub(super) const NUMBERS: [&str; 8] = [
     "character_maximum_length",
     "character_octet_length",
     "numeric_precision",

@@ -15,6 +15,7 @@
 //!                  views.rs     pg_tables and pg_indexes          information.rs  information_schema
 //!                  names.rs     names and oids of objects         shown.rs        definitions as SQL
 //!                  definitions.rs expressions and queries in them
+//!                  standard.rs  more of information_schema: routines, where types are used
 //! ```
 //! Nothing is stored for it: rows are made of a catalog's snapshot when they are asked for. A relation that has no
 //! rows here is about something that is not there, and is empty. Objects have PostgreSQL's oids where PostgreSQL has them, and
@@ -35,6 +36,7 @@ mod routines;
 mod rows;
 mod server;
 mod shown;
+mod standard;
 mod triggers;
 mod types;
 mod user_types;
@@ -113,6 +115,8 @@ pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>>
         ("pg_catalog", "pg_roles") => server::roles,
         ("pg_catalog", "pg_authid") => server::authenticated,
         ("pg_catalog", "pg_user") => server::users,
+        ("pg_catalog", "pg_shadow") => server::shadows,
+        ("pg_catalog", "pg_timezone_names") => server::zones,
         ("pg_catalog", "pg_database") => server::databases,
         ("pg_catalog", "pg_db_role_setting") => server::database_settings,
         ("pg_catalog", "pg_tablespace") => server::tablespaces,
@@ -154,6 +158,16 @@ pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>>
         ("information_schema", "routine_privileges" | "role_routine_grants") => grants::routines,
         ("information_schema", "usage_privileges" | "role_usage_grants") => grants::usage,
         ("information_schema", "enabled_roles") => information::enabled_roles,
+        ("information_schema", "routines") => standard::routines,
+        ("information_schema", "parameters") => standard::parameters,
+        ("information_schema", "attributes") => standard::attributes,
+        ("information_schema", "user_defined_types") => standard::composites,
+        ("information_schema", "column_udt_usage") => standard::column_types,
+        ("information_schema", "column_domain_usage") => standard::column_domains,
+        ("information_schema", "element_types") => standard::elements,
+        ("information_schema", "view_table_usage") => standard::view_tables,
+        ("information_schema", "character_sets") => standard::character_sets,
+        ("information_schema", "collations") => standard::collations,
         _ => return Vec::new(),
     };
     make(&mut rows, around);

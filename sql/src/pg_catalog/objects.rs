@@ -235,7 +235,9 @@ pub fn shape(ty: Type) -> (bool, &'static str, &'static str) {
 /// The collation of values of a type.
 pub fn collation(kind: TypeKind) -> u32 {
     match kind {
-        TypeKind::Text | TypeKind::VarChar | TypeKind::BpChar => DEFAULT_COLLATION,
+        TypeKind::Text | TypeKind::Citext(_) | TypeKind::VarChar | TypeKind::BpChar => {
+            DEFAULT_COLLATION
+        }
         // C, for names.
         TypeKind::Name => 950,
         _ => 0,
@@ -536,7 +538,8 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
                 Value::Int2(i16::from(key.desc) | i16::from(key.nulls_first) << 1)
             };
             let ty = |at: usize| index.type_of(&table, index.columns[at].column);
-            let collation = |at: usize| match ty(at).kind.is_string() {
+            let is_text = |kind: TypeKind| kind.is_string() || kind.is_citext();
+            let collation = |at: usize| match is_text(ty(at).kind) {
                 true => Value::Oid(DEFAULT_COLLATION),
                 false => Value::Oid(0),
             };

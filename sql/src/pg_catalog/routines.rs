@@ -154,7 +154,7 @@ fn volatility_letter(routine: &RoutineDef) -> &'static str {
     }
 }
 
-fn result_oid(routine: &RoutineDef) -> u32 {
+pub(super) fn result_oid(routine: &RoutineDef) -> u32 {
     match &routine.result {
         result if result.trigger => TRIGGER,
         result if routine.kind == RoutineKind::Procedure && !result.columns.is_empty() => RECORD,

@@ -8,12 +8,15 @@ use super::{Around, PG_CATALOG_NAMESPACE};
 use crate::bound::Volatility;
 use crate::catalog::{ObjectKind, RoleDef, SETTINGS_OF_ALL, SUPERUSER_OID};
 use crate::types::Type;
-use crate::value::Value;
+use crate::types::calendar::{EPOCH_SHIFT_SECONDS, SECOND_US};
+use crate::value::{Interval, Value};
 
 /// The oid of the first database, `postgres`.
 pub const DATABASE_OID: u32 = 5;
 const ENCODING_UTF8: i32 = 6;
 const INTERNAL_LANGUAGE: u32 = 12;
+/// What runs PL/pgSQL in PostgreSQL; here it is no function.
+const PLPGSQL_HANDLER: u32 = 13573;
 
 /// `pg_namespace`.
 pub fn namespaces(rows: &mut Rows, around: &Around<'_>) {
@@ -80,6 +83,50 @@ pub fn users(rows: &mut Rows, around: &Around<'_>) {
             ("passwd", Value::text("********")),
             ("valuntil", valid_until(role)),
             ("useconfig", config(role)),
+        ]);
+    }
+}
+
+/// `pg_shadow`, which only superusers may read.
+pub fn shadows(rows: &mut Rows, around: &Around<'_>) {
+    for role in around.snapshot.roles().iter().filter(|role| role.login) {
+        rows.add([
+            ("usename", Value::text(&role.name)),
+            ("usesysid", Value::Oid(role.id)),
+            ("usecreatedb", Value::Bool(role.create_db)),
+            ("usesuper", Value::Bool(role.superuser)),
+            ("userepl", Value::Bool(role.replication)),
+            ("usebypassrls", Value::Bool(role.bypass_rls)),
+            (
+                "passwd",
+                role.verifier.as_ref().map_or(Value::Null, Value::text),
+            ),
+            ("valuntil", valid_until(role)),
+            ("useconfig", config(role)),
+        ]);
+    }
+}
+
+/// `pg_timezone_names`: the zones that there are, with what they have now.
+pub fn zones(rows: &mut Rows, around: &Around<'_>) {
+    let seconds = around.cx.transaction_start.div_euclid(SECOND_US) + EPOCH_SHIFT_SECONDS;
+    let Ok(now) = jiff::Timestamp::from_second(seconds) else {
+        return;
+    };
+    for name in jiff::tz::db().available() {
+        let Ok(zone) = jiff::tz::TimeZone::get(name.as_str()) else {
+            continue;
+        };
+        let info = zone.to_offset_info(now);
+        let offset = Interval {
+            us: i64::from(info.offset().seconds()) * SECOND_US,
+            ..Interval::default()
+        };
+        rows.add([
+            ("name", Value::text(name.as_str())),
+            ("abbrev", Value::text(info.abbreviation())),
+            ("utc_offset", Value::Interval(offset)),
+            ("is_dst", Value::Bool(info.dst().is_dst())),
         ]);
     }
 }
@@ -260,6 +307,10 @@ pub fn languages(rows: &mut Rows, _: &Around<'_>) {
             ("lanowner", Value::Oid(SUPERUSER_OID)),
             ("lanispl", Value::Bool(procedural)),
             ("lanpltrusted", Value::Bool(true)),
+            (
+                "lanplcallfoid",
+                Value::Oid(if procedural { PLPGSQL_HANDLER } else { 0 }),
+            ),
         ]);
     }
 }

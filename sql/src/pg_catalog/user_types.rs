@@ -37,6 +37,25 @@ pub(super) fn types(rows: &mut Rows, around: &Around<'_>) {
                 let ids = (of.id, of.array_id);
                 add_with_arrays(rows, around, (ids, names, &ty.schema), owner, own, "i");
             }
+            UserType::Citext(of) => {
+                let of = of.definition();
+                let names = (of.name.as_str(), of.array_name.as_str());
+                let ids = (of.id, of.array_id);
+                let own = [
+                    ("typacl", acl),
+                    ("typlen", Value::Int2(-1)),
+                    ("typalign", Value::text("i")),
+                    ("typtype", Value::text("b")),
+                    ("typcategory", Value::text("S")),
+                    ("typcollation", Value::Oid(collation(TypeKind::Text))),
+                    ("typinput", object(46, "textin")),
+                    ("typoutput", object(47, "textout")),
+                    ("typreceive", object(2414, "textrecv")),
+                    ("typsend", object(2415, "textsend")),
+                    ("typstorage", Value::text("x")),
+                ];
+                add_with_arrays(rows, around, (ids, names, &ty.schema), owner, own, "i");
+            }
             UserType::Composite(of) => {
                 let of = of.definition();
                 let names = (of.name.as_str(), of.array_name.as_str());

@@ -16,6 +16,7 @@ pub(super) fn is_of(value: &Value, kind: TypeKind) -> bool {
     match value {
         Value::Null => true,
         Value::Text(_) => kind.is_string(),
+        Value::Citext(_) => kind.is_citext(),
         Value::Bool(_) => kind == TypeKind::Bool,
         Value::Int2(_) => kind == TypeKind::Int2,
         Value::Int4(_) => kind == TypeKind::Int4,
@@ -95,6 +96,7 @@ pub(super) fn put_fixed(value: &Value, out: &mut [u8]) {
         Value::Null
         | Value::Numeric(_)
         | Value::Text(_)
+        | Value::Citext(_)
         | Value::Bytea(_)
         | Value::Inet(_)
         | Value::MacAddr(_)
@@ -142,7 +144,7 @@ pub(super) fn take<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
 
 pub(super) fn varying_bytes(value: &Value) -> usize {
     match value {
-        Value::Text(s) | Value::Json(s) | Value::Jsonb(s) => s.len(),
+        Value::Text(s) | Value::Citext(s) | Value::Json(s) | Value::Jsonb(s) => s.len(),
         Value::Array(array) => array::bytes(array),
         Value::Record(row) => record::bytes(row),
         Value::Bytea(b) => b.len(),
@@ -157,7 +159,7 @@ pub(super) fn put_varying(value: &Value, out: &mut [u8]) -> usize {
     match value {
         Value::Array(array) => array::put(array, out),
         Value::Record(row) => record::put(row, out),
-        Value::Text(s) | Value::Json(s) | Value::Jsonb(s) => {
+        Value::Text(s) | Value::Citext(s) | Value::Json(s) | Value::Jsonb(s) => {
             out[..s.len()].copy_from_slice(s.as_bytes());
             s.len()
         }
@@ -190,6 +192,7 @@ pub(super) fn get_varying(kind: TypeKind, bytes: &[u8]) -> Option<Value> {
         return Some(Value::Text(CompactString::from_utf8(bytes).ok()?));
     }
     match kind {
+        TypeKind::Citext(_) => Some(Value::Citext(CompactString::from_utf8(bytes).ok()?)),
         TypeKind::Json => Some(Value::Json(CompactString::from_utf8(bytes).ok()?)),
         TypeKind::Jsonb => Some(Value::Jsonb(CompactString::from_utf8(bytes).ok()?)),
         TypeKind::Array(element) => array::get(element.kind(), bytes).map(Value::from),

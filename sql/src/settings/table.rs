@@ -56,6 +56,10 @@ pub(super) enum Context {
     Postmaster,
     /// Who runs it.
     Sighup,
+    /// Who connects, for the session.
+    Backend,
+    /// A superuser who connects, for the session.
+    SuperuserBackend,
     /// Superusers.
     Superuser,
     /// All.
@@ -68,6 +72,8 @@ impl Context {
             Context::Internal => "internal",
             Context::Postmaster => "postmaster",
             Context::Sighup => "sighup",
+            Context::Backend => "backend",
+            Context::SuperuserBackend => "superuser-backend",
             Context::Superuser => "superuser",
             Context::User => "user",
         }
@@ -105,6 +111,7 @@ impl Known {
             Context::Internal => "cannot be changed",
             Context::Postmaster => "cannot be changed without restarting the server",
             Context::Sighup => "cannot be changed now",
+            Context::Backend | Context::SuperuserBackend => "cannot be set after connection start",
         };
         Err(SqlError::new(
             SqlState::CANT_CHANGE_RUNTIME_PARAM,
@@ -190,6 +197,10 @@ impl Known {
             }
             Kind::Enum(options) => {
                 let lowered = trimmed.to_ascii_lowercase();
+                let lowered = match lowered.as_str() {
+                    "debug" if options.contains(&"debug2") => "debug2".to_owned(),
+                    _ => lowered,
+                };
                 if let Some(option) = options.iter().find(|o| **o == lowered) {
                     return Ok((*option).to_owned());
                 }
@@ -202,12 +213,21 @@ impl Known {
                         .hint(format!("Available values: {}.", options.join(", ")))),
                 }
             }
-            Kind::DateStyle => date_style(trimmed).ok_or_else(|| self.bad_value(value)),
+            Kind::DateStyle => match date_style(trimmed) {
+                Some(style) => Ok(style),
+                None if is_other_style(trimmed) => {
+                    Err(SqlError::unsupported(format!("DateStyle {value}")))
+                }
+                None => Err(self.bad_value(value)),
+            },
             Kind::Encoding => {
                 let bare = trimmed.trim_matches('\'').to_ascii_lowercase();
                 match bare.replace(['-', '_'], "").as_str() {
                     "utf8" | "unicode" => Ok("UTF8".to_owned()),
                     "sqlascii" => Ok("SQL_ASCII".to_owned()),
+                    name if is_other_encoding(name) => {
+                        Err(SqlError::unsupported(format!("the encoding {value}")))
+                    }
                     _ => Err(self.bad_value(value)),
                 }
             }
@@ -316,6 +336,21 @@ pub(crate) fn parse_bool(text: &str) -> Option<bool> {
         }
     }
     None
+}
+
+/// Is it one of PostgreSQL's encodings, which are not ours?
+fn is_other_encoding(name: &str) -> bool {
+    const KINDS: [&str; 15] = [
+        "latin", "iso8859", "win", "koi8", "euc", "sjis", "shiftjis", "big5", "gbk", "gb18030",
+        "uhc", "johab", "mule", "abc", "alt",
+    ];
+    KINDS.iter().any(|kind| name.starts_with(kind))
+}
+
+/// Is it one of the styles that are not ours?
+fn is_other_style(text: &str) -> bool {
+    let mut parts = text.split(',').map(|part| part.trim().to_ascii_lowercase());
+    parts.any(|part| ["sql", "postgres", "german"].contains(&part.as_str()))
 }
 
 /// `ISO` with an order. The other output styles are not ours.

@@ -3,10 +3,14 @@
 /// The unit that a setting's number is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
+    /// Bytes.
+    B,
     /// Kilobytes.
     Kb,
     /// Pages of 8 kB.
     Blocks,
+    /// Megabytes.
+    Mb,
     /// Milliseconds.
     Ms,
     /// Seconds.
@@ -35,8 +39,10 @@ const TIME: &Known = &[
 impl Unit {
     pub(super) fn name(self) -> &'static str {
         match self {
+            Unit::B => "B",
             Unit::Kb => "kB",
             Unit::Blocks => "8kB",
+            Unit::Mb => "MB",
             Unit::Ms => "ms",
             Unit::S => "s",
         }
@@ -44,7 +50,7 @@ impl Unit {
 
     fn known(self) -> &'static Known {
         match self {
-            Unit::Kb | Unit::Blocks => MEMORY,
+            Unit::B | Unit::Kb | Unit::Blocks | Unit::Mb => MEMORY,
             Unit::Ms | Unit::S => TIME,
         }
     }
@@ -53,7 +59,9 @@ impl Unit {
     fn size(self) -> f64 {
         match self {
             Unit::Kb | Unit::Ms => 1.0,
+            Unit::B => 1.0 / 1024.0,
             Unit::Blocks => 8.0,
+            Unit::Mb => 1024.0,
             Unit::S => 1000.0,
         }
     }
@@ -61,7 +69,7 @@ impl Unit {
     /// Which units there are.
     pub(super) fn hint(self) -> &'static str {
         match self {
-            Unit::Kb | Unit::Blocks => {
+            Unit::B | Unit::Kb | Unit::Blocks | Unit::Mb => {
                 "Valid units for this parameter are \"B\", \"kB\", \"MB\", \"GB\", and \"TB\"."
             }
             Unit::Ms | Unit::S => {

@@ -1,6 +1,6 @@
 //! The types of arrays: one for each type that elements can have.
 
-use super::{Composite, Enum, TypeKind};
+use super::{Citext, Composite, Enum, TypeKind};
 
 /// Element type, OID, name and catalog name of each array type.
 const ARRAYS: [(TypeKind, u32, &str, &str); 32] = [
@@ -61,6 +61,7 @@ enum Of {
     /// By its place in the table.
     Listed(u8),
     Enum(Enum),
+    Citext(Citext),
     Composite(Composite),
 }
 
@@ -77,6 +78,7 @@ impl Element {
         match self.0 {
             Of::Listed(place) => ARRAYS[place as usize].0,
             Of::Enum(of) => TypeKind::Enum(of),
+            Of::Citext(of) => TypeKind::Citext(of),
             Of::Composite(of) => TypeKind::Composite(of),
         }
     }
@@ -85,6 +87,7 @@ impl Element {
         match self.0 {
             Of::Listed(place) => ARRAYS[place as usize].1,
             Of::Enum(of) => of.definition().array_id,
+            Of::Citext(of) => of.definition().array_id,
             Of::Composite(of) => of.definition().array_id,
         }
     }
@@ -93,6 +96,7 @@ impl Element {
         match self.0 {
             Of::Listed(place) => ARRAYS[place as usize].2,
             Of::Enum(of) => of.definition().array_shown.as_str(),
+            Of::Citext(of) => of.definition().array_shown.as_str(),
             Of::Composite(of) => of.definition().array_shown.as_str(),
         }
     }
@@ -101,6 +105,7 @@ impl Element {
         match self.0 {
             Of::Listed(place) => ARRAYS[place as usize].3,
             Of::Enum(of) => of.definition().array_name.as_str(),
+            Of::Citext(of) => of.definition().array_name.as_str(),
             Of::Composite(of) => of.definition().array_name.as_str(),
         }
     }
@@ -121,6 +126,9 @@ impl TypeKind {
     pub fn array(self) -> Option<TypeKind> {
         if let TypeKind::Enum(of) = self {
             return Some(TypeKind::Array(Element(Of::Enum(of))));
+        }
+        if let TypeKind::Citext(of) = self {
+            return Some(TypeKind::Array(Element(Of::Citext(of))));
         }
         if let TypeKind::Composite(of) = self {
             return Some(TypeKind::Array(Element(Of::Composite(of))));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Composite, Domain, Element, Enum, interval};
+use super::{Citext, Composite, Domain, Element, Enum, interval};
 
 /// A type with its modifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,6 +83,8 @@ pub enum TypeKind {
     RefCursor,
     /// An enum, which CREATE TYPE made.
     Enum(Enum),
+    /// citext, which CREATE EXTENSION made.
+    Citext(Citext),
     /// A domain, which CREATE DOMAIN made: what values go into, and never what an expression is of.
     Domain(Domain),
     /// A composite type, which CREATE TYPE or a table made.
@@ -231,6 +233,7 @@ impl TypeKind {
             TypeKind::Json => 114,
             TypeKind::Jsonb => 3802,
             TypeKind::Enum(of) => of.definition().id,
+            TypeKind::Citext(of) => of.definition().id,
             TypeKind::Domain(of) => of.definition().id,
             TypeKind::Composite(of) => of.definition().id,
             TypeKind::Record => 2249,
@@ -308,6 +311,7 @@ impl TypeKind {
             TypeKind::Json => "json",
             TypeKind::Jsonb => "jsonb",
             TypeKind::Enum(of) => of.definition().shown.as_str(),
+            TypeKind::Citext(of) => of.definition().shown.as_str(),
             TypeKind::Domain(of) => of.definition().shown.as_str(),
             TypeKind::Composite(of) => of.definition().shown.as_str(),
             TypeKind::Record => "record",
@@ -343,6 +347,7 @@ impl TypeKind {
             TypeKind::Time => "time",
             TypeKind::TimeTz => "timetz",
             TypeKind::Enum(of) => of.definition().name.as_str(),
+            TypeKind::Citext(of) => of.definition().name.as_str(),
             TypeKind::Domain(of) => of.definition().name.as_str(),
             TypeKind::Composite(of) => of.definition().name.as_str(),
             TypeKind::Array(element) => element.array_catalog_name(),
@@ -385,6 +390,7 @@ impl TypeKind {
             TypeKind::Unknown => -2,
             TypeKind::Numeric
             | TypeKind::Text
+            | TypeKind::Citext(_)
             | TypeKind::VarChar
             | TypeKind::BpChar
             | TypeKind::Bytea
@@ -419,6 +425,7 @@ impl TypeKind {
             | TypeKind::RegNamespace
             | TypeKind::RegRole => TypeCategory::Numeric,
             TypeKind::Text
+            | TypeKind::Citext(_)
             | TypeKind::VarChar
             | TypeKind::BpChar
             | TypeKind::Name
@@ -488,12 +495,23 @@ impl TypeKind {
     /// A type that a user made, or of arrays of one.
     pub const fn is_users(self) -> bool {
         match self {
-            TypeKind::Enum(_) | TypeKind::Domain(_) | TypeKind::Composite(_) => true,
+            TypeKind::Enum(_)
+            | TypeKind::Citext(_)
+            | TypeKind::Domain(_)
+            | TypeKind::Composite(_) => true,
             TypeKind::Array(element) => {
-                matches!(element.kind(), TypeKind::Enum(_) | TypeKind::Composite(_))
+                matches!(
+                    element.kind(),
+                    TypeKind::Enum(_) | TypeKind::Citext(_) | TypeKind::Composite(_)
+                )
             }
             _ => false,
         }
+    }
+
+    /// citext.
+    pub const fn is_citext(self) -> bool {
+        matches!(self, TypeKind::Citext(_))
     }
 
     /// A type of catalog objects.

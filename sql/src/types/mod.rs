@@ -9,6 +9,7 @@ mod array_in;
 mod boolean;
 mod bytea;
 pub mod calendar;
+pub mod citext;
 pub mod composites;
 mod datetime_in;
 mod datetime_out;
@@ -34,6 +35,7 @@ mod uuid;
 pub mod zone;
 
 pub use array::{DIMENSIONS_MAX, too_many_dimensions};
+pub use citext::Citext;
 pub use composites::{Composite, Fields};
 pub use domains::{Domain, is_same};
 pub use element::Element;
@@ -95,6 +97,7 @@ pub fn text_in_at(
         | TypeKind::RegRole) => return Err(oid::no_names(kind)),
         TypeKind::Json => Value::Json(json::check(text)?.into()),
         TypeKind::Jsonb => Value::Jsonb(json::normal(text)?.into()),
+        TypeKind::Citext(_) => Value::Citext(text.into()),
         TypeKind::Enum(of) => of.named(text)?.into(),
         TypeKind::Domain(of) => text_in_at(&of.root(), text, settings, now)?,
         TypeKind::Composite(of) => record::parse(text, of, settings, now)?.into(),
@@ -145,7 +148,9 @@ pub fn text_out(value: &Value, ty: &Type, settings: &Settings, out: &mut Vec<u8>
         Value::MacAddr(mac) => network::format_mac(mac, out),
         Value::Oid(oid) => integer::format(i64::from(*oid), out),
         Value::Object(object) => out.extend_from_slice(object.name.as_bytes()),
-        Value::Json(text) | Value::Jsonb(text) => out.extend_from_slice(text.as_bytes()),
+        Value::Citext(text) | Value::Json(text) | Value::Jsonb(text) => {
+            out.extend_from_slice(text.as_bytes());
+        }
         Value::Enum(value) => out.extend_from_slice(value.name().as_bytes()),
         Value::Array(array) => array::format(array, ty, settings, out),
         Value::Record(row) => record::format(row, settings, out),
@@ -201,6 +206,7 @@ pub fn binary_in(ty: &Type, bytes: &[u8]) -> Result<Value, SqlError> {
         | TypeKind::RegRole) => return Err(oid::no_names(kind)),
         TypeKind::Json => Value::Json(json::check(check_utf8(bytes)?)?.into()),
         TypeKind::Jsonb => Value::Jsonb(json::from_binary(bytes)?.into()),
+        TypeKind::Citext(_) => Value::Citext(check_utf8(bytes)?.into()),
         TypeKind::Enum(of) => of.named(check_utf8(bytes)?)?.into(),
         TypeKind::Domain(of) => binary_in(&of.root(), bytes)?,
         TypeKind::Composite(of) => record::from_binary(bytes, of)?.into(),
@@ -250,7 +256,7 @@ pub fn binary_out(value: &Value, ty: &Type, out: &mut Vec<u8>) {
         Value::MacAddr(mac) => out.extend_from_slice(mac),
         Value::Oid(oid) => out.extend_from_slice(&oid.to_be_bytes()),
         Value::Object(object) => out.extend_from_slice(&object.oid.to_be_bytes()),
-        Value::Json(text) => out.extend_from_slice(text.as_bytes()),
+        Value::Citext(text) | Value::Json(text) => out.extend_from_slice(text.as_bytes()),
         Value::Jsonb(text) => json::to_binary(text, out),
         Value::Enum(value) => out.extend_from_slice(value.name().as_bytes()),
         Value::Array(array) => array::to_binary(array, ty, out),

@@ -145,12 +145,12 @@ impl Binder<'_> {
                 if_exists: *if_exists,
                 cascade: is_cascade(drop_behavior.as_ref()),
             },
+            Op::ValidateConstraint { name } => self.validate(table, &names::fold(name))?,
             Op::EnableTrigger { name } => switched(name, Enabled::Origin),
             Op::EnableAlwaysTrigger { name } => switched(name, Enabled::Always),
             Op::EnableReplicaTrigger { name } => switched(name, Enabled::Replica),
             Op::DisableTrigger { name } => switched(name, Enabled::Disabled),
             Op::AlterColumn { column_name, op } => self.alter_column(table, column_name, op)?,
-            Op::SetOptionsParens { .. } | Op::ReplicaIdentity { .. } => AlterAction::Nothing,
             other => {
                 let text = other.to_string();
                 let words: Vec<&str> = text.split_whitespace().take(2).collect();
@@ -162,6 +162,36 @@ impl Binder<'_> {
         };
         actions.push(action);
         Ok(())
+    }
+
+    /// VALIDATE CONSTRAINT.
+    fn validate(&mut self, table: &TableDef, name: &str) -> Result<AlterAction, SqlError> {
+        if table.is_parent() {
+            return Err(SqlError::unsupported(
+                "VALIDATE CONSTRAINT of a partitioned table",
+            ));
+        }
+        if let Some(check) = table.rules.checks.iter().find(|check| check.name == name) {
+            let condition = self.stored(table, &check.text, Clause::Check)?;
+            return Ok(AlterAction::ValidateCheck {
+                name: name.to_owned(),
+                condition: self.condition(condition, "CHECK")?,
+            });
+        }
+        if table.rules.foreign_keys.iter().any(|key| key.name == name) {
+            let name = name.to_owned();
+            return Ok(AlterAction::ValidateForeignKey { name });
+        }
+        let of = format!("constraint \"{name}\" of relation \"{}\"", table.name);
+        Err(
+            match table.index(name).is_some_and(|index| index.constraint) {
+                true => SqlError::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    format!("{of} is not a foreign key or check constraint"),
+                ),
+                false => SqlError::new(SqlState::UNDEFINED_OBJECT, format!("{of} does not exist")),
+            },
+        )
     }
 
     fn add_constraint(
@@ -550,12 +580,7 @@ fn check_actions(
     operations: &[ast::AlterTableOperation],
 ) -> Result<(), SqlError> {
     use ast::AlterTableOperation as Op;
-    let may = |op: &&Op| {
-        matches!(
-            op,
-            Op::RenameColumn { .. } | Op::RenameTable { .. } | Op::SetOptionsParens { .. }
-        )
-    };
+    let may = |op: &&Op| matches!(op, Op::RenameColumn { .. } | Op::RenameTable { .. });
     match operations.iter().find(|op| !may(op)) {
         Some(refused) if table.materialized.is_some() => {
             let text = refused.to_string();

@@ -3,7 +3,9 @@
 use sqlparser::ast;
 
 use super::super::{Binder, names};
-use crate::bound::{AlterAction, AlterTable, NewSequence, SequenceOptions, Statement};
+use crate::bound::{
+    AlterAction, AlterSequence, AlterTable, NewSequence, SequenceOptions, Statement,
+};
 use crate::catalog::{Identity, TableDef};
 use crate::error::{SqlError, SqlState};
 use crate::parser::{IdentitySyntax, identity_options};
@@ -19,6 +21,9 @@ impl Binder<'_> {
         let column = table
             .column(&syntax.column)
             .ok_or_else(|| names::no_column_of(&syntax.column, &table.name))?;
+        if let Some(options) = &syntax.sequence {
+            return self.alter_sequence_of(&table, column, options);
+        }
         let action = if table.columns[column].more.identity.is_some() {
             AlterAction::SetIdentity {
                 column,
@@ -43,6 +48,34 @@ impl Binder<'_> {
             table: Some(table),
             only: false,
             actions: vec![action],
+        }))
+    }
+
+    /// The sequence of an identity column is to be another.
+    fn alter_sequence_of(
+        &self,
+        table: &TableDef,
+        column: usize,
+        options: &SequenceOptions,
+    ) -> Result<Statement, SqlError> {
+        let more = &table.columns[column].more;
+        let sequence = match (more.identity, more.sequence) {
+            (Some(_), Some(id)) => self.catalog.sequence_by_id(id)?,
+            _ => None,
+        };
+        let Some(sequence) = sequence else {
+            return Err(not_ready(format!(
+                "column \"{}\" of relation \"{}\" is not an identity column",
+                table.columns[column].name, table.name
+            )));
+        };
+        Ok(Statement::AlterSequence(AlterSequence {
+            schema: Some(sequence.schema.clone()),
+            name: sequence.name.clone(),
+            if_exists: false,
+            rename: None,
+            options: options.clone(),
+            of_column: true,
         }))
     }
 

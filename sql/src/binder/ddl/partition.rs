@@ -6,6 +6,7 @@ use super::super::{Binder, names};
 use crate::bound::{CreateTable, PartitionBy};
 use crate::catalog::{IndexKind, PARTITIONS_DEFAULT, PARTITIONS_MAX};
 use crate::error::{SqlError, SqlState};
+use crate::parser::is_storage_option;
 
 /// The options in WITH.
 pub(super) struct Options {
@@ -42,8 +43,7 @@ impl Options {
                 "index" => found.index_kind = index_kind(plain)?,
                 "partitions" => found.partitions = Some(partitions(plain)?),
                 "colocate_with" => found.colocate_with = Some(table_named(plain, value)?),
-                "fillfactor" | "parallel_workers" | "user_catalog_table" | "oids" => {}
-                name if name.starts_with("autovacuum_") || name.starts_with("toast") => {}
+                name if is_storage_option(name) => {}
                 other => {
                     return Err(bad_option(format!("unrecognized parameter \"{other}\"")));
                 }

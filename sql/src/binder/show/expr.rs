@@ -645,7 +645,13 @@ impl Shower<'_, '_> {
         match escape {
             None => {
                 let left = self.string(sides.0, level)?;
-                let right = self.string(sides.1, level)?;
+                let right = match left.ty.kind.is_citext() {
+                    true => {
+                        let right = self.expr(sides.1, level)?;
+                        self.coerced_unknown(right, left.ty)?
+                    }
+                    false => self.string(sides.1, level)?,
+                };
                 Ok(Shown::boolean(operation(left, symbol, right)))
             }
             Some(_) => self.pattern(symbol, "like_escape", sides, escape, level),
@@ -657,7 +663,7 @@ impl Shower<'_, '_> {
         use crate::types::TypeKind as T;
         let shown = self.expr(expr, level)?;
         match shown.ty.kind {
-            T::BpChar | T::Name => Ok(shown),
+            T::BpChar | T::Name | T::Citext(_) => Ok(shown),
             _ => self.coerced(shown, Type::TEXT, false),
         }
     }

@@ -59,6 +59,11 @@ impl Shower<'_, '_> {
             };
             return Ok((side(self, left)?, side(self, right)?));
         }
+        // Its own operators heed no case.
+        if l.is_citext() && (symbol.starts_with('~') || symbol.starts_with("!~")) {
+            let right = self.coerced_unknown(right, left.ty)?;
+            return Ok((left, right));
+        }
         if matches!(symbol, "~~" | "!~~" | "~~*" | "!~~*") {
             let side = |shower: &mut Self, shown: Shown| match shown.ty.kind {
                 TypeKind::BpChar | TypeKind::Name => Ok(shown),
@@ -106,7 +111,7 @@ impl Shower<'_, '_> {
         }
     }
 
-    fn coerced_unknown(&mut self, shown: Shown, to: Type) -> Result<Shown, SqlError> {
+    pub(super) fn coerced_unknown(&mut self, shown: Shown, to: Type) -> Result<Shown, SqlError> {
         match shown.ty == Type::UNKNOWN {
             true => self.coerced(shown, Type::of(to.kind), false),
             false => Ok(shown),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::tables::values;
 use super::{Ddl, DdlKind, is_domain, is_kept, list, qualified, quoted, type_text};
 use crate::catalog::{
-    CatalogView, Enabled, RoutineDef, SequenceDef, Snapshot, TableDef, TypeDef, UserType, ViewDef,
+    CatalogView, Enabled, Object, ObjectKind, RoutineDef, SequenceDef, Snapshot, TableDef, TypeDef,
+    UserType, ViewDef,
 };
 use crate::context::EvalContext;
 use crate::functions::quote_literal;
@@ -37,7 +38,10 @@ pub(super) fn extensions(snapshot: &Snapshot) -> Vec<Ddl> {
 /// Types, in the order in which they were made, but behind those that they are made of.
 pub(super) fn types(snapshot: &Snapshot) -> Vec<Ddl> {
     let mut left = snapshot.types().all();
-    left.retain(|ty| is_kept(&ty.schema));
+    left.retain(|ty| {
+        let object = Object::new(ObjectKind::Type, ty.id);
+        is_kept(&ty.schema) && snapshot.extension_of(object).is_none()
+    });
     let mut made = Vec::with_capacity(left.len());
     while !left.is_empty() {
         let waits = |ty: &TypeDef| {
@@ -68,6 +72,8 @@ fn create_type(snapshot: &Snapshot, ty: &TypeDef) -> String {
             return format!("CREATE TYPE {name} AS ({})", list(fields));
         }
         UserType::Domain(of) => of,
+        // It comes with its extension.
+        UserType::Citext(_) => return String::new(),
     };
     let (of, domain) = (domain, domain.definition());
     let cx = EvalContext::new(Arc::default(), 0, 0);

@@ -5,10 +5,11 @@ use super::{GUARDS_MAX, corrupt};
 use crate::catalog::guard::Guards;
 use crate::catalog::{TypeDef, TypeSet, UserType};
 use crate::error::SqlError;
+use crate::types::citext::CitextDef;
 use crate::types::composites::{CompositeDef, Field};
 use crate::types::domains::{DomainCheck, DomainDef};
 use crate::types::enums::{EnumDef, Label};
-use crate::types::{Composite, Domain, Enum, Type};
+use crate::types::{Citext, Composite, Domain, Enum, Type};
 
 /// Of types, which are among the tables.
 const TYPE_FORMAT: u8 = 0x43;
@@ -18,6 +19,8 @@ const ENUM: u8 = 1;
 const DOMAIN: u8 = 2;
 /// A composite type.
 const COMPOSITE: u8 = 3;
+/// citext.
+const CITEXT: u8 = 4;
 
 /// The bytes of a type's definition.
 pub fn encode_type(ty: &TypeDef) -> Vec<u8> {
@@ -32,6 +35,10 @@ pub fn encode_type(ty: &TypeDef) -> Vec<u8> {
         UserType::Enum(of) => encode_enum(of.definition(), &mut out),
         UserType::Domain(of) => encode_domain(of.definition(), &mut out),
         UserType::Composite(of) => encode_composite(of.definition(), &mut out),
+        UserType::Citext(of) => {
+            out.0.push(CITEXT);
+            out.u32(of.definition().array_id);
+        }
     }
     out.0
 }
@@ -116,6 +123,10 @@ fn read_type(input: &mut Reader<'_>, others: &TypeSet) -> Option<TypeDef> {
         ENUM => UserType::Enum(read_enum(input, id, (&schema, &name))?),
         DOMAIN => UserType::Domain(read_domain(input, id, (&schema, &name), others)?),
         COMPOSITE => UserType::Composite(read_composite(input, id, (&schema, &name), others)?),
+        CITEXT => {
+            let name = (schema.as_str(), name.as_str());
+            UserType::Citext(Citext::of(CitextDef::named(id, input.u32()?, name)))
+        }
         _ => return None,
     };
     input.0.is_empty().then_some(TypeDef {

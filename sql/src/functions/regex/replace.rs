@@ -16,7 +16,7 @@ pub(super) fn start_of(input: &str, start: i32) -> Result<usize, SqlError> {
     }
 }
 
-fn refused(what: &str, value: i32) -> SqlError {
+pub(super) fn refused(what: &str, value: i32) -> SqlError {
     SqlError::new(
         SqlState::INVALID_PARAMETER_VALUE,
         format!("invalid value for parameter \"{what}\": {value}"),

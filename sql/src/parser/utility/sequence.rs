@@ -56,6 +56,7 @@ fn alter(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         if_exists,
         rename,
         options: said,
+        of_column: false,
     }))
 }
 
@@ -79,6 +80,11 @@ fn drop(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
 /// The options of a sequence that is made.
 pub(in super::super) fn new_options(c: &mut Cursor<'_>) -> Result<SequenceOptions, SqlError> {
     options(c, false)
+}
+
+/// What a sequence is changed to.
+pub(in super::super) fn changed(c: &mut Cursor<'_>) -> Result<SequenceOptions, SqlError> {
+    options(c, true)
 }
 
 fn options(c: &mut Cursor<'_>, restarts: bool) -> Result<SequenceOptions, SqlError> {

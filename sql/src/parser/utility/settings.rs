@@ -87,7 +87,15 @@ fn set(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     } else if c.accept("role") {
         ("role".to_owned(), value(c)?)
     } else if c.accept("names") {
-        ("client_encoding".to_owned(), value(c)?)
+        let name = "client_encoding".to_owned();
+        match c.peek() {
+            Some(_) => (name, value(c)?),
+            None => (name, SetValue::Default),
+        }
+    } else if c.sees("schema") && c.peek_after(1).is_some_and(|t| t.kind == Kind::String) {
+        c.next_token();
+        let schema = crate::functions::quote_ident(&c.string()?);
+        ("search_path".to_owned(), SetValue::Value(schema))
     } else {
         let name = dotted(c)?;
         if !c.accept("to") && !c.accept_operator("=") {

@@ -1,0 +1,204 @@
+//! What functions tell of the server and of values in it; and of what is not here: a log to rotate, standbys, row security.
+
+use std::sync::Arc;
+
+use super::library::{Body, stable, variadic, volatile};
+use super::{ScalarFunction, format};
+use crate::catalog::{CatalogView, IndexColumn, IndexKind, TableDef};
+use crate::context::EvalContext;
+use crate::error::SqlError;
+use crate::types::TypeKind::{
+    Any, Bool, Int2, Int4, Oid, RegClass, RegProc, RegRole, Text, TimestampTz,
+};
+use crate::types::{Type, TypeKind, binary_out};
+use crate::value::Value;
+
+type Outcome = Result<Value, SqlError>;
+
+#[rustfmt::skip]
+pub(super) static FUNCTIONS: &[ScalarFunction] = &[
+    counted("num_nulls", |a, _| Ok(Value::Int4(nulls(a) as i32))),
+    counted("num_nonnulls", |a, _| Ok(Value::Int4((a.len() - nulls(a)) as i32))),
+    stable("pg_column_size", &[Any], Int4, |a, _| Ok(size(a))),
+    stable("pg_column_compression", &[Any], Text, |_, _| Ok(Value::Null)),
+    volatile("timeofday", &[], Text, |_, cx| {
+        format::time_of_day(&Value::TimestampTz(cx.clock_now()), cx)
+    }),
+    stable("pg_postmaster_start_time", &[], TimestampTz, began),
+    stable("pg_conf_load_time", &[], TimestampTz, began),
+    stable("pg_jit_available", &[], Bool, |_, _| Ok(Value::Bool(false))),
+    volatile("pg_reload_conf", &[], Bool, |_, _| Ok(Value::Bool(true))),
+    volatile("pg_rotate_logfile", &[], Bool, |_, _| Ok(Value::Bool(false))),
+    volatile("pg_current_logfile", &[], Text, |_, _| Ok(Value::Null)),
+    volatile("pg_current_logfile", &[Text], Text, |_, _| Ok(Value::Null)),
+    volatile("pg_last_xact_replay_timestamp", &[], TimestampTz, |_, _| Ok(Value::Null)),
+    stable("row_security_active", &[Oid], Bool, |_, _| Ok(Value::Bool(false))),
+    stable("row_security_active", &[Text], Bool, |_, _| Ok(Value::Bool(false))),
+    stable("pg_opfamily_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("to_regproc", &[Text], RegProc, |a, cx| to_object(a, RegProc, cx)),
+    stable("to_regrole", &[Text], RegRole, |a, cx| to_object(a, RegRole, cx)),
+    stable("pg_relation_filenode", &[RegClass], Oid, |a, cx| Ok(match stored(a, cx) {
+        Some(oid) => Value::Oid(oid),
+        None => Value::Null,
+    })),
+    stable("pg_relation_filepath", &[RegClass], Text, |a, cx| Ok(match stored(a, cx) {
+        Some(oid) => Value::text(format!("base/{}/{oid}", cx.database_oid())),
+        None => Value::Null,
+    })),
+    stable("pg_partition_root", &[RegClass], RegClass, |a, cx| {
+        match super::catalog_rows::ancestors(oid(a), cx).last() {
+            Some(root) => super::objects::named(&Value::Oid(*root), RegClass, cx),
+            None => Ok(Value::Null),
+        }
+    }),
+    stable("pg_relation_is_updatable", &[RegClass, Bool], Int4, |a, cx| Ok(Value::Int4(events(a, cx)))),
+    stable("pg_column_is_updatable", &[RegClass, Int2, Bool], Bool, |a, cx| {
+        let is_column = matches!(a.get(1), Some(Value::Int2(1..)));
+        Ok(Value::Bool(is_column && events(a, cx) != 0))
+    }),
+    stable("pg_indexam_has_property", &[Oid, Text], Bool, |a, _| Ok(of_method(oid(a), &property(a)))),
+    stable("pg_index_has_property", &[RegClass, Text], Bool, of_index),
+    stable("pg_index_column_has_property", &[RegClass, Int4, Text], Bool, of_index_column),
+    stable("pg_get_replica_identity_index", &[RegClass], RegClass, |_, _| Ok(Value::Null)),
+];
+
+/// When the machine that is asked began.
+fn began(_: &[Value], cx: &EvalContext) -> Outcome {
+    let sessions = cx.sessions.as_ref();
+    Ok(sessions.map_or(Value::Null, |sessions| Value::TimestampTz(sessions.began())))
+}
+
+/// A function that takes values of any types, NULLs too.
+const fn counted(name: &'static str, eval: Body) -> ScalarFunction {
+    variadic(name, &[Any], Int4, eval)
+}
+
+fn nulls(args: &[Value]) -> usize {
+    args.iter().filter(|value| value.is_null()).count()
+}
+
+/// As many bytes as a value takes in PostgreSQL's rows, about: those on the wire, and one or four that tell how many.
+fn size(args: &[Value]) -> Value {
+    let Some(value) = args.first() else {
+        return Value::Null;
+    };
+    let mut wire = Vec::new();
+    binary_out(value, &Type::of(TypeKind::Unknown), &mut wire);
+    let bytes = match value {
+        Value::Null => return Value::Null,
+        Value::Text(text) => text.len(),
+        Value::Numeric(_) => wire.len().saturating_sub(6),
+        Value::Bytea(_) | Value::Json(_) | Value::Jsonb(_) | Value::Array(_) | Value::Record(_) => {
+            wire.len()
+        }
+        _ => return Value::Int4(wire.len() as i32),
+    };
+    let length = if bytes < 127 { 1 } else { 4 };
+    Value::Int4((bytes + length) as i32)
+}
+
+fn oid(args: &[Value]) -> u32 {
+    let oid = args.first().and_then(Value::as_int);
+    oid.and_then(|oid| u32::try_from(oid).ok()).unwrap_or(0)
+}
+
+fn property(args: &[Value]) -> String {
+    let name = args.last().and_then(Value::as_text).unwrap_or("");
+    name.to_ascii_lowercase()
+}
+
+fn to_object(args: &[Value], kind: TypeKind, cx: &EvalContext) -> Outcome {
+    match args.first().and_then(Value::as_text) {
+        Some(name) => super::objects::find_or_null(name, kind, cx),
+        None => Ok(Value::Null),
+    }
+}
+
+/// The oid of a relation that has rows or entries of its own.
+fn stored(args: &[Value], cx: &EvalContext) -> Option<u32> {
+    let catalog = cx.catalog();
+    let of = oid(args);
+    if let Some(table) = catalog.relation(of) {
+        return (!table.is_parent()).then_some(of);
+    }
+    let sequence = catalog.sequence_by_id(of).ok().flatten();
+    sequence.map(|_| of)
+}
+
+/// What changes a table takes of those that information_schema asks for: UPDATE, DELETE and INSERT, as bits.
+fn events(args: &[Value], cx: &EvalContext) -> i32 {
+    let of = oid(args);
+    let table = cx.catalog().relation(of).filter(|table| table.id == of);
+    table.map_or(0, |_| 28)
+}
+
+/// The oids of the access methods.
+const BTREE: u32 = 403;
+const HASH: u32 = 405;
+
+/// What an access method can.
+fn of_method(method: u32, property: &str) -> Value {
+    let ordered = match method {
+        BTREE => true,
+        HASH => false,
+        _ => return Value::Null,
+    };
+    match property {
+        "can_order" | "can_unique" | "can_multi_col" | "can_include" => Value::Bool(ordered),
+        "can_exclude" => Value::Bool(true),
+        _ => Value::Null,
+    }
+}
+
+/// The index that the first argument is the oid of, and its table.
+fn index(args: &[Value], cx: &EvalContext) -> Option<(Arc<TableDef>, usize)> {
+    let of = oid(args);
+    let table = cx.catalog().relation(of)?;
+    let at = table.indexes.iter().position(|index| index.id == of)?;
+    Some((table, at))
+}
+
+/// What an index can.
+fn of_index(args: &[Value], cx: &EvalContext) -> Outcome {
+    let Some((table, at)) = index(args, cx) else {
+        return Ok(Value::Null);
+    };
+    let ordered = table.indexes[at].kind == IndexKind::BTree;
+    Ok(match property(args).as_str() {
+        "clusterable" => Value::Bool(ordered),
+        "index_scan" | "bitmap_scan" | "backward_scan" => Value::Bool(true),
+        _ => Value::Null,
+    })
+}
+
+/// What a column of an index can.
+fn of_index_column(args: &[Value], cx: &EvalContext) -> Outcome {
+    let Some((table, at)) = index(args, cx) else {
+        return Ok(Value::Null);
+    };
+    let index = &table.indexes[at];
+    let number = args.get(1).and_then(Value::as_int).unwrap_or(0);
+    let Some(at) = usize::try_from(number).ok().and_then(|n| n.checked_sub(1)) else {
+        return Ok(Value::Null);
+    };
+    let key = index.columns.get(at);
+    if at >= index.columns.len() + index.more.include.len() {
+        return Ok(Value::Null);
+    }
+    let ordered = index.kind == IndexKind::BTree;
+    let of_order = |is: &dyn Fn(&IndexColumn) -> bool| match key {
+        Some(key) => Value::Bool(ordered && is(key)),
+        None => Value::Null,
+    };
+    Ok(match property(args).as_str() {
+        "asc" => of_order(&|key| !key.desc),
+        "desc" => of_order(&|key| key.desc),
+        "nulls_first" => of_order(&|key| key.nulls_first),
+        "nulls_last" => of_order(&|key| !key.nulls_first),
+        "orderable" => Value::Bool(ordered && key.is_some()),
+        "distance_orderable" => Value::Bool(false),
+        "returnable" => Value::Bool(ordered),
+        "search_array" | "search_nulls" => of_order(&|_| true),
+        _ => Value::Null,
+    })
+}

@@ -1,0 +1,369 @@
+//! The actions of ALTER TABLE, ALTER INDEX and ALTER MATERIALIZED VIEW that say how PostgreSQL keeps or reads rows, which
+//! is of no concern here: dumps are full of them. What they name has to be there.
+//!
+//! ```text
+//! ALTER TABLE t  ALTER c SET STATISTICS n | STORAGE s | COMPRESSION m | (…)   ALTER c RESET (…)
+//!                CLUSTER ON i   SET WITHOUT { CLUSTER | OIDS }   SET { LOGGED | UNLOGGED }   SET (…)   RESET (…)
+//!                SET TABLESPACE pg_default   SET ACCESS METHOD heap   REPLICA IDENTITY …
+//! ```
+
+use super::cursor::Cursor;
+use super::lexer::{Kind, Token};
+use crate::error::{SqlError, SqlState};
+use crate::settings::parse_bool;
+
+/// Such a statement.
+#[derive(Debug)]
+pub struct KeepingSyntax {
+    /// What it is about.
+    pub of: KeptKind,
+    /// IF EXISTS
+    pub if_exists: bool,
+    /// Schema and name.
+    pub name: (Option<String>, String),
+    /// What has to be there.
+    pub parts: Vec<KeptPart>,
+}
+
+/// What such a statement is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptKind {
+    /// A table.
+    Table,
+    /// An index.
+    Index,
+    /// A materialized view.
+    Materialized,
+}
+
+/// What an action names.
+#[derive(Debug)]
+pub enum KeptPart {
+    /// A column of the table.
+    Column(String),
+    /// An index of the table.
+    Index(String),
+}
+
+/// Options of tables and indexes that change nothing here.
+const OPTIONS: [&str; 12] = [
+    "fillfactor",
+    "parallel_workers",
+    "user_catalog_table",
+    "vacuum_index_cleanup",
+    "vacuum_truncate",
+    "toast_tuple_target",
+    "log_autovacuum_min_duration",
+    "deduplicate_items",
+    "fastupdate",
+    "gin_pending_list_limit",
+    "pages_per_range",
+    "buffering",
+];
+const OPTIONS_OF_COLUMNS: [&str; 2] = ["n_distinct", "n_distinct_inherited"];
+
+/// Is it an option of a table's or index's storage?
+pub(crate) fn is_storage_option(name: &str) -> bool {
+    OPTIONS.contains(&name) || name.starts_with("autovacuum_") || name.starts_with("toast.")
+}
+
+/// The statement, if all of its actions are such.
+pub(super) fn alter(text: &str, tokens: &[Token]) -> Result<Option<KeepingSyntax>, SqlError> {
+    let mut c = Cursor::new(text, &tokens[1..]);
+    let of = match () {
+        () if c.accept("table") => KeptKind::Table,
+        () if c.accept("index") => KeptKind::Index,
+        () if c.accept_all(&["materialized", "view"]) => KeptKind::Materialized,
+        () => return Ok(None),
+    };
+    let if_exists = c.accept_all(&["if", "exists"]);
+    c.accept("only");
+    let Ok(name) = c.qualified() else {
+        return Ok(None);
+    };
+    c.accept_operator("*");
+    let mut parts = Vec::new();
+    loop {
+        match action(&mut c, of)? {
+            None => return Ok(None),
+            Some(part) => parts.extend(part),
+        }
+        match c.accept_kind(Kind::Comma) {
+            Some(_) => {}
+            None if c.peek().is_none() => break,
+            None => return Err(c.unexpected()),
+        }
+    }
+    Ok(Some(KeepingSyntax {
+        of,
+        if_exists,
+        name,
+        parts,
+    }))
+}
+
+/// An action, and what it names; `None` for one that does something.
+fn action(c: &mut Cursor<'_>, of: KeptKind) -> Result<Option<Option<KeptPart>>, SqlError> {
+    if c.accept("alter") {
+        c.accept("column");
+        if of == KeptKind::Index {
+            c.expect_kind(Kind::Integer)?;
+            c.expect("set")?;
+            c.expect("statistics")?;
+            statistics(c)?;
+            return Ok(Some(None));
+        }
+        let Ok(column) = c.identifier() else {
+            return Ok(None);
+        };
+        return Ok(column_action(c)?.then_some(Some(KeptPart::Column(column))));
+    }
+    if c.accept("reset") {
+        options(c, &|_| true)?;
+        return Ok(Some(None));
+    }
+    if c.accept_all(&["cluster", "on"]) {
+        return Ok(Some(Some(KeptPart::Index(c.identifier()?))));
+    }
+    if c.accept_all(&["replica", "identity"]) {
+        if c.accept_all(&["using", "index"]) {
+            return Ok(Some(Some(KeptPart::Index(c.identifier()?))));
+        }
+        if !["default", "full", "nothing"]
+            .iter()
+            .any(|word| c.accept(word))
+        {
+            return Err(c.unexpected());
+        }
+        return Ok(Some(None));
+    }
+    if !c.accept("set") {
+        return Ok(None);
+    }
+    match () {
+        () if c.accept_all(&["without", "cluster"]) || c.accept_all(&["without", "oids"]) => {}
+        () if c.accept("logged") || c.accept("unlogged") => {}
+        () if c.accept("tablespace") => {
+            let name = c.identifier()?;
+            if name != "pg_default" {
+                return Err(no_tablespace(&name));
+            }
+        }
+        () if c.accept_all(&["access", "method"]) => {
+            check_method(&c.identifier()?)?;
+        }
+        () if c.peek().is_some_and(|token| token.kind == Kind::Open) => {
+            options(c, &is_storage_option)?;
+        }
+        () => return Ok(None),
+    }
+    Ok(Some(None))
+}
+
+/// What CREATE TABLE, CREATE INDEX and CREATE MATERIALIZED VIEW say of where and how rows are kept: TABLESPACE, and USING
+/// of a table, of which there is one way each.
+pub(super) fn places(text: &str, tokens: &[Token]) -> Result<Vec<Token>, SqlError> {
+    let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
+    let kinds = ["table", "index", "materialized"];
+    let Some(kind) = (1..4).find(|i| kinds.iter().any(|word| is(*i, word))) else {
+        return Ok(Vec::new());
+    };
+    let mut found = Vec::new();
+    if !is(0, "create") {
+        return Ok(found);
+    }
+    let named = |i: usize| {
+        let token = tokens.get(i)?;
+        let name = token.text(text);
+        match token.kind {
+            Kind::Word => Some(name.to_ascii_lowercase()),
+            Kind::QuotedIdent => Some(name.trim_matches('"').to_owned()),
+            _ => None,
+        }
+    };
+    let mut depth = 0usize;
+    for i in 0..tokens.len() {
+        match tokens[i].kind {
+            Kind::Open => depth += 1,
+            Kind::Close => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        let behind = |word: &str| i > 0 && is(i - 1, word);
+        let of_key = is(i, "tablespace") && behind("index") && i > 1 && is(i - 2, "using");
+        let begins = i > kind + 1 && !behind("exists") && !behind("concurrently") && !behind("on");
+        let closed = i > 0 && tokens[i - 1].kind == Kind::Close;
+        if is(i, "as") && depth == 0 && !is(kind, "index") {
+            break;
+        }
+        if of_key || (depth == 0 && begins && is(i, "tablespace")) {
+            let Some(name) = named(i + 1) else {
+                continue;
+            };
+            if name != "pg_default" {
+                return Err(no_tablespace(&name));
+            }
+            found.extend(&tokens[if of_key { i - 2 } else { i }..i + 2]);
+        } else if depth == 0 && is(i, "without") && is(i + 1, "oids") && is(kind, "table") {
+            found.extend(&tokens[i..i + 2]);
+        } else if depth == 0 && begins && is(i, "with") {
+            found.extend(storage(text, tokens, i, is(kind, "index"))?);
+        } else if depth == 0 && closed && is(kind, "table") && is(i, "using") {
+            let Some(name) = named(i + 1) else {
+                continue;
+            };
+            check_method(&name)?;
+            found.extend(&tokens[i..i + 2]);
+        }
+    }
+    Ok(found)
+}
+
+/// `WITH (…)` at a place, where it has nothing but what changes nothing here; else nothing.
+fn storage(
+    text: &str,
+    tokens: &[Token],
+    at: usize,
+    of_index: bool,
+) -> Result<Vec<Token>, SqlError> {
+    let opens = |token: &&Token| token.kind == Kind::Open && token.text(text) == "(";
+    if tokens.get(at + 1).filter(opens).is_none() {
+        return Ok(Vec::new());
+    }
+    let Some(close) = (at + 2..tokens.len()).find(|i| tokens[*i].kind == Kind::Close) else {
+        return Ok(Vec::new());
+    };
+    let mut c = Cursor::new(text, &tokens[at + 2..close]);
+    let mut all = true;
+    while c.peek().is_some() {
+        let mut name = c.identifier()?;
+        if c.accept_kind(Kind::Dot).is_some() {
+            name = format!("{name}.{}", c.identifier()?);
+        }
+        let mut value = "true";
+        if c.accept_operator("=") {
+            value = c.text_until(&|_, token| token.kind == Kind::Comma);
+        }
+        let value = value.trim_matches('\'');
+        match name.as_str() {
+            "oids" if parse_bool(value) == Some(false) => {}
+            "oids" => {
+                let message = "tables declared WITH OIDS are not supported";
+                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+            }
+            "fillfactor" => check_fill(value)?,
+            name if is_storage_option(name) => {}
+            name if of_index => {
+                let message = format!("unrecognized parameter \"{name}\"");
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+            }
+            _ => all = false,
+        }
+        if c.accept_kind(Kind::Comma).is_none() {
+            break;
+        }
+    }
+    Ok(match all {
+        true => tokens[at..=close].to_vec(),
+        false => Vec::new(),
+    })
+}
+
+/// 22023 unless it is a percentage that pages may be full.
+fn check_fill(value: &str) -> Result<(), SqlError> {
+    match value.parse::<f64>() {
+        Ok(percent) if (10.0..=100.0).contains(&percent) => Ok(()),
+        Ok(_) => Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("value {value} out of bounds for option \"fillfactor\""),
+        )
+        .detail("Valid values are between \"10\" and \"100\".")),
+        Err(_) => Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("invalid value for integer option \"fillfactor\": {value}"),
+        )),
+    }
+}
+
+/// 42704 for the access method of a table that is not the only one.
+fn check_method(name: &str) -> Result<(), SqlError> {
+    match name {
+        "heap" => Ok(()),
+        _ => Err(SqlError::new(
+            SqlState::UNDEFINED_OBJECT,
+            format!("access method \"{name}\" does not exist"),
+        )),
+    }
+}
+
+/// 42704, or 0A000 for the other one that there is.
+fn no_tablespace(name: &str) -> SqlError {
+    match name {
+        "pg_global" => SqlError::unsupported("the tablespace pg_global"),
+        _ => SqlError::new(
+            SqlState::UNDEFINED_OBJECT,
+            format!("tablespace \"{name}\" does not exist"),
+        ),
+    }
+}
+
+/// Is it an action on a column that is none of ours?
+fn column_action(c: &mut Cursor<'_>) -> Result<bool, SqlError> {
+    let of_columns = |name: &str| OPTIONS_OF_COLUMNS.contains(&name);
+    let opens = |c: &Cursor<'_>| {
+        c.peek_after(1)
+            .is_some_and(|token| token.kind == Kind::Open)
+    };
+    match () {
+        () if c.accept_all(&["set", "statistics"]) => statistics(c)?,
+        () if c.accept_all(&["set", "storage"]) => {
+            let storage = c.identifier()?;
+            if !["plain", "external", "extended", "main"].contains(&storage.as_str()) {
+                let message = format!("invalid storage type \"{storage}\"");
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+            }
+        }
+        () if c.accept_all(&["set", "compression"]) => {
+            let method = c.identifier()?;
+            if !["pglz", "lz4", "default"].contains(&method.as_str()) {
+                let message = format!("invalid compression method \"{method}\"");
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+            }
+        }
+        () if (c.sees("set") || c.sees("reset")) && opens(c) => match c.accept("reset") {
+            true => options(c, &|_| true)?,
+            false => {
+                c.expect("set")?;
+                options(c, &of_columns)?;
+            }
+        },
+        () => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn statistics(c: &mut Cursor<'_>) -> Result<(), SqlError> {
+    c.accept_operator("-");
+    c.expect_kind(Kind::Integer).map(|_| ())
+}
+
+/// `(name = value, …)` or `(name, …)`: 22023 where one is not known.
+fn options(c: &mut Cursor<'_>, known: &dyn Fn(&str) -> bool) -> Result<(), SqlError> {
+    c.expect_kind(Kind::Open)?;
+    loop {
+        let mut name = c.identifier()?;
+        if c.accept_kind(Kind::Dot).is_some() {
+            name = format!("{name}.{}", c.identifier()?);
+        }
+        if !known(&name) {
+            let message = format!("unrecognized parameter \"{name}\"");
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        }
+        if c.accept_operator("=") {
+            c.text_until(&|_, token| token.kind == Kind::Comma);
+        }
+        if c.accept_kind(Kind::Comma).is_none() {
+            break;
+        }
+    }
+    c.expect_kind(Kind::Close).map(|_| ())
+}

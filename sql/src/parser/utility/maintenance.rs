@@ -1,0 +1,253 @@
+//! VACUUM, ANALYZE, REINDEX, CLUSTER and LOCK TABLE: what PostgreSQL needs for upkeep, and what is said of it.
+
+use super::super::cursor::Cursor;
+use super::super::lexer::Kind;
+use crate::error::{SqlError, SqlState};
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upkeep {
+    /// VACUUM
+    Vacuum,
+    /// ANALYZE
+    Analyze,
+    /// REINDEX TABLE
+    ReindexTable,
+    /// REINDEX INDEX
+    ReindexIndex,
+    /// REINDEX SCHEMA
+    ReindexSchema,
+    /// REINDEX DATABASE, REINDEX SYSTEM
+    ReindexDatabase,
+    /// CLUSTER
+    Cluster,
+    /// LOCK TABLE
+    Lock,
+}
+
+/// A statement for upkeep.
+#[derive(Debug)]
+pub struct UpkeepSyntax {
+    /// What is to be done.
+    pub upkeep: Upkeep,
+    /// To which relations; none is all.
+    pub targets: Vec<UpkeepTarget>,
+    /// It is to be done beside what others do.
+    pub concurrently: bool,
+}
+
+/// What a statement for upkeep names.
+#[derive(Debug)]
+pub struct UpkeepTarget {
+    /// Its schema.
+    pub schema: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// Columns of it, or the index of CLUSTER.
+    pub parts: Vec<String>,
+}
+
+const OF_VACUUM: [&str; 10] = [
+    "full",
+    "freeze",
+    "verbose",
+    "analyze",
+    "disable_page_skipping",
+    "skip_locked",
+    "index_cleanup",
+    "process_toast",
+    "truncate",
+    "parallel",
+];
+const OF_ANALYZE: [&str; 2] = ["verbose", "skip_locked"];
+const OF_REINDEX: [&str; 3] = ["verbose", "concurrently", "tablespace"];
+const OF_CLUSTER: [&str; 1] = ["verbose"];
+
+/// The modes of LOCK TABLE.
+const MODES: [&[&str]; 8] = [
+    &["access", "share"],
+    &["row", "share"],
+    &["row", "exclusive"],
+    &["share", "update", "exclusive"],
+    &["share", "row", "exclusive"],
+    &["share"],
+    &["exclusive"],
+    &["access", "exclusive"],
+];
+
+/// The statement, if it is one for upkeep.
+pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<UpkeepSyntax>, SqlError> {
+    let syntax = match word {
+        "vacuum" => vacuum(c)?,
+        "analyze" | "analyse" => analyze(c)?,
+        "reindex" => reindex(c)?,
+        "cluster" => cluster(c)?,
+        "lock" => lock(c)?,
+        _ => return Ok(None),
+    };
+    c.end()?;
+    Ok(Some(syntax))
+}
+
+fn vacuum(c: &mut Cursor<'_>) -> Result<UpkeepSyntax, SqlError> {
+    let mut given = options(c, "VACUUM", &OF_VACUUM)?;
+    if given.is_empty() {
+        for word in ["full", "freeze", "verbose", "analyze", "analyse"] {
+            if c.accept(word) {
+                given.push((word.to_owned(), true));
+            }
+        }
+    }
+    let targets = targets(c)?;
+    let is = |name: &str| given.iter().any(|(given, on)| given == name && *on);
+    let analyzes = is("analyze") || is("analyse");
+    if !analyzes && targets.iter().any(|target| !target.parts.is_empty()) {
+        return Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "ANALYZE option must be specified when a column list is provided",
+        ));
+    }
+    Ok(of(Upkeep::Vacuum, targets))
+}
+
+fn analyze(c: &mut Cursor<'_>) -> Result<UpkeepSyntax, SqlError> {
+    options(c, "ANALYZE", &OF_ANALYZE)?;
+    c.accept("verbose");
+    Ok(of(Upkeep::Analyze, targets(c)?))
+}
+
+fn reindex(c: &mut Cursor<'_>) -> Result<UpkeepSyntax, SqlError> {
+    let given = options(c, "REINDEX", &OF_REINDEX)?;
+    let upkeep = match () {
+        () if c.accept("table") => Upkeep::ReindexTable,
+        () if c.accept("index") => Upkeep::ReindexIndex,
+        () if c.accept("schema") => Upkeep::ReindexSchema,
+        () if c.accept("database") || c.accept("system") => Upkeep::ReindexDatabase,
+        () => return Err(c.unexpected()),
+    };
+    let concurrently = c.accept("concurrently");
+    let target = target(c)?;
+    let of_option = |(name, on): &(String, bool)| name == "concurrently" && *on;
+    Ok(UpkeepSyntax {
+        concurrently: concurrently || given.iter().any(of_option),
+        ..of(upkeep, vec![target])
+    })
+}
+
+fn cluster(c: &mut Cursor<'_>) -> Result<UpkeepSyntax, SqlError> {
+    options(c, "CLUSTER", &OF_CLUSTER)?;
+    c.accept("verbose");
+    if c.peek().is_none() {
+        return Ok(of(Upkeep::Cluster, Vec::new()));
+    }
+    let mut first = target(c)?;
+    if c.accept("on") {
+        let mut table = target(c)?;
+        table.parts.push(first.name);
+        first = table;
+    } else if c.accept("using") {
+        first.parts.push(c.identifier()?);
+    }
+    Ok(of(Upkeep::Cluster, vec![first]))
+}
+
+fn lock(c: &mut Cursor<'_>) -> Result<UpkeepSyntax, SqlError> {
+    c.accept("table");
+    let mut targets = Vec::new();
+    loop {
+        c.accept("only");
+        targets.push(target(c)?);
+        c.accept_operator("*");
+        if c.accept_kind(Kind::Comma).is_none() {
+            break;
+        }
+    }
+    if c.accept("in") {
+        let mut modes = MODES.iter();
+        let known = modes.any(|words| c.accept_all(words) && c.sees("mode"));
+        if !known {
+            return Err(c.unexpected());
+        }
+        c.expect("mode")?;
+    }
+    c.accept("nowait");
+    Ok(of(Upkeep::Lock, targets))
+}
+
+fn of(upkeep: Upkeep, targets: Vec<UpkeepTarget>) -> UpkeepSyntax {
+    UpkeepSyntax {
+        upkeep,
+        targets,
+        concurrently: false,
+    }
+}
+
+/// Options in brackets, with what is said of each: those that the statement has.
+fn options(
+    c: &mut Cursor<'_>,
+    statement: &str,
+    known: &[&str],
+) -> Result<Vec<(String, bool)>, SqlError> {
+    let mut given = Vec::new();
+    if c.accept_kind(Kind::Open).is_none() {
+        return Ok(given);
+    }
+    loop {
+        let name = c.identifier()?;
+        let name = if name == "analyse" { "analyze" } else { &name }.to_owned();
+        if !known.contains(&name.as_str()) {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                format!("unrecognized {statement} option \"{name}\""),
+            ));
+        }
+        let mut on = true;
+        if let Some(value) = c
+            .peek()
+            .filter(|t| !matches!(t.kind, Kind::Comma | Kind::Close))
+        {
+            let value = value.text(c.sql).trim_matches('\'').to_ascii_lowercase();
+            on = !["false", "off", "0"].contains(&value.as_str());
+            c.next_token();
+        }
+        given.push((name, on));
+        if c.accept_kind(Kind::Comma).is_none() {
+            break;
+        }
+    }
+    c.expect_kind(Kind::Close)?;
+    Ok(given)
+}
+
+fn targets(c: &mut Cursor<'_>) -> Result<Vec<UpkeepTarget>, SqlError> {
+    let mut targets = Vec::new();
+    while c.peek().is_some() {
+        let mut target = target(c)?;
+        if c.accept_kind(Kind::Open).is_some() {
+            loop {
+                target.parts.push(c.identifier()?);
+                if c.accept_kind(Kind::Comma).is_none() {
+                    break;
+                }
+            }
+            c.expect_kind(Kind::Close)?;
+        }
+        targets.push(target);
+        if c.accept_kind(Kind::Comma).is_none() {
+            break;
+        }
+        if c.peek().is_none() {
+            return Err(c.unexpected());
+        }
+    }
+    Ok(targets)
+}
+
+fn target(c: &mut Cursor<'_>) -> Result<UpkeepTarget, SqlError> {
+    let (schema, name) = c.qualified()?;
+    Ok(UpkeepTarget {
+        schema,
+        name,
+        parts: Vec::new(),
+    })
+}

@@ -1,0 +1,115 @@
+//! citext, the type of the extension of that name: texts that are the same whatever the case of their letters.
+//!
+//! A value keeps its letters as they were written; what compares, sorts, hashes or keys it looks at [`folded`].
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use parking_lot::Mutex;
+
+use crate::catalog::PUBLIC_SCHEMA;
+use crate::functions::quote_ident;
+
+/// What there is of the type.
+#[derive(Debug, PartialEq)]
+pub struct CitextDef {
+    /// The type's oid.
+    pub id: u32,
+    /// The oid of the type of its arrays.
+    pub array_id: u32,
+    /// The name in the catalog.
+    pub name: String,
+    /// The name in messages, in quotes where it needs them, with its schema where that is not `public`.
+    pub shown: String,
+    /// The name of the array type in the catalog.
+    pub array_name: String,
+    /// The name of the array type in messages.
+    pub array_shown: String,
+}
+
+impl CitextDef {
+    /// The type of this schema and name.
+    pub fn named(id: u32, array_id: u32, (schema, name): (&str, &str)) -> CitextDef {
+        let shown = match schema {
+            PUBLIC_SCHEMA => quote_ident(name),
+            schema => format!("{}.{}", quote_ident(schema), quote_ident(name)),
+        };
+        CitextDef {
+            id,
+            array_id,
+            name: name.to_owned(),
+            array_name: format!("_{name}"),
+            array_shown: format!("{shown}[]"),
+            shown,
+        }
+    }
+}
+
+/// The type, as a database has it. It is the same one whatever it is called.
+#[derive(Clone, Copy)]
+pub struct Citext(&'static CitextDef);
+
+/// Every definition that there has been.
+static DEFINITIONS: Mutex<Vec<&'static CitextDef>> = Mutex::new(Vec::new());
+
+impl Citext {
+    /// The type of a definition, which is kept for as long as the process lives.
+    pub fn of(definition: CitextDef) -> Citext {
+        let mut all = DEFINITIONS.lock();
+        if let Some(same) = all.iter().find(|of| ***of == definition) {
+            return Citext(same);
+        }
+        let kept: &'static CitextDef = Box::leak(Box::new(definition));
+        all.push(kept);
+        Citext(kept)
+    }
+
+    /// Its definition.
+    pub const fn definition(self) -> &'static CitextDef {
+        self.0
+    }
+}
+
+/// What a text is compared by.
+pub fn folded(text: &str) -> Cow<'_, str> {
+    let plain = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase();
+    match text.bytes().all(plain) {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(text.to_lowercase()),
+    }
+}
+
+impl PartialEq for Citext {
+    fn eq(&self, other: &Citext) -> bool {
+        self.0.id == other.0.id
+    }
+}
+
+impl Eq for Citext {}
+
+impl Hash for Citext {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id.hash(state);
+    }
+}
+
+impl PartialOrd for Citext {
+    fn partial_cmp(&self, other: &Citext) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Citext {
+    fn cmp(&self, other: &Citext) -> Ordering {
+        self.0.id.cmp(&other.0.id)
+    }
+}
+
+/// Plans are compared by this text, on several machines.
+impl fmt::Debug for Citext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "citext {}", self.0.id)
+    }
+}
