@@ -13,8 +13,10 @@ mod bytes;
 mod database;
 mod extension;
 mod family;
+mod role;
 mod trigger;
 mod user_type;
+mod view;
 
 pub(super) use about::{
     decode_about, decode_default_acl, encode_about, encode_default_acl, is_about, is_default_acl,
@@ -24,18 +26,20 @@ pub(super) use database::{decode_database, encode_database, is_database};
 pub(super) use extension::{decode_extension, encode_extension, is_extension};
 pub(crate) use family::can_be_in_bounds;
 use family::{encode_family, read_family};
+pub(super) use role::{decode_role, encode_role};
 pub(super) use user_type::{decode_types, encode_type, is_type};
+pub(super) use view::{decode_view, encode_view, is_view};
 
 use super::def::{
-    ColumnDef, EXPRESSION, IndexColumn, IndexDef, IndexExpression, IndexKind, IndexMore,
-    Membership, Predicate, RoleDef, RoleSettings, TableDef,
+    ColumnDef, EXPRESSION, IndexColumn, IndexDef, IndexExpression, IndexKind, IndexMore, Predicate,
+    TableDef,
 };
 use super::guard::Guards;
 use super::partition::{PARTITIONS_MAX, Partitioning, Roots};
 use super::rules::{CheckDef, ColumnMore, ForeignKeyDef, Identity, Referential, TableRules};
 use super::sequence::SequenceDef;
 use super::snapshot::Snapshot;
-use super::view::{Materialized, ViewDef, ViewMore};
+use super::view::Materialized;
 use crate::binder::{index_condition, index_expression};
 use crate::error::{SqlError, SqlState};
 use crate::row::RowLayout;
@@ -60,21 +64,40 @@ const TABLE_FORMAT_WHOLE: u8 = 1;
 const MATERIALIZED: u8 = 0x20;
 /// Most guards of a table.
 const GUARDS_MAX: u32 = 1024;
-const ROLE_FORMAT: u8 = 3;
-/// Of roles before they had settings.
-const ROLE_FORMAT_NO_SETTINGS: u8 = 2;
-/// Of roles before they could be members.
-const ROLE_FORMAT_ALONE: u8 = 1;
 /// Of sequences, which are among the tables.
 const SEQUENCE_FORMAT: u8 = 0x40;
-/// Of views, which are among the tables.
-const VIEW_FORMAT: u8 = 0x48;
-/// Of views that are nothing but a query.
-const VIEW_FORMAT_PLAIN: u8 = 0x44;
-/// Of views before there were types that users made.
-const VIEW_FORMAT_NO_TYPES: u8 = 0x41;
 /// Of schemas, which are among the tables.
 const SCHEMA_FORMAT: u8 = 0x42;
+
+/// What is kept among the tables and is none begins with a byte of its own kind's.
+const AMONG_TABLES: [u8; 11] = [
+    SEQUENCE_FORMAT,
+    SCHEMA_FORMAT,
+    view::VIEW_FORMAT,
+    view::VIEW_FORMAT_PLAIN,
+    view::VIEW_FORMAT_NO_TYPES,
+    user_type::TYPE_FORMAT,
+    about::ABOUT_FORMAT,
+    about::DEFAULT_FORMAT,
+    extension::EXTENSION_FORMAT,
+    database::DATABASE_FORMAT,
+    super::encode_routine::ROUTINE_FORMAT,
+];
+
+const _: () = {
+    let mut at = 0;
+    while at < AMONG_TABLES.len() {
+        let mut before = 0;
+        while before < at {
+            assert!(
+                AMONG_TABLES[before] != AMONG_TABLES[at],
+                "two kinds begin alike"
+            );
+            before += 1;
+        }
+        at += 1;
+    }
+};
 
 /// The bytes of a table's definition.
 pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
@@ -613,196 +636,6 @@ pub(super) fn decode_schema(bytes: &[u8]) -> Result<Option<(String, u32)>, SqlEr
         }
         _ => Ok(None),
     }
-}
-
-/// The bytes of a view's definition.
-pub(super) fn encode_view(view: &ViewDef) -> Vec<u8> {
-    let plain = view.more == ViewMore::default();
-    let mut out = Writer(vec![match plain {
-        true => VIEW_FORMAT_PLAIN,
-        false => VIEW_FORMAT,
-    }]);
-    out.u32(view.id);
-    out.text(&view.schema);
-    out.text(&view.name);
-    out.u32(view.columns.len() as u32);
-    for (name, ty) in &view.columns {
-        out.text(name);
-        out.u32(ty.kind.oid());
-        out.u32(ty.typmod as u32);
-    }
-    out.text(&view.text);
-    out.list(view.tables.iter().copied());
-    out.list(view.views.iter().copied());
-    out.list(view.types.iter().copied());
-    if plain {
-        return out.0;
-    }
-    let more = &view.more;
-    out.u32(more.options.len() as u32);
-    for (name, value) in &more.options {
-        out.text(name);
-        out.text(value);
-    }
-    out.u32(more.defaults.len() as u32);
-    for (column, text) in &more.defaults {
-        out.u32(*column as u32);
-        out.text(text);
-    }
-    trigger::encode(&more.triggers, &mut out);
-    out.0
-}
-
-/// What a view is besides its query; it has so many columns.
-fn read_view_more(input: &mut Reader<'_>, width: usize) -> Option<ViewMore> {
-    let mut more = ViewMore::default();
-    for _ in 0..input.u32()? {
-        more.options.push((input.text()?, input.text()?));
-    }
-    for _ in 0..input.u32()? {
-        let column = Some(input.u32()? as usize).filter(|column| *column < width)?;
-        more.defaults.push((column, input.text()?));
-    }
-    more.triggers = trigger::read(input, width)?;
-    Some(more)
-}
-
-/// Are these bytes a view's definition?
-pub(super) fn is_view(bytes: &[u8]) -> bool {
-    let formats = [VIEW_FORMAT, VIEW_FORMAT_PLAIN, VIEW_FORMAT_NO_TYPES];
-    bytes.first().is_some_and(|first| formats.contains(first))
-}
-
-/// The view's definition that `bytes` hold.
-pub(super) fn decode_view(bytes: &[u8], around: &Snapshot) -> Result<ViewDef, SqlError> {
-    read_view(&mut Reader(bytes), around).ok_or_else(corrupt)
-}
-
-fn read_view(input: &mut Reader<'_>, around: &Snapshot) -> Option<ViewDef> {
-    let (has_types, has_more) = match input.u8()? {
-        VIEW_FORMAT => (true, true),
-        VIEW_FORMAT_PLAIN => (true, false),
-        VIEW_FORMAT_NO_TYPES => (false, false),
-        _ => return None,
-    };
-    let id = input.u32()?;
-    let schema = input.text()?;
-    let name = input.text()?;
-    let mut columns = Vec::new();
-    for _ in 0..input.u32()? {
-        let name = input.text()?;
-        let ty = Type {
-            kind: around.types().kind(input.u32()?)?,
-            typmod: input.u32()? as i32,
-        };
-        columns.push((name, ty));
-    }
-    let width = columns.len();
-    let view = ViewDef {
-        id,
-        schema,
-        name,
-        columns,
-        text: input.text()?,
-        tables: input.list()?,
-        views: input.list()?,
-        types: match has_types {
-            true => input.list()?,
-            false => Vec::new(),
-        },
-        more: match has_more {
-            true => read_view_more(input, width)?,
-            false => ViewMore::default(),
-        },
-    };
-    input.0.is_empty().then_some(view)
-}
-
-/// The bytes of a role's definition.
-pub(super) fn encode_role(role: &RoleDef) -> Vec<u8> {
-    let mut out = Writer(vec![ROLE_FORMAT]);
-    out.u32(role.id);
-    out.text(&role.name);
-    out.flag(role.superuser);
-    out.flag(role.login);
-    out.optional(role.verifier.as_deref());
-    for flag in [
-        role.inherit,
-        role.create_role,
-        role.create_db,
-        role.replication,
-        role.bypass_rls,
-    ] {
-        out.flag(flag);
-    }
-    out.u32(role.connections as u32);
-    out.flag(role.valid_until.is_some());
-    out.u64(role.valid_until.unwrap_or(0) as u64);
-    out.u32(role.member_of.len() as u32);
-    for membership in &role.member_of {
-        out.u32(membership.role);
-        out.flag(membership.admin);
-        out.u32(membership.grantor);
-    }
-    out.u32(role.settings.len() as u32);
-    for of in &role.settings {
-        out.u32(of.database);
-        out.u32(of.settings.len() as u32);
-        for (name, value) in &of.settings {
-            out.text(name);
-            out.text(value);
-        }
-    }
-    out.0
-}
-
-/// The role's definition that `bytes` hold.
-pub(super) fn decode_role(bytes: &[u8]) -> Result<RoleDef, SqlError> {
-    read_role(&mut Reader(bytes)).ok_or_else(corrupt)
-}
-
-fn read_role(input: &mut Reader<'_>) -> Option<RoleDef> {
-    let format = input.u8()?;
-    if !matches!(format, ROLE_FORMAT_ALONE..=ROLE_FORMAT) {
-        return None;
-    }
-    let mut role = RoleDef::new(input.u32()?, input.text()?);
-    role.superuser = input.flag()?;
-    role.login = input.flag()?;
-    role.verifier = input.optional()?;
-    if format == ROLE_FORMAT_ALONE {
-        role.create_role = role.superuser;
-        role.create_db = role.superuser;
-    } else {
-        role.inherit = input.flag()?;
-        role.create_role = input.flag()?;
-        role.create_db = input.flag()?;
-        role.replication = input.flag()?;
-        role.bypass_rls = input.flag()?;
-        role.connections = input.u32()? as i32;
-        let limited = input.flag()?;
-        role.valid_until = Some(input.u64()? as i64).filter(|_| limited);
-        for _ in 0..input.u32()? {
-            role.member_of.push(Membership {
-                role: input.u32()?,
-                admin: input.flag()?,
-                grantor: input.u32()?,
-            });
-        }
-    }
-    if format > ROLE_FORMAT_NO_SETTINGS {
-        for _ in 0..input.u32()? {
-            let mut of = RoleSettings {
-                database: input.u32()?,
-                settings: Vec::new(),
-            };
-            for _ in 0..input.u32()? {
-                of.settings.push((input.text()?, input.text()?));
-            }
-            role.settings.push(of);
-        }
-    }
-    input.0.is_empty().then_some(role)
 }
 
 pub(super) fn corrupt() -> SqlError {

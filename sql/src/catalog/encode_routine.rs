@@ -11,7 +11,7 @@ use crate::bound::Volatility;
 use crate::error::SqlError;
 use crate::types::{Type, TypeKind};
 
-const ROUTINE_FORMAT: u8 = 0x4a;
+pub(super) const ROUTINE_FORMAT: u8 = 0x4a;
 const GUARDS_MAX: u32 = 1024;
 
 const MODES: [ArgMode; 5] = [

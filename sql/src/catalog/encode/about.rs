@@ -7,9 +7,9 @@ use crate::catalog::{About, DefaultAcl, ObjectKind};
 use crate::error::SqlError;
 
 /// Of what is said about an object.
-const ABOUT_FORMAT: u8 = 0x46;
+pub(super) const ABOUT_FORMAT: u8 = 0x46;
 /// Of what new objects begin with.
-const DEFAULT_FORMAT: u8 = 0x47;
+pub(super) const DEFAULT_FORMAT: u8 = 0x47;
 
 /// The kinds that objects begin with something else by, as they are stored.
 const KINDS: [ObjectKind; 5] = [

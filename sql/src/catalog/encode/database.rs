@@ -6,7 +6,7 @@ use crate::catalog::DatabaseDef;
 use crate::error::SqlError;
 
 /// Of databases.
-const DATABASE_FORMAT: u8 = 0x50;
+pub(super) const DATABASE_FORMAT: u8 = 0x50;
 
 /// The bytes of a database's definition.
 pub fn encode_database(database: &DatabaseDef) -> Vec<u8> {

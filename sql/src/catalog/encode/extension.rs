@@ -6,7 +6,7 @@ use crate::catalog::ExtensionDef;
 use crate::error::SqlError;
 
 /// Of extensions.
-const EXTENSION_FORMAT: u8 = 0x4a;
+pub(super) const EXTENSION_FORMAT: u8 = 0x4b;
 
 /// The bytes of an extension's definition.
 pub fn encode_extension(extension: &ExtensionDef) -> Vec<u8> {

@@ -3,6 +3,7 @@
 use super::super::trigger::{ConstraintTrigger, Enabled, Events, Timing, TriggerDef};
 use super::*;
 use crate::catalog::{Bound, Edge, Family, PartitionKey, PartitionOf, Strategy};
+use crate::catalog::{Membership, RoleDef, RoleSettings, ViewDef, ViewMore};
 use crate::value::Value;
 
 fn table() -> TableDef {

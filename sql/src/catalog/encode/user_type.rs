@@ -12,7 +12,7 @@ use crate::types::enums::{EnumDef, Label};
 use crate::types::{Citext, Composite, Domain, Enum, Type};
 
 /// Of types, which are among the tables.
-const TYPE_FORMAT: u8 = 0x43;
+pub(super) const TYPE_FORMAT: u8 = 0x43;
 /// An enum.
 const ENUM: u8 = 1;
 /// A domain.

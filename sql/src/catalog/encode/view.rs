@@ -1,0 +1,118 @@
+//! Views as bytes. They are among the tables.
+
+use super::bytes::{Reader, Writer};
+use super::{corrupt, trigger};
+use crate::catalog::snapshot::Snapshot;
+use crate::catalog::view::{ViewDef, ViewMore};
+use crate::error::SqlError;
+use crate::types::Type;
+
+/// Of views, which are among the tables.
+pub(super) const VIEW_FORMAT: u8 = 0x48;
+/// Of views that are nothing but a query.
+pub(super) const VIEW_FORMAT_PLAIN: u8 = 0x44;
+/// Of views before there were types that users made.
+pub(super) const VIEW_FORMAT_NO_TYPES: u8 = 0x41;
+
+/// The bytes of a view's definition.
+pub fn encode_view(view: &ViewDef) -> Vec<u8> {
+    let plain = view.more == ViewMore::default();
+    let mut out = Writer(vec![match plain {
+        true => VIEW_FORMAT_PLAIN,
+        false => VIEW_FORMAT,
+    }]);
+    out.u32(view.id);
+    out.text(&view.schema);
+    out.text(&view.name);
+    out.u32(view.columns.len() as u32);
+    for (name, ty) in &view.columns {
+        out.text(name);
+        out.u32(ty.kind.oid());
+        out.u32(ty.typmod as u32);
+    }
+    out.text(&view.text);
+    out.list(view.tables.iter().copied());
+    out.list(view.views.iter().copied());
+    out.list(view.types.iter().copied());
+    if plain {
+        return out.0;
+    }
+    let more = &view.more;
+    out.u32(more.options.len() as u32);
+    for (name, value) in &more.options {
+        out.text(name);
+        out.text(value);
+    }
+    out.u32(more.defaults.len() as u32);
+    for (column, text) in &more.defaults {
+        out.u32(*column as u32);
+        out.text(text);
+    }
+    trigger::encode(&more.triggers, &mut out);
+    out.0
+}
+
+/// What a view is besides its query; it has so many columns.
+fn read_view_more(input: &mut Reader<'_>, width: usize) -> Option<ViewMore> {
+    let mut more = ViewMore::default();
+    for _ in 0..input.u32()? {
+        more.options.push((input.text()?, input.text()?));
+    }
+    for _ in 0..input.u32()? {
+        let column = Some(input.u32()? as usize).filter(|column| *column < width)?;
+        more.defaults.push((column, input.text()?));
+    }
+    more.triggers = trigger::read(input, width)?;
+    Some(more)
+}
+
+/// Are these bytes a view's definition?
+pub fn is_view(bytes: &[u8]) -> bool {
+    let formats = [VIEW_FORMAT, VIEW_FORMAT_PLAIN, VIEW_FORMAT_NO_TYPES];
+    bytes.first().is_some_and(|first| formats.contains(first))
+}
+
+/// The view's definition that `bytes` hold.
+pub fn decode_view(bytes: &[u8], around: &Snapshot) -> Result<ViewDef, SqlError> {
+    read_view(&mut Reader(bytes), around).ok_or_else(corrupt)
+}
+
+fn read_view(input: &mut Reader<'_>, around: &Snapshot) -> Option<ViewDef> {
+    let (has_types, has_more) = match input.u8()? {
+        VIEW_FORMAT => (true, true),
+        VIEW_FORMAT_PLAIN => (true, false),
+        VIEW_FORMAT_NO_TYPES => (false, false),
+        _ => return None,
+    };
+    let id = input.u32()?;
+    let schema = input.text()?;
+    let name = input.text()?;
+    let mut columns = Vec::new();
+    for _ in 0..input.u32()? {
+        let name = input.text()?;
+        let ty = Type {
+            kind: around.types().kind(input.u32()?)?,
+            typmod: input.u32()? as i32,
+        };
+        columns.push((name, ty));
+    }
+    let width = columns.len();
+    let view = ViewDef {
+        id,
+        schema,
+        name,
+        columns,
+        text: input.text()?,
+        tables: input.list()?,
+        views: input.list()?,
+        types: match has_types {
+            true => input.list()?,
+            false => Vec::new(),
+        },
+        more: match has_more {
+            true => read_view_more(input, width)?,
+            false => ViewMore::default(),
+        },
+    };
+    input.0.is_empty().then_some(view)
+}
