@@ -7,9 +7,7 @@ use super::{ScalarFunction, format};
 use crate::catalog::{CatalogView, IndexColumn, IndexKind, TableDef};
 use crate::context::EvalContext;
 use crate::error::SqlError;
-use crate::types::TypeKind::{
-    Any, Bool, Int2, Int4, Oid, RegClass, RegProc, RegRole, Text, TimestampTz,
-};
+use crate::types::TypeKind::{Any, Bool, Int4, Oid, RegClass, RegProc, RegRole, Text, TimestampTz};
 use crate::types::{Type, TypeKind, binary_out};
 use crate::value::Value;
 
@@ -50,11 +48,6 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
             Some(root) => super::objects::named(&Value::Oid(*root), RegClass, cx),
             None => Ok(Value::Null),
         }
-    }),
-    stable("pg_relation_is_updatable", &[RegClass, Bool], Int4, |a, cx| Ok(Value::Int4(events(a, cx)))),
-    stable("pg_column_is_updatable", &[RegClass, Int2, Bool], Bool, |a, cx| {
-        let is_column = matches!(a.get(1), Some(Value::Int2(1..)));
-        Ok(Value::Bool(is_column && events(a, cx) != 0))
     }),
     stable("pg_indexam_has_property", &[Oid, Text], Bool, |a, _| Ok(of_method(oid(a), &property(a)))),
     stable("pg_index_has_property", &[RegClass, Text], Bool, of_index),
@@ -123,13 +116,6 @@ fn stored(args: &[Value], cx: &EvalContext) -> Option<u32> {
     }
     let sequence = catalog.sequence_by_id(of).ok().flatten();
     sequence.map(|_| of)
-}
-
-/// What changes a table takes of those that information_schema asks for: UPDATE, DELETE and INSERT, as bits.
-fn events(args: &[Value], cx: &EvalContext) -> i32 {
-    let of = oid(args);
-    let table = cx.catalog().relation(of).filter(|table| table.id == of);
-    table.map_or(0, |_| 28)
 }
 
 /// The oids of the access methods.

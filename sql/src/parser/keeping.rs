@@ -60,6 +60,8 @@ const OPTIONS: [&str; 12] = [
     "pages_per_range",
     "buffering",
 ];
+/// Those of views, which are done something about.
+const OPTIONS_OF_VIEWS: [&str; 3] = ["security_barrier", "security_invoker", "check_option"];
 const OPTIONS_OF_COLUMNS: [&str; 2] = ["n_distinct", "n_distinct_inherited"];
 
 /// Is it an option of a table's or index's storage?
@@ -152,12 +154,19 @@ fn action(c: &mut Cursor<'_>, of: KeptKind) -> Result<Option<Option<KeptPart>>, 
         () if c.accept_all(&["access", "method"]) => {
             check_method(&c.identifier()?)?;
         }
+        () if of == KeptKind::Table && is_view_option(c) => return Ok(None),
         () if c.peek().is_some_and(|token| token.kind == Kind::Open) => {
             options(c, &is_storage_option)?;
         }
         () => return Ok(None),
     }
     Ok(Some(None))
+}
+
+/// Is it a view, by the first of the options in parentheses? ALTER TABLE may be about one.
+fn is_view_option(c: &Cursor<'_>) -> bool {
+    let first = c.peek_after(1);
+    first.is_some_and(|token| OPTIONS_OF_VIEWS.iter().any(|name| token.is(c.sql, name)))
 }
 
 /// What CREATE TABLE, CREATE INDEX and CREATE MATERIALIZED VIEW say of where and how rows are kept: TABLESPACE, and USING

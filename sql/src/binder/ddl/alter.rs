@@ -151,6 +151,19 @@ impl Binder<'_> {
             Op::EnableReplicaTrigger { name } => switched(name, Enabled::Replica),
             Op::DisableTrigger { name } => switched(name, Enabled::Disabled),
             Op::AlterColumn { column_name, op } => self.alter_column(table, column_name, op)?,
+            // Those of tables are for whoever keeps rows (`parser/keeping.rs`): this one is a view's.
+            Op::SetOptionsParens { options } => {
+                let name = match options.first() {
+                    Some(ast::SqlOption::KeyValue { key, .. } | ast::SqlOption::Ident(key)) => {
+                        names::fold(key)
+                    }
+                    _ => String::new(),
+                };
+                return Err(SqlError::new(
+                    SqlState::INVALID_PARAMETER_VALUE,
+                    format!("unrecognized parameter \"{name}\""),
+                ));
+            }
             other => {
                 let text = other.to_string();
                 let words: Vec<&str> = text.split_whitespace().take(2).collect();
