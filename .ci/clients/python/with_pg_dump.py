@@ -157,7 +157,8 @@ def composites():
 
 @check
 def materialized_views():
-    round_trip("""CREATE TABLE t (x int); INSERT INTO t VALUES (1), (2); CREATE MATERIALIZED VIEW m AS SELECT x, x * 2 AS y FROM t;
+    # With a key: rows of a table without one come in an order that nobody promises.
+    round_trip("""CREATE TABLE t (x int PRIMARY KEY); INSERT INTO t VALUES (1), (2); CREATE MATERIALIZED VIEW m AS SELECT x, x * 2 AS y FROM t;
                   CREATE UNIQUE INDEX m_x ON m (x);""")
 
 
