@@ -40,7 +40,7 @@ fn with_three<T: Future<Output = ()> + 'static>(
         replaces: false,
         ..Plan::draw(seed)
     };
-    driven::with(&plan, task)
+    crate::driven::with(&plan, task)
 }
 
 #[test]
