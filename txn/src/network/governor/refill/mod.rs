@@ -79,6 +79,7 @@ pub(super) struct Refill {
     reads: Vec<(Asked, Read)>,
     /// When something more may be read.
     next: u64,
+    clients_first_ns: u64,
     /// Keeps blocks as they are (REFILL-3).
     reader: Option<Arc<ReaderSlot>>,
     random: Random,
@@ -125,8 +126,10 @@ struct Around<'a> {
 }
 
 impl Refill {
-    pub fn new(seed: u64) -> Refill {
+    /// Of a machine whose clients come first for so long where nothing is urgent.
+    pub fn new(seed: u64, clients_first_ns: u64) -> Refill {
         Refill {
+            clients_first_ns,
             regions: VecDeque::new(),
             going: false,
             block: None,
@@ -173,7 +176,7 @@ impl Refill {
         let all = self.regions.make_contiguous();
         all.sort_by_key(|filling| !filling.pace.is_eager());
         if let Some(filling) = self.regions.front() {
-            self.next = filling.pace.first(now);
+            self.next = filling.pace.first(now, self.clients_first_ns);
         }
         self.going = true;
     }

@@ -96,7 +96,7 @@ impl World {
     fn new(primary: Primary, replicas: usize) -> World {
         let regions = Regions::with(BYTES, Arc::new(Private));
         regions.reserve(REGION, false).expect("memory");
-        let mut refill = Refill::new(1);
+        let mut refill = Refill::new(1, 100);
         let readers = Readers::default();
         refill.begin(0, lacking(1, replicas), &readers);
         World {
