@@ -338,7 +338,7 @@ pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batc
                 true => cx.deep_holds(plan.filter.as_ref(), rows.row(i)).await?,
                 false => cx.holds(plan.filter.as_ref(), rows.row(i))?,
             };
-            if holds {
+            if holds && !is_changed(cx, &rows.row(i)[plan.width]) {
                 rows.swap(kept, i);
                 kept += 1;
             }
@@ -346,6 +346,12 @@ pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batc
         rows.truncate(kept);
     }
     Ok(rows)
+}
+
+/// Has another part of the statement changed the row at this place? Then that part alone does.
+fn is_changed(cx: &Cx<'_>, place: &Value) -> bool {
+    let place = cx.before.zip(pointer_of(place));
+    place.is_some_and(|(mark, place)| cx.tx.has_changed_since(mark, place.addr))
 }
 
 /// What SET gives each row, where it has queries, which see the tables as they were before the first change.
