@@ -204,6 +204,7 @@ impl Binder<'_> {
                     | T::Json
                     | T::Jsonb
                     | T::RefCursor
+                    | T::JsonPath
                     | T::Composite(_)
                     | T::Record
                     | T::Void => {
