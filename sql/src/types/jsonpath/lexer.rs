@@ -26,11 +26,10 @@ pub(super) struct Word {
 }
 
 /// The longer ones first.
-const SIGNS: [&str; 30] = [
+const SIGNS: [&str; 32] = [
     "**", "&&", "||", "==", "!=", "<>", "<=", ">=", "?", "%", "$", ".", "[", "]", "{", "}", "(",
-    ")", "|", "&", "!", "=", "<", ">", "@", "#", ",", "*", ":", "-",
+    ")", "|", "&", "!", "=", "<", ">", "@", "#", ",", "*", ":", "-", "+", "/",
 ];
-const MORE_SIGNS: [&str; 2] = ["+", "/"];
 
 fn is_special(c: char) -> bool {
     c.is_ascii_whitespace() || "?%$.[]{}()|&!=<>@#,*:-+/\\\"".contains(c)
@@ -120,8 +119,8 @@ impl Lexer<'_> {
         if rest.starts_with('"') {
             return Ok(Token::Text(self.string()?));
         }
-        let signs = SIGNS.iter().chain(&MORE_SIGNS);
-        if let Some(sign) = signs.into_iter().find(|sign| rest.starts_with(**sign)) {
+        let mut signs = SIGNS.iter();
+        if let Some(sign) = signs.find(|sign| rest.starts_with(**sign)) {
             self.at += sign.len();
             return Ok(Token::Sign(sign));
         }
