@@ -19,6 +19,7 @@ mod ddl;
 mod decorrelate;
 mod exec;
 mod explain;
+mod hindsight;
 mod home;
 mod index;
 mod inline;

@@ -109,8 +109,16 @@ impl Execution {
             // from caller to caller before it runs.
             Plan::Select(select) => {
                 self.lend_queries(select.queries.as_ref(), cx);
-                self.run_changes(select.queries.as_deref(), cx).await?;
-                let progress = Box::pin(self.run_select(select, cx, sink, max_rows)).await;
+                let progress = match select.queries.as_deref().filter(|q| q.looks_back) {
+                    Some(queries) => {
+                        Box::pin(self.run_in_parts((plan, queries), cx, sink, max_rows)).await
+                    }
+                    None => {
+                        self.run_changes(select.queries.as_deref(), false, cx)
+                            .await?;
+                        Box::pin(self.run_select(select, cx, sink, max_rows)).await
+                    }
+                };
                 self.queries = cx.queries.take();
                 progress
             }
@@ -124,7 +132,10 @@ impl Execution {
             | Plan::Delete(ChangePlan { queries, .. })
             | Plan::Merge(ChangePlan { queries, .. }) => {
                 self.lend_queries(queries.as_ref(), cx);
-                self.run_changes(queries.as_deref(), cx).await?;
+                if let Some(queries) = queries.as_deref().filter(|q| q.looks_back) {
+                    return Box::pin(self.run_in_parts((plan, queries), cx, sink, max_rows)).await;
+                }
+                self.run_changes(queries.as_deref(), false, cx).await?;
                 Box::pin(self.run_write(plan, cx, sink, max_rows)).await
             }
             Plan::Row(_) | Plan::Point(_) | Plan::CopyIn(_) => Ok(Progress::Done(0)),
@@ -139,17 +150,67 @@ impl Execution {
         }
     }
 
-    /// Runs the statements of WITH that change rows, before anything else.
+    /// Runs a statement whose parts see nothing of what the others change.
+    async fn run_in_parts(
+        &mut self,
+        (plan, queries): (&Plan, &Subplans),
+        cx: &mut Cx<'_>,
+        sink: &mut dyn RowSink,
+        max_rows: usize,
+    ) -> Result<Progress, Halt> {
+        let begins = self.state.is_none();
+        let mut mark = None;
+        if begins {
+            let opened = cx.tx.mark();
+            cx.before = Some(opened.place());
+            mark = Some(opened);
+            self.run_changes(Some(queries), false, cx).await?;
+            if let Plan::Select(select) = plan {
+                self.make_all(select, cx).await?;
+            }
+        }
+        let progress = match plan {
+            Plan::Select(select) => self.run_select(select, cx, sink, max_rows).await?,
+            _ => self.run_write(plan, cx, sink, max_rows).await?,
+        };
+        if let Some(mark) = mark {
+            self.run_changes(Some(queries), true, cx).await?;
+            cx.before = None;
+            cx.tx.release_mark(mark);
+        }
+        Ok(progress)
+    }
+
+    /// Makes all rows of a SELECT, before anything else is done in the transaction.
+    async fn make_all(&mut self, plan: &SelectPlan, cx: &mut Cx<'_>) -> Result<(), Halt> {
+        let mut state = Box::new(SelectState::new(plan));
+        let mut batch = Batch::new(plan.targets.len());
+        while state.next(plan, cx, &mut batch, CHUNK).await? {}
+        self.state = Some(State::Select {
+            state,
+            batch,
+            at: 0,
+            more: false,
+        });
+        Ok(())
+    }
+
+    /// Runs the statements of WITH that change rows, those that come first or those that come last.
     async fn run_changes(
         &mut self,
         queries: Option<&Subplans>,
+        last: bool,
         cx: &mut Cx<'_>,
     ) -> Result<(), Halt> {
         let changes = queries.map_or(&[][..], |queries| &queries.changes);
-        if changes.is_empty() || self.state.is_some() {
+        if self.state.is_some() && !last {
             return Ok(());
         }
-        for (id, plan) in changes {
+        for change in changes {
+            if change.last != last {
+                continue;
+            }
+            let (id, plan) = (change.id, &change.plan);
             let mut returning = Returning::Keep(Batch::new(plan.returning().len()));
             match plan {
                 Plan::Insert(insert) => {
@@ -162,7 +223,7 @@ impl Execution {
             }
             check_twins(cx).await?;
             if let (Returning::Keep(rows), Some(queries)) = (returning, &mut cx.queries) {
-                queries.keep(*id, rows);
+                queries.keep(id, rows);
             }
         }
         Ok(())

@@ -16,9 +16,10 @@ use fencepost_txn::{Machine, Stop};
 use crate::analytics::pays;
 use crate::build::plan_whole_select;
 use crate::decorrelate::decorrelate;
+use crate::hindsight::{looks_back, unread_changes};
 use crate::inline::inline_queries;
 use crate::plan::{Scan, SelectPlan, Source, TablePlan};
-use crate::subplans::Subplans;
+use crate::subplans::{Change, Subplans};
 use crate::tag::Tag;
 use crate::write::{
     ChangePlan, InsertPlan, InsertSource, plan_delete, plan_insert, plan_merge, plan_update,
@@ -52,7 +53,9 @@ pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
     inline_queries(&mut statement);
     decorrelate(&mut statement);
     let mut queries = Subplans::of(&statement);
+    let looks_back = looks_back(&statement);
     if let Statement::With(changes) = statement {
+        let unread = unread_changes(&changes);
         let mut first = Vec::with_capacity(changes.first.len());
         for (id, change) in changes.first {
             let mut plan = plan_alone(change)?;
@@ -60,10 +63,12 @@ pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
                 // What its queries read is not known here.
                 insert.make_rows_first();
             }
-            first.push((id, plan));
+            let last = unread.contains(&id);
+            first.push(Change { id, plan, last });
         }
         let all = queries.get_or_insert_with(Subplans::default);
         all.changes = first;
+        all.looks_back = looks_back;
         statement = changes.main;
     }
     let queries = queries.map(Arc::new);
@@ -396,63 +401,15 @@ impl Plan {
     }
 }
 
-/// 0A000 for what the executor does not do.
+/// What the executor cannot run.
+///
+/// # Errors
+/// As of a materialized view that has no rows yet.
 pub fn check_supported(statement: &Statement) -> Result<(), SqlError> {
-    check_populated(statement)?;
-    let mut refused = None;
-    if let Statement::Declare(declare) = statement {
-        return check_supported(&declare.query);
+    match statement {
+        Statement::Declare(declare) => check_supported(&declare.query),
+        other => check_populated(other),
     }
-    if let Statement::With(changes) = statement {
-        for (nth, (_, change)) in changes.first.iter().enumerate() {
-            check_supported(change)?;
-            let others = changes
-                .first
-                .iter()
-                .enumerate()
-                .filter(|(other, _)| *other != nth);
-            let others = others.map(|(_, (_, other))| other).chain([&changes.main]);
-            if others.into_iter().any(|other| reads(other, change)) {
-                return Err(SqlError::unsupported(
-                    "a table that a statement in WITH changes and another part reads",
-                ));
-            }
-        }
-        return check_supported(&changes.main);
-    }
-    let changed = statement
-        .changed_table()
-        .map(|table| (table, statement.returning()));
-    if let Some((table, returning)) = changed {
-        // It would see the changes, which it must not.
-        let mut check = |select: &Select| {
-            select.for_each_table(&mut |read| {
-                if read.id == table.id {
-                    refused = Some(
-                        "a query of the changed table in RETURNING, ON CONFLICT or a CHECK OPTION",
-                    );
-                }
-            });
-        };
-        let asked = statement.view_checks().iter();
-        let asked = asked.map(|check| &check.condition);
-        for expr in returning.iter().map(|target| &target.expr).chain(asked) {
-            expr.for_each_subquery(&mut |sub| sub.query.for_each_query(&mut check));
-        }
-        if let Statement::Insert(insert) = statement
-            && !matches!(&insert.source, fencepost_sql::bound::InsertSource::Values(rows) if rows.len() == 1)
-            && let Some(update) = insert.on_conflict.iter().find_map(|c| c.update.as_ref())
-        {
-            let values = update.assignments.iter().map(|a| &a.value);
-            for expr in values.chain(&update.filter) {
-                expr.for_each_subquery(&mut |sub| sub.query.for_each_query(&mut check));
-            }
-        }
-    }
-    if let Some(feature) = refused {
-        return Err(SqlError::unsupported(feature));
-    }
-    Ok(())
 }
 
 /// 55000 where rows of a materialized view are read that have not been made.
@@ -490,21 +447,4 @@ fn check_populated(statement: &Statement) -> Result<(), SqlError> {
         )
         .hint("Use the REFRESH MATERIALIZED VIEW command.")),
     }
-}
-
-/// Does `other` read the table that `change` changes? It would see the changes, which it must not.
-fn reads(other: &Statement, change: &Statement) -> bool {
-    let Some(table) = change.changed_table() else {
-        return false;
-    };
-    let mut found = match other {
-        Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => other
-            .changed_table()
-            .is_some_and(|changed| changed.id == table.id),
-        _ => false,
-    };
-    other.for_each_leaf(&mut |leaf| {
-        found |= matches!(&leaf.source, LeafSource::Table(read) if read.id == table.id);
-    });
-    found
 }

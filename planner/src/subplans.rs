@@ -8,6 +8,7 @@ use fencepost_sql::bound::{Expr, LeafSource, Node, Select, Statement, Subquery, 
 use fencepost_sql::catalog::RoutineDef;
 
 use crate::build::plan_select;
+use crate::hindsight::looks_back;
 use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source, TablePlan};
 use crate::statement::Plan;
 
@@ -18,10 +19,23 @@ pub struct Subplans {
     plans: Vec<Option<SelectPlan>>,
     /// How many outer slots there are.
     pub outer_slots: usize,
-    /// The statements of WITH that change rows, with the numbers that what they return is kept under.
-    pub changes: Vec<(usize, Plan)>,
+    /// The statements of WITH that change rows.
+    pub changes: Vec<Change>,
+    /// Its parts see the tables as they were before it, whatever the others change.
+    pub looks_back: bool,
     /// The functions of users that it calls, or that triggers may.
     pub routines: Vec<Arc<RoutineDef>>,
+}
+
+/// A statement of WITH that changes rows.
+#[derive(Debug)]
+pub struct Change {
+    /// The number that what it returns is kept under.
+    pub id: usize,
+    /// Its plan.
+    pub plan: Plan,
+    /// Nobody reads what it returns, and the statement itself changes the same table: it comes behind that.
+    pub last: bool,
 }
 
 impl Subplans {
@@ -81,6 +95,7 @@ impl Subplans {
             plans: queries.into_iter().map(plan).collect(),
             outer_slots,
             changes: Vec::new(),
+            looks_back: looks_back(statement),
             routines,
         })
     }
@@ -106,7 +121,7 @@ impl Subplans {
         self.all().for_each(|plan| plan.for_each_table(f));
         self.changes
             .iter()
-            .for_each(|(_, plan)| plan.for_each_table(f));
+            .for_each(|change| change.plan.for_each_table(f));
     }
 }
 

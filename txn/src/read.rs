@@ -18,6 +18,7 @@ use fencepost_storage::old_versions::Found;
 use fencepost_storage::{Addr, View};
 
 use crate::counters::Event;
+use crate::hindsight::Before;
 use crate::moment::{SPINS, moment};
 use crate::node::NodeKind;
 use crate::planted::{self, Planted};
@@ -175,7 +176,12 @@ impl Transaction {
         f: &mut dyn FnMut(&View<'_>),
     ) -> Option<Result<Option<Seen>, Stop>> {
         let context = self.context();
-        let write = &context.writes.writes[at];
+        let (write, was) = match context.entry_seen(at) {
+            Ok(Before::Same) => (context.writes.writes[at], None),
+            Ok(Before::Absent) => return None,
+            Ok(Before::Was(write, words)) => (write, Some(words)),
+            Err(stop) => return Some(Err(stop)),
+        };
         let seen = Seen {
             addr: write.addr,
             header: write.base,
@@ -187,8 +193,9 @@ impl Transaction {
             header: Header(0),
             own: true,
         };
-        let image = || View::Own(context.writes.image(write));
+        let image = || View::Own(was.unwrap_or_else(|| context.writes.image(&write)));
         let (view, seen) = match (write.what, write.payload()) {
+            (What::New { .. }, _) if was.is_some() => (image(), unseen),
             (What::Image { .. } | What::Patched(_), _) => (image(), seen),
             (What::New { .. }, Payload::Image(_)) => (image(), unseen),
             (What::New { .. }, Payload::Slot(addr)) => match context.slot_of_new(addr) {

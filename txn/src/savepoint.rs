@@ -5,6 +5,7 @@
 //! what a change that is taken back required (its key was absent, the version was this) goes there,
 //! because whoever made it was told that it was so.
 
+use crate::hindsight::{MarkPlace, Marked};
 use crate::read_set::Seen;
 use crate::transaction::{Context, Transaction};
 use crate::write_set::{Payload, What, Write};
@@ -17,6 +18,12 @@ pub struct Savepoint {
     adrift: u32,
     held: usize,
     refreshes: u32,
+}
+
+impl Savepoint {
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
 }
 
 pub(crate) enum Undo {
@@ -42,6 +49,9 @@ pub(crate) struct Undos {
     open: usize,
     log: Vec<Undo>,
     bytes: usize,
+    /// Marks that are open, and the one that is looked back to.
+    pub marks: Vec<Marked>,
+    pub look_at: Option<MarkPlace>,
 }
 
 impl Undos {
@@ -49,6 +59,16 @@ impl Undos {
         self.open = 0;
         self.bytes = 0;
         self.log.clear();
+        self.marks.clear();
+        self.look_at = None;
+    }
+
+    pub fn len(&self) -> usize {
+        self.log.len()
+    }
+
+    pub fn get(&self, at: usize) -> Option<&Undo> {
+        self.log.get(at)
     }
 
     pub fn is_active(&self) -> bool {
@@ -57,6 +77,7 @@ impl Undos {
 
     pub fn push(&mut self, undo: Undo) {
         if self.is_active() {
+            self.note_first(&undo);
             self.bytes += undo.bytes();
             self.log.push(undo);
         }
@@ -65,6 +86,7 @@ impl Undos {
     fn pop(&mut self) -> Option<Undo> {
         let undo = self.log.pop()?;
         self.bytes -= undo.bytes();
+        self.forget_first(&undo);
         Some(undo)
     }
 
@@ -105,6 +127,7 @@ impl Transaction {
         }
         let context = self.context_mut();
         context.undos.open = savepoint.depth;
+        context.undos.close_marks(savepoint.depth + 1);
         let held = context.held.saturating_sub(savepoint.held);
         context.machine.account().release(held as u64);
         context.held -= held;
@@ -119,6 +142,7 @@ impl Transaction {
     pub fn release(&mut self, savepoint: Savepoint) {
         let undos = &mut self.context_mut().undos;
         undos.open = savepoint.depth - 1;
+        undos.close_marks(savepoint.depth);
         if undos.open == 0 {
             undos.clear();
         }

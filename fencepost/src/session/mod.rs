@@ -422,5 +422,6 @@ fn cx<'a>(
         part: None,
         parts: None,
         queries: None,
+        before: None,
     }
 }

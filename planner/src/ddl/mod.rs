@@ -163,6 +163,12 @@ async fn carry_out(
         Statement::CreateExtension(of) => extension::create_extension(of, cx, ddl).await,
         Statement::DropExtension(drop) => extension::drop_extension(drop, cx, ddl).await,
         Statement::AlterExtension(of) => extension::alter_extension(of, cx, ddl).await,
+        Statement::DropAbsent(drop) => {
+            let message = drop.notice.clone();
+            let notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
+            ddl.notices.push(notice);
+            Ok(drop.command)
+        }
         Statement::CreateRoutine(create) => routine::create_routine(create, cx, ddl).await,
         Statement::DropRoutine(drop) => routine::drop_routine(drop, cx, ddl).await,
         Statement::AlterRoutine(alter) => routine::alter_routine(alter, cx, ddl).await,
@@ -220,6 +226,7 @@ pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::DropSchema(_) => "DROP SCHEMA",
         Statement::CreateExtension(_) => "CREATE EXTENSION",
         Statement::DropExtension(_) => "DROP EXTENSION",
+        Statement::DropAbsent(drop) => drop.command,
         Statement::AlterExtension(_) => "ALTER EXTENSION",
         Statement::CreateRoutine(create) => match create.kind {
             RoutineKind::Function => "CREATE FUNCTION",

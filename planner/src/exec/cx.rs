@@ -16,7 +16,8 @@ use fencepost_sql::functions::{eval, eval_predicate};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
-use fencepost_txn::{Stop, Transaction};
+use fencepost_txn::hindsight::Past;
+use fencepost_txn::{MarkPlace, Stop, Transaction};
 use parking_lot::Mutex;
 
 use super::gather::Parts;
@@ -184,9 +185,17 @@ pub struct Cx<'a> {
     pub parts: Option<Box<dyn Parts>>,
     /// The statement's queries in expressions, if it has any.
     pub queries: Option<Box<Queries>>,
+    /// Where its scans look at; `None`: at what is so now.
+    pub before: Option<MarkPlace>,
 }
 
 impl Cx<'_> {
+    /// The transaction, as scans are to see it.
+    #[inline]
+    pub fn seen(&mut self) -> Past<'_> {
+        self.tx.seen_at(self.before)
+    }
+
     /// The surroundings of a statement within this one, with parameters of its own.
     pub fn within<'b>(&'b mut self, params: &'b [Value]) -> Cx<'b> {
         Cx {
@@ -203,6 +212,7 @@ impl Cx<'_> {
             deferred: self.deferred.as_deref_mut(),
             parts: None,
             queries: None,
+            before: None,
         }
     }
 

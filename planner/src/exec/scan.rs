@@ -126,7 +126,7 @@ impl ScanState {
             return Ok(false);
         }
         let wanted = (&scan.table.layout, scan.columns.as_slice());
-        if read_columns(cx.tx, row.addr, wanted, &mut self.words).await? {
+        if read_columns(&mut cx.seen(), row.addr, wanted, &mut self.words).await? {
             emit(scan, cx, row, &self.words, out)?;
         }
         Ok(false)
@@ -151,8 +151,16 @@ impl ScanState {
             let mark = cx.tx.reads_mark();
             let wanted = self.chunk.min(target - out.len());
             self.more = match walk {
-                Walk::One(cursor) => cursor.next_batch(cx.tx, &mut self.entries, wanted).await?,
-                Walk::All(merge) => merge.next_batch(cx.tx, &mut self.entries, wanted).await?,
+                Walk::One(cursor) => {
+                    cursor
+                        .next_batch(&mut cx.seen(), &mut self.entries, wanted)
+                        .await?
+                }
+                Walk::All(merge) => {
+                    merge
+                        .next_batch(&mut cx.seen(), &mut self.entries, wanted)
+                        .await?
+                }
             };
             self.chunk = (self.chunk * 2).min(LAST_CHUNK);
             let page = cx.scratch.counting.of(counted(scan));
@@ -175,7 +183,7 @@ impl ScanState {
             }
             let mark = cx.tx.reads_mark();
             let wanted = (&scan.table.layout, scan.columns.as_slice());
-            if read_columns(cx.tx, row.addr, wanted, &mut self.words).await? {
+            if read_columns(&mut cx.seen(), row.addr, wanted, &mut self.words).await? {
                 let passes = emit(scan, cx, row, &self.words, out)?;
                 if scan.hints == Hints::All || passes && scan.hints == Hints::Passing {
                     cx.tx.forget_reads(mark);
@@ -234,7 +242,7 @@ pub async fn fetch_point(
     cx.count(index.id, Count::Scans, 1);
     let mut last = Addr::NULL;
     loop {
-        let Some(entry) = find(cx.tx, (index, partition), key).await? else {
+        let Some(entry) = find(&mut cx.seen(), (index, partition), key).await? else {
             return Ok(None);
         };
         let row = FatPtr::from_words(entry);
@@ -245,7 +253,7 @@ pub async fn fetch_point(
             return Ok(None);
         }
         let wanted = (&scan.table.layout, scan.columns.as_slice());
-        if read_columns(cx.tx, row.addr, wanted, words).await? {
+        if read_columns(&mut cx.seen(), row.addr, wanted, words).await? {
             let page = cx.scratch.counting.of(index.id);
             page.add(Count::Returned, 1);
             page.add(Count::Fetched, 1);

@@ -86,16 +86,16 @@ impl Lines<'_> {
     /// The queries in expressions, under the statement.
     fn queries(&mut self, queries: &Subplans) {
         for (id, plan) in queries.numbered() {
-            let change = queries.changes.iter().find(|(change, _)| *change == id);
+            let change = queries.changes.iter().find(|change| change.id == id);
             self.entries.push(Entry::SubPlan(id + 1));
-            match change {
-                Some((_, Plan::Insert(insert))) => {
+            match change.map(|change| &change.plan) {
+                Some(Plan::Insert(insert)) => {
                     self.node(1, format!("Insert on {}", insert.table.def.name));
                 }
-                Some((_, Plan::Update(change))) => {
+                Some(Plan::Update(change)) => {
                     self.node(1, format!("Update on {}", change.table.def.name));
                 }
-                Some((_, Plan::Delete(change))) => {
+                Some(Plan::Delete(change)) => {
                     self.node(1, format!("Delete on {}", change.table.def.name));
                 }
                 _ => self.select(plan, 1),

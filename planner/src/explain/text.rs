@@ -191,6 +191,7 @@ impl Names {
                 AggregateKind::BitOr => "bit_or",
                 AggregateKind::BitXor => "bit_xor",
                 AggregateKind::Statistic(statistic) => statistic.name(),
+                AggregateKind::OrderedSet(kind) => kind.name(),
             };
             let args = match aggregate.kind {
                 AggregateKind::CountStar => "*".to_owned(),

@@ -15,6 +15,7 @@ use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
 use foldhash::{HashSet, HashSetExt};
 
+use super::find::{deep_values, find_rows};
 use super::merge::{When, begin_merge};
 use super::referee::Referee;
 use super::references::References;
@@ -23,13 +24,11 @@ use super::rows::{RowWriter, Yield};
 use super::rules::{check_views, generate};
 use super::triggers::{Doing, Firing, check_unchanged};
 use crate::build::{Builder, Changed, mark, mark_joins};
-use crate::exec::{Batch, Cx, SourceState, fetch_point, point_key, pointer_of};
+use crate::exec::{Cx, fetch_point, point_key, pointer_of};
 use crate::home::HomeKey;
 use crate::plan::{Hints, Scan, Source, TablePlan};
 use crate::subplans::{Subplans, any_deep, inits};
 use crate::terms::{conjunction, conjuncts};
-
-const CHUNK: usize = 1024;
 
 /// An UPDATE or DELETE.
 #[derive(Debug)]
@@ -53,7 +52,7 @@ pub struct ChangePlan {
     /// Queries that keys of its scans read: they run first.
     pub(super) inits: Vec<Expr>,
     /// There are queries in its expressions.
-    deep: bool,
+    pub(super) deep: bool,
     /// There are queries in SET.
     deep_set: bool,
     /// There are queries in RETURNING.
@@ -319,51 +318,6 @@ async fn change_point(
     cx.scratch.row = row;
     cx.scratch.shrink();
     result
-}
-
-/// All from rows that pass WHERE, with their pointers; the weight of long ones is held.
-pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batch, Halt> {
-    let mut rows = Batch::new(plan.width + 1);
-    let mut state = SourceState::new(&plan.source, plan.width + 1);
-    let mut more = true;
-    while more {
-        let (start, held) = (rows.len(), rows.weight());
-        more = state.next(&plan.source, cx, &mut rows, CHUNK).await?;
-        if rows.weight() > held {
-            cx.tx.hold_memory(rows.weight() - held)?;
-        }
-        let mut kept = start;
-        for i in start..rows.len() {
-            let holds = match plan.deep {
-                true => cx.deep_holds(plan.filter.as_ref(), rows.row(i)).await?,
-                false => cx.holds(plan.filter.as_ref(), rows.row(i))?,
-            };
-            if holds {
-                rows.swap(kept, i);
-                kept += 1;
-            }
-        }
-        rows.truncate(kept);
-    }
-    Ok(rows)
-}
-
-/// What SET gives each row, where it has queries, which see the tables as they were before the first change.
-async fn deep_values(
-    assignments: &[Assignment],
-    cx: &mut Cx<'_>,
-    rows: &Batch,
-) -> Result<Vec<Vec<Value>>, Halt> {
-    let mut all = Vec::with_capacity(rows.len());
-    for i in 0..rows.len() {
-        cx.check_cancel()?;
-        let mut values = Vec::with_capacity(assignments.len());
-        for assignment in assignments {
-            values.push(cx.deep_value(&assignment.value, rows.row(i)).await?);
-        }
-        all.push(values);
-    }
-    Ok(all)
 }
 
 /// Buffers for changing rows, kept from row to row.

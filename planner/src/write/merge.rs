@@ -11,7 +11,8 @@ use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
 use foldhash::{HashSet, HashSetExt};
 
-use super::change::{Action, ChangePlan, Changer, find_rows, plan_change};
+use super::change::{Action, ChangePlan, Changer, plan_change};
+use super::find::find_rows;
 use super::triggers::{Doing, Firing};
 use crate::exec::{Cx, pointer_of};
 use crate::plan::TablePlan;

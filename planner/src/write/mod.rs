@@ -3,6 +3,7 @@
 mod change;
 mod deferred;
 mod errors;
+mod find;
 mod gather;
 mod insert;
 mod merge;

@@ -72,7 +72,8 @@ impl Upsert {
                     }
                 }
             };
-            if self.touched.contains(&place.addr.raw()) {
+            let by_others = |mark| cx.tx.has_changed_since(mark, place.addr);
+            if self.touched.contains(&place.addr.raw()) || cx.before.is_some_and(by_others) {
                 return Err(touched_twice().into());
             }
             cx.queue(place.addr).await?;

@@ -137,7 +137,7 @@ impl Binder<'_> {
         self.belonging(aggregate, &handed, around).map(Some)
     }
 
-    fn inner_order(
+    pub(super) fn inner_order(
         &mut self,
         clauses: &[ast::FunctionArgumentClause],
         around: &Around<'_>,
@@ -204,6 +204,7 @@ impl Binder<'_> {
                     | T::Json
                     | T::Jsonb
                     | T::RefCursor
+                    | T::JsonPath
                     | T::Composite(_)
                     | T::Record
                     | T::Void => {

@@ -43,6 +43,9 @@ impl Binder<'_> {
             return Ok(call);
         }
         let name = function_name(&function.name)?;
+        if !function.within_group.is_empty() {
+            return self.ordered_set_call(&name, function, around);
+        }
         if function.over.is_some() {
             return self.window_call(&name, function, around);
         }
@@ -54,9 +57,6 @@ impl Binder<'_> {
                 SqlState::WRONG_OBJECT_TYPE,
                 format!("window function {name} requires an OVER clause"),
             ));
-        }
-        if !function.within_group.is_empty() {
-            return Err(SqlError::unsupported("WITHIN GROUP"));
         }
         if let Some(aggregate) = self.aggregate_call(&name, function, around)? {
             return Ok(aggregate);

@@ -92,7 +92,8 @@ impl Binder<'_> {
                         input: Box::new(Expr::new(Type::UNKNOWN, node)),
                     },
                 );
-                if to.kind.is_string() && to.typmod == -1 && to.kind != TypeKind::BpChar {
+                let as_it_is = !matches!(to.kind, TypeKind::BpChar | TypeKind::JsonPath);
+                if to.kind.is_string() && to.typmod == -1 && as_it_is {
                     if let Node::Cast { input, .. } = cast.node {
                         return Ok(Expr::new(to, input.node));
                     }

@@ -125,7 +125,7 @@ fn compares(ty: &Type, operator: &str) -> Result<(), SqlError> {
         let mut fields = of.definition().fields.iter();
         return fields.try_for_each(|field| compares(&field.ty.plain(), operator));
     }
-    if element != TypeKind::Json {
+    if !matches!(element, TypeKind::Json | TypeKind::JsonPath) {
         return Ok(());
     }
     let message = format!(

@@ -41,6 +41,7 @@ mod named_args;
 mod names;
 mod needs;
 mod operator;
+mod ordered_set;
 mod outer_aggregate;
 mod params;
 mod path;

@@ -299,8 +299,8 @@ fn compare_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
     use TypeKind as T;
     if left == right && !left.is_object() {
         return match left {
-            // json has no order, nor equality.
-            T::Json => None,
+            // They have no order, nor equality.
+            T::Json | T::JsonPath => None,
             T::Unknown => Some(T::Text),
             T::Cidr => Some(T::Inet),
             same => Some(same),
@@ -311,7 +311,8 @@ fn compare_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
         (a, b) if is_oid(a) && (is_oid(b) || b.is_integer() || b == T::Unknown) => Some(T::Oid),
         (a, b) if is_oid(b) && (a.is_integer() || a == T::Unknown) => Some(T::Oid),
         (T::Unknown, T::VarChar) | (T::VarChar, T::Unknown) => Some(T::Text),
-        (T::Unknown, T::Json) | (T::Json, T::Unknown) => None,
+        (T::Unknown, T::Json | T::JsonPath) | (T::Json | T::JsonPath, T::Unknown) => None,
+        (T::JsonPath, _) | (_, T::JsonPath) => None,
         (a, b) if a.is_row() && (b.is_row() || b == T::Unknown) => Some(T::Record),
         (T::Unknown, b) if b.is_row() => Some(T::Record),
         (T::Unknown | T::Inet | T::Cidr, T::Inet | T::Cidr) | (T::Inet | T::Cidr, T::Unknown) => {

@@ -127,6 +127,7 @@ impl Binder<'_> {
                     by_sets: !sets.is_empty(),
                 };
                 let levels = grouper.levels(&aggregates.levels, &sets)?;
+                grouper.check_direct(&aggregates.list)?;
                 let mut exprs: Vec<&mut Expr> = targets
                     .iter_mut()
                     .map(|t| &mut t.expr)

@@ -41,3 +41,12 @@ pub enum ExtensionChange {
     /// SET SCHEMA
     Schema(String),
 }
+
+/// DROP … IF EXISTS of something of a kind that there is nothing of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DropAbsent {
+    /// The command.
+    pub command: &'static str,
+    /// What is said.
+    pub notice: String,
+}

@@ -22,6 +22,7 @@ mod dml;
 mod domain;
 mod expr;
 mod extension;
+mod ordered_set;
 mod relation;
 mod role;
 mod routine;
@@ -57,7 +58,8 @@ pub use domain::{AlterDomain, CreateDomain, DomainChange, NewDomainCheck};
 pub use expr::{
     ArithClass, ArithOp, BoolTest, CompareClass, CompareOp, Expr, LikeKind, Node, Volatility,
 };
-pub use extension::{AlterExtension, CreateExtension, DropExtension, ExtensionChange};
+pub use extension::{AlterExtension, CreateExtension, DropAbsent, DropExtension, ExtensionChange};
+pub use ordered_set::OrderedSet;
 pub use relation::{Cte, Lateral, Recursive, SetOp, SetOperation};
 pub use role::{AlterRole, CreateRole, DropRole, RoleChange, RoleOptions, RoleRef};
 pub use routine::{AlterRoutine, CreateRoutine, DropRoutine, RoutineCall};

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use super::expr::Expr;
+use super::ordered_set::OrderedSet;
 use super::relation::{Cte, Lateral, Recursive, SetOperation};
 use super::window::WindowCall;
 use crate::catalog::TableDef;
@@ -266,6 +267,8 @@ pub enum AggregateKind {
     BitXor,
     /// A variance, or what is made of one.
     Statistic(Statistic),
+    /// One with WITHIN GROUP: its arguments are the direct ones, and its order is that of the rows.
+    OrderedSet(OrderedSet),
 }
 
 /// Variances, and what is made of them; those of two variables over doubles.

@@ -7,7 +7,7 @@ use super::ddl::{AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, Tru
 use super::dml::{Changes, Copy, Delete, Insert, Merge, Update};
 use super::domain::{AlterDomain, CreateDomain};
 use super::expr::Expr;
-use super::extension::{AlterExtension, CreateExtension, DropExtension};
+use super::extension::{AlterExtension, CreateExtension, DropAbsent, DropExtension};
 use super::role::{AlterRole, CreateRole, DropRole};
 use super::routine::{AlterRoutine, CreateRoutine, DropRoutine, RoutineCall};
 use super::schema::{CreateSchema, DropSchema};
@@ -88,6 +88,8 @@ pub enum Statement {
     CreateExtension(CreateExtension),
     /// DROP EXTENSION.
     DropExtension(DropExtension),
+    /// DROP … IF EXISTS of what there is nothing of.
+    DropAbsent(DropAbsent),
     /// ALTER EXTENSION.
     AlterExtension(AlterExtension),
     /// CREATE FUNCTION, CREATE PROCEDURE.
@@ -326,6 +328,7 @@ impl Statement {
                 | Statement::DropSchema(_)
                 | Statement::CreateExtension(_)
                 | Statement::DropExtension(_)
+                | Statement::DropAbsent(_)
                 | Statement::AlterExtension(_)
                 | Statement::CreateRoutine(_)
                 | Statement::DropRoutine(_)

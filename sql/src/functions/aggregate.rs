@@ -4,6 +4,7 @@
 //! sorts it then, as PostgreSQL does.
 
 mod gather;
+mod ordered_set;
 mod partial;
 mod stats;
 
@@ -191,6 +192,9 @@ impl Accumulator {
                     false => by_keys,
                 }
             });
+            if let AggregateKind::OrderedSet(kind) = aggregate.kind {
+                return ordered_set::result(kind, aggregate, kept);
+            }
             if aggregate.distinct {
                 kept.dedup_by(|(_, a), (_, b)| compare_all(a, b) == Ordering::Equal);
             }

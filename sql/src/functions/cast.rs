@@ -88,8 +88,8 @@ pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
         {
             None
         }
-        (T::RefCursor, b) if b.is_string() => Some(Assignment),
-        (a, T::RefCursor) => a.is_string().then_some(Explicit),
+        (T::RefCursor | T::JsonPath, b) if b.is_string() => Some(Assignment),
+        (a, T::RefCursor | T::JsonPath) => a.is_string().then_some(Explicit),
         (a, b) if a.is_string() && b.is_string() => Some(Implicit),
         // The rest goes through text.
         (_, b) if b.is_string() => Some(Assignment),
@@ -198,6 +198,11 @@ fn convert(
             Value::Text(text) => Value::Citext(text),
             other => other,
         });
+    }
+    if to.kind == T::JsonPath {
+        let text = to_string(value, from, &Type::TEXT, cx)?;
+        let text = text.as_text().unwrap_or_default();
+        return Ok(Value::text(types::jsonpath::normal(text)?));
     }
     if to.kind.is_string() {
         return to_string(value, from, to, cx);

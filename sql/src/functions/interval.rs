@@ -196,7 +196,8 @@ pub(super) fn plus(a: &Interval, b: &Interval) -> Result<Interval, SqlError> {
     sum().ok_or_else(out_of_range)
 }
 
-fn minus(a: &Interval, b: &Interval) -> Result<Interval, SqlError> {
+/// The difference of two intervals.
+pub(super) fn minus(a: &Interval, b: &Interval) -> Result<Interval, SqlError> {
     let difference = || {
         Some(Interval {
             months: a.months.checked_sub(b.months)?,
@@ -249,7 +250,8 @@ fn scaled(span: &Interval, scale: impl Fn(f64) -> f64) -> Result<Interval, SqlEr
     })
 }
 
-fn times(span: &Interval, by: f64) -> Result<Interval, SqlError> {
+/// The interval so many times.
+pub(super) fn times(span: &Interval, by: f64) -> Result<Interval, SqlError> {
     scaled(span, |v| v * by)
 }
 

@@ -1,5 +1,6 @@
 //! Changing jsonb: `|| - #-`, `jsonb_set`, `jsonb_insert`, and stripping and printing it.
 
+use super::array::seeing_nulls;
 use super::json::{document, of_text, refused, text_of};
 use super::library::pure;
 use super::{ScalarFunction, mismatch};
@@ -36,6 +37,9 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("jsonb_set", &[Jsonb, TEXTS, Jsonb, Bool], Jsonb, |a, _| {
         edited(a, Change::Set { create: a.get(3) == Some(&Value::Bool(true)) })
     }),
+    seeing_nulls("jsonb_set_lax", &[Jsonb, TEXTS, Jsonb], Jsonb, |a, _| set_lax(a)),
+    seeing_nulls("jsonb_set_lax", &[Jsonb, TEXTS, Jsonb, Bool], Jsonb, |a, _| set_lax(a)),
+    seeing_nulls("jsonb_set_lax", &[Jsonb, TEXTS, Jsonb, Bool, Text], Jsonb, |a, _| set_lax(a)),
     pure("jsonb_insert", &[Jsonb, TEXTS, Jsonb], Jsonb, |a, _| edited(a, Change::Insert { after: false })),
     pure("jsonb_insert", &[Jsonb, TEXTS, Jsonb, Bool], Jsonb, |a, _| {
         edited(a, Change::Insert { after: a.get(3) == Some(&Value::Bool(true)) })
@@ -134,6 +138,49 @@ enum Change {
     Set { create: bool },
     Insert { after: bool },
     Delete,
+}
+
+/// jsonb_set, and what is to be done with a new value that is NULL.
+fn set_lax(args: &[Value]) -> Outcome {
+    let [target, path, new, rest @ ..] = args else {
+        return Err(mismatch("jsonb_set_lax"));
+    };
+    if target.is_null() || path.is_null() || rest.first().is_some_and(Value::is_null) {
+        return Ok(Value::Null);
+    }
+    let create = rest.first().and_then(Value::as_bool) != Some(false);
+    let treatment = match rest.get(1) {
+        None => "use_json_null",
+        Some(treatment) => treatment.as_text().unwrap_or_default(),
+    };
+    let known = [
+        "delete_key",
+        "return_target",
+        "use_json_null",
+        "raise_exception",
+    ];
+    if !known.contains(&treatment) && (new.is_null() || treatment.is_empty()) {
+        return Err(refused(
+            "null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \"raise_exception\"",
+        ));
+    }
+    let both = [target.clone(), path.clone(), new.clone()];
+    if !new.is_null() {
+        return edited(&both, Change::Set { create });
+    }
+    match treatment {
+        "delete_key" => edited(&both[..2], Change::Delete),
+        "return_target" => Ok(target.clone()),
+        "raise_exception" => Err(SqlError::new(
+            SqlState::NULL_VALUE_NOT_ALLOWED,
+            "JSON value must not be null",
+        )
+        .detail("Exception was raised because null_value_treatment is \"raise_exception\".")
+        .hint(
+            "To avoid, either change the null_value_treatment argument or ensure that an SQL NULL is not passed.",
+        )),
+        _ => edited(&both, Change::Set { create }),
+    }
 }
 
 fn edited(args: &[Value], change: Change) -> Outcome {

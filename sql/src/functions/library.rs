@@ -2,9 +2,9 @@
 
 use super::{
     ScalarFunction, Waiting, advisory, array, array_search, bits, blocking, catalog, cursors,
-    datetime, extract, format, interval, json, json_edit, json_make, make_time, math, math_degrees,
-    math_more, network, notify, privileges, regex, sequence, server, session, signal, sizes,
-    span_fields, statistics, string, string_more, texts_and_bytes,
+    datetime, extract, format, interval, json, json_edit, json_make, jsonpath, make_time, math,
+    math_degrees, math_more, network, notify, privileges, regex, sequence, server, session, signal,
+    sizes, span_fields, statistics, string, string_more, texts_and_bytes,
 };
 use crate::bound::Volatility;
 use crate::context::EvalContext;
@@ -91,7 +91,7 @@ pub(super) const fn variadic(
     }
 }
 
-static TABLES: [&[ScalarFunction]; 41] = [
+static TABLES: [&[ScalarFunction]; 42] = [
     network::FUNCTIONS,
     math_more::FUNCTIONS,
     math_degrees::FUNCTIONS,
@@ -104,6 +104,7 @@ static TABLES: [&[ScalarFunction]; 41] = [
     json::FUNCTIONS,
     json_edit::FUNCTIONS,
     json_make::FUNCTIONS,
+    jsonpath::FUNCTIONS,
     array::FUNCTIONS,
     array_search::FUNCTIONS,
     string::FUNCTIONS,

@@ -111,6 +111,11 @@ fn text(args: &[Value], i: usize) -> Result<&str, SqlError> {
         .ok_or_else(|| mismatch("a regular expression function"))
 }
 
+/// Does a text match a pattern of a jsonpath?
+pub(super) fn is_path_match(text: &str, pattern: &str, flags: &str) -> Result<bool, SqlError> {
+    Ok(Compiled::get(pattern, flags)?.is_match(text))
+}
+
 fn matches(args: &[Value], flags: &str, negated: bool) -> Outcome {
     refuse_global(flags, "regexp_like()")?;
     let found = Compiled::get(text(args, 1)?, flags)?.is_match(text(args, 0)?);

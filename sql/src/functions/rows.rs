@@ -37,9 +37,10 @@ static FUNCTIONS: &[RowsFunction] = &[
     one(super::array::seeing_nulls("string_to_table", &[Text, Text, Text], Text, |a, _| super::array_search::pieces(a)), &[("", Text)]),
 ];
 
-static TABLES: [&[RowsFunction]; 5] = [
+static TABLES: [&[RowsFunction]; 6] = [
     FUNCTIONS,
     super::json::ROWS,
+    super::jsonpath::ROWS,
     super::regex::ROWS,
     super::catalog_rows::ROWS,
     super::notify::ROWS,

@@ -19,6 +19,9 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     counted("num_nonnulls", |a, _| Ok(Value::Int4((a.len() - nulls(a)) as i32))),
     stable("pg_column_size", &[Any], Int4, |a, _| Ok(size(a))),
     stable("pg_column_compression", &[Any], Text, |_, _| Ok(Value::Null)),
+    volatile("pg_export_snapshot", &[], Text, |_, _| {
+        Err(SqlError::unsupported("exporting a snapshot"))
+    }),
     volatile("timeofday", &[], Text, |_, cx| {
         format::time_of_day(&Value::TimestampTz(cx.clock_now()), cx)
     }),

@@ -1,6 +1,7 @@
 //! The statements we read ourselves: transaction control, settings, PREPARE, COPY, EXPLAIN, and
 //! those that PostgreSQL has for maintenance, which are accepted.
 
+mod absent;
 mod composite;
 mod cursor;
 mod database;
@@ -49,6 +50,9 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
     }
     if let Some(statement) = domain::parse(&word, c)? {
         return Ok(Some(statement));
+    }
+    if let Some(statement) = absent::parse(&word, c)? {
+        return Ok(Some(Statement::Ready(Box::new(statement))));
     }
     if matches!(word.as_str(), "create" | "alter" | "drop")
         && let Some(statement) = routine::parse(&word, c)?

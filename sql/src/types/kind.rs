@@ -79,6 +79,8 @@ pub enum TypeKind {
     Json,
     /// jsonb, in its one form
     Jsonb,
+    /// jsonpath, in its one form
+    JsonPath,
     /// refcursor: the name of a cursor
     RefCursor,
     /// An enum, which CREATE TYPE made.
@@ -146,7 +148,7 @@ pub enum TypeCategory {
 
 impl TypeKind {
     /// Every type a column can have.
-    pub const COLUMN_TYPES: [TypeKind; 27] = [
+    pub const COLUMN_TYPES: [TypeKind; 28] = [
         TypeKind::Bool,
         TypeKind::Int2,
         TypeKind::Int4,
@@ -173,6 +175,7 @@ impl TypeKind {
         TypeKind::Char,
         TypeKind::Json,
         TypeKind::Jsonb,
+        TypeKind::JsonPath,
         TypeKind::RefCursor,
     ];
 
@@ -246,6 +249,7 @@ impl TypeKind {
             TypeKind::AnyCompatible => 5077,
             TypeKind::AnyCompatibleArray => 5078,
             TypeKind::AnyCompatibleNonArray => 5079,
+            TypeKind::JsonPath => 4072,
             TypeKind::RefCursor => 1790,
         }
     }
@@ -326,6 +330,7 @@ impl TypeKind {
             TypeKind::AnyCompatible => "anycompatible",
             TypeKind::AnyCompatibleArray => "anycompatiblearray",
             TypeKind::AnyCompatibleNonArray => "anycompatiblenonarray",
+            TypeKind::JsonPath => "jsonpath",
             TypeKind::RefCursor => "refcursor",
         }
     }
@@ -401,6 +406,7 @@ impl TypeKind {
             | TypeKind::Array(_)
             | TypeKind::Composite(_)
             | TypeKind::Record
+            | TypeKind::JsonPath
             | TypeKind::RefCursor
             | TypeKind::AnyCompatibleArray
             | TypeKind::AnyArray => -1,
@@ -442,6 +448,7 @@ impl TypeKind {
             | TypeKind::MacAddr
             | TypeKind::Json
             | TypeKind::Jsonb
+            | TypeKind::JsonPath
             | TypeKind::RefCursor => TypeCategory::UserDefined,
             TypeKind::Unknown => TypeCategory::Unknown,
             TypeKind::Enum(_) => TypeCategory::Enum,
@@ -488,6 +495,7 @@ impl TypeKind {
                 | TypeKind::Name
                 | TypeKind::Char
                 | TypeKind::RefCursor
+                | TypeKind::JsonPath
                 | TypeKind::Unknown
         )
     }

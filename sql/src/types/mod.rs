@@ -21,6 +21,7 @@ mod integer;
 pub mod interval;
 mod interval_in;
 pub mod json;
+pub mod jsonpath;
 mod kind;
 mod network;
 pub mod numeric;
@@ -97,6 +98,7 @@ pub fn text_in_at(
         | TypeKind::RegRole) => return Err(oid::no_names(kind)),
         TypeKind::Json => Value::Json(json::check(text)?.into()),
         TypeKind::Jsonb => Value::Jsonb(json::normal(text)?.into()),
+        TypeKind::JsonPath => Value::text(jsonpath::normal(text)?),
         TypeKind::Citext(_) => Value::Citext(text.into()),
         TypeKind::Enum(of) => of.named(text)?.into(),
         TypeKind::Domain(of) => text_in_at(&of.root(), text, settings, now)?,
@@ -204,6 +206,10 @@ pub fn binary_in(ty: &Type, bytes: &[u8]) -> Result<Value, SqlError> {
         | TypeKind::RegProc
         | TypeKind::RegNamespace
         | TypeKind::RegRole) => return Err(oid::no_names(kind)),
+        TypeKind::JsonPath => match bytes.split_first() {
+            Some((1, text)) => Value::text(jsonpath::normal(check_utf8(text)?)?),
+            _ => return Err(invalid_binary()),
+        },
         TypeKind::Json => Value::Json(json::check(check_utf8(bytes)?)?.into()),
         TypeKind::Jsonb => Value::Jsonb(json::from_binary(bytes)?.into()),
         TypeKind::Citext(_) => Value::Citext(check_utf8(bytes)?.into()),

@@ -10,7 +10,7 @@ use super::super::{named_args, polymorphic};
 use super::expr::words;
 use super::tree::{Piece, QueryKind, SortBy, SortKey, Tree};
 use super::{Level, Shower, Shown};
-use crate::bound::{AggregateKind, Node, Statistic, TableFunction, WindowFunction};
+use crate::bound::{AggregateKind, Node, OrderedSet, Statistic, TableFunction, WindowFunction};
 use crate::catalog::ArgMode;
 use crate::error::SqlError;
 use crate::functions::quote_ident as quoted;
@@ -66,7 +66,8 @@ impl Shower<'_, '_> {
         }
         let name = function_name(&function.name)?;
         let ty = bound.ty;
-        if kind_of(&name).is_some() || function.over.is_some() {
+        let grouped = !function.within_group.is_empty();
+        if grouped || kind_of(&name).is_some() || function.over.is_some() {
             return self.aggregate(&name, function, list, (ty, level));
         }
         if WindowFunction::of(&name).is_some() {
@@ -241,7 +242,11 @@ impl Shower<'_, '_> {
             for arg in &list.args {
                 args.push(self.expr(plain_argument(arg)?, level)?);
             }
-            pieces.extend(list_of(self.aggregated(kind, args)?));
+            let args = match OrderedSet::of(name).filter(|_| !function.within_group.is_empty()) {
+                Some(set) => self.direct(set, args)?,
+                None => self.aggregated(kind, args)?,
+            };
+            pieces.extend(list_of(args));
         }
         for clause in &list.clauses {
             let strings: &[ast::FunctionArg] = match kind {
@@ -255,6 +260,16 @@ impl Shower<'_, '_> {
             pieces.push(Piece::Keys(self.inner_keys(keys, strings, level)?));
         }
         pieces.push(Piece::Text(")".to_owned()));
+        if !function.within_group.is_empty() {
+            pieces.push(Piece::Text(" WITHIN GROUP (ORDER BY ".to_owned()));
+            let set = OrderedSet::of(name);
+            pieces.push(Piece::Keys(self.grouped_keys(
+                set,
+                &function.within_group,
+                level,
+            )?));
+            pieces.push(Piece::Text(")".to_owned()));
+        }
         if let Some(filter) = &function.filter {
             pieces.push(Piece::Text(" FILTER (WHERE ".to_owned()));
             pieces.push(Piece::Plain(self.condition(filter, level)?));

@@ -14,6 +14,7 @@ mod constant;
 mod expr;
 mod from;
 mod operator;
+mod ordered_set;
 mod query;
 mod renaming;
 mod tree;

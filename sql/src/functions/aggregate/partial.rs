@@ -52,7 +52,8 @@ impl Aggregate {
                 | AggregateKind::BitAnd
                 | AggregateKind::BitOr
                 | AggregateKind::BitXor
-                | AggregateKind::Statistic(_),
+                | AggregateKind::Statistic(_)
+                | AggregateKind::OrderedSet(_),
                 _,
             ) => return None,
         })

@@ -1,0 +1,56 @@
+//! What stands in calls with WITHIN GROUP.
+
+use sqlparser::ast;
+
+use super::call::suffix;
+use super::tree::{Piece, SortBy, SortKey, Tree};
+use super::{Level, Shower, Shown};
+use crate::bound::OrderedSet;
+use crate::error::SqlError;
+use crate::types::{Type, TypeKind};
+
+impl Shower<'_, '_> {
+    /// Direct arguments as the aggregate takes them.
+    pub(super) fn direct(
+        &mut self,
+        kind: OrderedSet,
+        args: Vec<Shown>,
+    ) -> Result<Vec<Shown>, SqlError> {
+        if kind.is_hypothetical() {
+            return Ok(args);
+        }
+        let args = args.into_iter().map(|arg| {
+            let many = Type::FLOAT8.array().filter(|_| arg.ty.element().is_some());
+            self.coerced(arg, many.unwrap_or(Type::FLOAT8), false)
+        });
+        args.collect()
+    }
+
+    /// The keys of WITHIN GROUP.
+    pub(super) fn grouped_keys(
+        &mut self,
+        kind: Option<OrderedSet>,
+        keys: &[ast::OrderByExpr],
+        level: &Level,
+    ) -> Result<Vec<SortKey>, SqlError> {
+        let mut all = Vec::new();
+        for key in keys {
+            let mut shown = self.settled(&key.expr, level)?;
+            if kind == Some(OrderedSet::PercentileCont) && shown.ty.kind != TypeKind::Interval {
+                let cast = shown.ty != Type::FLOAT8;
+                shown = self.coerced(shown, Type::FLOAT8, false)?;
+                if cast {
+                    // Such a cast is a function's call, which keys have in parentheses.
+                    let pieces = vec![Piece::Tree(shown.tree)];
+                    let function = true;
+                    shown = Shown::new(Tree::Call { pieces, function }, Type::FLOAT8);
+                }
+            }
+            all.push(SortKey {
+                by: SortBy::Tree(shown.tree),
+                suffix: suffix(key),
+            });
+        }
+        Ok(all)
+    }
+}

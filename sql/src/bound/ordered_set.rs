@@ -1,0 +1,52 @@
+//! Aggregates whose input has an order of its own, by WITHIN GROUP.
+
+/// Which of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderedSet {
+    /// percentile_cont(fraction)
+    PercentileCont,
+    /// percentile_disc(fraction)
+    PercentileDisc,
+    /// mode()
+    Mode,
+    /// rank(a row that is thought to be there)
+    Rank,
+    /// dense_rank(…)
+    DenseRank,
+    /// percent_rank(…)
+    PercentRank,
+    /// cume_dist(…)
+    CumeDist,
+}
+
+impl OrderedSet {
+    const NAMES: [(&'static str, OrderedSet); 7] = [
+        ("percentile_cont", OrderedSet::PercentileCont),
+        ("percentile_disc", OrderedSet::PercentileDisc),
+        ("mode", OrderedSet::Mode),
+        ("rank", OrderedSet::Rank),
+        ("dense_rank", OrderedSet::DenseRank),
+        ("percent_rank", OrderedSet::PercentRank),
+        ("cume_dist", OrderedSet::CumeDist),
+    ];
+
+    /// The one of a name.
+    pub fn of(name: &str) -> Option<OrderedSet> {
+        let found = OrderedSet::NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|(_, kind)| *kind)
+    }
+
+    /// The name.
+    pub fn name(self) -> &'static str {
+        let found = OrderedSet::NAMES.iter().find(|(_, known)| *known == self);
+        found.map_or("", |(name, _)| name)
+    }
+
+    /// Is it about a row that is thought to be there?
+    pub fn is_hypothetical(self) -> bool {
+        !matches!(
+            self,
+            OrderedSet::PercentileCont | OrderedSet::PercentileDisc | OrderedSet::Mode
+        )
+    }
+}

@@ -1,0 +1,119 @@
+//! What aggregates with WITHIN GROUP make of a group, all of whose rows are there, in order.
+//!
+//! Direct arguments are the same for all rows of a group, so those of its first row do.
+
+use std::cmp::Ordering;
+
+use crate::bound::{Aggregate, OrderedSet};
+use crate::error::{SqlError, SqlState};
+use crate::functions::interval::{minus, plus, times};
+use crate::functions::{compare, mismatch, sort_compare};
+use crate::value::Value;
+
+/// Keys and direct arguments of a row.
+type Row = (Vec<Value>, Vec<Value>);
+
+/// The result over the rows of a group.
+pub(super) fn result(
+    kind: OrderedSet,
+    aggregate: &Aggregate,
+    mut rows: Vec<Row>,
+) -> Result<Value, SqlError> {
+    if kind.is_hypothetical() {
+        return hypothetical(kind, aggregate, &rows);
+    }
+    let direct = rows.first().and_then(|(_, direct)| direct.first().cloned());
+    rows.retain(|(keys, _)| !keys.iter().any(Value::is_null));
+    let values: Vec<Value> = rows.into_iter().flat_map(|(keys, _)| keys).collect();
+    match (kind, direct) {
+        (OrderedSet::Mode, _) => Ok(mode(&values)),
+        (_, None | Some(Value::Null)) => Ok(Value::Null),
+        (_, Some(Value::Array(mut fractions))) => {
+            for fraction in &mut fractions.values {
+                *fraction = percentile(kind, fraction, &values)?;
+            }
+            Ok(match values.is_empty() && !fractions.values.is_empty() {
+                true => Value::Null,
+                false => Value::Array(fractions),
+            })
+        }
+        (_, Some(fraction)) => percentile(kind, &fraction, &values),
+    }
+}
+
+/// The value that a fraction of all is up to; of two neighbours what is between them, where it is continuous.
+fn percentile(kind: OrderedSet, fraction: &Value, values: &[Value]) -> Result<Value, SqlError> {
+    let fraction = match fraction {
+        Value::Null => return Ok(Value::Null),
+        Value::Float8(fraction) => *fraction,
+        _ => return Err(mismatch("a percentile")),
+    };
+    if !(0.0..=1.0).contains(&fraction) {
+        return Err(SqlError::new(
+            SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+            format!("percentile value {fraction} is not between 0 and 1"),
+        ));
+    }
+    if values.is_empty() {
+        return Ok(Value::Null);
+    }
+    if kind == OrderedSet::PercentileDisc {
+        let number = (fraction * values.len() as f64).ceil() as usize;
+        return Ok(values[number.max(1) - 1].clone());
+    }
+    let place = fraction * (values.len() - 1) as f64;
+    let (below, above) = (place.floor(), place.ceil());
+    let (low, high) = (&values[below as usize], &values[above as usize]);
+    if below == above {
+        return Ok(low.clone());
+    }
+    match (low, high) {
+        (Value::Float8(low), Value::Float8(high)) => {
+            Ok(Value::Float8(low + (place - below) * (high - low)))
+        }
+        (Value::Interval(low), Value::Interval(high)) => {
+            let part = times(&minus(high, low)?, place - below)?;
+            Ok(Value::Interval(plus(&part, low)?))
+        }
+        _ => Err(mismatch("a percentile")),
+    }
+}
+
+/// The most frequent value, and of several the first.
+fn mode(values: &[Value]) -> Value {
+    let mut best = (0, &Value::Null);
+    for same in values.chunk_by(|a, b| compare(a, b) == Ordering::Equal) {
+        if same.len() > best.0 {
+            best = (same.len(), &same[0]);
+        }
+    }
+    best.1.clone()
+}
+
+/// Where a row would be among those that are there.
+fn hypothetical(kind: OrderedSet, aggregate: &Aggregate, rows: &[Row]) -> Result<Value, SqlError> {
+    let beside = |a: &[Value], b: &[Value]| {
+        let keys = a.iter().zip(b).zip(&aggregate.order_by);
+        keys.fold(
+            Ordering::Equal,
+            |so_far, ((a, b), (_, desc, nulls_first))| {
+                so_far.then_with(|| sort_compare(a, b, *desc, *nulls_first))
+            },
+        )
+    };
+    let all = rows.len() as f64;
+    let before = rows.partition_point(|(keys, row)| beside(keys, row) == Ordering::Less);
+    Ok(match kind {
+        OrderedSet::PercentRank if rows.is_empty() => Value::Float8(0.0),
+        OrderedSet::PercentRank => Value::Float8(before as f64 / all),
+        OrderedSet::CumeDist => {
+            let upto = rows.partition_point(|(keys, row)| beside(keys, row) != Ordering::Greater);
+            Value::Float8((upto as f64 + 1.0) / (all + 1.0))
+        }
+        OrderedSet::DenseRank => {
+            let ranks = rows[..before].chunk_by(|(a, _), (b, _)| beside(a, b) == Ordering::Equal);
+            Value::Int8(ranks.count() as i64 + 1)
+        }
+        _ => Value::Int8(before as i64 + 1),
+    })
+}
