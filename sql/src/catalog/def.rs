@@ -488,9 +488,9 @@ pub trait CatalogView {
         None
     }
 
-    /// The oid of a schema that was made.
-    fn schema_oid(&self, _name: &str) -> Option<u32> {
-        None
+    /// The oid of a schema but those of the system.
+    fn schema_oid(&self, name: &str) -> Option<u32> {
+        (name == PUBLIC_SCHEMA).then_some(crate::pg_catalog::PUBLIC_NAMESPACE)
     }
 
     /// Tables, views, sequences and routines of a schema, as statements name them.
