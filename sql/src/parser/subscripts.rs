@@ -79,10 +79,10 @@ fn column_list(text: &str, tokens: &[Token], open: usize) -> Option<Range<usize>
     }
     let merges = is(open - 1, "insert");
     let inserts = || {
-        let into = (0..open).rev().take(8).find(|i| is(*i, "into"))?;
-        let mut between = tokens[into + 1..open].iter();
-        let named = between.all(|t| matches!(t.kind, Kind::Word | Kind::QuotedIdent | Kind::Dot));
-        (into > 0 && is(into - 1, "insert") && named).then_some(())
+        let into = (1..open).rev().take(8).find(|i| is(*i, "into"))?;
+        let end = name(tokens, into + 1);
+        let end = if is(end, "as") { end + 2 } else { end };
+        (is(into - 1, "insert") && end == open).then_some(())
     };
     (merges || inserts().is_some()).then_some(open + 1..tokens.len())
 }
@@ -100,12 +100,24 @@ fn items(text: &str, tokens: &[Token], list: Range<usize>, found: &mut Vec<Range
 }
 
 /// The first token behind a name with dots.
-fn name(tokens: &[Token], mut at: usize) -> usize {
-    let part = |t: &Token| matches!(t.kind, Kind::Word | Kind::QuotedIdent | Kind::Dot);
-    while tokens.get(at).is_some_and(part) {
-        at += 1;
+fn name(tokens: &[Token], at: usize) -> usize {
+    match is_name(tokens, at) {
+        true => fields(tokens, at + 1),
+        false => at,
+    }
+}
+
+/// The first token behind any number of dots with names.
+fn fields(tokens: &[Token], mut at: usize) -> usize {
+    while tokens.get(at).is_some_and(|t| t.kind == Kind::Dot) && is_name(tokens, at + 1) {
+        at += 2;
     }
     at
+}
+
+fn is_name(tokens: &[Token], at: usize) -> bool {
+    let token = tokens.get(at);
+    token.is_some_and(|t| matches!(t.kind, Kind::Word | Kind::QuotedIdent))
 }
 
 /// Adds the subscripts of the target at `at`; the first token behind it.
@@ -131,7 +143,7 @@ fn target(text: &str, tokens: &[Token], at: usize, found: &mut Vec<Range<usize>>
             }
         }
         found.push(tokens[open].start..tokens[end - 1].end);
-        end = name(tokens, end);
+        end = fields(tokens, end);
     }
     end
 }
