@@ -11,7 +11,7 @@
 # --dir       where all data directories go, so that all use one disk (default: a temporary directory)
 # --program   the fencepost program (default: built here with cargo build --release)
 # --postgres  directory of initdb, pg_ctl and pgbench (default: that of the newest PostgreSQL found)
-# --only      wire, tpcb, native, start: parts to run (default: all)
+# --only      wire, tpcb, hot (TPC-B at scale 1), native, start: parts to run (default: all)
 #
 # Both databases flush every commit to disk. PostgreSQL gets 1 GB of shared buffers and a large WAL
 # so that its checkpoints do not disturb it; everything else is its default.
@@ -19,7 +19,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 seconds=5 rounds=1 out=$here/results.md dir= program= scale=10 native_rows=1000000
-only=wire,tpcb,native,start
+only=wire,tpcb,hot,native,start
 postgres=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1 || true)
 while [ $# -gt 0 ]; do
     case $1 in
@@ -111,6 +111,7 @@ ticks() {
 
 hz=$(getconf CLK_TCK)
 declare -A rate cpu failed
+database=postgres
 
 # measure NAME SERVER STATEMENTS_PER_TRANSACTION PGBENCH_ARGUMENTS…
 measure() {
@@ -122,7 +123,7 @@ measure() {
         null) port=$null_port pid=$null_pid ;;
     esac
     before=$(ticks "$pid")
-    if ! output=$("$pgbench" -h 127.0.0.1 -p "$port" -U postgres -n -T "$seconds" "$@" postgres 2>&1); then
+    if ! output=$("$pgbench" -h 127.0.0.1 -p "$port" -U postgres -n -T "$seconds" "$@" "$database" 2>&1); then
         echo "$name on $server: $output" >&2
         rate[$name.$server]+=" 0" cpu[$name.$server]+=" 0" failed[$name.$server]=aborted
         return 0
@@ -211,6 +212,25 @@ tpcb() {
     fi
 }
 
+# Sixteen clients that all want the one branch.
+hot() {
+    local round server port
+    for port in $pg_port $fp_port; do
+        sql $port 'CREATE DATABASE hot' >/dev/null
+        "$pgbench" -h 127.0.0.1 -p $port -U postgres -q -i -s 1 hot >/dev/null 2>"$work/load.err" ||
+            { cat "$work/load.err" >&2; exit 1; }
+    done
+    database=hot
+    for round in $(seq "$rounds"); do
+        for server in pg fp; do
+            measure hot $server 1 -c 16 -j 2 -M prepared
+        done
+    done
+    database=postgres
+    row hot 'TPC-B at scale 1, prepared, 16 clients' '≥ PostgreSQL, none failed'
+    notes+=("Failed TPC-B transactions (scale 1, 16 clients): PostgreSQL ${failed[hot.pg]:-?}, Fencepost ${failed[hot.fp]:-?}.")
+}
+
 native() {
     local kind threads arguments
     for kind in kv-uniform kv-zipf kv-updates tatp; do
@@ -258,7 +278,7 @@ notes=() native_rows_table=()
 flushes=$(cd "$here/.." && cargo run -q --release -p fencepost-storage --example log_flush "$work" 1 2>/dev/null |
     sed -n 's/^bare overwrite + fdatasync of  4096 B: *\([0-9]*\).*/\1/p' || true)
 [ -z "$flushes" ] || notes+=("The disk: $flushes flushes of 4 KiB a second, one after the other; with 32 clients that share them at most $((flushes * 32)) commits/s.")
-if wanted wire || wanted tpcb; then
+if wanted wire || wanted tpcb || wanted hot; then
     start_postgres
     start_null
     start_fencepost "$work/fp"
@@ -273,6 +293,7 @@ if wanted wire || wanted tpcb; then
     loaded=$(resident_mb "$fp_pid")
     notes+=("$((scale * 100000)) pgbench accounts: PostgreSQL's table and index $size MB; Fencepost's resident memory grew from $empty MB to $loaded MB.")
     ! wanted tpcb || tpcb
+    ! wanted hot || hot
     if wanted start; then
         stop_fencepost
         start_fencepost "$work/fp"

@@ -156,7 +156,6 @@ fn measure<W: Workload>(workload: &W, options: &RunOptions) -> Result<Measured, 
         shared.phase.store(MEASURED, Ordering::Relaxed);
         pass(options.seconds, "measured", &shared, &live, &mut progress);
         let took = began.elapsed();
-        let counters = workload.counters().since(&before);
         shared.phase.store(STOPPED, Ordering::Relaxed);
         let mut meter = Meter::new(W::KINDS.len());
         let mut first_error = None;
@@ -167,6 +166,8 @@ fn measure<W: Workload>(workload: &W, options: &RunOptions) -> Result<Measured, 
                 Err(_) => first_error = first_error.or(Some(BenchError::Panicked)),
             }
         }
+        // Not before all clients have ended: what they have done is counted, if this thread comes to it late, too.
+        let counters = workload.counters().since(&before);
         shared.watch_ends.store(true, Ordering::Relaxed);
         let watched = watcher.join().map_err(|_| BenchError::Panicked)?;
         match first_error {

@@ -1,5 +1,5 @@
 //! Leases of machines that have threads, over fabrics that are not simulated. How long anything takes is the
-//! system's affair; what must not be in which order, simulated machines show (`tests/leases.rs`).
+//! system's affair; what must not be in which order, simulated machines show (`tests/clusters/leases.rs`).
 
 use std::time::{Duration, Instant};
 

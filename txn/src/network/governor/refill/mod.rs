@@ -152,7 +152,7 @@ impl Refill {
     }
 
     /// These regions are not whole here, and their primaries serve.
-    fn begin(&mut self, lacking: Vec<(RegionId, Replicas)>, readers: &Readers) {
+    fn begin(&mut self, now: u64, lacking: Vec<(RegionId, Replicas)>, readers: &Readers) {
         self.drop_block(readers);
         let mut before = std::mem::take(&mut self.regions);
         for (region, replicas) in lacking {
@@ -172,6 +172,9 @@ impl Refill {
         }
         let all = self.regions.make_contiguous();
         all.sort_by_key(|filling| !filling.pace.is_eager());
+        if let Some(filling) = self.regions.front() {
+            self.next = filling.pace.first(now);
+        }
         self.going = true;
     }
 
@@ -354,7 +357,7 @@ impl Network {
         if !lacking.is_empty() {
             state.timelines.since_applied(Step::Refill, now);
         }
-        state.refill.begin(lacking, machine.readers());
+        state.refill.begin(now, lacking, machine.readers());
     }
 
     /// The configuration changes.

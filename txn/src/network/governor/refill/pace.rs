@@ -2,10 +2,16 @@
 //! (SOSP'15 §5.4).
 //!
 //! ```text
-//! reads ─ at random within an interval ─► reads ─ at random within an interval ─► ...
+//! all regions serve ─ CLIENTS_FIRST_NS ─► reads ─ at random within an interval ─► reads ─ at random within an interval ─► ...
 //! ```
+//!
+//! Right after a failure those who waited go on together, with caches and page tables that do not know the promoted regions
+//! yet; copying begins when they have.
 
 use fencepost_fabric::Random;
+
+/// How long clients have what there is to themselves, when nothing is urgent.
+const CLIENTS_FIRST_NS: u64 = 100_000_000;
 
 /// How many reads there are at once, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +47,14 @@ impl Pace {
         self == Pace::EAGER
     }
 
+    /// When the first read may be, of what can be copied from `now` on.
+    pub fn first(self, now: u64) -> u64 {
+        match self.is_eager() {
+            true => now,
+            false => now.saturating_add(CLIENTS_FIRST_NS),
+        }
+    }
+
     /// When there may be further reads after some that began `now`.
     pub fn next(self, now: u64, random: &mut Random) -> u64 {
         now.saturating_add(random.below(self.interval_ns + 1))
@@ -63,5 +77,7 @@ mod tests {
         assert!(gaps.last().is_some_and(|gap| *gap <= 1_000_000));
         assert!(Pace::of(2).is_eager() && !Pace::of(3).is_eager());
         assert_eq!(Pace::of(2).next(7, &mut random), 7);
+        assert_eq!(Pace::of(2).first(7), 7);
+        assert_eq!(Pace::of(3).first(7), 7 + CLIENTS_FIRST_NS);
     }
 }

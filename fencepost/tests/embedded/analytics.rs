@@ -1,5 +1,4 @@
 //! Queries that run on DataFusion's operators give what they give on ours.
-#![cfg(feature = "analytics")]
 
 use std::time::{Duration, Instant};
 

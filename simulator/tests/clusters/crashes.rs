@@ -4,10 +4,9 @@
 //!
 //! More seeds: `SEEDS=from..to`, or `cargo run --release -p fencepost-simulator -- --kind crash --seeds 10000`.
 
-mod held;
-
 use fencepost_simulator::plan::Plan;
-use held::hold;
+
+use crate::held::hold;
 
 #[test]
 fn nothing_that_was_committed_is_lost_with_a_machine() {

@@ -1,10 +1,9 @@
 //! Machines join while clients are at work: nothing that they do is less right than before, and who has joined is as good
 //! as any other.
 
-mod held;
-
 use fencepost_simulator::plan::Plan;
-use held::hold;
+
+use crate::held::hold;
 
 #[test]
 fn a_machine_that_joins_sees_and_writes_everything_and_becomes_a_backup() {

@@ -22,7 +22,7 @@ enum Protocol {
 
 #[test]
 fn scripts_answer_as_postgres_does() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/embedded/scripts");
     let mut failures = String::new();
     let mut paths: Vec<_> = std::fs::read_dir(folder)
         .expect("the scripts are there")

@@ -1,6 +1,5 @@
 //! Generated queries over generated tables give the same on both executors: rows, their order where ORDER BY decides,
 //! digits behind the point, and errors.
-#![cfg(feature = "analytics")]
 
 use fencepost::{BlockingSession, Database, SqlState};
 use proptest::prelude::*;

@@ -1,11 +1,10 @@
 //! Machines remember when the steps of a reconfiguration happened, and they happened in order.
 
-mod driven;
-
-use driven::with;
 use fencepost_fabric::{MachineId, Random};
 use fencepost_simulator::plan::{Plan, terms};
 use fencepost_txn::network::{Step, Timeline};
+
+use crate::driven::with;
 
 const MS: u64 = 1_000_000;
 

@@ -1,11 +1,10 @@
 //! The time when its manager fails, and all machines have clocks of their own: it goes on, above all that it was.
 
-mod driven;
-
-use driven::{World, with};
 use fencepost_fabric::{MachineId, Random};
 use fencepost_simulator::plan::{Plan, terms};
 use fencepost_txn::{Mode, Near, Outcome, Timestamp};
+
+use crate::driven::{World, with};
 
 const MS: u64 = 1_000_000;
 

@@ -1,10 +1,9 @@
 //! Machines leave in good order while clients are at work: what they had is at others then, nothing that anybody does is less
 //! right than before, and no transaction ends but in a way that has it tried again.
 
-mod held;
-
 use fencepost_simulator::plan::Plan;
-use held::hold;
+
+use crate::held::hold;
 
 #[test]
 fn a_machine_leaves_nothing_behind_and_takes_nothing_along() {

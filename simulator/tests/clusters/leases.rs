@@ -1,15 +1,14 @@
 //! Machines with leases, one of which crashes, is paused or is cut off.
 
-mod driven;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use driven::World;
 use fencepost_fabric::{MachineId, Nic};
 use fencepost_simulator::plan::{Plan, terms};
 use fencepost_txn::network::LeaseCounts;
+
+use crate::driven::World;
 
 const MS: u64 = 1_000_000;
 const LEASE_MS: u64 = 10;
@@ -41,7 +40,7 @@ fn with_three<T: Future<Output = ()> + 'static>(
         replaces: false,
         ..Plan::draw(seed)
     };
-    driven::with(&plan, task)
+    crate::driven::with(&plan, task)
 }
 
 #[test]

@@ -1,18 +1,17 @@
 //! A commit that recovery decides about is there as a whole, however late whoever runs it looks.
 
-mod driven;
-
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use driven::{World, with};
 use fencepost_fabric::MachineId;
 use fencepost_simulator::plan::{Plan, terms};
 
 use fencepost_txn::{Addr, FatPtr, Mode, Near, Outcome, Stop};
+
+use crate::driven::{World, with};
 
 const MS: u64 = 1_000_000;
 const NOWHERE: [u64; 2] = [0, 0];

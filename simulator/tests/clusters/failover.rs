@@ -1,10 +1,9 @@
 //! Machines that fail are replaced: the others agree on a configuration without them.
 
-mod driven;
-
-use driven::{World, with};
 use fencepost_fabric::{MachineId, Random};
 use fencepost_simulator::plan::{Plan, terms};
+
+use crate::driven::{World, with};
 
 const MS: u64 = 1_000_000;
 const LEASE_MS: u64 = 10;

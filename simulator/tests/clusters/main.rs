@@ -1,0 +1,17 @@
+//! Simulated clusters: plans from seeds, scenes that are driven step by step, and histories that the checkers must refuse.
+
+mod anomalies;
+mod appends;
+mod clocks;
+mod crashes;
+mod driven;
+mod failover;
+mod far;
+mod handover;
+mod held;
+mod in_doubt;
+mod leases;
+mod leaving;
+mod newcomers;
+mod seeds;
+mod timelines;
