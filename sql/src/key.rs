@@ -20,7 +20,7 @@
 //! - KEY-2: no encoded column is a proper prefix of another value of that column, so a key of the
 //!   first k columns is a prefix of just the keys that agree in those columns.
 //! - KEY-3: where an index may hold two rows with the same columns (not unique, or unique with a
-//!   NULL in it), the row's address follows, so every key of a tree is distinct.
+//!   NULL in it that equals no other), the row's address follows, so every key of a tree is distinct.
 
 use std::borrow::Cow;
 
@@ -47,6 +47,8 @@ pub const ADDRESS_BYTES: usize = 8;
 pub struct KeyCodec {
     columns: Vec<KeyColumn>,
     unique: bool,
+    /// Keys with a NULL are unique, too.
+    nulls_equal: bool,
     /// The columns of the table; what expressions give comes behind them.
     width: usize,
     expressions: Vec<Expr>,
@@ -83,6 +85,7 @@ impl KeyCodec {
         KeyCodec {
             columns,
             unique: index.unique,
+            nulls_equal: index.more.nulls_equal,
             width: table.columns.len(),
             expressions: index
                 .more
@@ -125,7 +128,7 @@ impl KeyCodec {
             has_null |= value.is_null();
             column.encode(value, out);
         }
-        has_null || !self.unique
+        (has_null && !self.nulls_equal) || !self.unique
     }
 
     /// The whole key of a [`Self::key_row`], which lives at `address`.

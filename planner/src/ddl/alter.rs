@@ -12,6 +12,7 @@ use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
 
 use super::changes::Changes;
+use super::constraint_actions::change_constraint;
 use super::create::{add_constraint, exists, hidden_index, multiple_keys};
 use super::family::{attach, attach_index, detach, hand_down, partitions_of};
 use super::follow::rename_in_views;
@@ -120,6 +121,7 @@ async fn act_below<'a>(
         | AlterAction::RenameColumn { .. }
         | AlterAction::SetDefault { .. }
         | AlterAction::SetNotNull { .. }
+        | AlterAction::DropExpression { .. }
         | AlterAction::SetType(_)
         | AlterAction::DropConstraint { .. }
         | AlterAction::RenameConstraint { .. } => action,
@@ -326,6 +328,9 @@ async fn act(
             set_not_null(cx, table, *column, *not_null).await
         }
         AlterAction::SetType(set) => set_type(set, cx, ddl, table).await,
+        AlterAction::DropExpression { .. }
+        | AlterAction::DeferForeignKey { .. }
+        | AlterAction::UseIndex { .. } => change_constraint(action, cx, ddl, changes, table).await,
     }
 }
 
@@ -505,7 +510,7 @@ async fn forget_references(
     Ok(())
 }
 
-fn rename_index(
+pub(super) fn rename_index(
     table: &mut TableDef,
     from: &str,
     to: &str,
@@ -638,7 +643,7 @@ async fn drop_key(
     Ok(())
 }
 
-async fn set_not_null(
+pub(super) async fn set_not_null(
     cx: &mut Cx<'_>,
     table: &mut TableDef,
     column: usize,

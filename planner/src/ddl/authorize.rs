@@ -9,7 +9,6 @@ use fencepost_sql::catalog::{
     denied, temporary,
 };
 use fencepost_sql::error::SqlError;
-use fencepost_sql::pg_catalog::PUBLIC_NAMESPACE;
 
 use super::DdlCx;
 use crate::exec::Cx;
@@ -286,9 +285,5 @@ impl<'a> Asker<'a> {
 
 /// The schema of a name; without an oid if there is none.
 pub fn schema_object(snapshot: &Snapshot, name: &str) -> Object {
-    let id = match name {
-        PUBLIC_SCHEMA => Some(PUBLIC_NAMESPACE),
-        name => snapshot.schema(name),
-    };
-    Object::new(ObjectKind::Schema, id.unwrap_or(0))
+    Object::new(ObjectKind::Schema, snapshot.schema(name).unwrap_or(0))
 }

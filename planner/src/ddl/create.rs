@@ -278,6 +278,7 @@ pub async fn add_constraint(
         columns: ascending(&key.columns),
         more: IndexMore {
             deferrable: key.deferrable,
+            nulls_equal: key.nulls_equal,
             ..IndexMore::default()
         },
         roots: Roots::NONE,

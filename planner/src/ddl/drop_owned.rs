@@ -7,8 +7,8 @@ use std::sync::Arc;
 use fencepost_sql::bound::DropOwned;
 use fencepost_sql::catalog::acl::{Acl, revoke, same};
 use fencepost_sql::catalog::{
-    DefaultAcl, ExtensionDef, Object, ObjectKind, PUBLIC_SCHEMA, RoutineDef, SUPERUSER_OID,
-    SequenceDef, Snapshot, TableDef, TypeDef, ViewDef, denied,
+    DefaultAcl, ExtensionDef, Object, ObjectKind, RoutineDef, SUPERUSER_OID, SequenceDef, Snapshot,
+    TableDef, TypeDef, ViewDef, denied,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::pg_catalog::namespace_name;
@@ -148,7 +148,6 @@ impl Going {
                 going.types.push(ty);
             }
         }
-        schemas.retain(|(name, _)| name != PUBLIC_SCHEMA);
         going.schemas = schemas;
         Ok(going)
     }

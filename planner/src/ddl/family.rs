@@ -217,6 +217,7 @@ async fn give_index(
                 name: None,
                 columns: index.columns.iter().map(|c| c.column).collect(),
                 deferrable: index.more.deferrable,
+                nulls_equal: index.more.nulls_equal,
             };
             let kind = index.primary.then_some(index.kind);
             add_constraint(cx, ddl, partition, &key, kind, None).await?;

@@ -5,6 +5,7 @@ mod authorize;
 mod build_index;
 mod changes;
 mod composite;
+mod constraint_actions;
 mod create;
 mod database;
 mod domain;

@@ -8,6 +8,7 @@ use fencepost_sql::catalog::{
     denied,
 };
 use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::pg_catalog::PUBLIC_NAMESPACE;
 use fencepost_sql::stop::Halt;
 
 use super::authorize::Asker;
@@ -75,9 +76,6 @@ pub async fn drop_schema(
 ) -> Result<&'static str, Halt> {
     let mut changes = Changes::begin(cx, ddl).await?;
     for name in &statement.names {
-        if name == PUBLIC_SCHEMA {
-            return Err(SqlError::unsupported("DROP SCHEMA public").into());
-        }
         let Some(id) = ddl.snapshot.schema(name) else {
             let message = format!("schema \"{name}\" does not exist");
             if !statement.if_exists {
@@ -111,12 +109,12 @@ pub async fn drop_schema(
         let first = first.or_else(|| first_of(&tables, &views, &sequences));
         let first = first.or_else(|| {
             let ty = types.first()?;
-            Some(format!("type {}.{}", ty.schema, ty.name))
+            Some(format!("type {}", shown(&ty.schema, &ty.name)))
         });
         let first = first.or_else(|| {
             let routine = routines.first()?;
             let (kind, signature) = (routine.kind.name(), routine.signature());
-            Some(format!("{kind} {}.{signature}", routine.schema))
+            Some(format!("{kind} {}", shown(&routine.schema, &signature)))
         });
         if let (Some(first), false) = (first, statement.cascade) {
             return Err(needed(name, &first).into());
@@ -144,7 +142,11 @@ pub async fn drop_schema(
         for sequence in sequences {
             remove(&sequence, cx, ddl).await?;
         }
-        ddl.catalog.remove_schema(cx.tx, id).await?;
+        match id {
+            // Made by nobody, it has no row: one of its oid says that it is gone.
+            PUBLIC_NAMESPACE => ddl.catalog.insert_schema(cx.tx, id, name).await?,
+            id => ddl.catalog.remove_schema(cx.tx, id).await?,
+        }
     }
     changes.finish(cx, ddl).await?;
     Ok("DROP SCHEMA")
@@ -157,18 +159,26 @@ fn first_of(
 ) -> Option<String> {
     let table = tables
         .first()
-        .map(|t| format!("{} {}.{}", t.kind_name(), t.schema, t.name));
+        .map(|t| format!("{} {}", t.kind_name(), shown(&t.schema, &t.name)));
     let view = || {
         views
             .first()
-            .map(|v| format!("view {}.{}", v.schema, v.name))
+            .map(|v| format!("view {}", shown(&v.schema, &v.name)))
     };
     let sequence = || {
         sequences
             .first()
-            .map(|s| format!("sequence {}.{}", s.schema, s.name))
+            .map(|s| format!("sequence {}", shown(&s.schema, &s.name)))
     };
     table.or_else(view).or_else(sequence)
+}
+
+/// A name as messages have it.
+fn shown(schema: &str, name: &str) -> String {
+    match schema {
+        PUBLIC_SCHEMA => name.to_owned(),
+        schema => format!("{schema}.{name}"),
+    }
 }
 
 fn needed(schema: &str, dependent: &str) -> SqlError {

@@ -4,15 +4,12 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::plpgsql::{Into, Target, VariableKind};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::{Fields, Type};
-use fencepost_sql::value::{Array, Dimension, Value};
+use fencepost_sql::value::Value;
 
 use super::machine::Machine;
 use super::returned::fit;
 use super::variables::{Row, Slot};
 use crate::exec::Cx;
-
-/// Most elements of an array.
-const ELEMENTS_MAX: i64 = 134_217_727;
 
 impl Machine {
     /// A variable is declared.
@@ -114,40 +111,8 @@ impl Machine {
                     row.values[at] = value;
                 }
             }
-            Target::Element(variable, subscripts) => {
-                let mut places = Vec::with_capacity(subscripts.len());
-                for subscript in subscripts {
-                    let (value, ty) = self.value(*subscript, cx).await?;
-                    let value = fit(value, &ty, &Type::INT4, cx.eval)?;
-                    let Some(place) = value.as_int() else {
-                        return Err(SqlError::new(
-                            SqlState::new(b"22004"),
-                            "array subscript in assignment must not be null",
-                        )
-                        .into());
-                    };
-                    places.push(place);
-                }
-                let Some(Slot::Value(array, ty)) = self.slots.0.get_mut(*variable) else {
-                    return Err(SqlError::internal("an element of no array").into());
-                };
-                let Some(element) = ty.element() else {
-                    return Err(SqlError::new(
-                        SqlState::DATATYPE_MISMATCH,
-                        format!(
-                            "cannot subscript type {ty} because it does not support subscripting"
-                        ),
-                    )
-                    .into());
-                };
-                let value = fit(value, &from, &element, cx.eval)?;
-                let mut whole = match std::mem::take(array) {
-                    Value::Array(whole) => *whole,
-                    _ => Array::default(),
-                };
-                let set = set_element(&mut whole, &places, value);
-                *array = whole.into();
-                set?;
+            Target::Part(of, subscripts) => {
+                self.assign_part(of, subscripts, (value, from), cx).await?
             }
         }
         Ok(())
@@ -205,68 +170,6 @@ impl Machine {
         self.slots.0[variable] = Slot::Row(Some(new));
         Ok(())
     }
-}
-
-/// Sets an element; an array of one dimension grows to have it.
-fn set_element(array: &mut Array, places: &[i64], value: Value) -> Result<(), SqlError> {
-    let out_of_range = || {
-        SqlError::new(
-            SqlState::ARRAY_SUBSCRIPT_ERROR,
-            "array subscript out of range",
-        )
-    };
-    if array.dims.is_empty() {
-        let [place] = places else {
-            return Err(SqlError::unsupported(
-                "assignment to an element of an empty array of several dimensions",
-            ));
-        };
-        array.dims = vec![Dimension {
-            len: 1,
-            lower: i32::try_from(*place).map_err(|_| out_of_range())?,
-        }];
-        array.values = vec![value];
-        return Ok(());
-    }
-    if places.len() != array.dims.len() {
-        return Err(SqlError::new(
-            SqlState::ARRAY_SUBSCRIPT_ERROR,
-            "wrong number of array subscripts",
-        ));
-    }
-    if let ([place], [dim]) = (places, &mut array.dims[..]) {
-        let (lower, len) = (i64::from(dim.lower), i64::from(dim.len));
-        let before = (lower - place).max(0);
-        let behind = (place - (lower + len - 1)).max(0);
-        if len + before + behind > ELEMENTS_MAX {
-            return Err(SqlError::new(
-                SqlState::PROGRAM_LIMIT_EXCEEDED,
-                format!("array size exceeds the maximum allowed ({ELEMENTS_MAX})"),
-            ));
-        }
-        if before > 0 {
-            let nulls = std::iter::repeat_n(Value::Null, before as usize);
-            array.values.splice(0..0, nulls);
-            dim.lower = *place as i32;
-        }
-        let grown = (len + before + behind) as usize;
-        array.values.resize(grown, Value::Null);
-        dim.len = grown as i32;
-        let at = (place - i64::from(dim.lower)) as usize;
-        array.values[at] = value;
-        return Ok(());
-    }
-    let mut at = 0usize;
-    for (place, dim) in places.iter().zip(&array.dims) {
-        let offset = place - i64::from(dim.lower);
-        if offset < 0 || offset >= i64::from(dim.len) {
-            return Err(out_of_range());
-        }
-        at = at * dim.len as usize + offset as usize;
-    }
-    let slot = array.values.get_mut(at).ok_or_else(out_of_range)?;
-    *slot = value;
-    Ok(())
 }
 
 /// 22004

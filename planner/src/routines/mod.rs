@@ -17,6 +17,7 @@
 //! - ROUT-3: calls nest so deep and no deeper (54001), whatever calls what.
 
 mod assign;
+mod assign_part;
 mod call;
 mod cursor;
 mod handlers;

@@ -92,8 +92,9 @@ pub async fn note_twin(
 ) -> Result<(), Halt> {
     let codec = &table.keys[position];
     let keys = codec.key_row(row, cx.eval)?;
-    let columns = &table.index_def(position).columns;
-    if columns.iter().any(|column| keys[column.column].is_null()) {
+    let index = table.index_def(position);
+    let mut columns = index.columns.iter();
+    if !index.more.nulls_equal && columns.any(|column| keys[column.column].is_null()) {
         return Ok(());
     }
     let mut key = Vec::new();

@@ -3,6 +3,7 @@
 use sqlparser::ast;
 
 use super::expr::Around;
+use super::subfield::is_sliced;
 use super::{Binder, names};
 use crate::bound::{CompareClass, CompareOp, Expr, Node};
 use crate::error::{SqlError, SqlState};
@@ -164,31 +165,48 @@ impl Binder<'_> {
             return self.letter_of_name(base, index, around);
         }
         let Some(element) = base.ty.element() else {
-            return Err(SqlError::new(
-                SqlState::DATATYPE_MISMATCH,
-                format!(
-                    "cannot subscript type {} because it does not support subscripting",
-                    base.ty.kind
-                ),
-            ));
+            return Err(not_subscriptable(base.ty));
         };
-        let sliced = indexes
-            .iter()
-            .any(|i| matches!(i, ast::Subscript::Slice { .. }));
-        if !sliced {
-            let mut args = vec![base];
-            for index in indexes {
-                let ast::Subscript::Index { index } = index else {
-                    continue;
-                };
-                args.push(self.subscript(index, around)?);
-            }
-            return Ok(self.array_call(&SUBSCRIPT, element, args));
+        if !is_sliced(&indexes) {
+            let places = self.places(&indexes, around)?;
+            return Ok(self.element_at(base, element, places));
         }
         let ty = base.ty;
+        let (left_out, bounds) = self.slice_bounds(&indexes, around)?;
+        let args = [base, left_out].into_iter().chain(bounds).collect();
+        Ok(self.array_call(&SLICE, ty, args))
+    }
+
+    /// The element of an array that is at these places.
+    pub(super) fn element_at(&self, array: Expr, element: Type, places: Vec<Expr>) -> Expr {
+        let args = std::iter::once(array).chain(places).collect();
+        self.array_call(&SUBSCRIPT, element, args)
+    }
+
+    /// The values of subscripts that are no slices.
+    pub(super) fn places(
+        &mut self,
+        indexes: &[&ast::Subscript],
+        around: &mut Around<'_>,
+    ) -> Result<Vec<Expr>, SqlError> {
+        let mut places = Vec::with_capacity(indexes.len());
+        for index in indexes {
+            if let ast::Subscript::Index { index } = index {
+                places.push(self.subscript(index, around)?);
+            }
+        }
+        Ok(places)
+    }
+
+    /// The bounds of a slice, two a dimension, and before them which are left out, a bit each.
+    pub(super) fn slice_bounds(
+        &mut self,
+        indexes: &[&ast::Subscript],
+        around: &mut Around<'_>,
+    ) -> Result<(Expr, Vec<Expr>), SqlError> {
         let mut left_out = 0;
         let mut bounds = Vec::with_capacity(indexes.len() * 2);
-        for (i, index) in indexes.into_iter().enumerate() {
+        for (i, index) in indexes.iter().enumerate() {
             let (lower, upper) = match index {
                 // Beside a slice a single subscript is a slice from 1.
                 ast::Subscript::Index { index } => {
@@ -215,9 +233,8 @@ impl Binder<'_> {
                 });
             }
         }
-        let mut args = vec![base, Expr::constant(Type::INT4, Value::Int4(left_out))];
-        args.append(&mut bounds);
-        Ok(self.array_call(&SLICE, ty, args))
+        let left_out = Expr::constant(Type::INT4, Value::Int4(left_out));
+        Ok((left_out, bounds))
     }
 
     fn subscript(&mut self, index: &ast::Expr, around: &mut Around<'_>) -> Result<Expr, SqlError> {
@@ -303,6 +320,24 @@ impl Binder<'_> {
             },
         )))
     }
+}
+
+/// An array of nothing but this, whatever it is.
+pub(super) fn of_one(element: Expr) -> Expr {
+    let function = &ARRAY_OF;
+    let args = vec![element];
+    Expr::new(Type::of(TypeKind::AnyArray), Node::Call { function, args })
+}
+
+/// 42804
+pub(super) fn not_subscriptable(ty: Type) -> SqlError {
+    SqlError::new(
+        SqlState::DATATYPE_MISMATCH,
+        format!(
+            "cannot subscript type {} because it does not support subscripting",
+            ty.kind
+        ),
+    )
 }
 
 fn not_an_array() -> SqlError {

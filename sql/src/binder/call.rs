@@ -5,7 +5,9 @@ use sqlparser::ast;
 use super::Binder;
 use super::coerce::implicitly;
 use super::expr::Around;
+use super::json_rows::JsonRows;
 use super::sequence::{takes_sequence, under_regclass};
+use super::variadic::is_spread;
 use super::whole_row::{is_row_call, without_stars};
 use super::{names, polymorphic};
 use crate::bound::{Expr, Node, WindowFunction};
@@ -45,6 +47,9 @@ impl Binder<'_> {
         let name = function_name(&function.name)?;
         if !function.within_group.is_empty() {
             return self.ordered_set_call(&name, function, around);
+        }
+        if let Some(args) = is_spread(&function.args) {
+            return self.spread_call(&name, args, around);
         }
         if function.over.is_some() {
             return self.window_call(&name, function, around);
@@ -131,6 +136,7 @@ impl Binder<'_> {
             | "jsonb_extract_path"
             | "json_extract_path_text"
             | "jsonb_extract_path_text" => self.json_path(&name, args),
+            _ if let Some(rows) = JsonRows::of(&name) => self.json_row(&name, rows, args),
             _ if super::rows::gives_rows(&name) => Err(SqlError::unsupported(format!(
                 "the set-returning function {name} here"
             ))),

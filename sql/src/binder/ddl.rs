@@ -2,6 +2,7 @@
 
 mod alter;
 mod constraint;
+mod constraint_actions;
 mod family;
 mod identity;
 mod keeping;
@@ -39,9 +40,6 @@ impl Binder<'_> {
         &mut self,
         create: &ast::CreateIndex,
     ) -> Result<Statement, SqlError> {
-        if create.nulls_distinct == Some(false) {
-            return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
-        }
         if let Some(view) = self.view(&create.table_name)? {
             let message = format!("cannot create index on relation \"{}\"", view.name);
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
@@ -55,7 +53,10 @@ impl Binder<'_> {
                 return Err(SqlError::unsupported(format!("access method {other}")));
             }
         };
-        let mut more = IndexMore::default();
+        let mut more = IndexMore {
+            nulls_equal: create.unique && create.nulls_distinct == Some(false),
+            ..IndexMore::default()
+        };
         let columns = self.index_columns(&table, &create.columns, kind, &mut more.expressions)?;
         for ident in &create.include {
             let name = names::fold(ident);
@@ -364,5 +365,6 @@ fn key_columns(
         name: name.map(names::fold),
         columns,
         deferrable: None,
+        nulls_equal: false,
     })
 }

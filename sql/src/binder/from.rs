@@ -68,6 +68,12 @@ impl Binder<'_> {
             if let Some(from) = self.routine_in_from(routine, ordinality, alias.as_ref(), around)? {
                 return Ok(from);
             }
+            let around = (&mut *scope, left);
+            if let Some(from) =
+                self.json_rows_in_from(routine, ordinality, alias.as_ref(), around)?
+            {
+                return Ok(from);
+            }
         }
         match factor {
             TableFactor::Table {

@@ -11,7 +11,7 @@ use super::given::{Overriding, takes_given};
 use super::needs::Columns;
 use super::rules::Change;
 use super::scope::Scope;
-use super::subfield::Place;
+use super::subfield::{Place, no_default};
 use super::{Binder, names};
 use crate::bound::{Expr, Insert, InsertSource, Integrity, OnConflict, Statement, Target};
 use crate::catalog::acl::Privileges;
@@ -174,14 +174,17 @@ impl Binder<'_> {
         let mut whole: Vec<Option<Expr>> = vec![None; table.columns.len()];
         for (place, expr) in places.iter().zip(values) {
             let column = &table.columns[place.column];
-            if is_default(expr) && place.path.is_empty() {
-                continue;
+            if is_default(expr) {
+                match place.path.is_empty() {
+                    true => continue,
+                    false => return Err(no_default(&place.path)?),
+                }
             }
             let given = takes_given(column, overriding)?;
             let bound = self.scalar(expr, scope, Clause::Values)?;
             let before = whole[place.column].take();
             let bound = self
-                .placed(before, (column, place), bound)
+                .placed(before, (column, place), bound, scope)
                 .map_err(|e| e.or_at(self.position_near(expr)))?;
             whole[place.column] = Some(bound).filter(|_| given);
         }
@@ -194,12 +197,13 @@ impl Binder<'_> {
         before: Option<Expr>,
         (column, place): (&ColumnDef, &Place),
         value: Expr,
+        scope: &Scope,
     ) -> Result<Expr, SqlError> {
         if place.path.is_empty() {
             return self.assign(value, column);
         }
         let before = before.unwrap_or_else(|| Expr::constant(column.ty, Value::Null));
-        self.with_field(before, (column, &place.path), value)
+        self.with_part(before, (column, &place.path), value, scope)
     }
 
     fn insert_select(
@@ -217,6 +221,7 @@ impl Binder<'_> {
         check_count(select.visible, places.len(), explicit)?;
         let mut whole: Vec<Option<Expr>> = vec![None; table.columns.len()];
         let overriding = self.overriding();
+        let scope = Scope::default();
         for (slot, (place, target)) in places.iter().zip(select.columns()).enumerate() {
             let column = &table.columns[place.column];
             if !takes_given(column, overriding)? {
@@ -224,7 +229,8 @@ impl Binder<'_> {
             }
             let value = Expr::column(target.expr.ty, slot);
             let before = whole[place.column].take();
-            whole[place.column] = Some(self.placed(before, (column, place), value)?);
+            let placed = self.placed(before, (column, place), value, &scope)?;
+            whole[place.column] = Some(placed);
         }
         let row = self.filled(table, whole)?;
         Ok(InsertSource::Select {

@@ -18,6 +18,19 @@ impl Binder<'_> {
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
         let mut found = base;
+        for step in self.json_steps(subscripts, around)? {
+            found = self.symbol("->", found, step)?;
+        }
+        Ok(found)
+    }
+
+    /// The values of subscripts of jsonb: integers and texts.
+    pub(super) fn json_steps(
+        &mut self,
+        subscripts: &[&ast::Subscript],
+        around: &mut Around<'_>,
+    ) -> Result<Vec<Expr>, SqlError> {
+        let mut steps = Vec::with_capacity(subscripts.len());
         for subscript in subscripts {
             let ast::Subscript::Index { index } = subscript else {
                 return Err(SqlError::new(
@@ -26,15 +39,14 @@ impl Binder<'_> {
                 ));
             };
             let index = self.expr(index, around)?;
-            let index = match index.ty.kind {
+            steps.push(match index.ty.kind {
                 TypeKind::Int2 | TypeKind::Int4 | TypeKind::Int8 => {
                     self.coerce(index, Type::INT4, CastContext::Assignment)?
                 }
                 _ => self.coerce(index, Type::TEXT, CastContext::Implicit)?,
-            };
-            found = self.symbol("->", found, index)?;
+            });
         }
-        Ok(found)
+        Ok(steps)
     }
 
     /// `json_build_array(…)` and others that take values of any types.
@@ -62,11 +74,6 @@ impl Binder<'_> {
         let (Some(json), Some(texts)) = (args.next(), Type::TEXT.array()) else {
             return Err(super::call::no_function(name, &types));
         };
-        let of = match name.starts_with("jsonb") {
-            true => Type::JSONB,
-            false => Type::JSON,
-        };
-        let json = self.coerce(json, of, CastContext::Implicit)?;
         let mut steps = Vec::new();
         for step in args {
             steps.push(self.coerce(step, Type::TEXT, CastContext::Implicit)?);
@@ -78,6 +85,23 @@ impl Binder<'_> {
                 args: steps,
             },
         );
+        self.json_at_path(name, json, path)
+    }
+
+    /// The same with the path as an array.
+    pub(super) fn json_at_path(
+        &mut self,
+        name: &str,
+        json: Expr,
+        path: Expr,
+    ) -> Result<Expr, SqlError> {
+        let of = match name.starts_with("jsonb") {
+            true => Type::JSONB,
+            false => Type::JSON,
+        };
+        let texts = Type::TEXT.array().unwrap_or(Type::TEXT);
+        let json = self.coerce(json, of, CastContext::Implicit)?;
+        let path = self.coerce(path, texts, CastContext::Implicit)?;
         let symbol = if name.ends_with("_text") { "#>>" } else { "#>" };
         self.symbol(symbol, json, path)
     }

@@ -14,6 +14,7 @@ mod array;
 mod call;
 mod coerce;
 mod column_name;
+mod column_types;
 mod composite;
 mod conflict;
 mod copy;
@@ -33,6 +34,7 @@ mod insert;
 mod interval;
 mod join;
 mod json;
+mod json_rows;
 mod literal;
 mod locking;
 mod materialized;
@@ -78,6 +80,7 @@ mod updatable;
 mod update;
 mod upkeep;
 mod variables;
+mod variadic;
 mod view;
 mod whole_row;
 mod window;
@@ -221,6 +224,7 @@ impl Binder<'_> {
             parser::Statement::Copy(copy) => self.copy(copy),
             parser::Statement::Identity(syntax) => self.alter_identity(syntax),
             parser::Statement::Keeping(syntax) => self.alter_keeping(syntax),
+            parser::Statement::ConstraintAction(syntax) => self.constraint_action(syntax),
             parser::Statement::Partition(syntax) => self.alter_partition(syntax),
             parser::Statement::Declare {
                 name,

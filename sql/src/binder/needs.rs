@@ -8,11 +8,8 @@ use std::rc::Rc;
 
 use super::Binder;
 use crate::catalog::acl::Privileges;
-use crate::catalog::{
-    Object, ObjectKind, PUBLIC_SCHEMA, Security, TableDef, ViewDef, no_privilege,
-};
+use crate::catalog::{Object, ObjectKind, Security, TableDef, ViewDef, no_privilege};
 use crate::error::SqlError;
-use crate::pg_catalog::PUBLIC_NAMESPACE;
 
 /// The numbers of columns of a relation that are read.
 pub(super) type Columns = Rc<RefCell<Vec<i16>>>;
@@ -148,10 +145,7 @@ impl Binder<'_> {
     }
 
     fn schema_object(&self, name: &str) -> Option<Object> {
-        let id = match name {
-            PUBLIC_SCHEMA => Some(PUBLIC_NAMESPACE),
-            name => self.catalog.schema_oid(name),
-        };
+        let id = self.catalog.schema_oid(name);
         id.map(|id| Object::new(ObjectKind::Schema, id))
     }
 

@@ -11,7 +11,6 @@ use crate::catalog::{
 };
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
-use crate::pg_catalog::PUBLIC_NAMESPACE;
 
 /// The schemas of the setting that are there, in order; before them that of the session's temporary objects, unless
 /// the setting has it elsewhere.
@@ -59,11 +58,8 @@ fn usable(catalog: &dyn CatalogView, user: &str) -> impl Fn(&str) -> bool {
         let Some((security, role)) = &asked else {
             return true;
         };
-        let id = match name {
-            PUBLIC_SCHEMA => Some(PUBLIC_NAMESPACE),
-            name => catalog.schema_oid(name),
-        };
-        let schema = Object::new(ObjectKind::Schema, id.unwrap_or(0));
+        let id = catalog.schema_oid(name).unwrap_or(0);
+        let schema = Object::new(ObjectKind::Schema, id);
         let allowed = security.allowed(role.id, schema, Privileges::USAGE);
         !allowed.is_none()
     }

@@ -25,6 +25,8 @@ const ARGUMENTS_MAX: usize = 100;
 struct Given {
     plain: Vec<Expr>,
     named: Vec<(String, Expr)>,
+    /// The last one is an array of those that a variadic routine takes.
+    spread: bool,
 }
 
 /// Where the value of an argument comes from.
@@ -77,11 +79,11 @@ impl Candidate {
     fn of(
         routine: &Arc<RoutineDef>,
         params: &[&RoutineArg],
-        (count, named): (usize, &[(String, Expr)]),
+        (count, named, spread): (usize, &[(String, Expr)], bool),
     ) -> Option<Candidate> {
         let variadic = params
             .last()
-            .filter(|arg| arg.mode == ArgMode::Variadic && count >= params.len());
+            .filter(|arg| arg.mode == ArgMode::Variadic && count >= params.len() && !spread);
         let rest = params.len().saturating_sub(1);
         if count > params.len() && variadic.is_none() {
             return None;
@@ -168,6 +170,7 @@ impl Binder<'_> {
             ast::FunctionArguments::None => Given {
                 plain: Vec::new(),
                 named: Vec::new(),
+                spread: false,
             },
             _ => return Ok(None),
         };
@@ -222,6 +225,7 @@ impl Binder<'_> {
             _ => Given {
                 plain: Vec::new(),
                 named: Vec::new(),
+                spread: false,
             },
         };
         let types: Vec<Type> = given.plain.iter().map(|arg| arg.ty).collect();
@@ -262,11 +266,16 @@ impl Binder<'_> {
         args: &[&ast::FunctionArg],
         bind: &mut dyn FnMut(&mut Self, &ast::Expr) -> Result<Expr, SqlError>,
     ) -> Result<Given, SqlError> {
-        let (mut plain, mut named) = (Vec::new(), Vec::new());
+        let (mut plain, mut named, mut spread) = (Vec::new(), Vec::new(), false);
         if args.len() > ARGUMENTS_MAX {
             return Err(too_many_arguments());
         }
         for arg in args {
+            if let Some(expr) = parser::variadic_argument(arg) {
+                spread = true;
+                plain.push(bind(self, expr)?);
+                continue;
+            }
             match arg {
                 ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => {
                     if !named.is_empty() {
@@ -292,7 +301,11 @@ impl Binder<'_> {
                 _ => return Err(SqlError::unsupported("a wildcard argument")),
             }
         }
-        Ok(Given { plain, named })
+        Ok(Given {
+            plain,
+            named,
+            spread,
+        })
     }
 
     /// The call of the routine that fits best; `None` where a function of the library does.
@@ -303,11 +316,11 @@ impl Binder<'_> {
         given: Given,
         procedure: bool,
     ) -> Result<Option<RoutineCall>, SqlError> {
-        let count = given.plain.len();
+        let (count, spread) = (given.plain.len(), given.spread);
         let mut fitting: Vec<Candidate> = Vec::new();
         for routine in routines {
             let params = params(routine, procedure && routine.kind == RoutineKind::Procedure);
-            let candidate = Candidate::of(routine, &params, (count, &given.named));
+            let candidate = Candidate::of(routine, &params, (count, &given.named, given.spread));
             fitting.extend(candidate);
         }
         // Of those that take the same the nearer one is meant, and the one that adds least.
@@ -323,6 +336,7 @@ impl Binder<'_> {
         let types: Vec<Type> = exprs.iter().map(|expr| expr.ty).collect();
         let of_library = candidates(name).next().is_some();
         if of_library
+            && !spread
             && let Ok(function) = choose(name, &types)
             && function.args.iter().zip(&types).all(|(a, t)| *a == t.kind)
         {
@@ -535,24 +549,6 @@ impl Binder<'_> {
             first_slot: 0,
         };
         Ok(Some((leaf, name)))
-    }
-
-    /// The columns that an alias says with their types.
-    fn told_columns(
-        &self,
-        alias: Option<&ast::TableAlias>,
-    ) -> Result<Option<Vec<(String, Type)>>, SqlError> {
-        let columns = alias.map_or(&[][..], |alias| &alias.columns);
-        let mut told = Vec::new();
-        for column in columns {
-            if let Some(data_type) = &column.data_type {
-                told.push((
-                    names::fold(&column.name),
-                    super::type_of(data_type, self.catalog)?,
-                ));
-            }
-        }
-        Ok((!told.is_empty() && told.len() == columns.len()).then_some(told))
     }
 }
 

@@ -6,6 +6,7 @@ use super::Binder;
 use super::call::{choose_among, no_function};
 use super::expr::Clause;
 use super::from::lateral;
+use super::json_rows::JsonRows;
 use super::scope::{Scope, ScopeColumn, ScopeLeaf};
 use super::target_rows::is_own;
 use super::{names, polymorphic};
@@ -23,7 +24,9 @@ pub(super) struct Rows {
 
 /// Is there such a function?
 pub(super) fn gives_rows(name: &str) -> bool {
-    name == "unnest" || rows_candidates(name).next().is_some()
+    name == "unnest"
+        || rows_candidates(name).next().is_some()
+        || JsonRows::of(name).is_some_and(JsonRows::gives_values)
 }
 
 impl Binder<'_> {
@@ -34,6 +37,10 @@ impl Binder<'_> {
         args: Vec<Expr>,
         (ordinality, in_from): (bool, bool),
     ) -> Result<Rows, SqlError> {
+        if let Some(rows) = JsonRows::of(name) {
+            let rows = self.json_rows(name, rows, args, None)?;
+            return self.rows_call("unnest", vec![rows], (ordinality, in_from));
+        }
         let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
         let element = match types.as_slice() {
             [array] if in_from => array.kind.element(),

@@ -6,10 +6,10 @@ use crate::bound::{
     Statement,
 };
 use crate::catalog::acl::Privileges;
-use crate::catalog::{Object, ObjectKind, PUBLIC_SCHEMA, RoutineKind};
+use crate::catalog::{Object, ObjectKind, RoutineKind};
 use crate::error::{SqlError, SqlState};
 use crate::parser::{GrantSyntax, Granted, ObjectName, RoutineName, SecuritySyntax, privilege_of};
-use crate::pg_catalog::{Constraint, PUBLIC_NAMESPACE};
+use crate::pg_catalog::Constraint;
 
 impl Binder<'_> {
     pub(super) fn security(&mut self, syntax: &SecuritySyntax) -> Result<Statement, SqlError> {
@@ -160,9 +160,6 @@ impl Binder<'_> {
 
     /// The oid of a schema, or 3F000.
     fn schema_oid(&self, name: &str) -> Result<u32, SqlError> {
-        if name == PUBLIC_SCHEMA {
-            return Ok(PUBLIC_NAMESPACE);
-        }
         self.catalog.schema_oid(name).ok_or_else(|| {
             SqlError::new(
                 SqlState::INVALID_SCHEMA_NAME,

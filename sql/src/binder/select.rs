@@ -567,9 +567,13 @@ fn without_rows(targets: &[Target]) -> Result<(), SqlError> {
 }
 
 fn check_supported(select: &ast::Select) -> Result<(), SqlError> {
-    let refused = if select.into.is_some() {
-        "SELECT INTO"
-    } else if select.top.is_some()
+    if select.into.is_some() {
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "SELECT ... INTO is not allowed here",
+        ));
+    }
+    let refused = if select.top.is_some()
         || select.exclude.is_some()
         || !select.lateral_views.is_empty()
         || select.prewhere.is_some()

@@ -1,73 +1,167 @@
-//! Assignments to fields of columns: `UPDATE t SET c.f = 1`, `INSERT INTO t (c.f) VALUES (1)`.
+//! Assignments to parts of columns: `UPDATE t SET c.f = 1`, `SET a[1] = 1`, `INSERT INTO t (c.f) VALUES (1)`.
+//!
+//! The column gets its value with another one in that part of it: a field of a row, an element or a slice of an array, what
+//! is at the end of a path in jsonb. Parts may have parts, `SET a[1].f = 1`.
 
 use sqlparser::ast;
 
+use super::expr::{Around, Clause};
+use super::scope::Scope;
 use super::whole_row::field_at;
 use super::{Binder, names};
 use crate::bound::{Expr, Node};
 use crate::catalog::ColumnDef;
 use crate::error::{SqlError, SqlState};
-use crate::functions::{CastContext, WITH_FIELD, cast_context};
+use crate::functions::{
+    CastContext, ScalarFunction, WITH_ELEMENT, WITH_FIELD, WITH_JSON, WITH_SLICE, cast_context,
+};
+use crate::parser::subscripts_of;
 use crate::types::{Fields, Type, TypeKind};
 use crate::value::{Record, Value};
 
-/// A column that is assigned to, or the field of it that the path leads to.
+/// A column that is assigned to, or the part of it that the path leads to: names of fields, and subscripts, which are names
+/// to the parser.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) column: usize,
     pub(super) path: Vec<ast::Ident>,
 }
 
+/// What a value is assigned to.
+struct Of<'a> {
+    column: &'a ColumnDef,
+    /// What messages call it: the column, or the innermost field.
+    name: String,
+}
+
 impl Binder<'_> {
     /// The value of a column that is `before`, with another one at the end of a path.
-    pub(super) fn with_field(
+    pub(super) fn with_part(
         &mut self,
         before: Expr,
         (column, path): (&ColumnDef, &[ast::Ident]),
         value: Expr,
+        scope: &Scope,
     ) -> Result<Expr, SqlError> {
-        self.with_field_of((before, column.ty), (column, path), value)
+        let of = Of {
+            column,
+            name: column.name.clone(),
+        };
+        self.with_part_of((before, column.ty), (&of, path), value, scope)
     }
 
-    fn with_field_of(
+    fn with_part_of(
         &mut self,
         (before, ty): (Expr, Type),
-        (column, path): (&ColumnDef, &[ast::Ident]),
+        (of, path): (&Of<'_>, &[ast::Ident]),
         value: Expr,
+        scope: &Scope,
     ) -> Result<Expr, SqlError> {
         let Some((ident, rest)) = path.split_first() else {
             return self.coerce(value, ty, CastContext::Assignment);
         };
-        let (fields, at) = self.subfield(column, ty, ident)?;
+        if let Some(subscripts) = subscripts_of(ident)? {
+            let around = (of, rest, scope);
+            return self.with_subscripts((before, ty), &subscripts, around, value);
+        }
+        let (fields, at) = self.subfield(of.column, ty, ident)?;
         let field = &fields[at];
         let value = match rest {
-            [] => {
-                let from = value.ty.kind;
-                let fits = from == TypeKind::Unknown
-                    || (from == TypeKind::Record && field.ty.plain().kind.is_row())
-                    || cast_context(from, field.ty.kind)
-                        .is_some_and(|needed| needed <= CastContext::Assignment);
-                if !fits {
-                    let message = format!(
-                        "subfield \"{}\" is of type {} but expression is of type {from}",
-                        field.name, field.ty.kind
-                    );
-                    return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message)
-                        .hint("You will need to rewrite or cast the expression."));
-                }
-                self.coerce(value, field.ty, CastContext::Assignment)?
-            }
+            [] => self.part_value(value, field.ty, || format!("subfield \"{}\"", field.name))?,
             rest => {
                 let inner = field_at(before.clone(), &fields, at);
-                self.with_field_of((inner, field.ty), (column, rest), value)?
+                let of = Of {
+                    column: of.column,
+                    name: field.name.clone(),
+                };
+                let part = self.with_part_of((inner, field.ty), (&of, rest), value, scope)?;
+                self.coerce(part, field.ty, CastContext::Assignment)?
             }
         };
         let ty = Type::of(fields.kind());
         let shape = Expr::constant(ty, Record::new(fields, Vec::new()).into());
         let at = Value::Int4(i32::try_from(at).unwrap_or(i32::MAX));
         let args = vec![shape, before, Expr::constant(Type::INT4, at), value];
-        let function = &WITH_FIELD;
-        Ok(Expr::new(ty, Node::Call { function, args }))
+        Ok(changed(ty, &WITH_FIELD, args))
+    }
+
+    /// An array or a jsonb with another value where the subscripts lead to.
+    fn with_subscripts(
+        &mut self,
+        (before, whole): (Expr, Type),
+        subscripts: &[ast::Subscript],
+        (of, rest, scope): (&Of<'_>, &[ast::Ident], &Scope),
+        value: Expr,
+    ) -> Result<Expr, SqlError> {
+        let around = &mut Around {
+            scope,
+            clause: Clause::Set,
+            aggregates: None,
+        };
+        let ty = whole.plain();
+        let target = || format!("subscripted assignment to \"{}\"", of.name);
+        let subscripts: Vec<&ast::Subscript> = subscripts.iter().collect();
+        if ty.kind == TypeKind::Jsonb {
+            let steps = self.json_steps(&subscripts, around)?;
+            if let Some(field) = rest.first() {
+                return Err(self.no_row((of.column, ty), field));
+            }
+            let value = self.part_value(value, ty, target)?;
+            let args = [before, value].into_iter().chain(steps).collect();
+            return Ok(changed(ty, &WITH_JSON, args));
+        }
+        let Some(element) = ty.element() else {
+            return Err(super::array::not_subscriptable(ty));
+        };
+        if is_sliced(&subscripts) {
+            if let Some(field) = rest.first() {
+                return Err(self.no_row((of.column, ty), field));
+            }
+            let (left_out, bounds) = self.slice_bounds(&subscripts, around)?;
+            let value = self.part_value(value, ty, target)?;
+            let args = [before, value, left_out]
+                .into_iter()
+                .chain(bounds)
+                .collect();
+            return Ok(changed(ty, &WITH_SLICE, args));
+        }
+        let places = self.places(&subscripts, around)?;
+        let value = match rest {
+            [] => self.part_value(value, element, target)?,
+            rest => {
+                let old = self.element_at(before.clone(), element, places.clone());
+                self.with_part_of((old, element), (of, rest), value, scope)?
+            }
+        };
+        let args = [before, value].into_iter().chain(places).collect();
+        Ok(changed(ty, &WITH_ELEMENT, args))
+    }
+
+    /// A value as one of a part's type: 42804 where there is no cast that an assignment makes.
+    fn part_value(
+        &mut self,
+        value: Expr,
+        to: Type,
+        target: impl FnOnce() -> String,
+    ) -> Result<Expr, SqlError> {
+        let from = value.ty.kind;
+        let fits = from == TypeKind::Unknown
+            || (from == TypeKind::Record && to.plain().kind.is_row())
+            || cast_context(from, to.kind).is_some_and(|needed| needed <= CastContext::Assignment);
+        if !fits {
+            let target = target();
+            let wants = match target.starts_with("subfield") {
+                true => "is of",
+                false => "requires",
+            };
+            let message = format!(
+                "{target} {wants} type {} but expression is of type {from}",
+                to.kind
+            );
+            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message)
+                .hint("You will need to rewrite or cast the expression."));
+        }
+        self.coerce(value, to, CastContext::Assignment)
     }
 
     /// What is in a column, or in a field of it, and which part of that is meant.
@@ -77,26 +171,29 @@ impl Binder<'_> {
         ty: Type,
         ident: &ast::Ident,
     ) -> Result<(Fields, usize), SqlError> {
-        let name = names::fold(ident);
-        let start = format!(
-            "cannot assign to field \"{name}\" of column \"{}\" because",
-            column.name
-        );
         let kind = ty.plain().kind;
-        let error = match kind.as_composite().map(Fields::Named) {
-            Some(fields) => match fields.position(&name) {
-                Some(at) => return Ok((fields, at)),
-                None => SqlError::new(
-                    SqlState::UNDEFINED_COLUMN,
-                    format!("{start} there is no such column in data type {kind}"),
-                ),
-            },
-            None => SqlError::new(
-                SqlState::DATATYPE_MISMATCH,
-                format!("{start} its type {kind} is not a composite type"),
-            ),
+        let Some(fields) = kind.as_composite().map(Fields::Named) else {
+            return Err(self.no_row((column, ty), ident));
         };
-        Err(error.or_at(self.position(ident.span)))
+        let name = names::fold(ident);
+        fields.position(&name).map(|at| (fields, at)).ok_or_else(|| {
+            let message = format!(
+                "cannot assign to field \"{name}\" of column \"{}\" because there is no such column in data type {kind}",
+                column.name
+            );
+            SqlError::new(SqlState::UNDEFINED_COLUMN, message).or_at(self.position(ident.span))
+        })
+    }
+
+    /// 42804: what has no fields.
+    fn no_row(&self, (column, ty): (&ColumnDef, Type), ident: &ast::Ident) -> SqlError {
+        let message = format!(
+            "cannot assign to field \"{}\" of column \"{}\" because its type {} is not a composite type",
+            names::fold(ident),
+            column.name,
+            ty.plain().kind
+        );
+        SqlError::new(SqlState::DATATYPE_MISMATCH, message).or_at(self.position(ident.span))
     }
 
     /// The type of what is at a place of a table's row.
@@ -107,9 +204,41 @@ impl Binder<'_> {
     ) -> Result<Type, SqlError> {
         let mut ty = column.ty;
         for ident in path {
-            let (fields, at) = self.subfield(column, ty, ident)?;
-            ty = fields[at].ty.plain();
+            ty = match subscripts_of(ident)? {
+                None => {
+                    let (fields, at) = self.subfield(column, ty, ident)?;
+                    fields[at].ty.plain()
+                }
+                Some(_) if ty.plain().kind == TypeKind::Jsonb => ty,
+                Some(subscripts) if is_sliced(&subscripts.iter().collect::<Vec<_>>()) => ty,
+                Some(_) => match ty.plain().element() {
+                    Some(element) => element,
+                    None => return Err(super::array::not_subscriptable(ty)),
+                },
+            };
         }
         Ok(ty)
     }
+}
+
+pub(super) fn is_sliced(subscripts: &[&ast::Subscript]) -> bool {
+    let mut all = subscripts.iter();
+    all.any(|subscript| matches!(subscript, ast::Subscript::Slice { .. }))
+}
+
+/// 0A000: DEFAULT for a part of a column.
+pub(super) fn no_default(path: &[ast::Ident]) -> Result<SqlError, SqlError> {
+    let last = match path.last() {
+        Some(last) => subscripts_of(last)?,
+        None => None,
+    };
+    let what = match last {
+        Some(_) => "cannot set an array element to DEFAULT",
+        None => "cannot set a subfield to DEFAULT",
+    };
+    Ok(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, what))
+}
+
+fn changed(ty: Type, function: &'static ScalarFunction, args: Vec<Expr>) -> Expr {
+    Expr::new(ty, Node::Call { function, args })
 }

@@ -18,7 +18,7 @@ use crate::bound::{Assignment, Expr, From, Integrity, Node, Statement, Update};
 use crate::catalog::acl::Privileges;
 use crate::catalog::{Event, TableDef};
 use crate::error::{SqlError, SqlState};
-use crate::functions::WITH_FIELD;
+use crate::functions::changes_a_part;
 
 impl Binder<'_> {
     pub(super) fn update(&mut self, update: &ast::Update) -> Result<Statement, SqlError> {
@@ -165,8 +165,7 @@ impl Binder<'_> {
         let definition = &table.columns[column];
         if is_default(value) {
             if !place.path.is_empty() {
-                let what = "cannot set a subfield to DEFAULT";
-                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, what));
+                return Err(super::subfield::no_default(&place.path)?);
             }
             let value = self.default_of(definition)?;
             out.push(Assignment { column, value });
@@ -206,7 +205,7 @@ impl Binder<'_> {
                 leaf.found(column).expr
             }
         };
-        let value = self.with_field(before, (definition, &path), value)?;
+        let value = self.with_part(before, (definition, &path), value, scope)?;
         match so_far {
             Some(at) => out[at].value = value,
             None => out.push(Assignment { column, value }),
@@ -229,7 +228,7 @@ impl Binder<'_> {
         let path: Vec<ast::Ident> = parts[1..].iter().map(|part| (*part).clone()).collect();
         let in_parts = |a: &Assignment| {
             !path.is_empty()
-                && matches!(&a.value.node, Node::Call { function, .. } if **function == WITH_FIELD)
+                && matches!(&a.value.node, Node::Call { function, .. } if changes_a_part(function))
         };
         if out.iter().any(|a| a.column == column && !in_parts(a)) {
             return Err(SqlError::new(

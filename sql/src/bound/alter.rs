@@ -122,6 +122,27 @@ pub enum AlterAction {
         /// The name of its index.
         of_partition: String,
     },
+    /// ALTER COLUMN … DROP EXPRESSION.
+    DropExpression {
+        /// Which.
+        column: usize,
+    },
+    /// ALTER CONSTRAINT of a FOREIGN KEY.
+    DeferForeignKey {
+        /// Its name.
+        name: String,
+        /// DEFERRABLE, INITIALLY DEFERRED
+        when: (bool, bool),
+    },
+    /// ADD CONSTRAINT … USING INDEX.
+    UseIndex {
+        /// The name of the index.
+        index: String,
+        /// That of the constraint.
+        name: String,
+        /// PRIMARY KEY
+        primary: bool,
+    },
     /// Nothing but a notice.
     Notice(SqlState, String),
     /// SET (fillfactor = …) and other accepted storage options: nothing happens.

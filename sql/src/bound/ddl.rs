@@ -103,6 +103,8 @@ pub struct KeyConstraint {
     pub columns: Vec<usize>,
     /// DEFERRABLE, and whether INITIALLY DEFERRED.
     pub deferrable: Option<bool>,
+    /// NULLS NOT DISTINCT
+    pub nulls_equal: bool,
 }
 
 /// A CHECK constraint to be.

@@ -136,9 +136,19 @@ pub struct IndexMore {
     /// It is of a DEFERRABLE constraint, and whether that is INITIALLY DEFERRED: its entries have no unique keys, and that no two
     /// rows have one is looked at after they are written.
     pub deferrable: Option<bool>,
+    /// NULLS NOT DISTINCT: no two rows have a NULL in the same place of an otherwise equal key.
+    pub nulls_equal: bool,
 }
 
 impl IndexMore {
+    /// What is said of a key in which NULLs are equal, with a blank before it.
+    pub fn of_nulls(&self) -> &'static str {
+        match self.nulls_equal {
+            true => " NULLS NOT DISTINCT",
+            false => "",
+        }
+    }
+
     /// What is said of a constraint that may be checked later, with a blank before it.
     pub fn deferrability(&self) -> &'static str {
         match self.deferrable {
@@ -353,6 +363,7 @@ impl IndexDef {
         let same = self.kind == parents.kind
             && self.is_unique() == parents.is_unique()
             && self.more.deferrable == parents.more.deferrable
+            && self.more.nulls_equal == parents.more.nulls_equal
             && self.primary == parents.primary
             && self.columns == parents.columns
             && self.more.include == parents.more.include;
@@ -488,9 +499,9 @@ pub trait CatalogView {
         None
     }
 
-    /// The oid of a schema that was made.
-    fn schema_oid(&self, _name: &str) -> Option<u32> {
-        None
+    /// The oid of a schema but those of the system.
+    fn schema_oid(&self, name: &str) -> Option<u32> {
+        (name == PUBLIC_SCHEMA).then_some(crate::pg_catalog::PUBLIC_NAMESPACE)
     }
 
     /// Tables, views, sequences and routines of a schema, as statements name them.

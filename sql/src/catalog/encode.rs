@@ -60,6 +60,8 @@ const TABLE_FORMAT_NO_RULES: u8 = 3;
 const TABLE_FORMAT_ONE_GUARD: u8 = 2;
 /// Of tables before there were partitions.
 const TABLE_FORMAT_WHOLE: u8 = 1;
+/// What the byte that says whether an index is unique is more by where NULLs are equal.
+const NULLS_EQUAL: u8 = 4;
 /// Before the format of a table that is a materialized view: its query.
 const MATERIALIZED: u8 = 0x20;
 /// Most guards of a table.
@@ -254,11 +256,17 @@ fn encode_index(index: &IndexDef, of_parent: bool, out: &mut Writer) {
     out.u32(index.id);
     out.text(&index.name);
     out.flag(index.kind == IndexKind::Hash);
-    out.0.push(match index.more.deferrable {
+    let unique = match index.more.deferrable {
         None => u8::from(index.unique),
         Some(false) => 2,
         Some(true) => 3,
-    });
+    };
+    let nulls_equal = if index.more.nulls_equal {
+        NULLS_EQUAL
+    } else {
+        0
+    };
+    out.0.push(unique + nulls_equal);
     out.flag(index.primary);
     out.flag(index.constraint);
     out.flag(of_parent || index.roots.are_partitioned());
@@ -490,7 +498,14 @@ fn read_index(
     let id = input.u32()?;
     let name = input.text()?;
     let hash = input.flag()?;
-    let (unique, deferrable) = match input.u8()? {
+    let unique = input.u8()?;
+    let nulls_equal = unique >= NULLS_EQUAL;
+    let unique = if nulls_equal {
+        unique - NULLS_EQUAL
+    } else {
+        unique
+    };
+    let (unique, deferrable) = match unique {
         0 => (false, None),
         1 => (true, None),
         2 => (false, Some(false)),
@@ -524,6 +539,7 @@ fn read_index(
     }
     let mut more = IndexMore {
         deferrable,
+        nulls_equal,
         ..IndexMore::default()
     };
     if has_more {

@@ -34,6 +34,7 @@ pub struct Snapshot {
     sequences: HashMap<String, Arc<SequenceDef>>,
     views: HashMap<String, Arc<ViewDef>>,
     schemas: HashMap<String, u32>,
+    first_public_gone: bool,
     types: TypeSet,
     roles: HashMap<String, Arc<RoleDef>>,
     security: Security,
@@ -209,15 +210,27 @@ impl Snapshot {
         })
     }
 
-    /// The same with these schemas besides `public`: names and oids.
+    /// The same with these schemas: names and oids. `public` is there from the start; that one with its oid is among them
+    /// says that it was dropped.
     pub fn with_schemas(mut self, schemas: Vec<(String, u32)>) -> Snapshot {
-        self.schemas = schemas.into_iter().collect();
+        self.first_public_gone = schemas.iter().any(|(_, id)| *id == PUBLIC_NAMESPACE);
+        let made = schemas
+            .into_iter()
+            .filter(|(_, id)| *id != PUBLIC_NAMESPACE);
+        self.schemas = made.collect();
         self
     }
 
-    /// The oid of a schema that was made.
+    /// The oid of a schema but those of the system.
     pub fn schema(&self, name: &str) -> Option<u32> {
-        self.schemas.get(name).copied()
+        let first = self.has_first_public() && name == PUBLIC_SCHEMA;
+        let made = self.schemas.get(name).copied();
+        made.or_else(|| first.then_some(PUBLIC_NAMESPACE))
+    }
+
+    /// Is the schema `public` there that was from the start?
+    pub fn has_first_public(&self) -> bool {
+        !self.first_public_gone
     }
 
     /// The schema that a name of one reaches, if users have relations in it.
@@ -259,7 +272,7 @@ impl Snapshot {
         self.version
     }
 
-    /// Every schema but those of the system, with its oid.
+    /// Every schema that was made, with its oid.
     pub fn schemas(&self) -> Vec<(String, u32)> {
         let own = self.schemas.iter().map(|(name, oid)| (name.clone(), *oid));
         let mut all: Vec<_> = own.collect();
@@ -400,7 +413,8 @@ impl Snapshot {
                 self.object_of_relation(id).is_some() || self.by_oid.contains_key(&id)
             }
             class::SCHEMA => {
-                id == PUBLIC_NAMESPACE || self.schemas.values().any(|schema| *schema == id)
+                (id == PUBLIC_NAMESPACE && self.has_first_public())
+                    || self.schemas.values().any(|schema| *schema == id)
             }
             class::TYPE => self.types.with_oid(id).is_some(),
             class::ROUTINE => self.routine_by_id(id).is_some(),
@@ -446,7 +460,7 @@ impl CatalogView for Snapshot {
     }
 
     fn schema_exists(&self, name: &str) -> bool {
-        name == PUBLIC_SCHEMA || self.schemas.contains_key(name)
+        self.schema(name).is_some()
     }
 
     fn table_by_id(&self, id: u32) -> Result<Option<Arc<TableDef>>, SqlError> {

@@ -153,7 +153,7 @@ fn write_row(row: &value::Record, pretty: bool, cx: &EvalContext, out: &mut Stri
     out.push('}');
 }
 
-fn build_array(args: &[Value], binary: bool, cx: &EvalContext) -> Outcome {
+pub(super) fn build_array(args: &[Value], binary: bool, cx: &EvalContext) -> Outcome {
     let mut out = String::from("[");
     for (i, value) in args.iter().enumerate() {
         if i > 0 {
@@ -165,7 +165,7 @@ fn build_array(args: &[Value], binary: bool, cx: &EvalContext) -> Outcome {
     made(out, binary)
 }
 
-fn build_object(args: &[Value], binary: bool, cx: &EvalContext) -> Outcome {
+pub(super) fn build_object(args: &[Value], binary: bool, cx: &EvalContext) -> Outcome {
     if !args.len().is_multiple_of(2) {
         let name = if binary {
             "jsonb_build_object()"

@@ -8,6 +8,7 @@ mod advisory;
 mod aggregate;
 mod arith;
 mod array;
+mod array_assign;
 mod array_search;
 mod bits;
 mod blocking;
@@ -25,8 +26,10 @@ mod extract;
 mod format;
 mod interval;
 mod json;
+mod json_assign;
 mod json_edit;
 mod json_make;
+mod json_rows;
 mod jsonpath;
 mod library;
 mod like;
@@ -50,6 +53,7 @@ mod session;
 mod signal;
 mod sizes;
 mod span_fields;
+mod spread;
 mod statistics;
 mod string;
 mod string_more;
@@ -66,12 +70,15 @@ use crate::value::Value;
 
 pub use aggregate::{Accumulator, partial_sum};
 pub use array::{ARRAY_OF, ARRAY_OF_ARRAYS, SLICE, SUBSCRIPT};
+pub use array_assign::{WITH_ELEMENT, WITH_SLICE, set_element};
 pub(crate) use cast::no_cast;
 pub use cast::{CastContext, assign, cast, cast_context, cast_volatility};
 pub use compare::{compare, hash_value, same, sort_compare};
 pub use domain::{check_domain, check_rules, conditions, satisfies};
 pub use enums::ENUM_RANGE;
 pub use eval::{eval, eval_predicate, eval_row_count};
+pub use json_assign::WITH_JSON;
+pub use json_rows::{JSON_RECORD, JSON_RECORDS};
 pub use jsonpath::check_path_regex;
 pub use library::{candidates, library};
 pub(crate) use library::{pure, volatile};
@@ -84,11 +91,17 @@ pub(crate) use record::{no_field, wrong_width};
 pub use rows::{RowsFunction, rows_candidates};
 pub use sample::{SAMPLED, SAMPLED_AGAIN};
 pub use series::Series;
+pub use spread::spread_candidate;
 pub use string::{quote_ident, quote_literal};
 
 /// The function that tells the partition of a row: see `catalog`.
 pub fn partition_of() -> &'static ScalarFunction {
     &catalog::PARTITION_OF
+}
+
+/// Does it give its first value with another one in a part of it?
+pub fn changes_a_part(function: &ScalarFunction) -> bool {
+    [&WITH_FIELD, &WITH_ELEMENT, &WITH_SLICE, &WITH_JSON].contains(&function)
 }
 
 /// A scalar function of one signature.

@@ -15,8 +15,8 @@ type Outcome = Result<Value, SqlError>;
 
 #[rustfmt::skip]
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
-    counted("num_nulls", |a, _| Ok(Value::Int4(nulls(a) as i32))),
-    counted("num_nonnulls", |a, _| Ok(Value::Int4((a.len() - nulls(a)) as i32))),
+    counted("num_nulls", |a, _| Ok(num_nulls(a))),
+    counted("num_nonnulls", |a, _| Ok(num_nonnulls(a))),
     stable("pg_column_size", &[Any], Int4, |a, _| Ok(size(a))),
     stable("pg_column_compression", &[Any], Text, |_, _| Ok(Value::Null)),
     volatile("pg_export_snapshot", &[], Text, |_, _| {
@@ -57,6 +57,14 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("pg_index_column_has_property", &[RegClass, Int4, Text], Bool, of_index_column),
     stable("pg_get_replica_identity_index", &[RegClass], RegClass, |_, _| Ok(Value::Null)),
 ];
+
+pub(super) fn num_nulls(args: &[Value]) -> Value {
+    Value::Int4(nulls(args) as i32)
+}
+
+pub(super) fn num_nonnulls(args: &[Value]) -> Value {
+    Value::Int4((args.len() - nulls(args)) as i32)
+}
 
 /// When the machine that is asked began.
 fn began(_: &[Value], cx: &EvalContext) -> Outcome {

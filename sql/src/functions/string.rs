@@ -94,10 +94,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("encode", &[Bytea, Text], Text, encode),
     pure("decode", &[Text, Text], Bytea, decode),
     variadic("concat", &[Unknown], Text, |a, _| joined(a, "")),
-    variadic("concat_ws", &[Text, Unknown], Text, |a, _| match a {
-        [Value::Text(separator), rest @ ..] => joined(rest, separator),
-        _ => Ok(Value::Null),
-    }),
+    variadic("concat_ws", &[Text, Unknown], Text, |a, _| joined_with(a)),
 ];
 
 fn text(args: &[Value], i: usize) -> Result<&str, SqlError> {
@@ -146,7 +143,15 @@ fn concat_two(args: &[Value], _: &EvalContext) -> Outcome {
     Ok(Value::Text(out))
 }
 
-fn joined(parts: &[Value], separator: &str) -> Outcome {
+/// The texts behind the first, with that between them.
+pub(super) fn joined_with(args: &[Value]) -> Outcome {
+    match args {
+        [Value::Text(separator), rest @ ..] => joined(rest, separator),
+        _ => Ok(Value::Null),
+    }
+}
+
+pub(super) fn joined(parts: &[Value], separator: &str) -> Outcome {
     let mut out = CompactString::default();
     let mut first = true;
     for part in parts.iter().filter_map(Value::as_text) {

@@ -132,7 +132,7 @@ fn overlay(args: &[Value]) -> Outcome {
 }
 
 /// `format('%s %I %L %1$s %-10s %%', …)`
-fn formatted(args: &[Value], settings: &crate::settings::Settings) -> Outcome {
+pub(super) fn formatted(args: &[Value], settings: &crate::settings::Settings) -> Outcome {
     let Some((Value::Text(format), values)) = args.split_first() else {
         return Ok(Value::Null);
     };

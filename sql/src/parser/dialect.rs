@@ -12,6 +12,8 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
+use super::subscripts::is_moved;
+
 /// The one dialect.
 #[derive(Debug)]
 pub(super) struct Postgres;
@@ -80,11 +82,11 @@ impl Dialect for Postgres {
     }
 
     fn is_identifier_start(&self, ch: char) -> bool {
-        ch == EVERY_FIELD || BASE.is_identifier_start(ch)
+        ch == EVERY_FIELD || is_moved(ch) || BASE.is_identifier_start(ch)
     }
 
     fn is_identifier_part(&self, ch: char) -> bool {
-        BASE.is_identifier_part(ch)
+        is_moved(ch) || BASE.is_identifier_part(ch)
     }
 
     fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {

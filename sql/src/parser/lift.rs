@@ -143,6 +143,7 @@ pub fn lift(sql: &str) -> Option<Lifted> {
         order_by_at: None,
         modifier_at: None,
         depth: 0,
+        selects: first.is(sql, "select"),
     };
     let mut before = first;
     let mut before_that = None;
@@ -168,6 +169,8 @@ struct Walk<'a> {
     /// The bracket depth of a type modifier we are in.
     modifier_at: Option<usize>,
     depth: usize,
+    /// It is a SELECT: with INTO it makes a table.
+    selects: bool,
 }
 
 impl Walk<'_> {
@@ -211,6 +214,7 @@ impl Walk<'_> {
     fn word(&mut self, token: Token) -> Option<()> {
         let text = token.text(self.sql);
         match text.len() {
+            4 if self.selects && text.eq_ignore_ascii_case("into") => return None,
             5 if text.eq_ignore_ascii_case("group") => return None,
             8 if text.eq_ignore_ascii_case("distinct") => return None,
             5 if text.eq_ignore_ascii_case("order") => self.order_by_at = Some(self.depth),

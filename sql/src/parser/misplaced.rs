@@ -28,9 +28,6 @@ pub(super) fn check(text: &str, tokens: &[Token]) -> Result<(), SqlError> {
         if token.is(text, "isnull") && !matches!(before, Kind::Dot) && !is(i - 1, "as") {
             return Err(SqlError::unsupported("ISNULL").hint("Write IS NULL."));
         }
-        if token.is(text, "variadic") && matches!(before, Kind::Open | Kind::Comma) {
-            return Err(SqlError::unsupported("VARIADIC in a call"));
-        }
         let reserved = |list: Option<&[&str]>| {
             let word = token.text(text).to_ascii_lowercase();
             is_reserved(&word) && list.is_none_or(|list| list.contains(&word.as_str()))

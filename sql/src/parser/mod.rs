@@ -13,7 +13,9 @@
 //! - PAR-2: positions in errors count characters of the whole text, from 1.
 
 mod column_list;
+mod column_types;
 mod composite;
+mod constraint_actions;
 mod copy;
 mod current_of;
 pub(crate) mod cursor;
@@ -30,23 +32,28 @@ mod materialized;
 mod merge;
 mod misplaced;
 mod partition;
+mod recursive_view;
 mod regroup;
 mod rename;
 mod routine;
 mod rows_from;
 mod security;
+mod select_into;
 mod shown_forms;
 mod strings;
+mod subscripts;
 mod syntax;
 mod table_query;
 #[cfg(test)]
 mod tests;
 mod trigger;
 mod utility;
+mod variadic;
 mod view;
 
 pub(crate) use column_list::column_list;
 pub use composite::{AttributeSyntax, CompositeAction, CompositeSyntax};
+pub use constraint_actions::{ConstraintAction, ConstraintActionSyntax};
 pub use copy::{CopyFrom, CopySyntax};
 pub(crate) use current_of::cursor_of;
 pub(crate) use depth::too_deep;
@@ -70,7 +77,9 @@ pub use routine::{
     RoutineChange, RoutineName, RoutineSyntax, TypeOf, TypeSyntax,
 };
 pub(crate) use rows_from::ROWS_FROM;
+pub(crate) use subscripts::subscripts_of;
 pub use trigger::{CreateTrigger, TriggerAction, TriggerSyntax};
+pub(crate) use variadic::variadic_argument;
 pub(crate) use view::view_options;
 pub use view::{AlterView, AlterViewSyntax, ViewOptions};
 
@@ -106,6 +115,8 @@ pub enum Statement {
     Prepare(Box<PrepareSyntax>),
     /// ALTER COLUMN … SET GENERATED, DROP IDENTITY.
     Identity(Box<IdentitySyntax>),
+    /// DROP EXPRESSION, ALTER CONSTRAINT, ADD CONSTRAINT … USING INDEX.
+    ConstraintAction(Box<ConstraintActionSyntax>),
     /// ALTER TABLE about how rows are kept.
     Keeping(Box<KeepingSyntax>),
     /// ATTACH and DETACH PARTITION.
@@ -225,6 +236,11 @@ fn parse_one(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
         && let Some(syntax) = partition::alter(text, tokens)?
     {
         return Ok(Statement::Partition(Box::new(syntax)));
+    }
+    if tokens.first().is_some_and(|first| first.is(text, "alter"))
+        && let Some(syntax) = constraint_actions::alter(text, tokens)?
+    {
+        return Ok(Statement::ConstraintAction(Box::new(syntax)));
     }
     if tokens.first().is_some_and(|first| first.is(text, "alter"))
         && let Some(syntax) = keeping::alter(text, tokens)?

@@ -11,8 +11,9 @@ use super::depth::too_deep;
 use super::dialect::{EVERY_FIELD, Postgres};
 use super::lexer::{Kind, Token, syntax_error};
 use super::{
-    Statement, column_list, current_of, exclusion, identity, keeping, like, materialized, merge,
-    misplaced, partition, position_of, regroup, rows_from, shown_forms, table_query, view,
+    Statement, column_list, column_types, current_of, exclusion, identity, keeping, lexer, like,
+    materialized, merge, misplaced, partition, position_of, recursive_view, regroup, rows_from,
+    select_into, shown_forms, subscripts, table_query, variadic, view,
 };
 use crate::error::{SqlError, SqlState};
 
@@ -22,6 +23,9 @@ const RECURSION_MAX: usize = 300;
 static DIALECT: Postgres = Postgres;
 
 pub(super) fn statement(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
+    if let Some(plain) = recursive_view::plain(text, tokens)? {
+        return statement(&plain, &lexer::tokens(&plain)?);
+    }
     let mut patched = patch(text, tokens)?;
     let clause = partition::clause(text, tokens);
     if let Some((clause, _)) = &clause {
@@ -38,8 +42,8 @@ pub(super) fn statement(text: &str, tokens: &[Token]) -> Result<Statement, SqlEr
     if let (Some((_, by)), ast::Statement::CreateTable(create)) = (clause, &mut parsed) {
         create.partition_by = Some(Box::new(partition_by(text, by, tokens)?));
     }
-    regroup::regroup(&mut parsed, text, tokens);
-    Ok(Statement::Sql(Box::new(parsed)))
+    finish(&mut parsed, text, tokens);
+    Ok(Statement::Sql(Box::new(select_into::made(parsed))))
 }
 
 /// A statement that is put together of parts of `text`, whose errors are at its places.
@@ -53,7 +57,7 @@ pub(super) fn plain_statement(
         .parse_statement()
         .map_err(|e| syntax_fault(e, text, tokens))?;
     finished(&mut parser, text, tokens)?;
-    regroup::regroup(&mut parsed, text, tokens);
+    finish(&mut parsed, text, tokens);
     Ok(parsed)
 }
 
@@ -64,7 +68,7 @@ fn partition_by(text: &str, by: Range<usize>, tokens: &[Token]) -> Result<ast::E
         .parse_expr()
         .map_err(|e| syntax_fault(e, text, tokens))?;
     finished(&mut parser, text, tokens)?;
-    regroup::regroup(&mut parsed, text, tokens);
+    finish(&mut parsed, text, tokens);
     Ok(parsed)
 }
 
@@ -75,7 +79,7 @@ pub(super) fn query(text: &str, tokens: &[Token]) -> Result<Box<ast::Query>, Sql
         .parse_query()
         .map_err(|e| syntax_fault(e, text, tokens))?;
     finished(&mut parser, text, tokens)?;
-    regroup::regroup(&mut parsed, text, tokens);
+    finish(&mut parsed, text, tokens);
     Ok(parsed)
 }
 
@@ -86,7 +90,7 @@ pub(super) fn expression(text: &str, tokens: &[Token]) -> Result<ast::Expr, SqlE
         .parse_expr()
         .map_err(|e| syntax_fault(e, text, tokens))?;
     finished(&mut parser, text, tokens)?;
-    regroup::regroup(&mut parsed, text, tokens);
+    finish(&mut parsed, text, tokens);
     Ok(parsed)
 }
 
@@ -114,6 +118,14 @@ fn finished(parser: &mut Parser<'_>, text: &str, tokens: &[Token]) -> Result<(),
     }
     let start = next.span.start;
     Err(at_location(text, tokens, start.line, start.column))
+}
+
+/// What a tree is to be that sqlparser has made.
+fn finish(tree: &mut impl ast::VisitMut, text: &str, tokens: &[Token]) {
+    regroup::regroup(tree, text, tokens);
+    if !column_types::words(text, tokens).is_empty() {
+        column_types::name(tree);
+    }
 }
 
 /// Where the `*` of each `(row).*` is.
@@ -226,6 +238,9 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     let alike = like::elements(text, tokens);
     let current = current_of::words(text, tokens);
     let rows_from = rows_from::words(text, tokens)?;
+    let unnamed = column_types::words(text, tokens);
+    let variadics = variadic::words(text, tokens)?;
+    let subscripted = subscripts::targets(text, tokens);
     let stars: Vec<usize> = stars_of_rows(text, tokens).collect();
     if blanked.is_empty()
         && commas.is_empty()
@@ -235,6 +250,9 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         && alike.is_empty()
         && current.is_empty()
         && rows_from.is_empty()
+        && unnamed.is_empty()
+        && variadics.is_empty()
+        && subscripted.is_empty()
         && stars.is_empty()
         && target.is_none()
         && altered.is_none()
@@ -245,6 +263,8 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     like::apply(&mut patched, &alike);
     current_of::apply(&mut patched, &current);
     rows_from::apply(&mut patched, &rows_from);
+    column_types::apply(&mut patched, &unnamed);
+    variadic::apply(&mut patched, &variadics);
     for star in stars {
         patched.replace_range(star..star + 1, EVERY_FIELD.encode_utf8(&mut [0; 4]));
     }
@@ -274,6 +294,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         patched.replace_range(token.start..token.end, &" ".repeat(token.end - token.start));
     }
     exclusion::apply(&mut patched, &exclusions);
+    subscripts::apply(&mut patched, &subscripted);
     if let Some(table) = tables
         .first()
         .filter(|table| table_query::is_inserted(text, tokens, table))
@@ -424,7 +445,7 @@ fn refused(error: ParserError, text: &str, tokens: &[Token]) -> SqlError {
 }
 
 /// What PostgreSQL has in statements about tables, and in some others, that we do not have: by words in a row.
-const FEATURES: [(&str, &[&str], &str); 15] = [
+const FEATURES: [(&str, &[&str], &str); 13] = [
     ("create", &["exclude", "using"], "an EXCLUDE constraint"),
     ("create", &["exclude", "("], "an EXCLUDE constraint"),
     ("alter", &["exclude", "using"], "an EXCLUDE constraint"),
@@ -435,8 +456,6 @@ const FEATURES: [(&str, &[&str], &str); 15] = [
     ("alter", &["not", "of"], "a typed table"),
     ("alter", &["of"], "a typed table"),
     ("create", &["as", "execute"], "CREATE TABLE AS EXECUTE"),
-    ("alter", &["drop", "expression"], "DROP EXPRESSION"),
-    ("alter", &["alter", "constraint"], "ALTER CONSTRAINT"),
     ("alter", &["in", "tablespace"], "ALTER of ALL IN TABLESPACE"),
     ("create", &["transform", "for"], "CREATE TRANSFORM"),
     ("load", &["load"], "LOAD"),

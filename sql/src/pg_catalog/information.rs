@@ -449,10 +449,9 @@ pub fn table_constraints(rows: &mut Rows, around: &Around<'_>) {
             ("enforced", yes(true)),
             (
                 "nulls_distinct",
-                if kind == "UNIQUE" {
-                    yes(true)
-                } else {
-                    Value::Null
+                match constraint {
+                    Constraint::Key(index) if !index.primary => yes(!index.more.nulls_equal),
+                    _ => Value::Null,
                 },
             ),
         ];

@@ -25,13 +25,11 @@ pub fn namespaces(snapshot: &Snapshot) -> Vec<(u32, String)> {
         (PUBLIC_NAMESPACE, PUBLIC_SCHEMA),
         (INFORMATION_NAMESPACE, "information_schema"),
     ];
+    let there = |(oid, _): &(u32, &str)| *oid != PUBLIC_NAMESPACE || snapshot.has_first_public();
+    let system = system.into_iter().filter(there);
     let system = system.map(|(oid, name)| (oid, name.to_owned()));
     let own = snapshot.schemas().into_iter();
-    let own = own.filter(|(name, _)| name != PUBLIC_SCHEMA);
-    system
-        .into_iter()
-        .chain(own.map(|(name, oid)| (oid, name)))
-        .collect()
+    system.chain(own.map(|(name, oid)| (oid, name))).collect()
 }
 
 /// The oid of a schema.

@@ -561,6 +561,7 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
                 ),
                 ("indnkeyatts", Value::Int2(keys.len() as i16)),
                 ("indisunique", Value::Bool(index.is_unique())),
+                ("indnullsnotdistinct", Value::Bool(index.more.nulls_equal)),
                 ("indisprimary", Value::Bool(index.primary)),
                 ("indimmediate", Value::Bool(index.more.deferrable.is_none())),
                 ("indisvalid", Value::Bool(table.is_whole(index))),

@@ -114,6 +114,9 @@ pub fn defaults(rows: &mut Rows, around: &Around<'_>) {
 
 /// `pg_init_privs`: what the schema `public` began with.
 pub fn initial(rows: &mut Rows, around: &Around<'_>) {
+    if !around.snapshot.has_first_public() {
+        return;
+    }
     let object = Object::new(ObjectKind::Schema, PUBLIC_NAMESPACE);
     let acl = object.first_acl(object.first_owner());
     rows.add([

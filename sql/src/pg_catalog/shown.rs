@@ -71,6 +71,7 @@ pub fn index_definition(reader: &Reader<'_>, table: &TableDef, index: &IndexDef)
     if !index.more.include.is_empty() {
         text += &format!(" INCLUDE ({})", named(table, &index.more.include));
     }
+    text += index.more.of_nulls();
     if let Some(predicate) = &index.more.predicate {
         let shown = condition(reader, &predicate.text, Over::Table(table));
         text += &format!(" WHERE {shown}");
@@ -87,7 +88,8 @@ fn constraint_definition(table: &TableDef, index: &IndexDef) -> String {
     };
     let columns = (0..index.columns.len()).filter_map(|at| index_column(None, table, index, at));
     let columns = columns.collect::<Vec<_>>().join(", ");
-    format!("{kind} ({columns}){}", index.more.deferrability())
+    let (nulls, deferrability) = (index.more.of_nulls(), index.more.deferrability());
+    format!("{kind}{nulls} ({columns}){deferrability}")
 }
 
 /// A constraint of a table's: the index that keeps it, or what says it.

@@ -158,8 +158,17 @@ pub enum Target {
     Variable(usize),
     /// A field of a row.
     Field(usize, String),
-    /// An element of an array: the subscripts are expressions.
-    Element(usize, Vec<usize>),
+    /// A part of a variable or field that is an array or jsonb.
+    Part(Box<Target>, Vec<Subscript>),
+}
+
+/// A subscript, of expressions.
+#[derive(Clone, Debug)]
+pub enum Subscript {
+    /// `[i]`
+    Index(usize),
+    /// `[i:j]`, where bounds may be left out.
+    Slice(Option<usize>, Option<usize>),
 }
 
 /// Where a row goes.

@@ -1,9 +1,11 @@
 //! Where the expressions and statements of SQL in a body end, and what they are.
 
+use std::ops::Range;
+
 use super::compile::Compiler;
-use super::{Into, RowSource, Target, Text};
+use super::{Into, RowSource, Subscript, Target, Text};
 use crate::error::{SqlError, SqlState};
-use crate::parser::lexer::{Kind, Token};
+use crate::parser::lexer::{self, Kind, Token};
 
 /// Nothing but the semicolon ends it.
 pub(super) fn never(_: &str, _: &Token) -> bool {
@@ -111,25 +113,47 @@ impl Compiler<'_> {
         while let Some(open) = self.cursor.peek().filter(|t| t.kind == Kind::Open)
             && open.text(self.cursor.sql) == "["
         {
-            let (start, end) = self.cursor.bracketed()?;
-            let inner = self.cursor.sql.get(start..end).unwrap_or("").trim();
-            if inner.contains(':') && !inner.contains("::") {
-                return Err(SqlError::unsupported("assignment to a slice"));
+            subscripts.push(self.subscript()?);
+        }
+        Ok(match subscripts.is_empty() {
+            true => target,
+            false => Target::Part(Box::new(target), subscripts),
+        })
+    }
+
+    /// `[i]` or `[i:j]`
+    fn subscript(&mut self) -> Result<Subscript, SqlError> {
+        let (start, end) = self.cursor.bracketed()?;
+        let inner = self.cursor.sql.get(start..end).unwrap_or("");
+        let mut depth = 0usize;
+        let mut colon = None;
+        for token in lexer::tokens(inner)? {
+            match token.kind {
+                Kind::Open => depth += 1,
+                Kind::Close => depth = depth.saturating_sub(1),
+                _ if depth == 0 && token.text(inner) == ":" => colon = Some(token.start),
+                _ => {}
             }
-            subscripts.push(self.text(format!("SELECT {inner}")));
         }
-        match (target, subscripts.is_empty()) {
-            (target, true) => Ok(target),
-            (Target::Variable(variable), false) => Ok(Target::Element(variable, subscripts)),
-            _ => Err(SqlError::unsupported("assignment to an element of a field")),
-        }
+        let mut bound = |range: Range<usize>| match inner.get(range).map_or("", str::trim) {
+            "" => None,
+            text => Some(self.text(format!("SELECT {text}"))),
+        };
+        Ok(match colon {
+            Some(at) => Subscript::Slice(bound(0..at), bound(at + 1..inner.len())),
+            None => match bound(0..inner.len()) {
+                Some(index) => Subscript::Index(index),
+                None => return Err(self.cursor.unexpected()),
+            },
+        })
     }
 
     /// 22005 for a constant.
     pub(super) fn check_assignable(&self, target: &Target) -> Result<(), SqlError> {
-        let (Target::Variable(variable)
-        | Target::Field(variable, _)
-        | Target::Element(variable, _)) = target;
+        let variable = match target {
+            Target::Variable(variable) | Target::Field(variable, _) => variable,
+            Target::Part(of, _) => return self.check_assignable(of),
+        };
         let of = &self.code.variables[*variable];
         match of.constant {
             false => Ok(()),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::RowRules;
 use fencepost_sql::catalog::{
-    DatabaseDef, Guards, Roots, RoutineDef, SequenceDef, TableDef, TypeDef,
+    DatabaseDef, Guards, PUBLIC_SCHEMA, Roots, RoutineDef, SequenceDef, TableDef, TypeDef,
 };
-use fencepost_sql::pg_catalog::class;
+use fencepost_sql::pg_catalog::{PUBLIC_NAMESPACE, class};
 use fencepost_sql::row::RowLayout;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
@@ -35,6 +35,10 @@ pub async fn copy(
     let to = ddl.catalog.of(to);
     for (name, id) in all.schemas() {
         to.insert_schema(cx.tx, id, &name).await?;
+    }
+    if !all.has_first_public() {
+        to.insert_schema(cx.tx, PUBLIC_NAMESPACE, PUBLIC_SCHEMA)
+            .await?;
     }
     for ty in all.types().all() {
         let guards = Guards::create(cx.tx, ty.id, version).await?;

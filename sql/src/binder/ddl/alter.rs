@@ -9,7 +9,7 @@ use super::super::from::table_leaf;
 use super::super::scope::Scope;
 use super::super::{Binder, names};
 use super::check_column_type;
-use super::constraint::{Shape, deferrable_key};
+use super::constraint::{Shape, deferrable_key, nulls_equal};
 use super::key_constraint;
 use super::text::text_of;
 use crate::bound::{
@@ -223,12 +223,11 @@ impl Binder<'_> {
                 Ok(AlterAction::AddPrimaryKey(key))
             }
             ast::TableConstraint::Unique(key) => {
-                if matches!(key.nulls_distinct, ast::NullsDistinctOption::NotDistinct) {
-                    return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
-                }
                 let deferrable = deferrable_key(key.characteristics.as_ref())?;
+                let nulls_equal = nulls_equal(&key.nulls_distinct);
                 let mut key = key_constraint(table, key.name.as_ref(), &key.columns, "UNIQUE")?;
                 key.deferrable = deferrable;
+                key.nulls_equal = nulls_equal;
                 Ok(AlterAction::AddUnique(key))
             }
             ast::TableConstraint::ForeignKey(_) if table.partition_of_table().is_some() => {
@@ -274,6 +273,7 @@ impl Binder<'_> {
             name: Some(index.name.clone()),
             columns: index.columns.iter().map(|c| c.column).collect(),
             deferrable: index.more.deferrable,
+            nulls_equal: index.more.nulls_equal,
         };
         let unique = table.indexes.iter();
         let unique =

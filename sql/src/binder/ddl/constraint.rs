@@ -330,6 +330,11 @@ fn deferrability(
     Ok((deferred || said.deferrable == Some(true), deferred))
 }
 
+/// NULLS NOT DISTINCT
+pub(super) fn nulls_equal(said: &ast::NullsDistinctOption) -> bool {
+    matches!(said, ast::NullsDistinctOption::NotDistinct)
+}
+
 /// DEFERRABLE of a key, and whether INITIALLY DEFERRED.
 pub(super) fn deferrable_key(
     characteristics: Option<&ast::ConstraintCharacteristics>,

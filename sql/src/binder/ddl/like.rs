@@ -205,6 +205,7 @@ fn like_index(
         name: None,
         columns: of.columns.iter().map(|key| moved(key.column)).collect(),
         deferrable: of.more.deferrable,
+        nulls_equal: of.more.nulls_equal,
     };
     if of.primary {
         if of.kind == IndexKind::Hash {

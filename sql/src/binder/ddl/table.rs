@@ -5,7 +5,7 @@ use sqlparser::ast;
 use super::super::expr::Clause;
 use super::super::scope::Scope;
 use super::super::{Binder, names};
-use super::constraint::{Shape, deferrable_key};
+use super::constraint::{Shape, deferrable_key, nulls_equal};
 use super::key_columns;
 use super::partition::Options;
 use super::text::text_of;
@@ -183,6 +183,7 @@ impl Binder<'_> {
             name: option.name.as_ref().map(names::fold),
             columns: vec![position],
             deferrable,
+            nulls_equal: false,
         };
         for option in &column.options {
             match &option.option {
@@ -382,12 +383,11 @@ fn key_of_table(
             set_primary_key(table, key)
         }
         ast::TableConstraint::Unique(key) => {
-            if matches!(key.nulls_distinct, ast::NullsDistinctOption::NotDistinct) {
-                return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
-            }
             let deferrable = deferrable_key(key.characteristics.as_ref())?;
+            let nulls_equal = nulls_equal(&key.nulls_distinct);
             let mut key = key_columns(key.name.as_ref(), &key.columns, &lookup)?;
             key.deferrable = deferrable;
+            key.nulls_equal = nulls_equal;
             table.unique.push(key);
             Ok(())
         }

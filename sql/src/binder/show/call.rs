@@ -6,6 +6,7 @@ use super::super::aggregate::kind_of;
 use super::super::call::{choose, function_name, plain_argument};
 use super::super::rows::gives_rows;
 use super::super::sequence::{takes_sequence, under_regclass};
+use super::super::variadic::{argument, is_spread};
 use super::super::{named_args, polymorphic};
 use super::expr::words;
 use super::tree::{Piece, QueryKind, SortBy, SortKey, Tree};
@@ -52,8 +53,11 @@ impl Shower<'_, '_> {
                 name = format!("{}.{name}", quoted(&routine.schema));
             }
             let mut args = Vec::new();
+            let mut spread = false;
             for (arg, ty) in list.args.iter().zip(types) {
-                let shown = self.expr(plain_argument(arg)?, level)?;
+                let (arg, variadic) = argument(arg)?;
+                spread |= variadic;
+                let shown = self.expr(arg, level)?;
                 args.push(match ty.kind.is_polymorphic() {
                     true => self.as_known(shown)?,
                     false => self.coerced(shown, Type::of(ty.kind), false)?,
@@ -62,10 +66,21 @@ impl Shower<'_, '_> {
             if args.len() != list.args.len() {
                 return Err(SqlError::unsupported("a variadic call"));
             }
-            return Ok(Shown::new(call_named(name, args), bound.ty));
+            let shown = match spread {
+                true => spread_call(name, args),
+                false => call_named(name, args),
+            };
+            return Ok(Shown::new(shown, bound.ty));
         }
         let name = function_name(&function.name)?;
         let ty = bound.ty;
+        if let Some(list) = is_spread(&function.args) {
+            let mut args = Vec::with_capacity(list.len());
+            for arg in list {
+                args.push(self.settled(argument(arg)?.0, level)?);
+            }
+            return Ok(Shown::new(spread_call(quoted(&name), args), ty));
+        }
         let grouped = !function.within_group.is_empty();
         if grouped || kind_of(&name).is_some() || function.over.is_some() {
             return self.aggregate(&name, function, list, (ty, level));
@@ -506,6 +521,21 @@ pub(super) fn call(name: &str, args: Vec<Shown>) -> Tree {
 pub(super) fn call_named(name: String, args: Vec<Shown>) -> Tree {
     let mut pieces = vec![Piece::Text(format!("{name}("))];
     pieces.extend(list_of(args));
+    pieces.push(Piece::Text(")".to_owned()));
+    Tree::Call {
+        pieces,
+        function: true,
+    }
+}
+
+/// A call whose last argument stands behind VARIADIC.
+fn spread_call(name: String, mut args: Vec<Shown>) -> Tree {
+    let array = args.pop();
+    let mut pieces = vec![Piece::Text(format!("{name}("))];
+    let comma = if args.is_empty() { "" } else { ", " };
+    pieces.extend(list_of(args));
+    pieces.push(Piece::Text(format!("{comma}VARIADIC ")));
+    pieces.extend(array.map(|array| Piece::Tree(array.tree)));
     pieces.push(Piece::Text(")".to_owned()));
     Tree::Call {
         pieces,

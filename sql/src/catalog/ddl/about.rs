@@ -136,7 +136,10 @@ struct Named {
 }
 
 fn named(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Named> {
-    let mut all = vec![Named::schema("public", crate::pg_catalog::PUBLIC_NAMESPACE)];
+    let mut all = Vec::new();
+    if snapshot.has_first_public() {
+        all.push(Named::schema("public", crate::pg_catalog::PUBLIC_NAMESPACE));
+    }
     let schemas = snapshot.schemas().into_iter();
     let schemas = schemas.filter(|(name, _)| is_kept(name));
     all.extend(schemas.map(|(name, id)| Named::schema(&name, id)));

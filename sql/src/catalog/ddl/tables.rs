@@ -158,8 +158,9 @@ fn create_table(snapshot: &Snapshot, table: &TableDef, with: Option<&Arc<TableDe
         };
         let columns = index.columns.iter().map(|key| column(table, key.column));
         format!(
-            "CONSTRAINT {} {kind} ({}){}",
+            "CONSTRAINT {} {kind}{} ({}){}",
             quoted(&index.name),
+            index.more.of_nulls(),
             list(columns),
             index.more.deferrability()
         )
@@ -228,6 +229,7 @@ fn create_index(table: &TableDef, index: &IndexDef) -> String {
         let include = index.more.include.iter().map(|c| column(table, *c));
         text += &format!(" INCLUDE ({})", list(include));
     }
+    text += index.more.of_nulls();
     if let Some(predicate) = &index.more.predicate {
         text += &format!(" WHERE {}", predicate.text);
     }

@@ -123,6 +123,7 @@ fn ruled() -> TableDef {
     let condition = index_condition(&table, &text, &Snapshot::default()).expect("it binds");
     table.indexes[0].more = IndexMore {
         deferrable: None,
+        nulls_equal: true,
         include: vec![0],
         predicate: Some(Predicate { text, condition }),
         expressions: vec![IndexExpression {

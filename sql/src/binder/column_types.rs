@@ -1,0 +1,27 @@
+//! Column definition lists: `FROM f() AS x (a int, b text)`.
+
+use sqlparser::ast;
+
+use super::{Binder, names};
+use crate::error::SqlError;
+use crate::types::Type;
+
+impl Binder<'_> {
+    /// The columns that an alias says with their types.
+    pub(super) fn told_columns(
+        &self,
+        alias: Option<&ast::TableAlias>,
+    ) -> Result<Option<Vec<(String, Type)>>, SqlError> {
+        let columns = alias.map_or(&[][..], |alias| &alias.columns);
+        let mut told = Vec::new();
+        for column in columns {
+            if let Some(data_type) = &column.data_type {
+                told.push((
+                    names::fold(&column.name),
+                    super::type_of(data_type, self.catalog)?,
+                ));
+            }
+        }
+        Ok((!told.is_empty() && told.len() == columns.len()).then_some(told))
+    }
+}
