@@ -206,7 +206,7 @@ impl Governor {
                 applied: None,
                 moved: Vec::new(),
                 recovering: Recovering::new(me),
-                refill: Refill::new(now, terms.duration_ns()),
+                refill: Refill::new(now),
                 whole_in: None,
                 admission: admit::admission(options),
                 makes_up: options.disk.is_some(),

@@ -79,7 +79,6 @@ pub(super) struct Refill {
     reads: Vec<(Asked, Read)>,
     /// When something more may be read.
     next: u64,
-    clients_first_ns: u64,
     /// Keeps blocks as they are (REFILL-3).
     reader: Option<Arc<ReaderSlot>>,
     random: Random,
@@ -126,10 +125,8 @@ struct Around<'a> {
 }
 
 impl Refill {
-    /// Of a machine whose clients come first for so long where nothing is urgent.
-    pub fn new(seed: u64, clients_first_ns: u64) -> Refill {
+    pub fn new(seed: u64) -> Refill {
         Refill {
-            clients_first_ns,
             regions: VecDeque::new(),
             going: false,
             block: None,
@@ -155,7 +152,7 @@ impl Refill {
     }
 
     /// These regions are not whole here, and their primaries serve.
-    fn begin(&mut self, now: u64, lacking: Vec<(RegionId, Replicas)>, readers: &Readers) {
+    fn begin(&mut self, lacking: Vec<(RegionId, Replicas)>, readers: &Readers) {
         self.drop_block(readers);
         let mut before = std::mem::take(&mut self.regions);
         for (region, replicas) in lacking {
@@ -175,9 +172,6 @@ impl Refill {
         }
         let all = self.regions.make_contiguous();
         all.sort_by_key(|filling| !filling.pace.is_eager());
-        if let Some(filling) = self.regions.front() {
-            self.next = filling.pace.first(now, self.clients_first_ns);
-        }
         self.going = true;
     }
 
@@ -360,7 +354,7 @@ impl Network {
         if !lacking.is_empty() {
             state.timelines.since_applied(Step::Refill, now);
         }
-        state.refill.begin(now, lacking, machine.readers());
+        state.refill.begin(lacking, machine.readers());
     }
 
     /// The configuration changes.

@@ -2,11 +2,8 @@
 //! (SOSP'15 §5.4).
 //!
 //! ```text
-//! all regions serve ─ a lease's time ─► reads ─ at random within an interval ─► reads ─ at random within an interval ─► ...
+//! reads ─ at random within an interval ─► reads ─ at random within an interval ─► ...
 //! ```
-//!
-//! Right after a failure those who waited go on together, with caches and page tables that do not know the promoted regions
-//! yet; copying begins when they have.
 
 use fencepost_fabric::Random;
 
@@ -44,15 +41,6 @@ impl Pace {
         self == Pace::EAGER
     }
 
-    /// When the first read may be, of what can be copied from `now` on; clients come first for so long where nothing is
-    /// urgent.
-    pub fn first(self, now: u64, clients_first_ns: u64) -> u64 {
-        match self.is_eager() {
-            true => now,
-            false => now.saturating_add(clients_first_ns),
-        }
-    }
-
     /// When there may be further reads after some that began `now`.
     pub fn next(self, now: u64, random: &mut Random) -> u64 {
         now.saturating_add(random.below(self.interval_ns + 1))
@@ -75,7 +63,5 @@ mod tests {
         assert!(gaps.last().is_some_and(|gap| *gap <= 1_000_000));
         assert!(Pace::of(2).is_eager() && !Pace::of(3).is_eager());
         assert_eq!(Pace::of(2).next(7, &mut random), 7);
-        assert_eq!(Pace::of(2).first(7, 100), 7);
-        assert_eq!(Pace::of(3).first(7, 100), 107);
     }
 }

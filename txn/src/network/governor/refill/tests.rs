@@ -96,9 +96,9 @@ impl World {
     fn new(primary: Primary, replicas: usize) -> World {
         let regions = Regions::with(BYTES, Arc::new(Private));
         regions.reserve(REGION, false).expect("memory");
-        let mut refill = Refill::new(1, 100);
+        let mut refill = Refill::new(1);
         let readers = Readers::default();
-        refill.begin(0, lacking(1, replicas), &readers);
+        refill.begin(lacking(1, replicas), &readers);
         World {
             primary,
             regions,
@@ -240,7 +240,7 @@ fn a_lock_over_a_version_that_is_here_is_its_writers_business() {
     assert!(world.fills());
     let held = object(&world.primary.memory, addr, SMALL);
     held.try_lock(held.header()).expect("nobody has it");
-    world.refill.begin(0, lacking(1, 2), &world.readers);
+    world.refill.begin(lacking(1, 2), &world.readers);
     assert!(world.fills());
 }
 
@@ -308,13 +308,13 @@ fn it_goes_on_after_a_configuration_and_begins_anew_with_another_primary() {
     while world.refill.block.as_ref().map(|copy| copy.id().block) != Some(5) {
         assert_eq!(world.step(), None);
     }
-    world.refill.begin(0, lacking(1, 2), &world.readers);
+    world.refill.begin(lacking(1, 2), &world.readers);
     assert!(
         world.refill.block.is_none(),
         "it begins with the block again"
     );
     world.refill.pause(&world.readers);
-    world.refill.begin(0, lacking(1, 3), &world.readers);
+    world.refill.begin(lacking(1, 3), &world.readers);
     let filling = &world.refill.regions[0];
     assert_eq!(
         (filling.blocks.len(), filling.unlisted),
@@ -329,14 +329,14 @@ fn it_goes_on_after_a_configuration_and_begins_anew_with_another_primary() {
         1 + blocks,
         "its class and slots"
     );
-    world.refill.begin(0, lacking(1, 2), &world.readers);
+    world.refill.begin(lacking(1, 2), &world.readers);
     world.step();
     world.refill.pause(&world.readers);
-    world.refill.begin(0, lacking(2, 2), &world.readers);
+    world.refill.begin(lacking(2, 2), &world.readers);
     let filling = &world.refill.regions[0];
     assert_eq!((filling.blocks.len(), filling.unlisted), (0, 1));
     // No replica of it any more.
-    world.refill.begin(0, Vec::new(), &world.readers);
+    world.refill.begin(Vec::new(), &world.readers);
     assert_eq!(world.refill.next_wake(0), u64::MAX);
 }
 
