@@ -262,7 +262,8 @@ impl Configuration {
         Ok(next)
     }
 
-    /// The same with all founders: one that had been lost is there again, with nothing of what it had.
+    /// The same with all founders: one that had been lost is there again, with nothing of what it had. One of the
+    /// configurations between may have had a machine more, whose number is not given again.
     ///
     /// # Errors
     /// [`ConfigurationError`] when it would break an invariant.
@@ -273,6 +274,9 @@ impl Configuration {
     ) -> Result<Self, ConfigurationError> {
         let mut next = self.begin_again(founders)?;
         next.id = self.id.max(newest).next();
+        if newest > self.id {
+            next.next_machine = MachineId(next.next_machine.0.saturating_add(1));
+        }
         Ok(next)
     }
 

@@ -15,9 +15,10 @@ use fencepost_cluster::join::Heard;
 use fencepost_cluster::{Address, ClusterId, Configuration, FailureDomain};
 use fencepost_fabric::{MachineId, TcpTls, cluster_id};
 use fencepost_txn::Durable;
+use fencepost_txn::network::LeaseTerms;
 use fencepost_txn::network::disk::{Contents, TakenBack};
-use fencepost_txn::network::{ClusterSecret, LeaseTerms};
 
+use crate::disks::{self, OnDiskAs};
 use crate::error::OpenError;
 use crate::founding::Founders;
 use crate::newcomer::{self, Who};
@@ -61,9 +62,6 @@ pub struct Cluster {
     on_disk: Option<OnDiskAs>,
     taken_back: TakenBack,
 }
-
-/// Which machine it is, who may be there besides, and whether it has just been let in.
-type OnDiskAs = (MachineId, Configuration, bool);
 
 /// Where the configuration is kept, if not in this process alone.
 #[derive(Clone, Debug)]
@@ -260,10 +258,6 @@ impl Cluster {
         let Tier::Ssd(durable) = tier else {
             return self.meet(matches!(tier, Tier::Nvram));
         };
-        if self.lease.is_some() && !matches!(self.kept_in, Some(KeptIn::Directory(_))) {
-            let why = "machines of the ssd tier that have leases keep their configuration in a directory so far";
-            return Err(OpenError::Tier(why));
-        }
         let mut contents = Contents::read(durable).map_err(OpenError::Machine)?;
         let mut let_in = None;
         loop {
@@ -330,26 +324,12 @@ impl Cluster {
         contents: Contents,
         address: Address,
     ) -> Result<(Option<(MachineId, Configuration)>, Contents), OpenError> {
-        let Some(KeptIn::Directory(directory)) =
-            self.kept_in.as_ref().filter(|_| self.lease.is_some())
-        else {
-            let why = "machines join only where they have leases and keep their configuration";
-            return Err(OpenError::Configuration(why.into()));
-        };
         // It shares the fate of nobody else.
         let domain = FailureDomain::new(address.as_str()).map_err(newcomer::unusable)?;
-        let secret = match &self.between {
-            Between::Memory(_) => OF_HOST,
-            Between::Network { secret, .. } => &secret.0,
-        };
-        let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
-        let secret = ClusterSecret::new(secret).map_err(short)?;
-        let (me, configuration, contents) = newcomer::come_in(
-            directory,
-            (&self.first()?, address, domain),
-            secret,
-            contents,
-        )?;
+        let first = self.first()?;
+        let outside = self.outside(contents.configuration(), &first)?;
+        let whole = disks::come_in(&outside, (&first, address, domain), contents);
+        let (me, configuration, contents) = whole?;
         Ok((Some((me, configuration)), contents))
     }
 

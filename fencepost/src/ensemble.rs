@@ -7,6 +7,7 @@
 //! ```
 //! A path is one cluster's. A founder takes its place there once; one that finds it taken has run before, and joins as any
 //! other machine would that was never there. So nobody begins anew while others run, whatever the ensemble knows of them.
+//! Machines that keep their data on disks take no place: they begin again where their disks agree.
 //!
 //! # Failure
 //! While the ensemble is away nobody begins or joins; machines that run need it when one of them fails. What ended machines
@@ -60,15 +61,33 @@ mod joining {
     use fencepost_cluster::join::ClusterSecret;
 
     use super::Ensemble;
+    use crate::disks::{OnDiskAs, Outside};
     use crate::error::OpenError;
     use crate::newcomer::{Part, Who};
 
     impl Ensemble {
         /// The part of a machine of such a cluster.
         pub fn part(&self, _: Who, _: Configuration, _: ClusterSecret) -> Result<Part, OpenError> {
+            Err(self.is_not_there())
+        }
+
+        pub fn part_with_a_disk(
+            &self,
+            _: OnDiskAs,
+            _: &Configuration,
+            _: ClusterSecret,
+        ) -> Result<Part, OpenError> {
+            Err(self.is_not_there())
+        }
+
+        pub fn outside(&self, _: &Configuration, _: ClusterSecret) -> Result<Outside, OpenError> {
+            Err(self.is_not_there())
+        }
+
+        fn is_not_there(&self) -> OpenError {
             let Ensemble { servers, path } = self;
             let why = format!("{path} of {servers}: this program was built without ZooKeeper");
-            Err(OpenError::Configuration(why))
+            OpenError::Configuration(why)
         }
     }
 }
@@ -85,6 +104,7 @@ mod joining {
     use pollster::FutureExt;
 
     use super::Ensemble;
+    use crate::disks::{Again, OnDiskAs, Outside};
     use crate::error::OpenError;
     use crate::newcomer::{Kept, Part, Place, Who, is_first, knock, store, unusable};
 
@@ -100,17 +120,8 @@ mod joining {
             secret: ClusterSecret,
         ) -> Result<Part, OpenError> {
             let Ensemble { servers, path } = self;
-            let kept = ZookeeperStore::new(servers, &format!("{path}/configuration"), PATIENCE);
-            let kept = Arc::new(kept.map_err(store)?);
-            let letters = Arc::new(kept.letters(&format!("{path}/door")));
-            let door = Arc::new(Door::at(letters, secret));
+            let (kept, door) = self.kept(&first, secret)?;
             let current = kept.read().block_on().map_err(store)?;
-            if let Some(current) = &current
-                && current.cluster() != first.cluster()
-            {
-                let (theirs, ours) = (current.cluster(), first.cluster());
-                return Err(store(StoreError::OtherCluster { theirs, ours }));
-            }
             let (address, domain) = match who {
                 Who::Newcomer(_) if current.is_none() => {
                     let why = format!("no machine of the cluster has been in {path} of {servers}");
@@ -133,6 +144,7 @@ mod joining {
                                 door,
                                 place: Some(place),
                                 ready: None,
+                                again: None,
                             }),
                         });
                     }
@@ -161,8 +173,76 @@ mod joining {
                     door,
                     place: None,
                     ready: None,
+                    again: None,
                 }),
             })
+        }
+
+        /// The store, and where machines ask to be let in; `first` is what the cluster began with.
+        fn kept(
+            &self,
+            first: &Configuration,
+            secret: ClusterSecret,
+        ) -> Result<(Arc<ZookeeperStore>, Arc<Door>), OpenError> {
+            let Ensemble { servers, path } = self;
+            let kept = ZookeeperStore::new(servers, &format!("{path}/configuration"), PATIENCE);
+            let kept = Arc::new(kept.map_err(store)?);
+            let letters = Arc::new(kept.letters(&format!("{path}/door")));
+            Ok((checked(kept, first)?, Arc::new(Door::at(letters, secret))))
+        }
+
+        /// What somebody can do who is none of the machines.
+        pub fn outside(
+            &self,
+            first: &Configuration,
+            secret: ClusterSecret,
+        ) -> Result<Outside, OpenError> {
+            let (kept, door) = self.kept(first, secret)?;
+            Ok(Outside {
+                door,
+                look: Box::new(move || kept.read().block_on().map_err(store)),
+            })
+        }
+
+        /// The part of a machine that keeps its data on a disk.
+        pub fn part_with_a_disk(
+            &self,
+            (me, configuration, joins): OnDiskAs,
+            first: &Configuration,
+            secret: ClusterSecret,
+        ) -> Result<Part, OpenError> {
+            let (kept, door) = self.kept(first, secret.clone())?;
+            Ok(Part {
+                me,
+                configuration,
+                joins,
+                kept: Some(Kept {
+                    store: kept,
+                    door,
+                    place: None,
+                    ready: None,
+                    again: Some(Again {
+                        outside: self.outside(first, secret)?,
+                        found: None,
+                    }),
+                }),
+            })
+        }
+    }
+
+    /// The same store, if it is not another cluster's.
+    fn checked(
+        kept: Arc<ZookeeperStore>,
+        first: &Configuration,
+    ) -> Result<Arc<ZookeeperStore>, OpenError> {
+        let current = kept.read().block_on().map_err(store)?;
+        let theirs = current.map(|current| current.cluster());
+        match theirs.filter(|theirs| *theirs != first.cluster()) {
+            None => Ok(kept),
+            Some(theirs) => {
+                let ours = first.cluster();
+                Err(store(StoreError::OtherCluster { theirs, ours }))
+            }
         }
     }
 

@@ -12,6 +12,8 @@
 //! # Invariants
 //! * GROUP-1: nobody begins anew while others run: a group is founded by machines all of which have said that they are in
 //!   none, and whose lives it is of. A process that has ended has taken its vote with it, and its number.
+//! * GROUP-2: machines with disks found a group where their disks have agreed to begin (DISK-4), which they do not while
+//!   others run; its configuration is behind all that the group before may have had.
 //!
 //! # Failure
 //! As long as a majority of the machines of the configuration is there it can be changed. Without one, nobody goes on when
@@ -26,14 +28,15 @@ mod joining {
 
     use fencepost_cluster::join::{ClusterSecret, Door};
     use fencepost_cluster::{
-        Address, Configuration, FailureDomain, Machine, MachineId, RaftMember, RaftPace, RaftPeer,
-        RaftStore, RaftStranger, RaftTransport, StoreError,
+        Address, ConfigStore, Configuration, FailureDomain, Machine, MachineId, RaftMember,
+        RaftPace, RaftPeer, RaftStore, RaftStranger, RaftTransport, StoreError,
     };
     use fencepost_fabric::{Answerer, HandshakeError, Random, TcpAsker, TcpFabric, entropy_seed};
     use parking_lot::Mutex;
     use pollster::FutureExt;
 
     use crate::cluster::{Start, is_final};
+    use crate::disks::{Again, OnDiskAs, Outside};
     use crate::error::OpenError;
     use crate::newcomer::{Kept, Part, Who, is_first, knock, store, unusable};
 
@@ -58,6 +61,13 @@ mod joining {
         asker: TcpAsker,
         /// Why those who did not answer when they were asked last did not.
         refusals: Mutex<BTreeMap<String, HandshakeError>>,
+    }
+
+    impl Lines {
+        fn new(asker: TcpAsker) -> Lines {
+            let refusals = Mutex::default();
+            Lines { asker, refusals }
+        }
     }
 
     impl RaftTransport for Lines {
@@ -106,8 +116,7 @@ mod joining {
     impl Group<'_> {
         /// The part of a machine of such a cluster, and its end of the network.
         pub fn part(&self, who: Who, asker: TcpAsker) -> Result<(Part, Arc<TcpFabric>), OpenError> {
-            let refusals = Mutex::default();
-            let lines = Arc::new(Lines { asker, refusals });
+            let lines = Arc::new(Lines::new(asker));
             let (address, domain) = match who {
                 Who::Newcomer(address) => {
                     // It shares the fate of nobody else.
@@ -120,7 +129,7 @@ mod joining {
                         founder.expect("CONFIG-1: founders are in the first configuration");
                     let (fabric, kept) = self.listen(me, &founder.address, &self.first, &lines)?;
                     if self.begin(&kept, me, &lines)? {
-                        let part = self.begun(me, self.first.clone(), false, kept);
+                        let part = self.begun(me, self.first.clone(), false, (kept, None));
                         return Ok((part, fabric));
                     }
                     (founder.address.clone(), founder.domain.clone())
@@ -132,7 +141,7 @@ mod joining {
             let door = Arc::new(Door::at(stranger, self.secret.clone()));
             let (me, configuration) = knock(&door, &self.first, address.clone(), domain)?;
             let (fabric, kept) = self.listen(me, &address, &configuration, &lines)?;
-            Ok((self.begun(me, configuration, true, kept), fabric))
+            Ok((self.begun(me, configuration, true, (kept, None)), fabric))
         }
 
         fn begun(
@@ -140,7 +149,7 @@ mod joining {
             me: MachineId,
             configuration: Configuration,
             joins: bool,
-            kept: Arc<RaftStore>,
+            (kept, again): (Arc<RaftStore>, Option<Again>),
         ) -> Part {
             let door = Door::at(kept.letters(), self.secret.clone());
             let votes = Arc::clone(&kept);
@@ -153,8 +162,33 @@ mod joining {
                     door: Arc::new(door),
                     place: None,
                     ready: Some(Box::new(move || votes.votes())),
+                    again,
                 }),
             }
+        }
+
+        /// The part of a machine that keeps its data on a disk, and its end of the network. The group has forgotten all when
+        /// the last machine ended: those who begin again found another one, once their disks agree (GROUP-2).
+        pub fn part_with_a_disk(
+            &self,
+            (me, configuration, joins): OnDiskAs,
+            asker: TcpAsker,
+        ) -> Result<(Part, Arc<TcpFabric>), OpenError> {
+            let lines = Arc::new(Lines::new(asker));
+            let own = configuration.machine(me);
+            let own = own.expect("a machine is in the configuration in which it begins");
+            let address = own.address.clone();
+            let (fabric, kept) = self.listen(me, &address, &configuration, &lines)?;
+            let mut known = addresses(&configuration, Some(me));
+            known.extend(addresses(&self.first, Some(me)));
+            let outside = outside_of(lines, known, self.secret.clone());
+            let group = Arc::clone(&kept);
+            let again = Again {
+                outside,
+                found: Some(Box::new(move |next| found_again(&group, next))),
+            };
+            let part = self.begun(me, configuration, joins, (kept, Some(again)));
+            Ok((part, fabric))
         }
 
         /// Begins to listen, and to answer for the store.
@@ -219,7 +253,7 @@ mod joining {
                     let all = there.iter().map(|peer| peer.machine).eq(founders);
                     if me == self.first.cm() && all && there.iter().all(|p| p.voters.is_empty()) {
                         let all = there.into_iter().chain([here]);
-                        let members = all.map(|peer| self.member(peer)).collect();
+                        let members = all.map(|peer| member(&self.first, peer)).collect();
                         kept.found(members).block_on().map_err(store)?;
                     }
                 }
@@ -246,16 +280,6 @@ mod joining {
             }
         }
 
-        fn member(&self, peer: RaftPeer) -> RaftMember {
-            let machine = self.first.machine(peer.machine);
-            let machine = machine.expect("it was asked as a founder");
-            RaftMember {
-                life: peer.life,
-                machine: peer.machine,
-                address: machine.address.to_string(),
-            }
-        }
-
         /// Waits until somebody of the group says what its configuration is.
         fn await_group(&self, stranger: &RaftStranger) -> Result<(), OpenError> {
             let began = Instant::now();
@@ -277,6 +301,70 @@ mod joining {
         }
     }
 
+    /// What somebody can do who is in no group, of machines at these addresses.
+    pub(crate) fn outside(
+        asker: TcpAsker,
+        addresses: Vec<String>,
+        secret: ClusterSecret,
+    ) -> Outside {
+        outside_of(Arc::new(Lines::new(asker)), addresses, secret)
+    }
+
+    fn outside_of(lines: Arc<Lines>, mut addresses: Vec<String>, secret: ClusterSecret) -> Outside {
+        addresses.sort();
+        addresses.dedup();
+        let stranger = Arc::new(RaftStranger::new(lines, addresses));
+        let look = Arc::clone(&stranger);
+        Outside {
+            door: Arc::new(Door::at(stranger, secret)),
+            look: Box::new(move || match look.read() {
+                // As good as nobody.
+                Err(StoreError::Unreachable(_)) => Ok(None),
+                known => known.map_err(store),
+            }),
+        }
+    }
+
+    /// Founds a group of the machines of a configuration, all of which begin; returns once it is one, and has a leader.
+    fn found_again(kept: &RaftStore, next: &Configuration) -> Result<(), OpenError> {
+        let began = Instant::now();
+        loop {
+            let here = kept.here();
+            if kept.votes() {
+                match kept.read().block_on() {
+                    Err(StoreError::Unreachable(_)) => {}
+                    known => return known.map(drop).map_err(store),
+                }
+            } else if here.machine == next.cm() {
+                let others = next.machines().iter().filter(|one| one.id != here.machine);
+                let ask = |one: &Machine| {
+                    let peer = kept.who(one.address.as_str()).ok();
+                    peer.filter(|peer| peer.machine == one.id && peer.voters.is_empty())
+                };
+                if let Some(there) = others.map(ask).collect::<Option<Vec<RaftPeer>>>() {
+                    let all = there.into_iter().chain([here]);
+                    let members = all.map(|peer| member(next, peer)).collect();
+                    kept.found(members).block_on().map_err(store)?;
+                }
+            }
+            if began.elapsed() > PATIENCE {
+                let why = "the machines did not found a group".into();
+                return Err(OpenError::Incomplete(PATIENCE.as_secs(), why));
+            }
+            std::thread::sleep(REST);
+        }
+    }
+
+    fn member(of: &Configuration, peer: RaftPeer) -> RaftMember {
+        let machine = of.machine(peer.machine);
+        let machine = machine.expect("it was asked as one of them");
+        RaftMember {
+            life: peer.life,
+            machine: peer.machine,
+            address: machine.address.to_string(),
+        }
+    }
+
     fn addresses(configuration: &Configuration, but: Option<MachineId>) -> Vec<String> {
         let machines = configuration.machines().iter();
         let machines = machines.filter(|machine| Some(machine.id) != but);
@@ -293,4 +381,4 @@ mod joining {
 }
 
 #[cfg(feature = "raft")]
-pub(crate) use joining::Group;
+pub(crate) use joining::{Group, outside};

@@ -31,6 +31,7 @@ mod conflict;
 mod counters;
 mod database;
 mod databases;
+mod disks;
 mod ensemble;
 mod error;
 mod founding;

@@ -9,8 +9,7 @@
 //! again. So it comes back as any other machine would that was never there; until the others have gone on without it, its
 //! address is in use, and it knocks again.
 //!
-//! One that keeps its data on a disk looks for others that begin, too, with what their disks have ([`Knocking`]): whichever
-//! comes first. Where it is let in its disk says that before, and what was there is not used.
+//! One that keeps its data on a disk is another matter (`disks.rs`).
 //!
 //! # Failure
 //! Who is refused says why and ends. Who hears nothing, or that the configuration is being changed, tries for some time.
@@ -21,17 +20,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_cluster::join::{
-    ClusterSecret, Door, Heard, JoinRefusal, JoinRequest, Keeps, Knock, NotAdmitted,
-    PROTOCOL_VERSION,
+    ClusterSecret, Door, Heard, JoinRefusal, JoinRequest, Keeps, NotAdmitted, PROTOCOL_VERSION,
 };
 use fencepost_cluster::{
-    Address, ConfigStore, Configuration, FailureDomain, HostStore, Machine, MachineId, Standing,
-    StoreError, Swapped,
+    Address, ConfigStore, Configuration, FailureDomain, HostStore, MachineId, Standing, StoreError,
+    Swapped,
 };
 use fencepost_fabric::{Disk, OsDisk, Random, entropy_seed};
-use fencepost_txn::network::disk::Contents;
 use pollster::FutureExt;
 
+use crate::disks::Again;
 use crate::error::OpenError;
 
 /// The directory in which the configuration is kept, in the one that was named.
@@ -39,15 +37,15 @@ pub(crate) const CONFIGURATION: &str = "configuration";
 /// The directory in that one where machines ask to be let in.
 pub(crate) const DOOR: &str = "door";
 /// How long a machine tries to get in.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// How long an answer is waited for.
-const SILENCE: Duration = Duration::from_secs(5);
+pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 /// How long the process that was this machine before may take to end once it is killed.
 const ENDING: Duration = Duration::from_secs(5);
 /// Between two tries.
-const REST: Duration = Duration::from_millis(50);
+pub(crate) const REST: Duration = Duration::from_millis(50);
 /// Between two looks for an answer.
-const NAP: Duration = Duration::from_millis(2);
+pub(crate) const NAP: Duration = Duration::from_millis(2);
 
 /// What a machine is to be.
 pub(crate) struct Part {
@@ -65,6 +63,8 @@ pub(crate) struct Kept {
     pub place: Option<Place>,
     /// Whether the store counts on this machine, where it does so at all: nobody is ready before.
     pub ready: Option<Box<dyn Fn() -> bool>>,
+    /// Of a machine that keeps its data on a disk.
+    pub again: Option<Again>,
 }
 
 /// Gives the place of a founder back, which has never met any of the others, so that it can begin again.
@@ -137,6 +137,7 @@ impl Who {
                                 door,
                                 place: None,
                                 ready: None,
+                                again: None,
                             }),
                         });
                     }
@@ -157,49 +158,9 @@ impl Who {
                 door,
                 place: None,
                 ready: None,
+                again: None,
             }),
         })
-    }
-}
-
-impl Who {
-    /// The part of a machine that keeps its data on a disk, which is that machine: what it begins with, and with whom, the
-    /// disks of all say, or those who have let it in.
-    pub fn with_its_disk(
-        directory: &Path,
-        (me, configuration, joins): (MachineId, Configuration, bool),
-        secret: ClusterSecret,
-    ) -> Result<Part, OpenError> {
-        let disk = OsDisk::open(directory.join(CONFIGURATION)).map_err(unusable)?;
-        let disk: Arc<dyn Disk> = Arc::new(disk);
-        let door = Door::new(disk.subdir(DOOR).map_err(unusable)?, secret);
-        let kept = HostStore::keeping(disk, me).map_err(store)?;
-        Ok(Part {
-            me,
-            configuration,
-            joins,
-            kept: Some(Kept {
-                store: Arc::new(kept),
-                door: Arc::new(door),
-                place: None,
-                ready: None,
-            }),
-        })
-    }
-}
-
-/// Has the store have the configuration that machines begin again with, whatever it had before.
-pub(crate) fn go_on_with(kept: &dyn ConfigStore, next: &Configuration) -> Result<(), OpenError> {
-    loop {
-        let current = kept.read().block_on().map_err(store)?;
-        if current.as_ref() == Some(next) {
-            return Ok(());
-        }
-        let expected = current.as_ref().map(Configuration::id);
-        let swapped = kept.compare_and_swap(expected, next).block_on();
-        if swapped.map_err(store)? == Swapped::Won {
-            return Ok(());
-        }
     }
 }
 
@@ -272,40 +233,6 @@ pub(crate) fn knock(
     }
 }
 
-/// Has a machine that keeps its data on a disk let in by those who run.
-pub(crate) fn come_in(
-    directory: &Path,
-    (first, address, domain): (&Configuration, Address, FailureDomain),
-    secret: ClusterSecret,
-    mut contents: Contents,
-) -> Result<(MachineId, Configuration, Contents), OpenError> {
-    let disk = OsDisk::open(directory.join(CONFIGURATION)).map_err(unusable)?;
-    let disk: Arc<dyn Disk> = Arc::new(disk);
-    let door = Door::new(disk.subdir(DOOR).map_err(unusable)?, secret);
-    let own = Machine {
-        id: MachineId(0),
-        address,
-        domain,
-        leaving: false,
-    };
-    let mut knocking = Knocking::of(&Arc::new(door), first, &own);
-    let began = Instant::now();
-    loop {
-        let stored = || HostStore::look(&*disk).map_err(store);
-        match knocking.look(contents.machine(), stored)? {
-            Some(Heard::Joined(me, configuration)) => return Ok((me, configuration, contents)),
-            Some(Heard::Offered(offer)) => {
-                contents.write_down(&offer).map_err(OpenError::Machine)?;
-            }
-            None if began.elapsed() > PATIENCE => {
-                let why = "nobody answers".into();
-                return Err(OpenError::Incomplete(PATIENCE.as_secs(), why));
-            }
-            None => std::thread::sleep(NAP),
-        }
-    }
-}
-
 /// Asks once; `None` where nobody answers.
 pub(crate) fn hear(
     door: &Arc<Door>,
@@ -324,70 +251,6 @@ pub(crate) fn hear(
         std::thread::sleep(NAP);
     }
     Ok(None)
-}
-
-/// A machine that keeps its data on a disk asks to be let in by those who run, while it looks for others that begin as well.
-pub(crate) struct Knocking {
-    door: Arc<Door>,
-    request: JoinRequest,
-    random: Random,
-    knock: Option<(Knock, Instant)>,
-    /// When it looks again whether to knock.
-    next: Instant,
-}
-
-impl Knocking {
-    /// One that is to be at that place of a cluster that `of` is a configuration of.
-    pub fn of(door: &Arc<Door>, of: &Configuration, own: &Machine) -> Knocking {
-        Knocking {
-            door: Arc::clone(door),
-            request: JoinRequest {
-                version: PROTOCOL_VERSION,
-                cluster: Some(of.cluster()),
-                address: own.address.clone(),
-                domain: own.domain.clone(),
-                keeps: Keeps::Disk { written: None },
-            },
-            random: Random::new(entropy_seed()),
-            knock: None,
-            next: Instant::now(),
-        }
-    }
-
-    /// Looks for an answer, and knocks where there is none to come; `written` is which machine the disk says this one is, and
-    /// `stored` the configuration that is kept.
-    pub fn look(
-        &mut self,
-        written: Option<MachineId>,
-        stored: impl FnOnce() -> Result<Option<Configuration>, OpenError>,
-    ) -> Result<Option<Heard>, OpenError> {
-        if let Some((knock, since)) = &mut self.knock {
-            let heard = match knock.hear() {
-                Ok(None) if since.elapsed() < SILENCE => return Ok(None),
-                Ok(heard) => Ok(heard),
-                Err(NotAdmitted::Refused(JoinRefusal::Busy | JoinRefusal::AddressInUse)) => {
-                    Ok(None)
-                }
-                Err(why) => Err(OpenError::NotAdmitted(why)),
-            };
-            self.knock = None;
-            self.next = Instant::now() + REST;
-            return heard;
-        }
-        if Instant::now() < self.next {
-            return Ok(None);
-        }
-        self.next = Instant::now() + REST;
-        // Without one nobody runs; and an address that is in use is that of a machine that the others have not gone on without.
-        let address = &self.request.address;
-        if stored()?.is_some_and(|stored| !stored.has_address(address)) {
-            self.request.keeps = Keeps::Disk { written };
-            let knock = self.door.knock(self.request.clone(), &mut self.random);
-            let knock = knock.map_err(OpenError::NotAdmitted)?;
-            self.knock = Some((knock, Instant::now()));
-        }
-        Ok(None)
-    }
 }
 
 pub(crate) fn unusable(error: impl ToString) -> OpenError {

@@ -398,6 +398,7 @@ fn part(
             door,
             place: None,
             ready: None,
+            again: None,
         }),
     }
 }

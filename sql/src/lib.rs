@@ -31,6 +31,7 @@ pub mod stop;
 pub mod system;
 pub mod types;
 pub mod value;
+mod walk;
 
 pub use context::EvalContext;
 pub use error::{SqlError, SqlState};

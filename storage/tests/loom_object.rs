@@ -1,6 +1,6 @@
 //! Every schedule of a reader and writers on one object: nobody sees a torn or a half-written one.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p fencepost-storage --release --test loom_object`.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p fencepost-storage --test loom_object`.
 #![cfg(loom)]
 
 use fencepost_fabric::Memory;

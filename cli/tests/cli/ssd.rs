@@ -15,6 +15,9 @@ use crate::common::{crash_rounds, insist, program, said};
 use crate::crash_bank::{CLIENTS, Client, Journal, create, verify};
 use crate::nvram::{kill_all, load_and_kill};
 
+/// Machines of a network that keep their configuration themselves.
+const GROUP: [&str; 2] = ["--configuration-store", "raft"];
+
 /// Machines that keep their data in `directory`.
 fn start(directory: &Path, fabric: &str) -> DevCluster {
     let data = directory.join("data");
@@ -92,11 +95,12 @@ fn is_served(cluster: &DevCluster) {
     });
 }
 
-fn survive_one_and_all(fabric: &str) {
+fn survive_one_and_all(fabric: &str, store: &[&str]) {
     let directory = tempfile::tempdir().expect("a directory");
     let data = directory.path().join("data");
     let data = data.to_str().expect("a name").to_string();
     let further = ["--data-dir", &data, "--replicas", "2", "--lease-ms", "2000"];
+    let further = [&further, store].concat();
     let start = || DevCluster::start_in(directory.path(), fabric, &further);
     let mut journal = Journal::default();
     let mut cluster = start();
@@ -126,16 +130,16 @@ fn survive_one_and_all(fabric: &str) {
 
 #[test]
 fn the_others_go_on_without_a_machine_with_a_disk_and_then_all_are_killed() {
-    survive_one_and_all("shm");
+    survive_one_and_all("shm", &[]);
 }
 
 #[test]
 fn so_they_do_in_a_network() {
-    survive_one_and_all("tcp");
+    survive_one_and_all("tcp", &GROUP);
 }
 
 /// One is killed under load and comes back while clients run, then another one, then all; and once more, with who came back.
-fn survive_those_who_come_back(fabric: &str) {
+pub fn survive_those_who_come_back(fabric: &str, store: &[&str]) {
     let further = [
         "--durability",
         "ssd",
@@ -144,7 +148,7 @@ fn survive_those_who_come_back(fabric: &str) {
         "--lease-ms",
         "2000",
     ];
-    let mut machines = Machines::start(fabric, 3, &further);
+    let mut machines = Machines::start(fabric, 3, &[&further, store].concat());
     let urls = machines.urls();
     let mut journal = Journal::default();
     create(&urls[0]);
@@ -186,12 +190,12 @@ fn survive_those_who_come_back(fabric: &str) {
 
 #[test]
 fn a_machine_with_a_disk_comes_back_while_the_others_run() {
-    survive_those_who_come_back("shm");
+    survive_those_who_come_back("shm", &[]);
 }
 
 #[test]
 fn so_it_does_in_a_network() {
-    survive_those_who_come_back("tcp");
+    survive_those_who_come_back("tcp", &GROUP);
 }
 
 #[test]

@@ -10,12 +10,13 @@ use fencepost_cluster::join::Heard;
 use fencepost_cluster::{Configuration, ConfigurationId};
 use fencepost_fabric::{FabricError, HandshakeError, MachineId};
 use fencepost_txn::Machine;
-use fencepost_txn::network::disk::{Beginning, Contents, MeetError, OnDisk, TakenBack};
+use fencepost_txn::network::disk::{Beginning, Contents, MeetError, OnDisk, Stored, TakenBack};
 use fencepost_txn::network::{NetworkOptions, Resumed, members};
 use pollster::FutureExt;
 
+use crate::disks::{Again, Knocking};
 use crate::error::OpenError;
-use crate::newcomer::{self, Knocking, Place};
+use crate::newcomer::Place;
 use crate::restart::Memory;
 use crate::saves::{Loaded, Saver};
 
@@ -40,6 +41,8 @@ pub(crate) struct Joined {
     pub(super) place: Option<Place>,
     /// Whether where the configuration is kept counts on this machine.
     pub(super) ready: Option<Box<dyn Fn() -> bool>>,
+    /// Of machines that keep their data on disks.
+    pub(super) again: Option<Again>,
     pub(super) taken_back: TakenBack,
 }
 
@@ -61,8 +64,8 @@ impl Joined {
         fabric
             .set_members(&members(configuration))
             .map_err(network)?;
-        if let Some(store) = &self.network.store {
-            newcomer::go_on_with(&**store, configuration)?;
+        if let (Some(again), Some(store)) = (&self.again, &self.network.store) {
+            again.go_on_with(&**store, configuration)?;
         }
         self.network.configuration = configuration.clone();
         self.network.disk = Some(on_disk);
@@ -82,13 +85,6 @@ impl Joined {
         Ok(self)
     }
 
-    /// The configuration that the store has.
-    fn stored(&self) -> Result<Option<Configuration>, OpenError> {
-        let store = self.network.store.as_ref();
-        let stored = store.map(|store| store.read().block_on());
-        Ok(stored.transpose().map_err(newcomer::store)?.flatten())
-    }
-
     /// Begins with what agrees of what is on the disks of all machines, unless others that run let this one in before.
     pub(super) fn begin(
         self,
@@ -98,15 +94,13 @@ impl Joined {
         let (fabric, machines) = (&self.network.fabric, &self.network.configuration);
         let own = machines.machine(fabric.me());
         let own = own.expect("a machine is in the configuration in which it begins");
-        let door = self.network.door.as_ref();
-        let mut knocking = door.map(|door| Knocking::of(door, machines, own));
-        let stored = self.stored()?;
-        let id = stored
-            .as_ref()
-            .map_or(ConfigurationId(0), Configuration::id);
+        let again = self.again.as_ref();
+        let mut knocking = again.map(|again| Knocking::of(&again.outside, machines, own));
+        let nothing = Ok(Stored::Last(ConfigurationId(0)));
+        let stored = again.map_or(nothing, Again::stored)?;
         let written = contents.machine();
         let (both, back) = ((first, machines), self.taken_back);
-        let beginning = Beginning::open(contents, fabric, both, back, id);
+        let beginning = Beginning::open(contents, fabric, both, back, stored);
         let mut beginning = beginning.map_err(OpenError::Machine)?;
         let mut is_stale = false;
         let ended = self.await_others(|| {
@@ -118,7 +112,7 @@ impl Joined {
                     Err(why) => return Some(Err(met(why))),
                 }
             }
-            let heard = knocking.as_mut()?.look(written, || self.stored());
+            let heard = knocking.as_mut()?.look(written);
             heard.transpose().map(|heard| heard.map(Err))
         });
         drop(knocking);
@@ -132,6 +126,10 @@ impl Joined {
                 let missing = beginning.missing();
                 let names: Vec<String> = missing.iter().map(MachineId::to_string).collect();
                 let mut why = format!("{} did not begin with the others", names.join(", "));
+                let stored = again
+                    .map(|again| again.outside.stored())
+                    .transpose()?
+                    .flatten();
                 if stored.is_some_and(|stored| !stored.has(fabric.me())) {
                     why.push_str("; they have gone on without this machine");
                 }

@@ -12,13 +12,12 @@ use fencepost_txn::network::{ClusterSecret, NetworkOptions, Replication, members
 
 use super::joined::{Missing, Refused, is_final, list, network};
 use super::{Between, Cluster, Joined, KeptIn, OF_HOST, SECRET_BYTES_MIN, Secret, TlsFiles};
+use crate::disks::{self, Outside};
 use crate::ensemble::Ensemble;
 use crate::error::OpenError;
 #[cfg(feature = "raft")]
 use crate::group::Group;
-#[cfg(feature = "raft")]
-use crate::newcomer::unusable;
-use crate::newcomer::{Part, Who};
+use crate::newcomer::{Part, unusable};
 use crate::restart::{self, Begun, Memory};
 use crate::saves::Loaded;
 
@@ -201,10 +200,44 @@ impl Cluster {
         let secret = ClusterSecret::new(secret).map_err(short)?;
         match (kept_in, &self.on_disk) {
             (KeptIn::Directory(directory), Some(on_disk)) => {
-                Who::with_its_disk(directory, on_disk.clone(), secret)
+                disks::part_of_directory(directory, on_disk.clone(), secret)
             }
             (KeptIn::Directory(directory), None) => who.among_those_of(directory, first, secret),
-            (KeptIn::Store(url), _) => url.parse::<Ensemble>()?.part(who, first, secret),
+            (KeptIn::Store(url), None) => url.parse::<Ensemble>()?.part(who, first, secret),
+            (KeptIn::Store(url), Some(on_disk)) => {
+                let ensemble = url.parse::<Ensemble>()?;
+                ensemble.part_with_a_disk(on_disk.clone(), &first, secret)
+            }
+        }
+    }
+
+    /// What a machine with a disk can do that none of those who began knows; `last` is what its disk knows of them.
+    pub(super) fn outside(
+        &self,
+        last: Option<&Configuration>,
+        first: &Configuration,
+    ) -> Result<Outside, OpenError> {
+        let why = "machines join only where they have leases and keep their configuration";
+        let alone = || OpenError::Configuration(why.into());
+        let _ = self.lease.ok_or_else(alone)?;
+        let secret = match &self.between {
+            Between::Memory(_) => OF_HOST,
+            Between::Network { secret, .. } => &secret.0,
+        };
+        let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
+        let proved = ClusterSecret::new(secret).map_err(short)?;
+        match (&self.kept_in, &self.between) {
+            (_, Between::Network { tls, .. }) if self.keeps_itself() => {
+                let tls = tls.as_ref().map(TlsFiles::load).transpose()?;
+                let asker = TcpAsker::new(first.cluster().0, secret, tls).map_err(unusable)?;
+                let known = last.into_iter().chain([first]);
+                let known = known.flat_map(Configuration::machines);
+                let addresses = known.map(|one| one.address.to_string()).collect();
+                outside_of_group(asker, addresses, proved)
+            }
+            (Some(KeptIn::Directory(directory)), _) => Outside::of_directory(directory, proved),
+            (Some(KeptIn::Store(url)), _) => url.parse::<Ensemble>()?.outside(first, proved),
+            (None, _) => Err(alone()),
         }
     }
 
@@ -224,7 +257,11 @@ impl Cluster {
             lease,
             start,
         };
-        group.part(self.who()?, asker().map_err(unusable)?)
+        let asker = asker().map_err(unusable)?;
+        match &self.on_disk {
+            None => group.part(self.who()?, asker),
+            Some(on_disk) => group.part_with_a_disk(on_disk.clone(), asker),
+        }
     }
 
     /// As this program has none of what that needs, an error.
@@ -236,8 +273,7 @@ impl Cluster {
         _: Start<'_>,
         _: impl FnOnce() -> std::io::Result<TcpAsker>,
     ) -> Result<(Part, Arc<TcpFabric>), OpenError> {
-        let why = "this program was built without what machines need to keep their configuration themselves";
-        Err(OpenError::Configuration(why.into()))
+        Err(no_group())
     }
 
     fn joined(
@@ -249,10 +285,10 @@ impl Cluster {
         let configuration = part.configuration;
         let members = members(&configuration);
         fabric.set_members(&members).map_err(network)?;
-        let (mut store, mut door, mut place, mut ready) = (None, None, None, None);
+        let (mut store, mut door, mut place, mut ready, mut again) = (None, None, None, None, None);
         if let Some(kept) = part.kept {
             (store, door) = (Some(kept.store), Some(kept.door));
-            (place, ready) = (kept.place, kept.ready);
+            (place, ready, again) = (kept.place, kept.ready, kept.again);
         }
         let replication = Replication::exactly(self.replicas as usize);
         Ok(Joined {
@@ -272,9 +308,31 @@ impl Cluster {
             missing,
             place,
             ready,
+            again,
             taken_back: self.taken_back,
         })
     }
+}
+
+#[cfg(feature = "raft")]
+fn outside_of_group(
+    asker: TcpAsker,
+    addresses: Vec<String>,
+    secret: ClusterSecret,
+) -> Result<Outside, OpenError> {
+    Ok(crate::group::outside(asker, addresses, secret))
+}
+
+#[cfg(not(feature = "raft"))]
+fn outside_of_group(_: TcpAsker, _: Vec<String>, _: ClusterSecret) -> Result<Outside, OpenError> {
+    Err(no_group())
+}
+
+#[cfg(not(feature = "raft"))]
+fn no_group() -> OpenError {
+    let why =
+        "this program was built without what machines need to keep their configuration themselves";
+    OpenError::Configuration(why.into())
 }
 
 /// Where a machine listens for others.

@@ -3,12 +3,13 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use sqlparser::ast::{self, Ident, ObjectName, ObjectNamePart};
+use sqlparser::ast::{self, Ident, ObjectName, ObjectNamePart, Visitor};
 
 use super::Binder;
 use crate::catalog::{TableDef, temporary};
 use crate::error::{SqlError, SqlState};
 use crate::system::SystemTable;
+use crate::walk::walk;
 
 /// An identifier as PostgreSQL keeps it: folded to lower case unless quoted, 63 bytes at most.
 pub(super) fn fold(ident: &Ident) -> String {
@@ -69,24 +70,34 @@ pub(super) fn system_table(name: &ObjectName) -> Option<SystemTable> {
     SystemTable::named(schema.as_deref(), &table)
 }
 
+/// Looks for names of relations of other databases than this one.
+struct OneDatabase<'a>(&'a str);
+
+impl Visitor for OneDatabase<'_> {
+    type Break = SqlError;
+
+    fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<SqlError> {
+        let [ObjectNamePart::Identifier(database), schema, table] = name.0.as_slice() else {
+            return ControlFlow::Continue(());
+        };
+        if fold(database) == self.0 {
+            return ControlFlow::Continue(());
+        }
+        let rest = [schema, table].map(|part| part.as_ident().map(fold).unwrap_or_default());
+        let [schema, table] = rest;
+        let database = fold(database);
+        let message = format!(
+            "cross-database references are not implemented: \"{database}.{schema}.{table}\""
+        );
+        let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message);
+        ControlFlow::Break(error)
+    }
+}
+
 impl Binder<'_> {
     /// 0A000 where a relation of another database is named.
     pub(super) fn check_databases(&self, statement: &ast::Statement) -> Result<(), SqlError> {
-        let found = ast::visit_relations(statement, |name| match name.0.as_slice() {
-            [ObjectNamePart::Identifier(database), _, _] if fold(database) != self.cx.database => {
-                ControlFlow::Break(name.clone())
-            }
-            _ => ControlFlow::Continue(()),
-        });
-        let ControlFlow::Break(name) = found else {
-            return Ok(());
-        };
-        let parts: Vec<String> = parts(&name)?.into_iter().map(fold).collect();
-        let message = format!(
-            "cross-database references are not implemented: \"{}\"",
-            parts.join(".")
-        );
-        Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+        walk(statement, &mut OneDatabase(&self.cx.database))
     }
 
     /// The table of a name, or 42P01.

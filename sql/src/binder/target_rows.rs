@@ -9,7 +9,7 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{self, Expr as E, Visit, VisitMut, Visitor, VisitorMut};
+use sqlparser::ast::{self, Expr as E, Visitor, VisitorMut};
 
 use super::call::function_name;
 use super::column_name::column_name;
@@ -22,6 +22,7 @@ use crate::catalog::CatalogView;
 use crate::error::{SqlError, SqlState};
 use crate::functions::rows_candidates;
 use crate::parser::{parse_query, too_deep};
+use crate::walk::{walk, walk_mut};
 
 /// The name of the relation, and what divides the name of a row from that of a field: no text has this character.
 const OWN: &str = "\0";
@@ -63,11 +64,11 @@ impl Binder<'_> {
             return Ok(None);
         }
         let mut looked = Looked::of(&known);
-        let _ = select.projection.visit(&mut looked);
+        walk(&select.projection, &mut looked)?;
         if !looked.found {
             return Ok(None);
         }
-        let _ = select.visit(&mut looked);
+        walk(select, &mut looked)?;
         // Copying a tree recurses.
         if looked.deepest > EXPR_DEPTH_MAX {
             return Err(too_deep());
@@ -225,16 +226,16 @@ impl<'a> Looked<'a> {
 }
 
 impl Visitor for Looked<'_> {
-    type Break = ();
+    type Break = SqlError;
 
-    fn pre_visit_expr(&mut self, expr: &E) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &E) -> ControlFlow<SqlError> {
         self.depth += 1;
         self.deepest = self.deepest.max(self.depth);
         self.found |= matches!(expr, E::Function(function) if self.known.given(function).is_some());
         ControlFlow::Continue(())
     }
 
-    fn post_visit_expr(&mut self, _: &E) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, _: &E) -> ControlFlow<SqlError> {
         self.depth -= 1;
         ControlFlow::Continue(())
     }
@@ -315,9 +316,7 @@ impl<'a> Calls<'a> {
         }
         let known = self.list.len();
         let mut changed = expr.clone();
-        if let ControlFlow::Break(error) = VisitMut::visit(&mut changed, self) {
-            return Err(error);
-        }
+        walk_mut(&mut changed, self)?;
         out.push(match changed == *expr && known == self.list.len() {
             true => item.clone(),
             false => ast::SelectItem::ExprWithAlias {

@@ -7,6 +7,8 @@ use sqlparser::ast::{self, TableFactor, VisitMut, VisitorMut};
 
 use super::dialect::EVERY_FIELD;
 use super::lexer::{Kind, Token};
+use crate::error::SqlError;
+use crate::walk::walk_mut;
 
 /// What begins a query in brackets, as behind the AS of a WITH.
 const QUERIES: [&str; 8] = [
@@ -36,15 +38,16 @@ pub(super) fn apply(patched: &mut String, words: &[Range<usize>]) {
 
 /// Gives each such list the name of its function.
 pub(super) fn name(tree: &mut impl VisitMut) {
-    let _ = VisitMut::visit(tree, &mut Namer);
+    // It looks at everything.
+    let _ = walk_mut(tree, &mut Namer);
 }
 
 struct Namer;
 
 impl VisitorMut for Namer {
-    type Break = ();
+    type Break = SqlError;
 
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<SqlError> {
         if let TableFactor::Table { name, alias, .. } | TableFactor::Function { name, alias, .. } =
             factor
             && let Some(alias) = alias

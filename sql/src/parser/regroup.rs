@@ -3,9 +3,11 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator, VisitMut};
+use sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator, VisitMut, VisitorMut};
 
 use super::lexer::{Kind, Token};
+use crate::error::SqlError;
+use crate::walk::walk_mut;
 
 /// Groups the operators of a tree as PostgreSQL does, where its text has such.
 pub(super) fn regroup(tree: &mut impl VisitMut, text: &str, tokens: &[Token]) {
@@ -16,11 +18,20 @@ pub(super) fn regroup(tree: &mut impl VisitMut, text: &str, tokens: &[Token]) {
         behind("is") || behind("not") || power
     };
     if (0..tokens.len()).any(concerns) {
-        // Parts come before what they are parts of.
-        let _ = ast::visit_expressions_mut(tree, |expr| {
-            give_back(expr);
-            ControlFlow::<()>::Continue(())
-        });
+        // It looks at everything.
+        let _ = walk_mut(tree, &mut Regrouped);
+    }
+}
+
+struct Regrouped;
+
+impl VisitorMut for Regrouped {
+    type Break = SqlError;
+
+    /// Parts come before what they are parts of.
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        give_back(expr);
+        ControlFlow::Continue(())
     }
 }
 

@@ -4,11 +4,13 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{self, Visit, VisitMut, Visitor, VisitorMut};
+use sqlparser::ast::{self, Visitor, VisitorMut};
 
 use super::relation_oid;
 use crate::catalog::{PUBLIC_SCHEMA, Snapshot, ViewDef};
+use crate::error::SqlError;
 use crate::parser::{ROWS_FROM, parse_query};
+use crate::walk::{walk, walk_mut};
 
 /// The query, where names without a schema are looked for along `path`.
 pub fn view_text(view: &ViewDef, snapshot: &Snapshot, path: &[String]) -> String {
@@ -16,14 +18,15 @@ pub fn view_text(view: &ViewDef, snapshot: &Snapshot, path: &[String]) -> String
         return view.text.clone();
     };
     let mut named = Named(Vec::new());
-    let _ = Visit::visit(&*query, &mut named);
+    // They look at everything.
+    let _ = walk(&*query, &mut named);
     let mut placed = Placed {
         named: named.0,
         view,
         snapshot,
         path,
     };
-    let _ = VisitMut::visit(&mut *query, &mut placed);
+    let _ = walk_mut(&mut *query, &mut placed);
     let mark = format!("\"{ROWS_FROM}\"(");
     query.to_string().replace(&mark, "ROWS FROM (")
 }
@@ -32,9 +35,9 @@ pub fn view_text(view: &ViewDef, snapshot: &Snapshot, path: &[String]) -> String
 struct Named(Vec<String>);
 
 impl Visitor for Named {
-    type Break = ();
+    type Break = SqlError;
 
-    fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<SqlError> {
         let queries = query.with.iter().flat_map(|with| &with.cte_tables);
         self.0.extend(queries.map(|cte| folded(&cte.alias.name)));
         ControlFlow::Continue(())
@@ -49,9 +52,9 @@ struct Placed<'a> {
 }
 
 impl VisitorMut for Placed<'_> {
-    type Break = ();
+    type Break = SqlError;
 
-    fn pre_visit_relation(&mut self, relation: &mut ast::ObjectName) -> ControlFlow<()> {
+    fn pre_visit_relation(&mut self, relation: &mut ast::ObjectName) -> ControlFlow<SqlError> {
         let parts = relation.0.iter().filter_map(|part| part.as_ident());
         let parts: Vec<String> = parts.map(folded).collect();
         let (schema, name) = match parts.as_slice() {

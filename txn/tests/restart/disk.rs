@@ -12,7 +12,7 @@ use fencepost_cluster::ConfigurationId;
 use fencepost_fabric::random::Random;
 use fencepost_fabric::{CrashLoss, Disk, DiskOp, Fabric, LocalNetwork, SimDisk};
 use fencepost_storage::log::LogOptions;
-use fencepost_txn::network::disk::{Beginning, Contents, OnDisk, TakenBack};
+use fencepost_txn::network::disk::{Beginning, Contents, OnDisk, Stored, TakenBack};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication, members};
 use fencepost_txn::{Addr, Durable, Machine, MachineId, MachineOptions};
 use fencepost_txn::{Mode, OpenError, Outcome, Stop};
@@ -89,7 +89,7 @@ impl Disks {
                 fabric,
                 (&founders, &founders),
                 TakenBack::Nobody,
-                ConfigurationId(0),
+                Stored::Last(ConfigurationId(0)),
             )
         };
         let beginnings = fabrics.iter().zip(&self.disks).map(begin);

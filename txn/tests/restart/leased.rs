@@ -20,7 +20,7 @@ use fencepost_cluster::join::{
 };
 use fencepost_fabric::random::Random;
 use fencepost_fabric::{CrashLoss, DiskOp, Fabric, LocalNetwork, MonotonicClock, SimDisk};
-use fencepost_txn::network::disk::{Beginning, Contents, MeetError, OnDisk, TakenBack};
+use fencepost_txn::network::disk::{Beginning, Contents, MeetError, OnDisk, Stored, TakenBack};
 use fencepost_txn::network::{
     ClusterSecret, ConfigStore, Configuration, Door, LeaseTerms, LocalStore, Mapping,
     NetworkOptions, Replication, members,
@@ -51,6 +51,8 @@ struct Disks {
     disks: Vec<SimDisk>,
     replicas: usize,
     stored: u64,
+    /// Whether the store forgets it.
+    forgets: bool,
     taken_back: TakenBack,
 }
 
@@ -138,6 +140,7 @@ impl Disks {
                 .collect(),
             replicas,
             stored: 0,
+            forgets: false,
             taken_back: TakenBack::Nobody,
         }
     }
@@ -174,7 +177,11 @@ impl Disks {
             let fabric: Arc<dyn Fabric> = Arc::new(network.join(id).expect("a machine"));
             let machines = (&founders, &machines);
             fabric.set_members(&all).expect("a member");
-            let stored = fencepost_cluster::ConfigurationId(self.stored);
+            let last = fencepost_cluster::ConfigurationId(self.stored);
+            let stored = match self.forgets {
+                true => Stored::Forgotten,
+                false => Stored::Last(last),
+            };
             let begun = Beginning::open(contents, &fabric, machines, self.taken_back, stored);
             beginning.push((id, fabric, begun.expect("it shows what it has")));
         }

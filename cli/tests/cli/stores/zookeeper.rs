@@ -17,6 +17,7 @@ use crate::common::dev_cluster::{DevCluster, signal};
 use crate::common::doomed::Doomed;
 use crate::common::free_port;
 use crate::common::machines::Machines;
+use crate::ssd::survive_those_who_come_back;
 
 const JAR: &str = "/usr/share/java/zookeeper.jar";
 /// Longer than sessions of ZooKeeper last here, so that they have to begin anew.
@@ -114,6 +115,15 @@ fn run(java: &Path, directory: &Path) -> Child {
 fn machines(zookeeper: &ZooKeeper) -> Machines {
     let store = ["--configuration-store", &zookeeper.url()];
     Machines::start("tcp", 3, &[&LEASE[..], &store].concat())
+}
+
+#[test]
+fn machines_with_disks_come_back_and_begin_again_with_zookeeper() {
+    let Some(zookeeper) = ZooKeeper::start("machines with disks and ZooKeeper") else {
+        return;
+    };
+    let url = zookeeper.url();
+    survive_those_who_come_back("tcp", &["--configuration-store", &url]);
 }
 
 #[test]

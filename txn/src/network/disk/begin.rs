@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use fencepost_cluster::join::Offer;
 use fencepost_cluster::reconfiguration::Resumed;
-use fencepost_cluster::{Configuration, ConfigurationId, Machine};
+use fencepost_cluster::{Configuration, ConfigurationId, MAX_MACHINES, Machine};
 use fencepost_fabric::{Fabric, MachineId, entropy_seed};
 use fencepost_storage::Timestamp;
 use fencepost_storage::log::LogError;
@@ -60,6 +60,30 @@ pub struct OnDisk {
     found: Mutex<Option<Contents>>,
     /// Whether the machine has just been let in.
     joins: bool,
+}
+
+/// What the machines' store knows when they begin again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// The number of the last configuration; 0 where there was none.
+    Last(ConfigurationId),
+    /// It has forgotten all when the last of the machines ended.
+    Forgotten,
+}
+
+impl Stored {
+    /// A number that no configuration is behind, of a machine whose disk knows `last`.
+    ///
+    /// What no disk knows was never in force (DISK-7), and nobody is let in before a configuration is. So each of those that
+    /// are forgotten is without a machine of the one before it, but for one of them, and there were no more of them than
+    /// machines.
+    fn newest(self, last: Option<ConfigurationId>) -> ConfigurationId {
+        match (self, last) {
+            (Stored::Last(stored), _) => stored,
+            (Stored::Forgotten, Some(last)) => ConfigurationId(last.0 + MAX_MACHINES as u64),
+            (Stored::Forgotten, None) => ConfigurationId(0),
+        }
+    }
 }
 
 /// A log that goes on, and what was in it.
@@ -186,8 +210,8 @@ impl Contents {
 
 impl Beginning {
     /// Begins to look for the others, to whom `fabric` is the access: those that the cluster began with, and those who may
-    /// be there now ([`Contents::part`]). What they agree on is later than the configuration `stored`, which is what their store
-    /// has; 0 where that has none. Who says which of them are `taken_back` says the same at all of them.
+    /// be there now ([`Contents::part`]). What they agree on is later than what their store has or has had. Who says which of
+    /// them are `taken_back` says the same at all of them.
     ///
     /// # Errors
     /// [`OpenError`] where it cannot be shown to others what is there.
@@ -196,8 +220,10 @@ impl Beginning {
         fabric: &Arc<dyn Fabric>,
         machines: (&Configuration, &Configuration),
         taken_back: TakenBack,
-        stored: ConfigurationId,
+        stored: Stored,
     ) -> Result<Beginning, OpenError> {
+        let last = contents.configuration().map(Configuration::id);
+        let stored = stored.newest(last);
         let state = State::of(&contents.left, stored, entropy_seed());
         let meeting =
             Meeting::begin(fabric, machines, taken_back, state).map_err(OpenError::Meet)?;

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fencepost_cluster::{Configuration, ConfigurationError, ConfigurationId, RegionId};
+use fencepost_cluster::{Address, Configuration, ConfigurationError, ConfigurationId, RegionId};
 use fencepost_fabric::{
     Completion, Fabric, FabricError, MachineId, Memory, Place, SegmentId, Writer,
 };
@@ -93,6 +93,8 @@ pub struct Meeting {
     founders: Configuration,
     /// Those who may be there, as far as that is known, and as of which configuration.
     machines: Configuration,
+    /// Where this machine is.
+    own: Option<Address>,
     known: ConfigurationId,
     taken_back: TakenBack,
     /// What this machine shows.
@@ -108,6 +110,10 @@ enum Looking {
     Head(Completion<Box<[u64]>>),
     /// What was read of a state of so many words, and their digest.
     State(Vec<u64>, (usize, u64), Completion<Box<[u64]>>),
+}
+
+fn address_of(machines: &Configuration, id: MachineId) -> Option<Address> {
+    machines.machine(id).map(|machine| machine.address.clone())
 }
 
 fn digest(words: &[u64]) -> u64 {
@@ -135,6 +141,7 @@ impl Meeting {
             fabric: Arc::clone(fabric),
             founders: founders.clone(),
             machines: machines.clone(),
+            own: address_of(machines, fabric.me()),
             known: known.unwrap_or(ConfigurationId(0)),
             taken_back,
             shown,
@@ -150,7 +157,7 @@ impl Meeting {
         }
         if self.taken_back == TakenBack::Nobody
             && let Some(newest) = newest(&self.states, self.fabric.me())
-            && !newest.has(self.fabric.me())
+            && !self.is_in(newest)?
         {
             return Err(MeetError::Stale(newest.id()));
         }
@@ -170,6 +177,13 @@ impl Meeting {
             true => agree(&self.those_needed(), &self.founders, self.taken_back).map(Some),
             false => Ok(None),
         }
+    }
+
+    /// Whether a configuration has this machine. Its number may be another one's, where it was offered that and never let in.
+    fn is_in(&self, configuration: &Configuration) -> Result<bool, MeetError> {
+        let me = self.fabric.me();
+        let machines = configuration.at_places_of(&self.founders)?;
+        Ok(configuration.has(me) && address_of(&machines, me) == self.own)
     }
 
     /// Somebody knows a later configuration: others may be at the places of those that were there before.

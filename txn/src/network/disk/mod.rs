@@ -85,7 +85,7 @@ use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
 pub(super) use announce::{Announcing, DURABLE, NEVER};
-pub use begin::{Beginning, Contents, OnDisk};
+pub use begin::{Beginning, Contents, OnDisk, Stored};
 use kept::Kept;
 pub(crate) use kept::is_of_others;
 pub use meet::{MeetError, TakenBack};

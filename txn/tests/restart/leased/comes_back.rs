@@ -6,8 +6,12 @@ use super::*;
 /// fails, then all, at any moment since it came, and nothing is lost.
 #[test]
 fn a_machine_comes_back_while_the_others_run() {
-    for (replicas, lost) in [(2, 3), (3, 1), (2, 2), (3, 3)] {
-        let disks = Disks::new(replicas);
+    // Also where the store has forgotten everything by the time all begin again.
+    for (replicas, lost, forgets) in [(2, 3, false), (3, 1, false), (2, 2, true), (3, 3, true)] {
+        let disks = Disks {
+            forgets,
+            ..Disks::new(replicas)
+        };
         let mut world = disks.begin();
         let objects = objects(&world);
         world.rest();
@@ -40,10 +44,48 @@ fn a_machine_comes_back_while_the_others_run() {
     }
 }
 
+/// A number that one machine was offered, which did not come in then, is another one's: the disk of the first says nothing of
+/// what that one had.
+#[test]
+fn who_was_offered_a_number_that_another_one_got_is_stale() {
+    let disks = Disks::new(3);
+    let mut world = disks.begin();
+    let objects = objects(&world);
+    world.rest();
+    for lost in [3, 2] {
+        world.lose(lost);
+        drop(world.machines.remove(&lost));
+    }
+    let mut offered = Contents::read(&durable(&disks.disks[2])).expect("its disk");
+    let written = offered.machine();
+    let Some(Heard::Offered(offer)) = world.knock(3, Keeps::Disk { written }) else {
+        panic!("it was let in");
+    };
+    offered.write_down(&offer).expect("is written down");
+    drop(offered);
+    let came = world.join(2, &disks.disks[1]);
+    assert_eq!(came, offer.machine.0);
+    world.until("all has its replicas", || world.is_whole());
+    world.set(came, &objects, 2);
+    world.check();
+    let left = disks.left(CrashLoss::All);
+    drop(world);
+    assert!(left.left(CrashLoss::All).begin_those(&[1, 3]).is_none());
+    let world = left.begin_those(&[1, 2]).expect("they begin");
+    assert_eq!(world.value(&objects), 2);
+}
+
 /// It comes back again and again, also with an empty disk, and each time all begin again with it.
 #[test]
 fn it_may_come_back_again() {
-    let disks = Disks::new(2);
+    [false, true].into_iter().for_each(comes_back_again);
+}
+
+fn comes_back_again(forgets: bool) {
+    let disks = Disks {
+        forgets,
+        ..Disks::new(2)
+    };
     let mut left = Disks {
         disks: disks.disks.clone(),
         ..disks
