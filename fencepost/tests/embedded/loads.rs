@@ -139,3 +139,39 @@ fn a_load_that_waits_for_another_can_be_cancelled() {
 fn ddl_that_waits_for_other_ddl_can_be_cancelled() {
     can_be_cancelled("CREATE TABLE u (a int)", "CREATE TABLE v (a int)");
 }
+
+#[test]
+fn a_load_into_a_view_is_for_its_triggers() {
+    let db = Database::in_memory().expect("a database");
+    let mut session = db.session();
+    let setup = "CREATE TABLE t (a int PRIMARY KEY, b text, c int);
+        CREATE VIEW v AS SELECT a, b, a * 10 AS c FROM t;
+        ALTER VIEW v ALTER c SET DEFAULT 7";
+    let triggers = "CREATE FUNCTION put() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF NEW.a < 0 THEN RETURN NULL; END IF;
+            INSERT INTO t VALUES (NEW.a, upper(NEW.b), NEW.c);
+            RETURN NEW;
+        END $$;
+        CREATE TRIGGER put INSTEAD OF INSERT ON v FOR EACH ROW EXECUTE FUNCTION put()";
+    async {
+        session.batch(setup).await?;
+        let refused = session.copy_in("COPY v FROM STDIN", b"1\tx\t1\n").await;
+        let refused = refused.expect_err("no trigger takes it");
+        assert_eq!(refused.code(), SqlState::WRONG_OBJECT_TYPE);
+        session.batch(triggers).await?;
+        let copy = "COPY v (a, b) FROM STDIN";
+        let loaded = session.copy_in(copy, b"1\tone\n-1\tgone\n2\ttwo\n").await?;
+        assert_eq!(loaded, 2);
+        let twice = session.copy_in(copy, b"3\tthree\n1\tagain\n").await;
+        let twice = twice.expect_err("the key is there");
+        assert_eq!(twice.code(), SqlState::UNIQUE_VIOLATION);
+        let some = "COPY v FROM STDIN WITH (FORMAT csv) WHERE a > 5";
+        assert_eq!(session.copy_in(some, b"5,x,1\n6,y,2\n").await?, 1);
+        let out = session.copy_out("COPY (SELECT * FROM t ORDER BY a) TO STDOUT");
+        let expected = "1\tONE\t7\n2\tTWO\t7\n6\tY\t2\n";
+        assert_eq!(String::from_utf8_lossy(&out.await?), expected);
+        Ok::<(), Error>(())
+    }
+    .block_on()
+    .expect("copies");
+}

@@ -33,6 +33,8 @@ pub struct CopyInput {
     begins: bool,
     columns: Vec<usize>,
     defaults: Vec<Option<Expr>>,
+    /// Some default calls a function of users.
+    calls: bool,
     options: CopyOptions,
     filter: Option<Expr>,
     records: Records,
@@ -67,6 +69,7 @@ impl CopyInput {
             referee: References::of(integrity.related.clone()).map(|r| Referee::new(&r)),
             columns: columns.clone(),
             defaults: defaults.clone(),
+            calls: defaults.iter().flatten().any(Expr::has_subquery),
             options: copy.options.clone(),
             filter: copy.filter.clone(),
             records: match copy.options.format {
@@ -142,8 +145,20 @@ impl CopyInput {
                 }
                 return Err(error.into());
             }
+            if self.calls {
+                let called = Box::pin(self.call_defaults(cx)).await;
+                called.map_err(|halt| self.with_context(halt))?;
+            }
             let wanted = cx.holds(self.filter.as_ref(), &self.row);
             if !wanted.map_err(|error| error.context(self.context()))? {
+                continue;
+            }
+            if self.table.def.is_view() {
+                match Box::pin(self.instead(cx)).await {
+                    Ok(done) => self.count += u64::from(done),
+                    Err(Halt::Error(error)) => return Err(self.in_line(error)),
+                    Err(halt) => return Err(halt),
+                }
                 continue;
             }
             if self.firing.is_some() {
@@ -154,8 +169,8 @@ impl CopyInput {
                     Err(halt) => return Err(halt),
                 }
             }
-            let generated = generate(cx, &self.table, &mut self.row);
-            generated.map_err(|error| error.context(self.context()))?;
+            let generated = generate(cx, &self.table, &mut self.row).await;
+            generated.map_err(|halt| self.with_context(halt))?;
             let inserted = self.writer.insert(cx, &self.table, &self.row, Yield::Never);
             match inserted.await {
                 Ok(_) => {
@@ -187,6 +202,32 @@ impl CopyInput {
                 let rows = (None, Some(self.row.as_mut_slice()));
                 firing.before(cx, &self.table, Doing::INSERT, rows).await
             }
+        }
+    }
+
+    /// The defaults, where some call functions of users.
+    async fn call_defaults(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
+        for (column, default) in self.defaults.iter().enumerate() {
+            if let Some(default) = default {
+                self.row[column] = cx.deep_value(default, &[]).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the row to the triggers of the view; false where they have done nothing with it.
+    async fn instead(&mut self, cx: &mut Cx<'_>) -> Result<bool, Halt> {
+        let Some(firing) = &mut self.firing else {
+            return Err(SqlError::internal("a view without triggers").into());
+        };
+        let rows = (None, Some(self.row.as_mut_slice()));
+        firing.instead(cx, &self.table, Doing::INSERT, rows).await
+    }
+
+    fn with_context(&self, halt: Halt) -> Halt {
+        match halt {
+            Halt::Error(error) => error.context(self.context()).into(),
+            halt => halt,
         }
     }
 
@@ -252,7 +293,7 @@ impl CopyInput {
             return Err(line_context(error, self));
         }
         for (column, default) in self.defaults.iter().enumerate() {
-            if let Some(default) = default {
+            if let Some(default) = default.as_ref().filter(|_| !self.calls) {
                 self.row[column] = cx.value(default, &[])?;
             }
         }

@@ -16,11 +16,12 @@ use super::constraint_actions::change_constraint;
 use super::create::{add_constraint, exists, hidden_index, multiple_keys};
 use super::family::{attach, attach_index, detach, hand_down, partitions_of};
 use super::follow::rename_in_views;
+use super::keep::keep;
 use super::ownership::{about, store};
 use super::rewrite::rewrite;
 use super::rules::{
-    Rows, add_check, add_foreign_key, constraint_name, drop_references, validate_check,
-    validate_foreign_key,
+    Rows, add_check, add_foreign_key, constraint_name, drop_references, validate_foreign_key,
+    validate_named_check,
 };
 use super::sequence::{add_for_column, drop_owned};
 use super::trigger::{change_below, change_triggers};
@@ -222,7 +223,7 @@ async fn act(
     table: &mut TableDef,
 ) -> Result<(), Halt> {
     match action {
-        AlterAction::Nothing { .. } => Ok(()),
+        AlterAction::Keep { index, what } => Ok(keep(table, index.as_deref(), what)?),
         AlterAction::Trigger(change) => change_triggers(change, cx, ddl, table).await,
         AlterAction::AttachPartition(new) => attach(cx, ddl, changes, table, new).await,
         AlterAction::DetachPartition(partition) => detach(cx, ddl, changes, table, partition).await,
@@ -257,7 +258,7 @@ async fn act(
         }
         AlterAction::AddCheck(check, validate) => add_check(cx, ddl, table, check, *validate).await,
         AlterAction::ValidateCheck { name, condition } => {
-            validate_check(cx, table, (name.as_str(), condition)).await
+            validate_named_check(cx, table, (name.as_str(), condition)).await
         }
         AlterAction::ValidateForeignKey { name } => {
             validate_foreign_key(cx, ddl, changes, table, name).await
@@ -363,7 +364,7 @@ async fn add_column(
             check_no_nulls(cx, table, position).await?;
         }
     } else {
-        let value = cx.value(&add.default, &[])?;
+        let value = cx.deep_value(&add.default, &[]).await?;
         if let Some(domain) = add.column.more.domain
             && Rows::of(&old).next(cx).await?.is_some()
         {

@@ -261,6 +261,13 @@ impl<'a> Asker<'a> {
                 })
             }),
             Statement::CreateSchema(_) => self.creates_schemas(database),
+            Statement::RenameSchema(of) => match schema_object(self.snapshot, &of.name).id {
+                0 => Ok(()),
+                id => {
+                    self.owns(ObjectKind::Schema, id, &of.name)?;
+                    self.creates_schemas(database)
+                }
+            },
             Statement::DropSchema(drop) => drop.names.iter().try_for_each(|name| {
                 let schema = schema_object(self.snapshot, name);
                 match schema.id {

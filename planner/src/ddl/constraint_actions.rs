@@ -78,6 +78,7 @@ async fn use_index(
         columns: before.columns.iter().map(|key| key.column).collect(),
         deferrable: None,
         nulls_equal: before.more.nulls_equal,
+        options: before.more.options.clone(),
     };
     add_constraint(cx, ddl, table, &key, Some(IndexKind::BTree), None).await?;
     if let Some(made) = table.indexes.iter_mut().find(|index| index.primary) {

@@ -62,7 +62,10 @@ pub async fn create_table(
         }),
         family: family_of(statement),
         materialized: statement.materialized.clone(),
-        rules: TableRules::default(),
+        rules: TableRules {
+            storage: statement.storage.clone(),
+            ..TableRules::default()
+        },
         version,
         guards: Guards::create(cx.tx, id, version).await?,
     };
@@ -102,6 +105,10 @@ pub async fn create_table(
     for key in &statement.foreign_keys {
         add_foreign_key(cx, ddl, &mut changes, &mut table, (key, false)).await?;
     }
+    // There are no rows.
+    table.rules.checks.iter_mut().for_each(|of| of.valid = true);
+    let keys = table.rules.foreign_keys.iter_mut();
+    keys.for_each(|of| of.valid = true);
     if let Some(new) = &statement.partition_of {
         check_default(cx, &new.parent, &table, &new.bound).await?;
         inherit(cx, ddl, &mut changes, &new.parent, &mut table).await?;
@@ -279,6 +286,7 @@ pub async fn add_constraint(
         more: IndexMore {
             deferrable: key.deferrable,
             nulls_equal: key.nulls_equal,
+            options: key.options.clone(),
             ..IndexMore::default()
         },
         roots: Roots::NONE,

@@ -218,6 +218,7 @@ async fn give_index(
                 columns: index.columns.iter().map(|c| c.column).collect(),
                 deferrable: index.more.deferrable,
                 nulls_equal: index.more.nulls_equal,
+                options: index.more.options.clone(),
             };
             let kind = index.primary.then_some(index.kind);
             add_constraint(cx, ddl, partition, &key, kind, None).await?;
@@ -269,6 +270,8 @@ async fn give_foreign_key(
             };
             let validate = !partition.is_parent();
             add_foreign_key(cx, ddl, changes, partition, (&new, validate)).await?;
+            let newest = partition.rules.foreign_keys.last_mut();
+            newest.into_iter().for_each(|own| own.valid = key.valid);
             let newest = partition.rules.foreign_keys.last();
             newest.cloned().unwrap_or_else(|| key.clone())
         }

@@ -15,16 +15,20 @@ mod extension;
 mod family;
 mod follow;
 mod grant;
+mod keep;
 mod materialized;
 mod membership;
 mod names;
 mod ownership;
+mod rename_schema;
 mod rename_view;
 mod rewrite;
 mod role;
 mod routine;
+mod routine_rules;
 mod rules;
 mod schema;
+mod schema_elements;
 mod sequence;
 mod set_schema;
 mod temporary;
@@ -161,6 +165,7 @@ async fn carry_out(
         Statement::DropType(drop) => user_type::drop_type(drop, cx, ddl).await,
         Statement::CreateSchema(create) => schema::create_schema(create, cx, ddl).await,
         Statement::DropSchema(drop) => schema::drop_schema(drop, cx, ddl).await,
+        Statement::RenameSchema(of) => rename_schema::rename_schema(of, cx, ddl).await,
         Statement::CreateExtension(of) => extension::create_extension(of, cx, ddl).await,
         Statement::DropExtension(drop) => extension::drop_extension(drop, cx, ddl).await,
         Statement::AlterExtension(of) => extension::alter_extension(of, cx, ddl).await,
@@ -225,6 +230,7 @@ pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::DropType(_) => "DROP TYPE",
         Statement::CreateSchema(_) => "CREATE SCHEMA",
         Statement::DropSchema(_) => "DROP SCHEMA",
+        Statement::RenameSchema(_) => "ALTER SCHEMA",
         Statement::CreateExtension(_) => "CREATE EXTENSION",
         Statement::DropExtension(_) => "DROP EXTENSION",
         Statement::DropAbsent(drop) => drop.command,

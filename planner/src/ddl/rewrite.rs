@@ -49,7 +49,7 @@ pub async fn rewrite(
         }
         layout.decode(&words, &mut row)?;
         let mut mapped = map(cx, &row)?;
-        generate(cx, &plan, &mut mapped)?;
+        generate(cx, &plan, &mut mapped).await?;
         free_row(cx.tx, place.addr).await?;
         writer.insert(cx, &plan, &mapped, Yield::Never).await?;
     }

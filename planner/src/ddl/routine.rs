@@ -17,6 +17,7 @@ use super::changes::Changes;
 use super::extension::check_free;
 use super::follow::{rename_in_tables, rename_in_views};
 use super::ownership::claim;
+use super::routine_rules::{drop_rules, ruled_by, shown_rule};
 use super::view::{drop_views, remove_views, shown, touch};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
@@ -289,16 +290,7 @@ pub async fn drop_routines(
         let calls = |text: &str| parser::calls(text, &routine.name);
         let mut views: Vec<Arc<ViewDef>> = ddl.snapshot.queries();
         views.retain(|view| calls(&view.text) && !gone.contains(&view.id));
-        let tables: Vec<Arc<TableDef>> = ddl
-            .snapshot
-            .tables()
-            .into_iter()
-            .filter(|table| !gone.contains(&table.id))
-            .filter(|table| {
-                let mut defaults = table.columns.iter().filter_map(|c| c.default.as_deref());
-                defaults.any(calls)
-            })
-            .collect();
+        let ruled = ruled_by(routine, gone, cx, ddl);
         let mut triggered = tables_triggering(ddl, routine.id);
         triggered.retain(|table| !gone.contains(&table.id));
         let mut instead = views_triggering(ddl, routine.id);
@@ -331,20 +323,14 @@ pub async fn drop_routines(
                 let what = format!("trigger {} on view {}", trigger.name, view.name);
                 return Err(needed(what).into());
             }
-            if let Some(table) = tables.first() {
-                let what = format!("default value for a column of table {}", table.name);
-                return Err(needed(what).into());
+            if let Some((table, texts)) = ruled.first() {
+                return Err(needed(shown_rule(table, &texts[0])).into());
             }
         }
         let going = drop_views(&views, true, ddl)?;
         remove_views(&going, gone, cx, ddl, changes).await?;
-        for table in tables {
-            let taken = changes.take(cx, &table).await?;
-            for column in &mut taken.columns {
-                if column.default.as_deref().is_some_and(calls) {
-                    column.default = None;
-                }
-            }
+        for (table, texts) in ruled {
+            drop_rules(&table, &texts, cx, ddl, changes).await?;
         }
         for table in triggered {
             let taken = changes.take(cx, &table).await?;

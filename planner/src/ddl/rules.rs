@@ -37,7 +37,26 @@ pub async fn add_check(
         id: ddl.catalog.next_oid(cx.tx).await?,
         name,
         text: check.text.clone(),
+        valid: validate,
+        no_inherit: check.no_inherit,
     });
+    Ok(())
+}
+
+/// VALIDATE CONSTRAINT of a CHECK: looks at the rows unless that was done.
+pub async fn validate_named_check(
+    cx: &mut Cx<'_>,
+    table: &mut TableDef,
+    (name, condition): (&str, &Expr),
+) -> Result<(), Halt> {
+    let known = |check: &CheckDef| check.name == name && check.valid;
+    if !table.rules.checks.iter().any(known) {
+        validate_check(cx, table, (name, condition)).await?;
+    }
+    let mut checks = table.rules.checks.iter_mut();
+    if let Some(check) = checks.find(|check| check.name == name) {
+        check.valid = true;
+    }
     Ok(())
 }
 
@@ -49,7 +68,7 @@ pub async fn validate_check(
 ) -> Result<(), Halt> {
     let mut rows = Rows::of(table);
     while let Some(row) = rows.next(cx).await? {
-        if cx.value(condition, row)? == Value::Bool(false) {
+        if cx.deep_value(condition, row).await? == Value::Bool(false) {
             return Err(violated_by_some_row(table, name).into());
         }
     }
@@ -61,7 +80,7 @@ pub async fn validate_foreign_key(
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
-    table: &TableDef,
+    table: &mut TableDef,
     name: &str,
 ) -> Result<(), Halt> {
     let mut last = table.clone();
@@ -69,6 +88,9 @@ pub async fn validate_foreign_key(
     let Some(at) = keys.iter().position(|key| key.name == name) else {
         return Err(SqlError::internal("a foreign key that is not there").into());
     };
+    if std::mem::replace(&mut table.rules.foreign_keys[at].valid, true) {
+        return Ok(());
+    }
     let key = keys.remove(at);
     let parent = match key.parent == table.id {
         true => None,
@@ -100,6 +122,7 @@ pub async fn add_foreign_key(
         full: key.full,
         deferrable: key.deferrable,
         deferred: key.deferred,
+        valid: validate,
     });
     let parent = match &key.parent {
         None => {

@@ -1,4 +1,4 @@
-//! CREATE and DROP SCHEMA.
+//! CREATE, ALTER and DROP SCHEMA.
 
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use super::drop::drop_tables;
 use super::extension::drop_extensions;
 use super::ownership::{claim_for, role_of};
 use super::routine::drop_routines;
+use super::schema_elements::make_elements;
 use super::sequence::remove;
 use super::user_type::drop_types;
 use super::view::{drop_views, remove_views};
@@ -24,7 +25,7 @@ use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
 /// 42P06
-const DUPLICATE_SCHEMA: SqlState = SqlState::new(b"42P06");
+pub const DUPLICATE_SCHEMA: SqlState = SqlState::new(b"42P06");
 
 /// CREATE SCHEMA.
 pub async fn create_schema(
@@ -42,14 +43,7 @@ pub async fn create_schema(
         return Err(denied(format!("must be member of role \"{}\"", owner.name)).into());
     }
     let name = statement.name.as_ref().unwrap_or(&owner.name);
-    if name.starts_with("pg_") {
-        return Err(SqlError::new(
-            SqlState::RESERVED_NAME,
-            format!("unacceptable schema name \"{name}\""),
-        )
-        .detail("The prefix \"pg_\" is reserved for system schemas.")
-        .into());
-    }
+    check_name(name)?;
     if ddl.snapshot.schema_exists(name) || name == "information_schema" {
         let message = format!("schema \"{name}\" already exists");
         if !statement.if_not_exists {
@@ -65,7 +59,22 @@ pub async fn create_schema(
     let object = Object::new(ObjectKind::Schema, id);
     claim_for(owner.id, object, name, cx, ddl).await?;
     changes.finish(cx, ddl).await?;
+    if !statement.elements.is_empty() {
+        make_elements((name, &owner.name), &statement.elements, cx, ddl).await?;
+    }
     Ok(TAG)
+}
+
+/// 42939 for names of the system's.
+pub fn check_name(name: &str) -> Result<(), SqlError> {
+    match name.starts_with("pg_") {
+        false => Ok(()),
+        true => Err(SqlError::new(
+            SqlState::RESERVED_NAME,
+            format!("unacceptable schema name \"{name}\""),
+        )
+        .detail("The prefix \"pg_\" is reserved for system schemas.")),
+    }
 }
 
 /// DROP SCHEMA.

@@ -444,7 +444,7 @@ impl Changer {
                 written = &all;
             }
         }
-        generate(cx, &plan.table, &mut self.new)?;
+        generate(cx, &plan.table, &mut self.new).await?;
         let rows = (&row[..columns], &self.new[..columns]);
         let written = self.writer.update(cx, &plan.table, place, rows, written);
         written.await?;
@@ -540,7 +540,7 @@ impl Changer {
                 return Ok(false);
             }
         }
-        generate(cx, table, row)?;
+        generate(cx, table, row).await?;
         let inserted = self.writer.insert(cx, table, row, Yield::Never);
         inserted.await?;
         if let Some(referee) = &mut self.referee {

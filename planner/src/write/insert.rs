@@ -188,6 +188,8 @@ pub async fn run_insert(
             let mut batch = Batch::new(select.targets.len());
             let mut more = true;
             let mut count = 0;
+            // As a default may.
+            let calls = exprs.iter().any(Expr::has_subquery);
             while more {
                 if *reads_target {
                     while state.next(select, cx, &mut batch, CHUNK).await? {}
@@ -198,6 +200,11 @@ pub async fn run_insert(
                 }
                 for i in 0..batch.len() {
                     let values = (exprs.as_slice(), &batch.row(i)[..select.visible]);
+                    if calls {
+                        Box::pin(called(values, cx, &mut row)).await?;
+                        count += inserter.put(plan, cx, &mut row, returning).await?;
+                        continue;
+                    }
                     let inserted = inserter.one(plan, cx, values, &mut row, returning);
                     count += inserted.await?;
                 }
@@ -206,6 +213,18 @@ pub async fn run_insert(
             Ok(count)
         }
     }
+}
+
+/// Puts the values of expressions that call functions of users into a row.
+async fn called(
+    (exprs, from): (&[Expr], &[Value]),
+    cx: &mut Cx<'_>,
+    row: &mut [Value],
+) -> Result<(), Halt> {
+    for (slot, expr) in row.iter_mut().zip(exprs) {
+        *slot = cx.deep_value(expr, from).await?;
+    }
+    Ok(())
 }
 
 /// What an INSERT keeps from row to row.
@@ -260,7 +279,7 @@ impl Inserter {
                 return Ok(0);
             }
         }
-        generate(cx, table, row)?;
+        generate(cx, table, row).await?;
         if let (Yield::Index(index), Some(update)) = (plan.yields, &plan.update) {
             let at = (table, index);
             let watching = (&mut self.referee, &mut self.firing);

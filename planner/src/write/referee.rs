@@ -288,7 +288,7 @@ impl Referee {
                 (Referential::SetDefault, _) => {
                     let defaults = &references.defaults[key.child];
                     match defaults.get(*column) {
-                        Some(default) => cx.value(default, &[])?,
+                        Some(default) => cx.deep_value(default, &[]).await?,
                         None => Value::Null,
                     }
                 }
@@ -307,7 +307,7 @@ impl Referee {
                 changed = (0..old.len()).collect();
             }
         }
-        generate(cx, table, &mut new)?;
+        generate(cx, table, &mut new).await?;
         changed.extend(table.rules.generated.iter().map(|g| g.column));
         let rows = (old.as_slice(), new.as_slice());
         self.writer.update(cx, table, place, rows, &changed).await?;

@@ -154,7 +154,7 @@ impl RowWriter {
         if let Some(leaves) = &table.leaves {
             return Box::pin(self.insert_routed(cx, (table, leaves), row, yields)).await;
         }
-        check_row(cx, table, row, None)?;
+        check_row(cx, table, row, None).await?;
         if yields != Yield::Never {
             return Box::pin(self.insert_yielding(cx, table, row, yields)).await;
         }
@@ -337,7 +337,7 @@ impl RowWriter {
             let rows = (old, new);
             return Box::pin(self.update_routed(cx, (table, leaves), place, rows, changed)).await;
         }
-        check_row(cx, table, new, Some(changed))?;
+        check_row(cx, table, new, Some(changed)).await?;
         cx.count(table.def.id, Count::Updated, 1);
         table.layout.encode(new, &mut self.words)?;
         let partition = table.def.partition_of(old, &mut self.new_key);
@@ -498,7 +498,7 @@ impl RowWriter {
                 .await;
         }
         let enters = leaves.plan(to);
-        check_row(cx, enters, new, Some(changed))?;
+        check_row(cx, enters, new, Some(changed)).await?;
         self.delete(cx, leaves.plan(from), place, old).await?;
         self.entries = Entries::AtOnce;
         self.insert(cx, enters, new, Yield::Never).await?;

@@ -12,12 +12,12 @@ use crate::plan::TablePlan;
 
 /// An error where `row` breaks a rule of its table. Of a row that was there before only `changed` columns have new values.
 #[inline]
-pub fn check_row(
-    cx: &Cx<'_>,
+pub async fn check_row(
+    cx: &mut Cx<'_>,
     table: &TablePlan,
     row: &[Value],
     changed: Option<&[usize]>,
-) -> Result<(), SqlError> {
+) -> Result<(), Halt> {
     for (column, domain) in &table.rules.domains {
         if changed.is_none_or(|changed| changed.contains(column)) {
             check_rules(*domain, &row[*column], cx.eval)?;
@@ -25,15 +25,17 @@ pub fn check_row(
     }
     for (column, def) in table.def.columns.iter().enumerate() {
         if def.not_null && row[column].is_null() {
-            return Err(null_value(&table.def, column, row, &cx.eval.settings));
+            return Err(null_value(&table.def, column, row, &cx.eval.settings).into());
         }
     }
-    if !table.rules.checks.is_empty() {
+    if table.rules.calls {
+        Box::pin(call_checks(cx, table, row)).await?;
+    } else if !table.rules.checks.is_empty() {
         run_checks(cx, table, row)?;
     }
     match table.rules.within {
         Some(_) if !is_within(table, table.def.id, row) => {
-            Err(outside_partition(&table.def, row, &cx.eval.settings))
+            Err(outside_partition(&table.def, row, &cx.eval.settings).into())
         }
         _ => Ok(()),
     }
@@ -54,6 +56,17 @@ fn run_checks(cx: &Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), SqlEr
     Ok(())
 }
 
+/// The same of a table whose rules call functions of users.
+async fn call_checks(cx: &mut Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), Halt> {
+    for check in &table.rules.checks {
+        if cx.deep_value(&check.condition, row).await? == Value::Bool(false) {
+            let settings = &cx.eval.settings;
+            return Err(check_violated(&table.def, &check.name, row, settings).into());
+        }
+    }
+    Ok(())
+}
+
 /// An error where `row` is none of the views that it was written through and that ask for that.
 pub async fn check_views(cx: &mut Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), Halt> {
     for check in &table.rules.views {
@@ -67,9 +80,12 @@ pub async fn check_views(cx: &mut Cx<'_>, table: &TablePlan, row: &[Value]) -> R
 
 /// Gives the generated columns of `row` their values.
 #[inline]
-pub fn generate(cx: &Cx<'_>, table: &TablePlan, row: &mut [Value]) -> Result<(), SqlError> {
+pub async fn generate(cx: &mut Cx<'_>, table: &TablePlan, row: &mut [Value]) -> Result<(), Halt> {
     for generated in &table.rules.generated {
-        row[generated.column] = cx.value(&generated.value, row)?;
+        row[generated.column] = match table.rules.calls {
+            true => cx.deep_value(&generated.value, row).await?,
+            false => cx.value(&generated.value, row)?,
+        };
     }
     Ok(())
 }

@@ -53,7 +53,7 @@ impl Upsert {
             index = leaves.index_in(whole, index, leaf)?;
             table = leaves.plan(leaf);
         }
-        check_row(cx, table, row, None)?;
+        check_row(cx, table, row, None).await?;
         let mut last = Addr::NULL;
         loop {
             cx.check_cancel()?;
@@ -130,7 +130,7 @@ impl Upsert {
                 changed = (0..width).collect();
             }
         }
-        generate(cx, table, row)?;
+        generate(cx, table, row).await?;
         changed.extend(table.rules.generated.iter().map(|g| g.column));
         let rows = (&self.both[..width], &*row);
         if let Some(leaves) = &whole.leaves

@@ -1,5 +1,7 @@
 //! COPY.
 
+use std::sync::Arc;
+
 use super::expr::Clause;
 use super::rules::Change;
 use super::{Binder, names};
@@ -53,10 +55,15 @@ impl Binder<'_> {
         list: &[String],
         direction: CopyDirection,
     ) -> Result<(CopySource, Vec<String>), SqlError> {
-        if let Some(view) = self.catalog.view(schema, name)? {
-            return Err(of_view(&view, direction));
-        }
-        let table = self.table_called(schema, name)?;
+        let table = match self.catalog.view(schema, name)? {
+            Some(view) if copies_instead(&view, direction) => {
+                // No table's guard tells that the triggers have changed.
+                self.params.watch_catalog();
+                Arc::new(view.as_table())
+            }
+            Some(view) => return Err(of_view(&view, direction)),
+            None => self.table_called(schema, name)?,
+        };
         if table.materialized.is_some() {
             let name = &table.name;
             return Err(match direction {
@@ -137,12 +144,14 @@ impl Binder<'_> {
     }
 }
 
-/// 42809, or 0A000 where its triggers could take the rows.
+/// Do triggers of the view take the rows?
+fn copies_instead(view: &ViewDef, direction: CopyDirection) -> bool {
+    direction == CopyDirection::In && view.is_done_instead(Event::Insert)
+}
+
+/// 42809
 fn of_view(view: &ViewDef, direction: CopyDirection) -> SqlError {
     let (way, hint) = match direction {
-        CopyDirection::In if view.is_done_instead(Event::Insert) => {
-            return SqlError::unsupported("COPY into a view");
-        }
         CopyDirection::In => (
             "to",
             "To enable copying to a view, provide an INSTEAD OF INSERT trigger.",

@@ -19,16 +19,19 @@ use sqlparser::ast;
 pub(super) use table::{check_column_type, default_error};
 pub(super) use text::{bare, text_of};
 
+use super::collation::{collatable, collation_of};
 use super::column_name::column_name;
+use super::expr::Clause;
 use super::{Binder, index_condition, index_expression, names};
 use crate::bound::{
     CreateIndex, DropIndex, DropTable, KeyConstraint, Statement, Truncate, Volatility,
 };
 use crate::catalog::{
-    EXPRESSION, Event, IndexColumn, IndexExpression, IndexKind, IndexMore, Predicate, TableDef,
+    EXPRESSION, Event, IndexColumn, IndexExpression, IndexKind, IndexMore, KeyLook, Predicate,
+    TableDef,
 };
 use crate::error::{SqlError, SqlState};
-use crate::parser::index_only;
+use crate::parser::{index_only, storage_options};
 
 /// Refuses what are no storage options of PostgreSQL's, which are accepted.
 pub(super) fn check_storage_options(options: &ast::CreateTableOptions) -> Result<(), SqlError> {
@@ -57,7 +60,8 @@ impl Binder<'_> {
             nulls_equal: create.unique && create.nulls_distinct == Some(false),
             ..IndexMore::default()
         };
-        let columns = self.index_columns(&table, &create.columns, kind, &mut more.expressions)?;
+        let columns = self.index_columns(&table, &create.columns, kind, &mut more)?;
+        more.options = storage_options(self.text)?;
         for ident in &create.include {
             let name = names::fold(ident);
             more.include.push(table.column(&name).ok_or_else(|| {
@@ -69,7 +73,9 @@ impl Binder<'_> {
         }
         if let Some(predicate) = &create.predicate {
             let text = text_of(bare(predicate));
-            let condition = index_condition(&table, &text, self.catalog)?;
+            let condition = index_condition(&table, &text, self.catalog);
+            let condition =
+                condition.map_err(|e| self.lone_error(e, &table, &text, Clause::IndexPredicate))?;
             if condition.volatility() != Volatility::Immutable {
                 return Err(SqlError::new(
                     SqlState::INVALID_OBJECT_DEFINITION,
@@ -104,16 +110,41 @@ impl Binder<'_> {
         }))
     }
 
+    /// Why what is bound with nothing but types cannot be: for functions of users it is that there are such.
+    fn lone_error(
+        &mut self,
+        error: SqlError,
+        table: &TableDef,
+        text: &str,
+        clause: Clause,
+    ) -> SqlError {
+        let refused = |error: &SqlError| error.sqlstate() == SqlState::FEATURE_NOT_SUPPORTED;
+        match self.stored(table, text, clause) {
+            Err(with_all) if refused(&with_all) => with_all,
+            _ => error,
+        }
+    }
+
     fn index_columns(
-        &self,
+        &mut self,
         table: &TableDef,
         list: &[ast::IndexColumn],
         kind: IndexKind,
-        expressions: &mut Vec<IndexExpression>,
+        more: &mut IndexMore,
     ) -> Result<Vec<IndexColumn>, SqlError> {
         let mut columns = Vec::with_capacity(list.len());
         for item in list {
-            let (column, ty) = match bare(&item.column.expr) {
+            let mut look = KeyLook::default();
+            let mut expr = &item.column.expr;
+            if let ast::Expr::Collate {
+                expr: of,
+                collation,
+            } = expr
+            {
+                look.collation = Some(collation_of(collation)?);
+                expr = of;
+            }
+            let (column, ty) = match bare(expr) {
                 ast::Expr::Identifier(ident) => {
                     let name = names::fold(ident);
                     let column = table.column(&name).ok_or_else(|| {
@@ -125,15 +156,19 @@ impl Binder<'_> {
                     (column, table.columns[column].ty)
                 }
                 expression => {
-                    let new = self.new_index_expression(table, expression, expressions)?;
+                    let new = self.new_index_expression(table, expression, &more.expressions)?;
                     let ty = new.value.ty;
-                    expressions.push(new);
-                    (EXPRESSION + expressions.len() - 1, ty)
+                    more.expressions.push(new);
+                    (EXPRESSION + more.expressions.len() - 1, ty)
                 }
             };
-            if let Some(class) = &item.operator_class {
-                operator_class::check(class, kind, ty)?;
+            if look.collation.is_some() {
+                collatable(ty)?;
             }
+            if let Some(class) = &item.operator_class {
+                look.class = operator_class::check(class, kind, ty)?;
+            }
+            more.looks.push(look);
             let desc = item.column.options.asc == Some(false);
             columns.push(IndexColumn {
                 column,
@@ -141,18 +176,22 @@ impl Binder<'_> {
                 nulls_first: item.column.options.nulls_first.unwrap_or(desc),
             });
         }
+        if more.looks.iter().all(|look| *look == KeyLook::default()) {
+            more.looks.clear();
+        }
         Ok(columns)
     }
 
     /// An expression for a column of an index; its name is none of `others`.
     fn new_index_expression(
-        &self,
+        &mut self,
         table: &TableDef,
         expression: &ast::Expr,
         others: &[IndexExpression],
     ) -> Result<IndexExpression, SqlError> {
         let text = text_of(expression);
-        let value = index_expression(table, &text, self.catalog)?;
+        let value = index_expression(table, &text, self.catalog);
+        let value = value.map_err(|e| self.lone_error(e, table, &text, Clause::IndexExpression))?;
         if value.volatility() != Volatility::Immutable {
             return Err(SqlError::new(
                 SqlState::INVALID_OBJECT_DEFINITION,
@@ -366,5 +405,6 @@ fn key_columns(
         columns,
         deferrable: None,
         nulls_equal: false,
+        options: Vec::new(),
     })
 }

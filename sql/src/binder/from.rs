@@ -288,6 +288,7 @@ impl Binder<'_> {
         for scope in left {
             all.leaves.extend(scope.leaves.iter().cloned());
             all.merged.extend(scope.merged.iter().cloned());
+            all.joins.extend(scope.joins.iter().cloned());
         }
         self.within_lateral(all, bind)
     }

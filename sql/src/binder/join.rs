@@ -3,10 +3,11 @@
 use sqlparser::ast;
 
 use super::expr::Clause;
-use super::scope::{Merged, Scope};
+use super::scope::{Joined, Merged, Scope};
 use super::{Binder, names};
 use crate::bound::{CompareOp, Expr, From, Join, JoinKind, LeafSource, Node};
 use crate::error::{SqlError, SqlState};
+use crate::parser::using_alias;
 use crate::types::Type;
 
 impl Binder<'_> {
@@ -33,6 +34,10 @@ impl Binder<'_> {
         }
         for leaf in scope.leaves {
             outer.push(leaf)?;
+        }
+        for join in scope.joins {
+            outer.check_alias(&join.alias)?;
+            outer.joins.push(join);
         }
         outer.merged.extend(scope.merged);
         outer.width = scope.width;
@@ -77,14 +82,16 @@ impl Binder<'_> {
             )
             .detail("The combining JOIN type must be INNER or LEFT for a LATERAL reference."));
         }
+        let mut alias = None;
         let shared: Vec<String> = match constraint {
-            ast::JoinConstraint::Using(columns) => columns
-                .iter()
-                .map(|name| match names::parts(name)?.as_slice() {
-                    [ident] => Ok(names::fold(ident)),
-                    _ => Err(SqlError::unsupported("a qualified name in USING")),
-                })
-                .collect::<Result<_, _>>()?,
+            ast::JoinConstraint::Using(columns) => {
+                let named = columns.iter().map(using_name);
+                let mut named: Vec<String> = named.collect::<Result<_, _>>()?;
+                let last = named.last().and_then(|last| using_alias(last));
+                alias = last.map(str::to_owned);
+                named.truncate(named.len() - usize::from(alias.is_some()));
+                named
+            }
             ast::JoinConstraint::Natural => {
                 let mut names = scope.star_names();
                 names.retain(|name| right_scope.star_names().contains(name));
@@ -97,6 +104,13 @@ impl Binder<'_> {
             scope.push(leaf)?;
         }
         scope.merged.extend(right_scope.merged);
+        scope.joins.extend(right_scope.joins);
+        if let Some(alias) = alias {
+            scope.check_alias(&alias)?;
+            // What has just been merged stands first.
+            let columns = scope.merged[..shared.len()].to_vec();
+            scope.joins.push(Joined { alias, columns });
+        }
         let on = match constraint {
             ast::JoinConstraint::On(condition) => {
                 let bound = self.scalar(condition, scope, Clause::On)?;
@@ -160,6 +174,14 @@ impl Binder<'_> {
             1 => conditions.pop(),
             _ => Some(Expr::new(Type::BOOL, Node::And(conditions))),
         })
+    }
+}
+
+/// A name in USING.
+pub(super) fn using_name(name: &ast::ObjectName) -> Result<String, SqlError> {
+    match names::parts(name)?.as_slice() {
+        [ident] => Ok(names::fold(ident)),
+        _ => Err(SqlError::unsupported("a qualified name in USING")),
     }
 }
 

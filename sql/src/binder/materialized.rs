@@ -7,7 +7,7 @@ use super::{Binder, ParamTypes, names};
 use crate::bound::{Alike, CreateTable, OnCommit, Refresh, RefreshView, Statement};
 use crate::catalog::{
     ColumnDef, ColumnMore, EXPRESSION, IndexDef, IndexKind, Materialized, Object, ObjectKind,
-    PUBLIC_SCHEMA, TableDef, ViewDef,
+    PUBLIC_SCHEMA, Storage, TableDef, ViewDef,
 };
 use crate::error::{SqlError, SqlState};
 use crate::functions::quote_ident;
@@ -70,6 +70,10 @@ impl Binder<'_> {
             partition_key: None,
             partition_of: None,
             alike: Alike::default(),
+            storage: Storage {
+                options: parser::storage_options(self.text)?,
+                unlogged: false,
+            },
         }))
     }
 

@@ -189,8 +189,6 @@ impl Binder<'_> {
         }
         check_function(routine)?;
         let refused = match around.clause {
-            Clause::Check => Some("a function of users in a check constraint"),
-            Clause::Generated => Some("a function of users in a generated column"),
             Clause::IndexPredicate => Some("a function of users in an index predicate"),
             Clause::IndexExpression => Some("a function of users in an index expression"),
             Clause::TriggerWhen => Some("a function of users in WHEN of a trigger"),

@@ -85,13 +85,14 @@ impl Binder<'_> {
             }
         }
         let mut routines: Vec<Arc<RoutineDef>> = Vec::new();
-        let of_related = related
-            .iter()
-            .flat_map(|related| related.rules.all_triggers());
-        for trigger in rules.all_triggers().chain(of_related) {
-            if routines.iter().all(|known| known.id != trigger.routine.id) {
-                routines.push(Arc::clone(&trigger.routine));
+        let mut add = |routine: &Arc<RoutineDef>| {
+            if routines.iter().all(|known| known.id != routine.id) {
+                routines.push(Arc::clone(routine));
             }
+        };
+        for rules in std::iter::once(&rules).chain(related.iter().map(|of| &of.rules)) {
+            rules.all_triggers().for_each(|of| add(&of.routine));
+            rules.for_each_routine(&mut add);
         }
         Ok(Integrity {
             rules,
@@ -258,23 +259,51 @@ impl Binder<'_> {
         }
         let mut checks: Vec<_> = table.rules.checks.iter().collect();
         checks.sort_by(|a, b| a.name.cmp(&b.name));
-        for check in checks {
-            let condition = self.stored(table, &check.text, Clause::Check)?;
-            rules.checks.push(RowCheck {
-                name: check.name.clone(),
-                condition: self.condition(condition, "CHECK")?,
-            });
-        }
-        for (position, column) in table.columns.iter().enumerate() {
-            if let Some(text) = &column.more.generated {
-                let value = self.stored(table, text, Clause::Generated)?;
-                rules.generated.push(Assignment {
-                    column: position,
-                    value: self.assign(value, column)?,
+        self.of_table(table, |binder| {
+            for check in checks {
+                let condition = binder.stored(table, &check.text, Clause::Check)?;
+                rules.checks.push(RowCheck {
+                    name: check.name.clone(),
+                    condition: binder.condition(condition, "CHECK")?,
                 });
             }
-        }
+            for (position, column) in table.columns.iter().enumerate() {
+                if let Some(text) = &column.more.generated {
+                    let value = binder.stored(table, text, Clause::Generated)?;
+                    rules.generated.push(Assignment {
+                        column: position,
+                        value: binder.assign(value, column)?,
+                    });
+                }
+            }
+            Ok(())
+        })?;
+        let mut exprs = rules.checks.iter().map(|check| &check.condition);
+        let generated = || rules.generated.iter().map(|of| &of.value);
+        rules.calls = exprs.any(Expr::has_subquery) || generated().any(Expr::has_subquery);
         Ok(rules)
+    }
+
+    /// Binds something that the catalog keeps of a table: its names are of the table's schema, or of `public`, whoever
+    /// writes rows; what is in neither is looked for as the session does.
+    pub(super) fn of_table<T>(
+        &mut self,
+        table: &TableDef,
+        bind: impl FnOnce(&mut Binder<'_>) -> Result<T, SqlError>,
+    ) -> Result<T, SqlError> {
+        let mut path = vec![table.schema.clone(), PUBLIC_SCHEMA.to_owned()];
+        path.extend(self.path.iter().filter(|of| **of != table.schema).cloned());
+        let along = PathView {
+            catalog: self.catalog,
+            path: &path,
+        };
+        let around = (self.cx, self.depth);
+        let mut binder = Binder::of(self.text, (&along, &path), self.params, around);
+        (binder.asker, binder.role) = (self.asker, self.role);
+        let bound = bind(&mut binder)?;
+        let needs = std::mem::take(&mut binder.needs);
+        self.needs.extend(needs);
+        Ok(bound)
     }
 
     /// An expression over the columns of `table` that the catalog has as text.

@@ -18,6 +18,8 @@ pub(super) struct Scope {
     pub(super) leaves: Vec<ScopeLeaf>,
     /// Columns merged by USING and NATURAL: they hide those they come from.
     pub(super) merged: Vec<Merged>,
+    /// Joins that have an alias of their own, `USING (…) AS alias`.
+    pub(super) joins: Vec<Joined>,
     /// How many slots the leaves have.
     pub(super) width: usize,
 }
@@ -57,6 +59,16 @@ pub(super) struct Merged {
     pub(super) expr: Expr,
 }
 
+/// What USING merges, under an alias.
+#[derive(Clone, Debug)]
+pub(super) struct Joined {
+    pub(super) alias: String,
+    pub(super) columns: Vec<Merged>,
+}
+
+/// What the names of columns begin with that `*` passes over, as nobody writes them.
+pub(super) const UNSEEN: char = '\u{2}';
+
 /// What a name was found to be.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
@@ -75,11 +87,7 @@ impl Scope {
             )
         };
         for merged in self.merged.iter().filter(|m| m.name == name) {
-            let new = Found {
-                expr: merged.expr.clone(),
-                origin: self.origin_of(&merged.expr),
-            };
-            if found.replace(new).is_some() {
+            if found.replace(self.found_merged(merged)).is_some() {
                 return Err(ambiguous());
             }
         }
@@ -110,6 +118,13 @@ impl Scope {
         alias: &str,
         name: &str,
     ) -> Result<Found, SqlError> {
+        if let Some(join) = self.join_called(schema, alias) {
+            let column = join.columns.iter().find(|column| column.name == name);
+            return column.map(|of| self.found_merged(of)).ok_or_else(|| {
+                let message = format!("column {alias}.{name} does not exist");
+                SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+            });
+        }
         let leaf = self.leaf(schema, alias)?;
         let mut found = None;
         for (i, column) in leaf.columns.iter().enumerate() {
@@ -135,6 +150,34 @@ impl Scope {
                     None => missing,
                 })
             }
+        }
+    }
+
+    /// The join that goes by a name.
+    pub(super) fn join_called(&self, schema: Option<&str>, alias: &str) -> Option<&Joined> {
+        let mut joins = self.joins.iter().filter(|_| schema.is_none());
+        joins.find(|join| join.alias == alias)
+    }
+
+    /// What `join.*` stands for.
+    pub(super) fn join_star(
+        &self,
+        schema: Option<&str>,
+        alias: &str,
+    ) -> Option<Vec<(String, Found)>> {
+        let columns = self.join_called(schema, alias)?.columns.iter();
+        Some(
+            columns
+                .map(|of| (of.name.clone(), self.found_merged(of)))
+                .collect(),
+        )
+    }
+
+    /// What a merged column is.
+    pub(super) fn found_merged(&self, merged: &Merged) -> Found {
+        Found {
+            expr: merged.expr.clone(),
+            origin: self.origin_of(&merged.expr),
         }
     }
 
@@ -173,32 +216,33 @@ impl Scope {
 
     /// Adds a relation; 42712 if its name is taken.
     pub(super) fn push(&mut self, leaf: ScopeLeaf) -> Result<(), SqlError> {
-        if self.leaves.iter().any(|l| l.alias == leaf.alias) {
-            return Err(SqlError::new(
-                SqlState::DUPLICATE_ALIAS,
-                format!("table name \"{}\" specified more than once", leaf.alias),
-            ));
-        }
+        self.check_alias(&leaf.alias)?;
         self.width += leaf.columns.len();
         self.leaves.push(leaf);
         Ok(())
+    }
+
+    /// 42712 if a name is taken.
+    pub(super) fn check_alias(&self, alias: &str) -> Result<(), SqlError> {
+        let taken = self.leaves.iter().any(|leaf| leaf.alias == alias);
+        match taken || self.join_called(None, alias).is_some() {
+            true => Err(SqlError::new(
+                SqlState::DUPLICATE_ALIAS,
+                format!("table name \"{alias}\" specified more than once"),
+            )),
+            false => Ok(()),
+        }
     }
 
     /// What `*` stands for: merged columns first, then the others in order.
     pub(super) fn star(&self) -> Vec<(String, Found)> {
         let mut out: Vec<(String, Found)> = Vec::new();
         for merged in &self.merged {
-            out.push((
-                merged.name.clone(),
-                Found {
-                    expr: merged.expr.clone(),
-                    origin: self.origin_of(&merged.expr),
-                },
-            ));
+            out.push((merged.name.clone(), self.found_merged(merged)));
         }
         for leaf in self.leaves.iter().filter(|leaf| !is_own(&leaf.alias)) {
             for (i, column) in leaf.columns.iter().enumerate() {
-                if !column.hidden {
+                if !column.hidden && !column.name.starts_with(UNSEEN) {
                     out.push((column.name.clone(), leaf.found(i)));
                 }
             }

@@ -9,7 +9,7 @@ use super::expr::{Around, Clause};
 use super::group::Grouper;
 use super::grouping_sets::{Keys, put_levels};
 use super::query::{is_constant, order_key};
-use super::scope::{Found, Scope};
+use super::scope::{Found, Scope, UNSEEN};
 use super::target_rows::{a_row, is_field};
 use super::whole_row::row_of_star;
 use super::window::{WINDOW_SLOTS, named_windows};
@@ -302,6 +302,10 @@ impl Binder<'_> {
         targets: &mut Vec<Target>,
     ) -> Result<(), SqlError> {
         let (schema, alias) = names::table_name(name)?;
+        if let Some(join) = scope.join_star(schema.as_deref(), &alias) {
+            targets.extend(join.into_iter().map(named_target));
+            return Ok(());
+        }
         let found = scope.leaf(schema.as_deref(), &alias);
         if found.is_err()
             && let Some(fields) = self.row_fields(name)?
@@ -320,7 +324,9 @@ impl Binder<'_> {
             })
         })?;
         for (i, column) in leaf.columns.iter().enumerate() {
-            targets.push(named_target((column.name.clone(), leaf.found(i))));
+            if !column.name.starts_with(UNSEEN) {
+                targets.push(named_target((column.name.clone(), leaf.found(i))));
+            }
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use sqlparser::ast;
 
 use super::Binder;
+use super::collation::{collatable, collation_of};
 use super::expr::Around;
 use super::subquery::query_of;
 use crate::bound::{CompareOp, Expr, LikeKind, Node};
@@ -154,11 +155,10 @@ impl Binder<'_> {
                 self.call("timezone", args)
             }
             E::Collate { expr, collation } => {
-                let name = collation.to_string().replace('"', "").to_ascii_lowercase();
-                match name.rsplit('.').next() {
-                    Some("c" | "posix" | "default" | "ucs_basic") => self.expr(expr, around),
-                    _ => Err(SqlError::unsupported(format!("collation {collation}"))),
-                }
+                collation_of(collation)?;
+                let value = self.expr(expr, around)?;
+                collatable(value.ty)?;
+                Ok(value)
             }
             E::Subquery(query) => self.scalar_subquery(query, around),
             E::Exists { subquery, negated } => self.exists(subquery, *negated, around),

@@ -3,8 +3,9 @@
 use super::expr::Clause;
 use super::path::PathView;
 use super::{Binder, ParamTypes, index_condition, index_expression, search_path};
-use crate::catalog::{CatalogView, TableDef};
+use crate::catalog::{CatalogView, RoutineDef, TableDef};
 use crate::context::EvalContext;
+use crate::parser;
 
 /// One of the texts of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub fn unbound(table: &TableDef, catalog: &dyn CatalogView, cx: &EvalContext) ->
             lost.push(StoredText::Default(at));
         }
         if let Some(text) = &column.more.generated {
-            let value = binder.stored(table, text, Clause::Generated);
+            let value = binder.of_table(table, |of| of.stored(table, text, Clause::Generated));
             if value
                 .and_then(|value| binder.assign(value, column))
                 .is_err()
@@ -48,7 +49,8 @@ pub fn unbound(table: &TableDef, catalog: &dyn CatalogView, cx: &EvalContext) ->
         }
     }
     for check in &table.rules.checks {
-        if binder.stored(table, &check.text, Clause::Check).is_err() {
+        let bound = binder.of_table(table, |of| of.stored(table, &check.text, Clause::Check));
+        if bound.is_err() {
             lost.push(StoredText::Check(check.name.clone()));
         }
     }
@@ -71,6 +73,53 @@ pub fn unbound(table: &TableDef, catalog: &dyn CatalogView, cx: &EvalContext) ->
         }
     }
     lost
+}
+
+/// The defaults, CHECKs and generated columns of `table` that call a function of users.
+pub fn calling(
+    table: &TableDef,
+    routine: &RoutineDef,
+    catalog: &dyn CatalogView,
+    cx: &EvalContext,
+) -> Vec<StoredText> {
+    let path = search_path(catalog, cx);
+    let along = PathView {
+        catalog,
+        path: &path,
+    };
+    let mut none = ParamTypes::new();
+    let mut binder = Binder::of("", (&along, &path), &mut none, (cx, 0));
+    let mut calls = |text: &str, clause: Clause| {
+        parser::calls(text, &routine.name) && {
+            let bound = match clause {
+                Clause::Default => binder.stored(table, text, clause),
+                _ => binder.of_table(table, |binder| binder.stored(table, text, clause)),
+            };
+            let mut found = false;
+            if let Ok(bound) = &bound {
+                bound.for_each_routine(&mut |call| found |= call.routine.id == routine.id);
+            }
+            // What cannot be told may be it.
+            found || bound.is_err()
+        }
+    };
+    let mut found = Vec::new();
+    for (at, column) in table.columns.iter().enumerate() {
+        let generated = column.more.generated.as_deref();
+        if generated.is_some_and(|text| calls(text, Clause::Generated)) {
+            found.push(StoredText::Generated(at));
+        }
+        let default = column.default.as_deref();
+        if default.is_some_and(|text| calls(text, Clause::Default)) {
+            found.push(StoredText::Default(at));
+        }
+    }
+    for check in &table.rules.checks {
+        if calls(&check.text, Clause::Check) {
+            found.push(StoredText::Check(check.name.clone()));
+        }
+    }
+    found
 }
 
 fn with_types(table: &TableDef, catalog: &dyn CatalogView) -> TableDef {

@@ -21,7 +21,7 @@ use crate::catalog::{
     TableDef, TypeDef, ViewDef,
 };
 use crate::error::{SqlError, SqlState};
-use crate::parser::view_options;
+use crate::parser::{spelled, view_options};
 
 impl Binder<'_> {
     /// The view that a name is of.
@@ -234,7 +234,7 @@ impl Binder<'_> {
         }
         Ok(Defined {
             columns,
-            text: query.to_string(),
+            text: spelled(&query.to_string()),
             tables: recording.tables.into_inner(),
             views: recording.views.into_inner(),
             types: recording.types.into_inner(),
@@ -284,6 +284,14 @@ impl Binder<'_> {
                     _,
                 ) => {
                     let (schema, name) = names::table_name(name)?;
+                    if let Some(join) = scope.join_called(schema.as_deref(), &name) {
+                        for column in &join.columns {
+                            let parts = vec![quoted(&join.alias), quoted(&column.name)];
+                            let column = ast::Expr::CompoundIdentifier(parts);
+                            items.push(ast::SelectItem::UnnamedExpr(column));
+                        }
+                        continue;
+                    }
                     vec![scope.leaf(schema.as_deref(), &name)?]
                 }
                 _ => {

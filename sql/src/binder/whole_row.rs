@@ -162,6 +162,12 @@ impl Binder<'_> {
         if let Some(found) = scope.row(&row, catalog) {
             return Ok(Some(found.expr));
         }
+        if let Some(join) = scope.join_called(None, &row) {
+            let columns = join.columns.iter();
+            let fields = columns.clone().map(|of| (of.name.clone(), of.expr.ty));
+            let values = columns.map(|of| of.expr.clone()).collect();
+            return Ok(Some(row_made(Fields::own(fields), values)));
+        }
         if let Some(found) = self.surrounding(|scope| Ok(scope.row(&row, catalog)))? {
             return Ok(Some(found));
         }

@@ -7,11 +7,13 @@ use sqlparser::ast;
 use super::Binder;
 use super::names;
 use super::scope::{ScopeColumn, ScopeLeaf};
+use super::search_cycle::{extended, name_columns, not_recursive};
 use super::set::operation;
 use crate::bound::{
     Cte, Expr, From, LeafSource, Node, Recursive, Select, SetOp, Target, Volatility,
 };
 use crate::error::{SqlError, SqlState};
+use crate::parser::search_cycle;
 use crate::types::Type;
 use crate::value::Value;
 
@@ -76,6 +78,9 @@ impl Binder<'_> {
     }
 
     fn plain(&mut self, cte: &ast::Cte, name: String) -> Result<Named, SqlError> {
+        if cte.from.is_some() {
+            return Err(not_recursive());
+        }
         let level = self.surroundings.len();
         if let ast::SetExpr::Insert(changing)
         | ast::SetExpr::Update(changing)
@@ -149,6 +154,7 @@ impl Binder<'_> {
             return named;
         };
         let (op, all) = operation((op, set_quantifier))?;
+        let clauses = search_cycle(cte)?;
         let forbidden = match op {
             SetOp::Union => "must not appear within its non-recursive term",
             _ => "does not have the form non-recursive-term UNION [ALL] recursive-term",
@@ -163,7 +169,21 @@ impl Binder<'_> {
         });
         let bound = self.within(|binder| {
             binder.under(cte.query.with.as_ref(), |binder| {
-                let left = binder.set_side(left)?;
+                let terms: (&ast::SetExpr, &ast::SetExpr) = (left, right);
+                let (mut left, mut right) = (binder.set_side(left)?, terms.1);
+                let more;
+                if let Some(clauses) = &clauses {
+                    if op != SetOp::Union {
+                        return Err(not_recursive());
+                    }
+                    let given = cte.alias.columns.iter().map(|c| Some(names::fold(&c.name)));
+                    let columns = left.columns().iter().zip(given.chain(std::iter::repeat(None)));
+                    let columns = columns.map(|(t, name)| name.unwrap_or(t.name.clone()));
+                    let columns: Vec<String> = columns.collect();
+                    more = extended(&name, clauses, &columns, terms)?;
+                    left = binder.set_side(&more.0)?;
+                    right = &more.1;
+                }
                 if op != SetOp::Union {
                     let right = binder.set_side(right)?;
                     let (left, right) = binder.matched(op, left, right)?;
@@ -185,6 +205,9 @@ impl Binder<'_> {
                     binder.named[place].stage,
                     Stage::Recursive { used: true, .. }
                 );
+                if !used && clauses.is_some() {
+                    return Err(not_recursive());
+                }
                 if !used {
                     let (left, right) = binder.matched(op, left, right)?;
                     return Ok((op, left, right, None));
@@ -224,7 +247,11 @@ impl Binder<'_> {
                     base: left,
                     step: right,
                 };
-                self.over_set(LeafSource::Recursive(Box::new(recursive)), &[])?
+                let mut query = self.over_set(LeafSource::Recursive(Box::new(recursive)), &[])?;
+                if let Some(clauses) = &clauses {
+                    name_columns(clauses, &mut query);
+                }
+                query
             }
             None => {
                 let set = crate::bound::SetOperation {

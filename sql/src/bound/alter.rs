@@ -9,7 +9,19 @@ use super::sequence::NewSequence;
 use super::trigger::TriggerChange;
 use crate::catalog::{ColumnDef, Identity, TableDef};
 use crate::error::SqlState;
+use crate::parser::StorageOptions;
 use crate::types::{Domain, Type};
+
+/// What is said of how rows are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// SET (…)
+    Set(StorageOptions),
+    /// RESET (…)
+    Reset(Vec<String>),
+    /// SET LOGGED (false), SET UNLOGGED
+    Unlogged(bool),
+}
 
 /// One action of an ALTER TABLE. Columns are positions in the table as the actions before it leave it.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,10 +157,12 @@ pub enum AlterAction {
     },
     /// Nothing but a notice.
     Notice(SqlState, String),
-    /// SET (fillfactor = …) and other accepted storage options: nothing happens.
-    Nothing {
-        /// It was said of an index.
-        of_index: bool,
+    /// About how rows are kept.
+    Keep {
+        /// The index that it is about; without it the table.
+        index: Option<String>,
+        /// What of it is kept in the catalog.
+        what: Vec<Kept>,
     },
 }
 

@@ -9,8 +9,9 @@ use super::sequence::NewSequence;
 use super::trigger::Trigger;
 use crate::catalog::{
     Bound, ColumnDef, IndexColumn, IndexDef, IndexKind, IndexMore, Materialized, PartitionKey,
-    Referential, TableDef,
+    Referential, Storage, TableDef,
 };
+use crate::parser::StorageOptions;
 
 /// CREATE TABLE.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +52,8 @@ pub struct CreateTable {
     pub partition_of: Option<NewPartition>,
     /// What LIKE brings along.
     pub alike: Alike,
+    /// What is said of how its rows are kept.
+    pub storage: Storage,
 }
 
 /// What LIKE brings along that is no part of a CREATE TABLE.
@@ -105,6 +108,8 @@ pub struct KeyConstraint {
     pub deferrable: Option<bool>,
     /// NULLS NOT DISTINCT
     pub nulls_equal: bool,
+    /// Storage parameters.
+    pub options: StorageOptions,
 }
 
 /// A CHECK constraint to be.
@@ -118,6 +123,8 @@ pub struct NewCheck {
     pub columns: Vec<usize>,
     /// The condition, over the table's row.
     pub condition: Expr,
+    /// NO INHERIT
+    pub no_inherit: bool,
 }
 
 /// A FOREIGN KEY constraint to be.
@@ -230,7 +237,7 @@ impl AlterTable {
             [
                 AlterAction::RenameIndex { .. }
                 | AlterAction::AttachIndex { .. }
-                | AlterAction::Nothing { of_index: true },
+                | AlterAction::Keep { index: Some(_), .. },
             ] => "ALTER INDEX",
             [AlterAction::Comment { .. }] => "COMMENT",
             _ if self.materialized => "ALTER MATERIALIZED VIEW",

@@ -39,7 +39,7 @@ mod user_type;
 mod view;
 mod window;
 
-pub use alter::{AddColumn, AlterAction, SetType};
+pub use alter::{AddColumn, AlterAction, Kept, SetType};
 pub use composite::{AlterComposite, AttributeChange, CreateComposite};
 pub use cursor::{CursorOptions, Declare, Direction, Fetch};
 pub use database::{
@@ -64,7 +64,7 @@ pub use relation::{Cte, Lateral, Recursive, SetOp, SetOperation};
 pub use role::{AlterRole, CreateRole, DropRole, RoleChange, RoleOptions, RoleRef};
 pub use routine::{AlterRoutine, CreateRoutine, DropRoutine, RoutineCall};
 pub use rules::{Integrity, Related, RowCheck, RowRules, ViewCheck};
-pub use schema::{CreateSchema, DropSchema};
+pub use schema::{CreateSchema, DropSchema, RenameSchema};
 pub use security::{
     AlterOwner, Comment, DefaultPrivileges, DropOwned, Grant, GrantRole, NamedObject,
     ReassignOwned, RenameView, SetSchema,

@@ -25,9 +25,25 @@ pub struct RowRules {
     pub leaves: Vec<RowRules>,
     /// Of a partition: the partitioned table above all others, which has to lead its rows to it.
     pub within: Option<Arc<TableDef>>,
+    /// CHECKs or generated columns call functions of users.
+    pub calls: bool,
 }
 
 impl RowRules {
+    /// Calls `f` on each function of users that a CHECK or a generated column calls, also those of leaves.
+    pub fn for_each_routine<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<RoutineDef>)) {
+        for rules in std::iter::once(self)
+            .chain(&self.leaves)
+            .filter(|of| of.calls)
+        {
+            let checks = rules.checks.iter().map(|check| &check.condition);
+            let generated = rules.generated.iter().map(|of| &of.value);
+            for expr in checks.chain(generated) {
+                expr.for_each_routine(&mut |call| f(&call.routine));
+            }
+        }
+    }
+
     /// All triggers that may run, also those of leaves.
     pub fn all_triggers(&self) -> impl Iterator<Item = &Trigger> {
         let leaves = self.leaves.iter().flat_map(|leaf| &leaf.triggers);
@@ -61,7 +77,7 @@ pub struct Integrity {
     /// The tables that foreign keys lead to from there, forth and back, the changed one first; none where no
     /// foreign key has to do with the statement.
     pub related: Vec<Related>,
-    /// The functions that triggers of these tables run.
+    /// The functions that triggers, CHECKs and generated columns of these tables run.
     pub routines: Vec<Arc<RoutineDef>>,
 }
 

@@ -11,6 +11,17 @@ pub struct CreateSchema {
     pub if_not_exists: bool,
     /// AUTHORIZATION
     pub owner: Option<RoleRef>,
+    /// The statements that make what is in it, in the order in which they run.
+    pub elements: Vec<String>,
+}
+
+/// ALTER SCHEMA … RENAME TO.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenameSchema {
+    /// The name.
+    pub name: String,
+    /// The new one.
+    pub to: String,
 }
 
 /// DROP SCHEMA.

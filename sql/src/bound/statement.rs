@@ -10,7 +10,7 @@ use super::expr::Expr;
 use super::extension::{AlterExtension, CreateExtension, DropAbsent, DropExtension};
 use super::role::{AlterRole, CreateRole, DropRole};
 use super::routine::{AlterRoutine, CreateRoutine, DropRoutine, RoutineCall};
-use super::schema::{CreateSchema, DropSchema};
+use super::schema::{CreateSchema, DropSchema, RenameSchema};
 use super::security::{
     AlterOwner, Comment, DefaultPrivileges, DropOwned, Grant, GrantRole, ReassignOwned, RenameView,
     SetSchema,
@@ -84,6 +84,8 @@ pub enum Statement {
     CreateSchema(CreateSchema),
     /// DROP SCHEMA.
     DropSchema(DropSchema),
+    /// ALTER SCHEMA … RENAME TO.
+    RenameSchema(RenameSchema),
     /// CREATE EXTENSION.
     CreateExtension(CreateExtension),
     /// DROP EXTENSION.
@@ -326,6 +328,7 @@ impl Statement {
                 | Statement::DropType(_)
                 | Statement::CreateSchema(_)
                 | Statement::DropSchema(_)
+                | Statement::RenameSchema(_)
                 | Statement::CreateExtension(_)
                 | Statement::DropExtension(_)
                 | Statement::DropAbsent(_)

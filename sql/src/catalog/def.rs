@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use super::collation::Collation;
 use super::database::DatabaseDef;
 use super::extension::ExtensionDef;
 use super::family::Family;
@@ -138,9 +139,27 @@ pub struct IndexMore {
     pub deferrable: Option<bool>,
     /// NULLS NOT DISTINCT: no two rows have a NULL in the same place of an otherwise equal key.
     pub nulls_equal: bool,
+    /// What was said of the order of its key columns, if of any.
+    pub looks: Vec<KeyLook>,
+    /// Storage parameters and their values.
+    pub options: Vec<(String, String)>,
+}
+
+/// What was said of the order of a key column, which is that of its type whatever it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyLook {
+    /// COLLATE
+    pub collation: Option<Collation>,
+    /// The operator class, if it is none that would be taken anyway.
+    pub class: Option<String>,
 }
 
 impl IndexMore {
+    /// What was said of the order of a key column.
+    pub fn look(&self, at: usize) -> Option<&KeyLook> {
+        self.looks.get(at)
+    }
+
     /// What is said of a key in which NULLs are equal, with a blank before it.
     pub fn of_nulls(&self) -> &'static str {
         match self.nulls_equal {
@@ -366,6 +385,7 @@ impl IndexDef {
             && self.more.nulls_equal == parents.more.nulls_equal
             && self.primary == parents.primary
             && self.columns == parents.columns
+            && self.more.looks == parents.more.looks
             && self.more.include == parents.more.include;
         same && text(self) == text(parents) && (self.constraint || !parents.constraint)
     }

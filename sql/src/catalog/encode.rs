@@ -6,14 +6,17 @@
 //! Tables that are partitioned, or are partitions, are of format 6 (8 with indexes on expressions, 10 with columns of
 //! domains); all others of format 5 (7, 9). Tables of format 4 have no triggers; those of format 3 no constraints but their keys either, and plain columns; those
 //! of format 2 one guard besides; those of format 1 no partitions either, and each index has one root. They are still
-//! read. A program that knows less than format 10 refuses it. A materialized view has its query before all that.
+//! read. A program that knows less than format 10 refuses it. A materialized view has its query before all that, and before that stands
+//! what little else there may be to say (`details`).
 
 mod about;
 mod bytes;
 mod database;
+mod details;
 mod extension;
 mod family;
 mod role;
+mod rules;
 mod trigger;
 mod user_type;
 mod view;
@@ -27,6 +30,7 @@ pub(super) use extension::{decode_extension, encode_extension, is_extension};
 pub(crate) use family::can_be_in_bounds;
 use family::{encode_family, read_family};
 pub(super) use role::{decode_role, encode_role};
+use rules::{encode_rules, read_rules};
 pub(super) use user_type::{decode_types, encode_type, is_type};
 pub(super) use view::{decode_view, encode_view, is_view};
 
@@ -36,7 +40,7 @@ use super::def::{
 };
 use super::guard::Guards;
 use super::partition::{PARTITIONS_MAX, Partitioning, Roots};
-use super::rules::{CheckDef, ColumnMore, ForeignKeyDef, Identity, Referential, TableRules};
+use super::rules::{ColumnMore, Identity, TableRules};
 use super::sequence::SequenceDef;
 use super::snapshot::Snapshot;
 use super::view::Materialized;
@@ -116,6 +120,7 @@ pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
         (false, false) => 0,
     };
     let mut out = Writer(Vec::new());
+    details::encode(table, &mut out);
     if let Some(query) = &table.materialized {
         encode_query(query, &mut out);
     }
@@ -209,48 +214,6 @@ fn encode_more(column: &ColumnDef, out: &mut Writer) {
     words.iter().for_each(|word| out.u64(*word));
 }
 
-fn encode_rules(rules: &TableRules, out: &mut Writer) {
-    out.u32(rules.checks.len() as u32);
-    for check in &rules.checks {
-        out.u32(check.id);
-        out.text(&check.name);
-        out.text(&check.text);
-    }
-    out.u32(rules.foreign_keys.len() as u32);
-    for key in &rules.foreign_keys {
-        out.u32(key.id);
-        out.text(&key.name);
-        out.list(key.columns.iter().map(|c| *c as u32));
-        out.u32(key.parent);
-        out.list(key.parent_columns.iter().map(|c| *c as u32));
-        out.0.push(referential_byte(key.on_delete));
-        out.0.push(referential_byte(key.on_update));
-        out.flag(key.full);
-        out.flag(key.deferrable);
-        out.flag(key.deferred);
-    }
-    out.list(rules.referenced_by.iter().copied());
-    out.u32(rules.comments.len() as u32);
-    for (column, text) in &rules.comments {
-        out.u32(column.map_or(0, |column| column as u32 + 1));
-        out.text(text);
-    }
-}
-
-/// What can become of a row that references, as it is stored.
-const REFERENTIAL: [Referential; 5] = [
-    Referential::NoAction,
-    Referential::Restrict,
-    Referential::Cascade,
-    Referential::SetNull,
-    Referential::SetDefault,
-];
-
-fn referential_byte(action: Referential) -> u8 {
-    let mut all = (0..).zip(REFERENTIAL);
-    all.find(|(_, a)| *a == action).map_or(0, |(byte, _)| byte)
-}
-
 /// An index; that of a partitioned table has no roots of its own.
 fn encode_index(index: &IndexDef, of_parent: bool, out: &mut Writer) {
     out.u32(index.id);
@@ -293,7 +256,14 @@ fn encode_expressions(index: &IndexDef, out: &mut Writer) {
 
 /// The table's definition that `bytes` hold; `around` has the types that users made.
 pub(super) fn decode_table(bytes: &[u8], around: &Snapshot) -> Result<TableDef, SqlError> {
-    read_table(&mut Reader(bytes), around).ok_or_else(corrupt)
+    let mut input = Reader(bytes);
+    let mut read = || {
+        let details = details::read(&mut input)?;
+        let mut table = read_table(&mut input, around)?;
+        details.give(&mut table)?;
+        Some(table)
+    };
+    read().ok_or_else(corrupt)
 }
 
 fn read_table(input: &mut Reader<'_>, around: &Snapshot) -> Option<TableDef> {
@@ -440,52 +410,8 @@ fn read_more(input: &mut Reader<'_>, kind: TypeKind) -> Option<ColumnMore> {
         identity,
         sequence,
         missing,
-        domain: None,
+        ..ColumnMore::default()
     })
-}
-
-/// The rules of a table of so many columns.
-fn read_rules(input: &mut Reader<'_>, width: usize) -> Option<TableRules> {
-    let mut rules = TableRules::default();
-    for _ in 0..input.u32()? {
-        rules.checks.push(CheckDef {
-            id: input.u32()?,
-            name: input.text()?,
-            text: input.text()?,
-        });
-    }
-    for _ in 0..input.u32()? {
-        let id = input.u32()?;
-        let name = input.text()?;
-        let columns = input.positions()?;
-        let parent = input.u32()?;
-        let parent_columns = input.positions()?;
-        let fits = columns.len() == parent_columns.len() && columns.iter().all(|c| *c < width);
-        if columns.is_empty() || !fits {
-            return None;
-        }
-        rules.foreign_keys.push(ForeignKeyDef {
-            id,
-            name,
-            columns,
-            parent,
-            parent_columns,
-            on_delete: *REFERENTIAL.get(usize::from(input.u8()?))?,
-            on_update: *REFERENTIAL.get(usize::from(input.u8()?))?,
-            full: input.flag()?,
-            deferrable: input.flag()?,
-            deferred: input.flag()?,
-        });
-    }
-    rules.referenced_by = input.list()?;
-    for _ in 0..input.u32()? {
-        let column = (input.u32()? as usize).checked_sub(1);
-        if column.is_some_and(|column| column >= width) {
-            return None;
-        }
-        rules.comments.push((column, input.text()?));
-    }
-    Some(rules)
 }
 
 /// An index of `table`; with one root and no word of more where it is `whole`.

@@ -4,6 +4,7 @@
 mod about;
 pub mod acl;
 mod alter;
+mod collation;
 mod database;
 mod ddl;
 mod def;
@@ -26,11 +27,12 @@ mod user_type;
 mod view;
 
 pub use about::{About, DefaultAcl, Object, ObjectKind};
+pub use collation::Collation;
 pub use database::{DatabaseDef, TEMPLATE0_OID, TEMPLATE1_OID};
 pub use ddl::{Ddl, DdlKind, statements};
 pub use def::{
     CATALOG_SCHEMA, CatalogView, ColumnDef, EXPRESSION, IndexColumn, IndexDef, IndexExpression,
-    IndexKind, IndexMore, Membership, PUBLIC_SCHEMA, Predicate, RoleDef, RoleSettings,
+    IndexKind, IndexMore, KeyLook, Membership, PUBLIC_SCHEMA, Predicate, RoleDef, RoleSettings,
     SETTINGS_OF_ALL, TableDef,
 };
 pub(crate) use encode::can_be_in_bounds;
@@ -46,7 +48,9 @@ pub use routine::{
     ArgMode, AsCalled, Language, Parallel, Planning, RoutineArg, RoutineDef, RoutineKind,
     RoutineResult, columns_of_row, guard_routine,
 };
-pub use rules::{CheckDef, ColumnMore, ForeignKeyDef, Identity, Referential, TableRules};
+pub use rules::{
+    CheckDef, ColumnMore, ForeignKeyDef, Identity, Referential, Storage, TableRules, set_options,
+};
 pub use security::{CHECKPOINT, DATABASE_OWNER, SIGNAL_BACKEND, Security, denied, no_privilege};
 pub use sequence::{SequenceDef, Taken};
 pub use snapshot::Snapshot;

@@ -6,6 +6,7 @@
 //! - FK-2: a table is in the `referenced_by` of each table that a foreign key of it leads to, and nothing else is.
 //!   So who changes a parent knows whose rows to look at, and DDL on either finds the other.
 
+use super::collation::Collation;
 use super::trigger::TriggerDef;
 use crate::types::Domain;
 use crate::value::Value;
@@ -23,6 +24,23 @@ pub struct TableRules {
     pub comments: Vec<(Option<usize>, String)>,
     /// The triggers (TRG-1).
     pub triggers: Vec<TriggerDef>,
+    /// What was said of how its rows are kept.
+    pub storage: Storage,
+}
+
+/// What was said of how rows are kept, which changes nothing: dumps have it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Storage {
+    /// Storage parameters and their values.
+    pub options: Vec<(String, String)>,
+    /// UNLOGGED
+    pub unlogged: bool,
+}
+
+/// Storage parameters with what SET (…) says of them.
+pub fn set_options(options: &mut Vec<(String, String)>, said: &[(String, String)]) {
+    options.retain(|(name, _)| said.iter().all(|(new, _)| new != name));
+    options.extend_from_slice(said);
 }
 
 /// A CHECK constraint.
@@ -34,6 +52,10 @@ pub struct CheckDef {
     pub name: String,
     /// The condition as SQL text, over the table's columns.
     pub text: String,
+    /// It holds for all rows; those that were there before a NOT VALID one was added nobody has looked at.
+    pub valid: bool,
+    /// NO INHERIT
+    pub no_inherit: bool,
 }
 
 /// A FOREIGN KEY constraint.
@@ -59,6 +81,8 @@ pub struct ForeignKeyDef {
     pub deferrable: bool,
     /// It does so unless it is told otherwise.
     pub deferred: bool,
+    /// As of a CHECK.
+    pub valid: bool,
 }
 
 /// What becomes of rows whose referenced row goes or gets another key.
@@ -89,6 +113,8 @@ pub struct ColumnMore {
     pub missing: Option<Value>,
     /// The domain that it is of; its type is that domain's root.
     pub domain: Option<Domain>,
+    /// COLLATE
+    pub collation: Collation,
 }
 
 /// Who gives an identity column its values.

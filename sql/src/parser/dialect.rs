@@ -1,4 +1,4 @@
-//! The dialect we hand to sqlparser: its PostgreSQL dialect, but for one thing.
+//! The dialect we hand to sqlparser: its PostgreSQL dialect, but for a few things.
 //!
 //! sqlparser first tries every function argument as `expression => value` and, when no arrow follows,
 //! parses the expression again: nested calls take time exponential in their depth. With plain
@@ -6,7 +6,9 @@
 
 use std::any::TypeId;
 
-use sqlparser::ast::{Expr, Ident};
+use sqlparser::ast::{
+    ColumnOption, Expr, Ident, KeyOrIndexDisplay, NullsDistinctOption, UniqueConstraint,
+};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
@@ -59,6 +61,26 @@ fn between(
     })
 }
 
+/// Behind the UNIQUE of a column: `NULLS NOT DISTINCT`, and what is said of when it is checked.
+fn unique_nulls(parser: &mut Parser<'_>) -> Result<ColumnOption, ParserError> {
+    parser.expect_keyword(Keyword::NULLS)?;
+    let nulls_distinct = match parser.parse_keyword(Keyword::NOT) {
+        true => NullsDistinctOption::NotDistinct,
+        false => NullsDistinctOption::Distinct,
+    };
+    parser.expect_keyword(Keyword::DISTINCT)?;
+    Ok(ColumnOption::Unique(UniqueConstraint {
+        name: None,
+        index_name: None,
+        index_type_display: KeyOrIndexDisplay::None,
+        index_type: None,
+        columns: Vec::new(),
+        index_options: Vec::new(),
+        characteristics: parser.parse_constraint_characteristics()?,
+        nulls_distinct,
+    }))
+}
+
 impl Dialect for Postgres {
     /// The parser asks for the PostgreSQL dialect by its type.
     fn dialect(&self) -> TypeId {
@@ -106,7 +128,19 @@ impl Dialect for Postgres {
         *keyword != Keyword::FOR && BASE.is_column_alias(keyword, parser)
     }
 
-    /// `BETWEEN SYMMETRIC`: the lower bound is marked.
+    fn parse_column_option(
+        &self,
+        parser: &mut Parser<'_>,
+    ) -> Result<Option<Result<Option<ColumnOption>, ParserError>>, ParserError> {
+        let is = |n: usize, keyword: Keyword| matches!(parser.peek_nth_token_ref(n).token, Token::Word(ref word) if word.keyword == keyword);
+        if !(is(0, Keyword::UNIQUE) && is(1, Keyword::NULLS)) {
+            return Ok(None);
+        }
+        parser.advance_token();
+        Ok(Some(unique_nulls(parser).map(Some)))
+    }
+
+    /// `BETWEEN SYMMETRIC`: the lower bound is marked. `COLLATE` behind what is no single term.
     fn parse_infix(
         &self,
         parser: &mut Parser<'_>,
@@ -114,6 +148,14 @@ impl Dialect for Postgres {
         _precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
         let is = |n: usize, keyword: Keyword| matches!(parser.peek_nth_token_ref(n).token, Token::Word(ref word) if word.keyword == keyword);
+        if is(0, Keyword::COLLATE) {
+            parser.advance_token();
+            let collation = parser.parse_object_name(false);
+            return Some(collation.map(|collation| Expr::Collate {
+                expr: Box::new(expr.clone()),
+                collation,
+            }));
+        }
         let negated = is(0, Keyword::NOT);
         let at = usize::from(negated);
         if !is(at, Keyword::BETWEEN) {

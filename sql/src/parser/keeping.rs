@@ -1,5 +1,5 @@
 //! The actions of ALTER TABLE, ALTER INDEX and ALTER MATERIALIZED VIEW that say how PostgreSQL keeps or reads rows, which
-//! is of no concern here: dumps are full of them. What they name has to be there.
+//! is of no concern here: dumps are full of them. What they name has to be there. Storage parameters and UNLOGGED are kept, for dumps.
 //!
 //! ```text
 //! ALTER TABLE t  ALTER c SET STATISTICS n | STORAGE s | COMPRESSION m | (…)   ALTER c RESET (…)
@@ -9,6 +9,7 @@
 
 use super::cursor::Cursor;
 use super::lexer::{Kind, Token};
+use super::storage::{self, StorageOptions, is_storage_option};
 use crate::error::{SqlError, SqlState};
 use crate::settings::parse_bool;
 
@@ -43,31 +44,17 @@ pub enum KeptPart {
     Column(String),
     /// An index of the table.
     Index(String),
+    /// SET (…)
+    Set(StorageOptions),
+    /// RESET (…)
+    Reset(Vec<String>),
+    /// SET LOGGED (false), SET UNLOGGED
+    Unlogged(bool),
 }
 
-/// Options of tables and indexes that change nothing here.
-const OPTIONS: [&str; 12] = [
-    "fillfactor",
-    "parallel_workers",
-    "user_catalog_table",
-    "vacuum_index_cleanup",
-    "vacuum_truncate",
-    "toast_tuple_target",
-    "log_autovacuum_min_duration",
-    "deduplicate_items",
-    "fastupdate",
-    "gin_pending_list_limit",
-    "pages_per_range",
-    "buffering",
-];
 /// Those of views, which are done something about.
 const OPTIONS_OF_VIEWS: [&str; 3] = ["security_barrier", "security_invoker", "check_option"];
 const OPTIONS_OF_COLUMNS: [&str; 2] = ["n_distinct", "n_distinct_inherited"];
-
-/// Is it an option of a table's or index's storage?
-pub(crate) fn is_storage_option(name: &str) -> bool {
-    OPTIONS.contains(&name) || name.starts_with("autovacuum_") || name.starts_with("toast.")
-}
 
 /// The statement, if all of its actions are such.
 pub(super) fn alter(text: &str, tokens: &[Token]) -> Result<Option<KeepingSyntax>, SqlError> {
@@ -120,9 +107,14 @@ fn action(c: &mut Cursor<'_>, of: KeptKind) -> Result<Option<Option<KeptPart>>, 
         };
         return Ok(column_action(c)?.then_some(Some(KeptPart::Column(column))));
     }
+    if of == KeptKind::Table && c.sees("set") && is_view_option(c) {
+        return Ok(None);
+    }
     if c.accept("reset") {
-        options(c, &|_| true)?;
-        return Ok(Some(None));
+        c.expect_kind(Kind::Open)?;
+        let named = storage::list(c)?.into_iter().map(|(name, _)| name);
+        c.expect_kind(Kind::Close)?;
+        return Ok(Some(Some(KeptPart::Reset(named.collect()))));
     }
     if c.accept_all(&["cluster", "on"]) {
         return Ok(Some(Some(KeptPart::Index(c.identifier()?))));
@@ -144,7 +136,8 @@ fn action(c: &mut Cursor<'_>, of: KeptKind) -> Result<Option<Option<KeptPart>>, 
     }
     match () {
         () if c.accept_all(&["without", "cluster"]) || c.accept_all(&["without", "oids"]) => {}
-        () if c.accept("logged") || c.accept("unlogged") => {}
+        () if c.accept("logged") => return Ok(Some(Some(KeptPart::Unlogged(false)))),
+        () if c.accept("unlogged") => return Ok(Some(Some(KeptPart::Unlogged(true)))),
         () if c.accept("tablespace") => {
             let name = c.identifier()?;
             if name != "pg_default" {
@@ -154,9 +147,14 @@ fn action(c: &mut Cursor<'_>, of: KeptKind) -> Result<Option<Option<KeptPart>>, 
         () if c.accept_all(&["access", "method"]) => {
             check_method(&c.identifier()?)?;
         }
-        () if of == KeptKind::Table && is_view_option(c) => return Ok(None),
-        () if c.peek().is_some_and(|token| token.kind == Kind::Open) => {
-            options(c, &is_storage_option)?;
+        () if c.accept_kind(Kind::Open).is_some() => {
+            let mut all = storage::list(c)?;
+            c.expect_kind(Kind::Close)?;
+            for (name, value) in &all {
+                storage::check(name, value)?;
+            }
+            all.retain(|(name, _)| !name.starts_with("toast."));
+            return Ok(Some(Some(KeptPart::Set(all))));
         }
         () => return Ok(None),
     }
@@ -165,7 +163,7 @@ fn action(c: &mut Cursor<'_>, of: KeptKind) -> Result<Option<Option<KeptPart>>, 
 
 /// Is it a view, by the first of the options in parentheses? ALTER TABLE may be about one.
 fn is_view_option(c: &Cursor<'_>) -> bool {
-    let first = c.peek_after(1);
+    let first = c.peek_after(2);
     first.is_some_and(|token| OPTIONS_OF_VIEWS.iter().any(|name| token.is(c.sql, name)))
 }
 
@@ -227,6 +225,24 @@ pub(super) fn places(text: &str, tokens: &[Token]) -> Result<Vec<Token>, SqlErro
     Ok(found)
 }
 
+/// The places of those WITH in CREATE TABLE, CREATE INDEX and CREATE MATERIALIZED VIEW that have storage parameters.
+pub(super) fn withs(text: &str, tokens: &[Token]) -> Vec<usize> {
+    let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
+    let mut depth = 0usize;
+    let mut found = Vec::new();
+    for i in 0..tokens.len() {
+        match tokens[i].kind {
+            Kind::Open => depth += 1,
+            Kind::Close => depth = depth.saturating_sub(1),
+            // What follows is a query.
+            _ if depth == 0 && is(i, "as") => break,
+            _ if depth == 0 && is(i, "with") => found.push(i),
+            _ => {}
+        }
+    }
+    found
+}
+
 /// `WITH (…)` at a place, where it has nothing but what changes nothing here; else nothing.
 fn storage(
     text: &str,
@@ -234,63 +250,25 @@ fn storage(
     at: usize,
     of_index: bool,
 ) -> Result<Vec<Token>, SqlError> {
-    let opens = |token: &&Token| token.kind == Kind::Open && token.text(text) == "(";
-    if tokens.get(at + 1).filter(opens).is_none() {
-        return Ok(Vec::new());
-    }
-    let Some(close) = (at + 2..tokens.len()).find(|i| tokens[*i].kind == Kind::Close) else {
+    let Some(range) = storage::with_at(text, tokens, at) else {
         return Ok(Vec::new());
     };
-    let mut c = Cursor::new(text, &tokens[at + 2..close]);
     let mut all = true;
-    while c.peek().is_some() {
-        let mut name = c.identifier()?;
-        if c.accept_kind(Kind::Dot).is_some() {
-            name = format!("{name}.{}", c.identifier()?);
-        }
-        let mut value = "true";
-        if c.accept_operator("=") {
-            value = c.text_until(&|_, token| token.kind == Kind::Comma);
-        }
-        let value = value.trim_matches('\'');
+    for (name, value) in storage::options_at(text, tokens, at)? {
         match name.as_str() {
-            "oids" if parse_bool(value) == Some(false) => {}
+            "oids" if parse_bool(&value) == Some(false) => {}
             "oids" => {
                 let message = "tables declared WITH OIDS are not supported";
                 return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
             }
-            "fillfactor" => check_fill(value)?,
-            name if is_storage_option(name) => {}
-            name if of_index => {
-                let message = format!("unrecognized parameter \"{name}\"");
-                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-            }
+            _ if of_index || is_storage_option(&name) => storage::check(&name, &value)?,
             _ => all = false,
-        }
-        if c.accept_kind(Kind::Comma).is_none() {
-            break;
         }
     }
     Ok(match all {
-        true => tokens[at..=close].to_vec(),
+        true => tokens[range].to_vec(),
         false => Vec::new(),
     })
-}
-
-/// 22023 unless it is a percentage that pages may be full.
-fn check_fill(value: &str) -> Result<(), SqlError> {
-    match value.parse::<f64>() {
-        Ok(percent) if (10.0..=100.0).contains(&percent) => Ok(()),
-        Ok(_) => Err(SqlError::new(
-            SqlState::INVALID_PARAMETER_VALUE,
-            format!("value {value} out of bounds for option \"fillfactor\""),
-        )
-        .detail("Valid values are between \"10\" and \"100\".")),
-        Err(_) => Err(SqlError::new(
-            SqlState::INVALID_PARAMETER_VALUE,
-            format!("invalid value for integer option \"fillfactor\": {value}"),
-        )),
-    }
 }
 
 /// 42704 for the access method of a table that is not the only one.

@@ -39,6 +39,25 @@ pub fn calls(text: &str, name: &str) -> bool {
     })
 }
 
+/// The expression with the schema before each call of `name` that has none.
+pub(crate) fn with_schema(text: &str, name: &str, schema: &str) -> String {
+    let tokens = lexer::tokens(text).unwrap_or_default();
+    let mut out = text.to_owned();
+    for i in (0..tokens.len()).rev() {
+        let named = match tokens[i].kind {
+            Kind::Word => tokens[i].text(text).to_ascii_lowercase() == name,
+            Kind::QuotedIdent => unquoted(tokens[i].text(text)) == name,
+            _ => false,
+        };
+        let called = tokens.get(i + 1).is_some_and(|next| next.text(text) == "(");
+        let alone = i == 0 || tokens[i - 1].kind != Kind::Dot;
+        if named && called && alone {
+            out.insert_str(tokens[i].start, &format!("{}.", quoted(schema)));
+        }
+    }
+    out
+}
+
 /// The expression with the column `from` called `to`.
 pub(crate) fn renamed(text: &str, from: &str, to: &str) -> String {
     let mut renamed = text.to_owned();
@@ -46,6 +65,67 @@ pub(crate) fn renamed(text: &str, from: &str, to: &str) -> String {
         renamed.replace_range(token.start..token.end, &quoted(to));
     }
     renamed
+}
+
+/// The text with the schema `from` of the objects `named` called `to`; `None` where it may be something else that is called so.
+pub fn with_schema_renamed(
+    text: &str,
+    (from, to): (&str, &str),
+    named: &dyn Fn(&str) -> bool,
+) -> Option<String> {
+    let tokens = lexer::tokens(text).unwrap_or_default();
+    let name = |token: &Token| match token.kind {
+        Kind::Word => Some(token.text(text).to_ascii_lowercase()),
+        Kind::QuotedIdent => Some(unquoted(token.text(text))),
+        _ => None,
+    };
+    let kind = |i: usize| tokens.get(i).map(|token: &Token| token.kind);
+    let mut out = text.to_owned();
+    for (i, token) in tokens.iter().enumerate().rev() {
+        if token.kind == Kind::String {
+            // As of `nextval('schema.name')`.
+            let inside = super::cursor::unquoted(token.text(text));
+            let parts = lexer::tokens(&inside).unwrap_or_default();
+            let is_name = parts.len() == 3 && parts[1].kind == Kind::Dot;
+            if is_name && kind(i + 1) != Some(Kind::String) {
+                let object = renamed_schema(&inside, &parts, (from, to), named);
+                if let Some(object) = object {
+                    let literal = format!("'{}'", object.replace('\'', "''"));
+                    out.replace_range(token.start..token.end, &literal);
+                }
+            }
+            continue;
+        }
+        if name(token).as_deref() != Some(from) || (i > 0 && kind(i - 1) == Some(Kind::Dot)) {
+            continue;
+        }
+        let behind = tokens.get(i + 2).and_then(name);
+        let qualifies = kind(i + 1) == Some(Kind::Dot);
+        match (qualifies, behind) {
+            (true, Some(object)) if named(&object) => {
+                out.replace_range(token.start..token.end, &quoted(to));
+            }
+            _ => return None,
+        }
+    }
+    Some(out)
+}
+
+/// A name in three tokens with its schema called `to`, if it is of one of these.
+fn renamed_schema(
+    text: &str,
+    parts: &[Token],
+    (from, to): (&str, &str),
+    named: &dyn Fn(&str) -> bool,
+) -> Option<String> {
+    let name = |token: &Token| match token.kind {
+        Kind::Word => Some(token.text(text).to_ascii_lowercase()),
+        Kind::QuotedIdent => Some(unquoted(token.text(text))),
+        _ => None,
+    };
+    let (schema, object) = (name(&parts[0])?, name(&parts[2])?);
+    let object = (schema == from && named(&object)).then_some(parts[2].text(text))?;
+    Some(format!("{}.{object}", quoted(to)))
 }
 
 fn places(text: &str, name: &str) -> Vec<Token> {
@@ -99,5 +179,18 @@ mod tests {
         assert!(!mentions("x::a IS NULL", "a"));
         assert!(mentions("coalesce(A, 1)", "a"));
         assert_eq!(renamed("a", "a", "order"), "\"order\"");
+        let all = |_: &str| true;
+        assert_eq!(
+            with_schema_renamed("r.f(a, r.t, 'r.q'::regclass) <> 'r'", ("r", "New"), &all),
+            Some("\"New\".f(a, \"New\".t, '\"New\".q'::regclass) <> 'r'".to_owned())
+        );
+        assert_eq!(
+            with_schema_renamed("SELECT r.a FROM t AS r", ("r", "n"), &all),
+            None
+        );
+        assert_eq!(
+            with_schema("f(a) AND s.f(f) AND \"f\" (1)", "f", "S"),
+            "\"S\".f(a) AND s.f(f) AND \"S\".\"f\" (1)"
+        );
     }
 }

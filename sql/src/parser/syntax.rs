@@ -12,8 +12,9 @@ use super::dialect::{EVERY_FIELD, Postgres};
 use super::lexer::{Kind, Token, syntax_error};
 use super::{
     Statement, column_list, column_types, current_of, exclusion, identity, keeping, lexer, like,
-    materialized, merge, misplaced, partition, position_of, recursive_view, regroup, rows_from,
-    select_into, shown_forms, subscripts, table_query, variadic, view,
+    materialized, merge, misplaced, no_inherit, partition, position_of, recursive_view, regroup,
+    rows_from, search_cycle, select_into, shown_forms, storage, subscripts, table_query,
+    using_alias, variadic, view,
 };
 use crate::error::{SqlError, SqlState};
 
@@ -126,6 +127,11 @@ fn finish(tree: &mut impl ast::VisitMut, text: &str, tokens: &[Token]) {
     if !column_types::words(text, tokens).is_empty() {
         column_types::name(tree);
     }
+    // What is wrong about them the text has been refused for.
+    let clauses = search_cycle::clauses(text, tokens).unwrap_or_default();
+    if !clauses.is_empty() {
+        search_cycle::attach(tree, text, &clauses);
+    }
 }
 
 /// Where the `*` of each `(row).*` is.
@@ -137,41 +143,6 @@ fn stars_of_rows(text: &str, tokens: &[Token]) -> impl Iterator<Item = usize> {
             && three[2].text(text) == "*";
         is_star.then_some(three[2].start)
     })
-}
-
-/// `COLLATE name` behind a cast with `::`, where sqlparser knows it not: all the collations that there are order alike.
-fn collations_of_casts(text: &str, tokens: &[Token]) -> Vec<Token> {
-    const KNOWN: [&str; 6] = [
-        "\"C\"",
-        "\"POSIX\"",
-        "\"default\"",
-        "default",
-        "\"ucs_basic\"",
-        "ucs_basic",
-    ];
-    let kind = |i: usize| tokens.get(i).map(|token: &Token| token.kind);
-    let mut found = Vec::new();
-    for at in (1..tokens.len()).filter(|i| tokens[*i].is(text, "collate")) {
-        // Back over the name of the type.
-        let mut before = at - 1;
-        if kind(before) == Some(Kind::Close) {
-            let open = (0..before).rev().find(|i| kind(*i) == Some(Kind::Open));
-            before = open.map_or(0, |open| open.saturating_sub(1));
-        }
-        let part = |i: usize| matches!(kind(i), Some(Kind::Word | Kind::QuotedIdent | Kind::Dot));
-        while before > 0 && part(before) {
-            before -= 1;
-        }
-        let of_schema = kind(at + 2) == Some(Kind::Dot) && tokens[at + 1].is(text, "pg_catalog");
-        let name = if of_schema { at + 3 } else { at + 1 };
-        let known = tokens
-            .get(name)
-            .is_some_and(|name| KNOWN.contains(&name.text(text)));
-        if kind(before) == Some(Kind::Cast) && before + 1 < at && known {
-            found.extend(&tokens[at..=name]);
-        }
-    }
-    found
 }
 
 /// Blanks out words that change nothing here and that sqlparser does not know; positions stay.
@@ -187,12 +158,14 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     }
     blanked.extend(partition::index_only(text, tokens));
     blanked.extend(keeping::places(text, tokens)?);
-    blanked.extend(collations_of_casts(text, tokens));
     if let Some((clause, _)) = materialized::data_clause_at(text, tokens) {
         blanked.extend(&tokens[clause]);
     }
     for clause in view::Clauses::of(text, tokens).ranges() {
         blanked.extend(&tokens[clause]);
+    }
+    for clauses in search_cycle::clauses(text, tokens)? {
+        blanked.extend(&tokens[clauses.tokens]);
     }
     let altered = materialized::altered(text, tokens);
     if let Some(list) = column_list::brackets(text, tokens) {
@@ -241,6 +214,9 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     let unnamed = column_types::words(text, tokens);
     let variadics = variadic::words(text, tokens)?;
     let subscripted = subscripts::targets(text, tokens);
+    let aliases = using_alias::aliases(text, tokens);
+    let uninherited = no_inherit::found(text, tokens)?;
+    let of_keys = storage::of_keys(text, tokens)?;
     let stars: Vec<usize> = stars_of_rows(text, tokens).collect();
     if blanked.is_empty()
         && commas.is_empty()
@@ -253,6 +229,9 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         && unnamed.is_empty()
         && variadics.is_empty()
         && subscripted.is_empty()
+        && aliases.is_empty()
+        && uninherited.is_empty()
+        && of_keys.is_empty()
         && stars.is_empty()
         && target.is_none()
         && altered.is_none()
@@ -265,6 +244,9 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     rows_from::apply(&mut patched, &rows_from);
     column_types::apply(&mut patched, &unnamed);
     variadic::apply(&mut patched, &variadics);
+    using_alias::apply(&mut patched, &aliases);
+    no_inherit::apply(&mut patched, &uninherited);
+    storage::apply(&mut patched, text, tokens, &of_keys);
     for star in stars {
         patched.replace_range(star..star + 1, EVERY_FIELD.encode_utf8(&mut [0; 4]));
     }
@@ -445,12 +427,11 @@ fn refused(error: ParserError, text: &str, tokens: &[Token]) -> SqlError {
 }
 
 /// What PostgreSQL has in statements about tables, and in some others, that we do not have: by words in a row.
-const FEATURES: [(&str, &[&str], &str); 13] = [
+const FEATURES: [(&str, &[&str], &str); 12] = [
     ("create", &["exclude", "using"], "an EXCLUDE constraint"),
     ("create", &["exclude", "("], "an EXCLUDE constraint"),
     ("alter", &["exclude", "using"], "an EXCLUDE constraint"),
     ("alter", &["exclude", "("], "an EXCLUDE constraint"),
-    ("create", &["no", "inherit"], "NO INHERIT"),
     ("alter", &["no", "inherit"], "NO INHERIT"),
     ("alter", &["inherit"], "INHERIT"),
     ("alter", &["not", "of"], "a typed table"),

@@ -10,8 +10,8 @@ use super::rows::Rows;
 use super::{Around, Constraint, reader};
 use crate::binder::{Over, view_is_updatable};
 use crate::catalog::{
-    CATALOG_SCHEMA, CheckOption, Event, Identity, ObjectKind, Referential, Snapshot, TableDef,
-    temporary,
+    CATALOG_SCHEMA, CheckOption, Collation, Event, Identity, ObjectKind, Referential, Snapshot,
+    TableDef, temporary,
 };
 use crate::types::{Domain, Type, TypeKind};
 use crate::value::Value;
@@ -288,8 +288,14 @@ pub(super) const NUMBERS: [&str; 8] = [
 /// `columns`. What is not said is NULL there, and not 0.
 pub fn columns(rows: &mut Rows, around: &Around<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
-    let mut add = |schema: &str, table: &str, (name, ty): (&str, Type), more: [Value; 6]| {
+    type Column<'a> = (&'a str, Type, Collation);
+    let mut add = |schema: &str, table: &str, (name, ty, of): Column<'_>, more: [Value; 6]| {
         let [position, default, nullable, updatable, identity, generated] = more;
+        // The database's is not told of.
+        let said = |text: &str| match of {
+            Collation::Default => Value::Null,
+            _ => Value::text(text),
+        };
         let own = [
             ("table_catalog", Value::text(around.database)),
             ("table_schema", Value::text(schema)),
@@ -298,6 +304,9 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
             ("ordinal_position", position.clone()),
             ("column_default", default),
             ("is_nullable", nullable),
+            ("collation_catalog", said(around.database)),
+            ("collation_schema", said(CATALOG_SCHEMA)),
+            ("collation_name", said(of.name())),
             ("udt_catalog", Value::text(around.database)),
             (
                 "dtd_identifier",
@@ -341,7 +350,8 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
                 nothing(),
                 nothing(),
             ];
-            add(relation.schema, relation.name, (name, *ty), more);
+            let column = (*name, *ty, Collation::Default);
+            add(relation.schema, relation.name, column, more);
         }
     }
     for table in standard(around) {
@@ -368,7 +378,8 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
                     Value::text(condition(&reader, text, Over::Table(&table)))
                 }),
             ];
-            let declared = (column.name.as_str(), column.declared());
+            let (name, collation) = (column.name.as_str(), column.more.collation);
+            let declared = (name, column.declared(), collation);
             add(&table.schema, &table.name, declared, more);
         }
     }
@@ -390,7 +401,7 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
             add(
                 &view.schema,
                 &view.name,
-                (column.name.as_str(), column.ty),
+                (column.name.as_str(), column.ty, Collation::Default),
                 more,
             );
         }

@@ -27,6 +27,7 @@ mod depend;
 mod extensions;
 mod families;
 mod grants;
+mod indexes;
 mod information;
 mod names;
 mod objects;
@@ -60,13 +61,14 @@ pub use names::{
     type_name, type_oid,
 };
 pub(crate) use objects::SEQUENCE_COLUMNS;
-pub use objects::{comment, serial_sequence, takes_values_of};
+pub use objects::{collation, comment, serial_sequence, takes_values_of};
 pub use privileges::{comment as comment_on, shown as shown_acl};
 pub use relation::Relation;
 pub use routines::{routine_arguments, routine_definition, routine_result};
 pub use rows::Rows;
 pub use server::DATABASE_OID;
 pub use shown::{Constraint, index_column, index_definition, without_parentheses};
+pub(crate) use shown::{look, with_options};
 pub use triggers::{trigger_comment, trigger_definition};
 pub use user_types::{domain_check, domain_check_text};
 pub use view_text::view_text;
@@ -92,7 +94,7 @@ pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>>
         ("pg_catalog", "pg_class") => objects::classes,
         ("pg_catalog", "pg_attribute") => objects::attributes,
         ("pg_catalog", "pg_attrdef") => objects::defaults,
-        ("pg_catalog", "pg_index") => objects::indexes,
+        ("pg_catalog", "pg_index") => indexes::indexes,
         ("pg_catalog", "pg_constraint") => objects::constraints,
         ("pg_catalog", "pg_sequence") => objects::sequences,
         ("pg_catalog", "pg_trigger") => triggers::triggers,

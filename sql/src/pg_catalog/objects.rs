@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::privileges::{acl, column_acl, owner};
-use super::rows::{Rows, vector};
+use super::rows::Rows;
 use super::triggers::TRIGGER_CLASS;
 use super::{Around, Constraint, Relation, class, namespace_oid, partition_bound};
 use crate::catalog::{
-    ColumnDef, ForeignKeyDef, Identity, IndexDef, IndexKind, ObjectKind, PUBLIC_SCHEMA,
-    Referential, SequenceDef, Snapshot, TableDef, ViewDef, temporary,
+    Collation, ColumnDef, ForeignKeyDef, Identity, IndexDef, IndexKind, ObjectKind, PUBLIC_SCHEMA,
+    Referential, SequenceDef, Snapshot, TableDef, temporary,
 };
 use crate::error::{SqlError, SqlState};
 use crate::functions::quote_ident as quoted;
@@ -21,7 +21,7 @@ const HEAP: u32 = 2;
 const BTREE: u32 = 403;
 const HASH: u32 = 405;
 /// The collation `default`.
-const DEFAULT_COLLATION: u32 = 100;
+pub(super) const DEFAULT_COLLATION: u32 = 100;
 
 fn namespace(around: &Around<'_>, schema: &str) -> Value {
     Value::Oid(namespace_oid(around.snapshot, schema).unwrap_or(0))
@@ -30,6 +30,14 @@ fn namespace(around: &Around<'_>, schema: &str) -> Value {
 /// The indexes that users know of.
 pub fn shown(table: &TableDef) -> impl Iterator<Item = &IndexDef> {
     table.indexes.iter().filter(|index| !index.is_hidden())
+}
+
+/// `u` of unlogged tables, and what belongs to them.
+fn persistence_of(table: &TableDef) -> Value {
+    match table.rules.storage.unlogged {
+        true => Value::text("u"),
+        false => persistence(&table.schema),
+    }
 }
 
 /// `t` of temporary relations, `p` of others.
@@ -75,7 +83,8 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
         let own = [
             ("reltype", Value::Oid(table.id | ROW_TYPE)),
             ("relnamespace", namespace(around, &table.schema)),
-            ("relpersistence", persistence(&table.schema)),
+            ("relpersistence", persistence_of(&table)),
+            ("reloptions", options(&table.rules.storage.options)),
             (
                 "relam",
                 Value::Oid(if table.is_parent() { 0 } else { HEAP }),
@@ -130,7 +139,8 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
         for index in shown(&table) {
             let own = [
                 ("relnamespace", namespace(around, &table.schema)),
-                ("relpersistence", persistence(&table.schema)),
+                ("relpersistence", persistence_of(&table)),
+                ("reloptions", options(&index.more.options)),
                 ("relam", Value::Oid(method(index))),
                 ("relfilenode", Value::Oid(index.id)),
                 ("relreplident", Value::text("n")),
@@ -174,15 +184,19 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
                 Value::Bool(!view.more.triggers.is_empty()),
             ),
             ("relreplident", Value::text("n")),
-            ("reloptions", options(view)),
+            ("reloptions", options(&view.more.options)),
         ];
         let all = common(view.id, &view.name, "v", view.columns.len());
         rows.add(all.into_iter().chain(own));
     }
     for sequence in around.snapshot.sequences() {
+        let owner = sequence.owner.and_then(|owner| snapshot.relation(owner));
         let own = [
             ("relnamespace", namespace(around, &sequence.schema)),
-            ("relpersistence", persistence(&sequence.schema)),
+            (
+                "relpersistence",
+                owner.map_or_else(|| persistence(&sequence.schema), |of| persistence_of(&of)),
+            ),
             ("relfilenode", Value::Oid(sequence.id)),
             ("reltuples", Value::Float4(1.0)),
             ("relreplident", Value::text("n")),
@@ -192,10 +206,10 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// The options of a view.
-fn options(view: &ViewDef) -> Value {
-    let all = view.more.options.iter();
-    let all: Vec<Value> = all
+/// The options of a view, or how something is kept.
+fn options(of: &[(String, String)]) -> Value {
+    let all: Vec<Value> = of
+        .iter()
         .map(|(name, value)| Value::text(format!("{name}={value}")))
         .collect();
     match all.is_empty() {
@@ -297,8 +311,10 @@ pub fn attributes(rows: &mut Rows, around: &Around<'_>) {
                     Value::text(if of.more.generated.is_some() { "s" } else { "" }),
                 ),
             ];
+            let said = (of.more.collation != Collation::Default)
+                .then(|| ("attcollation", Value::Oid(of.more.collation.oid())));
             let acl = column_acl(around.snapshot, ObjectKind::Table, table.id, of.attnum);
-            let own = own.into_iter().chain([("attacl", acl)]);
+            let own = own.into_iter().chain([("attacl", acl)]).chain(said);
             let column = column(&of.name, of.declared(), of.attnum);
             rows.add(column.into_iter().chain(own));
         }
@@ -527,98 +543,6 @@ pub(super) fn part_oid(table: u32, number: i16) -> u32 {
         .wrapping_add(u32::from(number.unsigned_abs()))
 }
 
-/// `pg_index`.
-pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
-    for table in around.snapshot.tables() {
-        for index in shown(&table) {
-            let keys = index.columns.iter();
-            let every = |of: &dyn Fn(usize) -> Value| vector((0..index.columns.len()).map(of));
-            let option = |at: usize| {
-                let key = index.columns[at];
-                Value::Int2(i16::from(key.desc) | i16::from(key.nulls_first) << 1)
-            };
-            let ty = |at: usize| index.type_of(&table, index.columns[at].column);
-            let is_text = |kind: TypeKind| kind.is_string() || kind.is_citext();
-            let collation = |at: usize| match is_text(ty(at).kind) {
-                true => Value::Oid(DEFAULT_COLLATION),
-                false => Value::Oid(0),
-            };
-            let class = |at: usize| Value::Oid(class_of(ty(at).kind, index.kind));
-            let include = index.more.include.iter().copied();
-            let numbers = keys.clone().map(|key| key.column).chain(include);
-            // An expression has no number.
-            let number = |at: usize| table.columns.get(at).map_or(0, |of| of.attnum);
-            let numbers = numbers.map(|at| Value::Int2(number(at)));
-            let expressions = index.more.expressions.iter();
-            let expressions: Vec<&str> = expressions.map(|of| of.text.as_str()).collect();
-            let predicate = index.more.predicate.as_ref();
-            rows.add([
-                ("indexrelid", Value::Oid(index.id)),
-                ("indrelid", Value::Oid(table.id)),
-                (
-                    "indnatts",
-                    Value::Int2((keys.len() + index.more.include.len()) as i16),
-                ),
-                ("indnkeyatts", Value::Int2(keys.len() as i16)),
-                ("indisunique", Value::Bool(index.is_unique())),
-                ("indnullsnotdistinct", Value::Bool(index.more.nulls_equal)),
-                ("indisprimary", Value::Bool(index.primary)),
-                ("indimmediate", Value::Bool(index.more.deferrable.is_none())),
-                ("indisvalid", Value::Bool(table.is_whole(index))),
-                ("indisready", Value::Bool(true)),
-                ("indislive", Value::Bool(true)),
-                ("indkey", vector(numbers)),
-                (
-                    "indpred",
-                    predicate.map_or(Value::Null, |of| Value::text(format!("({})", of.text))),
-                ),
-                (
-                    "indexprs",
-                    match expressions.is_empty() {
-                        true => Value::Null,
-                        false => Value::text(expressions.join(", ")),
-                    },
-                ),
-                ("indcollation", every(&collation)),
-                ("indclass", every(&class)),
-                ("indoption", every(&option)),
-            ]);
-        }
-    }
-}
-
-/// The operator class by which an index compares values of a type.
-fn class_of(kind: TypeKind, index: IndexKind) -> u32 {
-    use TypeKind as T;
-    let (btree, hash) = match kind {
-        T::Bool => (10003, 10048),
-        T::Bytea => (10006, 10049),
-        T::Char => (10007, 10008),
-        T::Name => (10028, 10029),
-        T::Int8 => (3124, 10021),
-        T::Int2 => (1979, 10019),
-        T::Int4 => (1978, 10020),
-        T::Float4 => (10012, 10013),
-        T::Float8 => (3123, 10014),
-        T::Numeric => (3125, 10030),
-        T::BpChar => (10004, 10005),
-        T::Date => (3122, 10011),
-        T::Timestamp => (3128, 10046),
-        T::TimestampTz => (3127, 10040),
-        T::Uuid => (10065, 10066),
-        T::Oid => (1981, 10031),
-        T::Inet | T::Cidr => (10015, 10016),
-        T::MacAddr => (10024, 10025),
-        T::Enum(_) => (10069, 10070),
-        T::Composite(_) => (10034, 10035),
-        _ => (3126, 10037),
-    };
-    match index {
-        IndexKind::BTree => btree,
-        IndexKind::Hash => hash,
-    }
-}
-
 /// `pg_constraint`: those that indexes keep have the oids of these.
 pub fn constraints(rows: &mut Rows, around: &Around<'_>) {
     super::user_types::constraints(rows, around);
@@ -637,7 +561,7 @@ pub fn constraints(rows: &mut Rows, around: &Around<'_>) {
                 ("conname", Value::text(constraint.name())),
                 ("connamespace", namespace(around, &table.schema)),
                 ("contype", Value::text(kind)),
-                ("convalidated", Value::Bool(true)),
+                ("convalidated", Value::Bool(constraint.is_valid())),
                 ("conrelid", Value::Oid(table.id)),
                 (
                     "conislocal",
@@ -654,7 +578,10 @@ pub fn constraints(rows: &mut Rows, around: &Around<'_>) {
                         _ => table.link(constraint.id()).unwrap_or(0),
                     }),
                 ),
-                ("connoinherit", Value::Bool(kind != "c")),
+                (
+                    "connoinherit",
+                    Value::Bool(constraint.is_inherited_by_none()),
+                ),
                 ("conkey", Array::of(keys.collect()).into()),
             ];
             rows.add(own.into_iter().chain(more(&constraint, around)));

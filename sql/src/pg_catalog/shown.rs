@@ -4,8 +4,8 @@ use super::definitions::{condition, index_expression};
 use super::relation_oid;
 use crate::binder::{Over, Reader, search_path};
 use crate::bound::Node;
-use crate::catalog::{CheckDef, ForeignKeyDef, IndexDef, IndexKind, Snapshot, TableDef};
-use crate::functions::quote_ident as quoted;
+use crate::catalog::{CheckDef, Collation, ForeignKeyDef, IndexDef, IndexKind, Snapshot, TableDef};
+use crate::functions::{quote_ident as quoted, quote_literal};
 
 /// A column of an index, from 0, without its order: those of the key, then those of INCLUDE. Without a reader an
 /// expression is as it was written.
@@ -49,8 +49,9 @@ pub fn index_definition(reader: &Reader<'_>, table: &TableDef, index: &IndexDef)
         IndexKind::BTree => "btree",
         IndexKind::Hash => "hash",
     };
-    let columns = index.columns.iter().map(|key| {
+    let columns = index.columns.iter().enumerate().map(|(at, key)| {
         let mut text = self::key(Some(reader), table, index, key.column);
+        text += &look(table, index, at);
         if key.desc {
             text += " DESC";
         }
@@ -63,8 +64,9 @@ pub fn index_definition(reader: &Reader<'_>, table: &TableDef, index: &IndexDef)
         text
     });
     let mut text = format!(
-        "CREATE {unique}INDEX {} ON {} USING {using} ({})",
+        "CREATE {unique}INDEX {} ON {}{} USING {using} ({})",
         quoted(&index.name),
+        if table.is_parent() { "ONLY " } else { "" },
         relation,
         columns.collect::<Vec<_>>().join(", ")
     );
@@ -72,11 +74,46 @@ pub fn index_definition(reader: &Reader<'_>, table: &TableDef, index: &IndexDef)
         text += &format!(" INCLUDE ({})", named(table, &index.more.include));
     }
     text += index.more.of_nulls();
+    text += &with_options(&index.more.options);
     if let Some(predicate) = &index.more.predicate {
         let shown = condition(reader, &predicate.text, Over::Table(table));
         text += &format!(" WHERE {shown}");
     }
     text
+}
+
+/// What was said of the order of a key column, with a blank before it, where it is not what it would be anyway.
+pub(crate) fn look(table: &TableDef, index: &IndexDef, at: usize) -> String {
+    let mut text = String::new();
+    let Some(look) = index.more.look(at) else {
+        return text;
+    };
+    let column = table.columns.get(index.columns[at].column);
+    let of_column = column.map_or(Collation::Default, |column| column.more.collation);
+    if let Some(collation) = look.collation.filter(|of| *of != of_column) {
+        text += &format!(" COLLATE {}", quoted(collation.name()));
+    }
+    if let Some(class) = &look.class {
+        text += &format!(" {class}");
+    }
+    text
+}
+
+/// Storage parameters, with a blank before them.
+pub(crate) fn with_options(options: &[(String, String)]) -> String {
+    if options.is_empty() {
+        return String::new();
+    }
+    let each = options.iter().map(|(name, value)| {
+        let plain = quoted(value) == *value;
+        let value = if plain {
+            value.clone()
+        } else {
+            quote_literal(value)
+        };
+        format!("{}={value}", quoted(name))
+    });
+    format!(" WITH ({})", each.collect::<Vec<_>>().join(", "))
 }
 
 /// The constraint that an index came with.
@@ -144,15 +181,42 @@ impl<'a> Constraint<'a> {
         }
     }
 
+    /// Have all rows been looked at?
+    pub fn is_valid(&self) -> bool {
+        match self {
+            Constraint::Key(_) => true,
+            Constraint::Check(check) => check.valid,
+            Constraint::Foreign(key) => key.valid,
+        }
+    }
+
+    /// Have tables below it none of it?
+    pub fn is_inherited_by_none(&self) -> bool {
+        match self {
+            Constraint::Key(_) | Constraint::Foreign(_) => true,
+            Constraint::Check(check) => check.no_inherit,
+        }
+    }
+
+    fn validity(&self) -> &'static str {
+        match self.is_valid() {
+            true => "",
+            false => " NOT VALID",
+        }
+    }
+
     /// As SQL, where names without a schema are looked for along `path`.
     pub fn definition(&self, reader: &Reader<'_>, path: &[String], table: &TableDef) -> String {
         match self {
             Constraint::Key(index) => constraint_definition(table, index),
             Constraint::Check(check) => {
                 let shown = condition(reader, &check.text, Over::Table(table));
-                format!("CHECK ({shown})")
+                let inherit = if check.no_inherit { " NO INHERIT" } else { "" };
+                format!("CHECK ({shown}){inherit}{}", self.validity())
             }
-            Constraint::Foreign(key) => foreign_definition((reader.snapshot, path), table, key),
+            Constraint::Foreign(key) => {
+                foreign_definition((reader.snapshot, path), table, key) + self.validity()
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use super::super::{Binder, names};
 use super::check_column_type;
 use super::constraint::{Shape, deferrable_key, nulls_equal};
 use super::key_constraint;
+use super::table::{key_options, not_valid_key, uninherited};
 use super::text::text_of;
 use crate::bound::{
     AddColumn, Alike, AlterAction, AlterTable, CreateTable, Expr, KeyConstraint, OnCommit,
@@ -177,36 +178,6 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// VALIDATE CONSTRAINT.
-    fn validate(&mut self, table: &TableDef, name: &str) -> Result<AlterAction, SqlError> {
-        if table.is_parent() {
-            return Err(SqlError::unsupported(
-                "VALIDATE CONSTRAINT of a partitioned table",
-            ));
-        }
-        if let Some(check) = table.rules.checks.iter().find(|check| check.name == name) {
-            let condition = self.stored(table, &check.text, Clause::Check)?;
-            return Ok(AlterAction::ValidateCheck {
-                name: name.to_owned(),
-                condition: self.condition(condition, "CHECK")?,
-            });
-        }
-        if table.rules.foreign_keys.iter().any(|key| key.name == name) {
-            let name = name.to_owned();
-            return Ok(AlterAction::ValidateForeignKey { name });
-        }
-        let of = format!("constraint \"{name}\" of relation \"{}\"", table.name);
-        Err(
-            match table.index(name).is_some_and(|index| index.constraint) {
-                true => SqlError::new(
-                    SqlState::WRONG_OBJECT_TYPE,
-                    format!("{of} is not a foreign key or check constraint"),
-                ),
-                false => SqlError::new(SqlState::UNDEFINED_OBJECT, format!("{of} does not exist")),
-            },
-        )
-    }
-
     fn add_constraint(
         &mut self,
         table: &TableDef,
@@ -217,28 +188,36 @@ impl Binder<'_> {
         match constraint {
             ast::TableConstraint::PrimaryKey(key) => {
                 let deferrable = deferrable_key(key.characteristics.as_ref())?;
-                let mut key =
-                    key_constraint(table, key.name.as_ref(), &key.columns, "PRIMARY KEY")?;
-                key.deferrable = deferrable;
+                let options = key_options(self.text, &key.index_options)?;
+                let (name, columns) = (key.name.as_ref(), &key.columns);
+                let mut key = key_constraint(table, name, columns, "PRIMARY KEY")?;
+                (key.deferrable, key.options) = (deferrable, options);
                 Ok(AlterAction::AddPrimaryKey(key))
             }
             ast::TableConstraint::Unique(key) => {
                 let deferrable = deferrable_key(key.characteristics.as_ref())?;
                 let nulls_equal = nulls_equal(&key.nulls_distinct);
+                let options = key_options(self.text, &key.index_options)?;
                 let mut key = key_constraint(table, key.name.as_ref(), &key.columns, "UNIQUE")?;
-                key.deferrable = deferrable;
+                (key.deferrable, key.options) = (deferrable, options);
                 key.nulls_equal = nulls_equal;
                 Ok(AlterAction::AddUnique(key))
             }
             ast::TableConstraint::ForeignKey(_) if table.partition_of_table().is_some() => {
                 Err(SqlError::unsupported("a foreign key of a partition alone"))
             }
+            ast::TableConstraint::ForeignKey(key) if table.is_parent() && !validate => {
+                Err(not_valid_key(&table.name, &key.foreign_table))
+            }
             ast::TableConstraint::ForeignKey(key) => {
                 let key = self.new_foreign_key(&shape, key.name.as_ref(), None, key)?;
                 Ok(AlterAction::AddForeignKey(key, validate))
             }
             ast::TableConstraint::Check(check) => {
-                let check = self.new_check(&shape, check.name.as_ref(), &check.expr)?;
+                let check = self.new_check(&shape, check.name.as_ref(), check)?;
+                if check.no_inherit && table.is_parent() {
+                    return Err(uninherited(&table.name));
+                }
                 Ok(AlterAction::AddCheck(check, validate))
             }
             _ => Err(SqlError::unsupported("this kind of constraint")),
@@ -274,6 +253,7 @@ impl Binder<'_> {
             columns: index.columns.iter().map(|c| c.column).collect(),
             deferrable: index.more.deferrable,
             nulls_equal: index.more.nulls_equal,
+            options: Vec::new(),
         };
         let unique = table.indexes.iter();
         let unique =
@@ -297,6 +277,7 @@ impl Binder<'_> {
             partition_key: None,
             partition_of: None,
             alike: Alike::default(),
+            storage: table.rules.storage.clone(),
         };
         let (had_key, uniques, position) = (
             new.primary_key.is_some(),

@@ -9,8 +9,9 @@ use super::family::check_referenced;
 use super::text::{bare, text_of};
 use crate::bound::{CreateTable, Expr, NewCheck, NewForeignKey, Volatility};
 use crate::catalog::temporary;
-use crate::catalog::{ColumnDef, Referential, TableDef};
+use crate::catalog::{ColumnDef, PUBLIC_SCHEMA, Referential, TableDef};
 use crate::error::{SqlError, SqlState};
+use crate::parser;
 use crate::types::TypeKind;
 
 /// 42830
@@ -25,6 +26,7 @@ pub(super) struct Shape<'a> {
     unique: Vec<Vec<usize>>,
     /// The same of keys that may be checked later, to which nothing leads.
     deferrable: Vec<Vec<usize>>,
+    unlogged: bool,
 }
 
 impl<'a> Shape<'a> {
@@ -49,6 +51,7 @@ impl<'a> Shape<'a> {
                 .filter(|index| index.more.deferrable.is_some())
                 .map(columns)
                 .collect(),
+            unlogged: table.rules.storage.unlogged,
         }
     }
 
@@ -66,6 +69,7 @@ impl<'a> Shape<'a> {
             unique: those(false),
             deferrable: those(true),
             primary_key,
+            unlogged: table.storage.unlogged,
         }
     }
 
@@ -169,15 +173,17 @@ impl Binder<'_> {
         &mut self,
         shape: &Shape<'_>,
         name: Option<&ast::Ident>,
-        check: &ast::Expr,
+        check: &ast::CheckConstraint,
     ) -> Result<NewCheck, SqlError> {
-        let condition = self.scalar(check, &shape.scope()?, Clause::Check)?;
+        let condition = self.scalar(&check.expr, &shape.scope()?, Clause::Check)?;
         let condition = self.condition(condition, "CHECK")?;
         Ok(NewCheck {
             name: name.map(names::fold),
-            text: text_of(check),
+            text: with_schemas(text_of(&check.expr), &condition, shape.schema),
             columns: columns_of(&condition),
             condition,
+            // What stands for NO INHERIT.
+            no_inherit: check.enforced.is_some(),
         })
     }
 
@@ -209,7 +215,7 @@ impl Binder<'_> {
                 "generation expression is not immutable",
             ));
         }
-        Ok(text_of(bare(expr)))
+        Ok(with_schemas(text_of(bare(expr)), &value, shape.schema))
     }
 
     /// FOREIGN KEY over `columns` of the table, or over those that the constraint lists.
@@ -239,6 +245,17 @@ impl Binder<'_> {
                 return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
             }
             check_referenced(parent)?;
+            if parent.rules.storage.unlogged && !shape.unlogged {
+                let message = "constraints on permanent tables may reference only permanent tables";
+                let temporary = temporary::is_temporary(shape.schema);
+                return Err(match temporary {
+                    true => SqlError::new(
+                        SqlState::INVALID_TABLE_DEFINITION,
+                        "constraints on temporary tables may reference only temporary tables",
+                    ),
+                    false => SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message),
+                });
+            }
             let of_table = temporary::is_temporary(shape.schema);
             if of_table != temporary::is_temporary(&parent.schema) {
                 let kind = if of_table { "temporary" } else { "permanent" };
@@ -294,6 +311,17 @@ impl Binder<'_> {
             deferred,
         })
     }
+}
+
+/// The text with the schemas of those functions of users that would not be found by their names (`Binder::of_table`).
+fn with_schemas(mut text: String, bound: &Expr, schema: &str) -> String {
+    bound.for_each_routine(&mut |call| {
+        let of = &call.routine;
+        if of.schema != schema && of.schema != PUBLIC_SCHEMA {
+            text = parser::with_schema(&text, &of.name, &of.schema);
+        }
+    });
+    text
 }
 
 /// The columns that an expression reads, each once.

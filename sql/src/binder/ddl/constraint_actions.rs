@@ -1,5 +1,6 @@
-//! DROP EXPRESSION, ALTER CONSTRAINT, and constraints of indexes that are there.
+//! DROP EXPRESSION, ALTER CONSTRAINT, VALIDATE CONSTRAINT, and constraints of indexes that are there.
 
+use super::super::expr::Clause;
 use super::super::{Binder, names};
 use crate::bound::{AlterAction, AlterTable, Statement};
 use crate::catalog::{IndexKind, TableDef};
@@ -7,6 +8,41 @@ use crate::error::{SqlError, SqlState};
 use crate::parser::{ConstraintAction, ConstraintActionSyntax};
 
 impl Binder<'_> {
+    /// VALIDATE CONSTRAINT.
+    pub(super) fn validate(
+        &mut self,
+        table: &TableDef,
+        name: &str,
+    ) -> Result<AlterAction, SqlError> {
+        if table.is_parent() {
+            return Err(SqlError::unsupported(
+                "VALIDATE CONSTRAINT of a partitioned table",
+            ));
+        }
+        if let Some(check) = table.rules.checks.iter().find(|check| check.name == name) {
+            let stored = |binder: &mut Binder<'_>| binder.stored(table, &check.text, Clause::Check);
+            let condition = self.of_table(table, stored)?;
+            return Ok(AlterAction::ValidateCheck {
+                name: name.to_owned(),
+                condition: self.condition(condition, "CHECK")?,
+            });
+        }
+        if table.rules.foreign_keys.iter().any(|key| key.name == name) {
+            let name = name.to_owned();
+            return Ok(AlterAction::ValidateForeignKey { name });
+        }
+        let of = format!("constraint \"{name}\" of relation \"{}\"", table.name);
+        Err(
+            match table.index(name).is_some_and(|index| index.constraint) {
+                true => SqlError::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    format!("{of} is not a foreign key or check constraint"),
+                ),
+                false => SqlError::new(SqlState::UNDEFINED_OBJECT, format!("{of} does not exist")),
+            },
+        )
+    }
+
     pub(in super::super) fn constraint_action(
         &mut self,
         syntax: &ConstraintActionSyntax,

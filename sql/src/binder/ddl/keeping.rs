@@ -1,7 +1,8 @@
-//! What says how PostgreSQL keeps rows: that what it names is there.
+//! What says how PostgreSQL keeps rows: that what it names is there, and what of it is kept.
 
 use super::super::{Binder, names};
-use crate::bound::{AlterAction, AlterTable, Statement};
+use crate::bound::{AlterAction, AlterTable, Kept, Statement};
+use crate::catalog::{TableDef, temporary};
 use crate::error::{SqlError, SqlState};
 use crate::parser::{KeepingSyntax, KeptKind, KeptPart};
 
@@ -25,6 +26,7 @@ impl Binder<'_> {
             }
             _ => {}
         }
+        let mut what = Vec::new();
         if let Some(table) = &table {
             for part in &syntax.parts {
                 match part {
@@ -40,18 +42,75 @@ impl Binder<'_> {
                             ),
                         ));
                     }
+                    KeptPart::Set(options) if table.is_parent() && syntax.of == KeptKind::Table => {
+                        check_unpartitioned(options)?;
+                    }
+                    KeptPart::Set(options) => what.push(Kept::Set(options.clone())),
+                    KeptPart::Reset(names) => what.push(Kept::Reset(names.clone())),
+                    KeptPart::Unlogged(unlogged) => {
+                        self.check_persistence(table, *unlogged)?;
+                        what.push(Kept::Unlogged(*unlogged));
+                    }
                     _ => {}
                 }
             }
         }
+        let index = syntax.of == KeptKind::Index;
         Ok(Statement::AlterTable(AlterTable {
             materialized,
             name: name.clone(),
             table,
             only: false,
-            actions: vec![AlterAction::Nothing {
-                of_index: syntax.of == KeptKind::Index,
+            actions: vec![AlterAction::Keep {
+                index: index.then(|| name.clone()),
+                what,
             }],
         }))
+    }
+
+    /// An error where a table that is, or is not, to be logged refers to one that is otherwise, or is referred to.
+    fn check_persistence(&self, table: &TableDef, unlogged: bool) -> Result<(), SqlError> {
+        let (to, is) = match unlogged {
+            true => ("unlogged", "logged"),
+            false => ("logged", "unlogged"),
+        };
+        let invalid =
+            |message: String| Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+        let name = &table.name;
+        if temporary::is_temporary(&table.schema) {
+            return invalid(format!(
+                "cannot change logged status of table \"{name}\" because it is temporary"
+            ));
+        }
+        if table.rules.storage.unlogged == unlogged {
+            return Ok(());
+        }
+        let keys = table.rules.foreign_keys.iter().map(|key| key.parent);
+        let related: Vec<u32> = match unlogged {
+            true => table.rules.referenced_by.clone(),
+            false => keys.collect(),
+        };
+        for id in related.into_iter().filter(|id| *id != table.id) {
+            if let Some(other) = self.catalog.table_by_id(id)?
+                && other.rules.storage.unlogged != unlogged
+            {
+                return invalid(format!(
+                    "could not change table \"{name}\" to {to} because it references {is} table \"{}\"",
+                    other.name
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// 22023 for storage parameters of a partitioned table, which has no rows of its own.
+pub(super) fn check_unpartitioned(options: &[(String, String)]) -> Result<(), SqlError> {
+    match options.first() {
+        None => Ok(()),
+        Some((name, _)) => Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("unrecognized parameter \"{name}\""),
+        )),
     }
 }

@@ -14,7 +14,7 @@ use crate::error::{SqlError, SqlState};
 use crate::parser::{LikeSyntax, like_at, parse_expression};
 
 /// A CHECK that came along: its name and its text.
-pub(super) type LikeCheck = (String, String);
+pub(super) type LikeCheck = (String, String, bool);
 
 impl Binder<'_> {
     /// What stands for the column `column` of the statement; the checks are of columns that there may not be yet.
@@ -64,7 +64,7 @@ impl Binder<'_> {
         }
         let checks = source.rules.checks.iter().filter(|_| like.constraints);
         Ok(checks
-            .map(|check| (check.name.clone(), check.text.clone()))
+            .map(|check| (check.name.clone(), check.text.clone(), check.no_inherit))
             .collect())
     }
 
@@ -132,6 +132,7 @@ impl Binder<'_> {
                 generated: of.more.generated.clone().filter(|_| like.generated),
                 identity,
                 domain: of.more.domain,
+                collation: of.more.collation,
                 ..ColumnMore::default()
             },
         });
@@ -166,11 +167,15 @@ impl Binder<'_> {
         checks: Vec<LikeCheck>,
         table: &mut CreateTable,
     ) -> Result<(), SqlError> {
-        for (name, text) in checks {
-            let expression = parse_expression(&text)?;
+        for (name, text, no_inherit) in checks {
+            let check = ast::CheckConstraint {
+                name: None,
+                expr: Box::new(parse_expression(&text)?),
+                enforced: no_inherit.then_some(true),
+            };
             let shape = Shape::of_new(table);
             let name = ast::Ident::with_quote('"', name);
-            let check = self.new_check(&shape, Some(&name), &expression)?;
+            let check = self.new_check(&shape, Some(&name), &check)?;
             super::table::add_check(table, check)?;
         }
         Ok(())
@@ -206,6 +211,7 @@ fn like_index(
         columns: of.columns.iter().map(|key| moved(key.column)).collect(),
         deferrable: of.more.deferrable,
         nulls_equal: of.more.nulls_equal,
+        options: of.more.options.clone(),
     };
     if of.primary {
         if of.kind == IndexKind::Hash {

@@ -1,7 +1,8 @@
 //! Operator classes: `CREATE INDEX … (name varchar_pattern_ops)`.
 //!
 //! A type has one order here, which is that of the class that PostgreSQL would take by itself; texts are compared by
-//! their bytes, which is what the `pattern` classes ask for. So a class is looked at, and changes nothing.
+//! their bytes, which is what the `pattern` classes ask for. So a class is looked at, and changes nothing; one that would not be
+//! taken anyway is kept for dumps.
 
 use sqlparser::ast::ObjectName;
 
@@ -45,8 +46,21 @@ const CLASSES: [(&str, TypeKind); 31] = [
     ("array_ops", TypeKind::AnyArray),
 ];
 
-/// 42704 for a class that there is not, 42804 for one of another type.
-pub(super) fn check(name: &ObjectName, kind: IndexKind, column: Type) -> Result<(), SqlError> {
+/// Classes that are no type's own.
+const OTHERS: [&str; 5] = [
+    "bpchar_pattern_ops",
+    "cidr_ops",
+    "text_pattern_ops",
+    "varchar_ops",
+    "varchar_pattern_ops",
+];
+
+/// The class, if it is none that would be taken anyway: 42704 for one that there is not, 42804 for one of another type.
+pub(super) fn check(
+    name: &ObjectName,
+    kind: IndexKind,
+    column: Type,
+) -> Result<Option<String>, SqlError> {
     let (schema, plain) = names::table_name(name)?;
     let of_system = schema.as_deref().is_none_or(|s| s == CATALOG_SCHEMA);
     let mut all = CLASSES.iter();
@@ -71,7 +85,7 @@ pub(super) fn check(name: &ObjectName, kind: IndexKind, column: Type) -> Result<
         (accepted, of) => *accepted == of,
     };
     match fits {
-        true => Ok(()),
+        true => Ok(OTHERS.contains(&plain.as_str()).then_some(plain)),
         false => Err(SqlError::new(
             SqlState::DATATYPE_MISMATCH,
             format!(

@@ -2,19 +2,24 @@
 
 use sqlparser::ast;
 
+use super::super::collation::{collatable, collation_of};
 use super::super::expr::Clause;
 use super::super::scope::Scope;
 use super::super::{Binder, names};
 use super::constraint::{Shape, deferrable_key, nulls_equal};
+use super::keeping::check_unpartitioned;
 use super::key_columns;
 use super::partition::Options;
 use super::text::text_of;
 use crate::bound::{
     Alike, CreateTable, KeyConstraint, NewCheck, NewSequence, OnCommit, SequenceOptions, Statement,
 };
-use crate::catalog::{ColumnDef, ColumnMore, Identity, temporary};
+use crate::catalog::{ColumnDef, ColumnMore, Identity, Storage, temporary};
 use crate::error::{SqlError, SqlState};
-use crate::parser::{LIKE, column_list, data_clause, identity_options};
+use crate::parser::{
+    LIKE, StorageOptions, column_list, data_clause, identity_options, is_unlogged, options_of_key,
+    storage_options,
+};
 use crate::types::{Composite, Type, TypeKind};
 
 /// PostgreSQL's limit on the columns of a table.
@@ -58,6 +63,10 @@ impl Binder<'_> {
             partition_key: None,
             partition_of: None,
             alike: Alike::default(),
+            storage: Storage {
+                options: storage_options(self.text)?,
+                unlogged: is_unlogged(self.text),
+            },
         };
         if let Some(query) = &create.query {
             return self.table_of_query(create, query, table);
@@ -80,7 +89,7 @@ impl Binder<'_> {
             }
         }
         for constraint in &create.constraints {
-            key_of_table(constraint, &mut table)?;
+            key_of_table(self.text, constraint, &mut table)?;
         }
         if let Some(key) = &table.primary_key {
             for column in &key.columns {
@@ -96,6 +105,12 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("a foreign key of a partition alone"));
         }
         self.partition_by(create, options, &mut table)?;
+        if table.partition_key.is_some() {
+            check_unpartitioned(&table.storage.options)?;
+            if table.checks.iter().any(|check| check.no_inherit) {
+                return Err(uninherited(&table.name));
+            }
+        }
         Ok(Statement::CreateTable(table))
     }
 
@@ -184,6 +199,7 @@ impl Binder<'_> {
             columns: vec![position],
             deferrable,
             nulls_equal: false,
+            options: Vec::new(),
         };
         for option in &column.options {
             match &option.option {
@@ -203,16 +219,13 @@ impl Binder<'_> {
                 }
                 ast::ColumnOption::Unique(said) => {
                     let deferrable = deferrable_key(said.characteristics.as_ref())?;
-                    table.unique.push(key(option, deferrable));
+                    let mut key = key(option, deferrable);
+                    key.nulls_equal = nulls_equal(&said.nulls_distinct);
+                    table.unique.push(key);
                 }
                 ast::ColumnOption::Collation(name) => {
-                    let plain = name.to_string().replace('"', "").to_ascii_lowercase();
-                    if !matches!(
-                        plain.as_str(),
-                        "c" | "posix" | "default" | "pg_catalog.default"
-                    ) {
-                        return Err(SqlError::unsupported(format!("collation {name}")));
-                    }
+                    collatable(definition.declared())?;
+                    definition.more.collation = collation_of(name)?;
                 }
                 // These see all columns.
                 ast::ColumnOption::ForeignKey(_)
@@ -282,7 +295,7 @@ impl Binder<'_> {
             }
             ast::ColumnOption::Check(check) => {
                 let name = name.or(check.name.as_ref());
-                let check = self.new_check(&shape, name, &check.expr)?;
+                let check = self.new_check(&shape, name, check)?;
                 add_check(table, check)?;
             }
             ast::ColumnOption::Generated {
@@ -320,7 +333,7 @@ impl Binder<'_> {
                 table.foreign_keys.push(key);
             }
             ast::TableConstraint::Check(check) => {
-                let check = self.new_check(&shape, check.name.as_ref(), &check.expr)?;
+                let check = self.new_check(&shape, check.name.as_ref(), check)?;
                 add_check(table, check)?;
             }
             _ => {}
@@ -371,6 +384,7 @@ pub(super) fn set_primary_key(table: &mut CreateTable, key: KeyConstraint) -> Re
 
 /// A constraint of the table that is a key.
 fn key_of_table(
+    text: &str,
     constraint: &ast::TableConstraint,
     table: &mut CreateTable,
 ) -> Result<(), SqlError> {
@@ -378,15 +392,17 @@ fn key_of_table(
     match constraint {
         ast::TableConstraint::PrimaryKey(key) => {
             let deferrable = deferrable_key(key.characteristics.as_ref())?;
+            let options = key_options(text, &key.index_options)?;
             let mut key = key_columns(key.name.as_ref(), &key.columns, &lookup)?;
-            key.deferrable = deferrable;
+            (key.deferrable, key.options) = (deferrable, options);
             set_primary_key(table, key)
         }
         ast::TableConstraint::Unique(key) => {
             let deferrable = deferrable_key(key.characteristics.as_ref())?;
             let nulls_equal = nulls_equal(&key.nulls_distinct);
+            let options = key_options(text, &key.index_options)?;
             let mut key = key_columns(key.name.as_ref(), &key.columns, &lookup)?;
-            key.deferrable = deferrable;
+            (key.deferrable, key.options) = (deferrable, options);
             key.nulls_equal = nulls_equal;
             table.unique.push(key);
             Ok(())
@@ -394,6 +410,41 @@ fn key_of_table(
         ast::TableConstraint::ForeignKey(_) | ast::TableConstraint::Check(_) => Ok(()),
         _ => Err(SqlError::unsupported("this kind of constraint")),
     }
+}
+
+/// 42P16 for a CHECK whose partitions would not have it.
+pub(super) fn uninherited(table: &str) -> SqlError {
+    SqlError::new(
+        SqlState::INVALID_TABLE_DEFINITION,
+        format!("cannot add NO INHERIT constraint to partitioned table \"{table}\""),
+    )
+}
+
+/// 42809
+pub(super) fn not_valid_key(table: &str, parent: &ast::ObjectName) -> SqlError {
+    let message = format!(
+        "cannot add NOT VALID foreign key on partitioned table \"{table}\" referencing relation \"{parent}\""
+    );
+    SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+        .detail("This feature is not yet supported on partitioned tables.")
+}
+
+/// The storage parameters of a key's index.
+pub(super) fn key_options(
+    text: &str,
+    options: &[ast::IndexOption],
+) -> Result<StorageOptions, SqlError> {
+    let mut all = StorageOptions::new();
+    for option in options {
+        match option {
+            ast::IndexOption::Comment(comment) => all.extend(options_of_key(text, comment)?),
+            ast::IndexOption::Using(_) => {
+                let message = "syntax error at or near \"USING\"";
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// ON COMMIT, which is for temporary tables.

@@ -253,6 +253,16 @@ impl Shower<'_, '_> {
                 ))
             }
             Some((found, level)) => {
+                if let ast::Expr::CompoundIdentifier(parts) = expr
+                    && let [alias, _] = parts.as_slice()
+                    && let alias = names::fold(alias)
+                    && level.scope.join_called(None, &alias).is_some()
+                    && !matches!(found.expr.node, crate::bound::Node::Column(_))
+                {
+                    let quoted = crate::functions::quote_ident;
+                    let tree = Tree::Var(format!("{}.{}", quoted(&alias), quoted(name)));
+                    return Ok(Shown::new(tree, found.expr.ty));
+                }
                 let tree = self.named(&found.expr, name, level)?;
                 Ok(Shown::new(tree, found.expr.ty))
             }

@@ -3,13 +3,14 @@
 use sqlparser::ast::{self, TableFactor};
 
 use super::super::call::{function_name, plain_argument};
+use super::super::join::using_name;
 use super::super::names;
 use super::call::call_named;
 use super::tree::{From, Source};
 use super::{Level, Shower};
 use crate::error::SqlError;
 use crate::functions::quote_ident as quoted;
-use crate::parser::ROWS_FROM;
+use crate::parser::{ROWS_FROM, using_alias};
 use crate::pg_catalog::relation_oid;
 use crate::types::{Type, TypeCategory, TypeKind};
 
@@ -47,12 +48,17 @@ impl Shower<'_, '_> {
             let second = *next;
             let right = self.factor(&join.relation, next, level)?;
             let mut using = Vec::new();
+            let mut alias = None;
             let mut on = None;
             match constraint {
                 ast::JoinConstraint::On(condition) => on = Some(self.condition(condition, level)?),
                 ast::JoinConstraint::Using(columns) => {
                     for name in columns {
-                        using.push(quoted(&names::table_name(name)?.1));
+                        let name = using_name(name)?;
+                        match using_alias(&name) {
+                            Some(of) => alias = Some(quoted(of)),
+                            None => using.push(quoted(&name)),
+                        }
                     }
                 }
                 ast::JoinConstraint::Natural => {
@@ -85,6 +91,7 @@ impl Shower<'_, '_> {
                 left: Box::new(from),
                 right: Box::new(right),
                 using,
+                alias,
                 on,
             };
         }

@@ -18,6 +18,7 @@ use super::{Level, Shower, Shown};
 use crate::bound::{Expr, SetOp};
 use crate::error::SqlError;
 use crate::functions::quote_ident as quoted;
+use crate::parser::search_cycle;
 use crate::types::Type;
 
 impl Shower<'_, '_> {
@@ -132,6 +133,7 @@ impl Shower<'_, '_> {
                     None => "",
                 },
                 query: self.query(&cte.query, None)?,
+                clauses: clauses_of(cte)?,
             });
         }
         Ok(all)
@@ -563,4 +565,33 @@ impl Set {
             },
         }
     }
+}
+
+/// SEARCH and CYCLE of a query of WITH.
+fn clauses_of(cte: &ast::Cte) -> Result<String, SqlError> {
+    let list = |names: &[String]| {
+        let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+        names.join(", ")
+    };
+    let mut text = String::new();
+    let Some(of) = search_cycle(cte)? else {
+        return Ok(text);
+    };
+    if let Some(search) = &of.search {
+        let order = if search.depth { "DEPTH" } else { "BREADTH" };
+        let (columns, sequence) = (list(&search.columns), quoted(&search.sequence));
+        text += &format!(" SEARCH {order} FIRST BY {columns} SET {sequence}");
+    }
+    if let Some(cycle) = &of.cycle {
+        if cycle.values.is_some() {
+            return Err(SqlError::unsupported("CYCLE with values in this place"));
+        }
+        let (columns, mark, path) = (
+            list(&cycle.columns),
+            quoted(&cycle.mark),
+            quoted(&cycle.path),
+        );
+        text += &format!(" CYCLE {columns} SET {mark} USING {path}");
+    }
+    Ok(text)
 }

@@ -138,6 +138,8 @@ pub(super) struct With {
     pub(super) name: String,
     pub(super) materialized: &'static str,
     pub(super) query: Query,
+    /// SEARCH and CYCLE, with a blank before them.
+    pub(super) clauses: String,
 }
 
 #[derive(Clone, Debug)]
@@ -201,6 +203,8 @@ pub(super) enum From {
         left: Box<From>,
         right: Box<From>,
         using: Vec<String>,
+        /// What the join is called, `USING (…) AS alias`.
+        alias: Option<String>,
         on: Option<Tree>,
     },
 }

@@ -85,7 +85,7 @@ impl Writer {
             if self.style.indented {
                 self.line("", 0, 0, 0);
             }
-            self.put(")");
+            self.put(&format!("){}", with.clauses));
         }
         match self.style.indented {
             true => {
@@ -291,6 +291,7 @@ impl Writer {
                 left,
                 right,
                 using,
+                alias,
                 on,
             } => {
                 let pretty = self.style.pretty;
@@ -316,6 +317,9 @@ impl Writer {
                     }
                     None if *words != "CROSS JOIN" => self.put(" ON TRUE"),
                     None => {}
+                }
+                if let Some(alias) = alias {
+                    self.put(&format!(" AS {alias}"));
                 }
                 if !pretty {
                     self.put(")");

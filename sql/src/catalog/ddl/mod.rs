@@ -57,7 +57,7 @@ pub enum DdlKind {
     Index,
     /// That a table is a partition.
     Partition,
-    /// A foreign key.
+    /// A foreign key, or a CHECK that is NOT VALID.
     ForeignKey,
     /// A trigger.
     Trigger,

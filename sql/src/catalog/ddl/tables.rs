@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::{Ddl, DdlKind, list, qualified, quoted, type_text};
 use crate::catalog::{
-    ForeignKeyDef, Identity, IndexDef, IndexKind, SequenceDef, Snapshot, TableDef,
+    CheckDef, Collation, ForeignKeyDef, Identity, IndexDef, IndexKind, SequenceDef, Snapshot,
+    TableDef,
 };
-use crate::pg_catalog::bound_text;
+use crate::pg_catalog::{bound_text, look, with_options};
 
 /// A table, and which of its columns are identities.
 pub(super) fn table(snapshot: &Snapshot, all: &[Arc<TableDef>], table: &TableDef) -> Vec<Ddl> {
@@ -74,7 +75,7 @@ pub(super) fn attachments(tables: &[Arc<TableDef>]) -> Vec<Ddl> {
     attached.collect()
 }
 
-/// The foreign keys that did not come with being a partition.
+/// The foreign keys that did not come with being a partition, and the CHECKs that rows may not satisfy.
 pub(super) fn foreign_keys(tables: &[Arc<TableDef>]) -> Vec<Ddl> {
     let mut all = Vec::new();
     for table in tables {
@@ -84,6 +85,12 @@ pub(super) fn foreign_keys(tables: &[Arc<TableDef>]) -> Vec<Ddl> {
             let parent = tables.iter().find(|parent| parent.id == key.parent)?;
             let text = add_foreign_key(table, key, parent);
             Some(of(DdlKind::ForeignKey, table, text))
+        }));
+        let unlooked = table.rules.checks.iter().filter(|check| !check.valid);
+        all.extend(unlooked.map(|check| {
+            let (name, check) = (name(table), check_text(check));
+            let text = format!("ALTER TABLE {name} ADD {check} NOT VALID");
+            of(DdlKind::ForeignKey, table, text)
         }));
     }
     all
@@ -129,6 +136,9 @@ fn add_foreign_key(table: &TableDef, key: &ForeignKeyDef, parent: &TableDef) -> 
     if key.deferred {
         text += " INITIALLY DEFERRED";
     }
+    if !key.valid {
+        text += " NOT VALID";
+    }
     text
 }
 
@@ -136,6 +146,9 @@ fn create_table(snapshot: &Snapshot, table: &TableDef, with: Option<&Arc<TableDe
     let columns = table.columns.iter().map(|column| {
         let ty = type_text(snapshot, column.declared());
         let mut text = format!("{} {ty}", quoted(&column.name));
+        if column.more.collation != Collation::Default {
+            text += &format!(" COLLATE {}", quoted(column.more.collation.name()));
+        }
         if column.not_null {
             text += " NOT NULL";
         }
@@ -158,20 +171,25 @@ fn create_table(snapshot: &Snapshot, table: &TableDef, with: Option<&Arc<TableDe
         };
         let columns = index.columns.iter().map(|key| column(table, key.column));
         format!(
-            "CONSTRAINT {} {kind}{} ({}){}",
+            "CONSTRAINT {} {kind}{} ({}){}{}",
             quoted(&index.name),
             index.more.of_nulls(),
             list(columns),
+            with_options(&index.more.options),
             index.more.deferrability()
         )
     });
-    let checks = table.rules.checks.iter();
-    let checks =
-        checks.map(|check| format!("CONSTRAINT {} CHECK ({})", quoted(&check.name), check.text));
+    // Others come when the rows are there.
+    let checks = table.rules.checks.iter().filter(|check| check.valid);
     let mut text = format!(
-        "CREATE TABLE {} ({})",
+        "CREATE {}TABLE {} ({})",
+        if table.rules.storage.unlogged {
+            "UNLOGGED "
+        } else {
+            ""
+        },
         name(table),
-        list(columns.chain(constraints).chain(checks))
+        list(columns.chain(constraints).chain(checks.map(check_text)))
     );
     let mut options = Vec::new();
     if let Some(by) = table.partitioning {
@@ -189,10 +207,24 @@ fn create_table(snapshot: &Snapshot, table: &TableDef, with: Option<&Arc<TableDe
     if key.is_some_and(|key| key.kind == IndexKind::Hash) {
         options.push("index = hash".to_owned());
     }
+    let kept = with_options(&table.rules.storage.options);
+    let kept = kept
+        .strip_prefix(" WITH (")
+        .and_then(|of| of.strip_suffix(')'));
+    options.extend(kept.map(str::to_owned));
     if !options.is_empty() {
         text += &format!(" WITH ({})", list(options.into_iter()));
     }
     text
+}
+
+fn check_text(check: &CheckDef) -> String {
+    let inherit = if check.no_inherit { " NO INHERIT" } else { "" };
+    format!(
+        "CONSTRAINT {} CHECK ({}){inherit}",
+        quoted(&check.name),
+        check.text
+    )
 }
 
 fn create_index(table: &TableDef, index: &IndexDef) -> String {
@@ -201,11 +233,12 @@ fn create_index(table: &TableDef, index: &IndexDef) -> String {
         IndexKind::BTree => "btree",
         IndexKind::Hash => "hash",
     };
-    let columns = index.columns.iter().map(|key| {
+    let columns = index.columns.iter().enumerate().map(|(at, key)| {
         let mut text = match index.expression(key.column) {
             Some(expression) => format!("({})", expression.text),
             None => column(table, key.column),
         };
+        text += &look(table, index, at);
         if key.desc {
             text += " DESC";
         }
@@ -230,6 +263,7 @@ fn create_index(table: &TableDef, index: &IndexDef) -> String {
         text += &format!(" INCLUDE ({})", list(include));
     }
     text += index.more.of_nulls();
+    text += &with_options(&index.more.options);
     if let Some(predicate) = &index.more.predicate {
         text += &format!(" WHERE {}", predicate.text);
     }

@@ -142,6 +142,8 @@ fn ruled() -> TableDef {
             id: 1,
             name: "c".into(),
             text: "a > 'b'".into(),
+            valid: false,
+            no_inherit: true,
         }],
         foreign_keys: vec![ForeignKeyDef {
             id: 2,
@@ -153,6 +155,7 @@ fn ruled() -> TableDef {
             on_update: Referential::Cascade,
             full: true,
             deferrable: true,
+            valid: false,
             deferred: false,
         }],
         referenced_by: vec![16384],

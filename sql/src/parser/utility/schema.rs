@@ -1,10 +1,26 @@
-//! CREATE and DROP SCHEMA.
+//! CREATE, ALTER and DROP SCHEMA.
 
 use super::super::cursor::Cursor;
-use super::super::lexer::Kind;
+use super::super::lexer::{Kind, Token};
 use super::role::role;
-use crate::bound::{CreateSchema, DropSchema, RoleRef, Statement};
-use crate::error::SqlError;
+use crate::bound::{CreateSchema, DropSchema, RenameSchema, RoleRef, Statement};
+use crate::error::{SqlError, SqlState};
+
+/// What a schema can come with, in the order in which it is made.
+const ELEMENTS: [&str; 6] = ["sequence", "table", "view", "index", "trigger", "grant"];
+
+/// What may stand between CREATE and such a word.
+const BETWEEN: [&str; 9] = [
+    "or",
+    "replace",
+    "temp",
+    "temporary",
+    "local",
+    "global",
+    "unlogged",
+    "unique",
+    "recursive",
+];
 
 /// The statement behind CREATE, ALTER or DROP, if it is about schemas.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
@@ -14,7 +30,13 @@ pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>,
     match word {
         "create" => create(c).map(Some),
         "drop" => drop(c).map(Some),
-        _ => Err(SqlError::unsupported("ALTER SCHEMA")),
+        _ => {
+            let name = c.identifier()?;
+            c.expect("rename")?;
+            c.expect("to")?;
+            let to = c.identifier()?;
+            Ok(Some(Statement::RenameSchema(RenameSchema { name, to })))
+        }
     }
 }
 
@@ -32,14 +54,58 @@ fn create(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         }
         owner = Some(role);
     }
-    if c.peek().is_some_and(|token| token.kind == Kind::Word) {
-        return Err(SqlError::unsupported("CREATE SCHEMA with what is in it"));
+    let mut elements = Vec::new();
+    while c.peek().is_some() {
+        elements.push(element(c)?);
     }
+    if if_not_exists && !elements.is_empty() {
+        let message = "CREATE SCHEMA IF NOT EXISTS cannot include schema elements";
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+    }
+    elements.sort_by_key(|(place, _)| *place);
     Ok(Statement::CreateSchema(CreateSchema {
         name,
         if_not_exists,
         owner,
+        elements: elements.into_iter().map(|(_, text)| text).collect(),
     }))
+}
+
+/// A statement that makes something in the schema, up to the next one; and its place in the order.
+fn element(c: &mut Cursor<'_>) -> Result<(usize, String), SqlError> {
+    let kind = match c.sees("grant") {
+        true => c.peek(),
+        false if c.sees("create") => {
+            let between = |token: &Token| BETWEEN.iter().any(|word| token.is(c.sql, word));
+            let mut behind = (1..).map_while(|n| c.peek_after(n));
+            behind.find(|token| !between(token))
+        }
+        false => None,
+    };
+    let place = kind.and_then(|kind| ELEMENTS.iter().position(|word| kind.is(c.sql, word)));
+    let Some(place) = place else {
+        return Err(c.unexpected());
+    };
+    let first = c.next_token().map_or(0, |token| token.start);
+    let mut before = "";
+    let mut end = first;
+    let mut depth = 0usize;
+    while let Some(token) = c.peek() {
+        // `WITH GRANT OPTION` is no GRANT.
+        let begins = token.is(c.sql, "create")
+            || (token.is(c.sql, "grant") && !before.eq_ignore_ascii_case("with"));
+        if begins && depth == 0 {
+            break;
+        }
+        match token.kind {
+            Kind::Open => depth += 1,
+            Kind::Close => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        (before, end) = (token.text(c.sql), token.end);
+        c.next_token();
+    }
+    Ok((place, c.sql.get(first..end).unwrap_or("").to_owned()))
 }
 
 fn drop(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {

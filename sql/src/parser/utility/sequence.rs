@@ -11,7 +11,9 @@ use crate::types::TypeKind;
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
     let temporary = word == "create"
         && (c.accept_all(&["temp", "sequence"]) || c.accept_all(&["temporary", "sequence"]));
-    if !temporary && !c.accept("sequence") {
+    // As dumps have those of unlogged tables.
+    let unlogged = word == "create" && c.accept_all(&["unlogged", "sequence"]);
+    if !temporary && !unlogged && !c.accept("sequence") {
         return Ok(None);
     }
     Ok(Some(match word {

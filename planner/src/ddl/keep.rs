@@ -1,0 +1,26 @@
+//! What is said of how rows are kept: it is in the catalog, and changes nothing.
+
+use fencepost_sql::bound::Kept;
+use fencepost_sql::catalog::{TableDef, set_options};
+use fencepost_sql::error::SqlError;
+
+/// Notes what an action says of a table, or of its index.
+pub fn keep(table: &mut TableDef, index: Option<&str>, what: &[Kept]) -> Result<(), SqlError> {
+    for what in what {
+        let options = match index {
+            None => &mut table.rules.storage.options,
+            Some(index) => {
+                let mut all = table.indexes.iter_mut();
+                let found = all.find(|of| of.name == index);
+                let lost = || SqlError::internal("an index without its table");
+                &mut found.ok_or_else(lost)?.more.options
+            }
+        };
+        match what {
+            Kept::Set(said) => set_options(options, said),
+            Kept::Reset(names) => options.retain(|(name, _)| !names.contains(name)),
+            Kept::Unlogged(unlogged) => table.rules.storage.unlogged = *unlogged,
+        }
+    }
+    Ok(())
+}

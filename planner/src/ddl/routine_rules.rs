@@ -1,0 +1,84 @@
+//! Defaults, CHECKs and generated columns that call a function: they need it, and go with it.
+
+use std::sync::Arc;
+
+use fencepost_sql::binder::{StoredText, calling};
+use fencepost_sql::catalog::{RoutineDef, TableDef};
+use fencepost_sql::error::SqlState;
+use fencepost_sql::stop::Halt;
+
+use super::alter::drop_column;
+use super::changes::Changes;
+use super::{DdlCx, Notice};
+use crate::exec::Cx;
+
+/// The tables with what of their expressions calls a function, but for tables that are `gone`.
+pub fn ruled_by(
+    routine: &RoutineDef,
+    gone: &[u32],
+    cx: &Cx<'_>,
+    ddl: &DdlCx<'_>,
+) -> Vec<(Arc<TableDef>, Vec<StoredText>)> {
+    let tables = ddl.snapshot.tables().into_iter();
+    let left = tables.filter(|table| !gone.contains(&table.id));
+    let ruled = left.map(|table| {
+        let texts = calling(&table, routine, ddl.snapshot, cx.eval);
+        (table, texts)
+    });
+    ruled.filter(|(_, texts)| !texts.is_empty()).collect()
+}
+
+/// A rule as messages name it.
+pub fn shown_rule(table: &TableDef, text: &StoredText) -> String {
+    let table_name = &table.name;
+    match text {
+        StoredText::Check(name) => format!("constraint {name} on table {table_name}"),
+        StoredText::Generated(at) => {
+            format!("column {} of table {table_name}", table.columns[*at].name)
+        }
+        StoredText::Default(at) => {
+            let column = &table.columns[*at].name;
+            format!("default value for column {column} of table {table_name}")
+        }
+        _ => format!("table {table_name}"),
+    }
+}
+
+/// Takes such rules away, and tells so. Those of a partition that its parent has, too, are not told of.
+pub async fn drop_rules(
+    table: &TableDef,
+    texts: &[StoredText],
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    let mut taken = changes.take(cx, table).await?.clone();
+    let mut columns = Vec::new();
+    for text in texts {
+        let inherited = match text {
+            StoredText::Check(name) => {
+                let mut checks = table.rules.checks.iter();
+                let check = checks.find(|check| check.name == *name);
+                check.is_some_and(|check| table.link(check.id).is_some())
+            }
+            _ => table.partition_of_table().is_some(),
+        };
+        if !inherited {
+            let message = format!("drop cascades to {}", shown_rule(table, text));
+            let notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
+            ddl.notices.push(notice);
+        }
+        match text {
+            StoredText::Check(name) => taken.rules.checks.retain(|check| check.name != *name),
+            StoredText::Generated(at) => columns.push(*at),
+            StoredText::Default(at) => taken.columns[*at].default = None,
+            _ => {}
+        }
+    }
+    // Those behind it move up.
+    for at in columns.into_iter().rev() {
+        Box::pin(drop_column((at, true), cx, ddl, changes, &mut taken)).await?;
+    }
+    changes.put(taken);
+    Ok(())
+}

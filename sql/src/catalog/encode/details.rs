@@ -1,0 +1,176 @@
+//! What is said of few tables, and stands before their definitions: storage parameters, UNLOGGED, collations, operator classes,
+//! constraints that are NOT VALID or NO INHERIT. Where nothing of that is said there is none of it.
+
+use super::super::collation::Collation;
+use super::super::def::{KeyLook, TableDef};
+use super::{Reader, Writer};
+
+/// What begins with it.
+pub(super) const DETAILS_FORMAT: u8 = 0x21;
+
+const NOT_VALID: u8 = 1;
+const NO_INHERIT: u8 = 2;
+
+type Options = Vec<(String, String)>;
+
+/// What there is to say of a table.
+#[derive(Default, PartialEq)]
+pub(super) struct Details {
+    unlogged: bool,
+    options: Options,
+    /// Of columns, by position.
+    collations: Vec<(u32, u8)>,
+    /// Of constraints, by oid.
+    constraints: Vec<(u32, u8)>,
+    /// Of indexes, by oid.
+    indexes: Vec<(u32, Options, Vec<KeyLook>)>,
+}
+
+impl Details {
+    fn of(table: &TableDef) -> Details {
+        let mut details = Details {
+            unlogged: table.rules.storage.unlogged,
+            options: table.rules.storage.options.clone(),
+            ..Details::default()
+        };
+        for (at, column) in (0..).zip(&table.columns) {
+            if column.more.collation != Collation::Default {
+                details.collations.push((at, byte(column.more.collation)));
+            }
+        }
+        for check in &table.rules.checks {
+            let valid = if check.valid { 0 } else { NOT_VALID };
+            let inherit = if check.no_inherit { NO_INHERIT } else { 0 };
+            details.constraints.push((check.id, valid | inherit));
+        }
+        for key in &table.rules.foreign_keys {
+            let valid = if key.valid { 0 } else { NOT_VALID };
+            details.constraints.push((key.id, valid));
+        }
+        details.constraints.retain(|(_, bits)| *bits != 0);
+        for index in &table.indexes {
+            let more = &index.more;
+            if !more.options.is_empty() || !more.looks.is_empty() {
+                let of = (index.id, more.options.clone(), more.looks.clone());
+                details.indexes.push(of);
+            }
+        }
+        details
+    }
+
+    /// Says it of the table; `None` where that is another one.
+    pub(super) fn give(self, table: &mut TableDef) -> Option<()> {
+        table.rules.storage.unlogged = self.unlogged;
+        table.rules.storage.options = self.options;
+        for (at, collation) in self.collations {
+            let column = table.columns.get_mut(at as usize)?;
+            column.more.collation = *Collation::ALL.get(usize::from(collation))?;
+        }
+        for (id, bits) in self.constraints {
+            let mut checks = table.rules.checks.iter_mut();
+            let mut keys = table.rules.foreign_keys.iter_mut();
+            if let Some(check) = checks.find(|check| check.id == id) {
+                check.valid = bits & NOT_VALID == 0;
+                check.no_inherit = bits & NO_INHERIT != 0;
+            } else {
+                keys.find(|key| key.id == id)?.valid = bits & NOT_VALID == 0;
+            }
+        }
+        for (id, options, looks) in self.indexes {
+            let mut indexes = table.indexes.iter_mut();
+            let index = indexes.find(|index| index.id == id)?;
+            if !looks.is_empty() && looks.len() != index.columns.len() {
+                return None;
+            }
+            index.more.options = options;
+            index.more.looks = looks;
+        }
+        Some(())
+    }
+}
+
+fn byte(collation: Collation) -> u8 {
+    let mut all = (0..).zip(Collation::ALL);
+    all.find(|(_, of)| *of == collation)
+        .map_or(0, |(byte, _)| byte)
+}
+
+/// Writes what there is to say of a table, if anything.
+pub(super) fn encode(table: &TableDef, out: &mut Writer) {
+    let details = Details::of(table);
+    if details == Details::default() {
+        return;
+    }
+    out.0.push(DETAILS_FORMAT);
+    out.flag(details.unlogged);
+    encode_options(&details.options, out);
+    for list in [&details.collations, &details.constraints] {
+        out.u32(list.len() as u32);
+        for (of, byte) in list {
+            out.u32(*of);
+            out.0.push(*byte);
+        }
+    }
+    out.u32(details.indexes.len() as u32);
+    for (id, options, looks) in &details.indexes {
+        out.u32(*id);
+        encode_options(options, out);
+        out.u32(looks.len() as u32);
+        for look in looks {
+            out.flag(look.collation.is_some());
+            if let Some(collation) = look.collation {
+                out.0.push(byte(collation));
+            }
+            out.optional(look.class.as_deref());
+        }
+    }
+}
+
+fn encode_options(options: &Options, out: &mut Writer) {
+    out.u32(options.len() as u32);
+    for (name, value) in options {
+        out.text(name);
+        out.text(value);
+    }
+}
+
+/// What stands before a table's definition.
+pub(super) fn read(input: &mut Reader<'_>) -> Option<Details> {
+    let mut details = Details::default();
+    if input.0.first() != Some(&DETAILS_FORMAT) {
+        return Some(details);
+    }
+    input.u8()?;
+    details.unlogged = input.flag()?;
+    details.options = read_options(input)?;
+    for list in [&mut details.collations, &mut details.constraints] {
+        for _ in 0..input.u32()? {
+            list.push((input.u32()?, input.u8()?));
+        }
+    }
+    for _ in 0..input.u32()? {
+        let id = input.u32()?;
+        let options = read_options(input)?;
+        let mut looks = Vec::new();
+        for _ in 0..input.u32()? {
+            let collation = match input.flag()? {
+                true => Some(*Collation::ALL.get(usize::from(input.u8()?))?),
+                false => None,
+            };
+            looks.push(KeyLook {
+                collation,
+                class: input.optional()?,
+            });
+        }
+        details.indexes.push((id, options, looks));
+    }
+    Some(details)
+}
+
+fn read_options(input: &mut Reader<'_>) -> Option<Options> {
+    let mut options = Options::new();
+    for _ in 0..input.u32()? {
+        options.push((input.text()?, input.text()?));
+    }
+    Some(options)
+}

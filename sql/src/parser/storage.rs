@@ -1,0 +1,243 @@
+//! Storage parameters, `WITH (fillfactor = 70)`: they change nothing here, and are kept for who asks and for dumps.
+//!
+//! In a key's constraint, where sqlparser reads none, a comment stands for them, which has the number of their token.
+
+use super::cursor::Cursor;
+use super::dialect::EVERY_FIELD;
+use super::lexer::{self, Kind, Token};
+use crate::error::{SqlError, SqlState};
+use crate::settings::parse_bool;
+
+/// Parameters with their values.
+pub type StorageOptions = Vec<(String, String)>;
+
+/// What a value may be.
+#[derive(Clone, Copy)]
+enum Of {
+    Bool,
+    Int(i64, i64),
+    Real(f64, f64),
+    /// `auto`, besides what a truth may be.
+    Auto,
+}
+
+const MAX: i64 = i32::MAX as i64;
+
+/// The parameters of tables and indexes. Some of methods that there are none of are accepted, too.
+const OPTIONS: [(&str, Of); 31] = [
+    ("fillfactor", Of::Int(10, 100)),
+    ("parallel_workers", Of::Int(0, 1024)),
+    ("user_catalog_table", Of::Bool),
+    ("vacuum_index_cleanup", Of::Auto),
+    ("vacuum_truncate", Of::Bool),
+    ("toast_tuple_target", Of::Int(128, 8160)),
+    ("log_autovacuum_min_duration", Of::Int(-1, MAX)),
+    ("deduplicate_items", Of::Bool),
+    ("fastupdate", Of::Bool),
+    ("gin_pending_list_limit", Of::Int(64, MAX)),
+    ("pages_per_range", Of::Int(1, 131_072)),
+    ("buffering", Of::Auto),
+    ("autovacuum_enabled", Of::Bool),
+    ("autovacuum_vacuum_threshold", Of::Int(0, MAX)),
+    ("autovacuum_vacuum_insert_threshold", Of::Int(-1, MAX)),
+    ("autovacuum_analyze_threshold", Of::Int(0, MAX)),
+    ("autovacuum_vacuum_cost_limit", Of::Int(1, 10_000)),
+    ("autovacuum_vacuum_cost_delay", Of::Real(0.0, 100.0)),
+    ("autovacuum_vacuum_scale_factor", Of::Real(0.0, 100.0)),
+    (
+        "autovacuum_vacuum_insert_scale_factor",
+        Of::Real(0.0, 100.0),
+    ),
+    ("autovacuum_analyze_scale_factor", Of::Real(0.0, 100.0)),
+    ("autovacuum_freeze_min_age", Of::Int(0, 1_000_000_000)),
+    ("autovacuum_freeze_max_age", Of::Int(100_000, 2_000_000_000)),
+    ("autovacuum_freeze_table_age", Of::Int(0, 2_000_000_000)),
+    (
+        "autovacuum_multixact_freeze_min_age",
+        Of::Int(0, 1_000_000_000),
+    ),
+    (
+        "autovacuum_multixact_freeze_max_age",
+        Of::Int(10_000, 2_000_000_000),
+    ),
+    (
+        "autovacuum_multixact_freeze_table_age",
+        Of::Int(0, 2_000_000_000),
+    ),
+    ("toast.autovacuum_enabled", Of::Bool),
+    ("toast.vacuum_index_cleanup", Of::Auto),
+    ("toast.vacuum_truncate", Of::Bool),
+    ("toast.log_autovacuum_min_duration", Of::Int(-1, MAX)),
+];
+
+fn known(name: &str) -> Option<Of> {
+    let mut all = OPTIONS.iter();
+    let found = all.find(|(known, _)| *known == name);
+    // What is said of what is kept elsewhere is as what is said of the table.
+    let plain = || {
+        known(
+            name.strip_prefix("toast.")
+                .filter(|of| of.starts_with("autovacuum_"))?,
+        )
+    };
+    found.map(|(_, of)| *of).or_else(plain)
+}
+
+/// Is it a parameter of a table's or index's storage?
+pub(crate) fn is_storage_option(name: &str) -> bool {
+    known(name).is_some()
+}
+
+/// 22023 for what there is not, or a value that none is.
+pub(super) fn check(name: &str, value: &str) -> Result<(), SqlError> {
+    let bad = |message: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
+    let bounds = |low: &str, high: &str| {
+        let message = format!("value {value} out of bounds for option \"{name}\"");
+        let detail = format!("Valid values are between \"{low}\" and \"{high}\".");
+        Err(bad(message).detail(detail))
+    };
+    let invalid = |kind: &str| {
+        Err(bad(format!(
+            "invalid value for {kind} option \"{name}\": {value}"
+        )))
+    };
+    match known(name) {
+        None => Err(bad(format!("unrecognized parameter \"{name}\""))),
+        Some(Of::Bool) if parse_bool(value).is_none() => invalid("boolean"),
+        Some(Of::Auto) if value != "auto" && parse_bool(value).is_none() => invalid("enum"),
+        Some(Of::Int(low, high)) => match value.parse::<i64>() {
+            Ok(number) if (low..=high).contains(&number) => Ok(()),
+            Ok(_) => bounds(&low.to_string(), &high.to_string()),
+            Err(_) => invalid("integer"),
+        },
+        Some(Of::Real(low, high)) => match value.parse::<f64>() {
+            Ok(number) if (low..=high).contains(&number) => Ok(()),
+            Ok(_) => bounds(&format!("{low:.6}"), &format!("{high:.6}")),
+            Err(_) => invalid("floating point"),
+        },
+        Some(_) => Ok(()),
+    }
+}
+
+/// `name [= value], …`, and whether there is more than names and values.
+pub(super) fn list(c: &mut Cursor<'_>) -> Result<StorageOptions, SqlError> {
+    let mut all = StorageOptions::new();
+    while c.peek().is_some_and(|token| token.kind != Kind::Close) {
+        let mut name = c.identifier()?;
+        if c.accept_kind(Kind::Dot).is_some() {
+            name = format!("{name}.{}", c.identifier()?);
+        }
+        let mut value = "true";
+        if c.accept_operator("=") {
+            value = c.text_until(&|_, token| token.kind == Kind::Comma);
+        }
+        if all.iter().any(|(other, _)| *other == name) {
+            let message = format!("parameter \"{name}\" specified more than once");
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        }
+        let value = value.trim_matches('\'');
+        let value = match value.bytes().all(|b| b.is_ascii_alphabetic()) {
+            true => value.to_ascii_lowercase(),
+            false => value.to_owned(),
+        };
+        all.push((name, value));
+        if c.accept_kind(Kind::Comma).is_none() {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// The tokens of `WITH (…)` at a place.
+pub(super) fn with_at(
+    text: &str,
+    tokens: &[Token],
+    at: usize,
+) -> Option<std::ops::RangeInclusive<usize>> {
+    let opens = tokens
+        .get(at + 1)
+        .is_some_and(|token| token.text(text) == "(");
+    let close = (at + 2..tokens.len()).find(|i| tokens[*i].kind == Kind::Close)?;
+    opens.then_some(at..=close)
+}
+
+/// What stands in the brackets behind the WITH at a place.
+pub(super) fn options_at(
+    text: &str,
+    tokens: &[Token],
+    at: usize,
+) -> Result<StorageOptions, SqlError> {
+    let Some(range) = with_at(text, tokens, at) else {
+        return Ok(StorageOptions::new());
+    };
+    list(&mut Cursor::new(text, &tokens[at + 2..*range.end()]))
+}
+
+/// The parameters that CREATE TABLE, CREATE INDEX or CREATE MATERIALIZED VIEW says; those of Fencepost's own are left out.
+pub(crate) fn storage_options(sql: &str) -> Result<StorageOptions, SqlError> {
+    let tokens = lexer::tokens(sql)?;
+    let mut all = StorageOptions::new();
+    for at in super::keeping::withs(sql, &tokens) {
+        all.extend(options_at(sql, &tokens, at)?);
+    }
+    all.retain(|(name, _)| is_storage_option(name) && !name.starts_with("toast."));
+    Ok(all)
+}
+
+/// Says a CREATE TABLE that it is UNLOGGED?
+pub(crate) fn is_unlogged(sql: &str) -> bool {
+    let tokens = lexer::tokens(sql).unwrap_or_default();
+    tokens.len() > 2 && tokens[0].is(sql, "create") && tokens[1].is(sql, "unlogged")
+}
+
+/// The places of those WITH that are of keys in the constraints of a table.
+pub(super) fn of_keys(text: &str, tokens: &[Token]) -> Result<Vec<usize>, SqlError> {
+    let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
+    let table = (is(0, "create") || is(0, "alter")) && (1..4).any(|i| is(i, "table"));
+    let mut found = Vec::new();
+    for at in (4..tokens.len()).filter(|i| table && is(*i, "with")) {
+        if tokens[at - 1].text(text) != ")" || with_at(text, tokens, at).is_none() {
+            continue;
+        }
+        let open = (0..at - 1).rev().find(|i| tokens[*i].kind == Kind::Open);
+        let before = open.and_then(|open| open.checked_sub(1)).unwrap_or(0);
+        if ["key", "unique", "distinct"]
+            .iter()
+            .any(|word| is(before, word))
+        {
+            for (name, value) in options_at(text, tokens, at)? {
+                check(&name, &value)?;
+            }
+            found.push(at);
+        }
+    }
+    Ok(found)
+}
+
+/// Puts comments in their places.
+pub(super) fn apply(patched: &mut String, text: &str, tokens: &[Token], places: &[usize]) {
+    for at in places {
+        let Some(range) = with_at(text, tokens, *at) else {
+            continue;
+        };
+        let (start, end) = (tokens[*at].start, tokens[*range.end()].end);
+        let comment = format!("COMMENT '{EVERY_FIELD}{at}'");
+        let blanks = " ".repeat((end - start).saturating_sub(comment.len()));
+        patched.replace_range(start..end, &(comment + &blanks));
+    }
+}
+
+/// The parameters that the comment of a constraint stands for; 42601 for one that somebody has written.
+pub(crate) fn options_of_key(sql: &str, comment: &str) -> Result<StorageOptions, SqlError> {
+    let tokens = lexer::tokens(sql)?;
+    let at = comment
+        .strip_prefix(EVERY_FIELD)
+        .and_then(|at| at.parse().ok());
+    match at {
+        Some(at) => options_at(sql, &tokens, at),
+        None => Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "syntax error at or near \"COMMENT\"",
+        )),
+    }
+}
