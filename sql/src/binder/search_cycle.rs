@@ -12,7 +12,7 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{self, SetExpr, TableFactor};
+use sqlparser::ast::{self, SetExpr, TableFactor, Visitor};
 
 use super::names;
 use super::scope::UNSEEN;
@@ -20,12 +20,29 @@ use crate::bound::Select;
 use crate::error::{SqlError, SqlState};
 use crate::functions::quote_ident;
 use crate::parser::{Cycle, Search, SearchCycle, parse_query};
+use crate::walk::walk;
 
 /// The columns that are added, as they are called within the query.
 const SEQUENCE: &str = "sequence";
 const MARK: &str = "mark";
 const PATH: &str = "path";
 const DEPTH: &str = "depth";
+
+/// Looks for a query that is called so.
+struct Reads<'a> {
+    called: &'a str,
+    found: bool,
+}
+
+impl Visitor for Reads<'_> {
+    type Break = SqlError;
+
+    fn pre_visit_relation(&mut self, name: &ast::ObjectName) -> ControlFlow<SqlError> {
+        let name = names::table_name(name);
+        self.found |= matches!(name, Ok((None, name)) if name == self.called);
+        ControlFlow::Continue(())
+    }
+}
 
 /// 42601 for clauses of a query that does not read itself.
 pub(super) fn not_recursive() -> SqlError {
@@ -40,13 +57,12 @@ pub(super) fn extended(
     (left, right): (&SetExpr, &SetExpr),
 ) -> Result<(SetExpr, SetExpr), SqlError> {
     check(of, columns)?;
-    let reads = ast::visit_relations(right, |name| {
-        match names::table_name(name).is_ok_and(|of| of == (None, called.to_owned())) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    });
-    if reads.is_continue() {
+    let mut reads = Reads {
+        called,
+        found: false,
+    };
+    walk(right, &mut reads)?;
+    if !reads.found {
         return Err(not_recursive());
     }
     if matches!(left, SetExpr::SetOperation { .. }) {

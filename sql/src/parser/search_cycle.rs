@@ -15,6 +15,7 @@ use super::dialect::EVERY_FIELD;
 use super::lexer::{self, Kind, Token};
 use super::position_of;
 use crate::error::SqlError;
+use crate::walk::walk_mut;
 
 /// Both clauses of a query.
 #[derive(Debug)]
@@ -163,7 +164,8 @@ fn names(c: &mut Cursor<'_>) -> Result<Vec<String>, SqlError> {
 
 /// Gives the queries of a tree their clauses.
 pub(super) fn attach(tree: &mut impl VisitMut, text: &str, clauses: &[Clauses]) {
-    let _ = VisitMut::visit(tree, &mut Attacher { text, clauses });
+    // It looks at everything.
+    let _ = walk_mut(tree, &mut Attacher { text, clauses });
 }
 
 struct Attacher<'a> {
@@ -172,9 +174,9 @@ struct Attacher<'a> {
 }
 
 impl VisitorMut for Attacher<'_> {
-    type Break = ();
+    type Break = SqlError;
 
-    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<SqlError> {
         for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             let start = cte.alias.name.span.start;
             let position = position_of(self.text, start.line, start.column);

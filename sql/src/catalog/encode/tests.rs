@@ -3,6 +3,7 @@
 use super::super::trigger::{ConstraintTrigger, Enabled, Events, Timing, TriggerDef};
 use super::*;
 use crate::catalog::{Bound, Edge, Family, PartitionKey, PartitionOf, Strategy};
+use crate::catalog::{CheckDef, Collation, ForeignKeyDef, KeyLook, Referential, Storage};
 use crate::catalog::{Membership, RoleDef, RoleSettings, ViewDef, ViewMore};
 use crate::value::Value;
 
@@ -118,6 +119,7 @@ fn ruled() -> TableDef {
         sequence: Some(17),
         missing: Some(Value::text("before")),
         domain: None,
+        collation: Collation::C,
     };
     let text = "a <> ''".to_owned();
     let condition = index_condition(&table, &text, &Snapshot::default()).expect("it binds");
@@ -131,6 +133,11 @@ fn ruled() -> TableDef {
             value: index_expression(&table, "lower(a)", &Snapshot::default()).expect("it binds"),
             text: "lower(a)".into(),
         }],
+        looks: vec![KeyLook {
+            collation: Some(Collation::Posix),
+            ..KeyLook::default()
+        }],
+        options: vec![("fillfactor".into(), "70".into())],
     };
     table.indexes[0].columns.push(IndexColumn {
         column: EXPRESSION,
@@ -138,6 +145,10 @@ fn ruled() -> TableDef {
         nulls_first: false,
     });
     table.rules = TableRules {
+        storage: Storage {
+            options: vec![("fillfactor".into(), "90".into())],
+            unlogged: true,
+        },
         checks: vec![CheckDef {
             id: 1,
             name: "c".into(),
