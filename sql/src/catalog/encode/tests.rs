@@ -3,6 +3,7 @@
 use super::super::trigger::{ConstraintTrigger, Enabled, Events, Timing, TriggerDef};
 use super::*;
 use crate::catalog::{Bound, Edge, Family, PartitionKey, PartitionOf, Strategy};
+use crate::catalog::{CheckDef, Collation, ForeignKeyDef, KeyLook, Referential, Storage};
 use crate::catalog::{Membership, RoleDef, RoleSettings, ViewDef, ViewMore};
 use crate::value::Value;
 
@@ -118,6 +119,7 @@ fn ruled() -> TableDef {
         sequence: Some(17),
         missing: Some(Value::text("before")),
         domain: None,
+        collation: Collation::Posix,
     };
     let text = "a <> ''".to_owned();
     let condition = index_condition(&table, &text, &Snapshot::default()).expect("it binds");
@@ -131,6 +133,17 @@ fn ruled() -> TableDef {
             value: index_expression(&table, "lower(a)", &Snapshot::default()).expect("it binds"),
             text: "lower(a)".into(),
         }],
+        looks: vec![
+            KeyLook {
+                collation: Some(Collation::C),
+                class: None,
+            },
+            KeyLook {
+                collation: None,
+                class: Some("text_pattern_ops".into()),
+            },
+        ],
+        options: vec![("fillfactor".into(), "70".into())],
     };
     table.indexes[0].columns.push(IndexColumn {
         column: EXPRESSION,
@@ -179,6 +192,10 @@ fn ruled() -> TableDef {
             }),
             comment: Some("often".into()),
         }],
+        storage: Storage {
+            options: vec![("autovacuum_enabled".into(), "false".into())],
+            unlogged: true,
+        },
     };
     table
 }
