@@ -185,7 +185,9 @@ impl Plan {
                 table, integrity, ..
             } = &copy.source
         {
-            tables.push(Arc::new(TablePlan::new(table)));
+            if !table.is_view() {
+                tables.push(Arc::new(TablePlan::new(table)));
+            }
             for related in &integrity.related {
                 if tables.iter().all(|t| t.def.id != related.table.id) {
                     tables.push(Arc::new(TablePlan::new(&related.table)));

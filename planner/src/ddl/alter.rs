@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use fencepost_sql::binder::{Renaming, index_expression};
-use fencepost_sql::bound::{AddColumn, AlterAction, AlterTable, NewCheck, SetType, Volatility};
+use fencepost_sql::binder::Renaming;
+use fencepost_sql::bound::{AddColumn, AlterAction, AlterTable, NewCheck, Volatility};
 use fencepost_sql::catalog::{IndexDef, IndexKind, Object, ObjectKind, SequenceDef, TableDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::check_rules;
@@ -18,7 +18,7 @@ use super::family::{attach, attach_index, detach, hand_down, partitions_of};
 use super::follow::rename_in_views;
 use super::keep::keep;
 use super::ownership::{about, store};
-use super::rewrite::rewrite;
+use super::rewrite::{rewrite, set_type};
 use super::rules::{
     Rows, add_check, add_foreign_key, constraint_name, drop_references, validate_foreign_key,
     validate_named_check,
@@ -678,34 +678,6 @@ async fn check_no_nulls(cx: &mut Cx<'_>, table: &TableDef, column: usize) -> Res
         }
     }
     Ok(())
-}
-
-async fn set_type(
-    set: &SetType,
-    cx: &mut Cx<'_>,
-    ddl: &DdlCx<'_>,
-    table: &mut TableDef,
-) -> Result<(), Halt> {
-    let old = table.clone();
-    table.columns[set.column].ty = set.ty;
-    table.columns[set.column].more.domain = set.domain;
-    if set.relabels {
-        return Ok(());
-    }
-    // What expressions give may be of another type, too.
-    let shape = table.clone();
-    for index in &mut table.indexes {
-        for expression in &mut index.more.expressions {
-            expression.value = index_expression(&shape, &expression.text, ddl.snapshot)?;
-        }
-    }
-    let cast = |cx: &Cx<'_>, row: &[Value]| {
-        let value = cx.value(&set.value, row)?;
-        let mut row = row.to_vec();
-        row[set.column] = value;
-        Ok(row)
-    };
-    rewrite(cx, &old, table, set.rules.clone(), &cast).await
 }
 
 fn no_constraint(name: &str, table: &TableDef) -> String {

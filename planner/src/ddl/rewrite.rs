@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::RowRules;
+use fencepost_sql::binder::index_expression;
+use fencepost_sql::bound::{RowRules, SetType};
 use fencepost_sql::catalog::TableDef;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::row::RowLayout;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 
+use super::DdlCx;
 use super::build_index::RowWalk;
 use crate::exec::Cx;
 use crate::index;
@@ -58,4 +60,34 @@ pub async fn rewrite(
         index::drop_index(cx.tx, index).await?;
     }
     Ok(())
+}
+
+/// ALTER COLUMN … TYPE.
+pub async fn set_type(
+    set: &SetType,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    table: &mut TableDef,
+) -> Result<(), Halt> {
+    let old = table.clone();
+    table.columns[set.column].ty = set.ty;
+    table.columns[set.column].more.domain = set.domain;
+    table.columns[set.column].more.collation = set.collation;
+    if set.relabels {
+        return Ok(());
+    }
+    // What expressions give may be of another type, too.
+    let shape = table.clone();
+    for index in &mut table.indexes {
+        for expression in &mut index.more.expressions {
+            expression.value = index_expression(&shape, &expression.text, ddl.snapshot)?;
+        }
+    }
+    let cast = |cx: &Cx<'_>, row: &[Value]| {
+        let value = cx.value(&set.value, row)?;
+        let mut row = row.to_vec();
+        row[set.column] = value;
+        Ok(row)
+    };
+    rewrite(cx, &old, table, set.rules.clone(), &cast).await
 }

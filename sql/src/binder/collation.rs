@@ -3,7 +3,7 @@
 
 use sqlparser::ast;
 
-use super::names;
+use super::{Binder, names};
 use crate::catalog::{CATALOG_SCHEMA, Collation};
 use crate::error::{SqlError, SqlState};
 use crate::types::Type;
@@ -24,6 +24,17 @@ fn collation_called(schema: Option<&str>, name: &str) -> Result<Collation, SqlEr
             format!("collation \"{name}\" for encoding \"UTF8\" does not exist"),
         )),
         None => Err(SqlError::unsupported(format!("collation \"{name}\""))),
+    }
+}
+
+impl Binder<'_> {
+    /// The collation of a column with its new type, which an ALTER TABLE may say.
+    pub(super) fn type_collation(&self, column: &str, ty: Type) -> Result<Collation, SqlError> {
+        let Some((schema, name)) = crate::parser::type_collation(self.text, column) else {
+            return Ok(Collation::Default);
+        };
+        collatable(ty)?;
+        collation_called(schema.as_deref(), &name)
     }
 }
 

@@ -7,7 +7,7 @@ use super::expr::Expr;
 use super::rules::RowRules;
 use super::sequence::NewSequence;
 use super::trigger::TriggerChange;
-use crate::catalog::{ColumnDef, Identity, TableDef};
+use crate::catalog::{Collation, ColumnDef, Identity, TableDef};
 use crate::error::SqlState;
 use crate::parser::StorageOptions;
 use crate::types::{Domain, Type};
@@ -196,6 +196,8 @@ pub struct SetType {
     pub ty: Type,
     /// The domain that it is of, if it is of one.
     pub domain: Option<Domain>,
+    /// COLLATE
+    pub collation: Collation,
     /// What it becomes, over the row before.
     pub value: Expr,
     /// The rules of the table's rows with it.

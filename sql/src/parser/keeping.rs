@@ -230,8 +230,8 @@ pub(super) fn withs(text: &str, tokens: &[Token]) -> Vec<usize> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let mut depth = 0usize;
     let mut found = Vec::new();
-    for i in 0..tokens.len() {
-        match tokens[i].kind {
+    for (i, token) in tokens.iter().enumerate() {
+        match token.kind {
             Kind::Open => depth += 1,
             Kind::Close => depth = depth.saturating_sub(1),
             // What follows is a query.

@@ -50,6 +50,7 @@ mod table_query;
 #[cfg(test)]
 mod tests;
 mod trigger;
+mod type_collation;
 mod using_alias;
 mod utility;
 mod variadic;
@@ -85,6 +86,7 @@ pub use storage::StorageOptions;
 pub(crate) use storage::{is_storage_option, is_unlogged, options_of_key, storage_options};
 pub(crate) use subscripts::subscripts_of;
 pub use trigger::{CreateTrigger, TriggerAction, TriggerSyntax};
+pub(crate) use type_collation::type_collation;
 pub(crate) use using_alias::using_alias;
 pub(crate) use variadic::variadic_argument;
 pub(crate) use view::view_options;

@@ -100,7 +100,8 @@ fn name_before(text: &str, tokens: &[Token], close: usize) -> Option<usize> {
     matches!(tokens[at].kind, Kind::Word | Kind::QuotedIdent).then_some(at)
 }
 
-fn opening(tokens: &[Token], close: usize) -> Option<usize> {
+/// The bracket that one closes.
+pub(super) fn opening(tokens: &[Token], close: usize) -> Option<usize> {
     let mut depth = 0usize;
     (0..=close).rev().find(|i| {
         match tokens[*i].kind {

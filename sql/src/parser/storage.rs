@@ -5,6 +5,7 @@
 use super::cursor::Cursor;
 use super::dialect::EVERY_FIELD;
 use super::lexer::{self, Kind, Token};
+use super::search_cycle::opening;
 use crate::error::{SqlError, SqlState};
 use crate::settings::parse_bool;
 
@@ -199,7 +200,7 @@ pub(super) fn of_keys(text: &str, tokens: &[Token]) -> Result<Vec<usize>, SqlErr
         if tokens[at - 1].text(text) != ")" || with_at(text, tokens, at).is_none() {
             continue;
         }
-        let open = (0..at - 1).rev().find(|i| tokens[*i].kind == Kind::Open);
+        let open = opening(tokens, at - 1);
         let before = open.and_then(|open| open.checked_sub(1)).unwrap_or(0);
         if ["key", "unique", "distinct"]
             .iter()

@@ -14,7 +14,7 @@ use super::{
     Statement, column_list, column_types, current_of, exclusion, identity, keeping, lexer, like,
     materialized, merge, misplaced, no_inherit, partition, position_of, recursive_view, regroup,
     rows_from, search_cycle, select_into, shown_forms, storage, subscripts, table_query,
-    using_alias, variadic, view,
+    type_collation, using_alias, variadic, view,
 };
 use crate::error::{SqlError, SqlState};
 
@@ -163,6 +163,9 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     }
     for clause in view::Clauses::of(text, tokens).ranges() {
         blanked.extend(&tokens[clause]);
+    }
+    for collation in type_collation::found(text, tokens) {
+        blanked.extend(&tokens[collation.tokens]);
     }
     for clauses in search_cycle::clauses(text, tokens)? {
         blanked.extend(&tokens[clauses.tokens]);

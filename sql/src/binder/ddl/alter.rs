@@ -457,6 +457,7 @@ impl Binder<'_> {
         check_column_type(&table.columns[column].name, declared)?;
         self.check_type_usage(declared)?;
         let (ty, domain) = (declared.plain(), declared.as_domain());
+        let collation = self.type_collation(&table.columns[column].name, declared)?;
         let before = table.columns[column].clone();
         check_own(table, "alter", &before.name)?;
         if table.is_partition_column(column) {
@@ -537,6 +538,7 @@ impl Binder<'_> {
         table.columns[column] = after;
         let rules = self.row_rules(table)?;
         Ok(AlterAction::SetType(Box::new(SetType {
+            collation,
             column,
             ty,
             domain,

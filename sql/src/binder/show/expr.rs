@@ -5,6 +5,7 @@ use sqlparser::ast;
 use super::super::names;
 use super::super::row_compare::row_of;
 use super::super::subquery::query_of;
+use super::from::of_join;
 use super::operator::{operation, symbol};
 use super::tree::{Piece, QueryKind, Subscript, Tree};
 use super::{Level, Shower, Shown};
@@ -253,14 +254,7 @@ impl Shower<'_, '_> {
                 ))
             }
             Some((found, level)) => {
-                if let ast::Expr::CompoundIdentifier(parts) = expr
-                    && let [alias, _] = parts.as_slice()
-                    && let alias = names::fold(alias)
-                    && level.scope.join_called(None, &alias).is_some()
-                    && !matches!(found.expr.node, crate::bound::Node::Column(_))
-                {
-                    let quoted = crate::functions::quote_ident;
-                    let tree = Tree::Var(format!("{}.{}", quoted(&alias), quoted(name)));
+                if let Some(tree) = of_join(expr, &found.expr, level) {
                     return Ok(Shown::new(tree, found.expr.ty));
                 }
                 let tree = self.named(&found.expr, name, level)?;

@@ -6,8 +6,9 @@ use super::super::call::{function_name, plain_argument};
 use super::super::join::using_name;
 use super::super::names;
 use super::call::call_named;
-use super::tree::{From, Source};
+use super::tree::{From, Source, Tree};
 use super::{Level, Shower};
+use crate::bound::{Expr, Node};
 use crate::error::SqlError;
 use crate::functions::quote_ident as quoted;
 use crate::parser::{ROWS_FROM, using_alias};
@@ -291,4 +292,18 @@ impl Shower<'_, '_> {
             },
         )
     }
+}
+
+/// A column of a join that has an alias of its own, where it is no column of either side.
+pub(super) fn of_join(named: &ast::Expr, expr: &Expr, level: &Level) -> Option<Tree> {
+    let ast::Expr::CompoundIdentifier(parts) = named else {
+        return None;
+    };
+    let [alias, column] = parts.as_slice() else {
+        return None;
+    };
+    let (alias, column) = (names::fold(alias), names::fold(column));
+    level.scope.join_called(None, &alias)?;
+    let plain = matches!(expr.node, Node::Column(_));
+    (!plain).then(|| Tree::Var(format!("{}.{}", quoted(&alias), quoted(&column))))
 }

@@ -119,7 +119,7 @@ fn ruled() -> TableDef {
         sequence: Some(17),
         missing: Some(Value::text("before")),
         domain: None,
-        collation: Collation::C,
+        collation: Collation::Posix,
     };
     let text = "a <> ''".to_owned();
     let condition = index_condition(&table, &text, &Snapshot::default()).expect("it binds");
@@ -133,10 +133,16 @@ fn ruled() -> TableDef {
             value: index_expression(&table, "lower(a)", &Snapshot::default()).expect("it binds"),
             text: "lower(a)".into(),
         }],
-        looks: vec![KeyLook {
-            collation: Some(Collation::Posix),
-            ..KeyLook::default()
-        }],
+        looks: vec![
+            KeyLook {
+                collation: Some(Collation::C),
+                class: None,
+            },
+            KeyLook {
+                collation: None,
+                class: Some("text_pattern_ops".into()),
+            },
+        ],
         options: vec![("fillfactor".into(), "70".into())],
     };
     table.indexes[0].columns.push(IndexColumn {
@@ -145,10 +151,6 @@ fn ruled() -> TableDef {
         nulls_first: false,
     });
     table.rules = TableRules {
-        storage: Storage {
-            options: vec![("fillfactor".into(), "90".into())],
-            unlogged: true,
-        },
         checks: vec![CheckDef {
             id: 1,
             name: "c".into(),
@@ -190,6 +192,10 @@ fn ruled() -> TableDef {
             }),
             comment: Some("often".into()),
         }],
+        storage: Storage {
+            options: vec![("autovacuum_enabled".into(), "false".into())],
+            unlogged: true,
+        },
     };
     table
 }
