@@ -223,8 +223,11 @@ pub(super) fn apply(patched: &mut String, text: &str, tokens: &[Token], places: 
         };
         let (start, end) = (tokens[*at].start, tokens[*range.end()].end);
         let comment = format!("COMMENT '{EVERY_FIELD}{at}'");
-        let blanks = " ".repeat((end - start).saturating_sub(comment.len()));
-        patched.replace_range(start..end, &(comment + &blanks));
+        // What is as short has the name of no parameter, and is refused.
+        let Some(blanks) = (end - start).checked_sub(comment.len()) else {
+            continue;
+        };
+        patched.replace_range(start..end, &(comment + &" ".repeat(blanks)));
     }
 }
 
