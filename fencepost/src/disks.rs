@@ -39,14 +39,17 @@ pub(crate) type OnDiskAs = (MachineId, Configuration, bool);
 pub(crate) struct Outside {
     pub door: Arc<Door>,
     /// Reads the configuration.
-    pub look: Box<dyn Fn() -> Result<Option<Configuration>, OpenError>>,
+    pub look: Look,
 }
+
+type Look = Box<dyn Fn() -> Result<Option<Configuration>, OpenError>>;
+type Found = Box<dyn Fn(&Configuration) -> Result<(), OpenError>>;
 
 /// How machines with disks begin again with a store.
 pub(crate) struct Again {
     pub outside: Outside,
     /// Makes a store that has forgotten all one of the machines of a configuration again, all of which begin.
-    pub found: Option<Box<dyn Fn(&Configuration) -> Result<(), OpenError>>>,
+    pub found: Option<Found>,
 }
 
 impl Outside {
