@@ -425,12 +425,12 @@ impl World {
 
     /// The machine at a place asks to be let in; `None` where it is to ask again.
     fn knock(&self, place: u32, keeps: Keeps) -> Option<Heard> {
-        let founders = Configuration::of_process(MACHINES).expect("machines");
-        let own = founders.machine(MachineId(place)).expect("a founder");
+        let places = Configuration::of_process(MACHINES.max(place)).expect("machines");
+        let own = places.machine(MachineId(place)).expect("a place");
         let mut random = Random::new(self.time.now_ns());
         let request = JoinRequest {
             version: PROTOCOL_VERSION,
-            cluster: Some(founders.cluster()),
+            cluster: Some(places.cluster()),
             address: own.address.clone(),
             domain: own.domain.clone(),
             keeps,

@@ -52,10 +52,8 @@ fn who_was_offered_a_number_that_another_one_got_is_stale() {
     let mut world = disks.begin();
     let objects = objects(&world);
     world.rest();
-    for lost in [3, 2] {
-        world.lose(lost);
-        drop(world.machines.remove(&lost));
-    }
+    world.lose(3);
+    drop(world.machines.remove(&3));
     let mut offered = Contents::read(&durable(&disks.disks[2])).expect("its disk");
     let written = offered.machine();
     let Some(Heard::Offered(offer)) = world.knock(3, Keeps::Disk { written }) else {
@@ -63,16 +61,16 @@ fn who_was_offered_a_number_that_another_one_got_is_stale() {
     };
     offered.write_down(&offer).expect("is written down");
     drop(offered);
-    let came = world.join(2, &disks.disks[1]);
+    // One that none of the founders knows.
+    let came = world.join(MACHINES + 1, &SimDisk::new(11));
     assert_eq!(came, offer.machine.0);
     world.until("all has its replicas", || world.is_whole());
     world.set(came, &objects, 2);
     world.check();
     let left = disks.left(CrashLoss::All);
     drop(world);
-    assert!(left.left(CrashLoss::All).begin_those(&[1, 3]).is_none());
-    let world = left.begin_those(&[1, 2]).expect("they begin");
-    assert_eq!(world.value(&objects), 2);
+    // They wait for that one.
+    assert!(left.begin_those(&[1, 2, 3]).is_none());
 }
 
 /// It comes back again and again, also with an empty disk, and each time all begin again with it.
