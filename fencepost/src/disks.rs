@@ -122,7 +122,7 @@ pub(crate) fn part_of_directory(
     })
 }
 
-/// Has the store have the configuration that machines begin again with, whatever it had before.
+/// Has the store have the configuration that machines begin again with, unless it has a later one by now.
 fn go_on_with(kept: &dyn ConfigStore, next: &Configuration) -> Result<(), OpenError> {
     loop {
         let current = kept.read().block_on().map_err(store)?;
