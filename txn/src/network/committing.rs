@@ -73,6 +73,13 @@ pub(super) struct InDoubt {
 }
 
 impl Committing {
+    /// While whoever goes through the commits has them.
+    #[cfg(test)]
+    pub fn hold_up<T>(&self, meanwhile: impl FnOnce() -> T) -> T {
+        let _commits = self.0.lock();
+        meanwhile()
+    }
+
     /// The first COMMIT-BACKUP is about to be written.
     pub fn begin(&self, id: TxnId, written: &[u32], w: Timestamp) {
         let commit = Commit {

@@ -62,6 +62,7 @@ mod peers;
 mod poller;
 mod primary;
 mod reserve;
+mod rest;
 pub mod restart;
 mod spread;
 mod steps;
@@ -363,37 +364,6 @@ impl Network {
     /// Nobody waits for it any more.
     fn forget_reply(&self, id: TxnId, peer: MachineId) {
         self.replies.lock().remove(&(id, peer));
-    }
-
-    /// Whether nothing is left of transactions that are over: no lock, no record or room for one, no
-    /// answer that is waited for; and no call is open. Slots that are reserved for new objects may stay in
-    /// stock.
-    pub fn is_at_rest(&self) -> bool {
-        self.unrest().is_empty()
-    }
-
-    /// What is left, for people.
-    pub fn unrest(&self) -> Vec<&'static str> {
-        // Who governs may want the ends.
-        let settled = self.is_settled();
-        let ends = self.ends.lock();
-        let peers = || self.fellows();
-        let all = [
-            ("a reconfiguration or recovery", settled),
-            ("records of peers", ends.iter().all(End::is_at_rest)),
-            ("its own records", self.home.lock().left() == 0),
-            ("answers to LOCK", self.replies.lock().is_empty()),
-            ("commits", self.committing.is_empty()),
-            ("intents", self.turns.lock().is_empty()),
-            ("headers", self.askers.lock().is_empty()),
-            ("slots", self.reserves.is_at_rest()),
-            ("regions", self.allotment.is_at_rest()),
-            ("logs", peers().all(|peer| peer.link.is_at_rest())),
-            ("its disk", self.disk.as_ref().is_none_or(Disk::is_at_rest)),
-            ("calls", peers().all(|peer| peer.line.is_at_rest())),
-        ];
-        let left = all.into_iter().filter(|(_, rests)| !rests);
-        left.map(|(what, _)| what).collect()
     }
 
     /// Slots of peers in stock, and slots of this machine that peers have.
