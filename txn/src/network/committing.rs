@@ -14,9 +14,13 @@
 //!   One that nobody waits for any more is an *orphan*, and goes on.
 //! * COMMITTING-4: what is in doubt holds locks on its new objects here, too. Recovery may put what leads to them in
 //!   place elsewhere before whoever runs the commit puts them in place here, and others may follow it.
+//! * COMMITTING-5: who has the commits does not wait for the configuration: it is in that before. Others are in it and wait
+//!   for the commits, and whoever waits to apply the next one lets nobody else in.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+#[cfg(test)]
+use std::time::Duration;
 
 use fencepost_fabric::{Completer, Completion, MachineId};
 use fencepost_storage::Timestamp;
@@ -73,11 +77,19 @@ pub(super) struct InDoubt {
 }
 
 impl Committing {
-    /// While whoever goes through the commits has them.
+    /// Has them for itself, if they are free before `patience` is over.
     #[cfg(test)]
-    pub fn hold_up<T>(&self, meanwhile: impl FnOnce() -> T) -> T {
-        let _commits = self.0.lock();
-        meanwhile()
+    pub fn hold_up<T>(&self, patience: Duration, meanwhile: impl FnOnce() -> T) -> Option<T> {
+        let _commits = self.0.try_lock_for(patience)?;
+        Some(meanwhile())
+    }
+
+    /// One that everybody has acknowledged.
+    #[cfg(test)]
+    pub fn leave_acknowledged(&self, id: TxnId, by: MachineId) {
+        self.begin(id, &[], Timestamp::ZERO);
+        self.show(id);
+        self.leave(id, vec![by], (Vec::new(), false), false);
     }
 
     /// The first COMMIT-BACKUP is about to be written.
@@ -333,34 +345,50 @@ impl Network {
 
     /// Truncates a commit that all primaries have acknowledged; `false` where that is recovery's by now.
     fn may_truncate(&self, regions: &Regions, id: TxnId, participants: &[MachineId]) -> bool {
-        let truncated = self.configured.during(id.configuration, || {
-            self.numbers.next(|number| {
-                let links = participants.iter();
-                for link in links.filter_map(|machine| self.link(*machine)) {
-                    link.truncate(number, id);
-                }
-                // Its own numbers are in order.
-                let _ = self.truncated.lock().remember(number, id);
-                if let Some(disk) = &self.disk {
-                    disk.truncate_own(self.numbers.low(), number, id);
-                }
-            });
-            if participants.contains(&self.me) {
-                // What it holds itself was made by this machine.
-                let mut home = self.home.lock();
-                let _ = home.truncate(regions, &self.changed, id);
+        let truncate = || self.truncate(regions, id, participants);
+        let truncated = self.configured.during(id.configuration, truncate);
+        truncated.is_some()
+    }
+
+    /// Truncates a commit of the configuration that the machine is in, and stays in meanwhile.
+    fn truncate(&self, regions: &Regions, id: TxnId, participants: &[MachineId]) {
+        self.numbers.next(|number| {
+            let links = participants.iter();
+            for link in links.filter_map(|machine| self.link(*machine)) {
+                link.truncate(number, id);
+            }
+            // Its own numbers are in order.
+            let _ = self.truncated.lock().remember(number, id);
+            if let Some(disk) = &self.disk {
+                disk.truncate_own(self.numbers.low(), number, id);
             }
         });
-        truncated.is_some()
+        if participants.contains(&self.me) {
+            // What it holds itself was made by this machine.
+            let mut home = self.home.lock();
+            let _ = home.truncate(regions, &self.changed, id);
+        }
     }
 
     /// Truncates what has been acknowledged by all meanwhile, and goes on with what nobody waits for.
     pub(super) fn finish(&self, regions: &Regions) {
-        let current = self.configured.id();
+        let going_on = self
+            .configured
+            .within(|current| self.finish_in(current, regions));
+        for (id, w, orphan) in going_on {
+            if let Err(orphan) = orphan.go_on(self, w) {
+                self.committing.adopt(id, orphan);
+            }
+        }
+        let _ = self.home.lock().look_again(regions, &self.changed);
+    }
+
+    /// Truncates in the configuration that the machine is in; what nobody waits for and may go on (COMMITTING-5).
+    fn finish_in(&self, current: u64, regions: &Regions) -> Vec<(TxnId, Timestamp, Transaction)> {
         let mut going_on = Vec::new();
         let mut commits = self.committing.0.lock();
         commits.retain(|id, commit| {
-            if id.configuration < current {
+            if id.configuration != current {
                 return true;
             }
             let backed = |orphan: &mut Transaction| orphan.is_backed(self);
@@ -373,14 +401,11 @@ impl Network {
             let lost = take_acks(&mut commit.acks) || !self.reaches(&commit.participants);
             commit.lost |= lost && self.replaces_machines();
             let all = commit.acks.is_empty() && !commit.lost;
-            !(all && self.may_truncate(regions, *id, &commit.participants))
-        });
-        drop(commits);
-        for (id, w, orphan) in going_on {
-            if let Err(orphan) = orphan.go_on(self, w) {
-                self.committing.adopt(id, orphan);
+            if all {
+                self.truncate(regions, *id, &commit.participants);
             }
-        }
-        let _ = self.home.lock().look_again(regions, &self.changed);
+            !all
+        });
+        going_on
     }
 }

@@ -53,6 +53,8 @@ mod headers;
 mod leasing;
 mod lent;
 mod link;
+#[cfg(test)]
+mod lock_order;
 mod locking;
 mod members;
 mod message;

@@ -1,0 +1,88 @@
+//! That locks are taken in one order: whoever has one of these does not wait for one before it.
+//!
+//! ```text
+//! configuration ─► ends ─► commits ─► records of this machine
+//! ```
+//! What would be a deadlock of three threads, one in a million times, is here two of them, held up where it matters.
+
+use std::sync::Arc;
+use std::thread::{sleep, yield_now};
+use std::time::Duration;
+
+use fencepost_cluster::Configuration;
+use fencepost_fabric::{LocalNetwork, MachineId};
+
+use super::{NetworkOptions, Replication};
+use crate::record::TxnId;
+use crate::{Machine, MachineOptions};
+
+const ME: MachineId = MachineId(1);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Looks a millisecond apart, by when whoever is looked at has come to where it waits.
+const LOOKS: usize = 100;
+
+/// A machine without threads.
+fn alone() -> Arc<Machine> {
+    let fabric = LocalNetwork::new().join(ME).expect("a machine");
+    let configuration = Configuration::of_process(1).expect("one machine");
+    let network = NetworkOptions::of(Arc::new(fabric), configuration, Replication::exactly(1));
+    Machine::open(MachineOptions {
+        network: Some(NetworkOptions {
+            driven: true,
+            ..network
+        }),
+        ..MachineOptions::default()
+    })
+    .expect("opens")
+}
+
+#[test]
+fn who_asks_what_is_left_stands_in_nobodys_way() {
+    let machine = alone();
+    let network = machine.network().expect("a network");
+    std::thread::scope(|scope| {
+        // As whoever truncates, who wants the records next.
+        let truncates = || {
+            let asks = scope.spawn(|| network.is_at_rest());
+            while network.ends.try_lock().is_some() {
+                yield_now();
+            }
+            for _ in 0..LOOKS {
+                let home = network.home.try_lock_for(PATIENCE);
+                assert!(home.is_some(), "who truncates waits for who asks");
+                drop(home);
+                sleep(Duration::from_millis(1));
+            }
+            asks
+        };
+        let asks = network.committing.hold_up(PATIENCE, truncates);
+        let asks = asks.expect("nobody has the commits");
+        assert!(asks.join().expect("no panic"));
+    });
+}
+
+#[test]
+fn who_truncates_does_not_wait_for_a_configuration_with_the_commits_in_its_hands() {
+    let machine = alone();
+    let network = machine.network().expect("a network");
+    let current = network.configured.current();
+    let id = TxnId {
+        configuration: current.id().0,
+        machine: ME.0,
+        thread: 0,
+        local: 1,
+    };
+    network.committing.leave_acknowledged(id, ME);
+    std::thread::scope(|scope| {
+        // While it is being applied nobody is in a configuration; who was in the one before may want the commits.
+        network.configured.apply(&current, || {
+            scope.spawn(|| network.finish(machine.regions()));
+            for _ in 0..LOOKS {
+                let commits = network.committing.hold_up(PATIENCE, || ());
+                assert!(commits.is_some(), "who is in it waits for who truncates");
+                sleep(Duration::from_millis(1));
+            }
+        });
+    });
+    assert!(network.committing.is_empty());
+}
