@@ -352,36 +352,39 @@ fn catalog_among(machine: &Arc<Machine>, joined: Option<&Joined>) -> Result<Cata
     }
 }
 
-/// The catalog of the machine, made on a fresh one, with its newest snapshot loaded.
+/// The catalog of the machine, with its newest snapshot loaded. Where there is none the machine makes it that has the root
+/// object: what that holds is read, whatever is known of what was there before.
 async fn open_catalog(machine: &Arc<Machine>) -> Result<Catalog, SqlError> {
     let mut coordinator = machine.coordinator();
-    let catalog = if machine.is_fresh() {
-        let mut tx = coordinator.begin(Mode::ReadWrite);
-        let created = Catalog::create(&mut tx, machine.root()).await;
-        let catalog = created.map_err(Halt::into_error)?;
-        match tx
-            .commit()
-            .await
-            .map_err(|stop| Halt::Stop(stop).into_error())?
-        {
-            Outcome::Committed(_) => catalog,
-            Outcome::Aborted(_) => {
-                return Err(SqlError::internal("the catalog could not be made"));
+    let mut tx = coordinator.begin(Mode::ReadOnly);
+    let made = Catalog::is_made(&mut tx, machine.root()).await;
+    let catalog = match made.map_err(Halt::into_error)? {
+        true => {
+            let opened = Catalog::open(&mut tx, machine.root()).await;
+            let catalog = opened.map_err(Halt::into_error)?;
+            let snapshot = catalog.snapshot(&mut tx).await.map_err(Halt::into_error)?;
+            if snapshot.databases().is_empty() {
+                add_first_databases(&catalog, machine).await?;
             }
+            catalog
         }
-    } else {
-        let mut tx = coordinator.begin(Mode::ReadOnly);
-        let opened = Catalog::open(&mut tx, machine.root()).await;
-        let catalog = opened.map_err(Halt::into_error)?;
-        let snapshot = catalog.snapshot(&mut tx).await.map_err(Halt::into_error)?;
-        if snapshot.databases().is_empty() {
-            add_first_databases(&catalog, machine).await?;
-        }
-        catalog
+        false if machine.is_founder() => make_catalog(machine).await?,
+        false => return Err(SqlError::internal("the catalog has yet to be made")),
     };
     let mut tx = coordinator.begin(Mode::ReadOnly);
     catalog.snapshot(&mut tx).await.map_err(Halt::into_error)?;
     Ok(catalog)
+}
+
+async fn make_catalog(machine: &Arc<Machine>) -> Result<Catalog, SqlError> {
+    let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+    let created = Catalog::create(&mut tx, machine.root()).await;
+    let catalog = created.map_err(Halt::into_error)?;
+    let ended = tx.commit().await;
+    match ended.map_err(|stop| Halt::Stop(stop).into_error())? {
+        Outcome::Committed(_) => Ok(catalog),
+        Outcome::Aborted(_) => Err(SqlError::internal("the catalog could not be made")),
+    }
 }
 
 /// Makes the first databases where the catalog is of before there were several. Other machines may do so, too.

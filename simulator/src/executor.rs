@@ -37,6 +37,11 @@ pub struct Pace {
     pub hiccup_one_in: u64,
     /// At most that long.
     pub hiccup_ns: u64,
+    /// One in so many waits of a machine's client is longer still, as where its thread gets no processor and the machine's
+    /// own threads do; 0 for none.
+    pub stall_one_in: u64,
+    /// At most that long.
+    pub stall_ns: u64,
     /// A machine looks at least so often whether there is anything to do.
     pub tick_ns: u64,
 }
@@ -209,7 +214,10 @@ impl Executor {
             due.append(&mut self.held);
         }
         for job in due {
-            let at = self.soon();
+            let at = match job {
+                Job::Poll(task) if self.stalls(task) => self.within(self.pace.stall_ns),
+                _ => self.soon(),
+            };
             self.jobs.insert(at, job);
         }
         let now = self.sim.now_ns();
@@ -300,9 +308,19 @@ impl Executor {
             true => hiccup_ns,
             false => latency_ns,
         };
+        self.within(most)
+    }
+
+    /// When what becomes ready now gets one that waits at most so long.
+    fn within(&mut self, most: u64) -> (u64, u64) {
         let time = self.sim.now_ns() + 1 + self.random.below(most);
         self.sim.wake_at(time);
         (time, self.random.next_u64())
+    }
+
+    /// Whether the thread of a client that was woken gets no processor for long.
+    fn stalls(&mut self, task: usize) -> bool {
+        self.tasks[task].machine.is_some() && self.random.one_in(self.pace.stall_one_in)
     }
 }
 
@@ -319,6 +337,8 @@ mod tests {
         latency_ns: 1000,
         hiccup_one_in: 8,
         hiccup_ns: 100_000,
+        stall_one_in: 0,
+        stall_ns: 0,
         tick_ns: 1_000_000,
     };
 

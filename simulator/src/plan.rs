@@ -98,6 +98,8 @@ impl Plan {
             latency_ns: of(&[200, 2_000, 20_000]),
             hiccup_one_in: of(&[0, 16, 200]),
             hiccup_ns: of(&[50_000, 500_000]),
+            stall_one_in: 0,
+            stall_ns: 0,
             tick_ns: of(&[200_000, 1_000_000, 3_000_000]),
         };
         Plan {
@@ -297,6 +299,22 @@ impl Plan {
         plan
     }
 
+    /// Draws a plan in which a machine crashes and is replaced, and later maybe another one, or one comes or goes, while the
+    /// threads of clients get a processor only now and then.
+    pub fn draw_with_stalls(seed: u64) -> Plan {
+        let mut plan = match seed % 4 {
+            0 => Plan::draw_with_crash(seed),
+            1 => Plan::draw_with_two_crashes(seed),
+            2 => Plan::draw_with_newcomer_and_crash(seed),
+            _ => Plan::draw_with_leaving_and_crash(seed),
+        };
+        let mut random = Random::new(seed ^ 0x57_A1);
+        let mut of = |choices: &[u64]| choices[random.below(choices.len() as u64) as usize];
+        plan.pace.stall_one_in = of(&[4, 20, 100]);
+        plan.pace.stall_ns = of(&[2_000_000, 10_000_000, 50_000_000]);
+        plan
+    }
+
     /// Draws a plan in which a machine crashes, and nobody hears of that but by its lease.
     pub fn draw_with_unnoticed_crash(seed: u64) -> Plan {
         let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
@@ -400,7 +418,7 @@ pub struct Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 23] = [
+    pub const ALL: [Kind; 24] = [
         Kind::of("nothing", Plan::draw),
         Kind::of("crash", Plan::draw_with_crash),
         Kind::of("two-crashes", Plan::draw_with_two_crashes),
@@ -411,6 +429,7 @@ impl Kind {
         Kind::of("client-that-leaves", Plan::draw_with_client_that_leaves),
         Kind::of("crash-at-recovery", Plan::draw_with_crash_at_recovery),
         Kind::of("pause", Plan::draw_with_pause),
+        Kind::of("stalls", Plan::draw_with_stalls),
         Kind::of("partition", Plan::draw_with_partition),
         Kind::of("bad-network", Plan::draw_with_bad_network),
         Kind::of("torn-reads", Plan::draw_with_torn_reads),

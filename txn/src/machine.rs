@@ -129,14 +129,9 @@ impl Machine {
         }
         let resumed = on_disk.and_then(|on_disk| on_disk.resumed());
         let resumed = resumed.or_else(|| options.resumed.clone());
-        let fresh = match on_disk {
-            Some(_) => start::is_unwritten(&regions, root),
-            None => {
-                resumed.as_ref().is_none_or(|resumed| resumed.fresh)
-                    && started.replayed.commits == 0
-                    && started.checkpoint_objects == 0
-            }
-        };
+        let fresh = resumed.as_ref().is_none_or(|resumed| resumed.fresh)
+            && started.replayed.commits == 0
+            && started.checkpoint_objects == 0;
         order.clock.raise(started.replayed.newest.max(BIRTH));
         if let Some(resumed) = &resumed {
             order.clock.raise(Timestamp::from_raw(resumed.newest + 1));

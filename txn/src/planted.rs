@@ -108,6 +108,8 @@ mistakes! {
     // Recovery of data and of the allocator.
     /// A new backup leaves out a block.
     SkipBlock in "network/governor/refill/mod.rs",
+    /// A new backup does not wait for what its primary has locked.
+    SkipLocked in "network/governor/refill/block.rs",
     /// Allocated slots of a promoted region count as free.
     ForgetAllocatedBits in "network/allotment/hands.rs",
     // Disks.

@@ -59,12 +59,6 @@ pub(crate) fn make_root_backup(regions: &Regions) -> Result<(), OutOfMemory> {
     Ok(())
 }
 
-/// Whether nobody has written the root object yet, as its region was restored.
-pub(crate) fn is_unwritten(regions: &Regions, root: Addr) -> bool {
-    let object = regions.backup(root);
-    object.is_none_or(|object| object.header().timestamp() <= BIRTH)
-}
-
 /// Where the root object is.
 pub(crate) fn root_at() -> Result<Addr, OutOfMemory> {
     Ok(ROOT_BLOCK.slot(root_class()?, 0))

@@ -49,6 +49,11 @@ fn machines_that_stood_still_do_no_harm() {
 }
 
 #[test]
+fn nothing_is_lost_while_clients_get_a_processor_only_now_and_then() {
+    hold(0..120, Plan::draw_with_stalls);
+}
+
+#[test]
 fn machines_that_were_cut_off_do_no_harm() {
     hold(0..120, Plan::draw_with_partition);
 }

@@ -116,7 +116,13 @@ impl Catalog {
 
     /// Lays out an empty catalog with the superuser `postgres` and the first databases under the root object; the one
     /// of `postgres`.
+    ///
+    /// # Errors
+    /// Where there is one: whatever is known of a machine's data, what is there is not replaced.
     pub async fn create(tx: &mut Transaction, root: Addr) -> Result<Catalog, Halt> {
+        if Catalog::is_made(tx, root).await? {
+            return Err(SqlError::internal("there is a catalog already").into());
+        }
         let heart = tx.alloc(2, Near::Own).await?.addr;
         tx.write(heart, &[1, FIRST_USER_OID]).await?;
         let first = BTree::create(tx).await?;
@@ -139,6 +145,13 @@ impl Catalog {
         catalog.insert_role(tx, &superuser).await?;
         catalog.insert_first_databases(tx, &[]).await?;
         Ok(catalog)
+    }
+
+    /// Whether there is one, or anything else, under the root object.
+    pub async fn is_made(tx: &mut Transaction, root: Addr) -> Result<bool, Halt> {
+        let mut words = Vec::new();
+        let found = tx.read(root, &mut words).await?;
+        Ok(found && words.iter().any(|word| *word != 0))
     }
 
     /// The catalog that the root object points to, as the first database sees it.

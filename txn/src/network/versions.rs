@@ -6,7 +6,8 @@
 //! VERSIONS    ticket | class + 1, 0 for none | digest of each piece ...   from it; nothing where it is not the primary
 //! ```
 //! A *piece* is as many slots as are read together. Its digest is of the versions of its objects, in their order: an object of
-//! one version is the same everywhere, so what has the same digest is the same, but for one case in 2^64.
+//! one version is the same everywhere, so what has the same digest is the same, but for one case in 2^64. What is locked has
+//! none, as it may be about to get another one by a commit that the backup does not hear of (REFILL-1).
 
 use std::sync::atomic::Ordering;
 
@@ -24,6 +25,9 @@ use crate::words::{NOTHING, mix};
 /// Tags of the messages.
 pub(super) const VERSIONS: u8 = 42;
 pub(super) const VERSIONS_ARE: u8 = 43;
+
+/// In place of a version; a timestamp has fewer bits.
+const LOCKED: u64 = u64::MAX;
 
 /// Words of slots that are read together: 8 KB (SOSP'15 §5.4).
 const PIECE_WORDS: usize = 1 << 10;
@@ -49,7 +53,11 @@ pub(super) fn digest<'a>(
 ) -> u64 {
     let slots = (first..first + count).map(|slot| at(block.slot(class, slot)));
     slots.fold(NOTHING, |digest, object| {
-        let version = object.map_or(0, |object| object.header().timestamp().raw());
+        let header = object.map(|object| object.header());
+        let version = header.map_or(0, |header| match header.is_locked() {
+            true => LOCKED,
+            false => header.timestamp().raw(),
+        });
         mix(digest, version)
     })
 }

@@ -12,8 +12,9 @@
 //! before and gives it a version of its own.
 //!
 //! *Invariant.* REFILL-1: once a block is done, this backup has of each of its objects the version that the primary had
-//! at some moment since it began, or a later one. What is locked there is awaited, unless its last version is here:
-//! the next one is its writer's business.
+//! at some moment since it began at which it was not locked, or a later one. Who has it locked may be a commit of an earlier
+//! configuration, which does not know this backup, and which is decided, but has yet to be done by whoever runs it: also
+//! where what is locked is a slot without an object.
 
 use std::collections::VecDeque;
 
@@ -222,10 +223,15 @@ impl BlockCopy {
         Ok(())
     }
 
-    /// Whether a slot of the primary has a later version than this backup.
+    /// Whether a slot of the primary has a later version than this backup, or may be about to get one.
     fn lacks(&self, at: usize, slot: &[u64], class: Class, here: Here<'_>) -> bool {
-        let version = slot.first().map(|word| Header(*word).timestamp());
-        let version = version.unwrap_or(Timestamp::ZERO);
+        let Some(header) = slot.first().map(|word| Header(*word)) else {
+            return false;
+        };
+        if header.is_locked() && !planted::is(Planted::SkipLocked) {
+            return true;
+        }
+        let version = header.timestamp();
         version > Timestamp::ZERO && version > here.has(self.block.slot(class, at), class)
     }
 

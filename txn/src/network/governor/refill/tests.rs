@@ -11,6 +11,7 @@ use fencepost_storage::{Addr, ObjectCopy, ObjectRef, Private, Timestamp};
 
 use super::*;
 use crate::network::backup::{self, Changed};
+use crate::network::versions::digest;
 
 const REGION: RegionId = RegionId(3);
 const BYTES: usize = 16 << 20;
@@ -231,17 +232,53 @@ fn what_is_locked_or_changes_is_read_until_it_is_steady() {
     );
 }
 
+/// A commit of an earlier configuration is decided, and whoever runs it has yet to put its versions in place.
 #[test]
-fn a_lock_over_a_version_that_is_here_is_its_writers_business() {
+fn a_lock_is_awaited_over_a_version_that_is_here_too_and_where_no_object_was() {
+    for at in [4, 5] {
+        let primary = Primary::new();
+        let (old, new) = (slot(2, SMALL, 4), slot(2, SMALL, 5));
+        write(&primary.memory, old, SMALL, 10);
+        let mut world = World::new(primary, 2);
+        assert!(world.fills());
+        let locked = slot(2, SMALL, at);
+        let held = object(&world.primary.memory, locked, SMALL);
+        held.try_lock(held.header()).expect("nobody has it");
+        *world.primary.ahead.borrow_mut() = Box::new(move |memory, read| {
+            if read == 300 {
+                write(memory, locked, SMALL, 200);
+            }
+        });
+        world.refill.begin(lacking(1, 2), &world.readers);
+        while world.primary.reads.get() < 290 {
+            assert_eq!(world.step(), None, "a lock is awaited");
+        }
+        assert!(world.fills());
+        assert_eq!(world.there(locked), Some((200, true, 200)));
+        let (w, there, _) = world.there(new).expect("a slot");
+        assert_eq!((w, there), if at == 5 { (200, true) } else { (0, false) });
+    }
+}
+
+#[test]
+fn what_is_locked_has_no_version_that_a_backup_could_have_had() {
     let primary = Primary::new();
-    let addr = slot(2, SMALL, 4);
-    write(&primary.memory, addr, SMALL, 10);
-    let mut world = World::new(primary, 2);
-    assert!(world.fills());
-    let held = object(&world.primary.memory, addr, SMALL);
-    held.try_lock(held.header()).expect("nobody has it");
-    world.refill.begin(lacking(1, 2), &world.readers);
-    assert!(world.fills());
+    let (old, new) = (slot(2, SMALL, 4), slot(2, SMALL, 5));
+    write(&primary.memory, old, SMALL, 10);
+    let block = BlockId::of(old);
+    let versions = || {
+        let at = |addr| Some(object(&primary.memory, addr, SMALL));
+        digest((block, class(SMALL)), (0, 8), at)
+    };
+    let had = versions();
+    for addr in [old, new] {
+        let held = object(&primary.memory, addr, SMALL);
+        let before = held.header();
+        held.try_lock(before).expect("nobody has it");
+        assert_ne!(versions(), had);
+        held.unlock(before);
+        assert_eq!(versions(), had);
+    }
 }
 
 #[test]
