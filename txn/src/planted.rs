@@ -108,8 +108,6 @@ mistakes! {
     // Recovery of data and of the allocator.
     /// A new backup leaves out a block.
     SkipBlock in "network/governor/refill/mod.rs",
-    /// A new backup does not wait for what its primary has locked.
-    SkipLocked in "network/governor/refill/block.rs",
     /// Allocated slots of a promoted region count as free.
     ForgetAllocatedBits in "network/allotment/hands.rs",
     // Disks.
@@ -123,6 +121,8 @@ mistakes! {
     GiveUpRegions in "network/governor/mod.rs",
     /// What a machine had before it was out is taken whatever version its primary has.
     TakeOldVersions in "network/governor/refill/block.rs",
+    /// A new backup does not wait for what its primary has locked.
+    SkipLocked in "network/governor/refill/block.rs",
 }
 
 impl Planted {

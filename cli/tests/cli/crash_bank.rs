@@ -28,6 +28,8 @@ pub struct Journal {
     acknowledged: HashSet<i64>,
     /// COMMIT was sent and not answered.
     unknown: HashSet<i64>,
+    /// COMMIT, or something before it, was refused, and why.
+    refused: HashMap<i64, String>,
 }
 
 impl Journal {
@@ -35,6 +37,7 @@ impl Journal {
     pub fn add(&mut self, own: Journal) {
         self.acknowledged.extend(own.acknowledged);
         self.unknown.extend(own.unknown);
+        self.refused.extend(own.refused);
     }
 
     /// How many transfers have taken effect, once that is settled.
@@ -118,7 +121,9 @@ impl Client {
                         journal.acknowledged.insert(id);
                         tell();
                     }
-                    Err(failure) if failure.conflict().is_some() => {}
+                    Err(failure) if failure.conflict().is_some() => {
+                        journal.refused.insert(id, format!("COMMIT: {failure}"));
+                    }
                     Err(failure) => {
                         assert!(failure.is_connection_lost(), "COMMIT: {failure}");
                         journal.unknown.insert(id);
@@ -126,6 +131,7 @@ impl Client {
                     }
                 },
                 Err(failure) if failure.conflict().is_some() => {
+                    journal.refused.insert(id, failure.to_string());
                     if self.session.script("ROLLBACK").is_err() {
                         break;
                     }
@@ -187,7 +193,8 @@ pub fn verify(url: &str, journal: &mut Journal) {
         };
         assert!(found.insert(id), "transfer {id} is there twice");
         let may = journal.acknowledged.contains(&id) || journal.unknown.contains(&id);
-        assert!(may, "transfer {id} was not committed");
+        let why = journal.refused.get(&id);
+        assert!(may, "transfer {id} was not committed: {why:?}");
         *balances.get_mut(&from).expect("an account") -= amount;
         *balances.get_mut(&to).expect("an account") += amount;
     }

@@ -16,6 +16,8 @@
 //!   place elsewhere before whoever runs the commit puts them in place here, and others may follow it.
 //! * COMMITTING-5: who has the commits does not wait for the configuration: it is in that before. Others are in it and wait
 //!   for the commits, and whoever waits to apply the next one lets nobody else in.
+//! * COMMITTING-6: what was decided stays so until whoever runs the commit has done it, however many configurations that takes.
+//!   Nobody is asked about it any more: the others may have truncated it, and remember nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -72,6 +74,8 @@ pub(super) struct InDoubt {
     pub id: TxnId,
     pub written: Arc<[u32]>,
     pub w: Timestamp,
+    /// Whether it was decided already, and only has to be done by whoever runs it.
+    pub decided: bool,
     /// What has been seen of it by the regions whose primary this machine is.
     pub evidence: Evidence,
 }
@@ -201,10 +205,11 @@ impl Committing {
         }
     }
 
-    /// Recovery has decided.
+    /// Recovery has decided; what it says once that is done elsewhere and forgotten does not count (COMMITTING-6).
     pub fn decide(&self, id: TxnId, decision: Decision) {
         let mut commits = self.0.lock();
-        let Some(commit) = commits.get_mut(&id) else {
+        let commit = commits.get_mut(&id);
+        let Some(commit) = commit.filter(|commit| commit.decided.is_none()) else {
             return;
         };
         commit.decided = Some(decision);
@@ -266,6 +271,7 @@ impl Committing {
                 id: *id,
                 written: Arc::clone(&commit.written),
                 w: commit.w,
+                decided: commit.decided.is_some(),
                 evidence: Evidence::LOCK.and(shown).and(decided),
             }
         });
@@ -407,5 +413,38 @@ impl Network {
             !all
         });
         going_on
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_decided_stays_so_until_it_is_done() {
+        let id = TxnId {
+            configuration: 1,
+            machine: 1,
+            thread: 0,
+            local: 1,
+        };
+        let w = Timestamp::from_raw(7);
+        for (first, later) in [
+            (Decision::Commit, Decision::Abort),
+            (Decision::Abort, Decision::Commit),
+        ] {
+            let commits = Committing::default();
+            commits.begin(id, &[], w);
+            assert!(commits.in_doubt(2).iter().all(|doubt| !doubt.decided));
+            commits.decide(id, first);
+            assert!(commits.in_doubt(3).iter().all(|doubt| doubt.decided));
+            commits.decide(id, later);
+            let told = pollster::block_on(commits.decision(id)).expect("it is decided");
+            assert_eq!(told, (first == Decision::Commit).then_some(w));
+            commits.settle(id);
+            assert!(commits.has(id));
+            commits.is_done(id);
+            assert!(commits.is_empty());
+        }
     }
 }

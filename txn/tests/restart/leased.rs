@@ -5,6 +5,7 @@
 
 pub mod comes_back;
 mod left_in_memory;
+pub mod stalls;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -258,6 +259,12 @@ impl World {
         }
         self.time.0.fetch_add(STEP_NS, Ordering::Relaxed);
         any
+    }
+
+    fn steps(&self, count: usize) {
+        for _ in 0..count {
+            self.drive();
+        }
     }
 
     fn until(&self, what: &str, so: impl Fn() -> bool) {

@@ -280,7 +280,9 @@ impl Network {
                     w: Some(commit.w),
                 });
             }
-            awaited.push((commit.id, commit.written));
+            if !commit.decided {
+                awaited.push((commit.id, commit.written));
+            }
         }
         (found.into_values().collect(), awaited)
     }

@@ -1,0 +1,77 @@
+//! A client stands still, and its machine does not.
+
+use super::*;
+
+/// Polls after which it stands still: at each step of a commit.
+const POLLS: usize = 24;
+/// Of what has nothing to wait for.
+const STEPS: usize = 4_000;
+
+/// It stands still while recovery decides about its commit, and while another configuration comes after that. It is told what
+/// has become of it then; and who has come back meanwhile, with what it had before, has that, too.
+#[test]
+pub fn who_stands_still_is_told_what_has_become_of_it() {
+    // Also where its own machine has nothing of what it writes.
+    for of in [[1, 2], [2, 2]] {
+        let late = (0..POLLS).filter(|polls| takes_effect_late(of, *polls));
+        let late = late.count();
+        println!("of m{of:?}: {late} of {POLLS} took effect although the client stood still");
+        assert!(late > 0);
+    }
+}
+
+fn takes_effect_late(of: [u32; 2], polls: usize) -> bool {
+    let disks = Disks::new(3);
+    let mut world = disks.begin();
+    let objects = of.map(|of| world.object(of, SHORT, 1));
+    world.rest();
+    world.lose(3);
+    drop(world.machines.remove(&3));
+    let machine = Arc::clone(&world.machines[&1]);
+    let mut commit = Box::pin(change(machine, objects, MachineId(of[0])));
+    let mut told = None;
+    for _ in 0..polls {
+        match poll(commit.as_mut()) {
+            Poll::Ready(done) => {
+                told = Some(done);
+                break;
+            }
+            Poll::Pending => world.steps(1),
+        }
+    }
+    let stands_still = told.is_none();
+    world.join(3, &disks.disks[2]);
+    // As far as that goes without it.
+    world.steps(STEPS);
+    world.join(MACHINES + 1, &SimDisk::new(11));
+    world.steps(STEPS);
+    let told = told.unwrap_or_else(|| world.run(commit));
+    world.until("all has its replicas", || world.is_whole());
+    let committed = match told {
+        Ok((made, Outcome::Committed(_))) => {
+            assert_eq!(world.value(&[objects[0], objects[1], made]), 2);
+            true
+        }
+        _ => {
+            assert_eq!(world.value(&objects), 1, "{told:?} after {polls}");
+            false
+        }
+    };
+    world.check();
+    stands_still && committed
+}
+
+/// Changes two objects, and makes one.
+async fn change(
+    machine: Arc<Machine>,
+    objects: [Addr; 2],
+    at: MachineId,
+) -> Result<(Addr, Outcome), fencepost_txn::Stop> {
+    let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+    for addr in objects {
+        tx.update(addr, |image| image.fill(2)).await?;
+    }
+    let made = tx.alloc(SHORT, Near::Machine(at)).await?;
+    tx.write_new(made, &[2; SHORT])?;
+    Ok((made.addr, tx.commit().await?))
+}
