@@ -121,8 +121,6 @@ mistakes! {
     GiveUpRegions in "network/governor/mod.rs",
     /// What a machine had before it was out is taken whatever version its primary has.
     TakeOldVersions in "network/governor/refill/block.rs",
-    /// A new backup does not wait for what its primary has locked.
-    SkipLocked in "network/governor/refill/block.rs",
 }
 
 impl Planted {

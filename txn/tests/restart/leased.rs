@@ -5,7 +5,7 @@
 
 pub mod comes_back;
 mod left_in_memory;
-pub mod stalls;
+mod stalls;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

@@ -24,9 +24,6 @@ fn is_found(planted: Planted) -> bool {
         Planted::TakeOldVersions => {
             found(leased::comes_back::a_machine_that_comes_back_gets_what_has_changed)
         }
-        Planted::SkipLocked => {
-            found(leased::stalls::who_stands_still_is_told_what_has_become_of_it)
-        }
         _ => (0..SEEDS).any(|seed| {
             let _planted = plant(planted);
             let found = catch_unwind(|| leased::one_fails_and_then_all(seed)).is_err();

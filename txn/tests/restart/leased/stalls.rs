@@ -3,14 +3,14 @@
 use super::*;
 
 /// Polls after which it stands still: at each step of a commit.
-const POLLS: usize = 24;
+const POLLS: usize = 10;
 /// Of what has nothing to wait for.
 const STEPS: usize = 4_000;
 
 /// It stands still while recovery decides about its commit, and while another configuration comes after that. It is told what
 /// has become of it then; and who has come back meanwhile, with what it had before, has that, too.
 #[test]
-pub fn who_stands_still_is_told_what_has_become_of_it() {
+fn who_stands_still_is_told_what_has_become_of_it() {
     // Also where its own machine has nothing of what it writes.
     for of in [[1, 2], [2, 2]] {
         let late = (0..POLLS).filter(|polls| takes_effect_late(of, *polls));

@@ -228,7 +228,7 @@ impl BlockCopy {
         let Some(header) = slot.first().map(|word| Header(*word)) else {
             return false;
         };
-        if header.is_locked() && !planted::is(Planted::SkipLocked) {
+        if header.is_locked() {
             return true;
         }
         let version = header.timestamp();
