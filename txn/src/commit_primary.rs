@@ -5,7 +5,7 @@
 
 use fencepost_storage::header::{Header, Link, OldPlace};
 use fencepost_storage::old_versions::Replaced;
-use fencepost_storage::{Addr, Timestamp};
+use fencepost_storage::{Addr, ObjectRef, Timestamp};
 
 use crate::transaction::Context;
 use crate::write_set::{Payload, What, Write};
@@ -39,20 +39,25 @@ impl Context {
         let mut lane = machine.lanes().enter(self.lane);
         for at in &self.order {
             let write = &self.writes.writes[*at as usize];
-            let place = machine
-                .regions()
-                .own_object(write.addr)
-                .map_or(OldPlace::NONE, |object| {
-                    let version = Replaced {
-                        header: write.base,
-                        before: object.link().place(),
-                        payload_words: object.len(),
-                        at: w,
-                    };
-                    machine.keep_old_version(&mut lane, version, object)
-                });
+            let place = self.replaced(write).map_or(OldPlace::NONE, |object| {
+                let version = Replaced {
+                    header: write.base,
+                    before: object.link().place(),
+                    payload_words: object.len(),
+                    at: w,
+                };
+                machine.keep_old_version(&mut lane, version, object)
+            });
             places.push(place);
         }
+    }
+
+    /// What a write replaces here; `None` where its region is another machine's. It may have gone there, and come back with
+    /// newer versions, before whoever runs the commit does what recovery has decided, and done elsewhere, long ago.
+    fn replaced(&self, write: &Write) -> Option<ObjectRef<'_>> {
+        let object = self.machine.regions().own_object(write.addr)?;
+        let is_base = object.header().unlocked() == write.base.unlocked();
+        is_base.then_some(object)
     }
 
     fn place_of(&self, places: &[OldPlace], addr: Addr) -> OldPlace {
@@ -73,13 +78,13 @@ impl Context {
     }
 
     fn install_new(&self, write: &Write, incarnation: u16, place: OldPlace, w: Timestamp) {
-        if let Some(object) = self.machine.regions().own_object(write.addr) {
+        if let Some(object) = self.replaced(write) {
             object.finish_install(write.base.succeed(w, true), Link::new(incarnation, place));
         }
     }
 
     fn install(&self, write: &Write, place: OldPlace, w: Timestamp) {
-        let Some(object) = self.machine.regions().own_object(write.addr) else {
+        let Some(object) = self.replaced(write) else {
             return;
         };
         let incarnation = object.link().incarnation();
@@ -93,5 +98,31 @@ impl Context {
         };
         let header: Header = write.base.succeed(w, allocated);
         object.finish_install(header, Link::new(incarnation, place));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencepost_storage::Timestamp;
+    use pollster::block_on;
+
+    use crate::{Machine, MachineOptions, Mode};
+
+    #[test]
+    fn a_version_that_it_has_not_locked_is_not_replaced() {
+        let machine = Machine::open(MachineOptions::default()).expect("opens");
+        let root = machine.root();
+        let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+        block_on(tx.write(root, &[1])).expect("there");
+        let context = tx.context_mut();
+        assert!(block_on(context.lock()).is_ok(), "nobody has it");
+        let object = machine.regions().own_object(root).expect("its own");
+        let (before, link) = (object.word(0), object.link());
+        let newer = object.header().unlocked();
+        let newer = newer.succeed(Timestamp::from_raw(1 << 40), true);
+        object.finish_install(newer, link);
+        context.locked = 0;
+        context.commit_primary(Timestamp::from_raw(1 << 39));
+        assert_eq!((object.header(), object.word(0)), (newer, before));
     }
 }
