@@ -1,7 +1,7 @@
 //! That locks are taken in one order: whoever has one of these does not wait for one before it.
 //!
 //! ```text
-//! configuration ─► ends ─► commits ─► records of this machine
+//! ends ─► configuration ─► commits ─► records of this machine
 //! ```
 //! What would be a deadlock of three threads, one in a million times, is here two of them, held up where it matters.
 
