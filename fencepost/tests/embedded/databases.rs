@@ -1,6 +1,8 @@
 //! Several databases: what is copied and dropped leaves nothing, and is there again after a restart.
 
 use fencepost::{Database, Error, Session, SessionOptions, SqlState, check};
+use fencepost_sql::catalog::Catalog;
+use fencepost_txn::Mode;
 use pollster::FutureExt;
 
 fn session(db: &Database, database: &str) -> Session {
@@ -167,4 +169,25 @@ fn sequences_and_messages_are_of_one_database() {
     run(&mut a, "NOTIFY news, 'hello'");
     assert_eq!(a.take_notifications().len(), 1);
     assert!(b.take_notifications().is_empty() && first.take_notifications().is_empty());
+}
+
+/// Whoever takes a database for new finds out that it is not.
+#[test]
+fn a_catalog_that_is_there_is_not_replaced() {
+    let db = Database::in_memory().expect("a database");
+    db.blocking()
+        .batch("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")
+        .expect("a table");
+    let machine = db.machine();
+    let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+    let made = Catalog::create(&mut tx, machine.root()).block_on();
+    assert!(made.is_err(), "there is one");
+    tx.abort();
+    let mut session = db.blocking();
+    assert_eq!(
+        session
+            .execute("UPDATE t SET a = 2", &[])
+            .expect("is there"),
+        1
+    );
 }
