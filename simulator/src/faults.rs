@@ -285,7 +285,7 @@ impl Scene {
             let member = |(other, doom): &(&Arc<Machine>, &Doom)| {
                 other.number() != leaver.number() && !doom.has_come() && !other.is_evicted()
             };
-            let Some((other, _)) = others.find(member) else {
+            let Some((other, fate)) = others.find(member) else {
                 return self.sim.report("nobody is left".into());
             };
             let members = other.members();
@@ -299,7 +299,9 @@ impl Scene {
                 }
             } else if empty {
                 other.ask_to_part_with(id);
-            } else if let Ok(regions) = other.all_regions().await {
+            } else if let Some(regions) =
+                fate.or_cut(async { other.all_regions().await.ok() }).await
+            {
                 empty = !regions.iter().any(|mapping| mapping.replicas.has(id));
                 if empty {
                     self.sim.nap(ns).await;

@@ -3,9 +3,11 @@
 //! The order matters to readers of the past and of the present: old versions first, then new objects
 //! (nothing that leads to them is unlocked yet), then everything that was locked.
 
+use std::sync::Arc;
+
 use fencepost_storage::header::{Header, Link, OldPlace};
 use fencepost_storage::old_versions::Replaced;
-use fencepost_storage::{Addr, ObjectRef, Timestamp};
+use fencepost_storage::{Addr, Timestamp};
 
 use crate::transaction::Context;
 use crate::write_set::{Payload, What, Write};
@@ -39,7 +41,8 @@ impl Context {
         let mut lane = machine.lanes().enter(self.lane);
         for at in &self.order {
             let write = &self.writes.writes[*at as usize];
-            let place = self.replaced(write).map_or(OldPlace::NONE, |object| {
+            let object = machine.regions().own_object(write.addr);
+            let place = object.map_or(OldPlace::NONE, |object| {
                 let version = Replaced {
                     header: write.base,
                     before: object.link().place(),
@@ -52,12 +55,32 @@ impl Context {
         }
     }
 
-    /// What a write replaces here; `None` where its region is another machine's. It may have gone there, and come back with
-    /// newer versions, before whoever runs the commit does what recovery has decided, and done elsewhere, long ago.
-    fn replaced(&self, write: &Write) -> Option<ObjectRef<'_>> {
-        let object = self.machine.regions().own_object(write.addr)?;
-        let is_base = object.header().unlocked() == write.base.unlocked();
-        is_base.then_some(object)
+    /// Leaves out what is locked here no more: before whoever runs a commit does what recovery has decided, and done
+    /// elsewhere, long ago, a region may have gone to another machine, and come back with newer versions.
+    pub(crate) fn leave_out_what_came_back(&mut self) {
+        let machine = Arc::clone(&self.machine);
+        let is_base = |write: &Write| {
+            let object = machine.regions().own_object(write.addr);
+            object.is_none_or(|object| object.header().unlocked() == write.base.unlocked())
+        };
+        let mut order = std::mem::take(&mut self.order);
+        order.retain(|at| {
+            let write = &mut self.writes.writes[*at as usize];
+            let stays = is_base(write);
+            if !stays {
+                write.what = What::Idle;
+            }
+            stays
+        });
+        self.order = order;
+        for at in 0..self.writes.writes.len() {
+            let write = self.writes.writes[at];
+            if let (What::New { .. }, Payload::Slot(_)) = (write.what, write.payload())
+                && !self.has_slot_of(&write)
+            {
+                self.writes.writes[at].what = What::Idle;
+            }
+        }
     }
 
     fn place_of(&self, places: &[OldPlace], addr: Addr) -> OldPlace {
@@ -78,13 +101,14 @@ impl Context {
     }
 
     fn install_new(&self, write: &Write, incarnation: u16, place: OldPlace, w: Timestamp) {
-        if let Some(object) = self.replaced(write) {
+        // Its region may be another machine's by now, as may be that of what is replaced.
+        if let Some(object) = self.machine.regions().own_object(write.addr) {
             object.finish_install(write.base.succeed(w, true), Link::new(incarnation, place));
         }
     }
 
     fn install(&self, write: &Write, place: OldPlace, w: Timestamp) {
-        let Some(object) = self.replaced(write) else {
+        let Some(object) = self.machine.regions().own_object(write.addr) else {
             return;
         };
         let incarnation = object.link().incarnation();
@@ -109,7 +133,7 @@ mod tests {
     use crate::{Machine, MachineOptions, Mode};
 
     #[test]
-    fn a_version_that_it_has_not_locked_is_not_replaced() {
+    fn what_came_back_newer_is_not_replaced_by_what_recovery_has_decided() {
         let machine = Machine::open(MachineOptions::default()).expect("opens");
         let root = machine.root();
         let mut tx = machine.coordinator().begin(Mode::ReadWrite);
@@ -121,8 +145,7 @@ mod tests {
         let newer = object.header().unlocked();
         let newer = newer.succeed(Timestamp::from_raw(1 << 40), true);
         object.finish_install(newer, link);
-        context.locked = 0;
-        context.commit_primary(Timestamp::from_raw(1 << 39));
+        context.take_effect(Timestamp::from_raw(1 << 39));
         assert_eq!((object.header(), object.word(0)), (newer, before));
     }
 }

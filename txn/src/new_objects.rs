@@ -302,18 +302,25 @@ impl Context {
         })
     }
 
+    /// Whether `write` is a new object whose slot this machine took for it, and still has.
+    pub fn has_slot_of(&self, write: &Write) -> bool {
+        match (write.what, write.payload()) {
+            (What::New { .. } | What::Unborn(_), Payload::Slot(addr)) => {
+                self.slot_of_new(addr).is_ok()
+            }
+            _ => false,
+        }
+    }
+
     /// Puts the slots of new objects back: nobody has seen them.
     pub fn give_new_back(&mut self) {
         let mut lane = None;
         for write in &self.writes.writes {
-            match (write.what, write.payload()) {
-                (What::New { .. } | What::Unborn(_), Payload::Slot(addr))
-                    if self.slot_of_new(addr).is_ok() =>
-                {
-                    lane.get_or_insert_with(|| self.machine.lanes().enter(self.lane))
-                        .give_back(self.machine.regions(), addr);
-                }
-                _ => self.give_reserved_back(write),
+            if self.has_slot_of(write) {
+                lane.get_or_insert_with(|| self.machine.lanes().enter(self.lane))
+                    .give_back(self.machine.regions(), write.addr);
+            } else {
+                self.give_reserved_back(write);
             }
         }
     }

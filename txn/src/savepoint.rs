@@ -157,9 +157,9 @@ impl Transaction {
             && let What::New { .. } | What::Unborn(_) = write.what
         {
             context.prewritten_touched = true;
-            match write.payload() {
-                Payload::Slot(addr) => context.machine.give_back(context.lane, addr),
-                Payload::Image(_) => context.give_reserved_back(&write),
+            match context.has_slot_of(&write) {
+                true => context.machine.give_back(context.lane, write.addr),
+                false => context.give_reserved_back(&write),
             }
         }
     }

@@ -13,12 +13,14 @@ impl Context {
     pub(crate) fn truncate(&mut self, w: Timestamp) {
         let mut lane = None;
         for write in &self.writes.writes {
-            if !matches!(write.what, What::Freed | What::Unborn(_)) {
-                continue;
-            }
-            // Nobody knows the slot of a new object that was freed again; it waits with the others.
-            // What was freed at another machine is retired there.
-            if self.machine.regions().is_own(write.addr) {
+            let retires = match write.what {
+                // What was freed at another machine is retired there.
+                What::Freed => self.machine.regions().is_own(write.addr),
+                // Nobody knows the slot of a new object that was freed again; it waits with the others.
+                What::Unborn(_) => self.has_slot_of(write),
+                _ => continue,
+            };
+            if retires {
                 lane.get_or_insert_with(|| self.machine.lanes().enter(self.lane))
                     .retire(write.addr, w);
             } else {

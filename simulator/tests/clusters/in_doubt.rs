@@ -4,12 +4,13 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 
 use fencepost_fabric::MachineId;
 use fencepost_simulator::plan::{Plan, terms};
 
-use fencepost_txn::{Addr, FatPtr, Mode, Near, Outcome, Stop};
+use fencepost_txn::{Addr, FatPtr, Machine, Mode, Near, Outcome, Stop};
 
 use crate::driven::{World, with};
 
@@ -136,5 +137,45 @@ fn whoever_follows_a_pointer_of_a_commit_in_doubt_finds_what_it_leads_to() {
             });
         }
         assert!(waited.get() > 0, "the commit was never in doubt");
+    }
+}
+
+/// The machine of an object fails after the commit that changes it has been looked after so often; who runs that looks a few
+/// times more, and leaves.
+async fn leaves_after(world: World, looks: u64) {
+    let object = pointer_at(&world, FAILS).await;
+    let mut tx = world.machines[WRITES].coordinator().begin(Mode::ReadWrite);
+    if tx.write(object, &[7, 7]).await.is_err() {
+        return;
+    }
+    let mut commit = Box::pin(tx.commit());
+    let mut ended = None;
+    for at in 0..looks + 20 {
+        if at == looks {
+            world.sim.net().crash(MachineId(FAILS as u32 + 1));
+        }
+        if ended.is_none() {
+            ended = poll_once(&mut commit).await;
+        }
+        world.sim.nap(MS / 50).await;
+    }
+    drop(commit);
+    let other = [WRITES, READS].map(|at| Arc::clone(&world.machines[at]));
+    let replaced = |machine: &Arc<Machine>| machine.members().configuration == 2;
+    let rests = |machine: &Arc<Machine>| machine.is_answering() && machine.is_at_rest();
+    let all = || {
+        other
+            .iter()
+            .all(|machine| replaced(machine) && rests(machine))
+    };
+    world.until(all).await;
+}
+
+#[test]
+fn nothing_is_left_of_a_commit_in_doubt_that_nobody_waits_for() {
+    for hosts in [1, 3] {
+        for looks in 1..40 {
+            with(&plan(looks, hosts), move |world| leaves_after(world, looks));
+        }
     }
 }

@@ -14,4 +14,5 @@ mod leases;
 mod leaving;
 mod newcomers;
 mod seeds;
+mod slots;
 mod timelines;

@@ -342,6 +342,19 @@ impl Drop for Ending<'_> {
     }
 }
 
+/// The question what recovery makes of a commit that is in place here already: once nobody waits for the answer any more,
+/// nothing is left to be done.
+pub(super) struct Asking<'a> {
+    pub network: &'a Network,
+    pub id: TxnId,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.network.committing.is_done(self.id);
+    }
+}
+
 impl Network {
     /// A commit that others may have seen and that nobody waits for.
     pub fn adopt(&self, transaction: Transaction) {

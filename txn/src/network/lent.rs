@@ -96,7 +96,10 @@ impl Lent {
             match grown {
                 Ok(true) => self.lend(here, lane, link, (ticket, wanted, rounds)),
                 // Without a region there is no memory.
-                _ => reserve::answer(ticket, &[], |words| link.send_surely(RESERVED, words)),
+                Ok(false) => {
+                    reserve::answer(ticket, &[], |words| link.send_surely(RESERVED, words));
+                }
+                Err(_) => reserve::answer_later(ticket, |words| link.send_surely(RESERVED, words)),
             }
         }
         any

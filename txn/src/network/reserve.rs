@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! RESERVE    ticket | size class, how many, whether side by side | an address to be near     to the primary
-//! RESERVED   ticket | whether more follows | slots: address, header, class and incarnation    from it
+//! RESERVED   ticket | what follows | slots: address, header, class and incarnation            from it
 //! UNRESERVE  addresses                                                     to it, in the log
 //!
 //! primary's lane ──RESERVE──► stock ──alloc──► new object of a transaction ──COMMIT-PRIMARY──► object
@@ -10,7 +10,8 @@
 //!       └─────UNRESERVE───────┘   └── abort, rollback ─────┘
 //! ```
 //! Regions are written by their own machine alone, so until COMMIT-PRIMARY what is to be in a slot is in the
-//! write set of its transaction ([`crate::write_set`]). A RESERVED without slots says that there is no memory.
+//! write set of its transaction ([`crate::write_set`]). A RESERVED without slots says that there is no memory, or
+//! that whether there is some cannot be known yet ([`Follows::AskAgain`]).
 //!
 //! # Invariants
 //! * RESERVE-1: a slot that a primary has lent ([`super::lent`]) is in the stock of one peer, in one of its
@@ -132,17 +133,43 @@ impl Wanted {
     }
 }
 
+/// What follows a RESERVED.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+enum Follows {
+    Nothing = 0,
+    More = 1,
+    /// Nothing; a machine that a further region needs is about to be replaced, so it is no want of memory.
+    AskAgain = 2,
+}
+
+impl Follows {
+    fn decode(word: u64) -> Result<Follows, BadRecord> {
+        let all = [Follows::Nothing, Follows::More, Follows::AskAgain];
+        let known = all.into_iter().find(|follows| *follows as u64 == word);
+        known.ok_or(BadRecord("what follows a RESERVED is unknown"))
+    }
+}
+
+/// Gives to `send` what answers RESERVE where it is to be asked again.
+pub(super) fn answer_later(ticket: u64, mut send: impl FnMut(&[u64])) {
+    send(&[ticket, Follows::AskAgain as u64]);
+}
+
 /// Gives what answers RESERVE to `send`.
 pub(super) fn answer(ticket: u64, slots: &[Reserved], mut send: impl FnMut(&[u64])) {
     let mut left = slots.chunks(SLOTS_AT_ONCE).peekable();
     loop {
         let part = left.next().unwrap_or_default();
-        let more = left.peek().is_some();
-        let mut words = vec![ticket, u64::from(more)];
+        let follows = match left.peek() {
+            Some(_) => Follows::More,
+            None => Follows::Nothing,
+        };
+        let mut words = vec![ticket, follows as u64];
         let slot = |slot: &Reserved| [slot.addr.raw(), slot.base.0, slot.slot.word()];
         words.extend(part.iter().flat_map(slot));
         send(&words);
-        if !more {
+        if follows == Follows::Nothing {
             return;
         }
     }
@@ -185,6 +212,8 @@ struct Answer {
     came: Vec<Reserved>,
     /// Told once all has come.
     whole: Option<Completer<()>>,
+    /// Some that was sent has changed hands, or could not be had yet: what is missing is no want of memory.
+    again: bool,
     /// Nobody waits for it any more: what is still to come goes into the stock.
     abandoned: bool,
 }
@@ -222,6 +251,7 @@ impl Reserves {
         for slots in stocked.chain(asked.values_mut().map(|answer| &mut answer.came)) {
             slots.retain(|slot| slot.addr.region() != region);
         }
+        asked.values_mut().for_each(|answer| answer.again = true);
         let change = self.changes.fetch_add(1, Ordering::Release) + 1;
         stocks.changed.insert(region, change);
     }
@@ -263,6 +293,13 @@ impl Asked<'_> {
         came.iter_mut()
             .for_each(|slot| slot.since = reserves.since());
         came
+    }
+
+    /// Whether it may have more when it is asked again.
+    fn again(&self) -> bool {
+        let stocks = self.network.reserves.stocks.lock();
+        let answer = stocks.asked.get(&self.ticket);
+        answer.is_none_or(|answer| answer.again)
     }
 }
 
@@ -346,7 +383,9 @@ impl Network {
         now: Timestamp,
     ) -> Result<(), BadRecord> {
         let mut reader = Reader(words);
-        let (ticket, more) = (reader.word()?, reader.word()? != 0);
+        let (ticket, follows) = (reader.word()?, Follows::decode(reader.word()?)?);
+        let more = follows == Follows::More;
+        let mut again = follows == Follows::AskAgain;
         let mut slots = Vec::with_capacity(reader.0.len() / SLOT_WORDS);
         while !reader.0.is_empty() {
             let slot = Reserved {
@@ -356,11 +395,9 @@ impl Network {
                 since: self.reserves.since(),
             };
             // Where that is not known, whoever takes the slot finds out; its region may have changed hands meanwhile.
-            if self
-                .primary(slot.addr)
-                .is_none_or(|primary| primary == peer)
-            {
-                slots.push(slot);
+            match self.primary(slot.addr) {
+                Some(primary) if primary != peer => again = true,
+                _ => slots.push(slot),
             }
         }
         let mut stocks = self.reserves.stocks.lock();
@@ -377,6 +414,7 @@ impl Network {
             return Ok(());
         }
         answer.came.extend(slots);
+        answer.again |= again;
         let whole = answer.whole.take_if(|_| !more);
         drop(stocks);
         if let Some(whole) = whole {
@@ -428,6 +466,7 @@ impl Transaction {
             machine,
             came: Vec::new(),
             whole: Some(whole),
+            again: false,
             abandoned: false,
         };
         network.reserves.stocks.lock().asked.insert(ticket, answer);
@@ -450,6 +489,7 @@ impl Transaction {
         match whole {
             Err(_) => Err(UNREACHABLE),
             Ok(()) if enough => Ok(slots),
+            Ok(()) if asked.again() => Err(UNREACHABLE),
             Ok(()) => Err(Stop::OutOfMemory),
         }
     }
@@ -498,10 +538,10 @@ mod tests {
         for (count, parts) in [(0, 1), (1, 1), (SLOTS_AT_ONCE, 1), (SLOTS_AT_ONCE + 1, 2)] {
             let mut sent = Vec::new();
             answer(5, &slots(count), |words| sent.push(words.to_vec()));
-            let more: Vec<_> = sent.iter().map(|words| words[1]).collect();
-            let mut expected = vec![1; parts];
-            expected[parts - 1] = 0;
-            assert_eq!(more, expected);
+            let follows = sent.iter().map(|words| Follows::decode(words[1]));
+            let mut expected = vec![Ok(Follows::More); parts];
+            expected[parts - 1] = Ok(Follows::Nothing);
+            assert_eq!(follows.collect::<Vec<_>>(), expected);
             let words: usize = sent.iter().map(|words| words.len() - 2).sum();
             assert_eq!(words, count * SLOT_WORDS);
         }

@@ -27,7 +27,7 @@ use fencepost_fabric::{Completion, FabricError, MachineId, RingFull};
 use fencepost_storage::Timestamp;
 
 use super::Network;
-use super::committing::Ending;
+use super::committing::{Asking, Ending};
 use super::link::Link;
 use super::participants::{COMMIT_BACKUP, LOCK};
 use crate::commit::Done;
@@ -219,6 +219,8 @@ impl Transaction {
     async fn settle(&mut self, network: &Network) -> Result<Done, LockFailure> {
         let id = self.context().txn_id();
         let decision = network.committing.decision(id);
+        let in_place = self.context().writes.is_empty();
+        let _asking = in_place.then_some(Asking { network, id });
         // Nobody tells who comes later than that.
         if network.is_evicted() {
             return Err(LockFailure::Stop(Stop::InDoubt));
@@ -479,10 +481,11 @@ impl Context {
     }
 
     /// Recovery has decided that a commit takes effect: it does here.
-    fn take_effect(&mut self, w: Timestamp) {
+    pub(crate) fn take_effect(&mut self, w: Timestamp) {
         self.spread.participants.clear();
         // One that was shown before is in place.
         if !self.writes.is_empty() {
+            self.leave_out_what_came_back();
             self.put_in_place(w);
             self.is_in_place(w);
         }
