@@ -5,6 +5,9 @@
 //!     └ mean ┘    └─ longest gap: no commit ─┘   └ mean ┘           and so have the ten from it on, on average
 //! ```
 //! A bucket counts from its end: service was not back before that was seen.
+//!
+//! The same is asked of the time before the kill, when nothing has failed: how long at most it took from any moment on
+//! until there was so much. What a failure costs cannot be told from less than that.
 
 use super::buckets::BUCKET_NS;
 
@@ -26,6 +29,8 @@ pub struct Recovery {
     pub kill_to_served: Option<f64>,
     /// The longest time after the kill without any commit.
     pub longest_gap: f64,
+    /// The longest time before the kill until service was there, as it is counted after the suspicion.
+    pub longest_dip: f64,
 }
 
 const fn ms(ns: u64) -> f64 {
@@ -41,6 +46,20 @@ fn mean(counts: &[u64]) -> f64 {
     counts.iter().sum::<u64>() as f64 / counts.len().max(1) as f64
 }
 
+/// Whether a bucket has `enough`, and so have those from it on.
+fn is_served(counts: &[u64], at: usize, enough: f64) -> bool {
+    let steady = &counts[at..(at + STEADY).min(counts.len())];
+    counts[at] as f64 >= enough && steady.len() == STEADY && mean(steady) >= enough
+}
+
+/// The most buckets from any one on until one is served, that one included; of those at the end it is not known.
+fn longest_dip(counts: &[u64], enough: f64) -> usize {
+    let known = (counts.len() + 1).saturating_sub(STEADY);
+    let served: Vec<bool> = (0..known).map(|at| is_served(counts, at, enough)).collect();
+    let dips = served.split(|served| *served).map(|dip| dip.len() + 1);
+    dips.max().unwrap_or(0)
+}
+
 impl Recovery {
     /// `counts` are commits by bucket; of them those from `first` on are before the kill. The times are from the
     /// beginning of the first bucket on.
@@ -48,14 +67,13 @@ impl Recovery {
         let killed = bucket(killed_ns).min(counts.len());
         let before = mean(&counts[first.min(killed)..killed]);
         let enough = before * SERVED;
-        let is_served = |at: &usize| {
-            let steady = &counts[*at..(at + STEADY).min(counts.len())];
-            counts[*at] as f64 >= enough && steady.len() == STEADY && mean(steady) >= enough
-        };
         let served = suspected_ns.filter(|_| before > 0.0).and_then(|suspected| {
-            let at = (bucket(suspected)..counts.len()).find(is_served)?;
+            let served = |at: &usize| is_served(counts, *at, enough);
+            let at = (bucket(suspected)..counts.len()).find(served)?;
             Some((at as u64 + 1) * BUCKET_NS)
         });
+        let healthy = &counts[first.min(killed)..killed];
+        let longest_dip = longest_dip(healthy, enough);
         let since = |from: u64| move |to: u64| ms(to.saturating_sub(from));
         let after = counts.get(killed + 1..).unwrap_or_default();
         let longest = after.split(|count| *count > 0).map(<[u64]>::len).max();
@@ -65,6 +83,7 @@ impl Recovery {
             suspicion_to_served: served.zip(suspected_ns).map(|(to, from)| since(from)(to)),
             kill_to_served: served.map(since(killed_ns)),
             longest_gap: ms(longest.unwrap_or(0) as u64 * BUCKET_NS),
+            longest_dip: ms(longest_dip as u64 * BUCKET_NS),
         }
     }
 }
@@ -131,6 +150,7 @@ mod tests {
         assert_eq!(recovery.kill_to_served, Some(56.0));
         assert_eq!(recovery.suspicion_to_served, Some(10.5));
         assert_eq!(recovery.longest_gap, 47.0);
+        assert_eq!(recovery.longest_dip, 1.0);
     }
 
     #[test]
@@ -139,6 +159,14 @@ mod tests {
         let recovery = Recovery::of(&counts, 0, 100 * MS, Some(110 * MS));
         assert_eq!(recovery.suspicion_to_served, Some(44.0));
         assert_eq!(recovery.longest_gap, 30.0);
+    }
+
+    #[test]
+    fn a_dip_without_a_failure_is_counted_alike() {
+        let counts = counts(&[(50, 100), (20, 70), (2, 90), (8, 70), (100, 101), (60, 0)]);
+        let recovery = Recovery::of(&counts, 0, 180 * MS, Some(200 * MS));
+        // The two in the middle, and the last two before, are followed by less.
+        assert_eq!(recovery.longest_dip, 33.0);
     }
 
     #[test]

@@ -29,11 +29,12 @@ pub(super) fn line(number: usize, run: &Run) -> String {
     let broken = run.broken.as_deref();
     let broken = broken.map_or(String::new(), |broken| format!(", BROKEN: {broken}"));
     format!(
-        "run {number}: {:.0} committed/s before; suspected after {}; 80 % after another {}; longest gap {:.0} ms{broken}",
+        "run {number}: {:.0} committed/s before; suspected after {}; 80 % after another {}; longest gap {:.0} ms; before the kill 80 % took up to {:.0} ms{broken}",
         recovery.before * 1000.0,
         or_never(recovery.kill_to_suspicion),
         or_never(recovery.suspicion_to_served),
         recovery.longest_gap,
+        recovery.longest_dip,
     )
 }
 
@@ -159,6 +160,7 @@ impl FailoverReport {
                 "recovery_ms": run.recovery.suspicion_to_served.map(round),
                 "kill_to_served_ms": run.recovery.kill_to_served.map(round),
                 "longest_gap_ms": round(run.recovery.longest_gap),
+                "longest_dip_before_ms": round(run.recovery.longest_dip),
                 "false_suspicions": run.false_suspicions,
                 "check": run.broken.as_deref().unwrap_or("ok"),
             })
@@ -183,6 +185,7 @@ impl FailoverReport {
             "recovery_ms": spread(self.recovery_ms()),
             "kill_to_served_ms": spread(self.kill_to_served_ms()),
             "longest_gap_ms": spread(self.of(|run| Some(run.recovery.longest_gap))),
+            "longest_dip_before_ms": spread(self.of(|run| Some(run.recovery.longest_dip))),
             "steps_ms": Value::Object(steps.collect()),
             "not_recovered": self.not_recovered(),
             "false_suspicions": self.false_suspicions(),
@@ -218,6 +221,10 @@ impl fmt::Display for FailoverReport {
         row(
             "longest without a commit",
             self.of(|run| Some(run.recovery.longest_gap)),
+        )?;
+        row(
+            "longest to 80 % before",
+            self.of(|run| Some(run.recovery.longest_dip)),
         )?;
         for step in Step::ALL.into_iter().skip(1) {
             if let Some(spread) = self.step_ms(step) {
