@@ -13,7 +13,7 @@
 //! finished a node becomes the root.
 
 use fencepost_storage::{Addr, FatPtr, View};
-use fencepost_txn::{Stop, Transaction};
+use fencepost_txn::{Stop, Strength, Transaction};
 
 use crate::entries::ScanBatch;
 use crate::error::IndexError;
@@ -112,7 +112,7 @@ impl Bulk {
         let public = !tx.owns(root);
         if public {
             // Who else is about to fill it is waited for.
-            tx.intend(root).await?;
+            tx.intend(root, Strength::Update).await?;
         }
         let empty = |view: &View<'_>| {
             Node::open_in(view, root)

@@ -34,6 +34,9 @@ pub struct FailoverArgs {
     /// failover: what clients do.
     #[arg(long, value_name = "NAME", default_value = "tatp")]
     workload: Work,
+    /// failover: keep the threads of each machine on one processor, one machine after the other.
+    #[arg(long)]
+    pin: bool,
     /// failover: write timeline.svg, whole.svg, longest.svg and distribution.svg into this directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -125,6 +128,7 @@ impl FailoverArgs {
             seed: common.seed,
             region_bytes: common.region_bytes,
             memory_limit: common.memory_limit,
+            pin: self.pin,
             progress: true,
         };
         let program = std::env::current_exe().map_err(Failure::io("program"))?;
@@ -182,6 +186,8 @@ pub struct FailoverMachine {
     region_bytes: Option<usize>,
     #[arg(long)]
     memory_limit: Option<u64>,
+    #[arg(long)]
+    pin: bool,
 }
 
 impl FailoverMachine {
@@ -201,6 +207,7 @@ impl FailoverMachine {
             buckets,
             region_bytes,
             memory_limit,
+            pin,
         } = options;
         let mut arguments = vec!["failover-machine".into(), "--directory".into()];
         arguments.push(directory.into());
@@ -221,6 +228,9 @@ impl FailoverMachine {
             arguments.extend([name.into(), number.to_string().into()]);
         }
         arguments.extend(["--workload".into(), load.name().into()]);
+        if *pin {
+            arguments.push("--pin".into());
+        }
         arguments
     }
 
@@ -244,6 +254,7 @@ impl FailoverMachine {
             buckets: self.buckets,
             region_bytes: self.region_bytes,
             memory_limit: self.memory_limit,
+            pin: self.pin,
         }
     }
 }
@@ -271,6 +282,7 @@ mod tests {
             buckets: 5000,
             region_bytes: Some(16 << 20),
             memory_limit: None,
+            pin: true,
         };
         let arguments = FailoverMachine::arguments(&wanted);
         let program = ["fencepost".into()].into_iter().chain(arguments);

@@ -22,6 +22,7 @@ use fencepost_planner::CancelFlag;
 use fencepost_sql::advisory::Asked;
 use fencepost_sql::sessions::{Activity, RowTurn, SessionState, Sessions, Signal, Signalled};
 use fencepost_txn::Machine;
+use fencepost_txn::intent::Place;
 use fencepost_txn::network::call::Answer;
 use foldhash::HashMap;
 use parking_lot::Mutex;
@@ -33,7 +34,7 @@ use crate::services;
 
 mod wire;
 
-use wire::{Lines, Request};
+use wire::{InLine, Lines, Request};
 
 /// How often whoever waits for the end of a session looks.
 const LOOK: Duration = Duration::from_millis(5);
@@ -236,9 +237,14 @@ impl Register {
             0 => (machine.number(), holder as u32),
             other => (other, holder as u32),
         };
+        let in_line = |place: Place| InLine {
+            of: of(place.holder),
+            strength: place.strength,
+            granted: place.granted,
+        };
         let lines = machine.row_lines().into_iter();
         lines
-            .map(|(row, line)| (row.raw(), line.into_iter().map(of).collect()))
+            .map(|(row, line)| (row.raw(), line.into_iter().map(in_line).collect()))
             .collect()
     }
 
@@ -444,15 +450,13 @@ impl Sessions for Handle {
                 })
                 .collect();
             let turns = lines.into_iter().flat_map(|(row, line)| {
-                let turn = |(at, of): (usize, (u32, u32))| RowTurn {
+                let turn = |place: InLine| RowTurn {
                     row,
-                    session: known.get(&of).copied(),
-                    granted: at == 0,
+                    session: known.get(&place.of).copied(),
+                    strength: place.strength,
+                    granted: place.granted,
                 };
-                line.into_iter()
-                    .enumerate()
-                    .map(turn)
-                    .collect::<Vec<RowTurn>>()
+                line.into_iter().map(turn).collect::<Vec<RowTurn>>()
             });
             Ok(turns.collect())
         })

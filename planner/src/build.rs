@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{
-    Expr, From, Leaf, LeafSource, Locking, Node, Select, Target, WaitPolicy,
+    Expr, From, Hold, Leaf, LeafSource, Locking, Node, Select, Target, WaitPolicy,
 };
 use fencepost_sql::catalog::{EXPRESSION, TableDef};
 use fencepost_sql::types::{Type, TypeKind};
@@ -105,7 +105,7 @@ fn plan_with(mut select: Select, hashes: bool) -> SelectPlan {
         writes: false,
         hints: match &lock {
             None => Hints::No,
-            Some(lock) if lock.wait == WaitPolicy::Skip => Hints::All,
+            Some(lock) if lock.hold.wait == WaitPolicy::Skip => Hints::All,
             Some(_) => Hints::Passing,
         },
         hashes,
@@ -188,7 +188,7 @@ fn row_lock(select: &mut Select, pointer_slot: usize) -> Option<RowLock> {
         return None;
     }
     let lock = RowLock {
-        wait: locking.wait,
+        hold: locking.hold,
         pointer: select.visible,
         filter: select.filter.clone(),
     };
@@ -472,17 +472,17 @@ impl Builder<'_> {
 
 impl Builder<'_> {
     /// How the rows of a table are locked.
-    fn locks_of(&self, leaf: &Leaf) -> Option<WaitPolicy> {
+    fn locks_of(&self, leaf: &Leaf) -> Option<Hold> {
         if self.writes
             && self
                 .changed
                 .is_some_and(|c| c.first_slot == leaf.first_slot)
         {
-            return Some(WaitPolicy::Block);
+            return Some(Hold::CHANGED);
         }
         let of =
             |locking: &&Locking| locking.of.is_empty() || locking.of.contains(&leaf.first_slot);
-        self.locks.filter(of).map(|locking| locking.wait)
+        self.locks.filter(of).map(|locking| locking.hold)
     }
 }
 

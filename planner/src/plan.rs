@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{
-    Cte, Expr, Grouping, JoinKind, OrderKey, RowRules, SetOp, TableFunction, Target, WaitPolicy,
+    Cte, Expr, Grouping, Hold, JoinKind, OrderKey, RowRules, SetOp, TableFunction, Target,
     WindowCall,
 };
 use fencepost_sql::catalog::{IndexDef, Roots, TableDef};
@@ -161,8 +161,8 @@ pub struct SelectPlan {
 /// The lock on each row that a SELECT gives.
 #[derive(Debug)]
 pub struct RowLock {
-    /// What happens where somebody else has it.
-    pub wait: WaitPolicy,
+    /// How it is locked.
+    pub hold: Hold,
     /// The target that has the row's fat pointer.
     pub pointer: usize,
     /// WHERE, to be looked at once more.
@@ -311,7 +311,7 @@ pub struct Scan {
     /// Conditions on its own slots (and those left of it in a join) that the access does not do.
     pub filter: Option<Expr>,
     /// FOR UPDATE, UPDATE, DELETE: take an intent on each row, before it is read where possible.
-    pub locks: Option<WaitPolicy>,
+    pub locks: Option<Hold>,
     /// Which of its rows are only hints, as each that is used is locked and read again.
     pub hints: Hints,
     /// Queries above it choose among its rows.

@@ -1,4 +1,5 @@
-//! Advisory locks, as functions ask for them: who keeps the locks of a session is behind [`AdvisoryLocks`].
+//! Advisory locks, as functions ask for them, and those of LOCK TABLE: who keeps the locks of a session is behind
+//! [`AdvisoryLocks`].
 //!
 //! A lock is of a session or of a transaction, shared or exclusive, and a session does not stand in its own way.
 //! Who waits for a lock stands in line, first come first served.
@@ -12,6 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::error::{SqlError, SqlState};
+pub use crate::lock_mode::LockMode;
 
 /// What a lock is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,17 +22,10 @@ pub enum LockKey {
     One(u32, i64),
     /// Two numbers, in a database; not the same as any one.
     Two(u32, i32, i32),
+    /// A table, by the oids of its database and its own: LOCK TABLE.
+    Table(u32, u32),
     /// No client's: whose turn it is to commit with something to tell.
     Turn,
-}
-
-/// How a lock is had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum LockMode {
-    /// By nobody else.
-    Exclusive,
-    /// By nobody else exclusively.
-    Shared,
 }
 
 impl LockKey {
@@ -38,7 +33,9 @@ impl LockKey {
     pub fn database(self) -> u32 {
         match self {
             LockKey::Turn => 0,
-            LockKey::One(database, _) | LockKey::Two(database, ..) => database,
+            LockKey::One(database, _)
+            | LockKey::Two(database, ..)
+            | LockKey::Table(database, _) => database,
         }
     }
 
@@ -48,16 +45,7 @@ impl LockKey {
             LockKey::Turn => (1262, 0, 0),
             LockKey::One(_, key) => ((key >> 32) as u32, key as u32, 1),
             LockKey::Two(_, class, object) => (class as u32, object as u32, 2),
-        }
-    }
-}
-
-impl LockMode {
-    /// As PostgreSQL calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            LockMode::Exclusive => "ExclusiveLock",
-            LockMode::Shared => "ShareLock",
+            LockKey::Table(_, table) => (1259, table, 0),
         }
     }
 }
@@ -86,8 +74,7 @@ pub struct LockState {
 
 impl LockState {
     fn stands_in_the_way_of(&self, other: &LockState) -> bool {
-        let exclusive = [self.mode, other.mode].contains(&LockMode::Exclusive);
-        self.session != other.session && self.key == other.key && exclusive
+        self.session != other.session && self.key == other.key && self.mode.conflicts(other.mode)
     }
 }
 
@@ -147,7 +134,7 @@ mod tests {
             session,
             granted,
         };
-        let (shared, exclusive) = (LockMode::Shared, LockMode::Exclusive);
+        let (shared, exclusive) = (LockMode::Share, LockMode::Exclusive);
         let mut locks = vec![
             lock(1, shared, true),
             lock(2, shared, true),

@@ -3,6 +3,8 @@
 use std::fmt::Debug;
 use std::net::SocketAddr;
 
+use fencepost_txn::Strength;
+
 use crate::advisory::Asked;
 
 /// What a session is told.
@@ -99,18 +101,29 @@ pub struct RowTurn {
     pub row: u64,
     /// The session, where that is known.
     pub session: Option<i32>,
+    /// What it has, or waits for.
+    pub strength: Strength,
     /// It is its turn; the others wait.
     pub granted: bool,
 }
 
-/// Whom a session waits for, by the lines of all rows: all before it.
+/// Whom a session waits for, by the lines of all rows: those who have a row and are in its way; and who wants to write, and
+/// has nothing of the row yet, for those before it in line, too.
 pub fn waited_for(turns: &[RowTurn], session: i32) -> Vec<i32> {
     let mut all = Vec::new();
     for (at, turn) in turns.iter().enumerate() {
-        if turn.session == Some(session) && !turn.granted {
-            let before = turns[..at].iter().filter(|other| other.row == turn.row);
-            all.extend(before.filter_map(|other| other.session));
+        if turn.session != Some(session) || turn.granted {
+            continue;
         }
+        let before = || turns[..at].iter().filter(|other| other.row == turn.row);
+        let stands = turn.strength == Strength::Update
+            && !before().any(|other| other.session == turn.session && other.granted);
+        let ahead = before().filter(|other| {
+            other.session != turn.session
+                && other.strength.conflicts(turn.strength)
+                && (other.granted || stands)
+        });
+        all.extend(ahead.filter_map(|other| other.session));
     }
     all
 }
@@ -139,4 +152,39 @@ pub trait Sessions: Debug + Send + Sync {
 
     /// All sessions of all machines that answer.
     fn all(&self) -> Asked<'_, Vec<SessionState>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Strength::{Share, Update};
+
+    #[test]
+    fn a_session_waits_for_those_in_its_way() {
+        let turn = |session, strength, granted| RowTurn {
+            row: 7,
+            session: Some(session),
+            strength,
+            granted,
+        };
+        let mut turns = vec![
+            turn(1, Share, true),
+            turn(2, Share, true),
+            turn(3, Update, false),
+            turn(1, Update, false),
+            turn(4, Update, false),
+        ];
+        assert_eq!(waited_for(&turns, 3), [1, 2]);
+        assert_eq!(waited_for(&turns, 1), [2], "it has the row already");
+        assert_eq!(waited_for(&turns, 4), [1, 2, 3, 1]);
+        turns[0].row = 8;
+        assert_eq!(waited_for(&turns, 3), [2]);
+        let turns = [
+            turn(1, Update, true),
+            turn(2, Update, false),
+            turn(3, Share, false),
+        ];
+        assert_eq!(waited_for(&turns, 3), [1], "it may overtake the second");
+        assert_eq!(waited_for(&turns, 1), [0; 0]);
+    }
 }

@@ -22,6 +22,7 @@ use fencepost_storage::Timestamp;
 use fencepost_storage::log::Lsn;
 
 use crate::counters::Event;
+use crate::intent::Strength;
 use crate::lock::LockFailure;
 use crate::log_commit::Ready;
 use crate::machine::Machine;
@@ -241,7 +242,7 @@ impl Context {
     pub(crate) fn give_way(&self) -> Result<(), LockFailure> {
         let (intents, me) = (self.machine.intents(), u64::from(self.number));
         let mut exact = self.writes.writes.iter().filter(|write| write.is_exact());
-        if self.yields && exact.any(|write| intents.is_others(write.addr, me)) {
+        if self.yields && exact.any(|write| intents.is_others(write.addr, me, Strength::Update)) {
             return Err(LockFailure::Abort(AbortReason::IntentHeld));
         }
         Ok(())

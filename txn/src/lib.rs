@@ -61,6 +61,7 @@ pub use checkpoint_wait::WaitCheckpoint;
 pub use clock::ClockState;
 pub use hindsight::{Mark, MarkPlace};
 pub use inspect::Problem;
+pub use intent::Strength;
 pub use lockfree::LockFree;
 pub use machine::{Machine, ROOT_WORDS};
 pub use moment::{all_run_here, let_others_run};

@@ -26,7 +26,7 @@ use crate::checkpoint_wait::WaitCheckpoint;
 use crate::checkpointer::Checkpointer;
 use crate::clock::Clock;
 use crate::counters::Counters;
-use crate::intent::{Holder, Intents};
+use crate::intent::{Intents, Place};
 use crate::network::{self, Before, Network};
 use crate::options::{MachineOptions, OpenError, Started};
 use crate::planted::{self, Planted};
@@ -492,8 +492,9 @@ impl Machine {
         self.network.as_ref().map_or(0, |network| network.me().0)
     }
 
-    /// The rows of this machine that somebody is going to write: who has the intent, and who waits behind, in line.
-    pub fn row_lines(&self) -> Vec<(Addr, Vec<Holder>)> {
+    /// The rows of this machine that somebody has an intent on, and who is in their lines: first who has it, then those who
+    /// wait, in turn.
+    pub fn row_lines(&self) -> Vec<(Addr, Vec<Place>)> {
         self.intents.lines()
     }
 

@@ -24,10 +24,10 @@ use fencepost_storage::log::Room;
 use fencepost_storage::{Addr, Timestamp};
 
 use crate::fetched::Fetched;
-use crate::intent::Turn;
+use crate::intent::Strength;
 use crate::lock::LockFailure;
 use crate::machine::Machine;
-use crate::network::{Network, Spread};
+use crate::network::Spread;
 use crate::read_set::{ReadSet, Seen};
 use crate::readers::ReaderSlot;
 use crate::savepoint::Undos;
@@ -43,8 +43,6 @@ pub enum Mode {
     ReadOnly,
 }
 
-/// Intents that are searched before another is taken.
-const FEW_INTENTS: usize = 16;
 /// What a transaction posts to other machines as it runs: reads of memory that is mapped are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FarCounts {
@@ -82,7 +80,7 @@ pub(crate) struct Context {
     pub far: FarCounts,
     pub writes: WriteSet,
     pub undos: Undos,
-    pub intents: Vec<Addr>,
+    pub intents: Vec<(Addr, Strength)>,
     pub refreshes: u32,
     /// Whether the commit is reported only once it is durable.
     pub synchronous: bool,
@@ -207,20 +205,6 @@ impl Context {
     pub fn abort_at(&mut self, addr: Addr, reason: AbortReason) -> LockFailure {
         self.conflict = addr;
         LockFailure::Abort(reason)
-    }
-
-    fn release_intents(&mut self) {
-        let holder = u64::from(self.number);
-        while let Some(row) = self.intents.pop() {
-            match self.machine.network() {
-                Some(network) if network.is_elsewhere(row) => {
-                    network.give_back(row, holder);
-                    // The line may have been here when the intent was taken.
-                    self.machine.intents().release(row, holder);
-                }
-                _ => self.machine.intents().release(row, holder),
-            }
-        }
     }
 
     /// Leaves nothing of the transaction behind but reusable buffers.
@@ -467,88 +451,9 @@ impl Transaction {
             .any(|read| (from..to).contains(&read.seen.addr))
     }
 
-    /// Whether the transaction gives way (not unless told so): its caller runs it again unseen. It
-    /// aborts rather than overwrite an object that is somebody else's intent, and ends circles of
-    /// waits rather than others that do not give way.
-    pub fn set_yielding(&mut self, yields: bool) {
-        self.context_mut().yields = yields;
-    }
-
-    /// Waits in line to be the one who writes the object, and keeps the place until the end. Take
-    /// it before reading what is going to be changed.
-    ///
-    /// # Errors
-    /// [`Stop::Deadlock`] where waiting would close a circle.
-    pub async fn intend(&mut self, addr: Addr) -> Result<(), Stop> {
-        let context = self.context();
-        let holder = u64::from(context.number);
-        let elsewhere = |network: &Arc<Network>| network.is_elsewhere(addr);
-        let elsewhere = context.machine.network().is_some_and(elsewhere);
-        // Taking and giving back twice is harmless, so a long list is not searched.
-        if context.intents.len() <= FEW_INTENTS && context.intents.contains(&addr) {
-            return Ok(());
-        }
-        if elsewhere {
-            return Box::pin(self.intend_elsewhere(addr)).await;
-        }
-        if !context.machine.intents().try_take(addr, holder) {
-            context
-                .machine
-                .counters()
-                .count(context.lane, crate::counters::Event::IntentWait);
-            let turn = context
-                .machine
-                .intents()
-                .take(addr, holder, context.yields)
-                .await
-                .map_err(|_| self.context_mut().deadlock_at(addr))?;
-            if turn == Turn::Without {
-                return Ok(());
-            }
-        }
-        self.context_mut().intents.push(addr);
-        Ok(())
-    }
-
-    /// As [`Self::intend`] where nobody else has an intent on the object; else nothing happens, and the answer is no.
-    ///
-    /// # Errors
-    /// As [`Self::intend`], but for a circle of waits: nothing is waited for.
-    pub async fn try_intend(&mut self, addr: Addr) -> Result<bool, Stop> {
-        let context = self.context();
-        let holder = u64::from(context.number);
-        let elsewhere = |network: &Arc<Network>| network.is_elsewhere(addr);
-        if context.machine.network().is_some_and(elsewhere) {
-            return Box::pin(self.try_intend_elsewhere(addr)).await;
-        }
-        if !context.machine.intents().try_take(addr, holder) {
-            return Ok(false);
-        }
-        let intents = &mut self.context_mut().intents;
-        if intents.len() > FEW_INTENTS || !intents.contains(&addr) {
-            intents.push(addr);
-        }
-        Ok(true)
-    }
-
     /// What it has posted to other machines so far, before its commit.
     pub fn far_counts(&self) -> FarCounts {
         self.context().far
-    }
-
-    /// As [`Self::intend`] where somebody else has an intent on the object; otherwise takes none. For a
-    /// transaction that ends at once and does not want to pay for a place in line.
-    ///
-    /// # Errors
-    /// As [`Self::intend`].
-    #[inline]
-    pub async fn await_turn(&mut self, addr: Addr) -> Result<(), Stop> {
-        let context = self.context();
-        let holder = u64::from(context.number);
-        if context.machine.intents().is_others(addr, holder) {
-            return self.intend(addr).await;
-        }
-        Ok(())
     }
 
     /// Gives the transaction up. Before anybody is told of it, [`Coordinator::settle`] is to be

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use fencepost_txn::{
-    AbortReason, Addr, Machine, MachineOptions, Mode, Near, Outcome, Stop, Transaction,
+    AbortReason, Addr, Machine, MachineOptions, Mode, Near, Outcome, Stop, Strength, Transaction,
 };
 use pollster::block_on;
 
@@ -50,11 +50,11 @@ fn who_yields_does_not_overwrite_what_another_has_begun_to_change() {
     for yields in [true, false] {
         let mut statement = begin(&machine);
         statement.set_yielding(yields);
-        block_on(statement.await_turn(addr)).expect("nobody is in line");
+        block_on(statement.await_turn(addr, Strength::Update)).expect("nobody is in line");
         add(&mut statement, addr, 1).expect("no conflict");
         // The other begins after the first has read, and before it commits.
         let mut block = begin(&machine);
-        block_on(block.intend(addr)).expect("nobody is in line");
+        block_on(block.intend(addr, Strength::Update)).expect("nobody is in line");
         add(&mut block, addr, 10).expect("no conflict");
         let outcome = block_on(statement.commit()).expect("an outcome");
         let other = block_on(block.commit()).expect("an outcome");
@@ -75,8 +75,8 @@ fn its_own_intent_stops_nobody() {
     let addr = object(&machine, 0);
     let mut tx = begin(&machine);
     tx.set_yielding(true);
-    block_on(tx.intend(addr)).expect("nobody is in line");
-    block_on(tx.await_turn(addr)).expect("it is its turn");
+    block_on(tx.intend(addr, Strength::Update)).expect("nobody is in line");
+    block_on(tx.await_turn(addr, Strength::Update)).expect("it is its turn");
     add(&mut tx, addr, 1).expect("no conflict");
     assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
     // Nor does the manner of one transaction stay with its coordinator.
@@ -87,7 +87,7 @@ fn its_own_intent_stops_nobody() {
     let mut tx = coordinator.begin(Mode::ReadWrite);
     add(&mut tx, addr, 1).expect("no conflict");
     let mut other = begin(&machine);
-    block_on(other.intend(addr)).expect("nobody is in line");
+    block_on(other.intend(addr, Strength::Update)).expect("nobody is in line");
     assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
 }
 
@@ -96,14 +96,14 @@ fn who_waited_goes_on_with_what_the_other_left() {
     let machine = machine();
     let addr = object(&machine, 0);
     let mut block = begin(&machine);
-    block_on(block.intend(addr)).expect("nobody is in line");
+    block_on(block.intend(addr, Strength::Update)).expect("nobody is in line");
     add(&mut block, addr, 10).expect("no conflict");
     let statement = std::thread::spawn({
         let machine = Arc::clone(&machine);
         move || {
             let mut tx = begin(&machine);
             tx.set_yielding(true);
-            block_on(tx.await_turn(addr)).expect("no circle");
+            block_on(tx.await_turn(addr, Strength::Update)).expect("no circle");
             add(&mut tx, addr, 1).expect("the snapshot moves");
             block_on(tx.commit())
         }
@@ -129,11 +129,11 @@ fn who_is_run_again_does_not_lose_its_place() {
     let tx = coordinator.begin(Mode::ReadWrite);
     tx.abort_to_run_again();
     let mut tx = coordinator.begin(Mode::ReadWrite);
-    block_on(tx.intend(addr)).expect("nobody is in line");
+    block_on(tx.intend(addr, Strength::Update)).expect("nobody is in line");
     tx.abort_to_run_again();
     let is_free = || {
         let mut other = begin(&machine);
-        let mut turn = std::pin::pin!(other.intend(addr));
+        let mut turn = std::pin::pin!(other.intend(addr, Strength::Update));
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         turn.as_mut().poll(&mut cx).is_ready()
     };
@@ -144,7 +144,7 @@ fn who_is_run_again_does_not_lose_its_place() {
     coordinator.begin(Mode::ReadWrite).abort();
     assert!(is_free());
     let mut tx = coordinator.begin(Mode::ReadWrite);
-    block_on(tx.intend(addr)).expect("nobody is in line");
+    block_on(tx.intend(addr, Strength::Update)).expect("nobody is in line");
     tx.abort_to_run_again();
     drop(coordinator);
     assert!(is_free(), "nobody is left to run it again");

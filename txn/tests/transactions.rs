@@ -370,12 +370,12 @@ fn an_intent_makes_the_second_writer_wait_and_then_both_commit() {
     let machine = machine();
     let addr = object(&machine, &[1]);
     let mut first = begin(&machine, Mode::ReadWrite);
-    block_on(first.intend(addr)).expect("nobody else");
+    block_on(first.intend(addr, Strength::Update)).expect("nobody else");
     let second = std::thread::spawn({
         let machine = Arc::clone(&machine);
         move || {
             let mut tx = machine.coordinator().begin(Mode::ReadWrite);
-            block_on(tx.intend(addr)).expect("no circle");
+            block_on(tx.intend(addr, Strength::Update)).expect("no circle");
             let before = read(&mut tx, addr)
                 .expect("a newer version moves the snapshot")
                 .expect("exists");

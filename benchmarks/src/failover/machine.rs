@@ -62,6 +62,8 @@ pub struct MachineOptions {
     pub region_bytes: Option<usize>,
     /// Bytes that its own data may take, where not the default.
     pub memory_limit: Option<u64>,
+    /// Whether it keeps to one processor.
+    pub pin: bool,
 }
 
 /// The file in which a machine counts.
@@ -136,6 +138,9 @@ pub fn run_machine(options: &MachineOptions) -> Result<(), BenchError> {
 }
 
 fn run(options: &MachineOptions, measurer: &Arc<Measurer>) -> Result<(), BenchError> {
+    if options.pin {
+        super::pin::pin(options.machine)?;
+    }
     let cluster = Cluster::of_host(&options.directory, options.machine, options.machines);
     let cluster = cluster.replicas(options.replicas).lease(options.lease);
     let mut database = Database::options().cluster(cluster);

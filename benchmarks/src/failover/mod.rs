@@ -18,6 +18,7 @@ mod buckets;
 mod charts;
 mod drawing;
 mod machine;
+mod pin;
 mod processes;
 mod protocol;
 mod recovery;
@@ -98,6 +99,8 @@ pub struct FailoverOptions {
     pub region_bytes: Option<usize>,
     /// Bytes that a machine's own data may take, where not the default.
     pub memory_limit: Option<u64>,
+    /// Whether each machine has a processor, which it shares with others only where there are fewer.
+    pub pin: bool,
     /// Whether a line is printed for each run.
     pub progress: bool,
 }
@@ -210,6 +213,7 @@ fn run_once(
             buckets,
             region_bytes: options.region_bytes,
             memory_limit: options.memory_limit,
+            pin: options.pin,
         })?);
     }
     let mut machines = Processes::start(commands)?;

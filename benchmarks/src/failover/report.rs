@@ -98,11 +98,13 @@ impl FailoverReport {
             replicas,
             kill,
             lease,
+            pin,
             ..
         } = &self.options;
         let manager = if kill.contains(&1) { " (the CM)" } else { "" };
+        let pinned = if *pin { ", a processor each" } else { "" };
         format!(
-            "{}, {machines} machines, {replicas} replicas, lease {} ms, {}{manager} killed",
+            "{}, {machines} machines{pinned}, {replicas} replicas, lease {} ms, {}{manager} killed",
             load.name(),
             lease.as_millis(),
             self.killed()
@@ -179,6 +181,7 @@ impl FailoverReport {
             "seed": options.seed,
             "lease_ms": options.lease.as_millis() as u64,
             "killed": options.kill,
+            "pinned": options.pin,
             "runs": self.runs.len(),
             "before_per_s": spread(self.of(|run| Some(run.recovery.before * 1000.0))),
             "kill_to_suspicion_ms": spread(self.of(|run| run.recovery.kill_to_suspicion)),
@@ -260,6 +263,7 @@ pub(super) fn options_for_tests() -> FailoverOptions {
         seed: 1,
         region_bytes: None,
         memory_limit: None,
+        pin: false,
         progress: false,
     }
 }

@@ -264,9 +264,14 @@ impl SessionLocks {
 
     fn deadlock(&self, (key, mode): Lock, other: Owner) -> SqlError {
         let (class, object, kind) = key.parts();
+        let database = key.database();
+        let on = match key {
+            LockKey::Table(_, table) => format!("relation {table} of database {database}"),
+            _ => format!("advisory lock [{database},{class},{object},{kind}]"),
+        };
         SqlError::new(SqlState::DEADLOCK_DETECTED, "deadlock detected")
             .detail(format!(
-                "Process {} waits for {} on advisory lock [5,{class},{object},{kind}]; blocked by process {other}.",
+                "Process {} waits for {} on {on}; blocked by process {other}.",
                 self.owner,
                 mode.name(),
             ))

@@ -1,9 +1,9 @@
-//! The table of advisory locks: who has which, and who stands in line for them.
+//! The table of advisory locks and those of LOCK TABLE: who has which, and who stands in line for them.
 //!
 //! Plain data under one lock. Who waits is told by its [`Reply`], after the table has been unlocked.
 //!
 //! # Invariants
-//! * ADV-1: no two owners have one lock unless both have it shared.
+//! * ADV-1: no two owners have one lock in modes that conflict.
 //! * ADV-2: a lock goes to whoever has waited longest; who has it already, in another mode, goes first.
 //! * ADV-3: there is no circle of waits: who would close one is told so instead.
 
@@ -60,7 +60,7 @@ impl Lock {
             .holders
             .iter()
             .filter(move |(other, _)| *other != owner);
-        let conflicting = others.filter(move |(_, held)| conflict(mode, *held));
+        let conflicting = others.filter(move |(_, held)| mode.conflicts(*held));
         conflicting.map(|(other, _)| *other)
     }
 
@@ -71,7 +71,7 @@ impl Lock {
     /// Whether it may be had at once, with `ahead` in line before.
     fn may_have(&self, owner: Owner, mode: LockMode, ahead: usize) -> bool {
         let first = self.is_holder(owner)
-            || !(self.line.iter().take(ahead)).any(|other| conflict(mode, other.mode));
+            || !(self.line.iter().take(ahead)).any(|other| mode.conflicts(other.mode));
         first && self.in_the_way(owner, mode).next().is_none()
     }
 
@@ -97,10 +97,6 @@ impl Lock {
             due.push((next.reply, Verdict::Granted));
         }
     }
-}
-
-fn conflict(a: LockMode, b: LockMode) -> bool {
-    a == LockMode::Exclusive || b == LockMode::Exclusive
 }
 
 impl Table {
@@ -215,7 +211,7 @@ impl Table {
             return Vec::new();
         };
         let ahead = lock.line.iter().take(place);
-        let ahead = ahead.filter(|other| conflict(waiting.mode, other.mode));
+        let ahead = ahead.filter(|other| waiting.mode.conflicts(other.mode));
         let ahead = ahead.map(|other| other.owner);
         let holders = lock.in_the_way(owner, waiting.mode);
         match lock.is_holder(owner) {
@@ -245,7 +241,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use LockMode::{Exclusive, Shared};
+    use LockMode::{Exclusive, Share};
     use Verdict::{Deadlock, Granted, Refused};
 
     const KEY: LockKey = LockKey::One(5, 7);
@@ -282,32 +278,32 @@ mod tests {
     #[test]
     fn shared_ones_are_had_together_and_the_line_is_first_come_first_served() {
         let mut world = World::default();
-        world.ask(1, KEY, Shared, false);
-        world.ask(2, KEY, Shared, false);
+        world.ask(1, KEY, Share, false);
+        world.ask(2, KEY, Share, false);
         world.ask(3, KEY, Exclusive, false);
         assert_eq!(world.told(), [(1, Granted), (2, Granted), (3, Refused)]);
         world.ask(3, KEY, Exclusive, true);
         // Behind one that waits exclusively nobody overtakes, unless it has the lock already.
-        world.ask(4, KEY, Shared, false);
-        world.ask(4, KEY, Shared, true);
-        world.ask(1, KEY, Shared, false);
+        world.ask(4, KEY, Share, false);
+        world.ask(4, KEY, Share, true);
+        world.ask(1, KEY, Share, false);
         assert_eq!(world.told(), [(4, Refused), (1, Granted)]);
-        world.release(1, KEY, Shared);
+        world.release(1, KEY, Share);
         assert_eq!(world.told(), []);
-        world.release(2, KEY, Shared);
+        world.release(2, KEY, Share);
         assert_eq!(world.told(), [(3, Granted)]);
         world.release(3, KEY, Exclusive);
         assert_eq!(world.told(), [(4, Granted)]);
-        world.release(4, KEY, Shared);
+        world.release(4, KEY, Share);
         assert!(world.table.states().is_empty());
     }
 
     #[test]
     fn one_who_leaves_lets_those_behind_pass() {
         let mut world = World::default();
-        world.ask(1, KEY, Shared, false);
+        world.ask(1, KEY, Share, false);
         world.ask(2, KEY, Exclusive, true);
-        world.ask(3, KEY, Shared, true);
+        world.ask(3, KEY, Share, true);
         world.then(|table, due| table.leave(2, due));
         assert_eq!(world.told(), [(1, Granted), (3, Granted)]);
         world.ask(4, KEY, Exclusive, true);
@@ -332,8 +328,8 @@ mod tests {
     #[test]
     fn two_who_share_and_both_want_more_are_a_circle() {
         let mut world = World::default();
-        world.ask(1, KEY, Shared, false);
-        world.ask(2, KEY, Shared, false);
+        world.ask(1, KEY, Share, false);
+        world.ask(2, KEY, Share, false);
         world.ask(1, KEY, Exclusive, true);
         world.told();
         world.ask(2, KEY, Exclusive, true);

@@ -63,16 +63,17 @@ fn push_key(key: LockKey, mode: LockMode, out: &mut Vec<u8>) {
     let (kind, number) = match key {
         LockKey::One(_, number) => (1, number),
         LockKey::Turn => (3, 0),
+        LockKey::Table(_, table) => (4, i64::from(table)),
         LockKey::Two(_, class, object) => (2, i64::from(class) << 32 | i64::from(object as u32)),
     };
     out.push(kind);
     out.extend_from_slice(&key.database().to_le_bytes());
     out.extend_from_slice(&number.to_le_bytes());
-    out.push(u8::from(mode == LockMode::Shared));
+    out.push(mode.number());
 }
 
 fn key_of(bytes: &[u8]) -> Option<(LockKey, LockMode)> {
-    let [kind, rest @ .., shared] = bytes else {
+    let [kind, rest @ .., mode] = bytes else {
         return None;
     };
     let (database, number) = rest.split_first_chunk()?;
@@ -82,13 +83,10 @@ fn key_of(bytes: &[u8]) -> Option<(LockKey, LockMode)> {
         1 => LockKey::One(database, number),
         2 => LockKey::Two(database, (number >> 32) as i32, number as i32),
         3 => LockKey::Turn,
+        4 => LockKey::Table(database, u32::try_from(number).ok()?),
         _ => return None,
     };
-    let mode = match shared {
-        0 => LockMode::Exclusive,
-        _ => LockMode::Shared,
-    };
-    Some((key, mode))
+    Some((key, LockMode::of_number(*mode)?))
 }
 
 fn owner_of(bytes: &[u8]) -> Option<Owner> {
@@ -188,7 +186,7 @@ mod tests {
         ];
         let mut states = Vec::new();
         for (key, what) in keys.into_iter().zip(WHATS.into_iter().cycle().skip(1)) {
-            for mode in [LockMode::Exclusive, LockMode::Shared] {
+            for mode in [LockMode::Exclusive, LockMode::Share] {
                 let ask = Ask {
                     what,
                     owner: -7,
@@ -201,7 +199,7 @@ mod tests {
                     key,
                     mode,
                     session: 1 << 20,
-                    granted: mode == LockMode::Shared,
+                    granted: mode == LockMode::Share,
                 });
             }
         }

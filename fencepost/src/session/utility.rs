@@ -15,6 +15,7 @@ use fencepost_sql::functions::{assign, eval};
 use fencepost_sql::notify::{Listening, Notification};
 use fencepost_sql::parser;
 use fencepost_sql::stop::Halt;
+use fencepost_sql::table_locks::TableLocks;
 use fencepost_sql::value::Value;
 
 use super::protocol::Completion;
@@ -94,6 +95,7 @@ impl Session {
             }
             Statement::Close(name) => self.close_cursors(name.as_deref())?,
             Statement::Maintenance(maintenance) => self.maintain(*maintenance)?,
+            Statement::LockTables(locks) => self.lock_tables(locks).await?,
             Statement::Checkpoint => self.checkpoint().await?,
             Statement::DrainMachine(machine) => self.drain_machine(*machine)?,
             Statement::RemoveMachine(machine) => self.remove_machine(*machine).await?,
@@ -145,11 +147,20 @@ impl Session {
                 }
                 "CLUSTER"
             }
-            Maintenance::Lock => {
-                self.in_block("LOCK TABLE")?;
-                "LOCK TABLE"
-            }
         })
+    }
+
+    /// LOCK TABLE
+    async fn lock_tables(&mut self, wanted: &TableLocks) -> Result<&'static str, Halt> {
+        self.in_block("LOCK TABLE")?;
+        self.enter();
+        let had = async { wanted.take(&self.eval).await.map_err(Halt::Error) };
+        interruptible(&self.cancel, self.deadline, pin!(had)).await?;
+        if let Some(tx) = &mut self.tx {
+            // Whoever had a table may have changed it before it let others have it.
+            tx.freshen().await;
+        }
+        Ok("LOCK TABLE")
     }
 
     /// DDL in the open transaction, bound anew where the catalog has moved on.

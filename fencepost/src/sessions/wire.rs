@@ -4,12 +4,14 @@
 //! request   what (1) | session (4) | asked by a superuser (1) | role
 //! sessions  session (4) | four times | activity (1) | texts, each with its length | coordinator (4) |
 //!           tables, with their number: oid (4), changed (1); all of that once a session
-//! lines     row (8) | machine (4) and coordinator (4) of each in line, with their number; all of that once a row
+//! lines     row (8) | machine (4), coordinator (4) and place (1) of each in line, with their number; all of that once a row
+//! place     1 if it is its turn, 2 more if it shares the row
 //! ```
 
 use std::net::SocketAddr;
 
 use fencepost_sql::sessions::{Activity, SessionState, Signal, Signalled};
+use fencepost_txn::Strength;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,17 +126,32 @@ pub(super) fn encode_states(states: &[SessionState]) -> Vec<u8> {
     out
 }
 
-/// Rows, and who is in line for each: machine and coordinator.
-pub(super) type Lines = Vec<(u64, Vec<(u32, u32)>)>;
+/// Somebody in the line of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InLine {
+    /// Its machine and coordinator.
+    pub of: (u32, u32),
+    pub strength: Strength,
+    pub granted: bool,
+}
+
+/// Rows, and who is in line for each.
+pub(super) type Lines = Vec<(u64, Vec<InLine>)>;
+
+const GRANTED: u8 = 1;
+const SHARED: u8 = 2;
 
 pub(super) fn encode_lines(lines: &Lines) -> Vec<u8> {
     let mut out = Vec::new();
     for (row, line) in lines {
         out.extend_from_slice(&row.to_le_bytes());
         out.extend_from_slice(&(line.len() as u32).to_le_bytes());
-        for (machine, coordinator) in line {
+        for place in line {
+            let (machine, coordinator) = place.of;
             out.extend_from_slice(&machine.to_le_bytes());
             out.extend_from_slice(&coordinator.to_le_bytes());
+            let granted = GRANTED * u8::from(place.granted);
+            out.push(granted | SHARED * u8::from(place.strength == Strength::Share));
         }
     }
     out
@@ -148,7 +165,16 @@ pub(super) fn decode_lines(mut bytes: &[u8]) -> Option<Lines> {
         let mut line = Vec::new();
         for _ in 0..count {
             let machine = u32::from_le_bytes(*chunk(&mut bytes)?);
-            line.push((machine, u32::from_le_bytes(*chunk(&mut bytes)?)));
+            let coordinator = u32::from_le_bytes(*chunk(&mut bytes)?);
+            let [place] = *chunk(&mut bytes)?;
+            line.push(InLine {
+                of: (machine, coordinator),
+                strength: match place & SHARED {
+                    0 => Strength::Update,
+                    _ => Strength::Share,
+                },
+                granted: place & GRANTED != 0,
+            });
         }
         lines.push((row, line));
     }
@@ -254,7 +280,15 @@ mod tests {
         let bytes = encode_states(&states);
         assert_eq!(decode_states(&bytes), Some(states));
         assert_eq!(decode_states(&bytes[..bytes.len() - 1]), None);
-        let lines = vec![(7, vec![(1, 2), (3, 4)]), (1 << 40, vec![(0, 9)])];
+        let place = |of, strength, granted| InLine {
+            of,
+            strength,
+            granted,
+        };
+        let shared = place((1, 2), Strength::Share, true);
+        let waits = place((3, 4), Strength::Update, false);
+        let has = place((0, 9), Strength::Update, true);
+        let lines = vec![(7, vec![shared, waits]), (1 << 40, vec![has])];
         let bytes = encode_lines(&lines);
         assert_eq!(decode_lines(&bytes[..bytes.len() - 1]), None);
         assert_eq!(decode_lines(&bytes), Some(lines));

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use fencepost::{BlockingSession, Database, Row, params};
+use fencepost::{BlockingSession, Database, Row, SqlState, params};
 
 fn ids(rows: &[Row]) -> Vec<i32> {
     let id = |row: &Row| row.get(0).expect("an integer");
@@ -188,4 +188,80 @@ fn a_queue_hands_out_each_job_once_by_one_statement() {
         &["DELETE FROM jobs WHERE id =
             (SELECT id FROM jobs ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id"],
     );
+}
+
+#[test]
+fn who_writes_a_row_waits_for_all_that_share_it() {
+    let db = database(3);
+    let share = "SELECT id FROM jobs WHERE id > 1 FOR SHARE";
+    let mut sharing = [db.blocking(), db.blocking(), db.blocking()];
+    for session in &mut sharing[..2] {
+        session.batch("BEGIN").expect("a block");
+        assert_eq!(query(session, share), [2, 3]);
+    }
+    let waits = || db.machine().counters().totals().intent_waits;
+    let writer = thread::spawn({
+        let db = db.clone();
+        move || {
+            let mut session = db.blocking();
+            session.batch("BEGIN").expect("a block");
+            let done = "UPDATE jobs SET state = 'done' WHERE id = 2";
+            session.execute(done, &[]).expect("its turn");
+            session.batch("COMMIT").expect("nobody was in the way");
+        }
+    });
+    while waits() == 0 {
+        assert!(!writer.is_finished(), "it did not wait");
+        thread::yield_now();
+    }
+    // Who shares it does not wait behind the writer.
+    sharing[2].batch("BEGIN").expect("a block");
+    assert_eq!(query(&mut sharing[2], share), [2, 3]);
+    let blocked = "SELECT cardinality(pg_blocking_pids(pid)) FROM pg_stat_activity
+        WHERE wait_event = 'tuple'";
+    assert_eq!(query(&mut db.blocking(), blocked), [3]);
+    let modes = "SELECT count(*)::int FROM pg_locks WHERE locktype = 'tuple'
+        GROUP BY mode, granted ORDER BY mode, granted";
+    assert_eq!(query(&mut db.blocking(), modes), [1, 6]);
+    for session in &mut sharing {
+        assert!(!writer.is_finished(), "it did not wait for all");
+        session.batch("COMMIT").expect("nothing has changed");
+    }
+    writer.join().expect("the writer");
+    let done = "SELECT count(*)::int FROM jobs WHERE state = 'done'";
+    assert_eq!(query(&mut db.blocking(), done), [1]);
+}
+
+#[test]
+fn of_two_that_share_a_row_and_write_it_one_is_told_of_the_deadlock() {
+    let db = database(3);
+    let mut sharing = [db.blocking(), db.blocking()];
+    for session in &mut sharing {
+        session.batch("BEGIN").expect("a block");
+        let share = "SELECT id FROM jobs WHERE id = 1 FOR SHARE";
+        assert_eq!(query(session, share), [1]);
+    }
+    let ends = thread::scope(|scope| {
+        let write = |session: &mut BlockingSession| {
+            let more = "UPDATE jobs SET prio = prio + 1 WHERE id = 1";
+            let written = session.execute(more, &[]).map_err(|error| error.code());
+            let end = if written.is_ok() {
+                "COMMIT"
+            } else {
+                "ROLLBACK"
+            };
+            session.batch(end).expect("its end");
+            written
+        };
+        let all = sharing.iter_mut();
+        let all: Vec<_> = all
+            .map(|session| scope.spawn(move || write(session)))
+            .collect();
+        let ends = all.into_iter().map(|one| one.join().expect("no panic"));
+        ends.collect::<Vec<_>>()
+    });
+    let told = ends.iter().filter_map(|end| end.as_ref().err());
+    assert_eq!(told.collect::<Vec<_>>(), [&SqlState::DEADLOCK_DETECTED]);
+    let prio = "SELECT prio FROM jobs WHERE id = 1";
+    assert_eq!(query(&mut db.blocking(), prio), [2]);
 }

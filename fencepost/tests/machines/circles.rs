@@ -88,6 +88,57 @@ fn one_of_a_circle_over_machines_of_a_network_is_told() {
     one_of_a_circle_is_told(&Between::network(23));
 }
 
+/// Each machine's block shares a row of the first one with the others, and then wants to write it.
+fn one_of_those_who_share_a_row_writes_it(between: &Between) {
+    let machines = between.machines(1);
+    rows(&machines);
+    let all_share = Barrier::new(machines.len());
+    let all_share = &all_share;
+    let block = |db: &Database| {
+        let mut session = db.blocking();
+        session
+            .batch("BEGIN; SELECT * FROM c WHERE id = 0 FOR SHARE")
+            .expect("nobody writes it");
+        all_share.wait();
+        let written = session.execute(ADD, params![0]);
+        let end = if written.is_ok() {
+            "COMMIT"
+        } else {
+            "ROLLBACK"
+        };
+        session.batch(end).expect("its end");
+        written.map_err(|error| error.code())
+    };
+    let block = &block;
+    let ends: Vec<_> = thread::scope(|scope| {
+        let all = machines.iter();
+        let all: Vec<_> = all.map(|db| scope.spawn(move || block(db))).collect();
+        let ends = all.into_iter().map(|one| one.join().expect("no panic"));
+        ends.collect()
+    });
+    let told = ends.iter().filter_map(|end| end.as_ref().err());
+    assert!(
+        told.clone()
+            .all(|code| *code == SqlState::DEADLOCK_DETECTED),
+        "{ends:?}"
+    );
+    let written = ends.iter().filter(|end| end.is_ok()).count();
+    assert!(written >= 1, "{ends:?}");
+    assert_eq!(counted(&machines[1])[0], written as i32);
+    let left = "SELECT count(*) FROM pg_locks WHERE locktype = 'tuple'";
+    until(|| number(&mut machines[0].blocking(), left) == 0);
+}
+
+#[test]
+fn one_of_those_who_share_a_row_of_machines_that_share_memory_writes_it() {
+    one_of_those_who_share_a_row_writes_it(&Between::memory());
+}
+
+#[test]
+fn one_of_those_who_share_a_row_of_machines_of_a_network_writes_it() {
+    one_of_those_who_share_a_row_writes_it(&Between::network(53));
+}
+
 /// One has a row and wants an advisory lock, the other the reverse; the lock's home is a third one's.
 fn a_circle_of_rows_and_advisory_locks_ends(between: &Between) {
     let machines = between.machines(2);

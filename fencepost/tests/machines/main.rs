@@ -15,3 +15,4 @@ mod ship_costs;
 mod ship_ends;
 mod ship_explain;
 mod split;
+mod table_locks;

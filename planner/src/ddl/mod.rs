@@ -41,6 +41,7 @@ use fencepost_sql::bound::Statement;
 use fencepost_sql::catalog::{Catalog, RoutineKind, Snapshot};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
+use fencepost_txn::Strength;
 
 use crate::exec::Cx;
 
@@ -100,7 +101,7 @@ pub struct DdlCx<'a> {
 /// # Errors
 /// 55P03 where that takes longer than `lock_timeout`; a conflict where they have changed what the transaction has read.
 pub async fn await_turn(cx: &mut Cx<'_>, catalog: &Catalog) -> Result<(), Halt> {
-    cx.queue(catalog.heart()).await?;
+    cx.queue(catalog.heart(), Strength::Update).await?;
     catalog.catch_up(cx.tx).await
 }
 

@@ -17,7 +17,7 @@ use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
 use fencepost_txn::hindsight::Past;
-use fencepost_txn::{MarkPlace, Stop, Transaction};
+use fencepost_txn::{MarkPlace, Stop, Strength, Transaction};
 use parking_lot::Mutex;
 
 use super::gather::Parts;
@@ -265,23 +265,23 @@ impl Cx<'_> {
         }
     }
 
-    /// Waits for the turn to write a row; best before it is read.
+    /// Waits for the turn to write a row, or to have nobody write it; best before it is read.
     ///
     /// # Errors
     /// 55P03 where that takes longer than `lock_timeout`.
     #[inline]
-    pub async fn queue(&mut self, row: Addr) -> Result<(), Halt> {
+    pub async fn queue(&mut self, row: Addr, strength: Strength) -> Result<(), Halt> {
         if let (Some(limit), Some(sessions)) = (self.eval.lock_timeout, &self.eval.sessions) {
             let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
             return Box::pin(queue_until(
                 self.tx,
                 self.intents,
-                row,
+                (row, strength),
                 sessions.sleep(limit),
             ))
             .await;
         }
-        Ok(take_turn(self.tx, self.intents, row).await?)
+        Ok(take_turn(self.tx, self.intents, (row, strength)).await?)
     }
 
     /// The cancel request, if there is one.
@@ -316,10 +316,14 @@ impl Cx<'_> {
 }
 
 #[inline]
-async fn take_turn(tx: &mut Transaction, intends: bool, row: Addr) -> Result<(), Stop> {
+async fn take_turn(
+    tx: &mut Transaction,
+    intends: bool,
+    (row, strength): (Addr, Strength),
+) -> Result<(), Stop> {
     match intends {
-        true => tx.intend(row).await,
-        false => tx.await_turn(row).await,
+        true => tx.intend(row, strength).await,
+        false => tx.await_turn(row, strength).await,
     }
 }
 
@@ -327,7 +331,7 @@ async fn take_turn(tx: &mut Transaction, intends: bool, row: Addr) -> Result<(),
 async fn queue_until(
     tx: &mut Transaction,
     intends: bool,
-    row: Addr,
+    row: (Addr, Strength),
     mut over: Asked<'_, ()>,
 ) -> Result<(), Halt> {
     let mut turn = pin!(take_turn(tx, intends, row));

@@ -1,5 +1,6 @@
 //! The rows of PostgreSQL's views of what goes on: sessions, of all machines, and the statements of this one.
 
+use fencepost_sql::advisory::LockKey;
 use fencepost_sql::catalog::CatalogView;
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::SqlError;
@@ -39,15 +40,16 @@ async fn activity(rows: &mut Rows, eval: &EvalContext) -> Result<(), SqlError> {
     let turns = sessions.row_turns().await?;
     for state in sessions.all().await? {
         let mut waiting = locks.iter().filter(|lock| !lock.granted);
+        let waiting = waiting.find(|lock| lock.session == state.session);
         let mut in_line = turns.iter().filter(|turn| !turn.granted);
         let waits = match state.activity {
             Activity::Active if in_line.any(|turn| turn.session == Some(state.session)) => {
                 Some(("Lock", "tuple"))
             }
-            Activity::Active if waiting.any(|lock| lock.session == state.session) => {
-                Some(("Lock", "advisory"))
-            }
-            Activity::Active => None,
+            Activity::Active => waiting.map(|lock| match lock.key {
+                LockKey::Table(..) => ("Lock", "relation"),
+                _ => ("Lock", "advisory"),
+            }),
             _ => Some(("Client", "ClientRead")),
         };
         let (kind, event) = waits.map_or((Value::Null, Value::Null), |(kind, event)| {

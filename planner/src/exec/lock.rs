@@ -1,10 +1,10 @@
-//! FOR UPDATE: rows are locked as they come out of a SELECT, in its order, and looked at once more.
+//! FOR UPDATE and FOR SHARE: rows are locked as they come out of a SELECT, in its order, and looked at once more.
 //!
 //! A lock is an intent: others who are about to change the row, or lock it, wait in line or do without. What is returned was
 //! read after the lock was there, so that it is the newest; a row that is no longer one of those asked for is left out.
 //! SKIP LOCKED leaves out what somebody else has locked, and its result depends on no row that it does not return.
 
-use fencepost_sql::bound::WaitPolicy;
+use fencepost_sql::bound::{Hold, WaitPolicy};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
@@ -21,15 +21,15 @@ pub async fn lock_row(
     cx: &mut Cx<'_>,
     table: &TablePlan,
     row: Addr,
-    wait: WaitPolicy,
+    hold: Hold,
 ) -> Result<bool, Halt> {
-    match wait {
+    match hold.wait {
         WaitPolicy::Block => {
-            cx.queue(row).await?;
+            cx.queue(row, hold.strength).await?;
             Ok(true)
         }
-        WaitPolicy::Skip => Ok(cx.tx.try_intend(row).await?),
-        WaitPolicy::NoWait => match cx.tx.try_intend(row).await? {
+        WaitPolicy::Skip => Ok(cx.tx.try_intend(row, hold.strength).await?),
+        WaitPolicy::NoWait => match cx.tx.try_intend(row, hold.strength).await? {
             true => Ok(true),
             false => Err(not_available(&table.def.name).into()),
         },
@@ -64,7 +64,7 @@ pub async fn lock_rows(
         cx.check_cancel()?;
         let pointer = &out.row(i)[lock.pointer];
         let place = pointer_of(pointer).ok_or_else(|| SqlError::internal("a row has no place"))?;
-        if !lock_row(cx, &scan.table, place.addr, lock.wait).await? {
+        if !lock_row(cx, &scan.table, place.addr, lock.hold).await? {
             continue;
         }
         let wanted = (&scan.table.layout, scan.columns.as_slice());

@@ -1,4 +1,4 @@
-//! `pg_locks`, of all machines: advisory locks, intents on rows and who waits for them, and the tables of the statements
+//! `pg_locks`, of all machines: advisory locks, those of LOCK TABLE, intents on rows and who waits for them, and the tables of the statements
 //! that run, or ran last in a transaction that is open.
 //!
 //! A row is told by its place: its region as `page`, where it is there as `objid`.
@@ -10,6 +10,7 @@ use fencepost_sql::sessions::{Activity, SessionState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
+use fencepost_txn::Strength;
 
 use super::Cx;
 use crate::locate::row_at;
@@ -72,7 +73,7 @@ pub async fn rows(
             ("page", Value::Int4(at.region().0 as i32)),
             ("objid", Value::Oid(at.offset())),
             ("pid", turn.session.map_or(Value::Null, Value::Int4)),
-            ("mode", Value::text("ExclusiveLock")),
+            ("mode", Value::text(mode_of(turn.strength))),
             ("granted", Value::Bool(turn.granted)),
             ("waitstart", began.map_or(Value::Null, Value::TimestampTz)),
         ]));
@@ -83,15 +84,34 @@ pub async fn rows(
     Ok(rows.made)
 }
 
+/// What PostgreSQL calls the mode of a row's lock.
+fn mode_of(strength: Strength) -> &'static str {
+    match strength {
+        Strength::Share => "RowShareLock",
+        Strength::Update => "ExclusiveLock",
+    }
+}
+
 fn nothing() -> impl Iterator<Item = (&'static str, Value)> {
     NONE.into_iter().map(|name| (name, Value::Null))
 }
 
 fn add_advisory(rows: &mut Rows, lock: &LockState) {
     let (class, object, kind) = lock.key.parts();
+    if let LockKey::Table(database, table) = lock.key {
+        rows.add(nothing().chain([
+            ("locktype", Value::text("relation")),
+            ("database", Value::Oid(database)),
+            ("relation", Value::Oid(table)),
+            ("pid", Value::Int4(lock.session)),
+            ("mode", Value::text(lock.mode.name())),
+            ("granted", Value::Bool(lock.granted)),
+        ]));
+        return;
+    }
     let locktype = match lock.key {
         LockKey::Turn => "object",
-        LockKey::One(..) | LockKey::Two(..) => "advisory",
+        _ => "advisory",
     };
     rows.add(nothing().chain([
         ("locktype", Value::text(locktype)),

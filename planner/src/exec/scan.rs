@@ -120,8 +120,8 @@ impl ScanState {
         let Some(row) = place.take() else {
             return Ok(false);
         };
-        if let Some(wait) = scan.locks
-            && !lock_row(cx, &scan.table, row.addr, wait).await?
+        if let Some(hold) = scan.locks
+            && !lock_row(cx, &scan.table, row.addr, hold).await?
         {
             return Ok(false);
         }
@@ -176,8 +176,8 @@ impl ScanState {
             let row = FatPtr::from_words(self.entries.value(self.entry));
             self.entry += 1;
             let locks = scan.locks.filter(|_| queues_first(scan));
-            if let Some(wait) = locks
-                && !lock_row(cx, &scan.table, row.addr, wait).await?
+            if let Some(hold) = locks
+                && !lock_row(cx, &scan.table, row.addr, hold).await?
             {
                 continue;
             }
@@ -247,8 +247,8 @@ pub async fn fetch_point(
         };
         let row = FatPtr::from_words(entry);
         let locks = scan.locks.filter(|_| queues_first(scan));
-        if let Some(wait) = locks
-            && !lock_row(cx, &scan.table, row.addr, wait).await?
+        if let Some(hold) = locks
+            && !lock_row(cx, &scan.table, row.addr, hold).await?
         {
             return Ok(None);
         }

@@ -53,10 +53,13 @@ pub async fn run_utility(
         }
         Statement::Maintenance(
             Maintenance::Analyze
-            | Maintenance::Lock
             | Maintenance::Reindex { alone: None }
             | Maintenance::Cluster { alone: false },
         ) => {}
+        Statement::LockTables(locks) => {
+            locks.take(cx.eval).await?;
+            cx.tx.freshen().await;
+        }
         Statement::Call(call) => {
             let mut args = Vec::with_capacity(call.args.len());
             for arg in &call.args {

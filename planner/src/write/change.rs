@@ -13,6 +13,7 @@ use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
+use fencepost_txn::Strength;
 use foldhash::{HashSet, HashSetExt};
 
 use super::find::{deep_values, find_rows};
@@ -253,7 +254,7 @@ pub async fn run_change(
     for i in 0..rows.len() {
         cx.check_cancel()?;
         if !is_view {
-            cx.queue(place(i)?.addr).await?;
+            cx.queue(place(i)?.addr, Strength::Update).await?;
         }
     }
     let mut set = match &plan.action {

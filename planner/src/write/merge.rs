@@ -9,6 +9,7 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
+use fencepost_txn::Strength;
 use foldhash::{HashSet, HashSetExt};
 
 use super::change::{Action, ChangePlan, Changer, plan_change};
@@ -91,7 +92,7 @@ pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> 
     for i in 0..rows.len() {
         cx.check_cancel()?;
         if let Some(place) = place(i) {
-            cx.queue(place.addr).await?;
+            cx.queue(place.addr, Strength::Update).await?;
         }
     }
     // What is to be done, and with what values, before anything is.

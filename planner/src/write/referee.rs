@@ -19,6 +19,7 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
+use fencepost_txn::Strength;
 
 use super::deferred::is_deferred;
 use super::errors::{not_present, partly_null, still_referenced};
@@ -251,7 +252,7 @@ impl Referee {
         let references = Arc::clone(&self.references);
         let key = &references.keys[effect.key];
         let table = &references.tables[key.child];
-        cx.queue(place.addr).await?;
+        cx.queue(place.addr, Strength::Update).await?;
         // Its turn may have come with another version.
         let mut words = Vec::new();
         if !read_row(cx.tx, place.addr, &mut words).await? {

@@ -11,7 +11,7 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::{AbortReason, Stop};
+use fencepost_txn::{AbortReason, Stop, Strength};
 use foldhash::HashSet;
 
 use super::referee::Referee;
@@ -76,7 +76,7 @@ impl Upsert {
             if self.touched.contains(&place.addr.raw()) || cx.before.is_some_and(by_others) {
                 return Err(touched_twice().into());
             }
-            cx.queue(place.addr).await?;
+            cx.queue(place.addr, Strength::Update).await?;
             if read_row(cx.tx, place.addr, &mut self.words).await? {
                 let rows = (row, watching);
                 let tables = (whole, table);

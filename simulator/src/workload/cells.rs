@@ -1,6 +1,6 @@
 //! Steps over objects that are always there: registers, lists, large objects.
 
-use fencepost_txn::Addr;
+use fencepost_txn::{Addr, Strength};
 
 use super::step::{Halt, Step};
 use crate::history::{Object, Saw};
@@ -35,7 +35,7 @@ impl Step<'_> {
             let addr = self.world.registers[at];
             let writes = self.writes() && self.below(2) == 0;
             if writes && self.below(6) == 0 {
-                self.tx.intend(addr).await?;
+                self.tx.intend(addr, Strength::Update).await?;
             }
             if !writes || self.below(4) > 0 {
                 self.read_cell(register(at), addr, World::register_words(at))

@@ -1,6 +1,7 @@
 //! DECLARE … CURSOR.
 
 use super::Binder;
+use super::locking::name_of;
 use crate::bound::{CursorOptions, Declare, From, LeafSource, Locking, Select, Statement};
 use crate::error::{SqlError, SqlState};
 use crate::parser;
@@ -44,10 +45,7 @@ impl Binder<'_> {
 
 /// What does not go with row locks.
 fn check_locking(options: CursorOptions, locking: &Locking) -> Result<(), SqlError> {
-    let clause = match locking.share {
-        true => "FOR SHARE",
-        false => "FOR UPDATE",
-    };
+    let clause = name_of(locking.hold.strength);
     let refused = |state, message: String, what: &str| {
         Err(SqlError::new(state, message).detail(format!("{what} cursors must be READ ONLY.")))
     };

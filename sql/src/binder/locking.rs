@@ -1,36 +1,44 @@
 //! FOR UPDATE and its kin.
 
+use fencepost_txn::Strength;
 use sqlparser::ast;
 
 use super::names;
-use crate::bound::{From, Leaf, LeafSource, Locking, Select, WaitPolicy};
+use crate::bound::{From, Hold, Leaf, LeafSource, Locking, Select, WaitPolicy};
 use crate::error::{SqlError, SqlState};
 
 /// What a clause asks for.
 struct Clause<'a> {
     name: &'static str,
-    share: bool,
-    wait: WaitPolicy,
+    hold: Hold,
     of: Option<&'a ast::ObjectName>,
 }
 
 /// Has the rows of `select` locked as `clause` says.
 pub(super) fn lock_rows(clause: &ast::LockClause, select: &mut Select) -> Result<(), SqlError> {
-    let (name, share) = match clause.lock_type {
-        ast::LockType::Share => ("FOR SHARE", true),
-        ast::LockType::Update => ("FOR UPDATE", false),
+    let strength = match clause.lock_type {
+        ast::LockType::Share => Strength::Share,
+        ast::LockType::Update => Strength::Update,
+    };
+    let wait = match clause.nonblock {
+        None => WaitPolicy::Block,
+        Some(ast::NonBlock::Nowait) => WaitPolicy::NoWait,
+        Some(ast::NonBlock::SkipLocked) => WaitPolicy::Skip,
     };
     let clause = Clause {
-        name,
-        share,
-        wait: match clause.nonblock {
-            None => WaitPolicy::Block,
-            Some(ast::NonBlock::Nowait) => WaitPolicy::NoWait,
-            Some(ast::NonBlock::SkipLocked) => WaitPolicy::Skip,
-        },
+        name: name_of(strength),
+        hold: Hold { strength, wait },
         of: clause.of.as_ref(),
     };
     clause.lock(select)
+}
+
+/// What a clause is called.
+pub(super) fn name_of(strength: Strength) -> &'static str {
+    match strength {
+        Strength::Share => "FOR SHARE",
+        Strength::Update => "FOR UPDATE",
+    }
 }
 
 impl Clause<'_> {
@@ -64,13 +72,14 @@ impl Clause<'_> {
         // Of several clauses the strongest holds for all that are locked.
         select.locking = Some(match select.locking.take() {
             None => Locking {
-                share: self.share,
-                wait: self.wait,
+                hold: self.hold,
                 of,
             },
             Some(other) => Locking {
-                share: self.share && other.share,
-                wait: stronger(self.wait, other.wait),
+                hold: Hold {
+                    strength: self.hold.strength.max(other.hold.strength),
+                    wait: stronger(self.hold.wait, other.hold.wait),
+                },
                 of: match all || other.of.is_empty() {
                     true => Vec::new(),
                     false => [other.of, of].concat(),

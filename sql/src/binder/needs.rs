@@ -106,17 +106,16 @@ impl Binder<'_> {
         self.need(object, name, wanted);
     }
 
-    /// One of two privileges is needed.
-    pub(super) fn need_one_of(
-        &mut self,
-        object: Object,
-        name: &str,
-        [first, other]: [Privileges; 2],
-    ) {
-        let has = self
-            .acting()
-            .is_some_and(|(role, security)| security.allowed(role, object, other).has(other));
-        self.need(object, name, if has { other } else { first });
+    /// One of these privileges is needed.
+    pub(super) fn need_one_of(&mut self, object: Object, name: &str, any: &[Privileges]) {
+        let has = |one: &&Privileges| {
+            let acting = self.acting();
+            acting.is_some_and(|(role, security)| security.allowed(role, object, **one).has(**one))
+        };
+        let had = any.iter().find(has).or(any.first());
+        if let Some(one) = had {
+            self.need(object, name, *one);
+        }
     }
 
     /// Is nothing denied to who asks?

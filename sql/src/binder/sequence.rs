@@ -97,7 +97,7 @@ impl Binder<'_> {
             _ => [Privileges::USAGE, Privileges::SELECT],
         };
         let object = Object::new(ObjectKind::Sequence, found.id);
-        self.need_one_of(object, &found.name, enough);
+        self.need_one_of(object, &found.name, &enough);
         Ok(())
     }
 

@@ -1,33 +1,38 @@
 //! VACUUM, ANALYZE, REINDEX, CLUSTER and LOCK TABLE: that what they name is there, and is what it should be.
 
+use std::sync::Arc;
+
 use super::{Binder, names};
 use crate::bound::{Maintenance, Statement};
+use crate::catalog::acl::Privileges;
+use crate::catalog::{Object, ObjectKind, TableDef, ViewDef};
 use crate::error::{SqlError, SqlState};
+use crate::lock_mode::LockMode;
 use crate::parser::{Upkeep, UpkeepSyntax, UpkeepTarget};
 use crate::pg_catalog::Relation;
+use crate::table_locks::TableLocks;
 
 /// What a name turned out to be.
 enum Found {
     /// A table or materialized view, with its columns and indexes.
-    Table(std::sync::Arc<crate::catalog::TableDef>),
+    Table(Arc<TableDef>),
     /// Something of the catalog.
-    System,
-    View,
+    System(&'static Relation),
+    View(Arc<ViewDef>),
     Sequence,
     Index,
 }
 
 impl Binder<'_> {
-    pub(super) fn upkeep(&self, syntax: &UpkeepSyntax) -> Result<Statement, SqlError> {
-        for target in &syntax.targets {
-            self.check_target(syntax.upkeep, target)?;
-        }
+    pub(super) fn upkeep(&mut self, syntax: &UpkeepSyntax) -> Result<Statement, SqlError> {
         let all = syntax.targets.is_empty();
         let concurrent = syntax.concurrently;
-        Ok(Statement::Maintenance(match syntax.upkeep {
+        let maintenance = match syntax.upkeep {
+            Upkeep::Lock { mode, waits } => {
+                return self.lock_tables(&syntax.targets, mode, waits);
+            }
             Upkeep::Vacuum => Maintenance::Vacuum,
             Upkeep::Analyze => Maintenance::Analyze,
-            Upkeep::Lock => Maintenance::Lock,
             Upkeep::Cluster => Maintenance::Cluster { alone: all },
             Upkeep::ReindexTable if concurrent => {
                 Maintenance::reindex("REINDEX TABLE CONCURRENTLY")
@@ -38,7 +43,11 @@ impl Binder<'_> {
             Upkeep::ReindexTable | Upkeep::ReindexIndex => Maintenance::Reindex { alone: None },
             Upkeep::ReindexSchema => Maintenance::reindex("REINDEX SCHEMA"),
             Upkeep::ReindexDatabase => Maintenance::reindex("REINDEX DATABASE"),
-        }))
+        };
+        for target in &syntax.targets {
+            self.check_target(syntax.upkeep, target)?;
+        }
+        Ok(Statement::Maintenance(maintenance))
     }
 
     fn check_target(&self, upkeep: Upkeep, target: &UpkeepTarget) -> Result<(), SqlError> {
@@ -60,16 +69,11 @@ impl Binder<'_> {
         match (upkeep, found) {
             (Upkeep::ReindexIndex, Found::Index) => Ok(()),
             (Upkeep::ReindexIndex, _) => wrong("an index"),
-            (Upkeep::Lock, Found::Sequence | Found::Index) => {
-                let what = format!("cannot lock relation \"{name}\"");
-                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, what)
-                    .detail("This operation is not supported for this kind of relation."))
-            }
-            (Upkeep::Lock, _) | (_, Found::System) => Ok(()),
-            (Upkeep::ReindexTable, Found::View | Found::Sequence | Found::Index) => {
+            (_, Found::System(_)) => Ok(()),
+            (Upkeep::ReindexTable, Found::View(_) | Found::Sequence | Found::Index) => {
                 wrong("a table or materialized view")
             }
-            (Upkeep::Cluster, Found::View | Found::Sequence | Found::Index) => {
+            (Upkeep::Cluster, Found::View(_) | Found::Sequence | Found::Index) => {
                 wrong("a table or materialized view")
             }
             (Upkeep::Cluster, Found::Table(table)) => match target.parts.first() {
@@ -104,14 +108,65 @@ impl Binder<'_> {
         }
     }
 
+    /// LOCK TABLE: with a table its partitions, unless ONLY is said, and with a view what it reads.
+    fn lock_tables(
+        &mut self,
+        targets: &[UpkeepTarget],
+        mode: LockMode,
+        waits: bool,
+    ) -> Result<Statement, SqlError> {
+        let mut tables = Vec::new();
+        for target in targets {
+            let name = &target.name;
+            match self.relation_for_upkeep(target)? {
+                Found::Table(table) => {
+                    self.need_lock(Object::new(ObjectKind::Table, table.id), name, mode);
+                    tables.push((table.id, name.clone()));
+                    let leaves = table.leaves().iter().filter(|_| !target.only);
+                    tables.extend(leaves.map(|leaf| (leaf.id, leaf.name.clone())));
+                }
+                Found::View(view) => {
+                    self.need_lock(Object::new(ObjectKind::View, view.id), name, mode);
+                    tables.push((view.id, name.clone()));
+                    for table in &view.tables {
+                        let read = self.catalog.table_by_id(*table)?;
+                        tables.extend(read.map(|read| (read.id, read.name.clone())));
+                    }
+                }
+                Found::System(relation) => tables.push((relation.oid, name.clone())),
+                Found::Sequence | Found::Index => {
+                    let what = format!("cannot lock relation \"{name}\"");
+                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, what)
+                        .detail("This operation is not supported for this kind of relation."));
+                }
+            }
+        }
+        Ok(Statement::LockTables(TableLocks {
+            tables,
+            mode,
+            waits,
+        }))
+    }
+
+    /// Who may do with a table what a mode is for may lock it so.
+    fn need_lock(&mut self, object: Object, name: &str, mode: LockMode) {
+        use Privileges as P;
+        let any: &[Privileges] = match mode {
+            LockMode::AccessShare => &[P::SELECT],
+            LockMode::RowExclusive => &[P::UPDATE, P::DELETE, P::TRUNCATE, P::INSERT],
+            _ => &[P::UPDATE, P::DELETE, P::TRUNCATE],
+        };
+        self.need_one_of(object, name, any);
+    }
+
     fn relation_for_upkeep(&self, target: &UpkeepTarget) -> Result<Found, SqlError> {
         let (schema, name) = (target.schema.as_deref(), target.name.as_str());
         self.check_schema(schema, false)?;
         if let Some(table) = self.catalog.table(schema, name)? {
             return Ok(Found::Table(table));
         }
-        if self.catalog.view(schema, name)?.is_some() {
-            return Ok(Found::View);
+        if let Some(view) = self.catalog.view(schema, name)? {
+            return Ok(Found::View(view));
         }
         if self.catalog.table_of_index(schema, name)?.is_some() {
             return Ok(Found::Index);
@@ -120,7 +175,7 @@ impl Binder<'_> {
             return Ok(Found::Sequence);
         }
         match Relation::named(schema, name) {
-            Some(_) => Ok(Found::System),
+            Some(relation) => Ok(Found::System(relation)),
             None => Err(names::no_relation(schema, name)),
         }
     }

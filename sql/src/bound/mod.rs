@@ -70,7 +70,7 @@ pub use security::{
     ReassignOwned, RenameView, SetSchema,
 };
 pub use select::{
-    Aggregate, AggregateKind, ColumnOrigin, From, Grouping, Join, JoinKind, Leaf, LeafSource,
+    Aggregate, AggregateKind, ColumnOrigin, From, Grouping, Hold, Join, JoinKind, Leaf, LeafSource,
     Locking, OrderKey, Select, Statistic, TableFunction, Target, WaitPolicy,
 };
 pub use sequence::{AlterSequence, CreateSequence, DropSequence, NewSequence, SequenceOptions};

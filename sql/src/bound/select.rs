@@ -8,6 +8,8 @@
 
 use std::sync::Arc;
 
+use fencepost_txn::Strength;
+
 use super::expr::Expr;
 use super::ordered_set::OrderedSet;
 use super::relation::{Cte, Lateral, Recursive, SetOperation};
@@ -386,12 +388,27 @@ pub struct OrderKey {
 /// Row locking asked for by a SELECT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Locking {
-    /// FOR SHARE or FOR KEY SHARE.
-    pub share: bool,
-    /// What to do where a row is locked.
-    pub wait: WaitPolicy,
+    /// How.
+    pub hold: Hold,
     /// OF: the first slots of the relations whose rows are locked; none are all.
     pub of: Vec<usize>,
+}
+
+/// How a row is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// FOR SHARE and FOR KEY SHARE go together; FOR UPDATE and FOR NO KEY UPDATE with nothing.
+    pub strength: Strength,
+    /// What to do where somebody else has it locked.
+    pub wait: WaitPolicy,
+}
+
+impl Hold {
+    /// As statements have the rows that they change.
+    pub const CHANGED: Hold = Hold {
+        strength: Strength::Update,
+        wait: WaitPolicy::Block,
+    };
 }
 
 /// What to do where a row is locked.

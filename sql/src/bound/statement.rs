@@ -21,6 +21,7 @@ use super::session::{DiscardKind, Explain, ExplainFormat, SetStatement, Transact
 use super::user_type::{AlterType, CreateEnum, DropType};
 use super::view::{AlterView, CreateView, DropView, RefreshView};
 use crate::notify::{Listening, Notification};
+use crate::table_locks::TableLocks;
 use crate::types::{Type, TypeKind};
 
 /// A statement with everything resolved.
@@ -211,6 +212,8 @@ pub enum Statement {
     Fetch(Fetch),
     /// CLOSE a cursor; `None` is ALL.
     Close(Option<String>),
+    /// LOCK TABLE
+    LockTables(TableLocks),
     /// LISTEN, UNLISTEN
     Listen(Listening),
     /// NOTIFY
@@ -234,8 +237,6 @@ pub enum Maintenance {
         /// It is for all tables, and refused in transaction blocks.
         alone: bool,
     },
-    /// LOCK TABLE: accepted inside a transaction block; serializability does the rest.
-    Lock,
 }
 
 impl Maintenance {

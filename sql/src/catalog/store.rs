@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencepost_btree::{BTree, Direction, Insert, ScanBatch, Taken};
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::{Machine, Near, Stop, Transaction};
+use fencepost_txn::{Machine, Near, Stop, Strength, Transaction};
 use foldhash::HashMap;
 use parking_lot::{Mutex, RwLock};
 
@@ -374,7 +374,7 @@ impl Catalog {
     /// Queues for the right to change the catalog and gives the new catalog version (CAT-3). The
     /// change was planned on version `planned`; if that is not the newest any more it is stale.
     pub async fn begin_change(&self, tx: &mut Transaction, planned: u64) -> Result<u64, Halt> {
-        tx.intend(self.whole.heart).await?;
+        tx.intend(self.whole.heart, Strength::Update).await?;
         let mut words = Vec::new();
         if !tx.read(self.whole.heart, &mut words).await? || words.len() < 2 {
             return Err(SqlError::internal("the catalog is gone").into());

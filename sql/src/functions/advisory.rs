@@ -8,7 +8,7 @@ use crate::error::SqlError;
 use crate::types::TypeKind::{Bool, Int4, Int8, Void};
 use crate::value::Value;
 
-use LockMode::{Exclusive, Shared};
+use LockMode::{Exclusive, Share};
 use LockScope::{Session, Transaction};
 
 type Answer<'a> = Asked<'a, Value>;
@@ -17,24 +17,24 @@ type Answer<'a> = Asked<'a, Value>;
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     waiting("pg_advisory_lock", &[Int8], Void, |a, cx| take(a, cx, Exclusive, Session)),
     waiting("pg_advisory_lock", &[Int4, Int4], Void, |a, cx| take(a, cx, Exclusive, Session)),
-    waiting("pg_advisory_lock_shared", &[Int8], Void, |a, cx| take(a, cx, Shared, Session)),
-    waiting("pg_advisory_lock_shared", &[Int4, Int4], Void, |a, cx| take(a, cx, Shared, Session)),
+    waiting("pg_advisory_lock_shared", &[Int8], Void, |a, cx| take(a, cx, Share, Session)),
+    waiting("pg_advisory_lock_shared", &[Int4, Int4], Void, |a, cx| take(a, cx, Share, Session)),
     waiting("pg_advisory_xact_lock", &[Int8], Void, |a, cx| take(a, cx, Exclusive, Transaction)),
     waiting("pg_advisory_xact_lock", &[Int4, Int4], Void, |a, cx| take(a, cx, Exclusive, Transaction)),
-    waiting("pg_advisory_xact_lock_shared", &[Int8], Void, |a, cx| take(a, cx, Shared, Transaction)),
-    waiting("pg_advisory_xact_lock_shared", &[Int4, Int4], Void, |a, cx| take(a, cx, Shared, Transaction)),
+    waiting("pg_advisory_xact_lock_shared", &[Int8], Void, |a, cx| take(a, cx, Share, Transaction)),
+    waiting("pg_advisory_xact_lock_shared", &[Int4, Int4], Void, |a, cx| take(a, cx, Share, Transaction)),
     waiting("pg_try_advisory_lock", &[Int8], Bool, |a, cx| attempt(a, cx, Exclusive, Session)),
     waiting("pg_try_advisory_lock", &[Int4, Int4], Bool, |a, cx| attempt(a, cx, Exclusive, Session)),
-    waiting("pg_try_advisory_lock_shared", &[Int8], Bool, |a, cx| attempt(a, cx, Shared, Session)),
-    waiting("pg_try_advisory_lock_shared", &[Int4, Int4], Bool, |a, cx| attempt(a, cx, Shared, Session)),
+    waiting("pg_try_advisory_lock_shared", &[Int8], Bool, |a, cx| attempt(a, cx, Share, Session)),
+    waiting("pg_try_advisory_lock_shared", &[Int4, Int4], Bool, |a, cx| attempt(a, cx, Share, Session)),
     waiting("pg_try_advisory_xact_lock", &[Int8], Bool, |a, cx| attempt(a, cx, Exclusive, Transaction)),
     waiting("pg_try_advisory_xact_lock", &[Int4, Int4], Bool, |a, cx| attempt(a, cx, Exclusive, Transaction)),
-    waiting("pg_try_advisory_xact_lock_shared", &[Int8], Bool, |a, cx| attempt(a, cx, Shared, Transaction)),
-    waiting("pg_try_advisory_xact_lock_shared", &[Int4, Int4], Bool, |a, cx| attempt(a, cx, Shared, Transaction)),
+    waiting("pg_try_advisory_xact_lock_shared", &[Int8], Bool, |a, cx| attempt(a, cx, Share, Transaction)),
+    waiting("pg_try_advisory_xact_lock_shared", &[Int4, Int4], Bool, |a, cx| attempt(a, cx, Share, Transaction)),
     waiting("pg_advisory_unlock", &[Int8], Bool, |a, cx| give_back(a, cx, Exclusive)),
     waiting("pg_advisory_unlock", &[Int4, Int4], Bool, |a, cx| give_back(a, cx, Exclusive)),
-    waiting("pg_advisory_unlock_shared", &[Int8], Bool, |a, cx| give_back(a, cx, Shared)),
-    waiting("pg_advisory_unlock_shared", &[Int4, Int4], Bool, |a, cx| give_back(a, cx, Shared)),
+    waiting("pg_advisory_unlock_shared", &[Int8], Bool, |a, cx| give_back(a, cx, Share)),
+    waiting("pg_advisory_unlock_shared", &[Int4, Int4], Bool, |a, cx| give_back(a, cx, Share)),
     waiting("pg_advisory_unlock_all", &[], Void, |_, cx| Box::pin(async {
         locks(cx)?.unlock_all().await?;
         Ok(Value::text(""))

@@ -2,11 +2,12 @@
 //! Haas 1983).
 //!
 //! ```text
-//! who has waited for some time ─► walk here: its row's holder ─► what that waits for ─► …
+//! who has waited for some time ─► walk here: its row's holders ─► what those wait for ─► …
 //!      a holder of another machine          CHASE  it          to that machine: does it wait elsewhere?
 //!      one of this machine waits elsewhere  CHASE  it | row    to the row's primary: whom does it wait for there?
 //!      whom it began with                   DOOM   victim | row    to where the victim stands in line
 //! ```
+//! Where several have a row a walk goes on to each of them, those that leave the machine with a part of its looks each.
 //! A walk that comes back to whom it began with has passed all of a circle. Everybody in it who waits long begins one, and
 //! all of them choose the same victim: one that yields, if there is one, since it is run again unseen; else by a hash.
 //!
@@ -18,14 +19,17 @@
 //! # Failure
 //! Where a machine cannot be asked a walk ends. Its transactions leave all lines when it is lost.
 
+use std::collections::HashSet;
+
 use fencepost_fabric::MachineId;
 use fencepost_storage::{Addr, Timestamp};
+use foldhash::fast::FixedState;
 
 use super::Network;
 use super::message::Reader;
 use super::turns::holder_at_peer;
 use crate::clock::TICK_NS;
-use crate::intent::{Holder, Step, machine_of};
+use crate::intent::{Holder, machine_of};
 use crate::machine::Machine;
 use crate::record::BadRecord;
 
@@ -35,7 +39,7 @@ pub(super) const DOOM: u8 = 11;
 
 /// How long somebody waits before it is looked at, in ticks of the clock: 20 ms.
 const PATIENCE: u64 = 20_000_000 / TICK_NS;
-/// Waits along which a walk goes, at most: one into a circle that it did not begin in would never end.
+/// Messages that a walk is, at most: one into a circle that it did not begin in would never end.
 const LONGEST: u64 = 1024;
 
 /// A waiter, who may be chosen to end the circle. Holders have their machine's number above their own here.
@@ -65,13 +69,14 @@ struct Walk {
     who: Holder,
     /// The row that it is known to wait for where the walk goes; null where that is not known.
     row: Addr,
-    steps: u64,
+    /// Messages that it may be still.
+    looks: u64,
     victim: Option<Victim>,
 }
 
 impl Walk {
     fn encode(&self) -> Vec<u64> {
-        let mut words = vec![self.began, self.who, self.row.raw(), self.steps];
+        let mut words = vec![self.began, self.who, self.row.raw(), self.looks];
         if let Some(victim) = self.victim {
             let at = u64::from(victim.at.0) << 1 | u64::from(victim.yields);
             words.extend([victim.holder, victim.row.raw(), at]);
@@ -82,7 +87,7 @@ impl Walk {
     fn decode(words: &[u64]) -> Result<Walk, BadRecord> {
         let mut reader = Reader(words);
         let (began, who) = (reader.word()?, reader.word()?);
-        let (row, steps) = (Addr::from_raw(reader.word()?), reader.word()?);
+        let (row, looks) = (Addr::from_raw(reader.word()?), reader.word()?);
         let victim = match reader.0 {
             [] => None,
             _ => {
@@ -100,7 +105,7 @@ impl Walk {
             began,
             who,
             row,
-            steps,
+            looks,
             victim,
         })
     }
@@ -121,7 +126,7 @@ impl Network {
                 began,
                 who: began,
                 row: Addr::NULL,
-                steps: 0,
+                looks: LONGEST,
                 victim: None,
             };
             self.walk(machine, walk);
@@ -142,11 +147,17 @@ impl Network {
         Ok(())
     }
 
-    fn walk(&self, machine: &Machine, mut walk: Walk) {
-        while walk.steps < LONGEST {
-            walk.steps += 1;
+    fn walk(&self, machine: &Machine, walk: Walk) {
+        let mut seen = HashSet::with_hasher(FixedState::default());
+        let mut leaving = Vec::new();
+        let mut ahead = vec![walk];
+        while let Some(mut walk) = ahead.pop() {
+            if !seen.insert(walk.who) {
+                continue;
+            }
             let Some(step) = machine.intents().step(self.for_here(walk.who)) else {
-                return self.walk_elsewhere(walk);
+                leaving.push(walk);
+                continue;
             };
             let waiter = Victim {
                 holder: walk.who,
@@ -156,12 +167,20 @@ impl Network {
             };
             let chosen = walk.victim.filter(|other| other.rank() > waiter.rank());
             walk.victim = Some(chosen.unwrap_or(waiter));
-            let Step { holder, .. } = step;
-            walk.who = self.for_all(holder);
             walk.row = Addr::NULL;
-            if walk.who == walk.began {
-                return self.end_circle(machine, walk);
+            for holder in step.holders {
+                walk.who = self.for_all(holder);
+                if walk.who == walk.began {
+                    return self.end_circle(machine, walk);
+                }
+                ahead.push(walk);
             }
+        }
+        let looks = walk.looks.saturating_sub(1);
+        let each = (looks / leaving.len().max(1) as u64).max(1);
+        for mut walk in leaving.into_iter().take(looks as usize) {
+            walk.looks = each;
+            self.walk_elsewhere(walk);
         }
     }
 
@@ -233,7 +252,7 @@ mod tests {
             began: 1 << 32 | 5,
             who: 2 << 32 | 6,
             row,
-            steps: 7,
+            looks: 7,
             victim: None,
         };
         assert_eq!(Walk::decode(&walk.encode()), Ok(walk));

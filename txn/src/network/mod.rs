@@ -121,6 +121,7 @@ pub use steps::steps;
 use traffic::Counting;
 pub use traffic::{Posted, Traffic};
 use truncated::{Numbers, Truncated};
+pub(crate) use turns::Back;
 
 use crate::machine::Machine;
 use crate::record::TxnId;

@@ -26,12 +26,25 @@ const IDLE: Duration = Duration::from_millis(20);
 const BUSY: Duration = Duration::from_millis(1);
 /// Looks at all rings before the poller sleeps.
 const LOOKS: u32 = 64;
+/// Looks that find something before other threads have their turn. Those that wait for an answer give theirs away at each
+/// look, and where they share a processor with one that never does they are let run once in its time slice.
+const LOOKS_AT_ONCE: u32 = 256;
 /// Polls between two times at which what is due now and then is done.
 const TICK_POLLS: u32 = 1024;
 /// The same where another thread than the poller's attends, for whom nobody does it before it sleeps.
 const TICK_ATTENDED: u32 = 64;
 /// Looks of an attendant before it lets others use its thread.
 const ATTENDED_AT_ONCE: u32 = 8;
+
+/// What a look has come upon.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// What peers have written.
+    Work,
+    /// What is looked after until it is over, whether it comes further or not; perhaps work, too.
+    Governing,
+}
 
 impl Network {
     /// Processes what peers have written; whether there was anything. Somebody else may be at it: then
@@ -55,7 +68,7 @@ impl Network {
     }
 
     /// Polls, and does what was given to do; whether there was anything.
-    fn attend_once(&self, machine: &Machine) -> bool {
+    fn attend_once(&self, machine: &Machine) -> Found {
         let polled = self.try_poll(machine);
         if polled.is_none() {
             // Whoever is at it may have looked before it came; the poller will.
@@ -63,7 +76,11 @@ impl Network {
         }
         let governed = self.govern(machine);
         let worked = self.work.get().is_some_and(|work| work());
-        polled.unwrap_or(false) || governed || worked
+        match polled.unwrap_or(false) || worked {
+            _ if governed => Found::Governing,
+            true => Found::Work,
+            false => Found::Nothing,
+        }
     }
 
     /// What is due now and then.
@@ -125,9 +142,9 @@ impl Machine {
             if let Some(leasing) = network.leasing() {
                 leasing.poll();
             }
-            let any = network.attend_once(self);
+            let found = network.attend_once(self);
             network.tick(self);
-            any
+            found != Found::Nothing
         })
     }
 }
@@ -150,7 +167,7 @@ impl Attendant for Looks {
         if times.is_multiple_of(TICK_ATTENDED) {
             network.tick(&machine);
         }
-        (0..ATTENDED_AT_ONCE).all(|_| network.attend_once(&machine))
+        (0..ATTENDED_AT_ONCE).all(|_| network.attend_once(&machine) != Found::Nothing)
     }
 }
 
@@ -176,7 +193,7 @@ pub(crate) fn start_threads(machine: &Arc<Machine>) -> std::io::Result<()> {
 }
 
 fn run(weak: &Weak<Machine>, looks: u32) {
-    let (mut quiet, mut polls) = (0, 0u32);
+    let (mut quiet, mut finds, mut polls) = (0, 0, 0u32);
     loop {
         let Some(machine) = weak.upgrade() else {
             return;
@@ -188,11 +205,18 @@ fn run(weak: &Weak<Machine>, looks: u32) {
         if polls.is_multiple_of(TICK_POLLS) {
             network.tick(&machine);
         }
-        if network.attend_once(&machine) {
-            quiet = 0;
-            continue;
+        match network.attend_once(&machine) {
+            Found::Work => {
+                quiet = 0;
+                finds += 1;
+                if finds < LOOKS_AT_ONCE {
+                    continue;
+                }
+            }
+            Found::Governing => quiet = 0,
+            Found::Nothing => quiet += 1,
         }
-        quiet += 1;
+        finds = 0;
         if quiet < looks {
             std::thread::yield_now();
             continue;
@@ -200,7 +224,7 @@ fn run(weak: &Weak<Machine>, looks: u32) {
         network.tick(&machine);
         let fabric = Arc::clone(network.fabric());
         let armed = fabric.bell().arm();
-        if network.attend_once(&machine) {
+        if network.attend_once(&machine) != Found::Nothing {
             fabric.bell().disarm();
             continue;
         }

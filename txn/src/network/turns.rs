@@ -1,9 +1,9 @@
 //! Intents on rows of other machines: a place in the line at the row's primary.
 //!
 //! ```text
-//! INTEND     ticket | holder | address | how it waits           to the primary
-//! TURN       ticket | taken, without, others or deadlock               from it, when the wait has ended
-//! GIVE_BACK  holder | address                                   to it, at the end or where nobody waits any more
+//! INTEND     ticket | holder | address | how it waits | how strong   to the primary
+//! TURN       ticket | taken, without, others or deadlock             from it, when the wait has ended
+//! GIVE_BACK  holder | address | all of it or the place in line       to it, at the end or where nobody waits any more
 //! ```
 //! A holder is told apart at the primary by the number of its machine above its own.
 //!
@@ -20,7 +20,7 @@ use fencepost_storage::Addr;
 use super::message::Reader;
 use super::{Link, Network};
 use crate::counters::Event;
-use crate::intent::{Holder, Intents, Turn, WouldDeadlock};
+use crate::intent::{Holder, Intents, Strength, Turn, Wish, WouldDeadlock};
 use crate::record::BadRecord;
 use crate::stop::Stop;
 use crate::transaction::Transaction;
@@ -41,6 +41,17 @@ const WAITS: u64 = 0;
 const YIELDS: u64 = 1;
 /// Not at all.
 const NEVER: u64 = 2;
+
+/// How strong an intent is that is asked for.
+const SHARE: u64 = 1;
+const UPDATE: u64 = 2;
+
+/// What is given back: the intent, or only the place in line of one who wanted more of a row than it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Back {
+    All = 1,
+    Place = 2,
+}
 
 /// How a wait at another machine has ended.
 pub(super) type Ended = Result<Turn, WouldDeadlock>;
@@ -108,22 +119,32 @@ impl Lines {
         let mut reader = Reader(words);
         let (ticket, number) = (reader.word()?, reader.word()?);
         let (addr, how) = (Addr::from_raw(reader.word()?), reader.word()?);
+        let strength = match reader.word()? {
+            SHARE => Strength::Share,
+            UPDATE => Strength::Update,
+            _ => return Err(BadRecord("no intent is that strong")),
+        };
         if !is_here(addr) {
             answer(link, ticket, Ok(Turn::Without));
             return Ok(());
         }
         let holder = holder_at_peer(peer, number);
         if how == NEVER {
-            let turn = match intents.try_take(addr, holder) {
+            let turn = match intents.try_take(addr, holder, strength) {
                 true => Turn::Taken,
                 false => Turn::Others,
             };
             answer(link, ticket, Ok(turn));
             return Ok(());
         }
-        let yields = how == YIELDS;
+        let wish = Wish {
+            strength,
+            yields: how == YIELDS,
+            // What it gives back says so.
+            has_it: false,
+        };
         let waker = Waker::from(Arc::clone(&self.changed));
-        match intents.enqueue(addr, holder, yields, &waker) {
+        match intents.enqueue(addr, holder, wish, &waker) {
             Ok(true) => answer(link, ticket, Ok(Turn::Taken)),
             Err(deadlock) => answer(link, ticket, Err(deadlock)),
             Ok(false) => self.standing.push(Standing {
@@ -145,9 +166,17 @@ impl Lines {
         let mut reader = Reader(words);
         let holder = holder_at_peer(peer, reader.word()?);
         let addr = Addr::from_raw(reader.word()?);
+        let what = match reader.word()? {
+            what if what == Back::All as u64 => Back::All,
+            what if what == Back::Place as u64 => Back::Place,
+            _ => return Err(BadRecord("nothing to be given back")),
+        };
         self.standing
             .retain(|standing| (standing.holder, standing.addr) != (holder, addr));
-        intents.leave(addr, holder);
+        match what {
+            Back::All => intents.leave(addr, holder),
+            Back::Place => intents.stop_waiting(addr, holder),
+        }
         Ok(())
     }
 
@@ -214,6 +243,8 @@ struct Asked<'a> {
     addr: Addr,
     number: u64,
     ticket: u64,
+    /// What is given back where it is dropped before its end.
+    back: Back,
     ended: bool,
 }
 
@@ -221,14 +252,19 @@ impl Drop for Asked<'_> {
     fn drop(&mut self) {
         if !self.ended {
             self.network.turns.lock().remove(&self.ticket);
-            self.network.give_back(self.addr, self.number);
+            self.network.give_back(self.addr, self.number, self.back);
         }
     }
 }
 
 impl Network {
     /// Begins to wait for a row's intent at its primary; `None` where that cannot be asked.
-    fn ask(&self, addr: Addr, number: u64, how: u64) -> Option<(u64, Completion<Ended>)> {
+    fn ask(
+        &self,
+        addr: Addr,
+        number: u64,
+        (how, strength): (u64, Strength),
+    ) -> Option<(u64, Completion<Ended>)> {
         let link = self.link(self.primary(addr)?)?;
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (completer, turn) = Completion::pending();
@@ -238,7 +274,11 @@ impl Network {
             completer,
         };
         self.turns.lock().insert(ticket, waits);
-        let asked = link.send(INTEND, &[ticket, number, addr.raw(), how]);
+        let strength = match strength {
+            Strength::Share => SHARE,
+            Strength::Update => UPDATE,
+        };
+        let asked = link.send(INTEND, &[ticket, number, addr.raw(), how, strength]);
         if asked.is_err() {
             self.turns.lock().remove(&ticket);
             return None;
@@ -254,10 +294,10 @@ impl Network {
         Some(waits.addr)
     }
 
-    /// Gives an intent at another machine back.
-    pub fn give_back(&self, addr: Addr, number: u64) {
+    /// Gives an intent at another machine back, or a place in line there.
+    pub fn give_back(&self, addr: Addr, number: u64, what: Back) {
         if let Some(link) = self.primary(addr).and_then(|primary| self.link(primary)) {
-            link.send_surely(GIVE_BACK, &[number, addr.raw()]);
+            link.send_surely(GIVE_BACK, &[number, addr.raw(), what as u64]);
         }
     }
 
@@ -270,26 +310,39 @@ impl Network {
 
 impl Transaction {
     /// [`Transaction::intend`] on a row of another machine.
-    pub(crate) async fn intend_elsewhere(&mut self, addr: Addr) -> Result<(), Stop> {
+    pub(crate) async fn intend_elsewhere(
+        &mut self,
+        addr: Addr,
+        strength: Strength,
+    ) -> Result<(), Stop> {
         let how = match self.context().yields {
             true => YIELDS,
             false => WAITS,
         };
-        self.ask_elsewhere(addr, how).await.map(|_| ())
+        let asked = self.ask_elsewhere(addr, (how, strength)).await;
+        asked.map(|_| ())
     }
 
     /// [`Transaction::try_intend`] on a row of another machine. Where that cannot be asked the answer is yes, as whoever
     /// intends goes on without.
-    pub(crate) async fn try_intend_elsewhere(&mut self, addr: Addr) -> Result<bool, Stop> {
-        if self.context().intents.contains(&addr) {
+    pub(crate) async fn try_intend_elsewhere(
+        &mut self,
+        addr: Addr,
+        strength: Strength,
+    ) -> Result<bool, Stop> {
+        if self.context().has_intent(addr, strength) {
             return Ok(true);
         }
-        let turn = self.ask_elsewhere(addr, NEVER).await?;
+        let turn = self.ask_elsewhere(addr, (NEVER, strength)).await?;
         Ok(turn != Some(Turn::Others))
     }
 
     /// How a wait at the row's primary has ended; `None` where it cannot be asked.
-    async fn ask_elsewhere(&mut self, addr: Addr, how: u64) -> Result<Option<Turn>, Stop> {
+    async fn ask_elsewhere(
+        &mut self,
+        addr: Addr,
+        (how, strength): (u64, Strength),
+    ) -> Result<Option<Turn>, Stop> {
         let context = self.context();
         let Some(network) = context.machine.network().map(Arc::clone) else {
             return Ok(None);
@@ -298,17 +351,22 @@ impl Transaction {
         if !network.find(addr.region()).await? {
             return Err(Stop::Damaged);
         }
-        let Some((ticket, turn)) = network.ask(addr, number, how) else {
+        let Some((ticket, turn)) = network.ask(addr, number, (how, strength)) else {
             return Ok(None);
         };
         let counters = context.machine.counters();
         counters.count(context.lane, Event::IntentWait);
+        let back = match context.has_intent(addr, Strength::Share) {
+            true => Back::Place,
+            false => Back::All,
+        };
         self.context_mut().far.messages += 1;
         let mut asked = Asked {
             network: &network,
             addr,
             number,
             ticket,
+            back,
             ended: false,
         };
         let turn = network.answered(self.machine(), turn).await;
@@ -316,7 +374,7 @@ impl Transaction {
         asked.ended = turn.is_ok();
         match turn {
             Ok(Ok(Turn::Taken)) => {
-                self.context_mut().intents.push(addr);
+                self.context_mut().intents.push((addr, strength));
                 Ok(Some(Turn::Taken))
             }
             Ok(Ok(turn)) => Ok(Some(turn)),

@@ -2,7 +2,7 @@
 
 use fencepost_txn::network::Mapping;
 use fencepost_txn::network::call::CallError;
-use fencepost_txn::{Addr, Machine, MachineId, Mode, Near, Stop};
+use fencepost_txn::{Addr, Machine, MachineId, Mode, Near, Stop, Strength};
 use pollster::block_on;
 
 use super::world::{KINDS, Kind, World, commit, place, word};
@@ -97,7 +97,7 @@ fn nobody_who_meets_an_address_first_is_told_of_it_twice_or_wrongly() {
         let [a, b] = [1, 2].map(|at| world.object(at, at, 3, 5).addr);
         // In line for it, beside it, and as the machine that a new object is split of: all before it was read.
         let mut tx = world.begin(1, Mode::ReadWrite);
-        block_on(tx.intend(b)).expect("nobody is in line");
+        block_on(tx.intend(b, Strength::Update)).expect("nobody is in line");
         assert_eq!(word(&mut tx, b), Some(5));
         commit(tx);
         let mut tx = world.begin(2, Mode::ReadWrite);

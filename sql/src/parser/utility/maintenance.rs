@@ -3,6 +3,7 @@
 use super::super::cursor::Cursor;
 use super::super::lexer::Kind;
 use crate::error::{SqlError, SqlState};
+use crate::lock_mode::LockMode;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +23,12 @@ pub enum Upkeep {
     /// CLUSTER
     Cluster,
     /// LOCK TABLE
-    Lock,
+    Lock {
+        /// How.
+        mode: LockMode,
+        /// Without NOWAIT.
+        waits: bool,
+    },
 }
 
 /// A statement for upkeep.
@@ -45,6 +51,8 @@ pub struct UpkeepTarget {
     pub name: String,
     /// Columns of it, or the index of CLUSTER.
     pub parts: Vec<String>,
+    /// It alone, without its partitions.
+    pub only: bool,
 }
 
 const OF_VACUUM: [&str; 10] = [
@@ -63,16 +71,19 @@ const OF_ANALYZE: [&str; 2] = ["verbose", "skip_locked"];
 const OF_REINDEX: [&str; 3] = ["verbose", "concurrently", "tablespace"];
 const OF_CLUSTER: [&str; 1] = ["verbose"];
 
-/// The modes of LOCK TABLE.
-const MODES: [&[&str]; 8] = [
-    &["access", "share"],
-    &["row", "share"],
-    &["row", "exclusive"],
-    &["share", "update", "exclusive"],
-    &["share", "row", "exclusive"],
-    &["share"],
-    &["exclusive"],
-    &["access", "exclusive"],
+/// The modes of LOCK TABLE, those first that begin with others.
+const MODES: [(&[&str], LockMode); 8] = [
+    (&["access", "share"], LockMode::AccessShare),
+    (&["row", "share"], LockMode::RowShare),
+    (&["row", "exclusive"], LockMode::RowExclusive),
+    (
+        &["share", "update", "exclusive"],
+        LockMode::ShareUpdateExclusive,
+    ),
+    (&["share", "row", "exclusive"], LockMode::ShareRowExclusive),
+    (&["share"], LockMode::Share),
+    (&["exclusive"], LockMode::Exclusive),
+    (&["access", "exclusive"], LockMode::AccessExclusive),
 ];
 
 /// The statement, if it is one for upkeep.
@@ -155,23 +166,22 @@ fn lock(c: &mut Cursor<'_>) -> Result<UpkeepSyntax, SqlError> {
     c.accept("table");
     let mut targets = Vec::new();
     loop {
-        c.accept("only");
-        targets.push(target(c)?);
+        let only = c.accept("only");
+        targets.push(UpkeepTarget { only, ..target(c)? });
         c.accept_operator("*");
         if c.accept_kind(Kind::Comma).is_none() {
             break;
         }
     }
+    let mut mode = LockMode::AccessExclusive;
     if c.accept("in") {
         let mut modes = MODES.iter();
-        let known = modes.any(|words| c.accept_all(words) && c.sees("mode"));
-        if !known {
-            return Err(c.unexpected());
-        }
+        let said = modes.find(|(words, _)| c.accept_all(words) && c.sees("mode"));
+        mode = said.ok_or_else(|| c.unexpected())?.1;
         c.expect("mode")?;
     }
-    c.accept("nowait");
-    Ok(of(Upkeep::Lock, targets))
+    let waits = !c.accept("nowait");
+    Ok(of(Upkeep::Lock { mode, waits }, targets))
 }
 
 fn of(upkeep: Upkeep, targets: Vec<UpkeepTarget>) -> UpkeepSyntax {
@@ -249,5 +259,6 @@ fn target(c: &mut Cursor<'_>) -> Result<UpkeepTarget, SqlError> {
         schema,
         name,
         parts: Vec::new(),
+        only: false,
     })
 }

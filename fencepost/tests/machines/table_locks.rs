@@ -1,0 +1,77 @@
+//! LOCK TABLE among sessions of several machines.
+
+use std::thread;
+
+use fencepost::{SqlState, params};
+
+use crate::between::{Between, number, until};
+
+const WAITING: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'relation' AND NOT granted";
+
+fn who_waits_for_a_table_finds_what_was_done_to_it(between: &Between) {
+    let machines = between.machines(1);
+    let mut sessions: Vec<_> = machines.iter().map(|db| db.blocking()).collect();
+    let [first, second, third] = &mut sessions[..] else {
+        panic!("three sessions");
+    };
+    first
+        .batch("CREATE TABLE a (n int); CREATE TABLE b (n int); INSERT INTO a VALUES (0)")
+        .expect("tables");
+    first
+        .batch("BEGIN; LOCK TABLE a IN EXCLUSIVE MODE; UPDATE a SET n = n + 1")
+        .expect("nobody else's");
+    let refused = third.batch("BEGIN; LOCK TABLE a IN ROW EXCLUSIVE MODE NOWAIT");
+    assert_eq!(
+        refused.expect_err("another's").code(),
+        SqlState::LOCK_NOT_AVAILABLE
+    );
+    third
+        .batch("ROLLBACK; BEGIN; LOCK TABLE a IN ACCESS SHARE MODE; LOCK TABLE b")
+        .expect("it goes together");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            second
+                .batch("BEGIN; SELECT count(*) FROM b; LOCK TABLE a IN SHARE ROW EXCLUSIVE MODE")
+                .expect("its turn");
+            second
+                .batch("UPDATE a SET n = n * 10; COMMIT")
+                .expect("nobody was in the way");
+        });
+        until(|| number(third, WAITING) == 1);
+        first.batch("COMMIT").expect("nobody was in the way");
+        waiting.join().expect("no panic");
+    });
+    assert_eq!(number(first, "SELECT n::bigint FROM a"), 10);
+    // Each has one table and wants the other's.
+    first
+        .batch("BEGIN; LOCK TABLE a IN ROW EXCLUSIVE MODE")
+        .expect("it goes together");
+    thread::scope(|scope| {
+        let other = scope.spawn(|| first.batch("LOCK TABLE b IN ACCESS SHARE MODE"));
+        until(|| number(second, WAITING) == 1);
+        let closed = third.batch("LOCK TABLE a IN SHARE MODE");
+        let error = closed.expect_err("a circle");
+        assert_eq!(error.code(), SqlState::DEADLOCK_DETECTED, "{error}");
+        third.batch("ROLLBACK").expect("its end");
+        other.join().expect("no panic").expect("its turn");
+    });
+    let changed = first.execute("INSERT INTO b VALUES ($1)", params![1]);
+    changed.expect("its table");
+    first.batch("COMMIT").expect("nobody was in the way");
+    until(|| {
+        number(
+            third,
+            "SELECT count(*) FROM pg_locks WHERE relation >= 16384",
+        ) == 0
+    });
+}
+
+#[test]
+fn who_waits_for_a_table_of_machines_that_share_memory_finds_what_was_done_to_it() {
+    who_waits_for_a_table_finds_what_was_done_to_it(&Between::memory());
+}
+
+#[test]
+fn who_waits_for_a_table_of_machines_of_a_network_finds_what_was_done_to_it() {
+    who_waits_for_a_table_finds_what_was_done_to_it(&Between::network(59));
+}

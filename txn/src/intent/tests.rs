@@ -1,0 +1,199 @@
+use super::*;
+use Strength::{Share, Update};
+use fencepost_storage::RegionId;
+
+fn row(n: u32) -> Addr {
+    Addr::new(RegionId(0), n << 6)
+}
+
+fn poll(take: &mut Take<'_>) -> Poll<Result<Turn, WouldDeadlock>> {
+    Pin::new(take).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn wish(strength: Strength, yields: bool) -> Wish {
+    Wish {
+        strength,
+        yields,
+        has_it: false,
+    }
+}
+
+impl Intents {
+    fn try_write(&self, row: Addr, me: Holder) -> bool {
+        self.try_take(row, me, Update)
+    }
+
+    /// Waits to write.
+    fn write(&self, row: Addr, me: Holder, yields: bool) -> Take<'_> {
+        self.take(row, me, wish(Update, yields))
+    }
+}
+
+#[test]
+fn first_come_first_served() {
+    let intents = Intents::default();
+    assert!(intents.try_write(row(1), 10) && intents.try_write(row(1), 10));
+    assert!(!intents.try_write(row(1), 11));
+    let mut second = intents.write(row(1), 11, false);
+    let mut third = intents.write(row(1), 12, false);
+    assert!(poll(&mut second).is_pending() && poll(&mut third).is_pending());
+    let lines = intents.lines();
+    let places = lines[0].1.iter().map(|place| (place.holder, place.granted));
+    assert_eq!(
+        places.collect::<Vec<_>>(),
+        [(10, true), (11, false), (12, false)]
+    );
+    intents.release(row(1), 10);
+    assert!(poll(&mut third).is_pending());
+    assert_eq!(poll(&mut second), Poll::Ready(Ok(Turn::Taken)));
+    drop(third);
+    intents.release(row(1), 11);
+    assert!(intents.try_write(row(1), 13));
+}
+
+#[test]
+fn a_circle_of_three_is_found_by_whoever_closes_it() {
+    let intents = Intents::default();
+    for n in 1..=3 {
+        assert!(intents.try_write(row(n), u64::from(n)));
+    }
+    let mut a = intents.write(row(2), 1, false);
+    let mut b = intents.write(row(3), 2, false);
+    let mut c = intents.write(row(1), 3, false);
+    assert!(poll(&mut a).is_pending() && poll(&mut b).is_pending());
+    assert_eq!(poll(&mut c), Poll::Ready(Err(WouldDeadlock)));
+    intents.release(row(3), 3);
+    assert_eq!(poll(&mut b), Poll::Ready(Ok(Turn::Taken)));
+}
+
+#[test]
+fn a_circle_through_any_of_those_who_share_a_row_is_found() {
+    let intents = Intents::default();
+    for holder in 1..=3 {
+        assert!(intents.try_take(row(1), holder, Share));
+    }
+    assert!(intents.try_write(row(2), 4) && intents.try_write(row(3), 5));
+    // One of the three waits for a row that nobody in a circle has, another for the one of whoever is about to wait.
+    let mut a = intents.write(row(3), 1, true);
+    let mut b = intents.write(row(2), 2, true);
+    assert!(poll(&mut a).is_pending() && poll(&mut b).is_pending());
+    let mut closing = intents.write(row(1), 4, false);
+    assert!(poll(&mut closing).is_pending());
+    assert_eq!(poll(&mut b), Poll::Ready(Err(WouldDeadlock)));
+    assert!(poll(&mut a).is_pending(), "it is in no circle");
+    let sharing = intents.take(row(1), 6, wish(Share, false));
+    assert_eq!(pollster::block_on(sharing), Ok(Turn::Taken));
+}
+
+#[test]
+fn of_two_who_share_a_row_and_both_want_to_write_it_one_goes() {
+    let intents = Intents::default();
+    assert!(intents.try_take(row(1), 1, Share) && intents.try_take(row(1), 2, Share));
+    let more = Wish {
+        has_it: true,
+        ..wish(Update, false)
+    };
+    let mut first = intents.take(row(1), 1, more);
+    assert!(poll(&mut first).is_pending());
+    let mut second = intents.take(row(1), 2, more);
+    assert_eq!(poll(&mut second), Poll::Ready(Err(WouldDeadlock)));
+    drop(second);
+    assert!(intents.is_others(row(1), 1, Update), "it shares it still");
+    // Who does not want more any longer has what it had.
+    drop(first);
+    assert!(intents.is_others(row(1), 2, Update) && !intents.is_others(row(1), 3, Share));
+    let mut first = intents.take(row(1), 1, more);
+    assert!(poll(&mut first).is_pending());
+    intents.release(row(1), 2);
+    assert_eq!(poll(&mut first), Poll::Ready(Ok(Turn::Taken)));
+    assert!(intents.is_others(row(1), 3, Share));
+    intents.release(row(1), 1);
+    assert!(intents.is_empty());
+}
+
+#[test]
+fn who_leaves_the_line_as_it_is_served_passes_the_intent_on() {
+    let intents = Intents::default();
+    assert!(intents.try_write(row(1), 1));
+    let mut a = intents.write(row(1), 2, false);
+    let mut b = intents.write(row(1), 3, false);
+    assert!(poll(&mut a).is_pending() && poll(&mut b).is_pending());
+    intents.release(row(1), 1);
+    drop(a);
+    assert_eq!(poll(&mut b), Poll::Ready(Ok(Turn::Taken)));
+    assert!(intents.waits.lock().is_empty());
+}
+
+#[test]
+fn a_circle_ends_at_a_waiter_that_yields() {
+    let intents = Intents::default();
+    assert!(intents.try_write(row(1), 1) && intents.try_write(row(2), 2));
+    let mut statement = intents.write(row(1), 2, true);
+    assert!(poll(&mut statement).is_pending());
+    let mut block = intents.write(row(2), 1, false);
+    assert!(poll(&mut block).is_pending(), "the other goes");
+    assert_eq!(poll(&mut statement), Poll::Ready(Err(WouldDeadlock)));
+    intents.release(row(2), 2);
+    assert_eq!(poll(&mut block), Poll::Ready(Ok(Turn::Taken)));
+
+    // Who yields and closes the circle goes itself.
+    assert!(intents.try_write(row(3), 3));
+    let mut block = intents.write(row(3), 1, false);
+    assert!(poll(&mut block).is_pending());
+    let mut statement = intents.write(row(1), 3, true);
+    assert_eq!(poll(&mut statement), Poll::Ready(Err(WouldDeadlock)));
+    assert!(poll(&mut block).is_pending());
+}
+
+#[test]
+fn who_waits_long_is_named_ever_less_often() {
+    let intents = Intents::default();
+    let at = Timestamp::from_raw;
+    assert!(intents.try_write(row(1), 1));
+    let mut second = intents.write(row(1), 2, false);
+    assert!(poll(&mut second).is_pending());
+    let named = |now| intents.stalled(at(now), 10) == [2];
+    let times: Vec<u64> = (100..1000).filter(|now| named(*now)).collect();
+    assert_eq!(times, [110, 130, 170, 250, 410, 570, 730, 890]);
+}
+
+#[test]
+fn who_is_found_in_a_circle_leaves_the_line_it_was_seen_in() {
+    let intents = Intents::default();
+    let far = (7 << 32) | 1;
+    assert!(intents.try_write(row(1), far) && intents.try_write(row(2), 3));
+    let mut second = intents.write(row(1), 2, true);
+    assert!(poll(&mut second).is_pending());
+    let step = Step {
+        row: row(1),
+        yields: true,
+        holders: vec![far],
+    };
+    assert_eq!(intents.step(2), Some(step));
+    assert_eq!(intents.step(far), None);
+    intents.doom(2, row(2));
+    assert!(poll(&mut second).is_pending(), "it waits for another row");
+    intents.doom(2, row(1));
+    assert_eq!(intents.step(2), None);
+    assert_eq!(poll(&mut second), Poll::Ready(Err(WouldDeadlock)));
+    intents.doom(2, row(1));
+    let mut third = intents.write(row(1), 4, false);
+    assert!(poll(&mut third).is_pending() && intents.step(4).is_some());
+    intents.release(row(1), far);
+    assert_eq!(intents.step(4), None, "its turn has come");
+}
+
+#[test]
+fn a_free_row_is_seen_without_the_lock() {
+    let intents = Intents::default();
+    let held = intents.shards[0].rows.lock();
+    assert!(
+        !intents.is_others(row(64), 1, Update),
+        "it would hang otherwise"
+    );
+    drop(held);
+    assert!(intents.try_write(row(64), 2));
+    assert!(intents.is_others(row(64), 1, Update) && !intents.is_others(row(64), 2, Update));
+    intents.release(row(64), 2);
+    assert!(!intents.is_others(row(64), 1, Update));
+}
