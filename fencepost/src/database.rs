@@ -30,6 +30,7 @@ use crate::saves::{Loaded, Saver};
 use crate::session::{ATTEMPTS_MAX, Session, SessionOptions, back_off, now};
 use crate::sessions::Register;
 use crate::ship::{Ship, Shipped};
+use crate::snapshots::Snapshots;
 use crate::sweeper::{self, Sweeper};
 
 /// The first database, by its SQL name.
@@ -53,6 +54,8 @@ pub(crate) struct Shared {
     pub advisory: Arc<Advisory>,
     /// Who listens.
     pub channels: Arc<Channels>,
+    /// Which snapshots others may read.
+    pub snapshots: Arc<Snapshots>,
     /// Who is there.
     pub register: Arc<Register>,
     /// What sessions have counted.
@@ -129,6 +132,7 @@ impl Database {
             cancels,
             advisory,
             channels,
+            snapshots: Arc::default(),
             register,
             counters,
             ship,

@@ -47,6 +47,7 @@ mod services;
 mod session;
 mod sessions;
 mod ship;
+mod snapshots;
 mod statistics;
 mod sweeper;
 

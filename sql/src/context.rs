@@ -15,6 +15,7 @@ use crate::catalog::{Catalog, CatalogView, Snapshot, outcomes};
 use crate::counts::Counters;
 use crate::cursors::CursorInfo;
 use crate::error::{SqlError, SqlState};
+use crate::exports::Exports;
 use crate::notify::Notifications;
 use crate::pg_catalog::DATABASE_OID;
 use crate::sequences::Sequences;
@@ -81,6 +82,8 @@ pub struct EvalContext {
     pub counters: Option<Arc<dyn Counters>>,
     /// The session's advisory locks.
     pub advisory: Option<Arc<dyn AdvisoryLocks>>,
+    /// The snapshots that it exports.
+    pub exports: Option<Arc<dyn Exports>>,
     /// What the client is to be warned of.
     warnings: Mutex<Vec<SqlError>>,
     /// What `set_config` asked for: name, value, only for the transaction.
@@ -119,6 +122,7 @@ impl EvalContext {
             statements: None,
             counters: None,
             advisory: None,
+            exports: None,
             warnings: Mutex::new(Vec::new()),
             changes: Mutex::new(Vec::new()),
         }
@@ -299,6 +303,7 @@ impl EvalContext {
             statements: self.statements.clone(),
             counters: self.counters.clone(),
             advisory: self.advisory.clone(),
+            exports: self.exports.clone(),
             warnings: Mutex::default(),
             changes: Mutex::default(),
         }

@@ -14,6 +14,7 @@ pub mod context;
 pub mod counts;
 pub mod cursors;
 pub mod error;
+pub mod exports;
 pub mod extensions;
 pub mod functions;
 pub mod key;

@@ -20,6 +20,9 @@
 //! cannot meet. Here, too, it is said where the reader is: the machine whose objects it reads most keeps them
 //! also for one whose statement has ended, and whose answer nobody will look at.
 //!
+//! A snapshot may be *exported* for others of the same machine, too: they begin beside a transaction that is open at R, and
+//! say that they read there before it ends. Who collects looks at all twice (READ-1), and so sees one of the two.
+//!
 //! It only reads, so there is nothing to validate. Past the limit for old versions it is stopped as others are.
 
 use fencepost_storage::Timestamp;
@@ -41,6 +44,17 @@ impl Transaction {
         Ok(self.read_timestamp())
     }
 
+    /// A transaction that only reads this one's snapshot as it is now: as long as it is open, others of this machine may
+    /// begin there ([`Coordinator::begin_beside`]), wherever this one has moved on to.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] where the time is not known.
+    pub async fn export_snapshot(&mut self) -> Result<Transaction, Stop> {
+        self.come_into_force().await?;
+        let r = self.read_timestamp();
+        Ok(self.machine().coordinator().begin_at(r))
+    }
+
     /// Counts messages that were sent for it.
     pub fn count_messages(&mut self, messages: u32) {
         self.context_mut().far.messages += messages;
@@ -48,6 +62,12 @@ impl Transaction {
 }
 
 impl Coordinator {
+    /// Begins a transaction that only reads, and the snapshot of one of this machine that is open meanwhile
+    /// ([`Transaction::export_snapshot`]).
+    pub fn begin_beside(&mut self, keeper: &Transaction) -> Transaction {
+        self.begin_at(keeper.read_timestamp())
+    }
+
     /// Begins a transaction that only reads, and the snapshot `r` of another machine's
     /// ([`Transaction::share_snapshot`]).
     pub fn begin_at(&mut self, r: Timestamp) -> Transaction {

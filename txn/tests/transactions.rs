@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 
 use fencepost_txn::{
     AbortReason, Addr, FatPtr, LockFree, Machine, MachineOptions, Mode, Near, Outcome, Stop,
-    Transaction, View,
+    Strength, Transaction, View,
 };
 use pollster::block_on;
 

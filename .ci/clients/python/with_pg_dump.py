@@ -117,6 +117,18 @@ def a_dump_of_its_own_format():
 
 
 @check
+def a_dump_by_several_jobs():
+    psql("CREATE SCHEMA jobs; SET search_path = jobs;" + TABLES)
+    first = dump("-n", "jobs")
+    with tempfile.TemporaryDirectory() as directory:
+        written = directory + "/dump"
+        called("pg_dump", "--no-owner", "-Fd", "-j", "2", "-n", "jobs", "-f", written)
+        psql("DROP SCHEMA jobs CASCADE;")
+        called("pg_restore", "--exit-on-error", "-j", "2", "-d", URL, written, url=None)
+        same(dump("-n", "jobs"), first)
+
+
+@check
 def a_dump_of_everything():
     text = dump()
     assert "-- PostgreSQL database dump complete" in text, text[-500:]

@@ -10,7 +10,7 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::statements::kept;
 use fencepost_sql::stop::Halt;
 use fencepost_storage::Addr;
-use fencepost_txn::{AbortReason, Mode, Outcome, Stop};
+use fencepost_txn::{AbortReason, Mode, Outcome, Stop, Transaction};
 
 use super::{Block, OpenSavepoint, Session};
 use crate::advisory::LockMark;
@@ -103,7 +103,42 @@ impl Session {
             true => Mode::ReadOnly,
             false => Mode::ReadWrite,
         };
-        let mut tx = self.coordinator.begin(mode);
+        let tx = self.coordinator.begin(mode);
+        self.go_on_in(tx);
+    }
+
+    /// SET TRANSACTION SNAPSHOT: the transaction begins, at a snapshot that another one has exported.
+    pub(super) fn import_snapshot(&mut self, name: &str) -> Result<(), SqlError> {
+        if self.tx.is_some() || !self.savepoints.is_empty() {
+            return Err(SqlError::new(
+                SqlState::ACTIVE_SQL_TRANSACTION,
+                "SET TRANSACTION SNAPSHOT must be called before any query",
+            ));
+        }
+        let isolation = self.modes.isolation;
+        if !matches!(
+            isolation,
+            Isolation::Serializable | Isolation::RepeatableRead
+        ) {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "a snapshot-importing transaction must have isolation level SERIALIZABLE or REPEATABLE READ",
+            ));
+        }
+        if !self.modes.read_only {
+            return Err(SqlError::unsupported(
+                "importing a snapshot into a transaction that may write",
+            ));
+        }
+        let database = self.served.catalog.database();
+        let snapshots = &self.db.snapshots;
+        let tx = snapshots.import(name, database, &mut self.coordinator)?;
+        self.go_on_in(tx);
+        Ok(())
+    }
+
+    /// What the session does from now on is done in this transaction.
+    fn go_on_in(&mut self, mut tx: Transaction) {
         tx.set_synchronous(self.eval.settings.synchronous_commit);
         if let Some(registered) = &self.registered {
             registered.set_coordinator(tx.number());
@@ -397,6 +432,7 @@ impl Session {
         self.eval.sequences.settle(committed);
         self.eval.notifications.end(false);
         self.locks.back_to(LockMark::default());
+        self.exports.end();
         self.transaction += 1;
         let after = match (committed, self.before.take()) {
             (false, Some(before)) => before,

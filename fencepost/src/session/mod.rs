@@ -64,6 +64,7 @@ use crate::channels::Listener;
 use crate::database::{DATABASE_NAME, Shared};
 use crate::databases::Served;
 use crate::sessions::{self, Opened, Registered};
+use crate::snapshots;
 use crate::sweeper;
 use block::Modes;
 use clock::StatementClock;
@@ -183,6 +184,7 @@ pub struct Session {
     /// The role that it was opened for.
     login: String,
     locks: Arc<SessionLocks>,
+    exports: Arc<snapshots::OfSession>,
     /// What it hears, once it listens.
     listener: Option<Listener>,
     /// Where others see it; not where it serves a session of another machine.
@@ -294,6 +296,12 @@ impl Session {
         eval.sessions = Some(Arc::new(sessions::Handle(Arc::clone(&db.register))));
         let locks = SessionLocks::new(&db.advisory, pid);
         eval.advisory = Some(Arc::new(advisory::Handle(Arc::clone(&locks))));
+        let exports = snapshots::OfSession::new(
+            &db.snapshots,
+            db.machine.number(),
+            served.catalog.database(),
+        );
+        eval.exports = Some(Arc::clone(&exports) as _);
         let mut session = Session {
             db: Arc::clone(db),
             served,
@@ -325,6 +333,7 @@ impl Session {
             eval,
             login,
             locks,
+            exports,
             listener: None,
             registered: None,
             key: String::new(),

@@ -49,6 +49,12 @@ impl Session {
                 self.set_modes(modes)?;
                 "SET"
             }
+            Statement::SetSnapshot(name) => {
+                self.in_block_or_warn("SET TRANSACTION");
+                self.enter();
+                self.import_snapshot(name)?;
+                "SET"
+            }
             Statement::SetSessionCharacteristics(modes) => {
                 self.set_characteristics(modes)?;
                 "SET"

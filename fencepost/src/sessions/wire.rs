@@ -151,7 +151,8 @@ pub(super) fn encode_lines(lines: &Lines) -> Vec<u8> {
             out.extend_from_slice(&machine.to_le_bytes());
             out.extend_from_slice(&coordinator.to_le_bytes());
             let granted = GRANTED * u8::from(place.granted);
-            out.push(granted | SHARED * u8::from(place.strength == Strength::Share));
+            let shared = SHARED * u8::from(place.strength == Strength::Share);
+            out.push(granted | shared);
         }
     }
     out

@@ -26,5 +26,6 @@ mod routines;
 mod row_locks;
 mod scripts;
 mod sequences;
+mod snapshots;
 mod temporary;
 mod upserts;

@@ -177,6 +177,11 @@ impl Cx<'_> {
         }
         let value = wait(&values, self.eval).await?;
         self.tx.freshen().await;
+        if let Some(exports) = self.eval.exports.as_ref()
+            && exports.is_announced()
+        {
+            exports.keep(self.tx.export_snapshot().await?);
+        }
         Ok(value)
     }
 

@@ -160,6 +160,8 @@ pub enum Statement {
     RollbackTo(String),
     /// SET TRANSACTION.
     SetTransaction(TransactionModes),
+    /// SET TRANSACTION SNAPSHOT
+    SetSnapshot(String),
     /// SET SESSION CHARACTERISTICS AS TRANSACTION.
     SetSessionCharacteristics(TransactionModes),
     /// PREPARE.

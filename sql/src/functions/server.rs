@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::library::{Body, stable, variadic, volatile};
+use super::library::{Body, stable, variadic, volatile, waiting};
 use super::{ScalarFunction, format};
 use crate::catalog::{CatalogView, IndexColumn, IndexKind, TableDef};
 use crate::context::EvalContext;
@@ -19,9 +19,11 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     counted("num_nonnulls", |a, _| Ok(num_nonnulls(a))),
     stable("pg_column_size", &[Any], Int4, |a, _| Ok(size(a))),
     stable("pg_column_compression", &[Any], Text, |_, _| Ok(Value::Null)),
-    volatile("pg_export_snapshot", &[], Text, |_, _| {
-        Err(SqlError::unsupported("exporting a snapshot"))
-    }),
+    waiting("pg_export_snapshot", &[], Text, |_, cx| Box::pin(async {
+        let exports = cx.exports.as_deref();
+        let exports = exports.ok_or_else(|| SqlError::unsupported("exporting a snapshot outside a session"))?;
+        Ok(Value::text(exports.announce()))
+    })),
     volatile("timeofday", &[], Text, |_, cx| {
         format::time_of_day(&Value::TimestampTz(cx.clock_now()), cx)
     }),

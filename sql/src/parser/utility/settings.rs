@@ -77,6 +77,9 @@ fn set(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         }
         SetScope::Session
     };
+    if c.accept_all(&["transaction", "snapshot"]) {
+        return c.string().map(Statement::SetSnapshot);
+    }
     if c.accept("transaction") {
         return modes(c).map(Statement::SetTransaction);
     }

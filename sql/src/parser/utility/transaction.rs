@@ -76,8 +76,6 @@ pub(super) fn modes(c: &mut Cursor<'_>) -> Result<TransactionModes, SqlError> {
             modes.deferrable = Some(true);
         } else if c.accept_all(&["not", "deferrable"]) {
             modes.deferrable = Some(false);
-        } else if c.sees("snapshot") {
-            return Err(SqlError::unsupported("SET TRANSACTION SNAPSHOT"));
         } else {
             return Err(c.unexpected());
         }

@@ -1,0 +1,129 @@
+//! Snapshots that sessions of this machine have exported: `pg_export_snapshot()` and SET TRANSACTION SNAPSHOT.
+//!
+//! ```text
+//! exporting session ─► a name, and a transaction that only reads its snapshot: the keeper
+//! importing session ─► begins at the keeper's snapshot, while that is open
+//! the exporting transaction ends ─► so does the keeper; whoever has imported goes on
+//! ```
+//! # Invariant
+//! * EXPORT-1: whoever imports begins beside an open transaction of its own machine, so nothing that it may read has become garbage.
+//!   Of another machine's snapshot that would not be so, and it is not found.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::exports::Exports;
+use fencepost_txn::{Coordinator, Transaction};
+use foldhash::HashMap;
+use parking_lot::Mutex;
+
+/// Those of all sessions.
+#[derive(Default)]
+pub(crate) struct Snapshots {
+    open: Mutex<HashMap<String, Exported>>,
+    names: AtomicU32,
+}
+
+struct Exported {
+    database: u32,
+    keeper: Transaction,
+}
+
+impl Snapshots {
+    /// Begins a transaction that only reads, at the snapshot of that name.
+    ///
+    /// # Errors
+    /// 22023 where there is none, 0A000 where it is of another database.
+    pub fn import(
+        &self,
+        name: &str,
+        database: u32,
+        coordinator: &mut Coordinator,
+    ) -> Result<Transaction, SqlError> {
+        let open = self.open.lock();
+        let Some(exported) = open.get(name) else {
+            let message = format!("invalid snapshot identifier: \"{name}\"");
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        };
+        if exported.database != database {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "cannot import a snapshot from a different database",
+            ));
+        }
+        Ok(coordinator.begin_beside(&exported.keeper))
+    }
+}
+
+/// Those of a session.
+pub(crate) struct OfSession {
+    all: Arc<Snapshots>,
+    machine: u32,
+    database: u32,
+    announced: Mutex<Option<String>>,
+    own: Mutex<Vec<String>>,
+}
+
+impl OfSession {
+    /// None yet.
+    pub fn new(all: &Arc<Snapshots>, machine: u32, database: u32) -> Arc<OfSession> {
+        Arc::new(OfSession {
+            all: Arc::clone(all),
+            machine,
+            database,
+            announced: Mutex::default(),
+            own: Mutex::default(),
+        })
+    }
+
+    /// The transaction has ended, and nobody finds them any more.
+    pub fn end(&self) {
+        *self.announced.lock() = None;
+        let own = std::mem::take(&mut *self.own.lock());
+        if own.is_empty() {
+            return;
+        }
+        let mut open = self.all.open.lock();
+        let ended: Vec<Exported> = own.iter().filter_map(|name| open.remove(name)).collect();
+        drop(open);
+        // Their ends are theirs, not whoever's looks for one.
+        drop(ended);
+    }
+}
+
+impl Exports for OfSession {
+    fn announce(&self) -> String {
+        let number = self.all.names.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{:08X}-{number:08X}-1", self.machine);
+        *self.announced.lock() = Some(name.clone());
+        name
+    }
+
+    fn is_announced(&self) -> bool {
+        self.announced.lock().is_some()
+    }
+
+    fn keep(&self, keeper: Transaction) {
+        let Some(name) = self.announced.lock().take() else {
+            return;
+        };
+        let database = self.database;
+        self.own.lock().push(name.clone());
+        let exported = Exported { database, keeper };
+        self.all.open.lock().insert(name, exported);
+    }
+}
+
+impl fmt::Debug for OfSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&*self.own.lock()).finish()
+    }
+}
+
+impl Drop for OfSession {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
