@@ -11,7 +11,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::exports::Exports;
@@ -62,6 +62,8 @@ pub(crate) struct OfSession {
     all: Arc<Snapshots>,
     machine: u32,
     database: u32,
+    /// The transaction has announced one: most never do, and each looks at its end.
+    used: AtomicBool,
     announced: Mutex<Option<String>>,
     own: Mutex<Vec<String>>,
 }
@@ -73,6 +75,7 @@ impl OfSession {
             all: Arc::clone(all),
             machine,
             database,
+            used: AtomicBool::new(false),
             announced: Mutex::default(),
             own: Mutex::default(),
         })
@@ -80,15 +83,16 @@ impl OfSession {
 
     /// The transaction has ended, and nobody finds them any more.
     pub fn end(&self) {
-        *self.announced.lock() = None;
-        let own = std::mem::take(&mut *self.own.lock());
-        if own.is_empty() {
+        if !self.used.load(Ordering::Relaxed) {
             return;
         }
+        self.used.store(false, Ordering::Relaxed);
+        *self.announced.lock() = None;
+        let own = std::mem::take(&mut *self.own.lock());
         let mut open = self.all.open.lock();
         let ended: Vec<Exported> = own.iter().filter_map(|name| open.remove(name)).collect();
         drop(open);
-        // Their ends are theirs, not whoever's looks for one.
+        // Without the lock: who looks for another need not wait.
         drop(ended);
     }
 }
@@ -98,6 +102,7 @@ impl Exports for OfSession {
         let number = self.all.names.fetch_add(1, Ordering::Relaxed);
         let name = format!("{:08X}-{number:08X}-1", self.machine);
         *self.announced.lock() = Some(name.clone());
+        self.used.store(true, Ordering::Relaxed);
         name
     }
 
