@@ -86,6 +86,8 @@ mistakes! {
     KeepStaleSlots in "network/reserve.rs",
     /// Who has no old version of a promoted region's object takes it for new.
     ForgetFloor in "read.rs",
+    /// A region that moved in a configuration that a machine never applied counts as one that stays.
+    OverlookMissedMoves in "network/allotment/reconfigure.rs",
     // Recovery of transactions.
     /// Recovery begins before the logs are drained.
     RecoverBeforeDrained in "network/governor/drain.rs",

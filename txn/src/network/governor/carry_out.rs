@@ -141,6 +141,7 @@ impl Network {
         }
         self.pause_refill(machine, state);
         self.recovers.store(true, Ordering::Release);
+        let moved = self.regions_that_move(new, state.last_drained);
         let (unanswered, (refused, outgoing, parted)) =
             self.configured.apply(configuration, || {
                 self.change_clock(machine.clock(), &mut state.handover, new);
@@ -156,7 +157,7 @@ impl Network {
                     }
                 }
                 let unanswered = std::mem::take(&mut *self.replies.lock());
-                (unanswered, self.apply_to_regions(machine, new))
+                (unanswered, self.apply_to_regions(machine, new, &moved))
             });
         // Whoever waits for one of them begins anew.
         drop(unanswered);
@@ -179,19 +180,18 @@ impl Network {
             let mut before = state.moved.iter();
             before.any(|before| before.mapping.region == moved.mapping.region)
         };
-        let id = configuration.id();
-        let moved = new.moved.iter();
-        let moved = moved.filter(|moved| moved.mapping.last_primary_change == id || waits(moved));
-        let moved: Vec<MovedRegion> = moved.cloned().collect();
+        let named = new.moved.iter();
+        let inactive = named.filter(|named| moved.contains(&named.mapping.region) || waits(named));
+        let inactive: Vec<MovedRegion> = inactive.cloned().collect();
         let is_lost = |before: &MovedRegion| new.lost.contains(&before.mapping.region);
         let is_new = |before: &MovedRegion| {
-            let mut moved = moved.iter();
-            moved.any(|moved| moved.mapping.region == before.mapping.region)
+            let mut inactive = inactive.iter();
+            inactive.any(|named| named.mapping.region == before.mapping.region)
         };
         state
             .moved
             .retain(|before| !is_lost(before) && !is_new(before));
-        state.moved.extend(moved);
+        state.moved.extend(inactive);
         self.send_regions(machine, outgoing);
         state.drain = None;
         if planted::is(Planted::RecoverBeforeDrained) {
