@@ -387,6 +387,8 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
         executor.spawn(format!("the last reader of m{}", at + 1), reader.run());
     }
     executor.run()?;
+    // Stocks that nobody used meanwhile are on their way back.
+    executor.run_until(|_| machines.iter().all(|machine| machine.is_at_rest()))?;
     rest::look(&machines, &reached.take())?;
     if plan.faults.is_empty() && plan.next_crash.is_none() {
         leases::look(&machines)?;

@@ -22,10 +22,12 @@
 //! * RESERVE-3: UNRESERVE goes through the log, behind the ABORT of whoever had the slot locked.
 //!
 //! When a region changes hands, what is in stock of it is forgotten (HANDS-2): its new primary finds it free, and may
-//! lend it anew. So transactions know since when they have what they have, and neither give back what is stale by now
-//! nor make objects of it.
+//! lend it anew. What that has lent stays: it may have done so as soon as it served, and this machine have heard of it
+//! later. Transactions know since when they have what they have, and neither give back what is stale by now nor make
+//! objects of it.
 //!
-//! A stock has a bound; beyond it, after [`IDLE`] without use, and when the machine closes, slots go back.
+//! A stock has a bound; beyond it, after [`IDLE`] without use, and when the machine closes, slots go back, and the machine
+//! is not at rest before they have come.
 //!
 //! # Failure
 //! Slots that a machine has reserved when it is lost are free as their allocated bits say: they are found again
@@ -190,13 +192,31 @@ struct Stocks {
     asked: HashMap<u64, Answer, FixedState>,
     /// Which change of hands was the last of a region.
     changed: HashMap<RegionId, u64, FixedState>,
+    /// UNRESERVEs on their way.
+    going: Vec<Completion<()>>,
 }
 
 impl Stocks {
+    /// Whether nothing that was given back is on its way.
+    fn is_back(&mut self) -> bool {
+        self.going.retain_mut(|sent| sent.take().is_none());
+        self.going.is_empty()
+    }
+
     fn is_stale(&self, addr: Addr, since: u64) -> bool {
         let changed = self.changed.get(&addr.region());
         let stale = changed.is_some_and(|changed| *changed >= since);
         stale && !planted::is(Planted::KeepStaleSlots)
+    }
+
+    /// Puts slots of `machine` into its stock.
+    fn put(&mut self, machine: MachineId, slots: &[Reserved], now: Timestamp) {
+        for slot in slots {
+            let stock = (machine, slot.slot.class.0);
+            let stock = self.slots.entry(stock).or_default();
+            stock.used_at = now;
+            stock.slots.push(*slot);
+        }
     }
 }
 
@@ -219,9 +239,10 @@ struct Answer {
 }
 
 impl Reserves {
-    /// Whether nothing is asked for.
+    /// Whether nothing is asked for, nor on its way back.
     pub fn is_at_rest(&self) -> bool {
-        self.stocks.lock().asked.is_empty()
+        let mut stocks = self.stocks.lock();
+        stocks.asked.is_empty() && stocks.is_back()
     }
 
     /// A machine is lost, and what it has lent; whoever waits for its answer is told.
@@ -243,13 +264,18 @@ impl Reserves {
         slots.map(|slot| slot.addr).collect()
     }
 
-    /// A region has changed hands: who lent slots of it does not have it any more.
-    pub fn forget(&self, region: RegionId) {
+    /// A region has changed hands: who lent slots of it does not have it any more, but for who has it now.
+    pub fn forget(&self, region: RegionId, heir: Option<MachineId>) {
         let mut stocks = self.stocks.lock();
         let Stocks { slots, asked, .. } = &mut *stocks;
-        let stocked = slots.values_mut().map(|stock| &mut stock.slots);
-        for slots in stocked.chain(asked.values_mut().map(|answer| &mut answer.came)) {
-            slots.retain(|slot| slot.addr.region() != region);
+        let stocked = slots.iter_mut();
+        let stocked = stocked.map(|((of, _), stock)| (*of, &mut stock.slots));
+        let came = asked.values_mut();
+        let came = came.map(|answer| (answer.machine, &mut answer.came));
+        for (of, slots) in stocked.chain(came) {
+            if heir != Some(of) {
+                slots.retain(|slot| slot.addr.region() != region);
+            }
         }
         asked.values_mut().for_each(|answer| answer.again = true);
         let change = self.changes.fetch_add(1, Ordering::Release) + 1;
@@ -315,8 +341,8 @@ impl Drop for Asked<'_> {
         if !answer.abandoned {
             stocks.asked.remove(&self.ticket);
         }
-        drop(stocks);
-        self.network.put_back(self.machine, &came, self.now);
+        // What changed hands meanwhile has been taken out of them.
+        stocks.put(self.machine, &came, self.now);
     }
 }
 
@@ -350,15 +376,10 @@ impl Network {
     /// Puts slots of `machine` back into the stock that no object came into.
     pub fn put_back(&self, machine: MachineId, slots: &[Reserved], now: Timestamp) {
         let mut stocks = self.reserves.stocks.lock();
-        for slot in slots {
-            if stocks.is_stale(slot.addr, slot.since) {
-                continue;
-            }
-            let stock = (machine, slot.slot.class.0);
-            let stock = stocks.slots.entry(stock).or_default();
-            stock.used_at = now;
-            stock.slots.push(*slot);
-        }
+        let fresh = slots.iter().copied();
+        let fresh = fresh.filter(|slot| !stocks.is_stale(slot.addr, slot.since));
+        let fresh: Vec<Reserved> = fresh.collect();
+        stocks.put(machine, &fresh, now);
     }
 
     /// Finds out where the regions of slots are, which `machine` has lent.
@@ -394,13 +415,17 @@ impl Network {
                 slot: Slot::from_word(reader.word()?),
                 since: self.reserves.since(),
             };
-            // Where that is not known, whoever takes the slot finds out; its region may have changed hands meanwhile.
-            match self.primary(slot.addr) {
-                Some(primary) if primary != peer => again = true,
-                _ => slots.push(slot),
-            }
+            slots.push(slot);
         }
         let mut stocks = self.reserves.stocks.lock();
+        let many = slots.len();
+        // Where that is not known, whoever takes the slot finds out; its region may have changed hands meanwhile, and what
+        // changes hands from here on is forgotten.
+        slots.retain(|slot| {
+            self.primary(slot.addr)
+                .is_none_or(|primary| primary == peer)
+        });
+        again |= slots.len() < many;
         let Some(answer) = stocks.asked.get_mut(&ticket) else {
             // Whoever asked was told that the peer is lost.
             return Ok(());
@@ -409,8 +434,7 @@ impl Network {
             if !more {
                 stocks.asked.remove(&ticket);
             }
-            drop(stocks);
-            self.put_back(peer, &slots, now);
+            stocks.put(peer, &slots, now);
             return Ok(());
         }
         answer.came.extend(slots);
@@ -426,7 +450,9 @@ impl Network {
     /// Gives back what is over the bound of a stock or has not been used for long; all of it where `closing`.
     pub(super) fn trim_stocks(&self, now: Timestamp, closing: bool) {
         let mut stocks = self.reserves.stocks.lock();
-        for ((machine, _), stock) in &mut stocks.slots {
+        stocks.is_back();
+        let Stocks { slots, going, .. } = &mut *stocks;
+        for ((machine, _), stock) in &mut *slots {
             let idle = now.raw().saturating_sub(stock.used_at.raw()) > IDLE;
             let kept = if closing || idle { 0 } else { KEPT };
             while stock.slots.len() > kept {
@@ -438,11 +464,11 @@ impl Network {
                 let sent = link.map(|link| link.append_unpromised(record::UNRESERVE, &back));
                 let Some(Ok(sent)) = sent else { break };
                 // Should it not arrive, the peer is lost or this machine is to it.
-                drop(sent);
+                going.push(sent);
                 stock.slots.drain(..many);
             }
         }
-        stocks.slots.retain(|_, stock| !stock.slots.is_empty());
+        slots.retain(|_, stock| !stock.slots.is_empty());
     }
 }
 
@@ -545,6 +571,22 @@ mod tests {
             let words: usize = sent.iter().map(|words| words.len() - 2).sum();
             assert_eq!(words, count * SLOT_WORDS);
         }
+    }
+
+    #[test]
+    fn what_the_next_primary_has_lent_stays_where_a_region_changes_hands() {
+        let (reserves, region) = (Reserves::default(), Addr::from_raw(64).region());
+        let (before, heir) = (MachineId(2), MachineId(3));
+        let now = Timestamp::from_raw(9);
+        let lent = |at: usize| vec![slots(4)[at]];
+        let mut stocks = reserves.stocks.lock();
+        stocks.put(before, &lent(1), now);
+        stocks.put(heir, &lent(2), now);
+        drop(stocks);
+        reserves.forget(region, Some(heir));
+        assert_eq!(reserves.all(), [lent(2)[0].addr]);
+        reserves.forget(region, None);
+        assert_eq!(reserves.all(), []);
     }
 
     proptest! {
