@@ -40,10 +40,12 @@ const PREFETCH_BYTES: usize = 64;
 /// The lives of the blocks of backups.
 #[derive(Default)]
 pub(super) struct Changed {
-    lives: Mutex<HashMap<BlockId, Life, FixedState>>,
+    lives: Mutex<Lives>,
     /// Writes that were applied.
     applied: AtomicU64,
 }
+
+type Lives = HashMap<BlockId, Life, FixedState>;
 
 /// What was applied to a block since it has the class that it has.
 #[derive(Clone, Copy)]
@@ -58,7 +60,7 @@ struct Life {
 impl Changed {
     /// What there is in backups that were loaded: the lives of their blocks are those of the objects in them.
     pub fn of(regions: &Regions) -> Changed {
-        let mut lives = HashMap::<BlockId, Life, FixedState>::default();
+        let mut lives = Lives::default();
         for (id, class) in regions.replica_blocks() {
             let slots = (0..class.slots()).map(|slot| id.slot(class, slot));
             let objects = slots.filter_map(|addr| regions.backup(addr));
@@ -105,8 +107,8 @@ impl Life {
 #[derive(Default)]
 pub(super) struct Backup {
     waiting: HashMap<TxnId, Waiting, FixedState>,
-    /// Transactions that are truncated and wait for versions that others' truncations bring.
-    due: Vec<Vec<Held>>,
+    /// Transactions that are truncated and wait for versions that others' truncations bring, the first of them each.
+    due: Vec<(Awaited, Vec<Held>)>,
     /// [`Changed::applied`] when they were looked at last.
     looked: u64,
 }
@@ -117,6 +119,42 @@ struct Waiting {
     parts: Vec<Held>,
     /// Whether all parts are there: then it can be committed from here.
     whole: bool,
+}
+
+/// The version that ranges of a write at `w` apply to.
+#[derive(Clone, Copy)]
+struct Awaited {
+    addr: Addr,
+    class: Class,
+    base: Timestamp,
+    w: Timestamp,
+}
+
+impl Awaited {
+    /// What a write waits for; `None` where it is whole.
+    fn by(write: &Write<'_>, change: &Change<'_>, w: Timestamp) -> Option<Awaited> {
+        match change {
+            Change::Ranges(base, _) => Some(Awaited {
+                addr: write.addr,
+                class: Class(write.class),
+                base: *base,
+                w,
+            }),
+            Change::Freed | Change::Whole(_) => None,
+        }
+    }
+
+    /// Whether it is not there yet, and nothing has overtaken it.
+    fn lacks(&self, regions: &Regions, lives: &Lives) -> bool {
+        let block = BlockId::of(self.addr);
+        let same = regions.backup_class(block) == Some(self.class);
+        let life = lives.get(&block);
+        if life.is_some_and(|life| life.has_outlived(self.w, same)) {
+            return false;
+        }
+        let object = regions.backup(self.addr).filter(|_| same);
+        object.is_none_or(|object| object.header().timestamp() < self.base)
+    }
 }
 
 /// A record, and what keeps it in the log.
@@ -179,10 +217,10 @@ impl Backup {
         id: TxnId,
     ) -> Result<Option<Vec<Kept>>, BadRecord> {
         let parts = self.take(id);
-        if apply_all(regions, changed, &parts)? {
+        let Some(awaited) = apply_all(regions, changed, &parts)? else {
             return Ok(Some(released(parts).collect()));
-        }
-        self.due.push(parts);
+        };
+        self.due.push((awaited, parts));
         // What it waits for may have come meanwhile, from whoever applies what others have written.
         self.looked = u64::MAX;
         Ok(None)
@@ -241,10 +279,17 @@ impl Backup {
             if std::mem::replace(&mut self.looked, applied) == applied {
                 break;
             }
-            for parts in std::mem::take(&mut self.due) {
+            let mut due = std::mem::take(&mut self.due);
+            let may = {
+                let lives = changed.lives.lock();
+                let come = |(awaited, _): &mut (Awaited, _)| !awaited.lacks(regions, &lives);
+                due.extract_if(.., come).collect::<Vec<_>>()
+            };
+            self.due = due;
+            for (_, parts) in may {
                 match apply_all(regions, changed, &parts)? {
-                    true => all.extend(released(parts)),
-                    false => self.due.push(parts),
+                    None => all.extend(released(parts)),
+                    Some(awaited) => self.due.push((awaited, parts)),
                 }
             }
         }
@@ -266,7 +311,10 @@ impl Backup {
     ) -> bool {
         let mut due = self.due.iter();
         // What nobody writes waits for nothing.
-        due.any(|parts| !apply_among(regions, changed, parts, among).unwrap_or(true))
+        due.any(|(_, parts)| {
+            let awaited = apply_among(regions, changed, parts, among);
+            awaited.unwrap_or(None).is_some()
+        })
     }
 
     /// Whether some are truncated, and not applied.
@@ -284,8 +332,12 @@ fn released(parts: Vec<Held>) -> impl Iterator<Item = Kept> {
     parts.into_iter().filter_map(|held| held.kept)
 }
 
-/// Applies the writes of a transaction, those that are applied already apart; whether none waits.
-fn apply_all(regions: &Regions, changed: &Changed, parts: &[Held]) -> Result<bool, BadRecord> {
+/// Applies the writes of a transaction, those that are applied already apart; what the first that waits waits for.
+fn apply_all(
+    regions: &Regions,
+    changed: &Changed,
+    parts: &[Held],
+) -> Result<Option<Awaited>, BadRecord> {
     apply_among(regions, changed, parts, &|_| true)
 }
 
@@ -295,12 +347,13 @@ fn apply_among(
     changed: &Changed,
     parts: &[Held],
     among: &dyn Fn(RegionId) -> bool,
-) -> Result<bool, BadRecord> {
-    let mut all = true;
+) -> Result<Option<Awaited>, BadRecord> {
+    let mut first = None;
     for held in parts {
-        all &= apply_record(regions, changed, &held.record, among)?;
+        let awaited = apply_each(regions, changed, &held.record, among)?;
+        first = first.or(awaited);
     }
-    Ok(all)
+    Ok(first)
 }
 
 /// Applies those writes of a COMMIT-BACKUP, or of a part of one, that are to some regions, those that are applied already
@@ -311,16 +364,28 @@ pub(super) fn apply_record(
     record: &[u64],
     among: &dyn Fn(RegionId) -> bool,
 ) -> Result<bool, BadRecord> {
-    let (mut reader, mut all) = (Reader(record), true);
+    let awaited = apply_each(regions, changed, record, among)?;
+    Ok(awaited.is_none())
+}
+
+/// The same; what the first that waits waits for.
+fn apply_each(
+    regions: &Regions,
+    changed: &Changed,
+    record: &[u64],
+    among: &dyn Fn(RegionId) -> bool,
+) -> Result<Option<Awaited>, BadRecord> {
+    let (mut reader, mut first) = (Reader(record), None);
     reader.id()?;
     let w = reader.timestamp()?;
     reader.skip_regions()?;
     while let Some(write) = reader.write()? {
         if among(write.addr.region()) {
-            all &= apply(regions, changed, &write, w)?;
+            let awaited = apply(regions, changed, &write, w)?;
+            first = first.or(awaited);
         }
     }
-    Ok(all)
+    Ok(first)
 }
 
 /// What a write makes of an object.
@@ -358,7 +423,8 @@ pub(super) fn apply_content(
         }
         let stamped = (write.about >> evidence::STAMPED_SHIFT) as u8;
         let stamped = usize::from(stamped).checked_sub(1);
-        all &= apply_stamped(regions, changed, &write, (w, stamped))?;
+        let awaited = apply_stamped(regions, changed, &write, (w, stamped))?;
+        all &= awaited.is_none();
     }
     Ok(all)
 }
@@ -412,13 +478,13 @@ pub(super) fn apply_kept(
     apply(regions, changed, &write, header.timestamp()).map(drop)
 }
 
-/// Applies a write, unless it is passed over; `false` where it waits for the version that it changes.
+/// Applies a write, unless it is passed over or waits for the version that it changes; which that is.
 fn apply(
     regions: &Regions,
     changed: &Changed,
     write: &Write<'_>,
     w: Timestamp,
-) -> Result<bool, BadRecord> {
+) -> Result<Option<Awaited>, BadRecord> {
     apply_stamped(regions, changed, write, (w, None))
 }
 
@@ -428,7 +494,7 @@ fn apply_stamped(
     changed: &Changed,
     write: &Write<'_>,
     (w, stamped): (Timestamp, Option<usize>),
-) -> Result<bool, BadRecord> {
+) -> Result<Option<Awaited>, BadRecord> {
     const NOWHERE: BadRecord = BadRecord("a write of a peer leads outside every block");
     if usize::from(write.class) >= CLASSES {
         return Err(BadRecord("unknown size class"));
@@ -439,24 +505,19 @@ fn apply_stamped(
         && (regions.is_own(write.addr) || regions.has_parted_with(block.region))
     {
         // BACKUP-4; and what this machine has parted with others apply.
-        return Ok(true);
+        return Ok(None);
     }
     let mut lives = changed.lives.lock();
-    let there = regions.backup_class(block);
-    let same = there == Some(Class(write.class));
-    let life = lives.get_mut(&block);
-    if let Change::Ranges(base, _) = change
-        && !life.as_ref().is_some_and(|life| life.has_outlived(w, same))
+    let awaited = Awaited::by(write, &change, w);
+    if let Some(awaited) = awaited.filter(|awaited| awaited.lacks(regions, &lives))
+        && !planted::is(Planted::ApplyRangesAtOnce)
     {
-        let object = regions.backup(write.addr).filter(|_| same);
-        if object.is_none_or(|object| object.header().timestamp() < base)
-            && !planted::is(Planted::ApplyRangesAtOnce)
-        {
-            return Ok(false);
-        }
+        return Ok(Some(awaited));
     }
+    let same = regions.backup_class(block) == Some(Class(write.class));
+    let life = lives.get_mut(&block);
     match life {
-        Some(life) if life.has_outlived(w, same) => return Ok(true),
+        Some(life) if life.has_outlived(w, same) => return Ok(None),
         Some(life) if same => {
             life.since = life.since.min(w);
             life.newest = life.newest.max(w);
@@ -472,7 +533,7 @@ fn apply_stamped(
     let object = regions.backup(write.addr).ok_or(NOWHERE)?;
     let header = object.header();
     if header.timestamp() >= w && !planted::is(Planted::ApplyOlderVersion) {
-        return Ok(true);
+        return Ok(None);
     }
     match change {
         Change::Freed => object.begin_install(),
@@ -497,7 +558,7 @@ fn apply_stamped(
     let link = Link::new(write.about as u16, OldPlace::NONE);
     object.finish_install(header.succeed(w, stays), link);
     changed.applied.fetch_add(1, Ordering::Release);
-    Ok(true)
+    Ok(None)
 }
 
 #[cfg(test)]

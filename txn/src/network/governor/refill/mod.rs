@@ -54,7 +54,7 @@ use pace::Pace;
 
 /// Words of a header block that are read together.
 const LISTED_AT_ONCE: usize = 1 << 10;
-/// When answers are looked for that are on their way.
+/// When it is looked at whether what was copied is durable.
 const LOOK_NS: u64 = 100_000;
 /// How long what this machine had before it was out is kept when it has got all that it was given: it may be given more.
 const KEPT_NS: u64 = 60_000_000_000;
@@ -142,11 +142,11 @@ impl Refill {
 
     /// When there is something to do although nothing happens.
     pub fn next_wake(&self, now: u64) -> u64 {
-        let wake = match self.going && !self.regions.is_empty() {
-            false if !self.durably.is_at_rest() => now + LOOK_NS,
-            true if self.reads.is_empty() => self.next.max(now + LOOK_NS),
-            true => now + LOOK_NS,
-            false => u64::MAX,
+        let wake = match self.regions.front().filter(|_| self.going) {
+            None if !self.durably.is_at_rest() => now + LOOK_NS,
+            Some(filling) if self.reads.is_empty() => self.next.max(now + filling.pace.look_ns),
+            Some(filling) => now + filling.pace.look_ns,
+            None => u64::MAX,
         };
         wake.min(self.forgets_at)
     }
@@ -312,7 +312,8 @@ impl Refill {
         };
         match &mut self.block {
             Some(block) => {
-                for _ in before..filling.pace.at_once {
+                let most = filling.pace.at_once.min(before + filling.pace.a_look);
+                for _ in before..most {
                     let Some(wanted) = block.next() else { break };
                     if wanted == Wanted::Versions {
                         match (around.versions)(filling.primary, block.id()) {

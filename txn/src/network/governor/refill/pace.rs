@@ -12,6 +12,11 @@ use fencepost_fabric::Random;
 pub(super) struct Pace {
     /// Reads that are under way together.
     pub at_once: usize,
+    /// Reads that begin at one look: where they are answered at once, whoever governs has others to look after between
+    /// them, whom it would let wait.
+    pub a_look: usize,
+    /// When answers are looked for that are on their way.
+    pub look_ns: u64,
     /// The longest time from the begin of some to that of the next.
     interval_ns: u64,
 }
@@ -20,11 +25,15 @@ impl Pace {
     /// Where others than the primary have the data: some 64 MB a second.
     const GENTLE: Pace = Pace {
         at_once: 4,
+        a_look: 4,
+        look_ns: 100_000,
         interval_ns: 1_000_000,
     };
     /// Where the primary is the only one.
     const EAGER: Pace = Pace {
         at_once: 16,
+        a_look: 4,
+        look_ns: 25_000,
         interval_ns: 0,
     };
 
