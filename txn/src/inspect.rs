@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, FatPtr, ObjectRef};
 
 use crate::machine::Machine;
@@ -128,8 +129,10 @@ impl Machine {
                 }
                 for backup in &backups {
                     let copy = backup.regions().backup(addr);
-                    // Who became a backup after the block had been given back has never heard of it.
-                    let never_there = copy.is_none() && !object.header().is_allocated();
+                    // Who became a backup after the block had been given back has never heard of what was in it: also where
+                    // it has the block as it was used anew, and the primary was a backup then, and remembers both.
+                    let unheard = copy.is_none_or(|copy| copy.header() == Header(0));
+                    let never_there = unheard && !object.header().is_allocated();
                     if !never_there && !copy.is_some_and(|copy| is_copy(object, copy)) {
                         let (there, here) = (copy.map(|c| c.header()), object.header());
                         let number = backup.number();

@@ -19,6 +19,7 @@ impl Plan {
         let within = of(&[200_000, 1_000_000, 5_000_000, 20_000_000]);
         let when = When::After(random.below(within));
         plan.faults.push(Fault::Crash(machine, when));
+        plan.survives_late_answers();
         plan
     }
 
@@ -161,6 +162,7 @@ impl Plan {
                 after: random.below(2) == 0,
             }),
         });
+        plan.survives_late_answers();
         plan
     }
 
@@ -175,7 +177,29 @@ impl Plan {
         let (_, when) = plan.draw_victim(&mut random);
         plan.faults.push(Fault::Crash(other, when));
         plan.crowd();
+        plan.survives_late_answers();
         plan
+    }
+
+    /// Where a question and its answer may take longer than leases last, a machine may be taken for failed beside the one
+    /// that fails: what both have needs a third.
+    fn survives_late_answers(&mut self) {
+        let late_ns = match self.net.late_one_in {
+            0 => 0,
+            _ => self.net.late_ns,
+        };
+        let way_ns = |from: MachineId, to: MachineId| {
+            let slow = self.net.slow.iter();
+            let slow = slow.filter(|slow| (slow.0, slow.1) == (from, to));
+            late_ns + slow.map(|slow| slow.2).sum::<u64>()
+        };
+        let ids = || (1..=self.machines).map(MachineId);
+        let answers = ids().flat_map(|from| ids().map(move |to| (from, to)));
+        let longest_ns = answers.map(|(from, to)| way_ns(from, to) + way_ns(to, from));
+        let leases_ns = self.leases.map_or(u64::MAX, |leases| leases.duration_ns());
+        if longest_ns.max() >= Some(leases_ns) {
+            self.replicas = self.replicas.max(3);
+        }
     }
 
     /// One way takes up to some milliseconds longer; whose.
