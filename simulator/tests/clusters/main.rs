@@ -7,6 +7,7 @@ mod crashes;
 mod driven;
 mod failover;
 mod far;
+mod found;
 mod handover;
 mod held;
 mod in_doubt;

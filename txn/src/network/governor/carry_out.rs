@@ -7,7 +7,7 @@ use fencepost_cluster::allocation::MovedRegion;
 use fencepost_cluster::lease::{LeaseEvent, LeaseOrder};
 use fencepost_cluster::reconfiguration::{Action, NewConfig, ReconfigurationMessage, Survey};
 use fencepost_cluster::{ConfigurationId, Replication, Wire};
-use fencepost_storage::{Addr, RegionId};
+use fencepost_storage::Addr;
 
 use super::drain::Drain;
 use super::{Applied, Governor, Input, State, Step, parts};
@@ -84,7 +84,7 @@ impl Network {
                 Action::Part => self.parts.store(true, Ordering::Release),
                 Action::Evicted(_) => {
                     self.pause_refill(machine, state);
-                    self.evict(governor, state);
+                    self.evict(machine, governor, state);
                 }
             }
         }
@@ -168,7 +168,9 @@ impl Network {
             self.reserves.forget_machine(peer.id);
         }
         self.turns.lock().clear();
-        self.leave_lines(machine, &parted);
+        if !parted.is_empty() {
+            self.leave_lines(machine, |row| parted.contains(&row.region()));
+        }
         state.whole_in = None;
         let members = members(configuration);
         // This machine is among them: that is how it came to apply it.
@@ -231,14 +233,11 @@ impl Network {
         }
     }
 
-    /// The lines of rows in these regions are at other machines from now on.
-    fn leave_lines(&self, machine: &Machine, parted: &[RegionId]) {
-        if parted.is_empty() {
-            return;
-        }
-        let are_gone = |row: Addr| parted.contains(&row.region());
+    /// The lines of rows that `are_gone` are at other machines from now on: those of others who stand in them here give
+    /// nothing back any more.
+    fn leave_lines(&self, machine: &Machine, are_gone: impl Fn(Addr) -> bool) {
         for end in self.ends.lock().iter_mut() {
-            end.part_with(are_gone);
+            end.part_with(&are_gone);
         }
         machine.intents().leave_to_own(are_gone);
     }
@@ -259,7 +258,7 @@ impl Network {
 
     /// This machine is out: nothing more comes from here, nobody is shown what is here, and whoever waits is told. What
     /// is locked here stays so, because peers that have not heard of it may still look here.
-    fn evict(&self, governor: &Governor, state: &mut State) {
+    fn evict(&self, machine: &Machine, governor: &Governor, state: &mut State) {
         governor.evicted.store(true, Ordering::Release);
         state.drain = None;
         state.swaps.clear();
@@ -278,6 +277,7 @@ impl Network {
         let turns = std::mem::take(&mut *self.turns.lock());
         let askers = std::mem::take(&mut *self.askers.lock());
         drop((replies, turns, askers));
+        self.leave_lines(machine, |_| true);
         self.committing.leave_undecided();
         self.configured.give_up();
     }

@@ -1,0 +1,27 @@
+//! Seeds that found something once. What they found was mended, and may be met no more by the same seed when plans or the
+//! protocol have changed: they are kept for what is drawn seldom.
+
+use fencepost_simulator::plan::Plan;
+
+use crate::held::hold;
+
+#[test]
+fn who_is_out_waits_for_nobody_in_a_line_of_its_own() {
+    hold(400_174..400_175, Plan::draw_with_hole);
+    hold(400_596..400_597, Plan::draw_with_hole);
+}
+
+#[test]
+fn who_missed_a_configuration_waits_for_regions_that_moved_in_it() {
+    hold(200_073..200_074, Plan::draw_with_crash_at_recovery);
+}
+
+#[test]
+fn slots_that_come_back_late_come_before_rest() {
+    hold(200_137..200_138, Plan::draw_with_crash_beside_slow_ways);
+}
+
+#[test]
+fn a_slot_is_as_a_new_life_of_its_block_left_it() {
+    hold(200_115..200_116, Plan::draw_with_newcomer);
+}
