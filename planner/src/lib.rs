@@ -39,6 +39,7 @@ mod subplans;
 mod tag;
 mod terms;
 mod volatile;
+mod work;
 mod write;
 
 pub use copy::CopyInput;
@@ -59,4 +60,5 @@ pub use split::Split;
 pub use statement::{Plan, check_supported, plan};
 pub use store::{chunks_of, read_row};
 pub use tag::Tag;
+pub use work::Work;
 pub use write::{Deferred, DeferredMark, key_text};

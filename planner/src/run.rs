@@ -13,6 +13,7 @@ use crate::plan::SelectPlan;
 use crate::sink::RowSink;
 use crate::statement::Plan;
 use crate::subplans::Subplans;
+use crate::work::Work;
 use crate::write::{
     ChangePlan, InsertPlan, Returning, check_twins, run_change, run_insert, run_merge,
 };
@@ -110,13 +111,11 @@ impl Execution {
             Plan::Select(select) => {
                 self.lend_queries(select.queries.as_ref(), cx);
                 let progress = match select.queries.as_deref().filter(|q| q.looks_back) {
-                    Some(queries) => {
-                        Box::pin(self.run_in_parts((plan, queries), cx, sink, max_rows)).await
-                    }
+                    Some(queries) => self.run_in_parts((plan, queries), cx, sink, max_rows).await,
                     None => {
                         self.run_changes(select.queries.as_deref(), false, cx)
                             .await?;
-                        Box::pin(self.run_select(select, cx, sink, max_rows)).await
+                        self.run_select(select, cx, sink, max_rows).await
                     }
                 };
                 self.queries = cx.queries.take();
@@ -133,10 +132,10 @@ impl Execution {
             | Plan::Merge(ChangePlan { queries, .. }) => {
                 self.lend_queries(queries.as_ref(), cx);
                 if let Some(queries) = queries.as_deref().filter(|q| q.looks_back) {
-                    return Box::pin(self.run_in_parts((plan, queries), cx, sink, max_rows)).await;
+                    return self.run_in_parts((plan, queries), cx, sink, max_rows).await;
                 }
                 self.run_changes(queries.as_deref(), false, cx).await?;
-                Box::pin(self.run_write(plan, cx, sink, max_rows)).await
+                self.run_write(plan, cx, sink, max_rows).await
             }
             Plan::Row(_) | Plan::Point(_) | Plan::CopyIn(_) => Ok(Progress::Done(0)),
         }
@@ -151,34 +150,36 @@ impl Execution {
     }
 
     /// Runs a statement whose parts see nothing of what the others change.
-    async fn run_in_parts(
-        &mut self,
-        (plan, queries): (&Plan, &Subplans),
-        cx: &mut Cx<'_>,
-        sink: &mut dyn RowSink,
+    fn run_in_parts<'a>(
+        &'a mut self,
+        (plan, queries): (&'a Plan, &'a Subplans),
+        cx: &'a mut Cx<'_>,
+        sink: &'a mut dyn RowSink,
         max_rows: usize,
-    ) -> Result<Progress, Halt> {
-        let begins = self.state.is_none();
-        let mut mark = None;
-        if begins {
-            let opened = cx.tx.mark();
-            cx.before = Some(opened.place());
-            mark = Some(opened);
-            self.run_changes(Some(queries), false, cx).await?;
-            if let Plan::Select(select) = plan {
-                self.make_all(select, cx).await?;
+    ) -> Work<'a, Result<Progress, Halt>> {
+        Box::pin(async move {
+            let begins = self.state.is_none();
+            let mut mark = None;
+            if begins {
+                let opened = cx.tx.mark();
+                cx.before = Some(opened.place());
+                mark = Some(opened);
+                self.run_changes(Some(queries), false, cx).await?;
+                if let Plan::Select(select) = plan {
+                    self.make_all(select, cx).await?;
+                }
             }
-        }
-        let progress = match plan {
-            Plan::Select(select) => self.run_select(select, cx, sink, max_rows).await?,
-            _ => self.run_write(plan, cx, sink, max_rows).await?,
-        };
-        if let Some(mark) = mark {
-            self.run_changes(Some(queries), true, cx).await?;
-            cx.before = None;
-            cx.tx.release_mark(mark);
-        }
-        Ok(progress)
+            let progress = match plan {
+                Plan::Select(select) => self.run_select(select, cx, sink, max_rows).await?,
+                _ => self.run_write(plan, cx, sink, max_rows).await?,
+            };
+            if let Some(mark) = mark {
+                self.run_changes(Some(queries), true, cx).await?;
+                cx.before = None;
+                cx.tx.release_mark(mark);
+            }
+            Ok(progress)
+        })
     }
 
     /// Makes all rows of a SELECT, before anything else is done in the transaction.
@@ -229,110 +230,114 @@ impl Execution {
         Ok(())
     }
 
-    async fn run_select(
-        &mut self,
-        plan: &SelectPlan,
-        cx: &mut Cx<'_>,
-        sink: &mut dyn RowSink,
+    fn run_select<'a>(
+        &'a mut self,
+        plan: &'a SelectPlan,
+        cx: &'a mut Cx<'_>,
+        sink: &'a mut dyn RowSink,
         max_rows: usize,
-    ) -> Result<Progress, Halt> {
-        if self.state.is_none() && plan.bulk.is_some() && cx.parts.is_none() {
-            let known = (cx.params, cx.eval.settings.analytics);
-            self.bulk = pays(plan, cx.tx.machine(), known).await?;
-        }
-        let plan = plan.bulk.as_deref().filter(|_| self.bulk).unwrap_or(plan);
-        let current = self.state.get_or_insert_with(|| State::Select {
-            state: Box::new(SelectState::new(plan)),
-            batch: Batch::new(plan.targets.len()),
-            at: 0,
-            more: true,
-        });
-        let State::Select {
-            state,
-            batch,
-            at,
-            more,
-        } = current
-        else {
-            return Ok(Progress::Done(0));
-        };
-        let mut left = if max_rows == 0 { usize::MAX } else { max_rows };
-        loop {
-            while *at < batch.len() {
+    ) -> Work<'a, Result<Progress, Halt>> {
+        Box::pin(async move {
+            if self.state.is_none() && plan.bulk.is_some() && cx.parts.is_none() {
+                let known = (cx.params, cx.eval.settings.analytics);
+                self.bulk = pays(plan, cx.tx.machine(), known).await?;
+            }
+            let plan = plan.bulk.as_deref().filter(|_| self.bulk).unwrap_or(plan);
+            let current = self.state.get_or_insert_with(|| State::Select {
+                state: Box::new(SelectState::new(plan)),
+                batch: Batch::new(plan.targets.len()),
+                at: 0,
+                more: true,
+            });
+            let State::Select {
+                state,
+                batch,
+                at,
+                more,
+            } = current
+            else {
+                return Ok(Progress::Done(0));
+            };
+            let mut left = if max_rows == 0 { usize::MAX } else { max_rows };
+            loop {
+                while *at < batch.len() {
+                    if left == 0 {
+                        return Ok(Progress::Suspended);
+                    }
+                    sink.row(&batch.row(*at)[..plan.given()])?;
+                    *at += 1;
+                    left -= 1;
+                    self.given += 1;
+                }
+                if !*more {
+                    // The tag of a portal's last piece counts the rows of that piece, as PostgreSQL's.
+                    let count = if max_rows == 0 {
+                        self.given
+                    } else {
+                        (max_rows - left) as u64
+                    };
+                    return Ok(Progress::Done(count));
+                }
                 if left == 0 {
                     return Ok(Progress::Suspended);
                 }
-                sink.row(&batch.row(*at)[..plan.given()])?;
-                *at += 1;
-                left -= 1;
-                self.given += 1;
+                if sink.should_flush() {
+                    sink.flush().await?;
+                }
+                batch.clear();
+                *at = 0;
+                *more = state.next(plan, cx, batch, CHUNK.min(left)).await?;
             }
-            if !*more {
-                // The tag of a portal's last piece counts the rows of that piece, as PostgreSQL's.
-                let count = if max_rows == 0 {
-                    self.given
-                } else {
-                    (max_rows - left) as u64
-                };
-                return Ok(Progress::Done(count));
-            }
-            if left == 0 {
-                return Ok(Progress::Suspended);
-            }
-            if sink.should_flush() {
-                sink.flush().await?;
-            }
-            batch.clear();
-            *at = 0;
-            *more = state.next(plan, cx, batch, CHUNK.min(left)).await?;
-        }
+        })
     }
 
-    async fn run_write(
-        &mut self,
-        plan: &Plan,
-        cx: &mut Cx<'_>,
-        sink: &mut dyn RowSink,
+    fn run_write<'a>(
+        &'a mut self,
+        plan: &'a Plan,
+        cx: &'a mut Cx<'_>,
+        sink: &'a mut dyn RowSink,
         max_rows: usize,
-    ) -> Result<Progress, Halt> {
-        if self.state.is_none() {
-            let keep = max_rows > 0 && !plan.returning().is_empty();
-            let mut returning = match keep {
-                true => Returning::Keep(Batch::new(plan.returning().len())),
-                false => Returning::Sink(sink, Vec::new()),
-            };
-            let count = match plan {
-                Plan::Insert(insert) => run_insert(insert, cx, &mut returning).await?,
-                Plan::Merge(change) => run_merge(change, cx).await?,
-                Plan::Update(change) | Plan::Delete(change) => {
-                    run_change(change, cx, &mut returning).await?
+    ) -> Work<'a, Result<Progress, Halt>> {
+        Box::pin(async move {
+            if self.state.is_none() {
+                let keep = max_rows > 0 && !plan.returning().is_empty();
+                let mut returning = match keep {
+                    true => Returning::Keep(Batch::new(plan.returning().len())),
+                    false => Returning::Sink(sink, Vec::new()),
+                };
+                let count = match plan {
+                    Plan::Insert(insert) => run_insert(insert, cx, &mut returning).await?,
+                    Plan::Merge(change) => run_merge(change, cx).await?,
+                    Plan::Update(change) | Plan::Delete(change) => {
+                        run_change(change, cx, &mut returning).await?
+                    }
+                    _ => 0,
+                };
+                check_twins(cx).await?;
+                match returning {
+                    Returning::Sink(..) => {
+                        self.state = Some(State::Over);
+                        return Ok(Progress::Done(count));
+                    }
+                    Returning::Keep(rows) => self.state = Some(State::Kept { rows, at: 0, count }),
                 }
-                _ => 0,
-            };
-            check_twins(cx).await?;
-            match returning {
-                Returning::Sink(..) => {
-                    self.state = Some(State::Over);
-                    return Ok(Progress::Done(count));
-                }
-                Returning::Keep(rows) => self.state = Some(State::Kept { rows, at: 0, count }),
             }
-        }
-        let Some(State::Kept { rows, at, count }) = &mut self.state else {
-            return Ok(Progress::Done(0));
-        };
-        let end = match max_rows {
-            0 => rows.len(),
-            max => rows.len().min(*at + max),
-        };
-        while *at < end {
-            sink.row(rows.row(*at))?;
-            *at += 1;
-        }
-        match end < rows.len() {
-            true => Ok(Progress::Suspended),
-            false => Ok(Progress::Done(*count)),
-        }
+            let Some(State::Kept { rows, at, count }) = &mut self.state else {
+                return Ok(Progress::Done(0));
+            };
+            let end = match max_rows {
+                0 => rows.len(),
+                max => rows.len().min(*at + max),
+            };
+            while *at < end {
+                sink.row(rows.row(*at))?;
+                *at += 1;
+            }
+            match end < rows.len() {
+                true => Ok(Progress::Suspended),
+                false => Ok(Progress::Done(*count)),
+            }
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fencepost_planner::Notice;
+use fencepost_planner::Work;
 use fencepost_sql::bound::{Isolation, TransactionModes};
 use fencepost_sql::catalog::Outcomes;
 use fencepost_sql::counts::{ConflictKey, Event};
@@ -153,7 +154,7 @@ impl Session {
     /// Commits what is open.
     pub(super) async fn commit_transaction(&mut self) -> Result<(), Halt> {
         if !self.deferred.is_empty()
-            && let Err(halt) = Box::pin(self.check_deferred(true)).await
+            && let Err(halt) = self.check_deferred(true).await
         {
             self.abort_transaction();
             return Err(halt);
@@ -165,7 +166,7 @@ impl Session {
             return Err(halt);
         }
         if !self.on_commit.is_empty()
-            && let Err(halt) = Box::pin(self.end_temporary()).await
+            && let Err(halt) = self.end_temporary().await
         {
             self.abort_transaction();
             return Err(halt);
@@ -183,7 +184,7 @@ impl Session {
             false => self.eval.drawn_number(),
         };
         let mut outcome = match number {
-            Some(number) => Box::pin(self.record_outcome(number)).await,
+            Some(number) => self.record_outcome(number).await,
             None => Ok(()),
         };
         if outcome.is_ok() {
@@ -208,24 +209,26 @@ impl Session {
         }
         self.close_block(committed);
         if committed && number.is_some_and(Outcomes::is_turn) {
-            Box::pin(self.forget_outcomes()).await;
+            self.forget_outcomes().await;
         }
         outcome
     }
 
     /// Has the open transaction leave word of its commit. One that cannot write is followed by another that does.
-    async fn record_outcome(&mut self, number: i64) -> Result<(), Halt> {
-        if self
-            .tx
-            .as_ref()
-            .is_some_and(|tx| tx.mode() == Mode::ReadOnly)
-        {
-            self.commit_below().await?;
-        }
-        let coordinator = &mut self.coordinator;
-        let begin = || coordinator.begin(Mode::ReadWrite);
-        let tx = self.tx.get_or_insert_with(begin);
-        self.served.catalog.outcomes().record(tx, number).await
+    fn record_outcome<'a>(&'a mut self, number: i64) -> Work<'a, Result<(), Halt>> {
+        Box::pin(async move {
+            if self
+                .tx
+                .as_ref()
+                .is_some_and(|tx| tx.mode() == Mode::ReadOnly)
+            {
+                self.commit_below().await?;
+            }
+            let coordinator = &mut self.coordinator;
+            let begin = || coordinator.begin(Mode::ReadWrite);
+            let tx = self.tx.get_or_insert_with(begin);
+            self.served.catalog.outcomes().record(tx, number).await
+        })
     }
 
     /// Commits the transaction below, if there is one.
@@ -247,14 +250,16 @@ impl Session {
     }
 
     /// Removes some outcomes that nobody is told of any more; if that fails, somebody else will.
-    async fn forget_outcomes(&mut self) {
-        let mut tx = self.coordinator.begin(Mode::ReadWrite);
-        let outcomes = self.served.catalog.outcomes();
-        let now = self.eval.clock_now();
-        if outcomes.forget(&mut tx, now).await.is_ok() {
-            // A conflict is with somebody who does the same.
-            let _ = tx.commit().await;
-        }
+    fn forget_outcomes<'a>(&'a mut self) -> Work<'a, ()> {
+        Box::pin(async move {
+            let mut tx = self.coordinator.begin(Mode::ReadWrite);
+            let outcomes = self.served.catalog.outcomes();
+            let now = self.eval.clock_now();
+            if outcomes.forget(&mut tx, now).await.is_ok() {
+                // A conflict is with somebody who does the same.
+                let _ = tx.commit().await;
+            }
+        })
     }
 
     /// Aborts what is open.
@@ -316,77 +321,87 @@ impl Session {
     }
 
     /// As [`Transaction::doubt`], for what a statement of the open transaction met.
-    pub(super) async fn doubted(&mut self, halt: Halt) -> Halt {
-        match (halt, &mut self.tx) {
-            (Halt::Stop(stop @ Stop::Damaged), Some(tx)) => Halt::Stop(tx.doubt(stop).await),
-            (halt, _) => halt,
-        }
+    pub(super) fn doubted<'a>(&'a mut self, halt: Halt) -> Work<'a, Halt> {
+        Box::pin(async move {
+            match (halt, &mut self.tx) {
+                (Halt::Stop(stop @ Stop::Damaged), Some(tx)) => Halt::Stop(tx.doubt(stop).await),
+                (halt, _) => halt,
+            }
+        })
     }
 
     /// As [`Session::fail`]; the error that may be told now: `error`, or that what led to it may not
     /// survive.
-    pub(crate) async fn fail_with(&mut self, halt: Halt) -> SqlError {
-        let halt = self.doubted(halt).await;
-        self.doomed |= !matches!(halt, Halt::Error(_));
-        let conflict = match &self.tx {
-            Some(tx) => tx.conflict(),
-            None => self.coordinator.conflict(),
-        };
-        self.fail();
-        let halt = self.settle().await.err().unwrap_or(halt);
-        if let (Halt::Stop(Stop::InDoubt), Some(number)) = (&halt, self.eval.drawn_number()) {
-            return in_doubt(halt, number);
-        }
-        let Some(kind) = kind_of(&halt) else {
-            return halt.into_error();
-        };
-        let known = match conflict {
-            Some(addr) => {
-                let catalog = &self.served.catalog;
-                conflict::describe(&self.db, catalog, addr, &self.eval.settings).await
+    pub(crate) fn fail_with<'a>(&'a mut self, halt: Halt) -> Work<'a, SqlError> {
+        Box::pin(async move {
+            let halt = self.doubted(halt).await;
+            self.doomed |= !matches!(halt, Halt::Error(_));
+            let conflict = match &self.tx {
+                Some(tx) => tx.conflict(),
+                None => self.coordinator.conflict(),
+            };
+            self.fail();
+            let halt = self.settle().await.err().unwrap_or(halt);
+            if let (Halt::Stop(Stop::InDoubt), Some(number)) = (&halt, self.eval.drawn_number()) {
+                return in_doubt(halt, number);
             }
-            None => None,
-        };
-        if matches!(halt, Halt::Stop(Stop::Deadlock)) {
-            self.scratch.counting.event(Event::Deadlocks, 1);
-        }
-        let key = ConflictKey {
-            table: known.as_ref().map_or(0, |known| known.table),
-            kind: kind.to_owned(),
-            statement: self.running_text(),
-            winner: self.winner(&halt, conflict).await,
-        };
-        self.served.tallies.conflict(key, true);
-        match known {
-            Some(known) => halt.into_error_about(&known.what),
-            None => halt.into_error(),
-        }
+            let Some(kind) = kind_of(&halt) else {
+                return halt.into_error();
+            };
+            let known = match conflict {
+                Some(addr) => {
+                    let catalog = &self.served.catalog;
+                    conflict::describe(&self.db, catalog, addr, &self.eval.settings).await
+                }
+                None => None,
+            };
+            if matches!(halt, Halt::Stop(Stop::Deadlock)) {
+                self.scratch.counting.event(Event::Deadlocks, 1);
+            }
+            let key = ConflictKey {
+                table: known.as_ref().map_or(0, |known| known.table),
+                kind: kind.to_owned(),
+                statement: self.running_text(),
+                winner: self.winner(&halt, conflict).await,
+            };
+            self.served.tallies.conflict(key, true);
+            match known {
+                Some(known) => halt.into_error_about(&known.what),
+                None => halt.into_error(),
+            }
+        })
     }
 
     /// Counts a conflict that is dealt with unseen, by running `planned` again.
     #[cold]
-    pub(super) async fn note_conflict(&mut self, halt: &Halt, planned: &Planned) {
-        let (Some(kind), Body::Plan(_, tables)) = (kind_of(halt), &planned.body) else {
-            return;
-        };
-        let conflict = match &self.tx {
-            Some(tx) => tx.conflict(),
-            None => self.coordinator.conflict(),
-        };
-        let table = match (&tables[..], conflict) {
-            ([one], _) => Some(one.def.id),
-            (tables, Some(addr)) => {
-                conflict::table_of(&self.db, addr, tables, &self.eval.settings).await
-            }
-            _ => None,
-        };
-        let key = ConflictKey {
-            table: table.unwrap_or(0),
-            kind: kind.to_owned(),
-            statement: kept(&planned.text).to_owned(),
-            winner: self.winner(halt, conflict).await,
-        };
-        self.served.tallies.conflict(key, false);
+    pub(super) fn note_conflict<'a>(
+        &'a mut self,
+        halt: &'a Halt,
+        planned: &'a Planned,
+    ) -> Work<'a, ()> {
+        Box::pin(async move {
+            let (Some(kind), Body::Plan(_, tables)) = (kind_of(halt), &planned.body) else {
+                return;
+            };
+            let conflict = match &self.tx {
+                Some(tx) => tx.conflict(),
+                None => self.coordinator.conflict(),
+            };
+            let table = match (&tables[..], conflict) {
+                ([one], _) => Some(one.def.id),
+                (tables, Some(addr)) => {
+                    conflict::table_of(&self.db, addr, tables, &self.eval.settings).await
+                }
+                _ => None,
+            };
+            let key = ConflictKey {
+                table: table.unwrap_or(0),
+                kind: kind.to_owned(),
+                statement: kept(&planned.text).to_owned(),
+                winner: self.winner(halt, conflict).await,
+            };
+            self.served.tallies.conflict(key, false);
+        })
     }
 
     /// The statement that has changed what a conflict was about, if it was run on this machine, not long ago.
@@ -474,7 +489,7 @@ impl Session {
         };
         let done = match done {
             Ok(()) => Ok(()),
-            Err(halt) => Err(Box::pin(self.fail_with(halt)).await),
+            Err(halt) => Err(self.fail_with(halt).await),
         };
         if self.locks.owes() {
             Box::pin(self.locks.settle()).await;

@@ -51,15 +51,15 @@ impl Session {
                 tx.release(before);
             }
             if let Some(id) = range {
-                Box::pin(self.take_range(id, true)).await?;
+                self.take_range(id, true).await?;
                 continue;
             }
             if let Err(halt) = result {
-                result = Err(Box::pin(self.doubted(halt)).await);
+                result = Err(self.doubted(halt).await);
             }
             if result.is_ok() {
                 self.take_set_config()?;
-                Box::pin(self.set_sequences()).await?;
+                self.set_sequences().await?;
                 if last && self.block == Block::Implicit {
                     result = self.commit_transaction().await.and(result);
                 }
@@ -142,12 +142,12 @@ impl Session {
                 }
                 Paused::Done(row) => return Ok((tag, row)),
                 Paused::Range(id) => {
-                    Box::pin(self.take_range(id, false)).await?;
+                    self.take_range(id, false).await?;
                     continue;
                 }
                 Paused::Commit { chain } => {
                     self.take_set_config()?;
-                    Box::pin(self.set_sequences()).await?;
+                    self.set_sequences().await?;
                     *ended = true;
                     self.commit_transaction().await?;
                     chain

@@ -3,6 +3,7 @@
 use std::pin::pin;
 
 use fencepost_planner::Notice;
+use fencepost_planner::Work;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 
@@ -76,27 +77,29 @@ impl Session {
     }
 
     /// Checks what waited; all of it at the `end` of the transaction.
-    pub(super) async fn check_deferred(&mut self, end: bool) -> Result<(), Halt> {
-        loop {
-            let mark = self.deferred.mark();
-            let before = self.tx.as_mut().map(|tx| tx.savepoint());
-            let checked = self.check_deferred_once(end).await;
-            let wanted = self.wanted_range(&checked);
-            if let (Some(tx), Some(before)) = (&mut self.tx, before) {
-                if wanted.is_some() {
-                    tx.rollback_to(&before);
+    pub(super) fn check_deferred<'a>(&'a mut self, end: bool) -> Work<'a, Result<(), Halt>> {
+        Box::pin(async move {
+            loop {
+                let mark = self.deferred.mark();
+                let before = self.tx.as_mut().map(|tx| tx.savepoint());
+                let checked = self.check_deferred_once(end).await;
+                let wanted = self.wanted_range(&checked);
+                if let (Some(tx), Some(before)) = (&mut self.tx, before) {
+                    if wanted.is_some() {
+                        tx.rollback_to(&before);
+                    }
+                    tx.release(before);
                 }
-                tx.release(before);
-            }
-            match wanted {
-                // A trigger has used up a sequence: all of it once more.
-                Some(id) => {
-                    self.deferred.back_to(mark);
-                    Box::pin(self.take_range(id, true)).await?;
+                match wanted {
+                    // A trigger has used up a sequence: all of it once more.
+                    Some(id) => {
+                        self.deferred.back_to(mark);
+                        self.take_range(id, true).await?;
+                    }
+                    None => return checked,
                 }
-                None => return checked,
             }
-        }
+        })
     }
 
     async fn check_deferred_once(&mut self, end: bool) -> Result<(), Halt> {
@@ -121,7 +124,7 @@ impl Session {
         };
         self.deferred = deferred;
         checked?;
-        Box::pin(self.set_sequences()).await
+        self.set_sequences().await
     }
 
     /// A warning outside a block.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use fencepost_planner::Work;
 use fencepost_planner::{Came, Collected, Explained, Extra, Known, Plan, RowSink, Tag, explain};
 use fencepost_sql::bound::{ExplainFormat, ExplainOptions, Expr};
 use fencepost_sql::stop::Halt;
@@ -15,101 +16,105 @@ use crate::prepared::{Body, Planned, Portal, Prepared};
 
 impl Session {
     /// EXPLAIN EXECUTE.
-    pub(super) async fn explain_execute(
-        &mut self,
-        (name, args): (&str, &[Expr]),
+    pub(super) fn explain_execute<'a>(
+        &'a mut self,
+        (name, args): (&'a str, &'a [Expr]),
         options: ExplainOptions,
-        portal: &Portal,
-        sink: &mut dyn RowSink,
+        portal: &'a Portal,
+        sink: &'a mut dyn RowSink,
         last: bool,
-    ) -> Result<Completion, Halt> {
-        let (prepared, mut params) = self.arguments(name, args, &portal.params)?;
-        params.extend(prepared.literals.iter().cloned());
-        let planned = prepared.current();
-        let explained = match planned.body {
-            Body::Plan(..) => Some(&planned),
-            _ => None,
-        };
-        self.run_explain(explained, &params, options, sink, last)
-            .await
+    ) -> Work<'a, Result<Completion, Halt>> {
+        Box::pin(async move {
+            let (prepared, mut params) = self.arguments(name, args, &portal.params)?;
+            params.extend(prepared.literals.iter().cloned());
+            let planned = prepared.current();
+            let explained = match planned.body {
+                Body::Plan(..) => Some(&planned),
+                _ => None,
+            };
+            self.run_explain(explained, &params, options, sink, last)
+                .await
+        })
     }
 
-    pub(super) async fn run_explain(
-        &mut self,
-        planned: Option<&Arc<Planned>>,
-        params: &[Value],
+    pub(super) fn run_explain<'a>(
+        &'a mut self,
+        planned: Option<&'a Arc<Planned>>,
+        params: &'a [Value],
         options: ExplainOptions,
-        sink: &mut dyn RowSink,
+        sink: &'a mut dyn RowSink,
         last: bool,
-    ) -> Result<Completion, Halt> {
-        let analyze = options.analyze;
-        let text = options.format == ExplainFormat::Text;
-        let (mut lines, explained) = match planned.map(|planned| (planned, &planned.body)) {
-            Some((planned, Body::Plan(plan, _))) => {
-                let known = self.explained(planned, plan, params, options, last);
-                let explained = known.await;
-                (explained.lines(), Some(explained))
-            }
-            _ => {
-                let nothing = "Utility statements have no plan structure";
-                (vec![nothing.to_owned()], None)
-            }
-        };
-        let mut extras = Vec::new();
-        if let Some(planned) = planned {
-            let prepared = Prepared::new(Arc::clone(planned), Vec::new());
-            let mut inner = Portal::new(prepared, params.to_vec());
-            if !analyze && let Some(home) = self.home_of(planned, &inner) {
-                extras.push(Extra::Whole("Shipped to", home.to_string()));
-            }
-            if analyze {
-                let started = Instant::now();
-                let mut rows = Collected::default();
-                let before = self.far_counts();
-                self.came.clear();
-                self.run_plan(&mut inner, 0, &mut rows, false).await?;
-                let after = self.far_counts();
-                if let Some(first) = lines.first_mut() {
-                    first.push_str(&format!(" (actual rows={})", rows.rows.len()));
+    ) -> Work<'a, Result<Completion, Halt>> {
+        Box::pin(async move {
+            let analyze = options.analyze;
+            let text = options.format == ExplainFormat::Text;
+            let (mut lines, explained) = match planned.map(|planned| (planned, &planned.body)) {
+                Some((planned, Body::Plan(plan, _))) => {
+                    let known = self.explained(planned, plan, params, options, last);
+                    let explained = known.await;
+                    (explained.lines(), Some(explained))
                 }
-                extras.push(Extra::ActualRows(rows.rows.len()));
-                tell_returned(&mut lines, &self.came);
-                if self.db.machine.number() != 0 {
-                    let reads = after.reads.saturating_sub(before.reads);
-                    let messages = after.messages.saturating_sub(before.messages);
-                    let fabric = format!("reads={reads} messages={messages}");
-                    extras.push(Extra::Whole("Fabric", fabric));
+                _ => {
+                    let nothing = "Utility statements have no plan structure";
+                    (vec![nothing.to_owned()], None)
                 }
-                if options.summary != Some(false) {
-                    let elapsed = started.elapsed().as_secs_f64() * 1000.0;
-                    extras.push(Extra::Time("Execution Time", elapsed));
+            };
+            let mut extras = Vec::new();
+            if let Some(planned) = planned {
+                let prepared = Prepared::new(Arc::clone(planned), Vec::new());
+                let mut inner = Portal::new(prepared, params.to_vec());
+                if !analyze && let Some(home) = self.home_of(planned, &inner) {
+                    extras.push(Extra::Whole("Shipped to", home.to_string()));
                 }
-            }
-        }
-        match explained.filter(|_| !text) {
-            Some(explained) => {
-                let document = explained.document(options.format, &extras);
-                sink.row(&[match options.format {
-                    ExplainFormat::Json => Value::Json(document.into()),
-                    _ => Value::text(document),
-                }])?;
-            }
-            None if options.format == ExplainFormat::Json => {
-                let document = format!("[\n  \"{}\"\n]", lines.concat());
-                sink.row(&[Value::Json(document.into())])?;
-            }
-            None => {
-                lines.extend(extras.iter().filter_map(|extra| match extra {
-                    Extra::ActualRows(_) => None,
-                    Extra::Whole(name, text) => Some(format!("{name}: {text}")),
-                    Extra::Time(name, ms) => Some(format!("{name}: {ms:.3} ms")),
-                }));
-                for line in lines {
-                    sink.row(&[Value::text(line)])?;
+                if analyze {
+                    let started = Instant::now();
+                    let mut rows = Collected::default();
+                    let before = self.far_counts();
+                    self.came.clear();
+                    self.run_plan(&mut inner, 0, &mut rows, false).await?;
+                    let after = self.far_counts();
+                    if let Some(first) = lines.first_mut() {
+                        first.push_str(&format!(" (actual rows={})", rows.rows.len()));
+                    }
+                    extras.push(Extra::ActualRows(rows.rows.len()));
+                    tell_returned(&mut lines, &self.came);
+                    if self.db.machine.number() != 0 {
+                        let reads = after.reads.saturating_sub(before.reads);
+                        let messages = after.messages.saturating_sub(before.messages);
+                        let fabric = format!("reads={reads} messages={messages}");
+                        extras.push(Extra::Whole("Fabric", fabric));
+                    }
+                    if options.summary != Some(false) {
+                        let elapsed = started.elapsed().as_secs_f64() * 1000.0;
+                        extras.push(Extra::Time("Execution Time", elapsed));
+                    }
                 }
             }
-        }
-        Ok(Completion::Complete(Tag::plain("EXPLAIN")))
+            match explained.filter(|_| !text) {
+                Some(explained) => {
+                    let document = explained.document(options.format, &extras);
+                    sink.row(&[match options.format {
+                        ExplainFormat::Json => Value::Json(document.into()),
+                        _ => Value::text(document),
+                    }])?;
+                }
+                None if options.format == ExplainFormat::Json => {
+                    let document = format!("[\n  \"{}\"\n]", lines.concat());
+                    sink.row(&[Value::Json(document.into())])?;
+                }
+                None => {
+                    lines.extend(extras.iter().filter_map(|extra| match extra {
+                        Extra::ActualRows(_) => None,
+                        Extra::Whole(name, text) => Some(format!("{name}: {text}")),
+                        Extra::Time(name, ms) => Some(format!("{name}: {ms:.3} ms")),
+                    }));
+                    for line in lines {
+                        sink.row(&[Value::text(line)])?;
+                    }
+                }
+            }
+            Ok(Completion::Complete(Tag::plain("EXPLAIN")))
+        })
     }
 
     /// The plan, with what is known of where its data is.

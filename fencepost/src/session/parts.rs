@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use fencepost_planner::Work;
 use fencepost_planner::{Parts, Plan, RowSink, run_part};
 use fencepost_sql::counts::Event;
 use fencepost_sql::error::SqlError;
@@ -35,36 +36,39 @@ impl Session {
     }
 
     /// The parts of a statement of the open transaction that other machines are to run.
-    pub(super) async fn parts_of(
-        &mut self,
-        planned: &Planned,
-        params: &[Value],
-    ) -> Result<Option<Box<dyn Parts>>, Halt> {
-        let only_reads = |tx: &fencepost_txn::Transaction| tx.mode() == Mode::ReadOnly;
-        let only_reads = self.tx.as_ref().is_some_and(only_reads);
-        let (Some(plan), Some(ship)) = (plan_of(planned), self.shipper()) else {
-            return Ok(None);
-        };
-        let roots = plan.split_roots().unwrap_or_default();
-        if !only_reads || self.db.machine.meet(&roots).await.is_err() {
-            return Ok(None);
-        }
-        let (Some(split), Some(fingerprint)) = (plan.split(), plan.fingerprint()) else {
-            return Ok(None);
-        };
-        let (Some(spread), Some(tx)) = (self.spread_of(planned, only_reads), &mut self.tx) else {
-            return Ok(None);
-        };
-        let part = Part {
-            r: tx.share_snapshot().await?,
-            transaction_start: self.eval.transaction_start,
-            statement_start: self.eval.statement_start,
-            fingerprint,
-            partitions: Vec::new(),
-        };
-        let what = (planned, params, &split.columns[..]);
-        let gathering = Gathering::of(ship, self, what, (spread, &part));
-        Ok(gathering.map(|gathering| Box::new(gathering) as Box<dyn Parts>))
+    pub(super) fn parts_of<'a>(
+        &'a mut self,
+        planned: &'a Planned,
+        params: &'a [Value],
+    ) -> Work<'a, Result<Option<Box<dyn Parts>>, Halt>> {
+        Box::pin(async move {
+            let only_reads = |tx: &fencepost_txn::Transaction| tx.mode() == Mode::ReadOnly;
+            let only_reads = self.tx.as_ref().is_some_and(only_reads);
+            let (Some(plan), Some(ship)) = (plan_of(planned), self.shipper()) else {
+                return Ok(None);
+            };
+            let roots = plan.split_roots().unwrap_or_default();
+            if !only_reads || self.db.machine.meet(&roots).await.is_err() {
+                return Ok(None);
+            }
+            let (Some(split), Some(fingerprint)) = (plan.split(), plan.fingerprint()) else {
+                return Ok(None);
+            };
+            let (Some(spread), Some(tx)) = (self.spread_of(planned, only_reads), &mut self.tx)
+            else {
+                return Ok(None);
+            };
+            let part = Part {
+                r: tx.share_snapshot().await?,
+                transaction_start: self.eval.transaction_start,
+                statement_start: self.eval.statement_start,
+                fingerprint,
+                partitions: Vec::new(),
+            };
+            let what = (planned, params, &split.columns[..]);
+            let gathering = Gathering::of(ship, self, what, (spread, &part));
+            Ok(gathering.map(|gathering| Box::new(gathering) as Box<dyn Parts>))
+        })
     }
 
     /// Runs a part of a statement of another machine's session; how many rows it has given, or `None` where it cannot

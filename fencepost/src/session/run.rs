@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
+use fencepost_planner::Work;
 use fencepost_planner::{
     CancelFlag, CopyInput, Execution, Keeping, Kept, Notice, Plan, Progress, RowSink, Tag,
 };
@@ -91,18 +92,23 @@ impl Session {
             Body::Empty => Ok(Completion::Empty),
             Body::Plan(..) => self.run_plan(portal, max_rows, sink, last).await,
             Body::Utility(statement) => {
-                Box::pin(self.run_utility(statement, portal, max_rows, sink, last)).await
+                self.run_utility(statement, portal, max_rows, sink, last)
+                    .await
             }
-            Body::Declare(declared) => Box::pin(self.declare_cursor(declared, portal, last)).await,
+            Body::Declare(declared) => self.declare_cursor(declared, portal, last).await,
             Body::Explain { planned, options } => {
                 let params = &portal.params;
-                Box::pin(self.run_explain(planned.as_ref(), params, *options, sink, last)).await
+                self.run_explain(planned.as_ref(), params, *options, sink, last)
+                    .await
             }
             Body::ExplainExecute {
                 name,
                 args,
                 options,
-            } => Box::pin(self.explain_execute((name, args), *options, portal, sink, last)).await,
+            } => {
+                self.explain_execute((name, args), *options, portal, sink, last)
+                    .await
+            }
         };
         let took = self.clock.end();
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
@@ -142,7 +148,7 @@ impl Session {
         };
         let result = match result {
             Ok(done) => Ok(done),
-            Err(halt) => Err(Box::pin(self.fail_with(halt)).await),
+            Err(halt) => Err(self.fail_with(halt).await),
         };
         if self.locks.owes() {
             Box::pin(self.locks.settle()).await;
@@ -164,7 +170,7 @@ impl Session {
             );
         }
         if max_rows > 0 && (portal.ahead.is_some() || portal.is_made_ahead()) {
-            return Box::pin(self.run_ahead(portal, max_rows, sink)).await;
+            return self.run_ahead(portal, max_rows, sink).await;
         }
         if let Some(ship) = &self.db.ship
             && last
@@ -202,12 +208,12 @@ impl Session {
             if let Some(id) = self.wanted_range(&result)
                 && sink.rewind()
             {
-                Box::pin(self.take_range(id, true)).await?;
+                self.take_range(id, true).await?;
                 portal.execution = Execution::default();
                 continue;
             }
             if let Err(halt) = result {
-                result = Err(Box::pin(self.doubted(halt)).await);
+                result = Err(self.doubted(halt).await);
             }
             let complete = matches!(result, Ok(Completion::Complete(_)));
             if complete
@@ -226,7 +232,7 @@ impl Session {
                     Box::pin(back_off(attempt)).await;
                     attempt += 1;
                     intents |= halt.is_held_by_intent();
-                    Box::pin(self.note_conflict(&halt, &portal.prepared.planned)).await;
+                    self.note_conflict(&halt, &portal.prepared.planned).await;
                     self.eval.sequences.give_back();
                     self.locks.give_back();
                     self.abort_to_run_again(&halt);
@@ -245,33 +251,35 @@ impl Session {
     }
 
     /// Runs a portal to its end, and gives no more than is asked for of what it makes.
-    async fn run_ahead(
-        &mut self,
-        portal: &mut Portal,
+    fn run_ahead<'a>(
+        &'a mut self,
+        portal: &'a mut Portal,
         max_rows: usize,
-        sink: &mut dyn RowSink,
-    ) -> Result<Completion, Halt> {
-        if portal.ahead.is_none() {
-            let mut rows = Kept::new(&self.db.machine);
-            let mut keeping = Keeping::of(&mut rows);
-            Box::pin(self.run_plan(portal, 0, &mut keeping, false)).await?;
-            portal.ahead = Some(Box::new(Ahead { rows, given: 0 }));
-        }
-        let Some(ahead) = &mut portal.ahead else {
-            return Err(SqlError::internal("no rows are made ahead").into());
-        };
-        let mut given = 0;
-        while given < max_rows
-            && let Some(row) = ahead.rows.get(ahead.given + 1)
-        {
-            sink.row(row)?;
-            given += 1;
-            ahead.given += 1;
-        }
-        ahead.rows.pass(ahead.given);
-        Ok(match ahead.given < ahead.rows.last() {
-            true => Completion::Suspended,
-            false => Completion::Complete(Tag::counted("SELECT", given as u64)),
+        sink: &'a mut dyn RowSink,
+    ) -> Work<'a, Result<Completion, Halt>> {
+        Box::pin(async move {
+            if portal.ahead.is_none() {
+                let mut rows = Kept::new(&self.db.machine);
+                let mut keeping = Keeping::of(&mut rows);
+                Box::pin(self.run_plan(portal, 0, &mut keeping, false)).await?;
+                portal.ahead = Some(Box::new(Ahead { rows, given: 0 }));
+            }
+            let Some(ahead) = &mut portal.ahead else {
+                return Err(SqlError::internal("no rows are made ahead").into());
+            };
+            let mut given = 0;
+            while given < max_rows
+                && let Some(row) = ahead.rows.get(ahead.given + 1)
+            {
+                sink.row(row)?;
+                given += 1;
+                ahead.given += 1;
+            }
+            ahead.rows.pass(ahead.given);
+            Ok(match ahead.given < ahead.rows.last() {
+                true => Completion::Suspended,
+                false => Completion::Complete(Tag::counted("SELECT", given as u64)),
+            })
         })
     }
 
@@ -327,7 +335,7 @@ impl Session {
                 // The table changed under an open portal: there is no going on with it.
                 return Err(Halt::Stale);
             }
-            planned = Box::pin(self.plan_again(&planned)).await?;
+            planned = self.plan_again(&planned).await?;
             portal.prepared.replace(&planned);
             refit(&mut portal.params, &planned.params, &self.eval)?;
             self.keep(&planned);
@@ -373,36 +381,43 @@ impl Session {
     }
 
     /// Plans a statement on the catalog as the transaction sees it, for a client that knows its columns.
-    async fn plan_again(&mut self, planned: &Planned) -> Result<Arc<Planned>, Halt> {
-        let again = self.plan_anew(planned).await?;
-        if !same_shape(again.columns.as_deref(), planned.columns.as_deref()) {
-            // It is right for whoever parses the text next.
-            self.keep(&again);
-            return Err(SqlError::plan_changed().into());
-        }
-        Ok(again)
+    fn plan_again<'a>(&'a mut self, planned: &'a Planned) -> Work<'a, Result<Arc<Planned>, Halt>> {
+        Box::pin(async move {
+            let again = self.plan_anew(planned).await?;
+            if !same_shape(again.columns.as_deref(), planned.columns.as_deref()) {
+                // It is right for whoever parses the text next.
+                self.keep(&again);
+                return Err(SqlError::plan_changed().into());
+            }
+            Ok(again)
+        })
     }
 
     /// Plans a statement on the catalog as the transaction sees it.
-    pub(super) async fn plan_anew(&mut self, planned: &Planned) -> Result<Arc<Planned>, Halt> {
-        let Some(tx) = &mut self.tx else {
-            return Err(SqlError::internal("no transaction").into());
-        };
-        let snapshot = self.served.catalog.snapshot(tx).await?;
-        let Some(tree) = parse_single(&planned.text)? else {
-            return Err(SqlError::internal("a plan without a text").into());
-        };
-        let types = ParamTypes::declared_in(planned.params.clone(), &snapshot);
-        let mut again = plan_statement(tree, &snapshot, types, &self.eval)?;
-        // What another role's plan is kept by is not for this one.
-        again.key = planned.key.clone().filter(|_| planned.names == again.names);
-        Ok(match &again.body {
-            Body::Declare(declared) => Arc::clone(&declared.planned),
-            Body::Explain {
-                planned: Some(explained),
-                ..
-            } => Arc::clone(explained),
-            _ => Arc::new(again),
+    pub(super) fn plan_anew<'a>(
+        &'a mut self,
+        planned: &'a Planned,
+    ) -> Work<'a, Result<Arc<Planned>, Halt>> {
+        Box::pin(async move {
+            let Some(tx) = &mut self.tx else {
+                return Err(SqlError::internal("no transaction").into());
+            };
+            let snapshot = self.served.catalog.snapshot(tx).await?;
+            let Some(tree) = parse_single(&planned.text)? else {
+                return Err(SqlError::internal("a plan without a text").into());
+            };
+            let types = ParamTypes::declared_in(planned.params.clone(), &snapshot);
+            let mut again = plan_statement(tree, &snapshot, types, &self.eval)?;
+            // What another role's plan is kept by is not for this one.
+            again.key = planned.key.clone().filter(|_| planned.names == again.names);
+            Ok(match &again.body {
+                Body::Declare(declared) => Arc::clone(&declared.planned),
+                Body::Explain {
+                    planned: Some(explained),
+                    ..
+                } => Arc::clone(explained),
+                _ => Arc::new(again),
+            })
         })
     }
 
@@ -422,7 +437,7 @@ impl Session {
         }
         let mut parts = None;
         if plan.split().is_some() && max_rows == 0 && !portal.execution.has_begun() {
-            parts = Box::pin(self.parts_of(planned, &portal.params)).await?;
+            parts = self.parts_of(planned, &portal.params).await?;
         }
         let Some(tx) = &mut self.tx else {
             return Err(SqlError::internal("no transaction").into());
@@ -465,7 +480,7 @@ impl Session {
         };
         self.take_set_config()?;
         if planned.is_volatile {
-            Box::pin(self.set_sequences()).await?;
+            self.set_sequences().await?;
             let warnings = self.eval.take_warnings().into_iter();
             self.notices.extend(warnings.map(Notice::of_warning));
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fencepost_planner::Work;
 use fencepost_sql::catalog::{CatalogView, SequenceDef, Taken};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::sequences::{SetValue, wanted_range};
@@ -32,30 +33,34 @@ impl Session {
 
     /// Takes a range of values of the sequence `id`. What the statement has drawn is given back if it is run `again`,
     /// and counts if it goes on.
-    pub(super) async fn take_range(&mut self, id: u32, again: bool) -> Result<(), Halt> {
-        let sequences = &self.eval.sequences;
-        let count = sequences.wanted(id);
-        match again {
-            true => sequences.give_back(),
-            false => sequences.begin(),
-        }
-        let sequence = self.sequence(id).await?;
-        let (taken, private) = self.ask(&sequence, Ask::Take(count)).await?;
-        if let Some(taken) = taken {
-            let increment = sequence.increment;
-            self.eval.sequences.add(id, increment, taken, private);
-        }
-        Ok(())
+    pub(super) fn take_range<'a>(&'a mut self, id: u32, again: bool) -> Work<'a, Result<(), Halt>> {
+        Box::pin(async move {
+            let sequences = &self.eval.sequences;
+            let count = sequences.wanted(id);
+            match again {
+                true => sequences.give_back(),
+                false => sequences.begin(),
+            }
+            let sequence = self.sequence(id).await?;
+            let (taken, private) = self.ask(&sequence, Ask::Take(count)).await?;
+            if let Some(taken) = taken {
+                let increment = sequence.increment;
+                self.eval.sequences.add(id, increment, taken, private);
+            }
+            Ok(())
+        })
     }
 
     /// Does what `setval` has asked for.
-    pub(super) async fn set_sequences(&mut self) -> Result<(), Halt> {
-        for set in self.eval.sequences.take_sets() {
-            let sequence = self.sequence(set.id).await?;
-            self.ask(&sequence, Ask::Set(set)).await?;
-            self.eval.sequences.forget(set.id);
-        }
-        Ok(())
+    pub(super) fn set_sequences<'a>(&'a mut self) -> Work<'a, Result<(), Halt>> {
+        Box::pin(async move {
+            for set in self.eval.sequences.take_sets() {
+                let sequence = self.sequence(set.id).await?;
+                self.ask(&sequence, Ask::Set(set)).await?;
+                self.eval.sequences.forget(set.id);
+            }
+            Ok(())
+        })
     }
 
     /// The definition, as the transaction sees it, or the newest.

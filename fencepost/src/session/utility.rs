@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use fencepost_fabric::Random;
+use fencepost_planner::Work;
 use fencepost_planner::{
     DdlCx, RowSink, Tag, await_turn, ddl_command, is_alone, makes_temporary, run_ddl,
 };
@@ -28,108 +29,110 @@ use crate::prepared::{Body, Planned, Portal, Prepared};
 const ATTEMPTS_MAX: u32 = 16;
 
 impl Session {
-    pub(super) async fn run_utility(
-        &mut self,
-        statement: &Statement,
-        portal: &mut Portal,
+    pub(super) fn run_utility<'a>(
+        &'a mut self,
+        statement: &'a Statement,
+        portal: &'a mut Portal,
         max_rows: usize,
-        sink: &mut dyn RowSink,
+        sink: &'a mut dyn RowSink,
         last: bool,
-    ) -> Result<Completion, Halt> {
-        let tag = match statement {
-            Statement::Begin { start, modes } => self.begin_block(*start, modes)?,
-            Statement::Commit { chain } => self.commit_block(*chain).await?,
-            Statement::Rollback { chain } => self.rollback_block(*chain).await?,
-            Statement::Savepoint(name) => self.savepoint(name)?,
-            Statement::Release(name) => self.release(name)?,
-            Statement::RollbackTo(name) => self.rollback_to(name).await?,
-            Statement::SetTransaction(modes) => {
-                self.in_block_or_warn("SET TRANSACTION");
-                self.enter();
-                self.set_modes(modes)?;
-                "SET"
-            }
-            Statement::SetSnapshot(name) => {
-                self.in_block_or_warn("SET TRANSACTION");
-                self.enter();
-                self.import_snapshot(name)?;
-                "SET"
-            }
-            Statement::SetSessionCharacteristics(modes) => {
-                self.set_characteristics(modes)?;
-                "SET"
-            }
-            Statement::SetConstraints { names, deferred } => {
-                self.in_block_or_warn("SET CONSTRAINTS");
-                self.enter();
-                Box::pin(self.set_constraints(names, *deferred)).await?;
-                "SET CONSTRAINTS"
-            }
-            Statement::Set(set) => {
-                self.enter();
-                self.set(set)?;
-                "SET"
-            }
-            Statement::Reset(name) => {
-                self.enter();
-                self.reset(name.as_deref())?;
-                "RESET"
-            }
-            Statement::Show(name) => {
-                for row in self.show(name)? {
-                    sink.row(&row)?;
+    ) -> Work<'a, Result<Completion, Halt>> {
+        Box::pin(async move {
+            let tag = match statement {
+                Statement::Begin { start, modes } => self.begin_block(*start, modes)?,
+                Statement::Commit { chain } => self.commit_block(*chain).await?,
+                Statement::Rollback { chain } => self.rollback_block(*chain).await?,
+                Statement::Savepoint(name) => self.savepoint(name)?,
+                Statement::Release(name) => self.release(name)?,
+                Statement::RollbackTo(name) => self.rollback_to(name).await?,
+                Statement::SetTransaction(modes) => {
+                    self.in_block_or_warn("SET TRANSACTION");
+                    self.enter();
+                    self.set_modes(modes)?;
+                    "SET"
                 }
-                "SHOW"
-            }
-            Statement::Prepare {
-                name,
-                param_types,
-                text,
-            } => {
-                let prepare = &portal.prepared.planned.text;
-                self.prepare_named(name, param_types, text, prepare)?
-            }
-            Statement::Execute { name, args } => {
-                return self
-                    .execute_named(name, args, portal, max_rows, sink, last)
-                    .await;
-            }
-            Statement::Deallocate(name) => self.deallocate(name.as_deref())?,
-            Statement::Discard(kind) => Box::pin(self.discard(*kind)).await?,
-            Statement::Fetch(fetch) => {
-                return self.fetch(fetch, &portal.prepared, sink).await;
-            }
-            Statement::Close(name) => self.close_cursors(name.as_deref())?,
-            Statement::Maintenance(maintenance) => self.maintain(*maintenance)?,
-            Statement::LockTables(locks) => self.lock_tables(locks).await?,
-            Statement::Checkpoint => self.checkpoint().await?,
-            Statement::DrainMachine(machine) => self.drain_machine(*machine)?,
-            Statement::RemoveMachine(machine) => self.remove_machine(*machine).await?,
-            Statement::Listen(change) => {
-                self.enter();
-                self.eval.notifications.listen(change.clone());
-                match change {
-                    Listening::To(_) => "LISTEN",
-                    Listening::NoMore(_) | Listening::ToNothing => "UNLISTEN",
+                Statement::SetSnapshot(name) => {
+                    self.in_block_or_warn("SET TRANSACTION");
+                    self.enter();
+                    self.import_snapshot(name)?;
+                    "SET"
                 }
-            }
-            Statement::Notify(Notification { channel, payload }) => {
-                self.enter();
-                self.eval.notifications.notify(channel, payload)?;
-                "NOTIFY"
-            }
-            Statement::Call(_) | Statement::Do(_) => {
-                return self.run_call(portal, sink, last).await;
-            }
-            other => match ddl_command(other) {
-                Some(command) => {
-                    let tag = self.run_ddl(command, &portal.prepared, last).await?;
-                    return Ok(Completion::Complete(tag));
+                Statement::SetSessionCharacteristics(modes) => {
+                    self.set_characteristics(modes)?;
+                    "SET"
                 }
-                None => return Err(SqlError::internal("a statement that nobody runs").into()),
-            },
-        };
-        Ok(Completion::Complete(Tag::plain(tag)))
+                Statement::SetConstraints { names, deferred } => {
+                    self.in_block_or_warn("SET CONSTRAINTS");
+                    self.enter();
+                    Box::pin(self.set_constraints(names, *deferred)).await?;
+                    "SET CONSTRAINTS"
+                }
+                Statement::Set(set) => {
+                    self.enter();
+                    self.set(set)?;
+                    "SET"
+                }
+                Statement::Reset(name) => {
+                    self.enter();
+                    self.reset(name.as_deref())?;
+                    "RESET"
+                }
+                Statement::Show(name) => {
+                    for row in self.show(name)? {
+                        sink.row(&row)?;
+                    }
+                    "SHOW"
+                }
+                Statement::Prepare {
+                    name,
+                    param_types,
+                    text,
+                } => {
+                    let prepare = &portal.prepared.planned.text;
+                    self.prepare_named(name, param_types, text, prepare)?
+                }
+                Statement::Execute { name, args } => {
+                    return self
+                        .execute_named(name, args, portal, max_rows, sink, last)
+                        .await;
+                }
+                Statement::Deallocate(name) => self.deallocate(name.as_deref())?,
+                Statement::Discard(kind) => Box::pin(self.discard(*kind)).await?,
+                Statement::Fetch(fetch) => {
+                    return self.fetch(fetch, &portal.prepared, sink).await;
+                }
+                Statement::Close(name) => self.close_cursors(name.as_deref())?,
+                Statement::Maintenance(maintenance) => self.maintain(*maintenance)?,
+                Statement::LockTables(locks) => self.lock_tables(locks).await?,
+                Statement::Checkpoint => self.checkpoint().await?,
+                Statement::DrainMachine(machine) => self.drain_machine(*machine)?,
+                Statement::RemoveMachine(machine) => self.remove_machine(*machine).await?,
+                Statement::Listen(change) => {
+                    self.enter();
+                    self.eval.notifications.listen(change.clone());
+                    match change {
+                        Listening::To(_) => "LISTEN",
+                        Listening::NoMore(_) | Listening::ToNothing => "UNLISTEN",
+                    }
+                }
+                Statement::Notify(Notification { channel, payload }) => {
+                    self.enter();
+                    self.eval.notifications.notify(channel, payload)?;
+                    "NOTIFY"
+                }
+                Statement::Call(_) | Statement::Do(_) => {
+                    return self.run_call(portal, sink, last).await;
+                }
+                other => match ddl_command(other) {
+                    Some(command) => {
+                        let tag = self.run_ddl(command, &portal.prepared, last).await?;
+                        return Ok(Completion::Complete(tag));
+                    }
+                    None => return Err(SqlError::internal("a statement that nobody runs").into()),
+                },
+            };
+            Ok(Completion::Complete(Tag::plain(tag)))
+        })
     }
 
     /// VACUUM and its kin; their tag.
@@ -195,7 +198,7 @@ impl Session {
         loop {
             let mut result = self.ddl_attempt(&prepared.planned).await;
             if let Err(halt) = result {
-                result = Err(Box::pin(self.doubted(halt)).await);
+                result = Err(self.doubted(halt).await);
             }
             if result.is_ok() && last && self.block == Block::Implicit {
                 result = self.commit_transaction().await.and(result);

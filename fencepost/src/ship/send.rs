@@ -199,7 +199,7 @@ impl Session {
         self.start_statement();
         match Box::pin(self.ship(&ship, home, portals)).await {
             Ok(results) => Ok(results),
-            Err(halt) => Err(Box::pin(self.fail_with(halt)).await),
+            Err(halt) => Err(self.fail_with(halt).await),
         }
     }
 

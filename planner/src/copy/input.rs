@@ -14,6 +14,7 @@ use super::binary::{self, Tuples};
 use super::records::{Lines, Record, fields};
 use crate::exec::Cx;
 use crate::plan::TablePlan;
+use crate::work::Work;
 use crate::write::{
     Doing, Firing, Referee, References, RowWriter, Yield, check_twins, finish, generate,
 };
@@ -108,22 +109,30 @@ impl CopyInput {
     }
 
     /// Takes the next piece of the data.
-    pub async fn data(&mut self, cx: &mut Cx<'_>, data: &[u8]) -> Result<(), Halt> {
-        match &mut self.records {
-            Records::Lines(lines) => lines.push(data),
-            Records::Tuples(tuples) => tuples.push(data),
-        }
-        self.rows(cx, false).await
+    pub fn data<'a>(
+        &'a mut self,
+        cx: &'a mut Cx<'_>,
+        data: &'a [u8],
+    ) -> Work<'a, Result<(), Halt>> {
+        Box::pin(async move {
+            match &mut self.records {
+                Records::Lines(lines) => lines.push(data),
+                Records::Tuples(tuples) => tuples.push(data),
+            }
+            self.rows(cx, false).await
+        })
     }
 
     /// The data is complete: the number of rows that went in.
-    pub async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<u64, Halt> {
-        self.rows(cx, true).await?;
-        let finished = self.writer.finish(cx, &self.table).await;
-        finished.map_err(|halt| self.name_duplicate(halt))?;
-        finish(&mut self.referee, &mut self.firing, cx).await?;
-        check_twins(cx).await?;
-        Ok(self.count)
+    pub fn finish<'a>(&'a mut self, cx: &'a mut Cx<'_>) -> Work<'a, Result<u64, Halt>> {
+        Box::pin(async move {
+            self.rows(cx, true).await?;
+            let finished = self.writer.finish(cx, &self.table).await;
+            finished.map_err(|halt| self.name_duplicate(halt))?;
+            finish(&mut self.referee, &mut self.firing, cx).await?;
+            check_twins(cx).await?;
+            Ok(self.count)
+        })
     }
 
     async fn rows(&mut self, cx: &mut Cx<'_>, last: bool) -> Result<(), Halt> {

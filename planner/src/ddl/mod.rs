@@ -44,6 +44,7 @@ use fencepost_sql::stop::Halt;
 use fencepost_txn::Strength;
 
 use crate::exec::Cx;
+use crate::work::Work;
 
 pub use temporary::{
     drop_temporary_schema, end_temporary, ends_on_commit, make_temporary_schema, makes_temporary,
@@ -100,23 +101,27 @@ pub struct DdlCx<'a> {
 ///
 /// # Errors
 /// 55P03 where that takes longer than `lock_timeout`; a conflict where they have changed what the transaction has read.
-pub async fn await_turn(cx: &mut Cx<'_>, catalog: &Catalog) -> Result<(), Halt> {
-    cx.queue(catalog.heart(), Strength::Update).await?;
-    catalog.catch_up(cx.tx).await
+pub fn await_turn<'a>(cx: &'a mut Cx<'_>, catalog: &'a Catalog) -> Work<'a, Result<(), Halt>> {
+    Box::pin(async move {
+        cx.queue(catalog.heart(), Strength::Update).await?;
+        catalog.catch_up(cx.tx).await
+    })
 }
 
 /// Runs a DDL statement; its command tag.
-pub async fn run_ddl(
-    statement: &Statement,
-    cx: &mut Cx<'_>,
-    ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
-    authorize::Asker::of(cx, ddl)?.check(statement, &cx.eval.database)?;
-    let done = carry_out(statement, cx, ddl).await?;
-    if may_drop(statement) {
-        ownership::forget_dropped(cx, ddl).await?;
-    }
-    Ok(done)
+pub fn run_ddl<'a>(
+    statement: &'a Statement,
+    cx: &'a mut Cx<'_>,
+    ddl: &'a mut DdlCx<'_>,
+) -> Work<'a, Result<&'static str, Halt>> {
+    Box::pin(async move {
+        authorize::Asker::of(cx, ddl)?.check(statement, &cx.eval.database)?;
+        let done = carry_out(statement, cx, ddl).await?;
+        if may_drop(statement) {
+            ownership::forget_dropped(cx, ddl).await?;
+        }
+        Ok(done)
+    })
 }
 
 /// May objects be gone after it?

@@ -60,7 +60,7 @@ async fn make_each(
             rows: None,
             salt: ddl.salt,
         };
-        Box::pin(run_ddl(&statement, cx, &mut within)).await?;
+        run_ddl(&statement, cx, &mut within).await?;
     }
     Ok(())
 }

@@ -13,81 +13,88 @@ use super::ownership::forget_dropped;
 use super::schema::drop_schema;
 use super::{DdlCx, drop};
 use crate::exec::Cx;
+use crate::work::Work;
 
 /// Makes the schema of a session.
-pub async fn make_temporary_schema(
-    schema: &str,
-    cx: &mut Cx<'_>,
-    ddl: &mut DdlCx<'_>,
-) -> Result<Temporary, Halt> {
-    let changes = Changes::begin(cx, ddl).await?;
-    let id = ddl.catalog.next_oid(cx.tx).await?;
-    ddl.catalog.insert_schema(cx.tx, id, schema).await?;
-    changes.finish(cx, ddl).await?;
-    let schema = schema.to_owned();
-    Ok(Temporary { schema, id })
+pub fn make_temporary_schema<'a>(
+    schema: &'a str,
+    cx: &'a mut Cx<'_>,
+    ddl: &'a mut DdlCx<'_>,
+) -> Work<'a, Result<Temporary, Halt>> {
+    Box::pin(async move {
+        let changes = Changes::begin(cx, ddl).await?;
+        let id = ddl.catalog.next_oid(cx.tx).await?;
+        ddl.catalog.insert_schema(cx.tx, id, schema).await?;
+        changes.finish(cx, ddl).await?;
+        let schema = schema.to_owned();
+        Ok(Temporary { schema, id })
+    })
 }
 
 /// Drops the schema of a session with all that is in it, if it is still there.
-pub async fn drop_temporary_schema(
-    of: &Temporary,
-    cx: &mut Cx<'_>,
-    ddl: &mut DdlCx<'_>,
-) -> Result<(), Halt> {
-    if ddl.snapshot.schema_oid(&of.schema) != Some(of.id) {
-        return Ok(());
-    }
-    let statement = DropSchema {
-        names: vec![of.schema.clone()],
-        if_exists: true,
-        cascade: true,
-    };
-    let told = ddl.notices.len();
-    drop_schema(&statement, cx, ddl).await?;
-    ddl.notices.truncate(told);
-    forget_dropped(cx, ddl).await
+pub fn drop_temporary_schema<'a>(
+    of: &'a Temporary,
+    cx: &'a mut Cx<'_>,
+    ddl: &'a mut DdlCx<'_>,
+) -> Work<'a, Result<(), Halt>> {
+    Box::pin(async move {
+        if ddl.snapshot.schema_oid(&of.schema) != Some(of.id) {
+            return Ok(());
+        }
+        let statement = DropSchema {
+            names: vec![of.schema.clone()],
+            if_exists: true,
+            cascade: true,
+        };
+        let told = ddl.notices.len();
+        drop_schema(&statement, cx, ddl).await?;
+        ddl.notices.truncate(told);
+        forget_dropped(cx, ddl).await
+    })
 }
 
 /// What ON COMMIT says of tables with these oids; those that are gone are passed over.
-pub async fn end_temporary(
-    tables: &[(u32, OnCommit)],
-    cx: &mut Cx<'_>,
-    ddl: &mut DdlCx<'_>,
-) -> Result<(), Halt> {
-    let mut going = Vec::new();
-    for (id, what) in tables {
-        let Some(table) = ddl.snapshot.table_by_id(*id)? else {
-            continue;
-        };
-        if *what == OnCommit::Drop {
-            going.push(table);
-            continue;
+pub fn end_temporary<'a>(
+    tables: &'a [(u32, OnCommit)],
+    cx: &'a mut Cx<'_>,
+    ddl: &'a mut DdlCx<'_>,
+) -> Work<'a, Result<(), Halt>> {
+    Box::pin(async move {
+        let mut going = Vec::new();
+        for (id, what) in tables {
+            let Some(table) = ddl.snapshot.table_by_id(*id)? else {
+                continue;
+            };
+            if *what == OnCommit::Drop {
+                going.push(table);
+                continue;
+            }
+            let delete = Delete {
+                view: None,
+                alias: table.name.clone(),
+                table: Arc::clone(&table),
+                using: None,
+                filter: None,
+                current: None,
+                integrity: Integrity::default(),
+                returning: Vec::new(),
+            };
+            run_now(Statement::Delete(Box::new(delete)), cx).await?;
         }
-        let delete = Delete {
-            view: None,
-            alias: table.name.clone(),
-            table: Arc::clone(&table),
-            using: None,
-            filter: None,
-            current: None,
-            integrity: Integrity::default(),
-            returning: Vec::new(),
+        if going.is_empty() {
+            return Ok(());
+        }
+        let statement = DropTable {
+            tables: going,
+            materialized: false,
+            cascade: true,
+            missing: Vec::new(),
         };
-        run_now(Statement::Delete(Box::new(delete)), cx).await?;
-    }
-    if going.is_empty() {
-        return Ok(());
-    }
-    let statement = DropTable {
-        tables: going,
-        materialized: false,
-        cascade: true,
-        missing: Vec::new(),
-    };
-    let told = ddl.notices.len();
-    drop::drop_table(&statement, cx, ddl).await?;
-    ddl.notices.truncate(told);
-    forget_dropped(cx, ddl).await
+        let told = ddl.notices.len();
+        drop::drop_table(&statement, cx, ddl).await?;
+        ddl.notices.truncate(told);
+        forget_dropped(cx, ddl).await
+    })
 }
 
 /// The temporary table that a statement makes and has something done to at the end of the transaction.

@@ -10,19 +10,26 @@ use crate::plan::SelectPlan;
 use crate::sink::RowSink;
 use crate::split::Gives;
 use crate::statement::Plan;
+use crate::work::Work;
 
 const CHUNK: usize = 256;
 
 /// Runs the part of a plan that is split which is about the partitions of `cx`, and gives its rows, which are of the
 /// types of [`crate::Split::columns`]; how many.
-pub async fn run_part(plan: &Plan, cx: &mut Cx<'_>, sink: &mut dyn RowSink) -> Result<u64, Halt> {
-    let Some(plan) = plan.part() else {
-        return Err(SqlError::internal("a plan that is not split").into());
-    };
-    let given = give_part(plan, cx, sink).await;
-    let held = std::mem::take(&mut cx.held);
-    cx.tx.release_memory(held);
-    given
+pub fn run_part<'a>(
+    plan: &'a Plan,
+    cx: &'a mut Cx<'_>,
+    sink: &'a mut dyn RowSink,
+) -> Work<'a, Result<u64, Halt>> {
+    Box::pin(async move {
+        let Some(plan) = plan.part() else {
+            return Err(SqlError::internal("a plan that is not split").into());
+        };
+        let given = give_part(plan, cx, sink).await;
+        let held = std::mem::take(&mut cx.held);
+        cx.tx.release_memory(held);
+        given
+    })
 }
 
 async fn give_part(

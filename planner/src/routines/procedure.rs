@@ -16,6 +16,7 @@ use super::machine::{Body, Machine, Step};
 use super::prepared::snapshot;
 use super::returned::Returned;
 use crate::exec::Cx;
+use crate::work::Work;
 
 /// A call on its way.
 #[derive(Debug)]
@@ -81,21 +82,25 @@ pub async fn anonymous(body: &str, cx: &mut Cx<'_>) -> Result<Body, Halt> {
 
 impl Procedure {
     /// Begins a CALL or a DO; it may end transactions if it `ends` them.
-    pub async fn begin(
-        statement: &Statement,
+    pub fn begin<'a>(
+        statement: &'a Statement,
         ends: bool,
-        cx: &mut Cx<'_>,
-    ) -> Result<Procedure, Halt> {
-        let mut machine = match statement {
-            Statement::Do(body) => Machine::new(&Arc::new(anonymous(body, cx).await?), Vec::new()),
-            Statement::Call(call) => match Procedure::called(call, cx).await? {
-                State::Machine(machine) => *machine,
-                over => return Ok(Procedure(over)),
-            },
-            _ => return Err(SqlError::internal("not a call").into()),
-        };
-        machine.ends = ends;
-        Ok(Procedure(State::Machine(Box::new(machine))))
+        cx: &'a mut Cx<'_>,
+    ) -> Work<'a, Result<Procedure, Halt>> {
+        Box::pin(async move {
+            let mut machine = match statement {
+                Statement::Do(body) => {
+                    Machine::new(&Arc::new(anonymous(body, cx).await?), Vec::new())
+                }
+                Statement::Call(call) => match Procedure::called(call, cx).await? {
+                    State::Machine(machine) => *machine,
+                    over => return Ok(Procedure(over)),
+                },
+                _ => return Err(SqlError::internal("not a call").into()),
+            };
+            machine.ends = ends;
+            Ok(Procedure(State::Machine(Box::new(machine))))
+        })
     }
 
     async fn called(call: &RoutineCall, cx: &mut Cx<'_>) -> Result<State, Halt> {
@@ -124,22 +129,24 @@ impl Procedure {
     }
 
     /// Runs on until it stops for something.
-    pub async fn run(&mut self, cx: &mut Cx<'_>) -> Result<Paused, Halt> {
-        match &mut self.0 {
-            State::Over(row) => Ok(Paused::Done(row.take())),
-            State::Machine(machine) => {
-                cx.scratch.routines.enter()?;
-                let ran = Box::pin(machine.run(cx)).await;
-                cx.scratch.routines.leave();
-                Ok(match ran? {
-                    Step::Commit { chain } => Paused::Commit { chain },
-                    Step::Rollback { chain } => Paused::Rollback { chain },
-                    Step::Range(id) => Paused::Range(id),
-                    Step::Done(Returned::Row(row)) => Paused::Done(row),
-                    Step::Done(Returned::Set(_)) | Step::Go => Paused::Done(None),
-                })
+    pub fn run<'a>(&'a mut self, cx: &'a mut Cx<'_>) -> Work<'a, Result<Paused, Halt>> {
+        Box::pin(async move {
+            match &mut self.0 {
+                State::Over(row) => Ok(Paused::Done(row.take())),
+                State::Machine(machine) => {
+                    cx.scratch.routines.enter()?;
+                    let ran = machine.run(cx).await;
+                    cx.scratch.routines.leave();
+                    Ok(match ran? {
+                        Step::Commit { chain } => Paused::Commit { chain },
+                        Step::Rollback { chain } => Paused::Rollback { chain },
+                        Step::Range(id) => Paused::Range(id),
+                        Step::Done(Returned::Row(row)) => Paused::Done(row),
+                        Step::Done(Returned::Set(_)) | Step::Go => Paused::Done(None),
+                    })
+                }
             }
-        }
+        })
     }
 
     /// Has it met a conflict that its transaction cannot go on from?

@@ -164,7 +164,7 @@ async fn ddl(
     };
     let ran = {
         let mut inner = cx.within(&[]);
-        Box::pin(run_ddl(statement, &mut inner, &mut ddl)).await
+        run_ddl(statement, &mut inner, &mut ddl).await
     };
     cx.scratch.routines.notices.append(&mut notices);
     ran?;

@@ -19,6 +19,7 @@ mod named;
 
 use std::sync::Arc;
 
+use fencepost_planner::Work;
 use fencepost_planner::{Keeping, Kept, RowSink, Tag};
 use fencepost_sql::bound::{Fetch, Statement};
 use fencepost_sql::cursors::CursorInfo;
@@ -71,32 +72,34 @@ fn no_cursor(name: &str) -> SqlError {
 
 impl Session {
     /// DECLARE … CURSOR.
-    pub(super) async fn declare_cursor(
-        &mut self,
-        declared: &Arc<Declared>,
-        portal: &Portal,
+    pub(super) fn declare_cursor<'a>(
+        &'a mut self,
+        declared: &'a Arc<Declared>,
+        portal: &'a Portal,
         last: bool,
-    ) -> Result<Completion, Halt> {
-        if !declared.options.hold {
-            self.in_block("DECLARE CURSOR")?;
-        }
-        self.check_cursor_free(&declared.name)?;
-        self.enter();
-        let inner = Portal::new(
-            Prepared::new(Arc::clone(&declared.planned), Vec::new()),
-            portal.params.clone(),
-        );
-        let mut cursor = Cursor::declared(declared, inner, Kept::new(&self.db.machine));
-        cursor.created = self.eval.statement_start;
-        if self.block == Block::Implicit {
-            // It is all that its transaction does, and may be run again.
-            let mut sink = Keeping::of(&mut cursor.kept);
-            Box::pin(self.run_plan(&mut cursor.portal, 0, &mut sink, last)).await?;
-            cursor.end_run();
-            cursor.held = self.block == Block::Idle;
-        }
-        self.add_cursor(&declared.name, cursor);
-        Ok(Completion::Complete(Tag::plain("DECLARE CURSOR")))
+    ) -> Work<'a, Result<Completion, Halt>> {
+        Box::pin(async move {
+            if !declared.options.hold {
+                self.in_block("DECLARE CURSOR")?;
+            }
+            self.check_cursor_free(&declared.name)?;
+            self.enter();
+            let inner = Portal::new(
+                Prepared::new(Arc::clone(&declared.planned), Vec::new()),
+                portal.params.clone(),
+            );
+            let mut cursor = Cursor::declared(declared, inner, Kept::new(&self.db.machine));
+            cursor.created = self.eval.statement_start;
+            if self.block == Block::Implicit {
+                // It is all that its transaction does, and may be run again.
+                let mut sink = Keeping::of(&mut cursor.kept);
+                Box::pin(self.run_plan(&mut cursor.portal, 0, &mut sink, last)).await?;
+                cursor.end_run();
+                cursor.held = self.block == Block::Idle;
+            }
+            self.add_cursor(&declared.name, cursor);
+            Ok(Completion::Complete(Tag::plain("DECLARE CURSOR")))
+        })
     }
 
     /// 42P03 where there is a cursor `name` already.
