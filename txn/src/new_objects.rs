@@ -289,12 +289,20 @@ impl Context {
         changed
     }
 
+    /// Whether the slot of a new object is the transaction's still. Where its region has changed hands somebody else may
+    /// have an object there, which is not to be taken for the new one.
+    pub fn keeps_new(&self, addr: Addr) -> Result<(), Stop> {
+        let network = self.machine.network();
+        match network.is_some_and(|network| network.is_stale(addr, self.reserved_since)) {
+            true => Err(Stop::Retry(AbortReason::Unreachable)),
+            false => Ok(()),
+        }
+    }
+
     /// The slot of a new object on this machine, which it may have parted with since.
     pub fn slot_of_new(&self, addr: Addr) -> Result<ObjectRef<'_>, Stop> {
+        self.keeps_new(addr)?;
         let network = self.machine.network();
-        if network.is_some_and(|network| network.is_stale(addr, self.reserved_since)) {
-            return Err(Stop::Retry(AbortReason::Unreachable));
-        }
         let object = self.machine.regions().own_object(addr);
         object.ok_or(match network {
             Some(_) => Stop::Retry(AbortReason::Unreachable),

@@ -193,6 +193,11 @@ impl Transaction {
             header: Header(0),
             own: true,
         };
+        if matches!(write.what, What::New { .. } | What::Unborn(_))
+            && let Err(stop) = context.keeps_new(write.addr)
+        {
+            return Some(Err(stop));
+        }
         let image = || View::Own(was.unwrap_or_else(|| context.writes.image(&write)));
         let (view, seen) = match (write.what, write.payload()) {
             (What::New { .. }, _) if was.is_some() => (image(), unseen),

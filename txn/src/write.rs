@@ -321,7 +321,10 @@ impl Transaction {
                         what: What::New { .. },
                         ..
                     },
-                )) => return self.patch_new(at, write, kind, op),
+                )) => {
+                    self.context().keeps_new(addr)?;
+                    return self.patch_new(at, write, kind, op);
+                }
                 Some((
                     at,
                     write @ Write {

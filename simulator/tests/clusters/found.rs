@@ -25,3 +25,8 @@ fn slots_that_come_back_late_come_before_rest() {
 fn a_slot_is_as_a_new_life_of_its_block_left_it() {
     hold(200_115..200_116, Plan::draw_with_newcomer);
 }
+
+#[test]
+fn a_new_object_whose_slot_is_another_s_by_now_is_not_taken_for_what_is_there() {
+    hold(400_526..400_527, Plan::draw_with_stalls);
+}

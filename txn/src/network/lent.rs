@@ -60,9 +60,17 @@ impl Lent {
         link: &Link,
         (ticket, wanted, rounds): (u64, Wanted, u32),
     ) {
-        let slots = take(machine, lane, wanted);
+        let regions = machine.regions();
+        let slots = loop {
+            let there = regions.count();
+            let slots = take(machine, lane, wanted);
+            // A region that has come since is not full, and has not been tried.
+            if !slots.is_empty() || regions.count() == there {
+                break slots;
+            }
+        };
         // Otherwise it is not for want of a region.
-        if slots.is_empty() && machine.regions().is_full() && rounds < ROUNDS {
+        if slots.is_empty() && regions.is_full() && rounds < ROUNDS {
             let grown = network.grow(machine, wanted.near);
             let rounds = rounds + 1;
             self.later.push(Later {
