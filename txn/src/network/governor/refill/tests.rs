@@ -226,10 +226,9 @@ fn what_is_locked_or_changes_is_read_until_it_is_steady() {
         there.0 >= 11 && there.0 == there.2,
         "it was never whole: {there:?}"
     );
-    assert_eq!(
-        there.0,
-        object(&world.primary.memory, changing, SMALL).word(0)
-    );
+    // One that the primary had meanwhile: of a later one whoever writes it tells this backup (REFILL-1).
+    let newest = object(&world.primary.memory, changing, SMALL).word(0);
+    assert!((104..=newest).contains(&there.0), "{there:?}, {newest}");
 }
 
 /// A commit of an earlier configuration is decided, and whoever runs it has yet to put its versions in place.
