@@ -376,10 +376,11 @@ impl Network {
     /// Puts slots of `machine` back into the stock that no object came into.
     pub fn put_back(&self, machine: MachineId, slots: &[Reserved], now: Timestamp) {
         let mut stocks = self.reserves.stocks.lock();
-        let fresh = slots.iter().copied();
-        let fresh = fresh.filter(|slot| !stocks.is_stale(slot.addr, slot.since));
-        let fresh: Vec<Reserved> = fresh.collect();
-        stocks.put(machine, &fresh, now);
+        for slot in slots {
+            if !stocks.is_stale(slot.addr, slot.since) {
+                stocks.put(machine, std::slice::from_ref(slot), now);
+            }
+        }
     }
 
     /// Finds out where the regions of slots are, which `machine` has lent.
