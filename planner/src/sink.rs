@@ -1,13 +1,12 @@
 //! Where results go.
 
-use std::future::Future;
-use std::pin::Pin;
-
 use fencepost_sql::error::SqlError;
 use fencepost_sql::value::Value;
 
+use crate::work::Work;
+
 /// The end of a flush.
-pub type Flushed<'a> = Pin<Box<dyn Future<Output = Result<(), SqlError>> + Send + 'a>>;
+pub type Flushed<'a> = Work<'a, Result<(), SqlError>>;
 
 /// Takes the rows of a result.
 pub trait RowSink: Send {

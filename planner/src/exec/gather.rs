@@ -10,9 +10,6 @@
 //! # Failure
 //! A part that nobody else runs is run here, in the same transaction, on the same snapshot.
 
-use std::future::Future;
-use std::pin::Pin;
-
 use fencepost_sql::bound::OrderKey;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
@@ -21,6 +18,8 @@ use super::batch::Batch;
 use super::cx::Cx;
 use super::gathered::Gathered;
 use super::sort::{Sorter, compare_rows};
+
+use crate::work::Work;
 
 /// What has become of a part.
 pub enum Part {
@@ -31,7 +30,7 @@ pub enum Part {
 }
 
 /// The next of them; `None` after the last.
-pub type NextPart<'a> = Pin<Box<dyn Future<Output = Result<Option<Part>, Halt>> + Send + 'a>>;
+pub type NextPart<'a> = Work<'a, Result<Option<Part>, Halt>>;
 
 /// What came back of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Sources at work: one future a batch, whatever the source is.
 
-use std::future::{Future, ready};
-use std::pin::Pin;
+use std::future::ready;
 use std::sync::Arc;
 
 use fencepost_sql::bound::{Expr, Node, TableFunction};
@@ -22,9 +21,10 @@ use super::{sequence, status, system};
 use crate::analytics::Running;
 use crate::plan::Source;
 use crate::subplans::any_deep;
+use crate::work::Work;
 
 /// A batch in the making: true when there may be more.
-pub type NextBatch<'a> = Pin<Box<dyn Future<Output = Result<bool, Halt>> + Send + 'a>>;
+pub type NextBatch<'a> = Work<'a, Result<bool, Halt>>;
 
 /// Where a source stands. It mirrors the plan, which is passed along with it.
 pub enum SourceState {

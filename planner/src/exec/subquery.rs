@@ -7,8 +7,6 @@
 //!
 //! Only statements that have such queries have [`Queries`]; all others never come here.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use fencepost_sql::bound::{Cte, Expr, Node, Subquery, SubqueryKind};
@@ -25,11 +23,12 @@ use super::join::push_comparable;
 use super::select::SelectState;
 use crate::subplans::Subplans;
 use crate::terms::{member_test, reads_only};
+use crate::work::Work;
 
 const CHUNK: usize = 1024;
 
 /// A value in the making.
-pub type Evaluation<'a> = Pin<Box<dyn Future<Output = Result<Value, Halt>> + Send + 'a>>;
+pub type Evaluation<'a> = Work<'a, Result<Value, Halt>>;
 
 /// What a statement with queries in expressions keeps while it runs.
 #[derive(Debug)]
@@ -383,10 +382,7 @@ impl Cx<'_> {
     }
 
     /// Runs a query that keys of a scan read.
-    pub fn run_init<'a>(
-        &'a mut self,
-        init: &'a Expr,
-    ) -> Pin<Box<dyn Future<Output = Result<(), Halt>> + Send + 'a>> {
+    pub fn run_init<'a>(&'a mut self, init: &'a Expr) -> Work<'a, Result<(), Halt>> {
         Box::pin(async move {
             if let Node::Subquery(sub) = &init.node
                 && let SubqueryKind::Any { test, columns, .. } = &sub.kind

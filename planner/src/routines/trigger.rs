@@ -3,8 +3,6 @@
 //! NEW and OLD have the columns of the table always; the one that there is not has no values (it reads as NULL, and to
 //! return it is to return NULL).
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -23,6 +21,7 @@ use super::returned::Returned;
 use super::settings::settings_of;
 use super::variables::{Row, Slot, Transition};
 use crate::exec::Cx;
+use crate::work::Work;
 
 /// A call of a trigger.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +41,7 @@ pub struct TriggerCall<'a> {
 }
 
 /// A call under way: it gives the row, `None` for NULL.
-type Called<'a> = Pin<Box<dyn Future<Output = Result<Option<Vec<Value>>, Halt>> + Send + 'a>>;
+type Called<'a> = Work<'a, Result<Option<Vec<Value>>, Halt>>;
 
 /// Counts how deep triggers are, for `pg_trigger_depth()`.
 struct Depth<'a>(&'a EvalContext);
