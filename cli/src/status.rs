@@ -44,6 +44,9 @@ impl Status {
                 text(&mut session, &format!("SHOW {name}"))?
             );
         }
+        let memory = "SELECT round(memory_used / 1048576.0, 1) || ' MB' || coalesce(' of ' || memory_limit / 1048576 || ' MB', '')
+                      FROM pg_fencepost_machines WHERE is_this";
+        println!("memory      {}", text(&mut session, memory)?);
         Ok(machines(&mut session)?)
     }
 }

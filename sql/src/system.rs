@@ -90,6 +90,8 @@ impl SystemTable {
                 ("regions", INT4),
                 ("replicas", INT4),
                 ("clock_uncertainty_us", INT8),
+                ("memory_used", INT8),
+                ("memory_limit", INT8),
             ],
             SystemTable::Regions => &[
                 ("region", INT8),

@@ -28,6 +28,9 @@ pub struct Account {
 }
 
 impl Account {
+    /// The limit of one that has none.
+    pub const NO_LIMIT: u64 = u64::MAX / 2;
+
     /// A budget of `limit` bytes.
     pub const fn new(limit: u64) -> Self {
         Self {

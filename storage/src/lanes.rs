@@ -24,7 +24,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::account::{Account, OutOfMemory};
 use crate::addr::{Addr, RegionId};
-use crate::classes::{CLASSES, Class, MAX_SLOT_WORDS};
+use crate::classes::{CLASSES, Class};
 use crate::old_versions::OldLane;
 use crate::region::{BLOCK_BYTES, BlockId, Fate, Regions};
 use crate::timestamp::Timestamp;
@@ -109,8 +109,9 @@ impl Lanes {
         self.lanes[index % self.lanes.len()].lock()
     }
 
-    /// Hands the free slots of a restored block to a lane, and the rest of it to be carved.
-    pub fn adopt(&self, id: BlockId, class: Class, free: Vec<u32>) {
+    /// Hands the free slots of a block that was found to a lane, and those from `carved` on to be carved. What was
+    /// carved has been charged ([`charge_of`]).
+    pub(crate) fn adopt(&self, (id, class): (BlockId, Class), free: Vec<u32>, carved: usize) {
         let mut lane = self.enter(id.block as usize + id.region.0 as usize);
         let slabs = &mut lane.classes[class.0 as usize];
         slabs.free += free.len();
@@ -118,8 +119,8 @@ impl Lanes {
             id,
             Slab {
                 free,
-                carved: class.slots(),
-                charged: BLOCK_BYTES,
+                carved,
+                charged: charge_of(class, carved),
             },
         );
     }
@@ -172,6 +173,16 @@ impl Lanes {
             }
         }
     }
+}
+
+/// What is charged for a block once so many bytes of it are in use.
+fn charge_up_to(bytes: usize) -> usize {
+    bytes.next_multiple_of(CHARGE_BYTES).min(BLOCK_BYTES)
+}
+
+/// The same for so many slots.
+pub(crate) fn charge_of(class: Class, slots: usize) -> usize {
+    charge_up_to(slots * class.slot_words() * WORD_BYTES)
 }
 
 impl Supply<'_> {
@@ -397,9 +408,7 @@ impl Slab {
 
     fn charge(&mut self, account: &Account, upto: usize) -> Result<(), OutOfMemory> {
         if upto > self.charged {
-            let target = upto
-                .next_multiple_of(CHARGE_BYTES)
-                .min(MAX_SLOT_WORDS * WORD_BYTES);
+            let target = charge_up_to(upto);
             account.charge((target - self.charged) as u64)?;
             self.charged = target;
         }

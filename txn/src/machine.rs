@@ -142,7 +142,7 @@ impl Machine {
             let fabric = Arc::clone(&network.fabric);
             account = account.within(Box::new(move || fabric.room()));
         }
-        start::adopt_blocks(&regions, &lanes, &account);
+        regions.adopt_blocks(&lanes, &account);
         let (log, checkpointer, directory) = match found {
             Some(Recovered {
                 log,

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use fencepost_fabric::Disk;
-use fencepost_storage::OutOfMemory;
 use fencepost_storage::checkpoint::CheckpointError;
 use fencepost_storage::log::{LogError, LogOptions};
+use fencepost_storage::{Account, OutOfMemory};
 
 use crate::network::disk::MeetError;
 use crate::network::{NetworkOptions, Resumed};
@@ -46,7 +46,7 @@ impl Default for MachineOptions {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             region_bytes: 2 << 30,
-            memory_limit: u64::MAX / 2,
+            memory_limit: Account::NO_LIMIT,
             old_version_limit: 1 << 30,
             lanes: cores,
             durable: None,

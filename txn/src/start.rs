@@ -9,10 +9,9 @@ use fencepost_fabric::{Disk, DiskLock};
 use fencepost_storage::checkpoint::{self, CheckpointError, Manifest, read_manifest};
 use fencepost_storage::classes::Class;
 use fencepost_storage::header::{Header, Link, OldPlace};
-use fencepost_storage::lanes::Lanes;
 use fencepost_storage::log::{Log, LogError, LogRecovery, Needed};
 use fencepost_storage::region::{BlockId, Regions};
-use fencepost_storage::{Account, Addr, OutOfMemory, RegionId, Timestamp};
+use fencepost_storage::{Addr, OutOfMemory, RegionId, Timestamp};
 
 use crate::checkpointer::Checkpointer;
 use crate::machine::{Order, ROOT_WORDS};
@@ -62,22 +61,6 @@ pub(crate) fn make_root_backup(regions: &Regions) -> Result<(), OutOfMemory> {
 /// Where the root object is.
 pub(crate) fn root_at() -> Result<Addr, OutOfMemory> {
     Ok(ROOT_BLOCK.slot(root_class()?, 0))
-}
-
-/// Finds the free slots of every block by the allocated bits (SOSP'15 §5.5).
-pub(crate) fn adopt_blocks(regions: &Regions, lanes: &Lanes, account: &Account) {
-    for (id, class) in regions.blocks() {
-        let free = (0..class.slots())
-            .rev()
-            .map(|slot| id.slot(class, slot))
-            .filter(|addr| {
-                regions
-                    .object(*addr)
-                    .is_some_and(|object| !object.header().is_allocated())
-            });
-        lanes.adopt(id, class, free.map(Addr::offset).collect());
-    }
-    regions.charge_restored(account);
 }
 
 /// A log and what belongs to it, ready to go on.

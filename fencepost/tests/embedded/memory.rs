@@ -80,3 +80,23 @@ fn a_statement_that_fails_in_a_block_gives_back_what_it_gathered() {
     }
     assert_eq!(used[1], used[3], "{used:?}");
 }
+
+#[test]
+fn a_database_that_is_opened_again_takes_the_memory_that_it_took() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let open = || {
+        let options = Database::options().data_dir(directory.path());
+        options.memory_limit(64 << 20).open().expect("a database")
+    };
+    let used = {
+        let db = open();
+        // Rows of many sizes, so that many blocks are begun.
+        let rows = "CREATE TABLE t (a int PRIMARY KEY, b text);
+            INSERT INTO t SELECT g, repeat('x', g * 40) FROM generate_series(1, 100) g";
+        db.blocking().batch(rows).expect("rows");
+        db.machine().account().used()
+    };
+    let again = open();
+    let used_again = again.machine().account().used();
+    assert!(used_again <= used, "{used_again} of {used}");
+}

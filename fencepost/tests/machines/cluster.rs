@@ -202,6 +202,10 @@ fn show_themselves(sessions: &mut [BlockingSession]) {
         assert_eq!(text(first), "2,3");
         let counted_here = "SELECT count(*)::text FROM pg_fencepost_machines WHERE regions = 1";
         assert_eq!(text(counted_here), "3");
+        // How full it is says each of itself.
+        let full = "SELECT string_agg(machine || ' ' || (memory_used > 0) || ' ' || (memory_limit IS NULL), ',')
+            FROM pg_fencepost_machines WHERE memory_used IS NOT NULL";
+        assert_eq!(text(full), format!("{} true true", at + 1));
         assert!(
             session
                 .execute("DELETE FROM pg_fencepost_machines", &[])

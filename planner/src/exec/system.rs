@@ -9,7 +9,7 @@ use fencepost_sql::pg_catalog::{self, Around, class};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::system::SystemTable;
 use fencepost_sql::value::Value;
-use fencepost_storage::Addr;
+use fencepost_storage::{Account, Addr};
 use fencepost_txn::MachineId;
 use fencepost_txn::network::{Mapping, MemberState, Members, Step, Timeline};
 
@@ -46,7 +46,10 @@ pub async fn rows(table: SystemTable, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>
     let members = tx.machine().members();
     Ok(match table {
         // The machines are shown also where the manager cannot be asked.
-        SystemTable::Machines => machines(&members, tx.machine().all_regions().await.ok()),
+        SystemTable::Machines => {
+            let regions = tx.machine().all_regions().await.ok();
+            machines(&members, regions, tx.machine().account())
+        }
         SystemTable::Regions => regions(&tx.machine().all_regions().await?),
         SystemTable::Configurations => vec![vec![
             Value::Int8(members.configuration as i64),
@@ -138,7 +141,12 @@ async fn partitions(cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, Halt> {
     Ok(rows)
 }
 
-fn machines(members: &Members, regions: Option<Vec<Mapping>>) -> Vec<Vec<Value>> {
+/// What is known of the machines; how full one is, it says only itself.
+fn machines(
+    members: &Members,
+    regions: Option<Vec<Mapping>>,
+    account: &Account,
+) -> Vec<Vec<Value>> {
     let primaries = |of: u32| {
         let all = regions.iter().flatten();
         let own = all.filter(|region| region.replicas.primary().0 == of);
@@ -154,6 +162,11 @@ fn machines(members: &Members, regions: Option<Vec<Mapping>>) -> Vec<Vec<Value>>
         (true, Some(0)) => "drained",
         (true, _) => "draining",
     };
+    let of_this =
+        |machine: u32, bytes: u64| match machine == members.me && bytes < Account::NO_LIMIT {
+            true => Value::Int8(bytes as i64),
+            false => Value::Null,
+        };
     let row = |machine: &MemberState| {
         vec![
             Value::Int4(machine.id as i32),
@@ -164,6 +177,8 @@ fn machines(members: &Members, regions: Option<Vec<Mapping>>) -> Vec<Vec<Value>>
             primaries(machine.id).unwrap_or(Value::Null),
             replicas(machine.id).map_or(Value::Null, |many| Value::Int4(many as i32)),
             microseconds(machine.clock_uncertainty_ns),
+            of_this(machine.id, account.used()),
+            of_this(machine.id, account.limit()),
         ]
     };
     members.machines.iter().map(row).collect()

@@ -215,9 +215,9 @@ impl Region {
         }
     }
 
-    /// Gives the pages of a block back to the system.
-    pub(super) fn discard(&self, block: u32) {
-        let from = block as usize * MAX_SLOT_WORDS;
-        self.memory.discard(from..from + MAX_SLOT_WORDS);
+    /// Gives the pages of a block from a word on back to the system.
+    pub(super) fn discard(&self, block: u32, from: usize) {
+        let start = block as usize * MAX_SLOT_WORDS;
+        self.memory.discard(start + from..start + MAX_SLOT_WORDS);
     }
 }

@@ -137,7 +137,7 @@ impl Regions {
                 && free.freed <= passed
                 && let Some(region) = self.region(free.id.region)
             {
-                region.discard(free.id.block);
+                region.discard(free.id.block, 0);
                 free.paged = false;
             }
         }

@@ -26,7 +26,6 @@ use super::growth::FreeBlock;
 use crate::account::Account;
 use crate::addr::{Addr, RegionId};
 use crate::backing::Piece;
-use crate::classes::Class;
 use crate::lanes::Lanes;
 use crate::timestamp::Timestamp;
 
@@ -92,13 +91,7 @@ impl Regions {
             let block = BlockId { region: id, block };
             match region.class(block.block as usize) {
                 Some(class) => {
-                    let (free, later) = free_slots(region, (block, class), floor, oldest);
-                    account.charge_unchecked(BLOCK_BYTES as u64);
-                    lanes.adopt(block, class, free);
-                    // Of what was freed at the floor somebody else might say the same.
-                    let passed = Timestamp::from_raw(floor.raw() + 1);
-                    let mut lane = lanes.enter(0);
-                    later.for_each(|addr| lane.retire(addr, passed));
+                    region.adopt((block, class), (lanes, account), (floor, oldest));
                 }
                 None => self.growth.lock().free.push(FreeBlock::never_used(block)),
             }
@@ -180,30 +173,6 @@ impl Regions {
         }
         self.parted.lock().insert(id.0, true);
     }
-}
-
-/// The slots of a block that nothing is in, as their bits say: those that all readers have passed, and others.
-fn free_slots(
-    region: &Region,
-    (id, class): (BlockId, Class),
-    floor: Timestamp,
-    oldest: Timestamp,
-) -> (Vec<u32>, impl Iterator<Item = Addr>) {
-    let (mut free, mut later) = (Vec::new(), Vec::new());
-    for addr in (0..class.slots()).rev().map(|slot| id.slot(class, slot)) {
-        let object = region.object(addr.offset() as usize);
-        let Some(header) = object.map(|object| object.header()) else {
-            continue;
-        };
-        if header.is_allocated() || header.is_locked() || header.timestamp() > floor {
-            continue;
-        }
-        match header.timestamp() <= oldest {
-            true => free.push(addr.offset()),
-            false => later.push(addr),
-        }
-    }
-    (free, later.into_iter())
 }
 
 #[cfg(all(test, not(loom)))]

@@ -22,6 +22,7 @@
 //! no lock.
 
 mod blocks;
+mod found;
 mod given;
 mod growth;
 mod hands;

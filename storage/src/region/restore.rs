@@ -3,14 +3,12 @@
 //! What lies between the blocks that come is free, so that whatever runs afterwards finds it. Nobody else uses the
 //! regions meanwhile but those who restore.
 
-use fencepost_fabric::memory::WORD_BYTES;
-
 use super::Regions;
 use super::blocks::{BLOCK_BYTES, BlockId};
 use super::growth::FreeBlock;
-use crate::account::{Account, OutOfMemory};
+use crate::account::OutOfMemory;
 use crate::addr::RegionId;
-use crate::classes::{Class, MAX_SLOT_WORDS};
+use crate::classes::Class;
 
 impl Regions {
     /// Makes sure that block `id` exists with `class`, as a log record or a checkpoint says.
@@ -71,11 +69,6 @@ impl Regions {
             return self.restore_block(id, class);
         }
         self.put_anew(id, class)
-    }
-
-    /// Charges what loaded blocks hold, in full: recovery does not know which pages they touch.
-    pub fn charge_restored(&self, account: &Account) {
-        account.charge_unchecked((self.blocks().len() * MAX_SLOT_WORDS * WORD_BYTES) as u64);
     }
 }
 

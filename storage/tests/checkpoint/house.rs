@@ -57,16 +57,13 @@ impl House {
         }
         let (log, _) = recovery.finish(Box::new(|| 0))?;
         let lanes = Lanes::new(4);
-        for (id, class) in regions.blocks() {
-            let slots = (0..class.slots()).map(|slot| id.slot(class, slot));
-            let free = slots.filter(|addr| !is_allocated(&regions, *addr));
-            lanes.adopt(id, class, free.map(Addr::offset).collect());
-        }
+        let account = Account::new(1 << 30);
+        regions.adopt_blocks(&lanes, &account);
         Ok(House {
             disk,
             regions,
             lanes,
-            account: Account::new(1 << 30),
+            account,
             clock: AtomicU64::new(newest),
             log,
             loaded,
@@ -148,12 +145,6 @@ impl House {
             assert_eq!(object.link().incarnation(), 7);
         }
     }
-}
-
-fn is_allocated(regions: &Regions, addr: Addr) -> bool {
-    regions
-        .object(addr)
-        .is_some_and(|object| object.header().is_allocated())
 }
 
 fn replay(regions: &Regions, kind: u8, words: &[u64]) {

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::backing::{Backing, PeerMemory};
+use crate::classes::Class;
 use crate::header::{Header, Link, OldPlace};
 use crate::lanes::Supply;
 use crate::object::ObjectRef;

@@ -1,0 +1,193 @@
+//! Blocks that are found, not carved here: what is free in them, as their slots say (SOSP'15 §5.5).
+//!
+//! ```text
+//! block  | allocated | free | locked | free, later | allocated | never used ...        |
+//!                                                              ^ carved: from here on it is carved as any other
+//! ```
+//! Slots are carved in turn, so that behind the last one that anybody has used nothing was ever written: neither a
+//! header nor, where the block had another class before, what [`Region::clear`] puts there. That part takes no memory:
+//! it is not charged, and pages that looking at it has brought go back to the system.
+
+use fencepost_fabric::memory::WORD_BYTES;
+
+use super::Regions;
+use super::blocks::{BlockId, Region};
+use crate::account::Account;
+use crate::addr::Addr;
+use crate::classes::Class;
+use crate::header::{Header, Link, OldPlace};
+use crate::lanes::{self, Lanes};
+use crate::timestamp::Timestamp;
+
+/// The slots of a block that nothing is in.
+#[derive(Debug, PartialEq, Eq)]
+struct Found {
+    /// Those that all readers have passed, the last of the block first.
+    free: Vec<u32>,
+    /// Others.
+    later: Vec<Addr>,
+    /// The first slot that was never used; at least one, so that a block without any is given back.
+    carved: usize,
+}
+
+impl Regions {
+    /// All blocks of a machine that opens, and that nobody uses yet, serve its lanes.
+    pub fn adopt_blocks(&self, lanes: &Lanes, account: &Account) {
+        for (id, class) in self.blocks() {
+            if let Some(region) = self.region(id.region) {
+                let times = (Timestamp::MAX, Timestamp::MAX);
+                region.adopt((id, class), (lanes, account), times);
+            }
+        }
+    }
+}
+
+impl Region {
+    /// Hands what is free in a block to the lanes. What was freed above `floor` is in other hands; nobody reads below
+    /// `oldest`.
+    pub(super) fn adopt(
+        &self,
+        (id, class): (BlockId, Class),
+        (lanes, account): (&Lanes, &Account),
+        (floor, oldest): (Timestamp, Timestamp),
+    ) {
+        let found = self.look_through((id, class), floor, oldest);
+        let charged = lanes::charge_of(class, found.carved);
+        self.discard(id.block, charged / WORD_BYTES);
+        account.charge_unchecked(charged as u64);
+        lanes.adopt((id, class), found.free, found.carved);
+        let mut lane = lanes.enter(0);
+        for addr in found.later {
+            // Of what was freed at the floor somebody else might say the same.
+            lane.retire(addr, Timestamp::from_raw(floor.raw() + 1));
+        }
+    }
+
+    fn look_through(
+        &self,
+        (id, class): (BlockId, Class),
+        floor: Timestamp,
+        oldest: Timestamp,
+    ) -> Found {
+        let slot = |slot| {
+            let addr = id.slot(class, slot);
+            let object = self.object(addr.offset() as usize);
+            object.map(|object| (addr, object.header(), object.link()))
+        };
+        let was_used = |at: &usize| {
+            let never = (Header(0), Link::new(0, OldPlace::NONE));
+            slot(*at).is_some_and(|(_, header, link)| (header, link) != never)
+        };
+        let last = (0..class.slots()).rev().find(was_used).unwrap_or(0);
+        let (mut free, mut later) = (Vec::new(), Vec::new());
+        for (addr, header, _) in (0..=last).rev().filter_map(slot) {
+            if header.is_allocated() || header.is_locked() || header.timestamp() > floor {
+                continue;
+            }
+            match header.timestamp() <= oldest {
+                true => free.push(addr.offset()),
+                false => later.push(addr),
+            }
+        }
+        let carved = last + 1;
+        Found {
+            free,
+            later,
+            carved,
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::lanes::Supply;
+    use crate::region::{BLOCK_BYTES, MIN_REGION_BYTES};
+    use proptest::prelude::*;
+
+    fn used(regions: &Regions, addr: Addr, ts: u64, live: bool) {
+        let object = regions.object(addr).expect("there");
+        let header = Header(0).succeed(Timestamp::from_raw(ts), live);
+        object.finish_install(header, Link::new(1, OldPlace::NONE));
+    }
+
+    fn supply<'a>(regions: &'a Regions, account: &'a Account) -> Supply<'a> {
+        Supply {
+            regions,
+            account,
+            oldest: &|| Timestamp::ZERO,
+            may_reuse_blocks: &|| true,
+        }
+    }
+
+    #[test]
+    fn an_empty_block_is_given_back_whole() {
+        let (regions, lanes) = (Regions::new(MIN_REGION_BYTES), Lanes::new(1));
+        let class = Class::for_payload(10).expect("small");
+        let acquired = regions.acquire_block(class, Timestamp::ZERO, true);
+        acquired.expect("memory");
+        let account = Account::new(1 << 30);
+        regions.adopt_blocks(&lanes, &account);
+        lanes.release_empty_blocks(&regions, &account, || Timestamp::ZERO);
+        assert_eq!((regions.blocks(), account.used()), (vec![], 0));
+    }
+
+    #[test]
+    fn a_block_that_had_another_class_is_used_up_to_its_end() {
+        let (regions, lanes) = (Regions::new(MIN_REGION_BYTES), Lanes::new(1));
+        let (one, other) = (Class::for_payload(10), Class::for_payload(100));
+        let (one, other) = (one.expect("small"), other.expect("small"));
+        let acquired = regions.acquire_block(one, Timestamp::ZERO, true);
+        let id = acquired.expect("memory");
+        regions.release_block(id, || Timestamp::ZERO);
+        while regions.acquire_block(other, Timestamp::MAX, true) != Ok(id) {}
+        let region = regions.region(id.region).expect("there");
+        let incarnation = |region: &Region| {
+            let last = id.slot(other, other.slots() - 1).offset();
+            region.object(last as usize).expect("there").link()
+        };
+        let before = incarnation(region);
+        let account = Account::new(1 << 30);
+        let times = (Timestamp::MAX, Timestamp::MAX);
+        region.adopt((id, other), (&lanes, &account), times);
+        assert_eq!(incarnation(region), before);
+        assert_eq!(account.used(), BLOCK_BYTES as u64);
+    }
+
+    proptest! {
+        /// Whatever of a block was used, each slot that is free is handed out once, and no memory is taken for those
+        /// that nobody has used.
+        #[test]
+        fn what_is_free_is_handed_out_once(
+            slots in proptest::collection::btree_map(0usize..900, (1u64..20, any::<bool>()), 0..40),
+            floor in 5u64..25,
+            words in 1usize..100,
+        ) {
+            let (regions, lanes) = (Regions::new(MIN_REGION_BYTES), Lanes::new(1));
+            let class = Class::for_payload(words).expect("small");
+            let id = regions.acquire_block(class, Timestamp::ZERO, true).expect("memory");
+            for (slot, (ts, live)) in &slots {
+                used(&regions, id.slot(class, *slot), *ts, *live);
+            }
+            let account = Account::new(1 << 30);
+            let floor = Timestamp::from_raw(floor);
+            let region = regions.region(id.region).expect("there");
+            region.adopt((id, class), (&lanes, &account), (floor, Timestamp::MAX));
+            let carved = slots.keys().last().map_or(1, |last| last + 1);
+            prop_assert_eq!(account.used(), lanes::charge_of(class, carved) as u64);
+            let kept = |(slot, (ts, live)): (&usize, &(u64, bool))| (*live || *ts > floor.raw()).then_some(*slot);
+            let kept: Vec<usize> = slots.iter().filter_map(kept).collect();
+            let mut came = Vec::new();
+            let mut lane = lanes.enter(0);
+            while came.len() < class.slots() - kept.len() {
+                came.push(lane.alloc(supply(&regions, &account), class, Addr::NULL).expect("memory"));
+            }
+            let next = lane.alloc(supply(&regions, &account), class, Addr::NULL).expect("memory");
+            prop_assert!(BlockId::of(next) != id, "more than was free");
+            came.sort();
+            let free = (0..class.slots()).filter(|slot| !kept.contains(slot));
+            let free: Vec<Addr> = free.map(|slot| id.slot(class, slot)).collect();
+            prop_assert_eq!(came, free);
+        }
+    }
+}
