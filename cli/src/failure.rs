@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use fencepost_benchmarks::BenchError;
 use fencepost_pgserver::ListenError;
 
 /// Why a command failed.
@@ -18,8 +17,9 @@ pub enum Failure {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The benchmark did not run.
+    #[cfg(feature = "bench")]
     #[error(transparent)]
-    Bench(#[from] BenchError),
+    Bench(#[from] fencepost_benchmarks::BenchError),
     /// The other machines go on without this one.
     #[error(
         "machine {0} is no member of the cluster any more: the others have taken it to have failed, and go on without it"

@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use fencepost::Database;
-use fencepost_benchmarks::BenchError;
-use fencepost_benchmarks::sql::{Cell, PgSession, Prepared, SqlSession};
 
 use crate::failure::Failure;
+use crate::link::Link;
 
 /// Between two looks how far it is.
 const LOOK: Duration = Duration::from_millis(50);
@@ -45,14 +44,13 @@ pub struct Remove {
 impl Drain {
     pub fn run(self) -> crate::Done {
         let machine = self.machine;
-        let mut session = PgSession::connect(&self.url)?;
+        let link = Link::connect(&self.url)?;
         let mut asking = Asking::of(format!("ALTER SYSTEM DRAIN MACHINE {machine}"));
-        let looking = looking_at(&mut session, machine)?;
         let mut before = None;
         loop {
             // Whoever is no member is refused here.
-            asking.ask(&mut session)?;
-            let standing = standing(&mut session, looking)?;
+            asking.ask(&link)?;
+            let standing = standing(&link, machine)?;
             match &standing {
                 Some(Standing { state, .. }) if state == "drained" => {
                     println!("machine {machine} is drained");
@@ -75,28 +73,27 @@ impl Drain {
 impl Remove {
     pub fn run(self) -> crate::Done {
         let machine = self.machine;
-        let mut session = PgSession::connect(&self.url)?;
-        let this = number(&mut session)?;
-        if this == machine.to_string() {
+        let link = Link::connect(&self.url)?;
+        let this = "SELECT machine FROM pg_fencepost_machines WHERE is_this";
+        if link.text(this)? == machine.to_string() {
             let why = format!("machine {machine} has to be removed through another one");
             return Err(Failure::Broken(why));
         }
         let mut asking = Asking::of(format!("ALTER SYSTEM REMOVE MACHINE {machine}"));
-        let looking = looking_at(&mut session, machine)?;
         let mut was_there = false;
         loop {
-            match standing(&mut session, looking)? {
+            match standing(&link, machine)? {
                 None if was_there => {
                     println!("machine {machine} is removed");
                     return Ok(());
                 }
                 // It is refused, as it is not there.
-                None => asking.ask(&mut session)?,
+                None => asking.ask(&link)?,
                 Some(_) => {
                     was_there = true;
-                    let asked = asking.ask(&mut session);
+                    let asked = asking.ask(&link);
                     // It may have gone just now.
-                    if asked.is_err() && standing(&mut session, looking)?.is_some() {
+                    if asked.is_err() && standing(&link, machine)?.is_some() {
                         return asked;
                     }
                 }
@@ -155,7 +152,7 @@ impl Asking {
         self.began = Instant::now();
     }
 
-    fn ask(&mut self, session: &mut PgSession) -> Result<(), Failure> {
+    fn ask(&mut self, link: &Link) -> Result<(), Failure> {
         if self.asked.is_some_and(|asked| asked.elapsed() < AGAIN) {
             return Ok(());
         }
@@ -164,7 +161,7 @@ impl Asking {
             return Err(Failure::Broken(why));
         }
         self.asked = Some(Instant::now());
-        Ok(session.script(&self.statement).map_err(BenchError::from)?)
+        link.texts(&self.statement).map(drop)
     }
 }
 
@@ -174,32 +171,13 @@ struct Standing {
     replicas: String,
 }
 
-/// The question how far a machine is.
-fn looking_at(session: &mut PgSession, machine: u32) -> Result<Prepared, BenchError> {
-    Ok(session.prepare(&format!(
-        "SELECT state, coalesce(replicas::text, 'some') FROM pg_fencepost_machines WHERE machine = {machine}"
-    ))?)
-}
-
 /// `None` of a machine that is no member.
-fn standing(session: &mut PgSession, looking: Prepared) -> Result<Option<Standing>, BenchError> {
-    let rows = session.query(looking, &[])?;
-    Ok(rows.first().and_then(|row| match &row[..] {
-        [Cell::Text(state), Cell::Text(replicas)] => Some(Standing {
-            state: state.clone(),
-            replicas: replicas.clone(),
-        }),
-        _ => None,
+fn standing(link: &Link, machine: u32) -> Result<Option<Standing>, Failure> {
+    let rows = link.texts(&format!(
+        "SELECT state, coalesce(replicas::text, 'some') FROM pg_fencepost_machines WHERE machine = {machine}"
+    ))?;
+    Ok(rows.into_iter().next().and_then(|row| {
+        let [state, replicas] = <[String; 2]>::try_from(row).ok()?;
+        Some(Standing { state, replicas })
     }))
-}
-
-/// The number of the machine that answers.
-fn number(session: &mut PgSession) -> Result<String, BenchError> {
-    let this = "SELECT machine::text FROM pg_fencepost_machines WHERE is_this";
-    let statement = session.prepare(this)?;
-    let rows = session.query(statement, &[])?;
-    Ok(match rows.first().and_then(|row| row.first()) {
-        Some(Cell::Text(number)) => number.clone(),
-        _ => String::new(),
-    })
 }

@@ -17,12 +17,15 @@
 #![forbid(unsafe_code)]
 
 mod backup;
+#[cfg(feature = "bench")]
 mod bench;
 mod check;
 mod dev_cluster;
+#[cfg(feature = "bench")]
 mod failover;
 mod failure;
 mod leave;
+mod link;
 mod signals;
 mod size;
 mod start;
@@ -54,6 +57,7 @@ enum Command {
     /// Run a database of several machines on this host.
     DevCluster(dev_cluster::DevCluster),
     /// Run a benchmark, check its data and report.
+    #[cfg(feature = "bench")]
     Bench(bench::Bench),
     /// Verify a stopped database.
     Check(check::Check),
@@ -67,6 +71,7 @@ enum Command {
     Drain(leave::Drain),
     /// Have a machine that was drained leave.
     Remove(leave::Remove),
+    #[cfg(feature = "bench")]
     #[command(hide = true)]
     FailoverMachine(failover::FailoverMachine),
 }
@@ -75,6 +80,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Start(start) => start.run(),
         Command::DevCluster(cluster) => cluster.run(),
+        #[cfg(feature = "bench")]
         Command::Bench(bench) => bench.run(),
         Command::Check(check) => check.run(),
         Command::Backup(take) => take.run(),
@@ -82,6 +88,7 @@ fn main() -> ExitCode {
         Command::Status(status) => status.run(),
         Command::Drain(drain) => drain.run(),
         Command::Remove(remove) => remove.run(),
+        #[cfg(feature = "bench")]
         Command::FailoverMachine(machine) => machine.run(),
     };
     match done {

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use clap::Args;
-use fencepost_benchmarks::BenchError;
-use fencepost_benchmarks::sql::{Cell, PgSession, SqlSession};
+
+use crate::failure::Failure;
+use crate::link::Link;
 
 /// Show a running database.
 #[derive(Debug, Args)]
@@ -17,22 +18,16 @@ pub struct Status {
 impl Status {
     pub fn run(self) -> crate::Done {
         let began = Instant::now();
-        let mut session = PgSession::connect(&self.url)?;
+        let link = Link::connect(&self.url)?;
         let connected = began.elapsed();
-        let text = |session: &mut PgSession, sql: &str| -> Result<String, BenchError> {
-            let statement = session.prepare(sql)?;
-            let rows = session.query(statement, &[])?;
-            let cell = rows.first().and_then(|row| row.first());
-            Ok(cell.map(show).unwrap_or_default())
-        };
-        let version = text(&mut session, "SELECT version()")?;
+        let version = link.text("SELECT version()")?;
         let asked = Instant::now();
-        text(&mut session, "SELECT 1")?;
+        link.text("SELECT 1")?;
         let answered = asked.elapsed();
         println!("version     {version}");
         println!("connected   in {:.1} ms", connected.as_secs_f64() * 1e3);
         println!(
-            "SELECT 1    prepared and run in {:.2} ms",
+            "SELECT 1    answered in {:.2} ms",
             answered.as_secs_f64() * 1e3
         );
         for (name, label) in [
@@ -41,31 +36,29 @@ impl Status {
         ] {
             println!(
                 "{label:<11} {name} = {}",
-                text(&mut session, &format!("SHOW {name}"))?
+                link.text(&format!("SHOW {name}"))?
             );
         }
         let memory = "SELECT round(memory_used / 1048576.0, 1) || ' MB' || coalesce(' of ' || memory_limit / 1048576 || ' MB', '')
                       FROM pg_fencepost_machines WHERE is_this";
-        println!("memory      {}", text(&mut session, memory)?);
-        Ok(machines(&mut session)?)
+        println!("memory      {}", link.text(memory)?);
+        machines(&link)
     }
 }
 
 /// The machines, where there are several.
-fn machines(session: &mut PgSession) -> Result<(), BenchError> {
-    let machines = session.prepare(
-        "SELECT m.machine::text, m.regions::text,
+fn machines(link: &Link) -> Result<(), Failure> {
+    let rows = link.texts(
+        "SELECT m.machine, m.regions,
                 CASE WHEN is_this THEN 'this one' WHEN is_reachable THEN 'up' ELSE 'down' END,
                 CASE WHEN is_manager THEN ', configuration manager' ELSE '' END,
                 CASE WHEN clock_uncertainty_us > 0 THEN '; clock within ' || clock_uncertainty_us || ' us' ELSE '' END,
-                c.replicas::text,
+                c.replicas,
                 CASE WHEN m.state = 'member' THEN '' ELSE '; ' || m.state || coalesce(', replica of ' || m.replicas || ' regions', '') END
          FROM pg_fencepost_machines m CROSS JOIN pg_fencepost_configurations c ORDER BY m.machine",
     )?;
-    let rows = session.query(machines, &[])?;
     for (at, row) in rows.iter().enumerate().filter(|_| rows.len() > 1) {
-        let shown: Vec<String> = row.iter().map(show).collect();
-        if let [machine, regions, state, manager, clock, replicas, leaving] = &shown[..] {
+        if let [machine, regions, state, manager, clock, replicas, leaving] = &row[..] {
             if at == 0 {
                 println!(
                     "machines    {}, {replicas} of which have each region",
@@ -78,13 +71,4 @@ fn machines(session: &mut PgSession) -> Result<(), BenchError> {
         }
     }
     Ok(())
-}
-
-fn show(cell: &Cell) -> String {
-    match cell {
-        Cell::Text(text) => text.clone(),
-        Cell::Int(number) => number.to_string(),
-        Cell::Numeric(number) => number.to_string(),
-        Cell::Null => String::new(),
-    }
 }

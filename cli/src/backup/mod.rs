@@ -16,7 +16,6 @@
 //! passwords the server keeps, which does not tell them. Rows of materialized views are made again, as `pg_dump` has it.
 
 mod files;
-mod link;
 mod restore;
 mod take;
 

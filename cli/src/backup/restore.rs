@@ -18,8 +18,8 @@ use futures_util::SinkExt;
 use tokio_postgres::Client;
 
 use super::files::{Manifest, Step, Table, quoted};
-use super::link::{Link, refused};
 use crate::failure::Failure;
+use crate::link::{Link, refused};
 
 /// Bytes that are sent at once.
 const PIECE: usize = 64 << 10;

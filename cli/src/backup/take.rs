@@ -10,8 +10,8 @@ use futures_util::TryStreamExt;
 use tokio_postgres::Client;
 
 use super::files::{FORMAT, Manifest, Step, Table, Writer, sync};
-use super::link::{Link, refused};
 use crate::failure::Failure;
+use crate::link::{Link, refused};
 
 /// Write everything that a running database has, as of one moment, to a directory.
 #[derive(Debug, Args)]

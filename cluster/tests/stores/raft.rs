@@ -30,8 +30,10 @@ struct Hub {
     cut: Mutex<BTreeSet<MachineId>>,
     /// Answers to swaps that are still to be lost.
     to_lose: AtomicUsize,
-    /// Those two hear nothing that has this in it.
-    unheard: Mutex<Option<([MachineId; 2], &'static str)>>,
+    /// Those hear nothing that has this in it.
+    unheard: Mutex<Option<(Vec<MachineId>, &'static str)>>,
+    /// How often they have not.
+    missed: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -50,8 +52,9 @@ impl RaftTransport for Wire {
         let hub = self.hub.upgrade().ok_or_else(unreachable)?;
         let store = hub.reach(from, to).ok_or_else(unreachable)?;
         let text = String::from_utf8_lossy(question);
-        let unheard = *hub.unheard.lock().expect("nobody panics with it");
+        let unheard = hub.unheard.lock().expect("nobody panics with it").clone();
         if unheard.is_some_and(|(by, part)| by.contains(&to) && text.contains(part)) {
+            hub.missed.fetch_add(1, Ordering::SeqCst);
             return Err(unreachable());
         }
         let answer = block_on(store.serve(question))?;
@@ -111,8 +114,12 @@ impl Hub {
             .collect()
     }
 
-    fn set_unheard(&self, what: Option<([MachineId; 2], &'static str)>) {
-        *self.unheard.lock().expect("nobody panics with it") = what;
+    fn set_unheard(&self, by: &[MachineId], part: &'static str) {
+        *self.unheard.lock().expect("nobody panics with it") = Some((by.to_vec(), part));
+    }
+
+    fn all_is_heard(&self) {
+        *self.unheard.lock().expect("nobody panics with it") = None;
     }
 
     fn set_cut(&self, machines: impl IntoIterator<Item = MachineId>) {
@@ -279,16 +286,47 @@ fn who_joins_is_ready_only_once_those_before_may_fail() {
     let first = founders(2);
     assert_eq!(swap(&stores[0], &first), Swapped::Won);
     // The two are never both told that they are to vote with a third one, so they do not agree to that.
-    hub.set_unheard(Some((two, "[[1001,1002],[1001,1002,1003]]")));
+    hub.set_unheard(&two, "[[1001,1002],[1001,1002,1003]]");
     let third = hub.open(member(MachineId(3)), None);
     let next = joined(&first, "host-3");
     assert_eq!(swap(&stores[0], &next), Swapped::Won);
     until(|| votes_of(&third).contains(&1003));
     assert!(!third.votes(), "the loss of one of the two would stop it");
-    hub.set_unheard(None);
+    hub.all_is_heard();
     until(|| third.votes());
     hub.set_cut([MachineId(1)]);
     assert_eq!(read(&third), Some(next));
+}
+
+#[test]
+fn a_change_of_the_group_that_its_leader_has_not_ended_is_ended_by_the_next_one() {
+    let hub = Arc::<Hub>::default();
+    let four = [1, 2, 3, 4].map(MachineId);
+    let stores = four.map(|machine| hub.open(member(machine), None));
+    stores
+        .iter()
+        .for_each(|store| store.follow_configurations());
+    block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
+    let first = founders(3);
+    assert_eq!(swap(&stores[0], &first), Swapped::Won);
+    // Both groups agree that the fourth one votes, and nobody hears that the first group is no longer asked.
+    hub.set_unheard(&four, "[[1001,1002,1003,1004]]");
+    assert_eq!(swap(&stores[0], &joined(&first, "host-4")), Swapped::Won);
+    until(|| hub.missed.load(Ordering::SeqCst) > 0);
+    let asked = |store: &Arc<RaftStore>| store.leader();
+    let leader = stores.iter().find_map(asked).expect("somebody says it");
+    hub.set_cut([leader]);
+    let mut others = stores.iter().zip(four).filter(|(_, me)| *me != leader);
+    until(|| {
+        let leaders = others.clone().map(|(store, _)| store.leader());
+        leaders.flatten().any(|other| other != leader)
+    });
+    assert!(!others.any(|(store, _)| store.votes()), "it is not over");
+    hub.all_is_heard();
+    until(|| {
+        let others = stores.iter().zip(four).filter(|(_, me)| *me != leader);
+        others.into_iter().all(|(store, _)| store.votes())
+    });
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! # Invariants
 //! * The peer's earlier connections are closed before the first of its new ones is admitted.
 //! * Nothing of the peer is applied before both connections are up, nor after [`Link::stop`] (FAB-5).
+//! * Both connections are of one call: those of a call that the peer has given up may be let in later than others.
 //!
 //! # Failure
 //! Whatever breaks or is refused is tried again, until the peer is no member any more; why it was
@@ -58,8 +59,10 @@ struct State {
     now: bool,
     /// Streams in a handshake.
     calling: Vec<TcpStream>,
-    /// The ordinary connection of a peer whose other one has not come yet.
-    half: Option<(Peer, Arc<Connection>)>,
+    /// Calls of the peer, each of which begins with the ordinary connection.
+    calls: u64,
+    /// The ordinary connection of the last of them, whose other one has not come yet.
+    half: Option<Arc<Connection>>,
     up: Option<Pair>,
     /// One of the connections has ended, or the peer has.
     over: bool,
@@ -134,7 +137,7 @@ impl Link {
         }
         let half = state.half.take();
         self.down(shared, state);
-        if let Some((_, half)) = half {
+        if let Some(half) = half {
             half.close();
         }
     }
@@ -240,11 +243,12 @@ impl Link {
         }
     }
 
-    /// The peer has proved who it is: it asks to be called, or its connection is let in.
+    /// The peer has proved who it is: it asks to be called, or its connection is let in, as one of the call that is
+    /// answered.
     ///
     /// # Errors
     /// Where it does not keep to the rule of who calls.
-    pub(super) fn admit(&self, shared: &Shared, peer: Peer) -> Result<(), HandshakeError> {
+    pub(super) fn admit(&self, shared: &Shared, peer: Peer) -> Result<u64, HandshakeError> {
         let mut state = self.state.lock();
         if state.stopped {
             return Err(HandshakeError::NotMember);
@@ -257,57 +261,61 @@ impl Link {
             }
             state.over |= restarted;
             state.now = true;
+            let call = state.calls;
             drop(state);
             self.wake.notify_all();
-            return Ok(());
+            return Ok(call);
         }
         if usize::from(peer.lane) >= LANES {
             return Err(HandshakeError::Version);
         }
         // It calls while it has no connection, the ordinary one first.
         if restarted || usize::from(peer.lane) == ORDINARY {
+            state.calls += 1;
+            let call = state.calls;
             let half = state.half.take();
             self.down(shared, state);
-            half.iter().for_each(|(_, half)| half.close());
+            half.iter().for_each(|half| half.close());
+            return Ok(call);
         }
-        Ok(())
+        Ok(state.calls)
     }
 
-    /// The peer has made a connection.
+    /// The peer has made a connection, as one of a call.
     pub(super) fn called(
         self: &Arc<Self>,
         shared: &Arc<Shared>,
-        peer: Peer,
+        (peer, call): (Peer, u64),
         stream: TcpStream,
         session: Option<Session>,
     ) {
         let lane = usize::from(peer.lane);
         let connection = Connection::new(stream, session, &shared.cards[lane]);
         let mut state = self.state.lock();
-        if lane == ORDINARY && !state.stopped {
-            state.half = Some((peer, connection));
+        let goes_on = |state: &State| state.calls == call && !state.stopped;
+        if lane == ORDINARY && goes_on(&state) {
+            state.half = Some(connection);
             self.wake.notify_all();
             return;
         }
         // The peer has made the ordinary one, whoever lets it in may be a little behind.
         let until = Instant::now() + PATIENCE;
         let mut late = false;
-        while state.half.is_none() && !state.stopped && !late {
+        while state.half.is_none() && goes_on(&state) && !late {
             late = self.wake.wait_until(&mut state, until).timed_out();
         }
-        let half = state
-            .half
-            .take_if(|(first, _)| first.incarnation == peer.incarnation);
+        let goes_on = goes_on(&state);
+        let half = state.half.take_if(|_| goes_on);
         drop(state);
         match half {
-            Some((_, ordinary)) => {
+            Some(ordinary) => {
                 let pair = Pair {
                     incarnation: peer.incarnation,
                     connections: [ordinary, connection],
                 };
                 self.up(shared, pair);
             }
-            // It is of another call, which the peer gives up too.
+            // It is of another call, which the peer has given up.
             None => connection.close(),
         }
     }

@@ -56,8 +56,8 @@ pub(super) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
 
 /// What a caller wants.
 enum Wants {
-    /// A peer, a connection.
-    Connection(Arc<Link>, Peer),
+    /// A peer, a connection, of one of its calls.
+    Connection(Arc<Link>, Peer, u64),
     /// Anybody, answers.
     Answers(Arc<dyn Answerer>),
 }
@@ -98,8 +98,8 @@ fn greet(shared: &Arc<Shared>, stream: &TcpStream) -> Result<Option<Questions>, 
         }
         let link = shared.link(peer.machine);
         let link = link.ok_or(HandshakeError::NotMember)?;
-        link.admit(shared, peer)?;
-        Ok(Wants::Connection(link, peer))
+        let call = link.admit(shared, peer)?;
+        Ok(Wants::Connection(link, peer, call))
     };
     let tls = shared.tls.as_ref();
     match tls::listen(&shared.identity, tls, stream, admit)? {
@@ -108,10 +108,10 @@ fn greet(shared: &Arc<Shared>, stream: &TcpStream) -> Result<Option<Questions>, 
             stream: stream.try_clone()?,
             session,
         })),
-        (Wants::Connection(link, peer), session) => {
+        (Wants::Connection(link, peer, call), session) => {
             if !peer.asks() {
                 stream.set_nonblocking(true)?;
-                link.called(shared, peer, stream.try_clone()?, session);
+                link.called(shared, (peer, call), stream.try_clone()?, session);
             }
             Ok(None)
         }

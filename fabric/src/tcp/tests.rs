@@ -279,3 +279,44 @@ fn removing_a_member_that_hangs_ends_what_was_posted_and_who_waits_for_room() {
         });
     });
 }
+
+#[test]
+fn connections_of_two_calls_are_no_pair() {
+    let a = start(&config(1));
+    // It never calls; what it would do is done here.
+    let b = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let member = |id, address: std::net::SocketAddr| Member {
+        id: MachineId(id),
+        address: address.to_string(),
+    };
+    let members = [
+        member(1, a.address()),
+        member(2, b.local_addr().expect("it is bound")),
+    ];
+    a.set_members(&members).expect("is one of them");
+    let link = a.shared.link(MachineId(2)).expect("it is a member");
+    let mut ends = Vec::new();
+    let mut stream = || {
+        let stream = TcpStream::connect(b.local_addr().expect("it is bound")).expect("it listens");
+        ends.push(stream.try_clone().expect("a descriptor"));
+        stream.set_nonblocking(true).expect("a socket");
+        stream
+    };
+    let peer = |lane: usize| auth::Peer {
+        machine: MachineId(2),
+        incarnation: 7,
+        lane: lane as u8,
+    };
+    let admit = |lane| link.admit(&a.shared, peer(lane)).expect("it is a member");
+    let mut called = |lane, call| link.called(&a.shared, (peer(lane), call), stream(), None);
+    let is_up = || a.connection(MachineId(2), ORDINARY).is_ok();
+    let given_up = [admit(ORDINARY), admit(LEASES)];
+    let first = admit(ORDINARY);
+    called(ORDINARY, first);
+    called(LEASES, given_up[1]);
+    called(ORDINARY, given_up[0]);
+    assert!(!is_up(), "of two calls");
+    let second = admit(LEASES);
+    called(LEASES, second);
+    until(is_up);
+}

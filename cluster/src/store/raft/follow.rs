@@ -3,7 +3,8 @@
 //!
 //! A machine that joins votes once it answers, and has the log; one that is out does not vote from the next round on. Between a
 //! change of the configuration and that of the group the majorities of both are needed to go on: of two that vote none may
-//! fail. So who joins is ready for its clients only once that is over ([`super::RaftStore::votes`]).
+//! fail. So who joins is ready for its clients only once that is over ([`super::RaftStore::votes`]), and whoever leads
+//! brings to its end what another leader, or an earlier round, has begun.
 //!
 //! The CM is what the others have to replace when it fails; were it the leader, too, they would have to elect another one first.
 //! A leader cannot name its heir: it lets the others stand for election by saying nothing for a while.
@@ -67,6 +68,14 @@ impl Shared {
         membership.voter_ids().map(place).collect()
     }
 
+    /// Whether the majorities of two groups are needed, of which one is to go.
+    fn is_between_groups(&self) -> bool {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        let membership = metrics.membership_config.membership();
+        membership.get_joint_config().len() > 1
+    }
+
     /// Whether this machine votes in a group that is not being changed. While it is, the majority of those before is needed,
     /// too: they could still be stopped by the loss of one.
     pub fn votes(&self) -> bool {
@@ -110,7 +119,9 @@ impl Shared {
             }
         }
         let all = next.len() == current.machines().len();
-        if next != voters && !next.is_empty() {
+        // Between two groups those of both vote, which may be those that are to.
+        let changes = next != voters || self.is_between_groups();
+        if changes && !next.is_empty() {
             let next: BTreeSet<NodeId> = next.into_keys().collect();
             let changing = self.raft.change_membership(next, false);
             // Whether it has changed is seen in the next round.

@@ -1,9 +1,9 @@
-//! The connection that a backup is taken or restored over.
+//! A session of a command with a running database.
 
 use std::error::Error;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 use crate::failure::Failure;
 
@@ -31,6 +31,26 @@ impl Link {
         what: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         self.runtime.block_on(what(&self.client))
+    }
+
+    /// Runs a script, and answers the rows of its statements as text; NULL is empty.
+    pub fn texts(&self, sql: &str) -> Result<Vec<Vec<String>>, Failure> {
+        let said = self.runtime.block_on(self.client.simple_query(sql));
+        let row = |said: SimpleQueryMessage| match said {
+            SimpleQueryMessage::Row(row) => {
+                let cell = |at| row.get(at).unwrap_or_default().to_owned();
+                Some((0..row.len()).map(cell).collect())
+            }
+            _ => None,
+        };
+        Ok(said.map_err(refused)?.into_iter().filter_map(row).collect())
+    }
+
+    /// The first cell of its first row; empty where there is none.
+    pub fn text(&self, sql: &str) -> Result<String, Failure> {
+        let rows = self.texts(sql)?;
+        let cell = rows.into_iter().flatten().next();
+        Ok(cell.unwrap_or_default())
     }
 }
 
