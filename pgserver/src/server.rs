@@ -96,7 +96,11 @@ pub fn listen(
     database: &Database,
     options: impl Into<ListenOptions>,
 ) -> Result<Server, ListenError> {
-    let options = options.into();
+    listen_as(database, options.into())
+}
+
+/// Not generic, so that serving is compiled here and not with each program that listens.
+fn listen_as(database: &Database, options: ListenOptions) -> Result<Server, ListenError> {
     let listener = bind(&options)?;
     let address = listener.local_addr().map_err(|source| ListenError::Bind {
         address: options.address.clone(),

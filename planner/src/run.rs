@@ -113,8 +113,9 @@ impl Execution {
                 let progress = match select.queries.as_deref().filter(|q| q.looks_back) {
                     Some(queries) => self.run_in_parts((plan, queries), cx, sink, max_rows).await,
                     None => {
-                        self.run_changes(select.queries.as_deref(), false, cx)
-                            .await?;
+                        if let Some(queries) = self.changing(select.queries.as_deref()) {
+                            run_changes(queries, false, cx).await?;
+                        }
                         self.run_select(select, cx, sink, max_rows).await
                     }
                 };
@@ -123,7 +124,7 @@ impl Execution {
             }
             Plan::CopyOut(copy, select) => {
                 self.lend_queries(select.queries.as_ref(), cx);
-                let count = Box::pin(run_copy_out(copy, select, cx, sink)).await?;
+                let count = run_copy_out(copy, select, cx, sink).await?;
                 Ok(Progress::Done(count))
             }
             Plan::Insert(InsertPlan { queries, .. })
@@ -134,7 +135,9 @@ impl Execution {
                 if let Some(queries) = queries.as_deref().filter(|q| q.looks_back) {
                     return self.run_in_parts((plan, queries), cx, sink, max_rows).await;
                 }
-                self.run_changes(queries.as_deref(), false, cx).await?;
+                if let Some(queries) = self.changing(queries.as_deref()) {
+                    run_changes(queries, false, cx).await?;
+                }
                 self.run_write(plan, cx, sink, max_rows).await
             }
             Plan::Row(_) | Plan::Point(_) | Plan::CopyIn(_) => Ok(Progress::Done(0)),
@@ -164,7 +167,7 @@ impl Execution {
                 let opened = cx.tx.mark();
                 cx.before = Some(opened.place());
                 mark = Some(opened);
-                self.run_changes(Some(queries), false, cx).await?;
+                run_changes(queries, false, cx).await?;
                 if let Plan::Select(select) = plan {
                     self.make_all(select, cx).await?;
                 }
@@ -174,7 +177,7 @@ impl Execution {
                 _ => self.run_write(plan, cx, sink, max_rows).await?,
             };
             if let Some(mark) = mark {
-                self.run_changes(Some(queries), true, cx).await?;
+                run_changes(queries, true, cx).await?;
                 cx.before = None;
                 cx.tx.release_mark(mark);
             }
@@ -196,38 +199,10 @@ impl Execution {
         Ok(())
     }
 
-    /// Runs the statements of WITH that change rows, those that come first or those that come last.
-    async fn run_changes(
-        &mut self,
-        queries: Option<&Subplans>,
-        last: bool,
-        cx: &mut Cx<'_>,
-    ) -> Result<(), Halt> {
-        let changes = queries.map_or(&[][..], |queries| &queries.changes);
-        if self.state.is_some() && !last {
-            return Ok(());
-        }
-        for change in changes {
-            if change.last != last {
-                continue;
-            }
-            let (id, plan) = (change.id, &change.plan);
-            let mut returning = Returning::Keep(Batch::new(plan.returning().len()));
-            match plan {
-                Plan::Insert(insert) => {
-                    Box::pin(run_insert(insert, cx, &mut returning)).await?;
-                }
-                Plan::Update(change) | Plan::Delete(change) => {
-                    Box::pin(run_change(change, cx, &mut returning)).await?;
-                }
-                _ => {}
-            }
-            check_twins(cx).await?;
-            if let (Returning::Keep(rows), Some(queries)) = (returning, &mut cx.queries) {
-                queries.keep(id, rows);
-            }
-        }
-        Ok(())
+    /// The queries of a statement that begins, if some of them change rows and come first.
+    fn changing<'a>(&self, queries: Option<&'a Subplans>) -> Option<&'a Subplans> {
+        let begins = self.state.is_none();
+        queries.filter(|queries| begins && queries.changes.iter().any(|change| !change.last))
     }
 
     fn run_select<'a>(
@@ -341,6 +316,37 @@ impl Execution {
     }
 }
 
+/// Runs the statements of WITH that change rows, those that come first or those that come last.
+fn run_changes<'a>(
+    queries: &'a Subplans,
+    last: bool,
+    cx: &'a mut Cx<'_>,
+) -> Work<'a, Result<(), Halt>> {
+    Box::pin(async move {
+        for change in &queries.changes {
+            if change.last != last {
+                continue;
+            }
+            let (id, plan) = (change.id, &change.plan);
+            let mut returning = Returning::Keep(Batch::new(plan.returning().len()));
+            match plan {
+                Plan::Insert(insert) => {
+                    run_insert(insert, cx, &mut returning).await?;
+                }
+                Plan::Update(change) | Plan::Delete(change) => {
+                    run_change(change, cx, &mut returning).await?;
+                }
+                _ => {}
+            }
+            check_twins(cx).await?;
+            if let (Returning::Keep(rows), Some(queries)) = (returning, &mut cx.queries) {
+                queries.keep(id, rows);
+            }
+        }
+        Ok(())
+    })
+}
+
 /// One row that no table has a part in.
 fn run_row(plan: &SelectPlan, cx: &mut Cx<'_>, sink: &mut dyn RowSink) -> Result<(), Halt> {
     let mut out = std::mem::take(&mut cx.scratch.out);
@@ -402,40 +408,42 @@ async fn run_point(
     result
 }
 
-async fn run_copy_out(
-    copy: &fencepost_sql::bound::Copy,
-    plan: &SelectPlan,
-    cx: &mut Cx<'_>,
-    sink: &mut dyn RowSink,
-) -> Result<u64, Halt> {
-    let columns = &plan.targets[..plan.visible];
-    let types: Vec<Type> = columns.iter().map(|t| t.expr.ty).collect();
-    let mut writer = CopyWriter::new(&copy.options, &cx.eval.settings, types);
-    let mut bytes = Vec::with_capacity(COPY_BYTES);
-    writer.begin(columns.iter().map(|t| t.name.as_str()), &mut bytes);
-    let known = (cx.params, cx.eval.settings.analytics);
-    let bulk = cx.parts.is_none() && pays(plan, cx.tx.machine(), known).await?;
-    let plan = plan.bulk.as_deref().filter(|_| bulk).unwrap_or(plan);
-    let mut state = SelectState::new(plan);
-    let mut batch = Batch::new(plan.targets.len());
-    let mut more = true;
-    let mut count = 0;
-    while more {
-        batch.clear();
-        more = state.next(plan, cx, &mut batch, CHUNK).await?;
-        for i in 0..batch.len() {
-            writer.row(&batch.row(i)[..plan.visible], &mut bytes);
+fn run_copy_out<'a>(
+    copy: &'a fencepost_sql::bound::Copy,
+    plan: &'a SelectPlan,
+    cx: &'a mut Cx<'_>,
+    sink: &'a mut dyn RowSink,
+) -> Work<'a, Result<u64, Halt>> {
+    Box::pin(async move {
+        let columns = &plan.targets[..plan.visible];
+        let types: Vec<Type> = columns.iter().map(|t| t.expr.ty).collect();
+        let mut writer = CopyWriter::new(&copy.options, &cx.eval.settings, types);
+        let mut bytes = Vec::with_capacity(COPY_BYTES);
+        writer.begin(columns.iter().map(|t| t.name.as_str()), &mut bytes);
+        let known = (cx.params, cx.eval.settings.analytics);
+        let bulk = cx.parts.is_none() && pays(plan, cx.tx.machine(), known).await?;
+        let plan = plan.bulk.as_deref().filter(|_| bulk).unwrap_or(plan);
+        let mut state = SelectState::new(plan);
+        let mut batch = Batch::new(plan.targets.len());
+        let mut more = true;
+        let mut count = 0;
+        while more {
+            batch.clear();
+            more = state.next(plan, cx, &mut batch, CHUNK).await?;
+            for i in 0..batch.len() {
+                writer.row(&batch.row(i)[..plan.visible], &mut bytes);
+                sink.copy_data(&bytes)?;
+                bytes.clear();
+            }
+            count += batch.len() as u64;
+            if sink.should_flush() {
+                sink.flush().await?;
+            }
+        }
+        writer.end(&mut bytes);
+        if !bytes.is_empty() {
             sink.copy_data(&bytes)?;
-            bytes.clear();
         }
-        count += batch.len() as u64;
-        if sink.should_flush() {
-            sink.flush().await?;
-        }
-    }
-    writer.end(&mut bytes);
-    if !bytes.is_empty() {
-        sink.copy_data(&bytes)?;
-    }
-    Ok(count)
+        Ok(count)
+    })
 }
