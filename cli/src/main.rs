@@ -53,7 +53,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve PostgreSQL clients.
-    Start(start::Start),
+    Start(Box<start::Start>),
     /// Run a database of several machines on this host.
     DevCluster(dev_cluster::DevCluster),
     /// Run a benchmark, check its data and report.
