@@ -417,13 +417,14 @@ impl Slab {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::region::MIN_REGION_BYTES;
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    fn supply<'a>(regions: &'a Regions, account: &'a Account) -> Supply<'a> {
+    /// Memory for a lane, of which nobody reads anything.
+    pub(crate) fn supply<'a>(regions: &'a Regions, account: &'a Account) -> Supply<'a> {
         Supply {
             regions,
             account,

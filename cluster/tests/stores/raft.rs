@@ -114,6 +114,18 @@ impl Hub {
             .collect()
     }
 
+    /// Starts machines without disks, whose group follows the configuration.
+    fn open_followers<const N: usize>(
+        self: &Arc<Self>,
+        machines: [MachineId; N],
+    ) -> [Arc<RaftStore>; N] {
+        machines.map(|machine| {
+            let store = self.open(member(machine), None);
+            store.follow_configurations();
+            store
+        })
+    }
+
     fn set_unheard(&self, by: &[MachineId], part: &'static str) {
         *self.unheard.lock().expect("nobody panics with it") = Some((by.to_vec(), part));
     }
@@ -225,10 +237,7 @@ fn votes_of(store: &RaftStore) -> Vec<u64> {
 fn who_votes_follows_the_configuration_and_a_machine_that_comes_late_is_told_what_the_log_has_forgotten()
  {
     let hub = Arc::<Hub>::default();
-    let stores = MACHINES.map(|machine| hub.open(member(machine), None));
-    stores
-        .iter()
-        .for_each(|store| store.follow_configurations());
+    let stores = hub.open_followers(MACHINES);
     let lives =
         |machines: &[u32]| -> Vec<u64> { machines.iter().map(|n| 1000 + u64::from(*n)).collect() };
     block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
@@ -278,10 +287,7 @@ fn who_votes_follows_the_configuration_and_a_machine_that_comes_late_is_told_wha
 fn who_joins_is_ready_only_once_those_before_may_fail() {
     let hub = Arc::<Hub>::default();
     let two = [MachineId(1), MachineId(2)];
-    let stores = two.map(|machine| hub.open(member(machine), None));
-    stores
-        .iter()
-        .for_each(|store| store.follow_configurations());
+    let stores = hub.open_followers(two);
     block_on(stores[0].found(two.map(member).to_vec())).expect("there is none");
     let first = founders(2);
     assert_eq!(swap(&stores[0], &first), Swapped::Won);
@@ -302,10 +308,7 @@ fn who_joins_is_ready_only_once_those_before_may_fail() {
 fn a_change_of_the_group_that_its_leader_has_not_ended_is_ended_by_the_next_one() {
     let hub = Arc::<Hub>::default();
     let four = [1, 2, 3, 4].map(MachineId);
-    let stores = four.map(|machine| hub.open(member(machine), None));
-    stores
-        .iter()
-        .for_each(|store| store.follow_configurations());
+    let stores = hub.open_followers(four);
     block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
     let first = founders(3);
     assert_eq!(swap(&stores[0], &first), Swapped::Won);
@@ -313,20 +316,16 @@ fn a_change_of_the_group_that_its_leader_has_not_ended_is_ended_by_the_next_one(
     hub.set_unheard(&four, "[[1001,1002,1003,1004]]");
     assert_eq!(swap(&stores[0], &joined(&first, "host-4")), Swapped::Won);
     until(|| hub.missed.load(Ordering::SeqCst) > 0);
-    let asked = |store: &Arc<RaftStore>| store.leader();
-    let leader = stores.iter().find_map(asked).expect("somebody says it");
+    let leader = stores.iter().find_map(|store| store.leader());
+    let leader = leader.expect("somebody says it");
     hub.set_cut([leader]);
-    let mut others = stores.iter().zip(four).filter(|(_, me)| *me != leader);
-    until(|| {
-        let leaders = others.clone().map(|(store, _)| store.leader());
-        leaders.flatten().any(|other| other != leader)
-    });
-    assert!(!others.any(|(store, _)| store.votes()), "it is not over");
+    let others = stores.iter().zip(four).filter(|(_, me)| *me != leader);
+    let others: Vec<_> = others.map(|(store, _)| store).collect();
+    let heir = |store: &&Arc<RaftStore>| store.leader().is_some_and(|now| now != leader);
+    until(|| others.iter().any(heir));
+    assert!(!others.iter().any(|store| store.votes()), "it is not over");
     hub.all_is_heard();
-    until(|| {
-        let others = stores.iter().zip(four).filter(|(_, me)| *me != leader);
-        others.into_iter().all(|(store, _)| store.votes())
-    });
+    until(|| others.iter().all(|store| store.votes()));
 }
 
 #[test]
@@ -458,10 +457,7 @@ fn a_stranger_reads_through_whoever_answers_and_is_let_in_at_the_door_of_the_cm(
 #[test]
 fn a_manager_does_not_lead_where_others_can() {
     let hub = Arc::<Hub>::default();
-    let stores = MACHINES.map(|machine| hub.open(member(machine), None));
-    stores
-        .iter()
-        .for_each(|store| store.follow_configurations());
+    let stores = hub.open_followers(MACHINES);
     block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
     let first = founders(3);
     assert_eq!(swap(&stores[0], &first), Swapped::Won);

@@ -101,7 +101,7 @@ impl Region {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::lanes::Supply;
+    use crate::lanes::tests::supply;
     use crate::region::{BLOCK_BYTES, MIN_REGION_BYTES};
     use proptest::prelude::*;
 
@@ -109,15 +109,6 @@ mod tests {
         let object = regions.object(addr).expect("there");
         let header = Header(0).succeed(Timestamp::from_raw(ts), live);
         object.finish_install(header, Link::new(1, OldPlace::NONE));
-    }
-
-    fn supply<'a>(regions: &'a Regions, account: &'a Account) -> Supply<'a> {
-        Supply {
-            regions,
-            account,
-            oldest: &|| Timestamp::ZERO,
-            may_reuse_blocks: &|| true,
-        }
     }
 
     #[test]
