@@ -11,8 +11,8 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
-use crate::auth::entropy;
 use crate::engine::CancelToken;
+use crate::random::{self, NoRandom};
 
 /// The sessions of a server by their number.
 #[derive(Default)]
@@ -46,17 +46,20 @@ impl CancelMap {
     }
 
     /// Enters a session.
-    pub(crate) fn enter(self: &Arc<Self>, pid: i32, token: CancelToken) -> CancelKey {
-        let random = entropy();
-        let secret = i32::from_be_bytes([random[0], random[1], random[2], random[3]]);
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        pid: i32,
+        token: CancelToken,
+    ) -> Result<CancelKey, NoRandom> {
+        let secret = i32::from_be_bytes(random::bytes()?);
         let target = Arc::new(Target { secret, token });
         self.sessions.lock().insert(pid, target.clone());
-        CancelKey {
+        Ok(CancelKey {
             map: self.clone(),
             target,
             pid,
             secret,
-        }
+        })
     }
 
     /// Cancels what session `pid` runs, if the secret is right.

@@ -19,6 +19,7 @@ mod engine;
 mod io;
 mod options;
 pub mod proto;
+mod random;
 mod server;
 mod socket;
 mod tls;

@@ -57,6 +57,9 @@ pub enum ListenError {
     /// The certificate or key cannot be used.
     #[error("could not set up TLS: {0}")]
     Tls(String),
+    /// The system gives no random bytes, which passwords are checked with.
+    #[error("could not generate random bytes")]
+    Random,
     /// A thread could not be started.
     #[error("could not start a worker: {0}")]
     Worker(io::Error),
@@ -107,7 +110,8 @@ fn listen_as(database: &Database, options: ListenOptions) -> Result<Server, List
         source,
     })?;
     let tls = options.tls.as_ref().map(Tls::load).transpose()?;
-    let scram = Scram::new(tls.as_ref().map(|tls| tls.certificate.as_slice()));
+    let scram = Scram::new(tls.as_ref().and_then(|tls| tls.end_point.clone()));
+    let scram = scram.map_err(|_| ListenError::Random)?;
     let count = options.worker_count();
     let cancels: Arc<CancelMap> = Arc::default();
     let sessions = Arc::clone(&cancels);

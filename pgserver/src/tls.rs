@@ -8,13 +8,14 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
+use crate::auth::EndPoint;
 use crate::options::TlsOptions;
 use crate::server::ListenError;
 
-/// What accepts TLS connections, and the certificate in PEM for channel binding.
+/// What accepts TLS connections, and what exchanges of passwords can be bound to.
 pub(crate) struct Tls {
     pub(crate) acceptor: TlsAcceptor,
-    pub(crate) certificate: Vec<u8>,
+    pub(crate) end_point: Option<EndPoint>,
     pub(crate) required: bool,
 }
 
@@ -26,12 +27,13 @@ impl Tls {
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&certificate)
             .collect::<Result<_, _>>()
             .map_err(|e| error(&format_args!("{}: {e}", options.certificate.display())))?;
-        if chain.is_empty() {
+        let Some(own) = chain.first() else {
             return Err(error(&format_args!(
                 "{}: no certificate",
                 options.certificate.display()
             )));
-        }
+        };
+        let end_point = EndPoint::of_certificate(own);
         let key = PrivateKeyDer::from_pem_file(&options.key)
             .map_err(|e| error(&format_args!("{}: {e}", options.key.display())))?;
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
@@ -43,7 +45,7 @@ impl Tls {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         Ok(Tls {
             acceptor,
-            certificate,
+            end_point,
             required: options.required,
         })
     }

@@ -29,6 +29,7 @@ use crate::proto::frame;
 use crate::proto::report::Severity;
 use crate::proto::startup::{self, Opening, Startup};
 use crate::proto::{ProtoError, encode};
+use crate::random::NoRandom;
 use crate::server::Shared;
 use crate::socket::Socket;
 use crate::worker::{Place, Stage};
@@ -227,7 +228,14 @@ fn scram_failed(io: &mut Io, user: &str, error: ScramError) -> Ending {
             &format!("password authentication failed for user \"{user}\""),
         ),
         ScramError::Protocol(message) => fatal(io, "08P01", &message),
+        ScramError::Unsupported(message) => fatal(io, "0A000", message),
+        ScramError::Binding(message) => fatal(io, "28000", message),
+        ScramError::Random => no_random(io),
     }
+}
+
+fn no_random(io: &mut Io) -> Ending {
+    fatal(io, "XX000", &NoRandom.to_string())
 }
 
 /// Sends what was asked and waits for the body of the answer.
@@ -269,7 +277,8 @@ fn begin(
     for (name, value) in engine::reported(&session) {
         encode::parameter_status(&mut io.out, name, &value);
     }
-    let key = shared.cancels.enter(pid, session.cancel_token());
+    let entered = shared.cancels.enter(pid, session.cancel_token());
+    let key = entered.map_err(|_| no_random(io))?;
     encode::backend_key_data(&mut io.out, key.pid, key.secret);
     encode::ready_for_query(&mut io.out, engine::ready(&session));
     Ok(Opened { session, key, seat })

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use crate::common::server;
-use fencepost_pgserver::{AuthMode, ListenOptions, Server, listen};
+use fencepost_pgserver::{AuthMode, ListenOptions, Server, TlsOptions, listen};
+use rcgen::{CertificateParams, KeyPair, SignatureAlgorithm};
 
 /// Runs a client program on `server`; `None`, said aloud, where it is not installed.
 fn tool(server: &Server, name: &str, arguments: &[&str]) -> Option<Output> {
@@ -71,6 +72,62 @@ fn psql_sets_passwords_that_the_server_checks() {
         command.args(["-p", &guarded.local_addr().port().to_string(), "postgres"]);
         let output = command.output().expect("psql is there");
         assert_eq!(output.status.success(), right, "{output:?}");
+    }
+}
+
+/// A server that wants passwords, with a certificate that is signed with `algorithm`.
+fn server_signed_with(algorithm: &'static SignatureAlgorithm) -> Server {
+    let database = fencepost::Database::in_memory().expect("a database");
+    let password = "ALTER ROLE postgres PASSWORD 'pass word'";
+    database.blocking().batch(password).expect("a password");
+    let key = KeyPair::generate_for(algorithm).expect("a key");
+    let params = CertificateParams::new(vec!["localhost".into()]).expect("a name");
+    let certificate = params.self_signed(&key).expect("a certificate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let (crt, pem) = (folder.path().join("crt"), folder.path().join("key"));
+    std::fs::write(&crt, certificate.pem()).expect("written");
+    std::fs::write(&pem, key.serialize_pem()).expect("written");
+    let options = ListenOptions {
+        auth: AuthMode::Scram,
+        tls: Some(TlsOptions {
+            certificate: crt,
+            key: pem,
+            required: false,
+        }),
+        ..ListenOptions::new("127.0.0.1:0")
+    };
+    listen(&database, options).expect("a free port")
+}
+
+#[test]
+fn psql_binds_a_password_to_the_certificate() {
+    for (algorithm, can_bind) in [
+        (&rcgen::PKCS_ECDSA_P256_SHA256, true),
+        (&rcgen::PKCS_ECDSA_P384_SHA384, true),
+        (&rcgen::PKCS_ED25519, false),
+    ] {
+        let server = server_signed_with(algorithm);
+        for (ssl, binding, works) in [
+            ("require", "require", can_bind),
+            ("require", "prefer", true),
+            ("require", "disable", true),
+            ("disable", "prefer", true),
+            ("disable", "require", false),
+        ] {
+            let mut command = Command::new("psql");
+            command.env("PGPASSWORD", "pass word");
+            command.args(["-X", "-w", "-c", "SELECT 1"]);
+            command.arg(format!(
+                "host=127.0.0.1 port={} user=postgres dbname=postgres sslmode={ssl} channel_binding={binding}",
+                server.local_addr().port()
+            ));
+            let output = match command.output() {
+                Ok(output) => output,
+                Err(error) => return eprintln!("skipped: psql: {error}"),
+            };
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.success(), works, "{ssl} {binding}: {errors}");
+        }
     }
 }
 
