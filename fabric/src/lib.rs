@@ -39,6 +39,7 @@ pub mod memory;
 pub mod nvram;
 pub mod os_disk;
 pub mod priority;
+pub mod processors;
 pub mod random;
 #[cfg(not(loom))]
 mod registry;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use fencepost_fabric::processors::anywhere;
 use parking_lot::{Condvar, Mutex};
 
 /// The clock.
@@ -114,7 +115,7 @@ impl Shared {
     fn begin(self: &Arc<Self>) -> bool {
         let shared = Arc::clone(self);
         let thread = std::thread::Builder::new().name("fencepost-alarm".into());
-        thread.spawn(move || shared.run()).is_ok()
+        anywhere(|| thread.spawn(move || shared.run())).is_ok()
     }
 
     fn run(&self) {

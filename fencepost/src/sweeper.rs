@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use fencepost_fabric::processors::anywhere;
 use fencepost_planner::CancelFlag;
 use fencepost_sql::catalog::Snapshot;
 use fencepost_sql::catalog::temporary::{Temporary, session_of};
@@ -75,7 +76,7 @@ pub(crate) fn sweep(db: &Arc<Shared>, served: &Arc<Served>, of: Temporary) {
     let shared = Arc::clone(db);
     let thread = thread::Builder::new().name("fencepost-sweep".to_owned());
     // Without a thread it stays in the queue for the next.
-    state.runs = thread.spawn(move || run(&shared)).is_ok();
+    state.runs = anywhere(|| thread.spawn(move || run(&shared))).is_ok();
 }
 
 fn run(db: &Arc<Shared>) {

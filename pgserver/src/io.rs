@@ -191,6 +191,11 @@ impl Io {
         }
     }
 
+    /// Is there nothing half read or unsent?
+    pub(crate) fn rests(&self) -> bool {
+        self.input.is_empty() && self.out.is_empty()
+    }
+
     /// Whether more may be read ahead while a statement runs.
     pub(crate) fn may_read_ahead(&self) -> bool {
         self.input.len() < SEND_BYTES

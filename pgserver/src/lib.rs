@@ -17,6 +17,7 @@ mod cancel;
 mod connection;
 mod engine;
 mod io;
+mod lanes;
 mod options;
 pub mod proto;
 mod random;

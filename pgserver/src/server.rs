@@ -16,13 +16,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fencepost::{CancelHook, Database};
-use socket2::{Domain, Protocol, Socket, Type};
+use fencepost_fabric::processors;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use thiserror::Error;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::auth::Scram;
 use crate::cancel::CancelMap;
+use crate::lanes::{self, Lane};
 use crate::options::ListenOptions;
 use crate::tls::Tls;
 use crate::worker::{self, Command};
@@ -73,6 +75,7 @@ pub(crate) struct Shared {
     pub(crate) scram: Scram,
     pub(crate) cancels: Arc<CancelMap>,
     pub(crate) sessions: AtomicUsize,
+    pub(crate) lanes: Vec<Lane>,
 }
 
 /// A running server. Dropping it ends it at once; [`Server::shutdown`] lets statements finish.
@@ -86,12 +89,6 @@ struct Handle {
     commands: UnboundedSender<Command>,
     ended: Option<oneshot::Receiver<()>>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// Where the acceptor sends clients.
-struct Lane {
-    commands: UnboundedSender<Command>,
-    load: Arc<AtomicUsize>,
 }
 
 /// Serves PostgreSQL clients of `database` at an address or with [`ListenOptions`].
@@ -112,10 +109,22 @@ fn listen_as(database: &Database, options: ListenOptions) -> Result<Server, List
     let tls = options.tls.as_ref().map(Tls::load).transpose()?;
     let scram = Scram::new(tls.as_ref().and_then(|tls| tls.end_point.clone()));
     let scram = scram.map_err(|_| ListenError::Random)?;
-    let count = options.worker_count();
     let cancels: Arc<CancelMap> = Arc::default();
     let sessions = Arc::clone(&cancels);
     let hook = database.on_cancel(move |pid, secret| sessions.cancel(pid, secret));
+    let lane = |processor: Option<usize>| {
+        let (commands, receiver) = unbounded_channel();
+        let lane = Lane {
+            commands,
+            load: Arc::default(),
+            processor,
+        };
+        (lane, receiver)
+    };
+    let (lanes, receivers): (Vec<Lane>, Vec<_>) = lanes::processors_of(options.worker_count())
+        .into_iter()
+        .map(lane)
+        .unzip();
     let shared = Arc::new(Shared {
         database: database.clone(),
         options,
@@ -123,41 +132,33 @@ fn listen_as(database: &Database, options: ListenOptions) -> Result<Server, List
         scram,
         cancels,
         sessions: AtomicUsize::new(0),
+        lanes,
     });
-    let mut lanes = Vec::with_capacity(count);
-    let mut receivers = Vec::with_capacity(count);
-    for _ in 0..count {
-        let (commands, receiver) = unbounded_channel();
-        lanes.push(Lane {
-            commands,
-            load: Arc::default(),
-        });
-        receivers.push(receiver);
-    }
     let mut server = Server {
         address,
-        workers: Vec::with_capacity(count),
+        workers: Vec::with_capacity(receivers.len()),
         _cancels: hook,
     };
-    let loads: Vec<_> = lanes
-        .iter()
-        .map(|lane| (lane.commands.clone(), lane.load.clone()))
-        .collect();
-    let mut acceptor = Some((listener, lanes));
-    for (index, ((commands, load), receiver)) in loads.into_iter().zip(receivers).enumerate() {
+    let mut acceptor = Some(listener);
+    for (index, (lane, receiver)) in shared.lanes.iter().zip(receivers).enumerate() {
+        let (processor, load) = (lane.processor, lane.load.clone());
         let (end, ended) = oneshot::channel();
+        let accept = acceptor.take().map(|listener| (listener, shared.clone()));
         let shared = shared.clone();
-        let accept = acceptor.take();
         let thread = std::thread::Builder::new()
             .name(format!("fencepost-wire-{index}"))
             .stack_size(WORKER_STACK)
             .spawn(move || {
                 let _end = end;
-                run_worker(accept, worker::run(shared, load, receiver));
+                if let Some(processor) = processor {
+                    // Where it may not be kept there it serves all the same.
+                    let _ = processors::pin(processor);
+                }
+                run_worker(accept, worker::run(shared, index, load, receiver));
             })
             .map_err(ListenError::Worker)?;
         server.workers.push(Handle {
-            commands,
+            commands: lane.commands.clone(),
             ended: Some(ended),
             thread: Some(thread),
         });
@@ -194,14 +195,14 @@ fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// The thread of a worker; the first one also accepts.
-fn run_worker(accept: Option<(TcpListener, Vec<Lane>)>, work: impl Future<Output = ()>) {
+fn run_worker(accept: Option<(TcpListener, Arc<Shared>)>, work: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     // Without a runtime the channel closes, and the acceptor leaves this worker out.
     let Ok(runtime) = runtime else { return };
     runtime.block_on(async move {
-        let acceptor = accept.map(|(listener, lanes)| tokio::spawn(accept_all(listener, lanes)));
+        let acceptor = accept.map(|(listener, shared)| tokio::spawn(accept_all(listener, shared)));
         work.await;
         if let Some(acceptor) = acceptor {
             acceptor.abort();
@@ -209,32 +210,37 @@ fn run_worker(accept: Option<(TcpListener, Vec<Lane>)>, work: impl Future<Output
     });
 }
 
-async fn accept_all(listener: TcpListener, mut lanes: Vec<Lane>) {
+async fn accept_all(listener: TcpListener, shared: Arc<Shared>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
         return;
     };
-    while !lanes.is_empty() {
+    loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream.into_std(),
             Err(error) => Err(error),
         };
         match stream {
-            Ok(stream) => hand_over(stream, &mut lanes),
+            Ok(stream) => {
+                if !hand_over(stream, &shared.lanes) {
+                    return;
+                }
+            }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-fn hand_over(stream: std::net::TcpStream, lanes: &mut Vec<Lane>) {
-    let fewest = lanes
-        .iter()
-        .enumerate()
-        .min_by_key(|(_, lane)| lane.load.load(Ordering::Relaxed));
-    let Some((index, lane)) = fewest else { return };
+/// Gives a new client to a worker; false when all have ended.
+fn hand_over(stream: std::net::TcpStream, lanes: &[Lane]) -> bool {
+    let processor = SockRef::from(&stream).cpu_affinity().ok();
+    let Some(lane) = lanes::for_newcomer(lanes, processor) else {
+        return false;
+    };
     lane.load.fetch_add(1, Ordering::Relaxed);
     if lane.commands.send(Command::Serve(stream)).is_err() {
-        lanes.swap_remove(index);
+        lane.load.fetch_sub(1, Ordering::Relaxed);
     }
+    true
 }
 
 impl Server {

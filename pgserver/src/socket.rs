@@ -21,6 +21,11 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
+    /// Takes over a stream that another thread had.
+    pub(crate) fn resume(stream: std::net::TcpStream) -> io::Result<Socket> {
+        Ok(Socket::Plain(TcpStream::from_std(stream)?))
+    }
+
     /// Takes over an accepted stream: no delay, and probes for hosts that vanish silently.
     pub(crate) fn adopt(stream: std::net::TcpStream) -> io::Result<Socket> {
         stream.set_nonblocking(true)?;
@@ -41,6 +46,22 @@ impl Socket {
             Socket::Plain(stream) => Some(stream),
             Socket::Tls(stream) => Some(stream.get_ref().0),
             Socket::Taken => None,
+        }
+    }
+
+    /// The processor where the client's last packet came in, of a connection that can be given to another thread.
+    pub(crate) fn comes_in_at(&self) -> Option<usize> {
+        match self {
+            Socket::Plain(stream) => SockRef::from(stream).cpu_affinity().ok(),
+            Socket::Tls(_) | Socket::Taken => None,
+        }
+    }
+
+    /// The connection, to be given to another thread ([`Socket::comes_in_at`]).
+    pub(crate) fn release(self) -> Option<std::net::TcpStream> {
+        match self {
+            Socket::Plain(stream) => stream.into_std().ok(),
+            Socket::Tls(_) | Socket::Taken => None,
         }
     }
 

@@ -5,7 +5,8 @@
 //!   Drain(limit)   ──> idle ones end (57P01)     Draining ── limit ──> Stopping ──> gone
 //! ```
 //!
-//! A connection stays on its worker, so nothing of it is shared; only the server's own tables are.
+//! A connection is with one worker at a time, so nothing of it is shared; only the server's own tables are. While it rests it
+//! may be given to another worker ([`crate::lanes`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -19,8 +20,9 @@ use foldhash::fast::RandomState;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{LocalSet, spawn_local};
 
-use crate::connection;
+use crate::connection::{self, Moved};
 use crate::io::Pool;
+use crate::lanes;
 use crate::server::Shared;
 
 /// How long cancelled statements get to end before they are dropped.
@@ -30,6 +32,8 @@ const LAST_MOMENTS: Duration = Duration::from_millis(500);
 pub(crate) enum Command {
     /// Serve a client.
     Serve(std::net::TcpStream),
+    /// Go on with a client that another worker has served.
+    Take(Box<Moved>),
     /// End: idle sessions now, others after their statement or this time.
     Drain(Duration),
 }
@@ -49,6 +53,8 @@ pub(crate) enum Stage {
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) pool: Rc<Pool>,
+    /// Its place among the workers.
+    number: usize,
     stage: Cell<Stage>,
     tasks: RefCell<HashMap<u64, Waker, RandomState>>,
     last_task: Cell<u64>,
@@ -67,6 +73,25 @@ impl Worker {
     #[inline]
     pub(crate) fn stage(&self) -> Stage {
         self.stage.get()
+    }
+
+    /// The worker that a client had better be with whose packets come in on `processor`.
+    pub(crate) fn better(&self, processor: usize) -> Option<usize> {
+        match self.stage() {
+            Stage::Running => lanes::better(&self.shared.lanes, self.number, processor),
+            _ => None,
+        }
+    }
+
+    /// Gives a client to worker `lane`. One that has ended meanwhile ends the client, as this one would.
+    pub(crate) fn hand_over(&self, lane: usize, moved: Box<Moved>) {
+        let Some(lane) = self.shared.lanes.get(lane) else {
+            return;
+        };
+        lane.load.fetch_add(1, Ordering::Relaxed);
+        if lane.commands.send(Command::Take(moved)).is_err() {
+            lane.load.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     fn place(self: &Rc<Self>) -> Place {
@@ -122,12 +147,14 @@ impl Drop for Place {
 /// Runs a worker until it has drained. `load` counts its connections; who sends `Serve` adds one.
 pub(crate) async fn run(
     shared: Arc<Shared>,
+    number: usize,
     load: Arc<AtomicUsize>,
     mut commands: UnboundedReceiver<Command>,
 ) {
     let worker = Rc::new(Worker {
         shared,
         pool: Rc::default(),
+        number,
         stage: Cell::new(Stage::Running),
         tasks: RefCell::default(),
         last_task: Cell::new(0),
@@ -142,14 +169,24 @@ pub(crate) async fn run(
                     Some(Command::Serve(stream)) => {
                         spawn_local(connection::serve(stream, worker.place()));
                     }
+                    Some(Command::Take(moved)) => {
+                        spawn_local(connection::resume(moved, worker.place()));
+                    }
                     Some(Command::Drain(limit)) => break limit,
                     None => break Duration::ZERO,
                 }
             };
             commands.close();
             while let Ok(command) = commands.try_recv() {
-                if matches!(command, Command::Serve(_)) {
-                    worker.load.fetch_sub(1, Ordering::Relaxed);
+                match command {
+                    Command::Serve(_) => {
+                        worker.load.fetch_sub(1, Ordering::Relaxed);
+                    }
+                    // It is told that it ends.
+                    Command::Take(moved) => {
+                        spawn_local(connection::resume(moved, worker.place()));
+                    }
+                    Command::Drain(_) => {}
                 }
             }
             worker.enter(Stage::Draining);

@@ -13,10 +13,11 @@ use super::copy::Copying;
 use super::drive::Handoff;
 use super::extended::OpenPortal;
 use super::opening::{Opened, Seat};
-use super::{Ending, broken, report};
+use super::{Ending, Rest, broken, report};
 use crate::cancel::CancelKey;
 use crate::engine::{self, Notified, Prepared, Session, SqlError, SqlState, Style};
 use crate::io::{Input, Io, SEND_BYTES};
+use crate::lanes::Home;
 use crate::proto::encode::{self, Ready};
 use crate::proto::frame::{self, Frame};
 use crate::proto::front::{self, Front};
@@ -46,7 +47,8 @@ pub(super) struct Dialogue<'p> {
     pub(super) place: &'p Place,
     pub(super) handoff: Handoff,
     pub(super) key: CancelKey,
-    _seat: Seat,
+    seat: Seat,
+    home: Home,
 }
 
 /// Runs `$work`, which borrows the session, while the rest of the dialogue watches the client.
@@ -66,19 +68,47 @@ macro_rules! watched {
 pub(super) use watched;
 
 impl<'p> Dialogue<'p> {
-    pub(super) fn new(opened: Opened, place: &'p Place) -> Self {
-        let Opened { session, key, seat } = opened;
+    pub(super) fn new(rest: Rest, place: &'p Place) -> Self {
+        let Opened { session, key, seat } = rest.opened;
         Dialogue {
             style: Style::of(&session),
             session,
-            unnamed: None,
+            unnamed: rest.unnamed,
             portal: None,
             mode: Mode::Ready,
             place,
             handoff: Handoff::default(),
             key,
-            _seat: seat,
+            seat,
+            home: Home::after(rest.moves),
         }
+    }
+
+    /// The worker that it had better go on with, now that it has answered all that it was asked.
+    #[inline]
+    fn better_worker(&mut self, io: &Io) -> Option<usize> {
+        let processor = self.home.count(|| io.socket.comes_in_at())?;
+        let rests = self.portal.is_none()
+            && matches!(self.mode, Mode::Ready)
+            && engine::ready(&self.session) == Ready::Idle
+            && io.rests();
+        match rests {
+            true => self.place.worker.better(processor),
+            false => None,
+        }
+    }
+
+    /// All that another worker needs to go on.
+    fn into_rest(self) -> Box<Rest> {
+        Box::new(Rest {
+            opened: Opened {
+                session: self.session,
+                key: self.key,
+                seat: self.seat,
+            },
+            unnamed: self.unnamed,
+            moves: self.home.moves(),
+        })
     }
 
     /// Talks until one side ends it.
@@ -92,6 +122,9 @@ impl<'p> Dialogue<'p> {
             }
             if io.send().await.is_err() {
                 return Ending::Gone;
+            }
+            if let Some(worker) = self.better_worker(io) {
+                return Ending::Moves(worker, self.into_rest());
             }
             if let Err(ending) = self.fill(io).await {
                 return ending;

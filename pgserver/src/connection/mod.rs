@@ -21,25 +21,43 @@ mod simple;
 mod sink;
 
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
 
+use crate::engine::Prepared;
 use crate::io::Io;
 use crate::proto::ProtoError;
 use crate::socket::Socket;
 use crate::worker::{Place, Stage};
+use dialogue::Dialogue;
+use opening::Opened;
 
 /// How long a client may take to hear why its connection ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Why a connection ends.
-#[derive(Debug)]
+/// Why a connection ends, or leaves its worker.
 pub(crate) enum Ending {
     /// The client said good-bye, or there is nobody left to talk to.
     Gone,
     /// The last words, in the output buffer, are still to be sent.
     LastWords,
+    /// It goes on with this worker.
+    Moves(usize, Box<Rest>),
+}
+
+/// A session between two requests, with all that it needs to go on, but for its connection.
+pub(crate) struct Rest {
+    opened: Opened,
+    unnamed: Option<Arc<Prepared>>,
+    moves: u32,
+}
+
+/// A client that moves from one worker to another.
+pub(crate) struct Moved {
+    stream: TcpStream,
+    rest: Box<Rest>,
 }
 
 impl From<std::io::Error> for Ending {
@@ -55,16 +73,49 @@ pub(crate) async fn serve(stream: TcpStream, place: Place) {
         return;
     };
     let mut io = Io::new(socket, place.worker.pool.clone());
-    let ending = match Box::pin(opening::open(&mut io, peer, &place)).await {
-        Ok(opened) => dialogue::Dialogue::new(opened, &place).run(&mut io).await,
-        Err(ending) => ending,
-    };
-    if matches!(ending, Ending::LastWords)
-        && io.send().await.is_ok()
-        && place.worker.stage() == Stage::Running
-    {
-        // Whether the peer heard them is its own affair.
-        let _ = timeout(LAST_WORDS, Box::pin(io.close())).await;
+    match Box::pin(opening::open(&mut io, peer, &place)).await {
+        Ok(opened) => {
+            let rest = Rest {
+                opened,
+                unnamed: None,
+                moves: 0,
+            };
+            talk(io, rest, place).await;
+        }
+        Err(ending) => end(io, ending, &place).await,
+    }
+}
+
+/// Goes on with a client that another worker has served.
+pub(crate) async fn resume(moved: Box<Moved>, place: Place) {
+    let Moved { stream, rest } = *moved;
+    if let Ok(socket) = Socket::resume(stream) {
+        let io = Io::new(socket, place.worker.pool.clone());
+        talk(io, *rest, place).await;
+    }
+}
+
+async fn talk(mut io: Io, rest: Rest, place: Place) {
+    let ending = Dialogue::new(rest, &place).run(&mut io).await;
+    end(io, ending, &place).await;
+}
+
+async fn end(mut io: Io, ending: Ending, place: &Place) {
+    match ending {
+        Ending::Gone => {}
+        Ending::LastWords => {
+            if io.send().await.is_ok() && place.worker.stage() == Stage::Running {
+                // Whether the peer heard them is its own affair.
+                let _ = timeout(LAST_WORDS, Box::pin(io.close())).await;
+            }
+        }
+        Ending::Moves(lane, rest) => {
+            if let Some(stream) = io.socket.release() {
+                place
+                    .worker
+                    .hand_over(lane, Box::new(Moved { stream, rest }));
+            }
+        }
     }
 }
 

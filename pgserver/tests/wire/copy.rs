@@ -35,6 +35,30 @@ fn rows_go_in_and_come_out() {
 }
 
 #[test]
+fn what_a_statement_returns_comes_out() {
+    let (_server, mut client) = table();
+    for (statement, rows) in [
+        (
+            "INSERT INTO t VALUES (1, 'one'), (2, 'two') RETURNING id",
+            2,
+        ),
+        (
+            "UPDATE t SET name = name || '!' WHERE id = 1 RETURNING *",
+            1,
+        ),
+        ("DELETE FROM t WHERE id = 2 RETURNING name", 1),
+    ] {
+        client.send(&query(&format!("COPY ({statement}) TO STDOUT")));
+        let messages = client.until('Z');
+        let lines = messages.iter().filter(|message| message.tag == 'd');
+        assert_eq!(lines.count(), rows, "{statement}: {messages:?}");
+    }
+    assert_eq!(client.value("SELECT string_agg(name, ',') FROM t"), "one!");
+    client.send(&query("COPY (DELETE FROM t) TO STDOUT"));
+    assert_eq!(error(&client.until('Z')).0, "0A000");
+}
+
+#[test]
 fn the_client_may_give_up() {
     let (_server, mut client) = table();
     client.send(&query("COPY t FROM STDIN"));

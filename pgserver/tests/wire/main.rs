@@ -8,6 +8,7 @@ mod driver;
 mod extended;
 mod frames;
 mod login;
+mod moves;
 mod notify;
 mod sessions;
 mod tools;

@@ -12,6 +12,7 @@ use datafusion_execution::config::SessionConfig;
 use datafusion_execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion_execution::runtime_env::RuntimeEnvBuilder;
 use datafusion_physical_plan::{ExecutionPlan, execute_stream};
+use fencepost_fabric::processors::anywhere;
 use futures_util::StreamExt;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -82,12 +83,14 @@ fn runtime() -> Result<&'static Runtime> {
     if let Some(runtime) = RUNTIME.get() {
         return Ok(runtime);
     }
-    let threads = available_parallelism().map_or(1, |cores| cores.get() / 2);
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(threads.clamp(1, 4))
-        .thread_name("analytics")
-        .build()
-        .map_err(DataFusionError::IoError)?;
+    let build = || {
+        let threads = available_parallelism().map_or(1, |cores| cores.get() / 2);
+        Builder::new_multi_thread()
+            .worker_threads(threads.clamp(1, 4))
+            .thread_name("analytics")
+            .build()
+    };
+    let runtime = anywhere(build).map_err(DataFusionError::IoError)?;
     // Who was faster has made one as well as this.
     Ok(RUNTIME.get_or_init(|| runtime))
 }

@@ -131,12 +131,12 @@ impl Routines {
     fn enter(&mut self) -> Result<(), SqlError> {
         let here = 0u8;
         let here = std::ptr::from_ref(&here).addr();
-        let taken = self
-            .base
-            .checked_sub(here)
-            .filter(|taken| *taken < STACKS_APART);
-        if self.depth == 0 || taken.is_none() {
-            // The outermost call, or one that goes on in another thread.
+        // The outermost call may be of another thread than the one before.
+        let within = self.depth > 0;
+        let taken = self.base.checked_sub(here);
+        let taken = taken.filter(|taken| within && *taken < STACKS_APART);
+        if taken.is_none() {
+            // It is the outermost one, or goes on in another thread.
             self.base = here;
         }
         if self.depth >= DEPTH_MAX || taken.is_some_and(|taken| taken > self.stack) {
