@@ -124,6 +124,12 @@ impl Execution {
             }
             Plan::CopyOut(copy, select) => {
                 self.lend_queries(select.queries.as_ref(), cx);
+                if let Some(queries) = select.queries.as_deref().filter(|q| q.looks_back) {
+                    return self.run_in_parts((plan, queries), cx, sink, max_rows).await;
+                }
+                if let Some(queries) = self.changing(select.queries.as_deref()) {
+                    run_changes(queries, false, cx).await?;
+                }
                 let count = run_copy_out(copy, select, cx, sink).await?;
                 Ok(Progress::Done(count))
             }
@@ -174,6 +180,9 @@ impl Execution {
             }
             let progress = match plan {
                 Plan::Select(select) => self.run_select(select, cx, sink, max_rows).await?,
+                Plan::CopyOut(copy, select) => {
+                    Progress::Done(run_copy_out(copy, select, cx, sink).await?)
+                }
                 _ => self.run_write(plan, cx, sink, max_rows).await?,
             };
             if let Some(mark) = mark {

@@ -49,6 +49,8 @@ struct Own {
     drawn: HashMap<u32, (i64, u64)>,
     /// What `setval` has asked for.
     sets: Vec<SetValue>,
+    /// The transaction may only read.
+    read_only: bool,
 }
 
 /// `setval`
@@ -157,6 +159,11 @@ impl Sequences {
         own.sets.push(set);
     }
 
+    /// Does the statement run in a transaction that may only read?
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.own.lock().read_only
+    }
+
     /// What `setval` has asked for.
     pub fn take_sets(&self) -> Vec<SetValue> {
         std::mem::take(&mut self.own.lock().sets)
@@ -167,6 +174,12 @@ impl Sequences {
         let own = self.own.lock();
         let drawn = own.drawn.get(&id).map_or(0, |(_, count)| *count);
         RANGE.max(drawn * 2)
+    }
+
+    /// Another statement begins, in a transaction that may only read or in another one.
+    pub fn begin_in(&self, read_only: bool) {
+        self.own.lock().read_only = read_only;
+        self.begin();
     }
 
     /// Another statement begins.

@@ -614,6 +614,7 @@ impl Session {
             notified: self.eval.notifications.mark(),
             lasting: Arc::clone(&self.lasting),
             current: Arc::clone(&self.eval.settings),
+            modes: self.modes,
         });
         Ok("SAVEPOINT")
     }
@@ -651,6 +652,7 @@ impl Session {
         self.eval.sequences.settle(false);
         self.lasting = Arc::clone(&savepoint.lasting);
         self.eval.settings = Arc::clone(&savepoint.current);
+        self.modes = savepoint.modes;
         self.settings_changed();
         self.take_cursors_back(cursors);
         self.block = Block::Explicit;

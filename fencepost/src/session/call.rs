@@ -35,7 +35,7 @@ impl Session {
         loop {
             self.scratch.routines.notices.clear();
             self.scratch.routines.portals.back_to(portals);
-            self.eval.sequences.begin();
+            self.eval.sequences.begin_in(self.modes.read_only);
             self.begin_transaction(false);
             let before = match (&mut self.tx, alone) {
                 (Some(tx), false) => Some(tx.savepoint()),

@@ -206,6 +206,7 @@ struct OpenSavepoint {
     notified: NotifyMark,
     lasting: Arc<Settings>,
     current: Arc<Settings>,
+    modes: Modes,
 }
 
 /// Ends the running statement of a session, from any thread.

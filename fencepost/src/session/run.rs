@@ -443,7 +443,7 @@ impl Session {
             return Err(SqlError::internal("no transaction").into());
         };
         if planned.is_volatile {
-            self.eval.sequences.begin();
+            self.eval.sequences.begin_in(self.modes.read_only);
             self.locks.begin();
         }
         // Pinned where it is made: it is long.

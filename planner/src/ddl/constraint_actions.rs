@@ -79,12 +79,12 @@ async fn use_index(
         deferrable: None,
         nulls_equal: before.more.nulls_equal,
         options: before.more.options.clone(),
+        include: before.more.include.clone(),
     };
     add_constraint(cx, ddl, table, &key, Some(IndexKind::BTree), None).await?;
     if let Some(made) = table.indexes.iter_mut().find(|index| index.primary) {
         to.clone_into(&mut made.name);
         made.id = before.id;
-        made.more.include.clone_from(&before.more.include);
     }
     Ok(index::drop_index(cx.tx, &before).await?)
 }

@@ -268,7 +268,10 @@ pub async fn add_constraint(
             name.clone()
         }
         None if primary.is_some() => index_name(ddl, table, &[], "pkey"),
-        None => index_name(ddl, table, &key.columns, "key"),
+        None => {
+            let columns = [&key.columns[..], &key.include].concat();
+            index_name(ddl, table, &columns, "key")
+        }
     };
     if primary.is_some() {
         for column in &key.columns {
@@ -287,6 +290,7 @@ pub async fn add_constraint(
             deferrable: key.deferrable,
             nulls_equal: key.nulls_equal,
             options: key.options.clone(),
+            include: key.include.clone(),
             ..IndexMore::default()
         },
         roots: Roots::NONE,

@@ -219,6 +219,7 @@ async fn give_index(
                 deferrable: index.more.deferrable,
                 nulls_equal: index.more.nulls_equal,
                 options: index.more.options.clone(),
+                include: index.more.include.clone(),
             };
             let kind = index.primary.then_some(index.kind);
             add_constraint(cx, ddl, partition, &key, kind, None).await?;

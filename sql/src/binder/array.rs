@@ -264,17 +264,21 @@ impl Binder<'_> {
         let compare = match super::operator::compare_op(op) {
             Some(compare) => compare,
             None => {
-                let pattern = matches!(
-                    op,
-                    ast::BinaryOperator::PGLikeMatch
-                        | ast::BinaryOperator::PGILikeMatch
-                        | ast::BinaryOperator::PGNotLikeMatch
-                        | ast::BinaryOperator::PGNotILikeMatch
-                );
-                if !pattern || all {
-                    return Err(SqlError::unsupported(format!("operator {op} ANY or ALL")));
+                use ast::BinaryOperator::{
+                    PGILikeMatch, PGLikeMatch, PGNotILikeMatch, PGNotLikeMatch,
+                };
+                let opposite = match op {
+                    PGLikeMatch => PGNotLikeMatch,
+                    PGNotLikeMatch => PGLikeMatch,
+                    PGILikeMatch => PGNotILikeMatch,
+                    PGNotILikeMatch => PGILikeMatch,
+                    _ => return Err(SqlError::unsupported(format!("operator {op} ANY or ALL"))),
+                };
+                if !all {
+                    return self.call(&format!("{op} ANY"), vec![left, array]);
                 }
-                return self.call(&format!("{op} ANY"), vec![left, array]);
+                let any = self.call(&format!("{opposite} ANY"), vec![left, array])?;
+                return Ok(self.fold(Expr::new(Type::BOOL, Node::Not(Box::new(any)))));
             }
         };
         self.any_of(left, compare, all, array)

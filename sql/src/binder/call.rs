@@ -6,14 +6,16 @@ use super::Binder;
 use super::coerce::implicitly;
 use super::expr::Around;
 use super::json_rows::JsonRows;
+use super::named_args::{Argument, in_order};
 use super::sequence::{takes_sequence, under_regclass};
 use super::variadic::is_spread;
 use super::whole_row::{is_row_call, without_stars};
 use super::{names, polymorphic};
 use crate::bound::{Expr, Node, WindowFunction};
 use crate::error::{SqlError, SqlState};
-use crate::functions::{CastContext, ScalarFunction, candidates};
+use crate::functions::{CastContext, ScalarFunction, candidates, cast_context};
 use crate::types::{Type, TypeCategory, TypeKind};
+use crate::value::Value;
 
 impl Binder<'_> {
     /// A call as it is written.
@@ -88,19 +90,16 @@ impl Binder<'_> {
                 if list.duplicate_treatment.is_some() {
                     return Err(refused("DISTINCT"));
                 }
-                for (nth, arg) in super::named_args::in_order(&name, &list.args)?
-                    .into_iter()
-                    .enumerate()
-                {
+                for (nth, arg) in in_order(&name, &list.args)?.into_iter().enumerate() {
                     args.push(match arg {
-                        Some(arg) if nth == 0 && takes_sequence(&name) => {
+                        Argument::Given(arg) if nth == 0 && takes_sequence(&name) => {
                             let arg = self.expr(under_regclass(arg), around)?;
                             let sequence = self.sequence_of(arg)?;
                             self.need_sequence(&name, &sequence)?;
                             sequence
                         }
-                        Some(arg) => self.expr(arg, around)?,
-                        None => Expr::constant(Type::INT4, crate::value::Value::Int4(0)),
+                        Argument::Given(arg) => self.expr(arg, around)?,
+                        Argument::Default(text) => Expr::constant(Type::UNKNOWN, Value::text(text)),
                     });
                 }
             }
@@ -227,7 +226,6 @@ impl Binder<'_> {
     }
 
     fn bool_letter(&mut self, input: Expr) -> Expr {
-        use crate::value::Value;
         let letter = |text: &str| Expr::constant(Type::TEXT, Value::text(text));
         let no = Expr::new(Type::BOOL, Node::Not(Box::new(input.clone())));
         Expr::new(
@@ -244,7 +242,27 @@ impl Binder<'_> {
     pub(super) fn call(&mut self, name: &str, mut args: Vec<Expr>) -> Result<Expr, SqlError> {
         args.retain(|arg| !matches!(arg.node, Node::Param(_)) || arg.ty.kind != TypeKind::Void);
         let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
-        self.call_of(choose(name, &types)?, args)
+        match (choose(name, &types), args.as_slice()) {
+            (Err(error), [_]) => {
+                let arg = args.remove(0);
+                self.cast_called(name, arg)?.ok_or(error)
+            }
+            (chosen, _) => self.call_of(chosen?, args),
+        }
+    }
+
+    /// `float8(x)`: a call of a type is a cast, if there is one.
+    fn cast_called(&mut self, name: &str, arg: Expr) -> Result<Option<Expr>, SqlError> {
+        let Some(kind) = TypeKind::from_catalog_name(name) else {
+            return Ok(None);
+        };
+        match arg.ty == Type::UNKNOWN || cast_context(arg.ty.kind, kind).is_some() {
+            true => {
+                let cast = self.coerce(arg, Type::of(kind), CastContext::Explicit);
+                cast.map(Some)
+            }
+            false => Ok(None),
+        }
     }
 
     /// A call of this function, its arguments cast as it wants them.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sqlparser::ast::{self, SetExpr};
+
 use super::expr::Clause;
 use super::rules::Change;
 use super::{Binder, names};
@@ -9,13 +11,43 @@ use crate::bound::{Copy, CopyDirection, CopySource, Integrity, Statement};
 use crate::catalog::acl::Privileges;
 use crate::catalog::{Event, ObjectKind, ViewDef};
 use crate::error::{SqlError, SqlState};
-use crate::parser::{CopyFrom, CopySyntax};
+use crate::parser::{CopyFrom, CopySyntax, parse_query};
+
+/// The rows that a statement returns, as a query that has it for one of its WITH.
+fn returned(statement: &ast::Query) -> Result<ast::Query, SqlError> {
+    const TEXT: &str = "WITH \"*COPY*\" AS (SELECT 1) SELECT * FROM \"*COPY*\"";
+    let returns = match &*statement.body {
+        SetExpr::Insert(ast::Statement::Insert(insert)) => insert.returning.is_some(),
+        SetExpr::Update(ast::Statement::Update(update)) => update.returning.is_some(),
+        SetExpr::Delete(ast::Statement::Delete(delete)) => delete.returning.is_some(),
+        _ => false,
+    };
+    if !returns {
+        return Err(SqlError::unsupported(
+            "a COPY of a statement without RETURNING",
+        ));
+    }
+    let mut query = *parse_query(TEXT)?;
+    let ctes = query.with.iter_mut().flat_map(|with| &mut with.cte_tables);
+    ctes.for_each(|cte| *cte.query = statement.clone());
+    Ok(query)
+}
 
 impl Binder<'_> {
     pub(super) fn copy(&mut self, copy: &CopySyntax) -> Result<Statement, SqlError> {
         let (source, copied) = match &copy.source {
             CopyFrom::Query(query) => {
-                let select = self.query(query)?;
+                let changes = matches!(
+                    &*query.body,
+                    SetExpr::Insert(_)
+                        | SetExpr::Update(_)
+                        | SetExpr::Delete(_)
+                        | SetExpr::Merge(_)
+                );
+                let select = match changes {
+                    true => self.query(&returned(query)?)?,
+                    false => self.query(query)?,
+                };
                 let copied = select.columns().iter().map(|t| t.name.clone()).collect();
                 (CopySource::Query(Box::new(select)), copied)
             }

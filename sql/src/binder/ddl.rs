@@ -31,7 +31,7 @@ use crate::catalog::{
     TableDef,
 };
 use crate::error::{SqlError, SqlState};
-use crate::parser::{index_only, storage_options};
+use crate::parser::{included, index_only, position_of, storage_options};
 
 /// Refuses what are no storage options of PostgreSQL's, which are accepted.
 pub(super) fn check_storage_options(options: &ast::CreateTableOptions) -> Result<(), SqlError> {
@@ -363,35 +363,43 @@ impl Binder<'_> {
 }
 
 fn key_constraint(
+    text: &str,
     table: &TableDef,
     name: Option<&ast::Ident>,
     columns: &[ast::IndexColumn],
     what: &str,
 ) -> Result<KeyConstraint, SqlError> {
     let lookup = |name: &str| table.column(name);
-    let key = key_columns(name, columns, &lookup)?;
+    let key = key_columns(text, name, columns, &lookup)?;
     family::check_key(table, &key.columns, what)?;
     Ok(key)
 }
 
 /// A key over columns that `lookup` finds.
 fn key_columns(
+    text: &str,
     name: Option<&ast::Ident>,
     list: &[ast::IndexColumn],
     lookup: &dyn Fn(&str) -> Option<usize>,
 ) -> Result<KeyConstraint, SqlError> {
     let mut columns = Vec::with_capacity(list.len());
+    let mut last = 0;
+    let found = |name: &str| {
+        lookup(name).ok_or_else(|| {
+            SqlError::new(
+                SqlState::UNDEFINED_COLUMN,
+                format!("column \"{name}\" named in key does not exist"),
+            )
+        })
+    };
     for item in list {
         let ast::Expr::Identifier(ident) = &item.column.expr else {
             return Err(SqlError::unsupported("a key on an expression"));
         };
+        let start = ident.span.start;
+        last = position_of(text, start.line, start.column);
         let column_name = names::fold(ident);
-        let column = lookup(&column_name).ok_or_else(|| {
-            SqlError::new(
-                SqlState::UNDEFINED_COLUMN,
-                format!("column \"{column_name}\" named in key does not exist"),
-            )
-        })?;
+        let column = found(&column_name)?;
         if columns.contains(&column) {
             return Err(SqlError::new(
                 SqlState::DUPLICATE_COLUMN,
@@ -406,5 +414,9 @@ fn key_columns(
         deferrable: None,
         nulls_equal: false,
         options: Vec::new(),
+        include: included(text, last)
+            .iter()
+            .map(|name| found(name))
+            .collect::<Result<_, _>>()?,
     })
 }

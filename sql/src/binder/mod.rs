@@ -223,7 +223,10 @@ impl Binder<'_> {
     fn statement(&mut self, statement: &parser::Statement) -> Result<Statement, SqlError> {
         match statement {
             parser::Statement::Ready(ready) => self.ready(ready),
-            parser::Statement::Copy(copy) => self.copy(copy),
+            parser::Statement::Copy(copy) => {
+                let main = self.copy(copy)?;
+                self.with_changes(main)
+            }
             parser::Statement::Identity(syntax) => self.alter_identity(syntax),
             parser::Statement::Keeping(syntax) => self.alter_keeping(syntax),
             parser::Statement::ConstraintAction(syntax) => self.constraint_action(syntax),
@@ -249,12 +252,27 @@ impl Binder<'_> {
             parser::Statement::Sql(sql) => {
                 self.check_databases(sql)?;
                 let main = self.sql(sql)?;
-                let first = std::mem::take(&mut self.changes);
-                Ok(match first.is_empty() {
-                    true => main,
-                    false => Statement::With(Box::new(Changes { first, main })),
-                })
+                self.with_changes(main)
             }
+        }
+    }
+
+    /// The statement with those of its WITH that change rows.
+    fn with_changes(&mut self, main: Statement) -> Result<Statement, SqlError> {
+        let first = std::mem::take(&mut self.changes);
+        if first.is_empty() {
+            return Ok(main);
+        }
+        match &main {
+            Statement::Select(_)
+            | Statement::Insert(_)
+            | Statement::Update(_)
+            | Statement::Delete(_)
+            | Statement::Merge(_)
+            | Statement::Copy(_) => Ok(Statement::With(Box::new(Changes { first, main }))),
+            _ => Err(SqlError::unsupported(
+                "a WITH that changes rows, in a statement that is none of rows,",
+            )),
         }
     }
 

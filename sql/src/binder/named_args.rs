@@ -1,28 +1,114 @@
-//! Arguments by name, of the functions whose arguments are often left out.
+//! Arguments by name, of the built-in functions whose arguments have names that PostgreSQL tells of.
 
 use sqlparser::ast;
 
-use super::call::plain_argument;
+use super::call::{no_function, plain_argument};
 use super::names;
 use crate::error::SqlError;
 
-/// The names of a function's arguments, where each may be left out and is 0 then.
-fn names_of(function: &str) -> Option<&'static [&'static str]> {
-    match function {
-        "make_interval" => Some(&["years", "months", "weeks", "days", "hours", "mins", "secs"]),
-        _ => None,
+/// An argument's name, and what it is where it is left out.
+type Named = (&'static str, Option<&'static str>);
+
+/// The functions.
+const KNOWN: [(&str, &[Named]); 8] = [
+    (
+        "make_interval",
+        &[
+            ("years", Some("0")),
+            ("months", Some("0")),
+            ("weeks", Some("0")),
+            ("days", Some("0")),
+            ("hours", Some("0")),
+            ("mins", Some("0")),
+            ("secs", Some("0")),
+        ],
+    ),
+    (
+        "make_date",
+        &[("year", None), ("month", None), ("day", None)],
+    ),
+    ("make_time", &[("hour", None), ("min", None), ("sec", None)]),
+    (
+        "make_timestamp",
+        &[
+            ("year", None),
+            ("month", None),
+            ("mday", None),
+            ("hour", None),
+            ("min", None),
+            ("sec", None),
+        ],
+    ),
+    ("parse_ident", &[("str", None), ("strict", Some("true"))]),
+    (
+        "jsonb_set",
+        &[
+            ("jsonb_in", None),
+            ("path", None),
+            ("replacement", None),
+            ("create_if_missing", Some("true")),
+        ],
+    ),
+    (
+        "jsonb_set_lax",
+        &[
+            ("jsonb_in", None),
+            ("path", None),
+            ("replacement", None),
+            ("create_if_missing", Some("true")),
+            ("null_value_treatment", Some("use_json_null")),
+        ],
+    ),
+    (
+        "jsonb_insert",
+        &[
+            ("jsonb_in", None),
+            ("path", None),
+            ("replacement", None),
+            ("insert_after", Some("false")),
+        ],
+    ),
+];
+
+/// Of the functions that look for a path.
+const OF_PATHS: &[Named] = &[
+    ("target", None),
+    ("path", None),
+    ("vars", Some("{}")),
+    ("silent", Some("false")),
+];
+
+fn names_of(function: &str) -> Option<&'static [Named]> {
+    if function.starts_with("jsonb_path_") {
+        return Some(OF_PATHS);
     }
+    let found = KNOWN.iter().find(|(name, _)| *name == function);
+    found.map(|(_, named)| *named)
 }
 
-/// The arguments in the order of the function; `None` for one that is left out.
+/// An argument of a call.
+pub(super) enum Argument<'a> {
+    /// It was given.
+    Given(&'a ast::Expr),
+    /// It was left out, and is this literal.
+    Default(&'static str),
+}
+
+/// The arguments in the order of the function. Those that are left out behind the last one that is given are not there, unless
+/// the function has no form without them.
 pub(super) fn in_order<'a>(
     function: &str,
     args: &'a [ast::FunctionArg],
-) -> Result<Vec<Option<&'a ast::Expr>>, SqlError> {
-    let Some(known) = names_of(function) else {
-        return args.iter().map(|a| plain_argument(a).map(Some)).collect();
+) -> Result<Vec<Argument<'a>>, SqlError> {
+    let named = |arg: &ast::FunctionArg| matches!(arg, ast::FunctionArg::Named { .. });
+    let always_all = function == "make_interval";
+    let Some(known) = names_of(function).filter(|_| always_all || args.iter().any(named)) else {
+        let plain = args
+            .iter()
+            .map(|arg| plain_argument(arg).map(Argument::Given));
+        return plain.collect();
     };
-    let mut ordered = vec![None; known.len()];
+    let mut given = vec![None; known.len()];
     for (i, arg) in args.iter().enumerate() {
         let (place, expr) = match arg {
             ast::FunctionArg::Named {
@@ -31,15 +117,27 @@ pub(super) fn in_order<'a>(
                 ..
             } => {
                 let name = names::fold(name);
-                let place = known.iter().position(|k| *k == name);
-                (place, expr)
+                (known.iter().position(|(k, _)| *k == name), expr)
             }
             other => (Some(i), plain_argument(other)?),
         };
-        match place.and_then(|place| ordered.get_mut(place)) {
+        match place.and_then(|place| given.get_mut(place)) {
             Some(slot @ None) => *slot = Some(expr),
-            _ => return Err(super::call::no_function(function, &[])),
+            _ => return Err(no_function(function, &[])),
         }
     }
-    Ok(ordered)
+    let count = match always_all {
+        true => known.len(),
+        false => given
+            .iter()
+            .rposition(Option::is_some)
+            .map_or(0, |at| at + 1),
+    };
+    let pairs = given.into_iter().zip(known).take(count);
+    let arguments = pairs.map(|(given, (_, default))| match (given, default) {
+        (Some(expr), _) => Ok(Argument::Given(expr)),
+        (None, Some(default)) => Ok(Argument::Default(default)),
+        (None, None) => Err(no_function(function, &[])),
+    });
+    arguments.collect()
 }

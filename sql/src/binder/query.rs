@@ -58,14 +58,7 @@ impl Binder<'_> {
                 self.select(select, order_by, wanted)?
             }
             ast::SetExpr::Values(values) => self.values(values, order_by)?,
-            ast::SetExpr::Query(inner) => {
-                let inner = self.query_for(inner, wanted)?;
-                if order_by.is_empty() && query.limit_clause.is_none() && query.fetch.is_none() {
-                    inner
-                } else {
-                    self.wrapped(inner, order_by)?
-                }
-            }
+            ast::SetExpr::Query(inner) => return self.query_for(&joined(query, inner)?, wanted),
             ast::SetExpr::SetOperation {
                 op,
                 set_quantifier,
@@ -82,32 +75,6 @@ impl Binder<'_> {
             lock_rows(clause, &mut select)?;
         }
         Ok(select)
-    }
-
-    /// `(query) ORDER BY …`: the query becomes a subquery of an outer one.
-    fn wrapped(
-        &mut self,
-        inner: Select,
-        order_by: &[ast::OrderByExpr],
-    ) -> Result<Select, SqlError> {
-        let targets: Vec<Target> = inner
-            .columns()
-            .iter()
-            .enumerate()
-            .map(|(slot, t)| Target {
-                name: t.name.clone(),
-                expr: Expr::column(t.expr.ty, slot),
-                origin: t.origin,
-            })
-            .collect();
-        let leaf = Leaf {
-            alias: "*SELECT*".to_owned(),
-            column_names: targets.iter().map(|t| t.name.clone()).collect(),
-            column_types: targets.iter().map(|t| t.expr.ty).collect(),
-            first_slot: 0,
-            source: LeafSource::Subquery(Box::new(inner)),
-        };
-        self.over_leaf(leaf, targets, order_by)
     }
 
     /// A select of all columns of one relation.
@@ -230,15 +197,8 @@ impl Binder<'_> {
         query: &ast::Query,
         select: &mut Select,
     ) -> Result<(), SqlError> {
-        let (limit, offset) = match &query.limit_clause {
-            None => (None, None),
-            Some(ast::LimitClause::LimitOffset {
-                limit,
-                offset,
-                limit_by,
-            }) if limit_by.is_empty() => (limit.as_ref(), offset.as_ref().map(|o| &o.value)),
-            Some(_) => return Err(SqlError::unsupported("this form of LIMIT")),
-        };
+        let (limit, offset) = limits_of(query)?;
+        let offset = offset.map(|offset| &offset.value);
         select.offset = match offset {
             Some(offset) => Some(self.row_count(offset, "OFFSET")?),
             None => None,
@@ -347,6 +307,60 @@ impl Binder<'_> {
 }
 
 /// The keys of a query's ORDER BY.
+/// `(inner) ORDER BY … LIMIT …`: brackets mean nothing here, and what stands behind them is said of the query in them; 42601
+/// where that says it, too.
+fn joined(outer: &ast::Query, inner: &ast::Query) -> Result<ast::Query, SqlError> {
+    let twice = |what: &str| {
+        let message = format!("multiple {what} clauses not allowed");
+        Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
+    };
+    let mut query = inner.clone();
+    if outer.with.is_some() && query.with.is_some() {
+        return twice("WITH");
+    }
+    if outer.order_by.is_some() {
+        if query.order_by.is_some() {
+            return twice("ORDER BY");
+        }
+        query.order_by.clone_from(&outer.order_by);
+    }
+    let (limit, offset) = limits_of(outer)?;
+    let (own_limit, own_offset) = limits_of(&query)?;
+    let limited = limit.is_some() || outer.fetch.is_some();
+    if limited && (own_limit.is_some() || query.fetch.is_some()) {
+        return twice("LIMIT");
+    }
+    if offset.is_some() && own_offset.is_some() {
+        return twice("OFFSET");
+    }
+    let (limit, offset) = (limit.or(own_limit), offset.or(own_offset));
+    if limit.is_some() || offset.is_some() {
+        query.limit_clause = Some(ast::LimitClause::LimitOffset {
+            limit: limit.cloned(),
+            offset: offset.cloned(),
+            limit_by: Vec::new(),
+        });
+    }
+    if outer.fetch.is_some() {
+        query.fetch.clone_from(&outer.fetch);
+    }
+    query.locks.extend(outer.locks.iter().cloned());
+    Ok(query)
+}
+
+/// LIMIT and OFFSET.
+fn limits_of(query: &ast::Query) -> Result<(Option<&ast::Expr>, Option<&ast::Offset>), SqlError> {
+    match &query.limit_clause {
+        None => Ok((None, None)),
+        Some(ast::LimitClause::LimitOffset {
+            limit,
+            offset,
+            limit_by,
+        }) if limit_by.is_empty() => Ok((limit.as_ref(), offset.as_ref())),
+        Some(_) => Err(SqlError::unsupported("this form of LIMIT")),
+    }
+}
+
 pub(super) fn order_keys(query: &ast::Query) -> Result<&[ast::OrderByExpr], SqlError> {
     let Some(order_by) = &query.order_by else {
         return Ok(&[]);

@@ -317,6 +317,12 @@ impl Binder<'_> {
             }));
             return Ok(());
         }
+        if found.is_err()
+            && let Some(columns) = self.star_outside(schema.as_deref(), &alias)
+        {
+            targets.extend(columns);
+            return Ok(());
+        }
         let leaf = found.map_err(|e| {
             e.or_at(match name.0.first() {
                 Some(ast::ObjectNamePart::Identifier(ident)) => self.position(ident.span),
@@ -329,6 +335,25 @@ impl Binder<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The columns of a relation around the query in hand, of the nearest that is called so.
+    fn star_outside(&mut self, schema: Option<&str>, alias: &str) -> Option<Vec<Target>> {
+        let around = self.surroundings.iter().enumerate().rev();
+        let mut found =
+            around.filter_map(|(level, s)| Some((level, s.scope.leaf(schema, alias).ok()?)));
+        let (level, leaf) = found.next()?;
+        let columns = leaf.columns.iter().enumerate();
+        let columns = columns.filter(|(_, column)| !column.name.starts_with(UNSEEN));
+        let columns: Vec<(String, Expr)> = columns
+            .map(|(i, column)| (column.name.clone(), leaf.found(i).expr))
+            .collect();
+        let carried = columns.into_iter().map(|(name, expr)| Target {
+            name,
+            expr: self.carried(level, expr),
+            origin: None,
+        });
+        Some(carried.collect())
     }
 
     /// `SELECT generate_series(…)` without FROM, or another function that is a source of rows: it is what is selected

@@ -110,6 +110,8 @@ pub struct KeyConstraint {
     pub nulls_equal: bool,
     /// Storage parameters.
     pub options: StorageOptions,
+    /// The columns of INCLUDE, by position in the table.
+    pub include: Vec<usize>,
 }
 
 /// A CHECK constraint to be.

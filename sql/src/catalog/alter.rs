@@ -3,6 +3,8 @@
 //! The binder does to its copy what the planner does to the stored one, action by action, so that later actions of
 //! one ALTER TABLE are bound to what earlier ones leave.
 
+use std::sync::Arc;
+
 use super::def::{ColumnDef, EXPRESSION, TableDef};
 use crate::parser::{mentions, renamed};
 
@@ -39,6 +41,14 @@ impl TableDef {
         }
         if let Some(by) = &mut self.partitioning {
             by.column = moved(by.column, column);
+        }
+        if let Some(family) = &mut self.family {
+            if let Some(key) = &mut family.key {
+                move_all(&mut key.columns, column);
+            }
+            if let Some(tree) = &mut family.tree {
+                Arc::make_mut(tree).lost_column(column);
+            }
         }
         let rules = &mut self.rules;
         rules
@@ -117,7 +127,7 @@ impl TableDef {
     }
 }
 
-fn move_all(columns: &mut [usize], removed: usize) {
+pub(in crate::catalog) fn move_all(columns: &mut [usize], removed: usize) {
     for column in columns {
         *column = moved(*column, removed);
     }

@@ -107,10 +107,9 @@ fn zone_field(field: &str, local: i64, offset: i32) -> Field {
 }
 
 fn epoch(us: i64) -> Field {
-    match us.checked_add(EPOCH_SHIFT_SECONDS * SECOND_US) {
-        Some(us) => scaled(us, 6),
-        None => Some(Err(numeric::overflow())),
-    }
+    // The last years are behind what 64 bits count from there.
+    let us = i128::from(us) + i128::from(EPOCH_SHIFT_SECONDS * SECOND_US);
+    Some(Decimal::try_from_i128_with_scale(us, 6).map_err(|_| numeric::overflow()))
 }
 
 fn date_field(field: &str, local: i64) -> Field {

@@ -1,11 +1,14 @@
 //! Making JSON of values: `to_json`, `json_build_…`, `json_object`.
 
+use std::borrow::Cow;
+
 use super::json::{of_text, refused, text_of};
 use super::library::{stable, variadic};
 use super::{ScalarFunction, mismatch};
 use crate::bound::Volatility;
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
+use crate::settings::{DateStyle, Settings};
 use crate::types::TypeKind::{
     self, Any, AnyArray, AnyElement, Array as ArrayKind, Bool, Json, Jsonb, Record,
 };
@@ -73,8 +76,9 @@ fn write(value: &Value, cx: &EvalContext, out: &mut String) {
         Value::Float4(v) if v.is_finite() => out.push_str(&plain(Type::TEXT)),
         Value::Float8(v) if v.is_finite() => out.push_str(&plain(Type::TEXT)),
         Value::Json(text) | Value::Jsonb(text) => out.push_str(text),
+        Value::Date(_) => json::quote(&to_text(value, &Type::TEXT, &in_iso(cx)), out),
         Value::Timestamp(_) | Value::TimestampTz(_) => {
-            json::quote(&iso(&plain(Type::TEXT)), out);
+            json::quote(&iso(&to_text(value, &Type::TEXT, &in_iso(cx))), out);
         }
         Value::Record(row) => write_row(row, false, cx, out),
         Value::Array(array) => {
@@ -85,6 +89,19 @@ fn write(value: &Value, cx: &EvalContext, out: &mut String) {
             }
         }
         _ => json::quote(&plain(Type::TEXT), out),
+    }
+}
+
+/// The settings, but for the style of dates.
+fn in_iso(cx: &EvalContext) -> Cow<'_, Settings> {
+    let settings = &*cx.settings;
+    match settings.date_style {
+        DateStyle::Iso => Cow::Borrowed(settings),
+        _ => {
+            let mut settings = settings.clone();
+            settings.date_style = DateStyle::Iso;
+            Cow::Owned(settings)
+        }
     }
 }
 

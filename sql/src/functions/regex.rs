@@ -177,16 +177,11 @@ fn split(args: &[Value], flags: &str, name: &str) -> Outcome {
     let mut from = 0;
     for found in compiled.find_all(input, 0, usize::MAX) {
         let (start, end) = found.whole();
-        // Nothing at the beginning, at the end, or right behind a match is no separator.
-        if start == end
-            && (start == 0
-                || start >= input.len()
-                || start == from && from > 0 && pieces.is_empty())
-        {
-            continue;
+        // What is at the end, or ends no later than the one before, is no separator.
+        if start < input.len() && end > from {
+            pieces.push(Value::text(&input[from..start]));
+            from = end;
         }
-        pieces.push(Value::text(&input[from..start]));
-        from = end;
     }
     pieces.push(Value::text(&input[from..]));
     Ok(Array::of(pieces).into())

@@ -3,6 +3,8 @@
 use super::ScalarFunction;
 use super::library::volatile;
 use super::mismatch;
+use crate::catalog::CatalogView;
+use crate::catalog::temporary::is_temporary;
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::sequences::SetValue;
@@ -13,7 +15,11 @@ type Outcome = Result<Value, SqlError>;
 
 #[rustfmt::skip]
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
-    volatile("nextval", &[Int8], Int8, |a, cx| Ok(Value::Int8(cx.sequences.next(id(a)?)?))),
+    volatile("nextval", &[Int8], Int8, |a, cx| {
+        let id = id(a)?;
+        check_writable(id, "nextval", cx)?;
+        Ok(Value::Int8(cx.sequences.next(id)?))
+    }),
     volatile("currval", &[Int8], Int8, |a, cx| {
         let current = cx.sequences.current(id(a)?);
         current.map(Value::Int8).ok_or_else(|| undefined("currval of this sequence"))
@@ -38,12 +44,27 @@ fn id(args: &[Value]) -> Result<u32, SqlError> {
 fn set(args: &[Value], cx: &EvalContext, was_given: bool) -> Outcome {
     let value = args.get(1).and_then(Value::as_int);
     let value = value.ok_or_else(|| mismatch("setval"))?;
+    let id = id(args)?;
+    check_writable(id, "setval", cx)?;
     cx.sequences.set(SetValue {
-        id: id(args)?,
+        id,
         value,
         was_given,
     });
     Ok(Value::Int8(value))
+}
+
+/// 25006 in a transaction that may only read, but for temporary sequences.
+fn check_writable(id: u32, function: &str, cx: &EvalContext) -> Result<(), SqlError> {
+    if !cx.sequences.is_read_only() {
+        return Ok(());
+    }
+    let sequence = cx.catalog().sequence_by_id(id)?;
+    if sequence.is_some_and(|sequence| is_temporary(&sequence.schema)) {
+        return Ok(());
+    }
+    let what = format!("cannot execute {function}() in a read-only transaction");
+    Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, what))
 }
 
 /// 55000

@@ -53,6 +53,9 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         let set = text(a, 1)?;
         Ok(Value::text(text(a, 0)?.trim_end_matches(|c| set.contains(c))))
     }),
+    pure("btrim", &[Bytea, Bytea], Bytea, |a, _| byte_trim(a, true, true)),
+    pure("ltrim", &[Bytea, Bytea], Bytea, |a, _| byte_trim(a, true, false)),
+    pure("rtrim", &[Bytea, Bytea], Bytea, |a, _| byte_trim(a, false, true)),
     pure("lpad", &[Text, Int4], Text, |a, _| pad(a, true)),
     pure("lpad", &[Text, Int4, Text], Text, |a, _| pad(a, true)),
     pure("rpad", &[Text, Int4], Text, |a, _| pad(a, false)),
@@ -366,24 +369,50 @@ pub fn quote_ident(name: &str) -> String {
     }
 }
 
+fn byte_trim(args: &[Value], left: bool, right: bool) -> Outcome {
+    let [Value::Bytea(bytes), Value::Bytea(set)] = args else {
+        return Err(mismatch("btrim"));
+    };
+    let stays = |byte: &u8| !set.contains(byte);
+    let end = bytes.len();
+    let from = if left {
+        bytes.iter().position(stays).unwrap_or(end)
+    } else {
+        0
+    };
+    let upto = match right {
+        true => bytes.iter().rposition(stays).map_or(from, |at| at + 1),
+        false => end,
+    };
+    Ok(Value::Bytea(bytes[from..upto].to_vec()))
+}
+
 fn encode(args: &[Value], cx: &EvalContext) -> Outcome {
     use crate::settings::ByteaOutput;
     use crate::types::{Type, to_text};
-    let mut settings = crate::settings::Settings::clone(&cx.settings);
+    let Some(Value::Bytea(bytes)) = args.first() else {
+        return Err(mismatch("encode"));
+    };
     match text(args, 1)?.to_ascii_lowercase().as_str() {
         "hex" => {
+            let mut settings = crate::settings::Settings::clone(&cx.settings);
             settings.bytea_output = ByteaOutput::Hex;
             let shown = to_text(&args[0], &Type::BYTEA, &settings);
             Ok(Value::text(&shown[2..]))
         }
+        // Less is escaped than where values are written.
         "escape" => {
-            settings.bytea_output = ByteaOutput::Escape;
-            Ok(Value::text(to_text(&args[0], &Type::BYTEA, &settings)))
+            let mut shown = String::with_capacity(bytes.len());
+            for byte in bytes {
+                match byte {
+                    0 | 0x80.. => shown += &format!("\\{byte:03o}"),
+                    b'\\' => shown += "\\\\",
+                    _ => shown.push(char::from(*byte)),
+                }
+            }
+            Ok(Value::text(shown))
         }
         "base64" => {
-            let Some(Value::Bytea(bytes)) = args.first() else {
-                return Err(mismatch("encode"));
-            };
             const LINE: usize = 76;
             let whole = STANDARD.encode(bytes);
             let lines: Vec<&str> = (0..whole.len())

@@ -1,5 +1,7 @@
 //! More functions on text and bytea: `format`, `overlay`, quoting, digests, single bytes and bits.
 
+use sha2::Digest;
+
 use super::library::{pure, variadic};
 use super::{ScalarFunction, mismatch};
 use crate::error::{SqlError, SqlState};
@@ -13,11 +15,17 @@ type Outcome = Result<Value, SqlError>;
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("overlay", &[Text, Text, Int4], Text, |a, _| overlay(a)),
     pure("overlay", &[Text, Text, Int4, Int4], Text, |a, _| overlay(a)),
+    pure("overlay", &[Bytea, Bytea, Int4], Bytea, |a, _| byte_overlay(a)),
+    pure("overlay", &[Bytea, Bytea, Int4, Int4], Bytea, |a, _| byte_overlay(a)),
     variadic("format", &[Text], Text, |a, cx| formatted(a, &cx.settings)),
     ScalarFunction { strict: false, ..pure("quote_nullable", &[Text], Text, |a, _| match a {
         [Value::Text(text)] => Ok(Value::text(super::string::quote_literal(text))),
         _ => Ok(Value::text("NULL")),
     }) },
+    pure("sha224", &[Bytea], Bytea, |a, _| match a {
+        [Value::Bytea(bytes)] => Ok(Value::Bytea(sha2::Sha224::digest(bytes).to_vec())),
+        _ => Err(mismatch("sha224")),
+    }),
     pure("sha256", &[Bytea], Bytea, |a, _| digest(a, &ring::digest::SHA256)),
     pure("sha384", &[Bytea], Bytea, |a, _| digest(a, &ring::digest::SHA384)),
     pure("sha512", &[Bytea], Bytea, |a, _| digest(a, &ring::digest::SHA512)),
@@ -129,6 +137,31 @@ fn overlay(args: &[Value]) -> Outcome {
     out.push_str(new);
     out.extend(text.chars().skip(behind));
     Ok(Value::text(out))
+}
+
+fn byte_overlay(args: &[Value]) -> Outcome {
+    let [
+        Value::Bytea(bytes),
+        Value::Bytea(new),
+        Value::Int4(start),
+        rest @ ..,
+    ] = args
+    else {
+        return Err(mismatch("overlay"));
+    };
+    let Some(before) = usize::try_from(i64::from(*start) - 1).ok() else {
+        let what = "negative substring length not allowed";
+        return Err(SqlError::new(SqlState::new(b"22011"), what));
+    };
+    let count = match rest {
+        [Value::Int4(count)] => i64::from(*count),
+        _ => new.len() as i64,
+    };
+    let behind = (before as i64 + count).max(0) as usize;
+    let mut out = bytes[..before.min(bytes.len())].to_vec();
+    out.extend_from_slice(new);
+    out.extend_from_slice(&bytes[behind.min(bytes.len())..]);
+    Ok(Value::Bytea(out))
 }
 
 /// `format('%s %I %L %1$s %-10s %%', …)`

@@ -7,18 +7,24 @@
 use std::any::TypeId;
 
 use sqlparser::ast::{
-    ColumnOption, Expr, Ident, KeyOrIndexDisplay, NullsDistinctOption, UniqueConstraint,
+    BinaryOperator, ColumnOption, DataType, Expr, Ident, KeyOrIndexDisplay, NullsDistinctOption,
+    Query, TrimWhereField, TypedString, UniqueConstraint,
 };
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
+use super::is_reserved;
 use super::subscripts::is_moved;
 
-/// The one dialect.
+/// The dialect, of texts with NATURAL in them or of others.
 #[derive(Debug)]
-pub(super) struct Postgres;
+pub(super) struct Postgres {
+    /// A join whose condition comes behind the next one, `a JOIN b JOIN c ON … ON …`, is read as one with brackets around it.
+    /// Where there is NATURAL, which has no condition, it cannot be told from others.
+    pub(super) nests_joins: bool,
+}
 
 static BASE: PostgreSqlDialect = PostgreSqlDialect {};
 
@@ -58,6 +64,170 @@ fn between(
         negated,
         low: Box::new(low),
         high: Box::new(high),
+    })
+}
+
+fn is_word(parser: &Parser<'_>, n: usize, keyword: Keyword) -> bool {
+    matches!(&parser.peek_nth_token_ref(n).token, Token::Word(word) if word.keyword == keyword)
+}
+
+/// ISNULL, which is no word to the parser.
+fn is_isnull(parser: &Parser<'_>) -> bool {
+    matches!(&parser.peek_nth_token_ref(0).token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("isnull"))
+}
+
+fn trim_side(keyword: Keyword) -> Option<TrimWhereField> {
+    match keyword {
+        Keyword::BOTH => Some(TrimWhereField::Both),
+        Keyword::LEADING => Some(TrimWhereField::Leading),
+        Keyword::TRAILING => Some(TrimWhereField::Trailing),
+        _ => None,
+    }
+}
+
+/// Behind the FROM of a TRIM that says nothing of what is trimmed.
+fn trimmed(
+    parser: &mut Parser<'_>,
+    trim_where: Option<TrimWhereField>,
+) -> Result<Expr, ParserError> {
+    let expr = Box::new(parser.parse_expr()?);
+    parser.expect_token(&Token::RParen)?;
+    Ok(Expr::Trim {
+        expr,
+        trim_where,
+        trim_what: None,
+        trim_characters: None,
+    })
+}
+
+/// `(VALUES (1))`, and `((SELECT 1) UNION SELECT 2)`: a query that does not begin with a word of queries.
+fn query_in_brackets(parser: &mut Parser<'_>) -> Option<Box<Query>> {
+    let opens = |n: usize| parser.peek_nth_token_ref(n).token == Token::LParen;
+    let brackets = (0..).find(|n| !opens(*n))?;
+    let begins = |keyword| is_word(parser, brackets, keyword);
+    let values = begins(Keyword::VALUES) && opens(brackets + 1);
+    let of_set = begins(Keyword::SELECT) && brackets > 1;
+    if brackets == 0 || !(values || of_set) {
+        return None;
+    }
+    let query = parser.maybe_parse(|parser| {
+        parser.expect_token(&Token::LParen)?;
+        let query = parser.parse_query()?;
+        parser.expect_token(&Token::RParen)?;
+        Ok(query)
+    });
+    query.ok().flatten()
+}
+
+/// `= ANY (VALUES (1), (2))`
+fn of_values(parser: &mut Parser<'_>, left: &Expr) -> Option<Result<Expr, ParserError>> {
+    let compare_op = match &parser.peek_nth_token_ref(0).token {
+        Token::Eq => BinaryOperator::Eq,
+        Token::Neq => BinaryOperator::NotEq,
+        Token::Lt => BinaryOperator::Lt,
+        Token::Gt => BinaryOperator::Gt,
+        Token::LtEq => BinaryOperator::LtEq,
+        Token::GtEq => BinaryOperator::GtEq,
+        _ => return None,
+    };
+    let all = is_word(parser, 1, Keyword::ALL);
+    let quantified = all || is_word(parser, 1, Keyword::ANY) || is_word(parser, 1, Keyword::SOME);
+    let opens = parser.peek_nth_token_ref(2).token == Token::LParen;
+    if !quantified || !opens || !is_word(parser, 3, Keyword::VALUES) {
+        return None;
+    }
+    (0..2).for_each(|_| parser.advance_token());
+    let right = query_in_brackets(parser)?;
+    let (left, right) = (Box::new(left.clone()), Box::new(Expr::Subquery(right)));
+    Some(Ok(match all {
+        true => Expr::AllOp {
+            left,
+            compare_op,
+            right,
+        },
+        false => Expr::AnyOp {
+            left,
+            compare_op,
+            right,
+            is_some: false,
+        },
+    }))
+}
+
+/// How many words of a type's name stand before a literal of it, dots between them.
+fn typed_literal(parser: &Parser<'_>) -> Option<usize> {
+    let token = |n: usize| &parser.peek_nth_token_ref(n).token;
+    let word = |n: usize| match token(n) {
+        Token::Word(word) => Some(word),
+        _ => None,
+    };
+    let is_text = |n: usize| {
+        matches!(
+            token(n),
+            Token::SingleQuotedString(_)
+                | Token::EscapedStringLiteral(_)
+                | Token::DollarQuotedString(_)
+        )
+    };
+    let first = word(0)?;
+    let words = match token(1) {
+        Token::Period if word(2).is_some() => 2,
+        _ => 1,
+    };
+    let reserved = first.quote_style.is_none()
+        && (is_reserved(&first.value.to_ascii_lowercase()) || HAS_SYNTAX.contains(&first.keyword));
+    (is_text(2 * words - 1) && !(reserved && words == 1)).then_some(words)
+}
+
+/// Words before literals that the parser reads itself.
+const HAS_SYNTAX: [Keyword; 5] = [
+    Keyword::INTERVAL,
+    Keyword::DATE,
+    Keyword::TIME,
+    Keyword::TIMESTAMP,
+    Keyword::DATETIME,
+];
+
+fn literal_of_type(parser: &mut Parser<'_>, words: usize) -> Result<Expr, ParserError> {
+    let data_type = match words {
+        1 => parser.parse_data_type()?,
+        _ => DataType::Custom(parser.parse_object_name(false)?, Vec::new()),
+    };
+    Ok(Expr::TypedString(TypedString {
+        data_type,
+        value: parser.parse_value()?,
+        uses_odbc_syntax: false,
+    }))
+}
+
+/// The operator that LIKE or ILIKE stands for.
+fn like_symbol(parser: &Parser<'_>, negated: bool) -> Option<BinaryOperator> {
+    let at = usize::from(negated);
+    match (
+        is_word(parser, at, Keyword::LIKE),
+        is_word(parser, at, Keyword::ILIKE),
+    ) {
+        (true, _) if negated => Some(BinaryOperator::PGNotLikeMatch),
+        (true, _) => Some(BinaryOperator::PGLikeMatch),
+        (_, true) if negated => Some(BinaryOperator::PGNotILikeMatch),
+        (_, true) => Some(BinaryOperator::PGILikeMatch),
+        _ => None,
+    }
+}
+
+/// Behind `LIKE ALL`.
+fn like_all(
+    parser: &mut Parser<'_>,
+    left: &Expr,
+    compare_op: BinaryOperator,
+) -> Result<Expr, ParserError> {
+    parser.expect_token(&Token::LParen)?;
+    let right = parser.parse_expr()?;
+    parser.expect_token(&Token::RParen)?;
+    Ok(Expr::AllOp {
+        left: Box::new(left.clone()),
+        compare_op,
+        right: Box::new(right),
     })
 }
 
@@ -120,6 +290,9 @@ impl Dialect for Postgres {
     }
 
     fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
+        if is_isnull(parser) {
+            return Some(Ok(self.prec_value(Precedence::Is)));
+        }
         BASE.get_next_precedence(parser)
     }
 
@@ -140,13 +313,40 @@ impl Dialect for Postgres {
         Ok(Some(unique_nulls(parser).map(Some)))
     }
 
-    /// `BETWEEN SYMMETRIC`: the lower bound is marked. `COLLATE` behind what is no single term.
+    /// `TRIM(LEADING FROM x)`. `name 'literal'`: a literal of a type that has no syntax of its own.
+    fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        let side = |n: usize| match &parser.peek_nth_token_ref(n).token {
+            Token::Word(word) => trim_side(word.keyword),
+            _ => None,
+        };
+        if is_word(parser, 0, Keyword::TRIM) && parser.peek_nth_token_ref(1).token == Token::LParen
+        {
+            let (side, from) = match side(2) {
+                Some(side) => (Some(side), 3),
+                None => (None, 2),
+            };
+            if is_word(parser, from, Keyword::FROM) {
+                (0..=from).for_each(|_| parser.advance_token());
+                return Some(trimmed(parser, side));
+            }
+        }
+        if let Some(query) = query_in_brackets(parser) {
+            return Some(Ok(Expr::Subquery(query)));
+        }
+        let words = typed_literal(parser)?;
+        Some(literal_of_type(parser, words))
+    }
+
+    /// `BETWEEN SYMMETRIC`: the lower bound is marked. `COLLATE` behind what is no single term. `LIKE ALL`.
     fn parse_infix(
         &self,
         parser: &mut Parser<'_>,
         expr: &Expr,
         _precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
+        if let Some(quantified) = of_values(parser, expr) {
+            return Some(quantified);
+        }
         let is = |n: usize, keyword: Keyword| matches!(parser.peek_nth_token_ref(n).token, Token::Word(ref word) if word.keyword == keyword);
         if is(0, Keyword::COLLATE) {
             parser.advance_token();
@@ -156,8 +356,18 @@ impl Dialect for Postgres {
                 collation,
             }));
         }
+        if is_isnull(parser) {
+            parser.advance_token();
+            return Some(Ok(Expr::IsNull(Box::new(expr.clone()))));
+        }
         let negated = is(0, Keyword::NOT);
         let at = usize::from(negated);
+        if let Some(compare_op) = like_symbol(parser, negated)
+            && is(at + 1, Keyword::ALL)
+        {
+            (0..at + 2).for_each(|_| parser.advance_token());
+            return Some(like_all(parser, expr, compare_op));
+        }
         if !is(at, Keyword::BETWEEN) {
             return None;
         }
@@ -177,6 +387,10 @@ impl Dialect for Postgres {
     /// `TABLE t` is read as `FROM t`, which takes its place (`table_query`).
     fn supports_from_first_select(&self) -> bool {
         true
+    }
+
+    fn supports_left_associative_joins_without_parens(&self) -> bool {
+        !self.nests_joins
     }
 
     fn prec_value(&self, precedence: Precedence) -> u8 {

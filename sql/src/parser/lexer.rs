@@ -99,8 +99,8 @@ impl<'a> Lexer<'a> {
                 }
                 Kind::QuotedIdent
             }
-            b'0'..=b'9' => self.number(),
-            b'.' if self.byte(start + 1).is_ascii_digit() => self.number(),
+            b'0'..=b'9' => self.number(start)?,
+            b'.' if self.byte(start + 1).is_ascii_digit() => self.number(start)?,
             b'$' => self.dollar(start)?,
             b'(' | b'[' | b'{' => self.single(Kind::Open),
             b')' | b']' | b'}' => self.single(Kind::Close),
@@ -198,7 +198,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn number(&mut self) -> Kind {
+    fn number(&mut self, start: usize) -> Result<Kind, SqlError> {
         let mut kind = Kind::Integer;
         self.digits();
         // `1..2` is a number and two dots.
@@ -215,7 +215,25 @@ impl<'a> Lexer<'a> {
                 self.digits();
             }
         }
-        kind
+        self.no_junk(start, "numeric literal")?;
+        Ok(kind)
+    }
+
+    /// A word must not begin where a number ends.
+    fn no_junk(&self, start: usize, behind: &str) -> Result<(), SqlError> {
+        if !is_word_start(self.byte(self.at)) {
+            return Ok(());
+        }
+        let rest = &self.sql[start..];
+        let length = rest
+            .bytes()
+            .take_while(|b| is_word(*b) || *b == b'.')
+            .count();
+        let what = format!(
+            "trailing junk after {behind} at or near \"{}\"",
+            &rest[..length]
+        );
+        Err(SqlError::new(SqlState::SYNTAX_ERROR, what).at(position(self.sql, start)))
     }
 
     fn digits(&mut self) {
@@ -229,6 +247,7 @@ impl<'a> Lexer<'a> {
         self.at += 1;
         if self.byte(self.at).is_ascii_digit() {
             self.digits();
+            self.no_junk(start, "parameter")?;
             return Ok(Kind::Param);
         }
         while is_word(self.byte(self.at)) && self.byte(self.at) != b'$' {

@@ -23,11 +23,6 @@ pub(super) fn check(text: &str, tokens: &[Token]) -> Result<(), SqlError> {
         if token.kind != Kind::Word {
             continue;
         }
-        let before = tokens[i - 1].kind;
-        // Operators and calls that sqlparser takes for names, or does not know.
-        if token.is(text, "isnull") && !matches!(before, Kind::Dot) && !is(i - 1, "as") {
-            return Err(SqlError::unsupported("ISNULL").hint("Write IS NULL."));
-        }
         let reserved = |list: Option<&[&str]>| {
             let word = token.text(text).to_ascii_lowercase();
             is_reserved(&word) && list.is_none_or(|list| list.contains(&word.as_str()))

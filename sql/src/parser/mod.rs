@@ -24,6 +24,7 @@ mod dialect;
 mod domain;
 mod exclusion;
 mod identity;
+mod included;
 mod keeping;
 pub(crate) mod lexer;
 mod lift;
@@ -36,6 +37,7 @@ mod partition;
 mod recursive_view;
 mod regroup;
 mod rename;
+mod respelled;
 mod routine;
 mod rows_from;
 mod search_cycle;
@@ -51,6 +53,7 @@ mod table_query;
 mod tests;
 mod trigger;
 mod type_collation;
+mod unicode;
 mod using_alias;
 mod utility;
 mod variadic;
@@ -67,6 +70,7 @@ pub use domain::{DomainCheckSyntax, DomainRule, DomainRuleChange, DomainSyntax};
 pub(crate) use exclusion::MARKS;
 pub use identity::IdentitySyntax;
 pub(crate) use identity::identity_options;
+pub(crate) use included::included;
 pub use keeping::{KeepingSyntax, KeptKind, KeptPart};
 pub use lift::{Lifted, Literal, lift};
 pub(crate) use like::{LikeSyntax, MARK as LIKE, like_at};
@@ -99,6 +103,7 @@ pub use utility::{Upkeep, UpkeepSyntax, UpkeepTarget};
 use crate::bound;
 use crate::error::SqlError;
 use lexer::{Kind, Token};
+use sqlparser::ast::Expr;
 
 /// One statement of a text.
 #[derive(Debug)]
@@ -276,7 +281,7 @@ pub(crate) fn overriding(sql: &str) -> Option<bool> {
 }
 
 /// The expression behind the columns of ON CONFLICT, `(a) WHERE …`, in its place.
-pub(crate) fn conflict_filter(sql: &str) -> Result<Option<sqlparser::ast::Expr>, SqlError> {
+pub(crate) fn conflict_filter(sql: &str) -> Result<Option<Expr>, SqlError> {
     let tokens = lexer::tokens(sql)?;
     let Some(range) = syntax::conflict_filter_at(sql, &tokens) else {
         return Ok(None);
@@ -292,20 +297,32 @@ pub(crate) fn index_only(sql: &str) -> bool {
 }
 
 /// What ON CONFLICT names, each without brackets around it, where there are not only columns among it.
-pub(crate) fn conflict_target(sql: &str) -> Result<Option<Vec<sqlparser::ast::Expr>>, SqlError> {
+pub(crate) fn conflict_target(sql: &str) -> Result<Option<Vec<Expr>>, SqlError> {
     let tokens = lexer::tokens(sql)?;
     let Some(range) = syntax::conflict_expressions_at(sql, &tokens) else {
         return Ok(None);
     };
     let mut parts = Vec::new();
     for part in utility::top_level_parts(sql.get(range).unwrap_or(""))? {
-        let mut expr = parse_expression(part)?;
-        while let sqlparser::ast::Expr::Nested(inner) = expr {
+        let mut expr = parse_expression(without_class(part)?)?;
+        // Any index serves whose columns these are, whatever their collation.
+        while let Expr::Nested(inner) | Expr::Collate { expr: inner, .. } = expr {
             expr = *inner;
         }
         parts.push(expr);
     }
     Ok(Some(parts))
+}
+
+/// What stands before the name of an operator class, `lower(a) text_pattern_ops`.
+fn without_class(part: &str) -> Result<&str, SqlError> {
+    let tokens = lexer::tokens(part)?;
+    let before = match &tokens[..] {
+        [.., before, class] if class.text(part).ends_with("_ops") => before,
+        _ => return Ok(part),
+    };
+    let ends = matches!(before.kind, Kind::Word | Kind::QuotedIdent | Kind::Close);
+    Ok(part.get(..before.end).filter(|_| ends).unwrap_or(part))
 }
 
 /// What the WHEN clauses of a MERGE say.
@@ -337,7 +354,7 @@ pub(crate) fn atomic_body(sql: &str) -> Result<String, SqlError> {
 }
 
 /// Parses an expression that stands alone, as the catalog keeps DEFAULTs.
-pub fn parse_expression(sql: &str) -> Result<sqlparser::ast::Expr, SqlError> {
+pub fn parse_expression(sql: &str) -> Result<Expr, SqlError> {
     let tokens = lexer::tokens(sql)?;
     depth::check(sql, &tokens)?;
     syntax::expression(sql, &tokens)

@@ -1,7 +1,7 @@
 //! Forms that PostgreSQL shows definitions in and that sqlparser does not read.
 //!
 //! ```text
-//! TRIM(BOTH FROM x)   FETCH FIRST (3) ROWS   RANGE '1 day'::interval PRECEDING   x OPERATOR(pg_catalog.=) ANY (…)
+//! FETCH FIRST (3) ROWS   RANGE '1 day'::interval PRECEDING   x OPERATOR(pg_catalog.=) ANY (…)
 //! ```
 //! What can be left out of them without a change of what they say is blanked out.
 
@@ -18,8 +18,6 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Vec<Token> {
         }
         if is(i, "operator") && kind(i + 1) == Some(Kind::Open) {
             found.extend(operator(i, (text, tokens)));
-        } else if is(i, "both") && is(i + 1, "from") && i > 1 && is(i - 2, "trim") {
-            found.extend(&tokens[i..i + 2]);
         } else if is(i, "fetch")
             && (is(i + 1, "first") || is(i + 1, "next"))
             && kind(i + 2) == Some(Kind::Open)

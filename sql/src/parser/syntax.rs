@@ -11,17 +11,18 @@ use super::depth::too_deep;
 use super::dialect::{EVERY_FIELD, Postgres};
 use super::lexer::{Kind, Token, syntax_error};
 use super::{
-    Statement, column_list, column_types, current_of, exclusion, identity, keeping, lexer, like,
-    materialized, merge, misplaced, no_inherit, partition, position_of, recursive_view, regroup,
-    rows_from, search_cycle, select_into, shown_forms, storage, subscripts, table_query,
-    type_collation, using_alias, variadic, view,
+    Statement, column_list, column_types, current_of, exclusion, identity, included, keeping,
+    lexer, like, materialized, merge, misplaced, no_inherit, partition, position_of,
+    recursive_view, regroup, respelled, rows_from, search_cycle, select_into, shown_forms, storage,
+    subscripts, table_query, type_collation, unicode, using_alias, variadic, view,
 };
 use crate::error::{SqlError, SqlState};
 
 /// Brackets are limited before (`depth`); this is for what recurses without them.
 const RECURSION_MAX: usize = 300;
 
-static DIALECT: Postgres = Postgres;
+static NATURAL: Postgres = Postgres { nests_joins: false };
+static OTHERS: Postgres = Postgres { nests_joins: true };
 
 pub(super) fn statement(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
     if let Some(plain) = recursive_view::plain(text, tokens)? {
@@ -105,7 +106,8 @@ pub(super) fn data_type(text: &str, tokens: &[Token]) -> Result<ast::DataType, S
 }
 
 fn parser(patched: &str, text: &str, tokens: &[Token]) -> Result<Parser<'static>, SqlError> {
-    Parser::new(&DIALECT)
+    let natural = tokens.iter().any(|token| token.is(text, "natural"));
+    Parser::new(if natural { &NATURAL } else { &OTHERS })
         .with_recursion_limit(RECURSION_MAX)
         .try_with_sql(patched)
         .map_err(|e| syntax_fault(e, text, tokens))
@@ -170,6 +172,9 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     for clauses in search_cycle::clauses(text, tokens)? {
         blanked.extend(&tokens[clauses.tokens]);
     }
+    for clause in included::clauses(text, tokens) {
+        blanked.extend(&tokens[clause]);
+    }
     let altered = materialized::altered(text, tokens);
     if let Some(list) = column_list::brackets(text, tokens) {
         blanked.extend(&tokens[list]);
@@ -207,7 +212,9 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         }
     }
     let commas = locked_commas(text, tokens);
-    let merged = merge::patches(text, tokens);
+    let mut respelled = merge::patches(text, tokens);
+    respelled.extend(respelled::words(text, tokens));
+    let decoded = unicode::literals(text, tokens)?;
     let tables = table_query::tables(text, tokens)?;
     blanked.extend(shown_forms::words(text, tokens));
     let exclusions = exclusion::exclusions(text, tokens);
@@ -223,7 +230,8 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     let stars: Vec<usize> = stars_of_rows(text, tokens).collect();
     if blanked.is_empty()
         && commas.is_empty()
-        && merged.is_empty()
+        && respelled.is_empty()
+        && decoded.is_empty()
         && tables.is_empty()
         && exclusions.is_empty()
         && alike.is_empty()
@@ -265,9 +273,12 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         let blanks = " ".repeat(target.len() - 1);
         patched.replace_range(target, &("x".to_owned() + &blanks));
     }
-    for (range, shorter) in merged {
-        let blanks = range.len() - shorter.len();
-        patched.replace_range(range, &(shorter.to_owned() + &" ".repeat(blanks)));
+    let respelled = respelled
+        .into_iter()
+        .map(|(range, shorter)| (range, shorter.to_owned()));
+    for (range, mut shorter) in respelled.chain(decoded) {
+        shorter += &" ".repeat(range.len() - shorter.len());
+        patched.replace_range(range, &shorter);
     }
     for table in &tables {
         patched.replace_range(table.start..table.end, "FROM ");
@@ -290,7 +301,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     Ok(Cow::Owned(patched))
 }
 
-/// Is it the name in `name.*` where rows are compared? `name` alone says the same there.
+/// Is it the name in `name.*` where rows are compared or cast? `name` alone says the same there.
 fn is_compared_row(text: &str, tokens: &[Token], i: usize) -> bool {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let kind = |i: usize| tokens.get(i).map(|t: &Token| t.kind);
@@ -305,7 +316,8 @@ fn is_compared_row(text: &str, tokens: &[Token], i: usize) -> bool {
         let distinct = i >= 3 && is(i - 1, "from") && is(i - 2, "distinct");
         (distinct && (is(i - 3, "is") || is(i - 3, "not"))) || (i >= 1 && compares(i - 1))
     };
-    is_row && (is(i + 3, "is") || compares(i + 3) || behind())
+    let casts = kind(i + 3) == Some(Kind::Cast);
+    is_row && (is(i + 3, "is") || compares(i + 3) || casts || behind())
 }
 
 /// May ONLY, which says that no other table is one of its kind, stand behind the word?
@@ -320,6 +332,7 @@ pub(super) fn conflict_expressions_at(text: &str, tokens: &[Token]) -> Option<Ra
     let open = (2..tokens.len())
         .find(|&i| is(i - 2, "on") && is(i - 1, "conflict") && tokens[i].kind == Kind::Open)?;
     let (mut depth, mut plain) = (1usize, true);
+    let mut before = Kind::Comma;
     for token in &tokens[open + 1..] {
         match token.kind {
             Kind::Open => depth += 1,
@@ -330,7 +343,11 @@ pub(super) fn conflict_expressions_at(text: &str, tokens: &[Token]) -> Option<Ra
             let range = tokens[open].end..token.start;
             return (!plain && !range.is_empty()).then_some(range);
         }
-        plain &= matches!(token.kind, Kind::Word | Kind::QuotedIdent | Kind::Comma);
+        plain &= match token.kind {
+            Kind::Word | Kind::QuotedIdent => before == Kind::Comma,
+            kind => kind == Kind::Comma,
+        };
+        before = token.kind;
     }
     None
 }

@@ -126,7 +126,11 @@ fn constraint_definition(table: &TableDef, index: &IndexDef) -> String {
     let columns = (0..index.columns.len()).filter_map(|at| index_column(None, table, index, at));
     let columns = columns.collect::<Vec<_>>().join(", ");
     let (nulls, deferrability) = (index.more.of_nulls(), index.more.deferrability());
-    format!("{kind}{nulls} ({columns}){deferrability}")
+    let include = match index.more.include.is_empty() {
+        true => String::new(),
+        false => format!(" INCLUDE ({})", named(table, &index.more.include)),
+    };
+    format!("{kind}{nulls} ({columns}){include}{deferrability}")
 }
 
 /// A constraint of a table's: the index that keeps it, or what says it.

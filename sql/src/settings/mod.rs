@@ -48,7 +48,20 @@ pub enum ByteaOutput {
     Escape,
 }
 
-/// The order of day, month and year in ambiguous dates.
+/// How dates and moments are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DateStyle {
+    /// `1997-12-17 07:37:16-08`
+    Iso,
+    /// `12/17/1997 07:37:16 PST`
+    Sql,
+    /// `Wed Dec 17 07:37:16 1997 PST`
+    Postgres,
+    /// `17.12.1997 07:37:16 PST`
+    German,
+}
+
+/// The order of day, month and year in ambiguous dates, and in those that are written, but for ISO and German.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DateOrder {
     /// Month first.
@@ -95,6 +108,8 @@ pub struct Settings {
     pub bytea_output: ByteaOutput,
     /// `extra_float_digits`: above 0 floats are written shortest-exact.
     pub extra_float_digits: i32,
+    /// The style part of `DateStyle`.
+    pub date_style: DateStyle,
     /// The order part of `DateStyle`.
     pub date_order: DateOrder,
     /// `synchronous_commit` is on.
@@ -125,6 +140,7 @@ impl Settings {
             interval_style: IntervalStyle::Postgres,
             bytea_output: ByteaOutput::Hex,
             extra_float_digits: 1,
+            date_style: DateStyle::Iso,
             date_order: DateOrder::Mdy,
             synchronous_commit: true,
             shipping: Shipping::Auto,
@@ -151,7 +167,8 @@ impl Settings {
         let canonical = match known(&name) {
             Some(setting) => {
                 setting.check_settable()?;
-                setting.check(value)?
+                let now = self.get(&name).unwrap_or_default();
+                setting.check(value, &now)?
             }
             // Names with a dot are the client's own.
             None if name.contains('.') => value.to_owned(),
@@ -300,6 +317,12 @@ impl Settings {
             }
             "extra_float_digits" => self.extra_float_digits = value.parse().unwrap_or(1),
             "datestyle" => {
+                self.date_style = match value.split(',').next() {
+                    Some("SQL") => DateStyle::Sql,
+                    Some("Postgres") => DateStyle::Postgres,
+                    Some("German") => DateStyle::German,
+                    _ => DateStyle::Iso,
+                };
                 self.date_order = if value.ends_with("DMY") {
                     DateOrder::Dmy
                 } else if value.ends_with("YMD") {

@@ -160,7 +160,7 @@ impl Known {
     }
 
     /// The canonical form of `value`, or 22023.
-    pub(super) fn check(&self, value: &str) -> Result<String, SqlError> {
+    pub(super) fn check(&self, value: &str, now: &str) -> Result<String, SqlError> {
         let trimmed = value.trim();
         match self.kind {
             Kind::Text => Ok(value.to_owned()),
@@ -213,13 +213,7 @@ impl Known {
                         .hint(format!("Available values: {}.", options.join(", ")))),
                 }
             }
-            Kind::DateStyle => match date_style(trimmed) {
-                Some(style) => Ok(style),
-                None if is_other_style(trimmed) => {
-                    Err(SqlError::unsupported(format!("DateStyle {value}")))
-                }
-                None => Err(self.bad_value(value)),
-            },
+            Kind::DateStyle => date_style(trimmed, now).ok_or_else(|| self.bad_value(value)),
             Kind::Encoding => {
                 let bare = trimmed.trim_matches('\'').to_ascii_lowercase();
                 match bare.replace(['-', '_'], "").as_str() {
@@ -347,23 +341,34 @@ fn is_other_encoding(name: &str) -> bool {
     KINDS.iter().any(|kind| name.starts_with(kind))
 }
 
-/// Is it one of the styles that are not ours?
-fn is_other_style(text: &str) -> bool {
-    let mut parts = text.split(',').map(|part| part.trim().to_ascii_lowercase());
-    parts.any(|part| ["sql", "postgres", "german"].contains(&part.as_str()))
-}
-
-/// `ISO` with an order. The other output styles are not ours.
-fn date_style(text: &str) -> Option<String> {
-    let mut order = "MDY";
+/// A style with an order; what is not said stays as it is `now`.
+fn date_style(text: &str, now: &str) -> Option<String> {
+    let (mut style, mut order) = now.split_once(", ").unwrap_or(("ISO", "MDY"));
+    let (mut styles, mut orders) = (Vec::new(), Vec::new());
     for part in text.split(',') {
         match part.trim().to_ascii_lowercase().as_str() {
-            "iso" | "default" => {}
-            "mdy" | "us" | "noneuro" | "noneuropean" => order = "MDY",
-            "dmy" | "euro" | "european" => order = "DMY",
-            "ymd" => order = "YMD",
+            "iso" => styles.push("ISO"),
+            "sql" => styles.push("SQL"),
+            part if part.starts_with("postgres") => styles.push("Postgres"),
+            "german" => styles.push("German"),
+            "default" => (style, order) = ("ISO", "MDY"),
+            "mdy" | "us" => orders.push("MDY"),
+            part if part.starts_with("noneuro") => orders.push("MDY"),
+            "dmy" => orders.push("DMY"),
+            part if part.starts_with("euro") => orders.push("DMY"),
+            "ymd" => orders.push("YMD"),
             _ => return None,
         }
     }
-    Some(format!("ISO, {order}"))
+    let agree = |said: &[&str]| said.windows(2).all(|two| two[0] == two[1]);
+    if !agree(&styles) || !agree(&orders) {
+        return None;
+    }
+    // Dates in German are read as they are written.
+    if styles.contains(&"German") {
+        order = "DMY";
+    }
+    let style = styles.first().unwrap_or(&style);
+    let order = orders.first().unwrap_or(&order);
+    Some(format!("{style}, {order}"))
 }

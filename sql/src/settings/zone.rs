@@ -1,4 +1,4 @@
-//! Names of time zones: IANA names, and offsets as PostgreSQL reads them.
+//! Names of time zones: IANA names, and offsets as PostgreSQL and POSIX read them.
 
 use jiff::tz::{Offset, TimeZone};
 
@@ -23,7 +23,9 @@ pub fn parse_zone(name: &str) -> Result<TimeZone, SqlError> {
             .map(TimeZone::fixed)
             .map_err(|_| unknown());
     }
-    TimeZone::get(trimmed).map_err(|_| unknown())
+    // `UTC+10` is, as in POSIX, ten hours west.
+    let zone = TimeZone::get(trimmed).or_else(|_| TimeZone::posix(trimmed));
+    zone.map_err(|_| unknown())
 }
 
 /// A bare number is hours east; `<+03>-03` is how SHOW writes it back.

@@ -94,6 +94,9 @@ pub(super) fn timestamptz(
 pub(super) fn time(text: &str, settings: &Settings, now: Option<i64>) -> Result<i64, SqlError> {
     const NAME: &str = "time";
     let fields = read_time(text, NAME, settings)?;
+    if matches!(fields.zone, Some(Zone::Named(_))) && fields.day.is_none() {
+        return Err(fault(Fault::Syntax, NAME, text));
+    }
     match fields.special {
         Some(Special::Now) => {
             let local = zone::to_local(&settings.time_zone, clock(now, NAME, text)?);
@@ -219,6 +222,8 @@ fn days_of(fields: &Fields) -> Result<i64, Fault> {
         return Err(Fault::Syntax);
     };
     let year = match (fields.bc, year) {
+        (false, y @ 0..70) if fields.two_digits => y + 2000,
+        (false, y) if fields.two_digits => y + 1900,
         (_, 0) => return Err(Fault::Range),
         (true, y) => 1 - y,
         (false, y) => y,

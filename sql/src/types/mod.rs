@@ -139,9 +139,9 @@ pub fn text_out(value: &Value, ty: &Type, settings: &Settings, out: &mut Vec<u8>
             }
         }
         Value::Bytea(bytes) => bytea::format(bytes, settings.bytea_output, out),
-        Value::Date(days) => datetime_out::date(*days, out),
-        Value::Timestamp(us) => datetime_out::timestamp(*us, out),
-        Value::TimestampTz(us) => datetime_out::timestamptz(*us, &settings.time_zone, out),
+        Value::Date(days) => datetime_out::date(*days, settings, out),
+        Value::Timestamp(us) => datetime_out::timestamp(*us, settings, out),
+        Value::TimestampTz(us) => datetime_out::timestamptz(*us, settings, out),
         Value::Time(us) => time::format(*us, out),
         Value::TimeTz(time) => time::format_tz(time, out),
         Value::Interval(span) => interval::format(span, settings.interval_style, out),

@@ -43,8 +43,26 @@ pub(super) fn clip_name(text: &str) -> &str {
     &text[..text.floor_char_boundary(NAME_BYTES_MAX)]
 }
 
-/// Cuts a "char" to its one byte, or character.
+/// Cuts a "char" to its one byte, or character. `\ooo` is the byte with that number; those that are no character of their own
+/// stay as they are written.
 pub(super) fn clip_char(text: &str) -> &str {
+    const ASCII: [u8; 128] = {
+        let mut all = [0; 128];
+        let mut byte = 0;
+        while byte < 128 {
+            all[byte as usize] = byte;
+            byte += 1;
+        }
+        all
+    };
+    if let [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7'] = text.as_bytes() {
+        let byte = usize::from((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
+        return match byte {
+            0 => "",
+            1..128 => str::from_utf8(&ASCII[byte..=byte]).unwrap_or(""),
+            _ => text,
+        };
+    }
     text.chars().next().map_or("", |c| &text[..c.len_utf8()])
 }
 

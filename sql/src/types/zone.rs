@@ -11,6 +11,18 @@ use super::calendar::{DAY_US, EPOCH_SHIFT_SECONDS, SECOND_US, civil_from_days};
 
 /// The offset east of UTC, in seconds, at an absolute moment.
 pub fn offset_at(zone: &TimeZone, us: i64) -> i32 {
+    moment(us).map_or(0, |moment| zone.to_offset(moment).seconds())
+}
+
+/// What a zone's time is called at an absolute moment: `PST`, or `+03` where it has no name.
+pub fn abbreviation_at(zone: &TimeZone, us: i64) -> String {
+    let Some(moment) = moment(us) else {
+        return String::new();
+    };
+    zone.to_offset_info(moment).abbreviation().to_owned()
+}
+
+fn moment(us: i64) -> Option<Timestamp> {
     let seconds = us
         .div_euclid(SECOND_US)
         .saturating_add(EPOCH_SHIFT_SECONDS)
@@ -18,10 +30,7 @@ pub fn offset_at(zone: &TimeZone, us: i64) -> i32 {
             Timestamp::MIN.as_second() + 1,
             Timestamp::MAX.as_second() - 1,
         );
-    match Timestamp::from_second(seconds) {
-        Ok(moment) => zone.to_offset(moment).seconds(),
-        Err(_) => 0,
-    }
+    Timestamp::from_second(seconds).ok()
 }
 
 /// The offset east of UTC, in seconds, at a local time given as microseconds.

@@ -190,7 +190,7 @@ impl Binder<'_> {
                 let deferrable = deferrable_key(key.characteristics.as_ref())?;
                 let options = key_options(self.text, &key.index_options)?;
                 let (name, columns) = (key.name.as_ref(), &key.columns);
-                let mut key = key_constraint(table, name, columns, "PRIMARY KEY")?;
+                let mut key = key_constraint(self.text, table, name, columns, "PRIMARY KEY")?;
                 (key.deferrable, key.options) = (deferrable, options);
                 Ok(AlterAction::AddPrimaryKey(key))
             }
@@ -198,7 +198,8 @@ impl Binder<'_> {
                 let deferrable = deferrable_key(key.characteristics.as_ref())?;
                 let nulls_equal = nulls_equal(&key.nulls_distinct);
                 let options = key_options(self.text, &key.index_options)?;
-                let mut key = key_constraint(table, key.name.as_ref(), &key.columns, "UNIQUE")?;
+                let (name, columns) = (key.name.as_ref(), &key.columns);
+                let mut key = key_constraint(self.text, table, name, columns, "UNIQUE")?;
                 (key.deferrable, key.options) = (deferrable, options);
                 key.nulls_equal = nulls_equal;
                 Ok(AlterAction::AddUnique(key))
@@ -254,6 +255,7 @@ impl Binder<'_> {
             deferrable: index.more.deferrable,
             nulls_equal: index.more.nulls_equal,
             options: Vec::new(),
+            include: Vec::new(),
         };
         let unique = table.indexes.iter();
         let unique =

@@ -212,6 +212,12 @@ fn like_index(
         deferrable: of.more.deferrable,
         nulls_equal: of.more.nulls_equal,
         options: of.more.options.clone(),
+        include: of
+            .more
+            .include
+            .iter()
+            .map(|column| column + first)
+            .collect(),
     };
     if of.primary {
         if of.kind == IndexKind::Hash {

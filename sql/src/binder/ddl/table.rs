@@ -200,6 +200,7 @@ impl Binder<'_> {
             deferrable,
             nulls_equal: false,
             options: Vec::new(),
+            include: Vec::new(),
         };
         for option in &column.options {
             match &option.option {
@@ -393,7 +394,7 @@ fn key_of_table(
         ast::TableConstraint::PrimaryKey(key) => {
             let deferrable = deferrable_key(key.characteristics.as_ref())?;
             let options = key_options(text, &key.index_options)?;
-            let mut key = key_columns(key.name.as_ref(), &key.columns, &lookup)?;
+            let mut key = key_columns(text, key.name.as_ref(), &key.columns, &lookup)?;
             (key.deferrable, key.options) = (deferrable, options);
             set_primary_key(table, key)
         }
@@ -401,7 +402,7 @@ fn key_of_table(
             let deferrable = deferrable_key(key.characteristics.as_ref())?;
             let nulls_equal = nulls_equal(&key.nulls_distinct);
             let options = key_options(text, &key.index_options)?;
-            let mut key = key_columns(key.name.as_ref(), &key.columns, &lookup)?;
+            let mut key = key_columns(text, key.name.as_ref(), &key.columns, &lookup)?;
             (key.deferrable, key.options) = (deferrable, options);
             key.nulls_equal = nulls_equal;
             table.unique.push(key);

@@ -4,10 +4,11 @@ use sqlparser::ast;
 
 use super::super::aggregate::kind_of;
 use super::super::call::{choose, function_name, plain_argument};
+use super::super::named_args::{Argument, in_order};
+use super::super::polymorphic;
 use super::super::rows::gives_rows;
 use super::super::sequence::{takes_sequence, under_regclass};
 use super::super::variadic::{argument, is_spread};
-use super::super::{named_args, polymorphic};
 use super::expr::words;
 use super::tree::{Piece, QueryKind, SortBy, SortKey, Tree};
 use super::{Level, Shower, Shown};
@@ -107,11 +108,10 @@ impl Shower<'_, '_> {
             return Ok(Shown::new(call(&name, vec![row]), ty));
         }
         let mut args = Vec::new();
-        for (nth, arg) in named_args::in_order(&name, &list.args)?
-            .into_iter()
-            .enumerate()
-        {
-            let arg = arg.ok_or_else(|| SqlError::unsupported("a left out argument"))?;
+        for (nth, arg) in in_order(&name, &list.args)?.into_iter().enumerate() {
+            let Argument::Given(arg) = arg else {
+                return Err(SqlError::unsupported("a left out argument"));
+            };
             args.push(match nth == 0 && takes_sequence(&name) {
                 true => {
                     let shown = self.expr(under_regclass(arg), level)?;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashMapExt};
 
 use super::{Bound, Edge, PartitionKey, Strategy, hash_of};
+use crate::catalog::alter::move_all;
 use crate::catalog::def::TableDef;
 use crate::key::{encode_plain, successor};
 use crate::types::TypeKind;
@@ -118,7 +119,24 @@ pub(super) fn edge(edges: &[Edge], kinds: &[TypeKind]) -> Vec<u8> {
     bytes
 }
 
+impl Tree {
+    /// Column `removed` of the table is gone.
+    pub(in crate::catalog) fn lost_column(&mut self, removed: usize) {
+        move_all(&mut self.columns, removed);
+        self.top.lost_column(removed);
+    }
+}
+
 impl Level {
+    fn lost_column(&mut self, removed: usize) {
+        move_all(&mut self.key.columns, removed);
+        for member in &mut self.members {
+            if let Next::Level(level) = &mut member.next {
+                level.lost_column(removed);
+            }
+        }
+    }
+
     /// Of the partitions of `table` with their bounds.
     pub fn new(table: &TableDef, key: &PartitionKey, partitions: &[(&TableDef, &Bound)]) -> Level {
         let kinds: Vec<TypeKind> = key

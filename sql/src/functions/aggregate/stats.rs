@@ -102,6 +102,13 @@ impl Stats {
                     *yy += from_y * from_y * scale;
                     *xy += from_x * from_y * scale;
                 }
+                // What is infinite has no distance from any mean.
+                if !x.is_finite() {
+                    (*xx, *xy) = (f64::NAN, f64::NAN);
+                }
+                if !y.is_finite() {
+                    (*yy, *xy) = (f64::NAN, f64::NAN);
+                }
                 Ok(())
             }
         }

@@ -97,10 +97,9 @@ pub(super) fn tokens(template: &str) -> Vec<Token> {
             continue;
         }
         if first == '"' {
-            let body = &rest[1..];
-            let end = body.find('"').unwrap_or(body.len());
-            found.push(Token::Text(body[..end].to_owned()));
-            rest = body.get(end + 1..).unwrap_or("");
+            let (text, behind) = super::template::quoted(rest);
+            found.push(Token::Text(text));
+            rest = behind;
             continue;
         }
         let first = match (first, rest[1..].starts_with('"')) {

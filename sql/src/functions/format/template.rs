@@ -23,18 +23,32 @@ pub(super) struct Field {
 }
 
 /// Longer names before those that they begin with.
-const NAMES: [&str; 78] = [
+const NAMES: [&str; 84] = [
     "A.D.", "a.d.", "AD", "ad", "A.M.", "a.m.", "AM", "am", "B.C.", "b.c.", "BC", "bc", "CC", "cc",
     "DAY", "Day", "day", "DDD", "ddd", "DD", "dd", "DY", "Dy", "dy", "D", "d", "FF1", "FF2", "FF3",
-    "FF4", "FF5", "FF6", "HH24", "hh24", "HH12", "hh12", "HH", "hh", "IDDD", "iddd", "ID", "id",
-    "IW", "iw", "IYYY", "iyyy", "IYY", "iyy", "IY", "iy", "I", "J", "j", "MI", "mi", "MM", "mm",
-    "MONTH", "Month", "month", "MON", "Mon", "mon", "MS", "ms", "OF", "P.M.", "p.m.", "PM", "pm",
-    "Q", "q", "RM", "rm", "SSSSS", "SSSS", "SS", "TZH",
+    "FF4", "FF5", "FF6", "ff1", "ff2", "ff3", "ff4", "ff5", "ff6", "HH24", "hh24", "HH12", "hh12",
+    "HH", "hh", "IDDD", "iddd", "ID", "id", "IW", "iw", "IYYY", "iyyy", "IYY", "iyy", "IY", "iy",
+    "I", "J", "j", "MI", "mi", "MM", "mm", "MONTH", "Month", "month", "MON", "Mon", "mon", "MS",
+    "ms", "OF", "P.M.", "p.m.", "PM", "pm", "Q", "q", "RM", "rm", "SSSSS", "SSSS", "SS", "TZH",
 ];
 const MORE: [&str; 22] = [
     "sssss", "ssss", "ss", "TZM", "TZ", "tz", "US", "us", "WW", "ww", "W", "w", "Y,YYY", "y,yyy",
     "YYYY", "yyyy", "YYY", "yyy", "YY", "yy", "Y", "y",
 ];
+
+/// The text in the quotes that a template begins with, and what stands behind them. A backslash quotes what follows it.
+pub(super) fn quoted(template: &str) -> (String, &str) {
+    let mut text = String::new();
+    let mut chars = template[1..].char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return (text, &template[at + 2..]),
+            '\\' => text.extend(chars.next().map(|(_, c)| c)),
+            c => text.push(c),
+        }
+    }
+    (text, "")
+}
 
 /// These mean something else in another case.
 pub(super) fn case_matters(name: &str) -> bool {
@@ -108,21 +122,9 @@ pub(super) fn parts(template: &str) -> Vec<Part> {
             continue;
         }
         if first == '"' {
-            let mut text = String::new();
-            let mut chars = rest[1..].char_indices();
-            let mut end = rest.len();
-            while let Some((at, c)) = chars.next() {
-                match c {
-                    '"' => {
-                        end = at + 2;
-                        break;
-                    }
-                    '\\' => text.extend(chars.next().map(|(_, c)| c)),
-                    c => text.push(c),
-                }
-            }
-            rest = &rest[end.min(rest.len())..];
+            let (text, behind) = quoted(rest);
             parts.push(Part::Text(text));
+            rest = behind;
             continue;
         }
         let (c, length) = match first {

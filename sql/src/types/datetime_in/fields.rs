@@ -4,7 +4,10 @@ use jiff::tz::TimeZone;
 
 use super::{named_zone, order_of};
 use crate::settings::DateOrder;
-use crate::types::calendar::{DAY_US, SECOND_US};
+use crate::types::calendar::{DAY_US, SECOND_US, civil_from_days, days_from_civil};
+
+/// The Julian day of 2000-01-01.
+const JULIAN_EPOCH: i64 = 2_451_545;
 
 /// What a text gave.
 #[derive(Default)]
@@ -15,6 +18,8 @@ pub(super) struct Fields {
     pub(super) time_us: Option<i64>,
     pub(super) zone: Option<Zone>,
     pub(super) bc: bool,
+    /// The year was given by two digits: AD it is one near us.
+    pub(super) two_digits: bool,
     pub(super) special: Option<Special>,
     /// A time is read: a date may be left out.
     time_only: bool,
@@ -100,7 +105,7 @@ impl Fields {
             rest = match first {
                 b'0'..=b'9' => fields.numeric(rest, order, &mut numbers)?,
                 b'+' | b'-' => fields.signed(rest)?,
-                b if b.is_ascii_alphabetic() => fields.word(rest)?,
+                b if b.is_ascii_alphabetic() => fields.word(rest, order, numbers.len())?,
                 _ => return Err(Fault::Syntax),
             };
         }
@@ -176,7 +181,7 @@ impl Fields {
     ) -> Result<&'a str, Fault> {
         let mut parts: [&str; 3] = [""; 3];
         let mut rest = text;
-        for (i, part) in parts.iter_mut().enumerate() {
+        for i in 0..3 {
             let alphabetic = rest.bytes().next().is_some_and(|b| b.is_ascii_alphabetic());
             let length = if alphabetic {
                 count(rest, |b| b.is_ascii_alphabetic())
@@ -186,9 +191,14 @@ impl Fields {
             if length == 0 {
                 return Err(Fault::Syntax);
             }
-            (*part, rest) = rest.split_at(length);
+            (parts[i], rest) = rest.split_at(length);
             if i < 2 {
-                rest = rest.strip_prefix(separator).ok_or(Fault::Syntax)?;
+                let behind = rest.strip_prefix(separator);
+                if i == 1 && behind.is_none() && parts[1].len() == 3 {
+                    self.day_of_year(parts[0], parts[1])?;
+                    return Ok(rest);
+                }
+                rest = behind.ok_or(Fault::Syntax)?;
             }
         }
         let named: Vec<usize> = (0..3)
@@ -196,10 +206,10 @@ impl Fields {
             .collect();
         match named.as_slice() {
             [] => self.three(parts, order)?,
-            [at] => {
+            // A month's name is not the last of them.
+            [at @ (0 | 1)] => {
                 self.month = month_number(parts[*at]);
-                let others: Vec<&str> = (0..3).filter(|i| i != at).map(|i| parts[i]).collect();
-                self.two(others[0], others[1])?;
+                self.two(parts[1 - at], parts[2], order)?;
             }
             _ => return Err(Fault::Syntax),
         }
@@ -218,9 +228,33 @@ impl Fields {
         Ok(())
     }
 
+    /// `yyyy.ddd`
+    fn day_of_year(&mut self, year: &str, day: &str) -> Result<(), Fault> {
+        if year.len() < 3 || !year.bytes().chain(day.bytes()).all(|b| b.is_ascii_digit()) {
+            return Err(Fault::Syntax);
+        }
+        let first = days_from_civil(parse(year)?, 1, 1);
+        match parse(day)? {
+            day @ 1..=366 => self.set_day(first + day - 1),
+            _ => Err(Fault::Syntax),
+        }
+    }
+
+    fn set_day(&mut self, days: i64) -> Result<(), Fault> {
+        if self.year.is_some() || self.month.is_some() || self.day.is_some() {
+            return Err(Fault::Syntax);
+        }
+        let (year, month, day) = civil_from_days(days);
+        self.bc = year <= 0;
+        self.year = Some(if self.bc { 1 - year } else { year });
+        (self.month, self.day) = (Some(month), Some(day));
+        Ok(())
+    }
+
     /// Day and year beside a named month.
-    fn two(&mut self, first: &str, second: &str) -> Result<(), Fault> {
-        let (day, year) = if first.len() > 2 {
+    fn two(&mut self, first: &str, second: &str, order: DateOrder) -> Result<(), Fault> {
+        let year_first = order == DateOrder::Ymd && second.len() < 3;
+        let (day, year) = if first.len() > 2 || year_first {
             (second, first)
         } else {
             (first, second)
@@ -233,7 +267,7 @@ impl Fields {
     fn place(&mut self, numbers: &[&str], order: DateOrder) -> Result<(), Fault> {
         match (numbers, self.month) {
             ([], _) => Ok(()),
-            ([first, second], Some(_)) if self.day.is_none() => self.two(first, second),
+            ([first, second], Some(_)) if self.day.is_none() => self.two(first, second, order),
             ([a, b, c], None) => self.three([a, b, c], order),
             _ => Err(Fault::Syntax),
         }
@@ -243,13 +277,8 @@ impl Fields {
         if self.year.is_some() {
             return Err(Fault::Syntax);
         }
-        let year: i32 = text.parse().map_err(|_| Fault::Range)?;
-        // Two digits are a year near us.
-        self.year = Some(match (text.len(), year) {
-            (1 | 2, 0..70) => year + 2000,
-            (1 | 2, _) => year + 1900,
-            _ => year,
-        });
+        self.year = Some(text.parse().map_err(|_| Fault::Range)?);
+        self.two_digits = text.len() <= 2;
         Ok(())
     }
 
@@ -333,10 +362,30 @@ impl Fields {
         Ok(rest)
     }
 
-    fn word<'a>(&mut self, text: &'a str) -> Result<&'a str, Fault> {
+    /// `numbers` is how many numbers stand before it whose places are not known.
+    fn word<'a>(
+        &mut self,
+        text: &'a str,
+        order: DateOrder,
+        numbers: usize,
+    ) -> Result<&'a str, Fault> {
         let letters = count(text, |b| b.is_ascii_alphabetic());
         let (plain, rest) = text.split_at(letters);
         let lowered = plain.to_ascii_lowercase();
+        let mut behind = rest.chars();
+        if let (Some(separator @ ('-' | '/' | '.')), Some('0'..='9')) =
+            (behind.next(), behind.next())
+            && month_number(&lowered).is_some()
+            && self.day.is_none()
+            && numbers == 0
+        {
+            return self.dated(text, separator, order);
+        }
+        if ["j", "jd", "julian"].contains(&lowered.as_str()) && rest.starts_with(is_digit) {
+            let (day, rest) = rest.split_at(count(rest, |b| b.is_ascii_digit()));
+            self.set_day(parse::<i64>(day)? - JULIAN_EPOCH)?;
+            return Ok(rest);
+        }
         // The T between date and time.
         if lowered == "t"
             && self.day.is_some()
@@ -371,7 +420,7 @@ impl Fields {
         }
         if !rest.starts_with(['/', '_']) {
             if let Some(month) = month_number(&lowered) {
-                if self.month.replace(month).is_some() {
+                if self.month.replace(month).is_some() || numbers > 1 {
                     return Err(Fault::Syntax);
                 }
                 return Ok(rest);
@@ -388,10 +437,11 @@ impl Fields {
 
     fn zone_word<'a>(&mut self, text: &'a str) -> Result<&'a str, Fault> {
         let length = count(text, |b| {
-            b.is_ascii_alphanumeric() || matches!(b, b'/' | b'_' | b'-' | b'+')
+            b.is_ascii_alphanumeric() || matches!(b, b'/' | b'_' | b'-' | b'+' | b':')
         });
         let (word, rest) = text.split_at(length);
-        if self.zone.is_some() || (self.day.is_none() && self.time_us.is_none()) {
+        let alone = self.day.is_none() && self.time_us.is_none() && self.special.is_none();
+        if self.zone.is_some() || alone {
             return Err(Fault::Syntax);
         }
         match named_zone(word) {
@@ -461,6 +511,10 @@ fn month_number(text: &str) -> Option<u32> {
         .iter()
         .position(|m| *m == lowered || m[..3] == lowered)?;
     Some(at as u32 + 1)
+}
+
+fn is_digit(c: char) -> bool {
+    c.is_ascii_digit()
 }
 
 fn count(text: &str, matches: impl Fn(u8) -> bool) -> usize {
