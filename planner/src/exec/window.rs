@@ -548,15 +548,33 @@ impl Part<'_> {
                     let peers = self.peers(at);
                     return Ok(if start { peers.start } else { peers.end });
                 }
+                // No whole number is beyond what is compared.
+                if let (Some(here), Some(by)) = (keys[at].as_int(), by.as_int()) {
+                    let (here, by) = (i128::from(here), i128::from(by));
+                    let bound = match (direction < 0) != *desc {
+                        true => here - by,
+                        false => here + by,
+                    };
+                    let within = |key: &Value| {
+                        let key = key.as_int().map(i128::from);
+                        let ordering = match (key, *desc) {
+                            (Some(key), true) => bound.cmp(&key),
+                            (Some(key), false) => key.cmp(&bound),
+                            (None, _) if *nulls_first => Ordering::Less,
+                            (None, _) => Ordering::Greater,
+                        };
+                        match start {
+                            true => ordering.is_lt(),
+                            false => ordering.is_le(),
+                        }
+                    };
+                    return Ok(keys.partition_point(within));
+                }
                 let bound = cx.value(value, &[keys[at].clone(), by.clone()])?;
                 let within = |key: &Value| {
                     let wide = as_wide(key, &bound);
                     let key = wide.as_ref().unwrap_or(key);
-                    let ordering = match (key.as_int(), bound.as_int()) {
-                        (Some(key), Some(bound)) if *desc => bound.cmp(&key),
-                        (Some(key), Some(bound)) => key.cmp(&bound),
-                        _ => sort_compare(key, &bound, *desc, *nulls_first),
-                    };
+                    let ordering = sort_compare(key, &bound, *desc, *nulls_first);
                     match start {
                         true => ordering.is_lt(),
                         false => ordering.is_le(),

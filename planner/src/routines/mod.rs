@@ -89,6 +89,8 @@ pub struct Routines {
     salts: u128,
     /// How much of the stack calls may take.
     pub stack: usize,
+    /// The oids of the tables whose triggers run.
+    in_use: Vec<u32>,
 }
 
 impl std::fmt::Debug for Routines {
@@ -119,6 +121,7 @@ impl Routines {
     /// A statement of the client begins.
     pub fn begin(&mut self) {
         self.depth = 0;
+        self.in_use.clear();
     }
 
     /// A salt that no other password of the session has.

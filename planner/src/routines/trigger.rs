@@ -86,8 +86,10 @@ async fn run_here(call: TriggerCall<'_>, cx: &mut Cx<'_>) -> Result<Option<Vec<V
     cx.scratch.routines.enter()?;
     let depth = Depth::enter(cx.eval);
     let before = cx.held;
+    cx.scratch.routines.in_use.push(call.table.id);
     let mut machine = machine_of(&body, call);
     let returned = machine.run_through(cx).await;
+    cx.scratch.routines.in_use.pop();
     drop(depth);
     cx.scratch.routines.leave();
     let held = std::mem::replace(&mut cx.held, before).saturating_sub(before);

@@ -136,6 +136,28 @@ fn set_setting(set: &SetStatement, cx: &Cx<'_>) -> Result<(), SqlError> {
     cx.eval.change_setting(&set.name, &value, local).map(|_| ())
 }
 
+/// 55006 for what changes a table from within one of its triggers.
+fn check_unused(statement: &Statement, command: &str, cx: &Cx<'_>) -> Result<(), SqlError> {
+    let in_use = &cx.scratch.routines.in_use;
+    let tables = match statement {
+        Statement::AlterTable(alter) => alter.table.as_slice(),
+        Statement::CreateIndex(create) => std::slice::from_ref(&create.table),
+        Statement::DropTable(drop) => &drop.tables,
+        Statement::Truncate(truncate) => &truncate.tables,
+        _ => return Ok(()),
+    };
+    match tables.iter().find(|table| in_use.contains(&table.id)) {
+        None => Ok(()),
+        Some(table) => Err(SqlError::new(
+            SqlState::OBJECT_IN_USE,
+            format!(
+                "cannot {command} \"{}\" because it is being used by active queries in this session",
+                table.name
+            ),
+        )),
+    }
+}
+
 /// DDL, bound anew where the catalog has moved on.
 async fn ddl(
     statement: &Statement,
@@ -148,6 +170,7 @@ async fn ddl(
         let message = format!("cannot execute {command} in a read-only transaction");
         return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).into());
     }
+    check_unused(statement, command, cx)?;
     let Some(catalog) = cx.eval.database_catalog.clone() else {
         return Err(SqlError::internal("no catalog").into());
     };

@@ -311,7 +311,11 @@ impl Binder<'_> {
             ast::WindowFrameBound::Preceding(Some(offset)) => (offset, true),
             ast::WindowFrameBound::Following(Some(offset)) => (offset, false),
         };
-        let by = self.scalar(offset, &super::scope::Scope::default(), Clause::Window)?;
+        let by = self.scalar(
+            offset_of(offset, order_by),
+            &super::scope::Scope::default(),
+            Clause::Window,
+        )?;
         let offset = match unit {
             FrameUnit::Rows | FrameUnit::Groups => FrameOffset {
                 by: self.coerce(by, Type::INT8, CastContext::Implicit)?,
@@ -359,6 +363,23 @@ impl Binder<'_> {
             true => FrameBound::Preceding(offset),
             false => FrameBound::Following(offset),
         })
+    }
+}
+
+/// The parser takes a literal for an interval, which is an offset from moments only.
+fn offset_of<'a>(offset: &'a ast::Expr, order_by: &[(Expr, bool, bool)]) -> &'a ast::Expr {
+    let of_moments = order_by.first().is_some_and(|(key, ..)| {
+        use TypeKind::{Date, Interval, Time, TimeTz, Timestamp, TimestampTz};
+        matches!(
+            key.ty.kind,
+            Date | Interval | Time | TimeTz | Timestamp | TimestampTz
+        )
+    });
+    match offset {
+        ast::Expr::Interval(interval) if !of_moments && interval.leading_field.is_none() => {
+            &interval.value
+        }
+        _ => offset,
     }
 }
 

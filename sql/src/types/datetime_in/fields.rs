@@ -105,7 +105,7 @@ impl Fields {
             rest = match first {
                 b'0'..=b'9' => fields.numeric(rest, order, &mut numbers)?,
                 b'+' | b'-' => fields.signed(rest)?,
-                b if b.is_ascii_alphabetic() => fields.word(rest, order, numbers.len())?,
+                b if b.is_ascii_alphabetic() => fields.word(rest, order, &numbers)?,
                 _ => return Err(Fault::Syntax),
             };
         }
@@ -362,12 +362,12 @@ impl Fields {
         Ok(rest)
     }
 
-    /// `numbers` is how many numbers stand before it whose places are not known.
+    /// `numbers` stand before it, and their places are not known.
     fn word<'a>(
         &mut self,
         text: &'a str,
         order: DateOrder,
-        numbers: usize,
+        numbers: &[&str],
     ) -> Result<&'a str, Fault> {
         let letters = count(text, |b| b.is_ascii_alphabetic());
         let (plain, rest) = text.split_at(letters);
@@ -377,7 +377,7 @@ impl Fields {
             (behind.next(), behind.next())
             && month_number(&lowered).is_some()
             && self.day.is_none()
-            && numbers == 0
+            && numbers.is_empty()
         {
             return self.dated(text, separator, order);
         }
@@ -420,7 +420,10 @@ impl Fields {
         }
         if !rest.starts_with(['/', '_']) {
             if let Some(month) = month_number(&lowered) {
-                if self.month.replace(month).is_some() || numbers > 1 {
+                let year_first =
+                    order == DateOrder::Ymd || numbers.first().is_some_and(|n| n.len() > 2);
+                let misplaced = numbers.len() > 1 && !year_first;
+                if self.month.replace(month).is_some() || misplaced {
                     return Err(Fault::Syntax);
                 }
                 return Ok(rest);
