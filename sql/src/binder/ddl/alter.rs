@@ -14,13 +14,23 @@ use super::key_constraint;
 use super::table::{key_options, not_valid_key, uninherited};
 use super::text::text_of;
 use crate::bound::{
-    AddColumn, Alike, AlterAction, AlterTable, CreateTable, Expr, KeyConstraint, OnCommit,
-    RowRules, SetType, Statement, TriggerChange,
+    AddColumn, Alike, AlterAction, AlterSequence, AlterTable, CreateTable, Expr, KeyConstraint,
+    OnCommit, RowRules, SequenceOptions, SetType, Statement, TriggerChange,
 };
 use crate::catalog::{Enabled, IndexDef, IndexKind, TableDef};
 use crate::error::{SqlError, SqlState};
 use crate::parser::{alters_materialized, mentions};
 use crate::types::{Type, TypeKind};
+
+fn index_renamed(table: Arc<TableDef>, from: String, to: String) -> Statement {
+    Statement::AlterTable(AlterTable {
+        materialized: false,
+        name: table.name.clone(),
+        table: Some(table),
+        only: false,
+        actions: vec![AlterAction::RenameIndex { from, to }],
+    })
+}
 
 impl Binder<'_> {
     pub(in super::super) fn alter_table(
@@ -35,6 +45,13 @@ impl Binder<'_> {
             && let Some(view) = self.catalog.view(schema.as_deref(), &name)?
         {
             return self.alter_view_as_table(view, &alter.operations);
+        }
+        if found.is_none()
+            && !materialized
+            && let [ast::AlterTableOperation::RenameTable { table_name }] = &alter.operations[..]
+            && let Some(renamed) = self.rename_as_table((schema.as_deref(), &name), table_name)?
+        {
+            return Ok(renamed);
         }
         let table = match found {
             Some(table) if materialized && table.materialized.is_none() => {
@@ -63,6 +80,28 @@ impl Binder<'_> {
         }))
     }
 
+    /// ALTER TABLE … RENAME TO of a sequence or an index.
+    fn rename_as_table(
+        &mut self,
+        (schema, from): (Option<&str>, &str),
+        to: &ast::RenameTableNameKind,
+    ) -> Result<Option<Statement>, SqlError> {
+        let (ast::RenameTableNameKind::As(to) | ast::RenameTableNameKind::To(to)) = to;
+        let (_, to) = names::table_name(to)?;
+        if let Some(sequence) = self.catalog.sequence(schema, from)? {
+            return Ok(Some(Statement::AlterSequence(AlterSequence {
+                schema: Some(sequence.schema.clone()),
+                name: sequence.name.clone(),
+                if_exists: false,
+                rename: Some(to),
+                options: SequenceOptions::default(),
+                of_column: true,
+            })));
+        }
+        let table = self.catalog.table_of_index(schema, from)?;
+        Ok(table.map(|table| index_renamed(table, from.to_owned(), to)))
+    }
+
     /// ALTER INDEX … RENAME TO: of a constraint's index, the constraint too.
     pub(in super::super) fn alter_index(
         &mut self,
@@ -76,13 +115,7 @@ impl Binder<'_> {
             return Err(names::no_relation(schema.as_deref(), &from));
         };
         let (_, to) = names::table_name(index_name)?;
-        Ok(Statement::AlterTable(AlterTable {
-            materialized: false,
-            name: table.name.clone(),
-            table: Some(table),
-            only: false,
-            actions: vec![AlterAction::RenameIndex { from, to }],
-        }))
+        Ok(index_renamed(table, from, to))
     }
 
     fn alter_action(

@@ -49,7 +49,9 @@ fn alter(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         false => None,
     };
     let mut said = SequenceOptions::default();
-    if rename.is_none() {
+    // All are logged.
+    let kept = c.accept_all(&["set", "logged"]) || c.accept_all(&["set", "unlogged"]);
+    if rename.is_none() && !kept {
         said = options(c, true)?;
     }
     Ok(Statement::AlterSequence(AlterSequence {
