@@ -9,7 +9,7 @@
 //! statements do. Which processor that is is known of each connection, and may change; so connections are looked at now and
 //! then, and those that rest move ([`Home`]).
 //!
-//! Invariant LANE-1: no move makes a worker have more than two clients more than the one that it came from.
+//! Invariant LANE-1: no move leaves a worker with more than three clients more than the one that it came from.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_leaves_no_worker_with_all_of_them() {
+    fn a_move_leaves_no_worker_with_many_more() {
         for (clients, expected) in [
             ([1, 0], Some(1)),
             ([1, 2], Some(1)),

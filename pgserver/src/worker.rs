@@ -144,7 +144,7 @@ impl Drop for Place {
     }
 }
 
-/// Runs a worker until it has drained. `load` counts its connections; who sends `Serve` adds one.
+/// Runs a worker until it has drained. `load` counts its connections; who sends it one adds it.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     number: usize,

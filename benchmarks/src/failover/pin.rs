@@ -2,6 +2,7 @@
 //!
 //! Where machines have fewer processors than threads, it is the system that puts threads together, and it does not mind if
 //! two of those that look out for messages have one processor, and two of those that commit the other.
+//! It is not `processors::pin`, after which threads that are to run `anywhere` would leave the machine's processor.
 
 use fencepost_fabric::processors::usable;
 use rustix::io::Errno;
