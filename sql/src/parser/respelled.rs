@@ -15,7 +15,8 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Vec<(Range<usize>, &'static
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let mut found = Vec::new();
     for (i, token) in tokens.iter().enumerate() {
-        if token.kind != Kind::Word {
+        let before = &tokens[..i];
+        if token.kind != Kind::Word || before.last().is_some_and(|t| t.kind == Kind::Dot) {
             continue;
         }
         if token.is(text, "using") {
@@ -26,7 +27,7 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Vec<(Range<usize>, &'static
                 _ => continue,
             };
             found.push((token.start..tokens[i + 1].end, order));
-        } else if token.is(text, "similar") && !is(i + 1, "to") {
+        } else if token.is(text, "similar") && !is(i + 1, "to") && is_in_substring(text, before) {
             found.push((token.start..token.end, "FROM"));
             if let Some(escape) = escape_behind(text, &tokens[i + 1..]) {
                 found.push((escape.start..escape.end, "FOR"));
@@ -34,6 +35,24 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Vec<(Range<usize>, &'static
         }
     }
     found
+}
+
+/// Are the brackets that these tokens leave open last those of SUBSTRING, and is there something in them?
+fn is_in_substring(text: &str, tokens: &[Token]) -> bool {
+    let mut depth = 0_usize;
+    for (i, token) in tokens.iter().enumerate().rev() {
+        match token.kind {
+            Kind::Close => depth += 1,
+            Kind::Open if depth == 0 => {
+                let function = tokens[..i].last();
+                let is_empty = i + 1 == tokens.len();
+                return !is_empty && function.is_some_and(|t| t.is(text, "substring"));
+            }
+            Kind::Open => depth -= 1,
+            _ => {}
+        }
+    }
+    false
 }
 
 /// The ESCAPE in the brackets that these tokens are in.
