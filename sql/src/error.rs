@@ -230,6 +230,15 @@ impl SqlError {
         self.0.sqlstate == SqlState::FEATURE_NOT_SUPPORTED && self.0.message == PLAN_CHANGED
     }
 
+    /// 25006: `command` would change something in a transaction that only reads.
+    #[cold]
+    pub fn read_only(command: impl fmt::Display) -> SqlError {
+        SqlError::new(
+            SqlState::READ_ONLY_SQL_TRANSACTION,
+            format!("cannot execute {command} in a read-only transaction"),
+        )
+    }
+
     /// XX000: a state that should not be.
     #[cold]
     pub fn internal(message: impl Into<String>) -> SqlError {

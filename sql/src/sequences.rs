@@ -4,6 +4,7 @@
 //! statement again, with the values that the first run had drawn, as far as nobody else has drawn meanwhile.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use foldhash::HashMap;
 use parking_lot::Mutex;
@@ -35,6 +36,8 @@ struct Range {
 pub struct Sequences {
     ranges: Arc<Ranges>,
     own: Mutex<Own>,
+    /// The transaction may only read. The session alone writes it, between statements.
+    read_only: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -49,8 +52,6 @@ struct Own {
     drawn: HashMap<u32, (i64, u64)>,
     /// What `setval` has asked for.
     sets: Vec<SetValue>,
-    /// The transaction may only read.
-    read_only: bool,
 }
 
 /// `setval`
@@ -121,6 +122,7 @@ impl Sequences {
         Sequences {
             ranges: Arc::clone(ranges),
             own: Mutex::default(),
+            read_only: AtomicBool::new(false),
         }
     }
 
@@ -161,7 +163,7 @@ impl Sequences {
 
     /// Does the statement run in a transaction that may only read?
     pub(crate) fn is_read_only(&self) -> bool {
-        self.own.lock().read_only
+        self.read_only.load(Ordering::Relaxed)
     }
 
     /// What `setval` has asked for.
@@ -178,7 +180,7 @@ impl Sequences {
 
     /// Another statement begins, in a transaction that may only read or in another one.
     pub fn begin_in(&self, read_only: bool) {
-        self.own.lock().read_only = read_only;
+        self.read_only.store(read_only, Ordering::Relaxed);
         self.begin();
     }
 

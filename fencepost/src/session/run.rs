@@ -307,10 +307,10 @@ impl Session {
             return Err(SqlError::internal("not a plan").into());
         };
         if self.modes.read_only && plan.is_write() {
-            return Err(read_only(plan.command()).into());
+            return Err(SqlError::read_only(plan.command()).into());
         }
         if self.modes.read_only && plan.locks_rows() {
-            return Err(read_only("SELECT FOR UPDATE").into());
+            return Err(SqlError::read_only("SELECT FOR UPDATE").into());
         }
         let alone = last && max_rows == 0 && self.block == Block::Implicit && self.statements == 0;
         self.begin_transaction(alone && plan.is_snapshot_read());
@@ -540,14 +540,6 @@ pub(super) async fn interruptible<T>(
         done
     })
     .await
-}
-
-/// 25006
-pub(super) fn read_only(command: &str) -> SqlError {
-    SqlError::new(
-        SqlState::READ_ONLY_SQL_TRANSACTION,
-        format!("cannot execute {command} in a read-only transaction"),
-    )
 }
 
 /// Lets other tasks of the thread run, longer from attempt to attempt.

@@ -20,7 +20,7 @@ use fencepost_sql::table_locks::TableLocks;
 use fencepost_sql::value::Value;
 
 use super::protocol::Completion;
-use super::run::{interruptible, read_only};
+use super::run::interruptible;
 use super::{Block, Session, cx};
 use crate::front::plan_statement;
 use crate::prepared::{Body, Planned, Portal, Prepared};
@@ -186,7 +186,7 @@ impl Session {
         }
         self.enter();
         if self.modes.read_only {
-            return Err(read_only(command).into());
+            return Err(SqlError::read_only(command).into());
         }
         self.settle_cursors().await?;
         // Nothing has been seen of a transaction that begins with it, so it may begin anew.

@@ -325,9 +325,7 @@ pub async fn run(
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
         }
         if cx.tx.mode() == Mode::ReadOnly {
-            let command = plan.command();
-            let message = format!("cannot execute {command} in a read-only transaction");
-            return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).into());
+            return Err(SqlError::read_only(plan.command()).into());
         }
     }
     let mut sink = RowsSink::default();

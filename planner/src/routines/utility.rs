@@ -167,8 +167,7 @@ async fn ddl(
 ) -> Result<(), Halt> {
     not_in_others(command, owner)?;
     if cx.tx.mode() == Mode::ReadOnly {
-        let message = format!("cannot execute {command} in a read-only transaction");
-        return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).into());
+        return Err(SqlError::read_only(command).into());
     }
     check_unused(statement, command, cx)?;
     let Some(catalog) = cx.eval.database_catalog.clone() else {

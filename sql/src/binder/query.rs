@@ -1,5 +1,7 @@
 //! Queries: bodies, VALUES, and the clauses around them (ORDER BY is with the select list).
 
+use std::borrow::Cow;
+
 use sqlparser::ast;
 
 use super::Binder;
@@ -58,7 +60,9 @@ impl Binder<'_> {
                 self.select(select, order_by, wanted)?
             }
             ast::SetExpr::Values(values) => self.values(values, order_by)?,
-            ast::SetExpr::Query(inner) => return self.query_for(&joined(query, inner)?, wanted),
+            ast::SetExpr::Query(inner) => {
+                return self.query_for(joined(query, inner)?.as_ref(), wanted);
+            }
             ast::SetExpr::SetOperation {
                 op,
                 set_quantifier,
@@ -306,18 +310,21 @@ impl Binder<'_> {
     }
 }
 
-/// The keys of a query's ORDER BY.
 /// `(inner) ORDER BY … LIMIT …`: brackets mean nothing here, and what stands behind them is said of the query in them; 42601
 /// where that says it, too.
-fn joined(outer: &ast::Query, inner: &ast::Query) -> Result<ast::Query, SqlError> {
+fn joined<'q>(outer: &ast::Query, inner: &'q ast::Query) -> Result<Cow<'q, ast::Query>, SqlError> {
     let twice = |what: &str| {
         let message = format!("multiple {what} clauses not allowed");
         Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
     };
-    let mut query = inner.clone();
-    if outer.with.is_some() && query.with.is_some() {
+    if outer.with.is_some() && inner.with.is_some() {
         return twice("WITH");
     }
+    let has_limits = outer.limit_clause.is_some() || outer.fetch.is_some();
+    if outer.order_by.is_none() && !has_limits && outer.locks.is_empty() {
+        return Ok(Cow::Borrowed(inner));
+    }
+    let mut query = inner.clone();
     if outer.order_by.is_some() {
         if query.order_by.is_some() {
             return twice("ORDER BY");
@@ -345,7 +352,7 @@ fn joined(outer: &ast::Query, inner: &ast::Query) -> Result<ast::Query, SqlError
         query.fetch.clone_from(&outer.fetch);
     }
     query.locks.extend(outer.locks.iter().cloned());
-    Ok(query)
+    Ok(Cow::Owned(query))
 }
 
 /// LIMIT and OFFSET.
@@ -361,6 +368,7 @@ fn limits_of(query: &ast::Query) -> Result<(Option<&ast::Expr>, Option<&ast::Off
     }
 }
 
+/// The keys of a query's ORDER BY.
 pub(super) fn order_keys(query: &ast::Query) -> Result<&[ast::OrderByExpr], SqlError> {
     let Some(order_by) = &query.order_by else {
         return Ok(&[]);

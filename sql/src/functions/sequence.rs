@@ -63,8 +63,7 @@ fn check_writable(id: u32, function: &str, cx: &EvalContext) -> Result<(), SqlEr
     if sequence.is_some_and(|sequence| is_temporary(&sequence.schema)) {
         return Ok(());
     }
-    let what = format!("cannot execute {function}() in a read-only transaction");
-    Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, what))
+    Err(SqlError::read_only(format_args!("{function}()")))
 }
 
 /// 55000

@@ -121,22 +121,28 @@ fn overlay(args: &[Value]) -> Outcome {
     else {
         return Err(mismatch("overlay"));
     };
-    if *start < 1 {
-        return Err(SqlError::new(
-            SqlState::new(b"22011"),
-            "negative substring length not allowed",
-        ));
-    }
-    let count = match rest {
-        [Value::Int4(count)] => i64::from(*count),
-        _ => new.chars().count() as i64,
-    };
-    let before = i64::from(*start) - 1;
-    let behind = (before + count).max(0) as usize;
-    let mut out: String = text.chars().take(before as usize).collect();
+    let (before, behind) = overlaid(*start, rest, || new.chars().count())?;
+    let mut out: String = text.chars().take(before).collect();
     out.push_str(new);
     out.extend(text.chars().skip(behind));
     Ok(Value::text(out))
+}
+
+/// How much stays before what is replaced from `start` on, and where that ends; `new` is how much it is if `count` is not told.
+fn overlaid(
+    start: i32,
+    count: &[Value],
+    new: impl FnOnce() -> usize,
+) -> Result<(usize, usize), SqlError> {
+    let Ok(before) = usize::try_from(i64::from(start) - 1) else {
+        let what = "negative substring length not allowed";
+        return Err(SqlError::new(SqlState::SUBSTRING_ERROR, what));
+    };
+    let count = match count {
+        [Value::Int4(count)] => i64::from(*count),
+        _ => new() as i64,
+    };
+    Ok((before, (before as i64 + count).max(0) as usize))
 }
 
 fn byte_overlay(args: &[Value]) -> Outcome {
@@ -149,15 +155,7 @@ fn byte_overlay(args: &[Value]) -> Outcome {
     else {
         return Err(mismatch("overlay"));
     };
-    let Some(before) = usize::try_from(i64::from(*start) - 1).ok() else {
-        let what = "negative substring length not allowed";
-        return Err(SqlError::new(SqlState::new(b"22011"), what));
-    };
-    let count = match rest {
-        [Value::Int4(count)] => i64::from(*count),
-        _ => new.len() as i64,
-    };
-    let behind = (before as i64 + count).max(0) as usize;
+    let (before, behind) = overlaid(*start, rest, || new.len())?;
     let mut out = bytes[..before.min(bytes.len())].to_vec();
     out.extend_from_slice(new);
     out.extend_from_slice(&bytes[behind.min(bytes.len())..]);
