@@ -1,8 +1,8 @@
 //! A server that does nothing: it parses frames and answers from constants.
 //!
-//! It is the limit of what any server on this host can reach over the wire, so benchmarks of the
-//! real server are read as a share of it. One thread a connection and blocking sockets, which is
-//! the fastest way there is here.
+//! It is what the wire costs where nothing else is done, so benchmarks of the real server are read as a share of it. One thread a
+//! connection and blocking sockets: the fastest of the plain ways, with a reply, a wake-up and a change of threads for each
+//! statement. A server that sends several replies at once can be faster.
 //!
 //! Every statement answers one row with one `int4` column; `BEGIN`, `COMMIT` and the like answer
 //! the same, so it is only good for scripts that do not look at results. A frame that makes no

@@ -16,7 +16,7 @@
 //!   tcp
 //!   sim
 //! ```
-//! Unsafe code is in [`memory`] alone. Under loom only memory and what does without it is there.
+//! Unsafe code is in [`memory`] and [`sends`] alone. Under loom only memory and what does without it is there.
 
 #[cfg(not(loom))]
 pub mod bell;
@@ -48,6 +48,7 @@ pub mod remains;
 #[cfg(not(loom))]
 pub mod ring;
 pub mod segment;
+pub mod sends;
 #[cfg(not(loom))]
 pub mod shm;
 pub mod sim_disk;

@@ -4,6 +4,7 @@
 //! - IO-1: a connection that waits for its client with nothing half read or unsent holds no
 //!   buffer: both go back to the worker's pool.
 //! - IO-2: the input grows only with bytes that have arrived, never by what a length promises.
+//! - IO-3: bytes are sent in the order of the replies: what was posted ([`crate::outbox`]) is settled before more is written.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -11,7 +12,11 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
+use fencepost_fabric::sends::Outgoing;
+
+use crate::outbox::Left;
 use crate::socket::Socket;
+use crate::worker::{Place, Worker};
 
 /// The size of a fresh input buffer.
 pub(crate) const READ_BYTES: usize = 32 << 10;
@@ -48,7 +53,7 @@ impl Pool {
         self.outputs.borrow_mut().pop().unwrap_or_default()
     }
 
-    fn keep_output(&self, mut buffer: Vec<u8>) {
+    pub(crate) fn keep_output(&self, mut buffer: Vec<u8>) {
         let mut outputs = self.outputs.borrow_mut();
         if (1..=KEEP_BYTES_MAX).contains(&buffer.capacity()) && outputs.len() < KEEP_COUNT_MAX {
             buffer.clear();
@@ -129,16 +134,25 @@ pub(crate) struct Io {
     /// Replies not sent yet.
     pub(crate) out: Vec<u8>,
     input: Input,
-    pool: Rc<Pool>,
+    worker: Rc<Worker>,
+    /// Its place among the worker's connections.
+    number: u64,
+    /// How often the outbox had been flushed when it was last given a reply.
+    posted: Option<u64>,
+    /// What the outbox could not send.
+    left: Option<Left>,
 }
 
 impl Io {
-    pub(crate) fn new(socket: Socket, pool: Rc<Pool>) -> Io {
+    pub(crate) fn new(socket: Socket, place: &Place) -> Io {
         Io {
             socket,
             out: Vec::new(),
             input: Input::default(),
-            pool,
+            worker: place.worker.clone(),
+            number: place.number(),
+            posted: None,
+            left: None,
         }
     }
 
@@ -153,10 +167,10 @@ impl Io {
     pub(crate) fn put_back(&mut self, input: Input) {
         let mut later = std::mem::replace(&mut self.input, input);
         if !later.is_empty() {
-            self.input.append(&later, &self.pool);
+            self.input.append(&later, &self.worker.pool);
             later.consume(later.len());
         }
-        later.relax(&self.pool);
+        later.relax(&self.worker.pool);
     }
 
     pub(crate) fn input(&mut self) -> &mut Input {
@@ -167,14 +181,16 @@ impl Io {
     #[inline]
     pub(crate) fn prepare_out(&mut self) {
         if self.out.capacity() == 0 {
-            self.out = self.pool.output();
+            self.out = self.worker.pool.output();
         }
     }
 
     /// Reads more bytes behind the input; 0 is the end. Pending gives idle buffers back.
     #[inline]
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let read = self.socket.poll_read(cx, self.input.room(&self.pool));
+        let read = self
+            .socket
+            .poll_read(cx, self.input.room(&self.worker.pool));
         match read {
             Poll::Ready(Ok(count)) => {
                 self.input.end += count;
@@ -182,9 +198,9 @@ impl Io {
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
-                self.input.relax(&self.pool);
+                self.input.relax(&self.worker.pool);
                 if self.out.is_empty() && self.out.capacity() > 0 {
-                    self.pool.keep_output(std::mem::take(&mut self.out));
+                    self.worker.pool.keep_output(std::mem::take(&mut self.out));
                 }
                 Poll::Pending
             }
@@ -201,6 +217,57 @@ impl Io {
         self.input.len() < SEND_BYTES
     }
 
+    /// Gives all replies to the worker's outbox. What that cannot send is sent by [`Io::poll_left`], or before the next reply.
+    #[inline]
+    pub(crate) async fn post(&mut self) -> io::Result<()> {
+        if self.out.is_empty() || self.socket.is_tls() || !self.worker.outbox.takes() {
+            return self.send().await;
+        }
+        if self.posted.is_some() {
+            poll_fn(|cx| self.poll_settle(cx)).await?;
+        }
+        let Some(socket) = self.socket.plain() else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let reply = Outgoing::new(socket, std::mem::take(&mut self.out));
+        self.posted = Some(self.worker.outbox.flushes());
+        self.worker.post(self.number, reply);
+        Ok(())
+    }
+
+    /// Whether the outbox still has its reply.
+    fn is_posted(&self) -> bool {
+        self.posted == Some(self.worker.outbox.flushes())
+    }
+
+    /// Makes sure that what was posted is sent.
+    fn poll_settle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_posted() {
+            self.worker.flush();
+        }
+        self.poll_left(cx)
+    }
+
+    /// Sends what the outbox could not, if there is anything.
+    #[inline]
+    pub(crate) fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.left.is_none() {
+            self.left = self.worker.outbox.take_left(self.number)?;
+        }
+        while let Some(Left { bytes, sent }) = &mut self.left {
+            if *sent == bytes.len() {
+                self.left = None;
+                break;
+            }
+            match ready!(self.socket.poll_write(cx, &bytes[*sent..])) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(count) => *sent += count,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Sends `bytes` from `at` on.
     fn poll_send(
         &mut self,
@@ -208,6 +275,10 @@ impl Io {
         bytes: &[u8],
         at: &mut usize,
     ) -> Poll<io::Result<()>> {
+        if self.posted.is_some() {
+            ready!(self.poll_settle(cx))?;
+            self.posted = None;
+        }
         while *at < bytes.len() {
             match ready!(self.socket.poll_write(cx, &bytes[*at..])) {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -231,10 +302,10 @@ impl Io {
         Poll::Ready(sent)
     }
 
-    /// Sends all replies.
+    /// Sends all replies, those that were posted too.
     #[inline]
     pub(crate) async fn send(&mut self) -> io::Result<()> {
-        if self.out.is_empty() {
+        if self.out.is_empty() && self.posted.is_none() {
             return Ok(());
         }
         let mut out = std::mem::take(&mut self.out);
@@ -247,6 +318,11 @@ impl Io {
         sent
     }
 
+    /// The socket, of a connection that has sent everything.
+    pub(crate) fn into_socket(mut self) -> Socket {
+        std::mem::replace(&mut self.socket, Socket::Taken)
+    }
+
     /// Ends the connection. A socket closed over unread bytes would take the last words back, so
     /// what the peer still sends is read away until it ends too, for as long as the caller waits.
     pub(crate) async fn close(&mut self) -> io::Result<()> {
@@ -254,6 +330,19 @@ impl Io {
         let mut ignored = [0; 512];
         while poll_fn(|cx| self.socket.poll_read(cx, &mut ignored)).await? > 0 {}
         Ok(())
+    }
+}
+
+impl Drop for Io {
+    /// OUT-2.
+    fn drop(&mut self) {
+        if self.is_posted() {
+            self.worker.flush();
+        }
+        if self.posted.is_some() {
+            // Whoever would have gone on with it has gone.
+            let _ = self.worker.outbox.take_left(self.number);
+        }
     }
 }
 

@@ -4,11 +4,12 @@
 //!   server ── accepts ──> worker (a thread, a runtime) ── task ──> connection
 //!     connection: opening (TLS, log-in) ──> dialogue (messages) ──> engine (fencepost)
 //!     proto: bytes <-> messages, no I/O          io: buffers and socket
+//!                                                outbox: replies of several clients, sent together
 //! ```
 //!
 //! A connection is one task on one worker. It reads what the socket has, handles every whole
-//! message in it, gathers the replies in one buffer and sends that once (CONN-1). Only
-//! `engine.rs` calls the engine.
+//! message in it, and gathers the replies in one buffer (CONN-1), which goes out with those of the
+//! other connections that were ready with it (outbox). Only `engine.rs` calls the engine.
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,7 @@ mod engine;
 mod io;
 mod lanes;
 mod options;
+mod outbox;
 pub mod proto;
 mod random;
 mod server;

@@ -57,6 +57,15 @@ impl Socket {
         }
     }
 
+    /// A socket without encryption.
+    #[inline]
+    pub(crate) fn plain(&self) -> Option<&TcpStream> {
+        match self {
+            Socket::Plain(stream) => Some(stream),
+            Socket::Tls(_) | Socket::Taken => None,
+        }
+    }
+
     /// The connection, to be given to another thread ([`Socket::comes_in_at`]).
     pub(crate) fn release(self) -> Option<std::net::TcpStream> {
         match self {

@@ -10,12 +10,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use fencepost_fabric::sends::Outgoing;
 use foldhash::fast::RandomState;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{LocalSet, spawn_local};
@@ -23,6 +25,7 @@ use tokio::task::{LocalSet, spawn_local};
 use crate::connection::{self, Moved};
 use crate::io::Pool;
 use crate::lanes;
+use crate::outbox::Outbox;
 use crate::server::Shared;
 
 /// How long cancelled statements get to end before they are dropped.
@@ -53,6 +56,7 @@ pub(crate) enum Stage {
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) pool: Rc<Pool>,
+    pub(crate) outbox: Outbox,
     /// Its place among the workers.
     number: usize,
     stage: Cell<Stage>,
@@ -94,6 +98,32 @@ impl Worker {
         }
     }
 
+    /// Takes a reply of the connection `number`, to be sent with those of others.
+    pub(crate) fn post(&self, number: u64, reply: Outgoing) {
+        if self.outbox.post(number, reply) {
+            self.flush();
+        }
+    }
+
+    /// Sends the replies that wait.
+    pub(crate) fn flush(&self) {
+        self.outbox.flush(|number| {
+            if let Some(waker) = self.tasks.borrow().get(&number) {
+                waker.wake_by_ref();
+            }
+        });
+    }
+
+    /// Sends replies whenever the connections that were ready have had their turn. It never ends.
+    async fn flush_after_each_turn(self: Rc<Self>) {
+        poll_fn(|cx| {
+            self.outbox.set_flusher(cx.waker());
+            self.flush();
+            Poll::Pending
+        })
+        .await
+    }
+
     fn place(self: &Rc<Self>) -> Place {
         let number = self.last_task.get() + 1;
         self.last_task.set(number);
@@ -110,18 +140,23 @@ impl Worker {
     }
 
     async fn all_ended(&self) {
-        std::future::poll_fn(|cx| {
+        poll_fn(|cx| {
             if self.load.load(Ordering::Relaxed) == 0 {
-                return std::task::Poll::Ready(());
+                return Poll::Ready(());
             }
             *self.ended.borrow_mut() = Some(cx.waker().clone());
-            std::task::Poll::Pending
+            Poll::Pending
         })
         .await;
     }
 }
 
 impl Place {
+    /// Its number among the worker's.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Asks to be woken when the worker's stage changes; a task's waker stays the same.
     #[inline]
     pub(crate) fn watch(&self, waker: &Waker) {
@@ -151,9 +186,11 @@ pub(crate) async fn run(
     load: Arc<AtomicUsize>,
     mut commands: UnboundedReceiver<Command>,
 ) {
+    let pool: Rc<Pool> = Rc::default();
     let worker = Rc::new(Worker {
         shared,
-        pool: Rc::default(),
+        outbox: Outbox::new(pool.clone()),
+        pool,
         number,
         stage: Cell::new(Stage::Running),
         tasks: RefCell::default(),
@@ -164,6 +201,7 @@ pub(crate) async fn run(
     let tasks = LocalSet::new();
     tasks
         .run_until(async {
+            spawn_local(worker.clone().flush_after_each_turn());
             let limit = loop {
                 match commands.recv().await {
                     Some(Command::Serve(stream)) => {

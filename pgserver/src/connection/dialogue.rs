@@ -120,10 +120,13 @@ impl<'p> Dialogue<'p> {
             if let Err(ending) = handled {
                 return ending;
             }
-            if io.send().await.is_err() {
+            if io.post().await.is_err() {
                 return Ending::Gone;
             }
             if let Some(worker) = self.better_worker(io) {
+                if io.send().await.is_err() {
+                    return Ending::Gone;
+                }
                 return Ending::Moves(worker, self.into_rest());
             }
             if let Err(ending) = self.fill(io).await {
@@ -203,7 +206,10 @@ impl<'p> Dialogue<'p> {
                 report::fatal(&mut io.out, "08P01", "invalid frontend message type 112");
                 Err(Ending::LastWords)
             }
-            Front::Terminate => Err(Ending::Gone),
+            Front::Terminate => {
+                io.send().await?;
+                Err(Ending::Gone)
+            }
         }
     }
 
@@ -221,7 +227,8 @@ impl<'p> Dialogue<'p> {
             if place.worker.stage() != Stage::Running {
                 return Poll::Ready(Err(Wait::Shutdown));
             }
-            if let Poll::Ready(read) = io.poll_fill(cx) {
+            let is_sent = io.poll_left(cx).map_err(|_| Wait::Gone)?.is_ready();
+            if is_sent && let Poll::Ready(read) = io.poll_fill(cx) {
                 return Poll::Ready(read.map_err(|_| Wait::Gone));
             }
             if !std::mem::replace(&mut rests, true) {

@@ -72,7 +72,7 @@ pub(crate) async fn serve(stream: TcpStream, place: Place) {
     let Ok(socket) = Socket::adopt(stream) else {
         return;
     };
-    let mut io = Io::new(socket, place.worker.pool.clone());
+    let mut io = Io::new(socket, &place);
     match Box::pin(opening::open(&mut io, peer, &place)).await {
         Ok(opened) => {
             let rest = Rest {
@@ -90,7 +90,7 @@ pub(crate) async fn serve(stream: TcpStream, place: Place) {
 pub(crate) async fn resume(moved: Box<Moved>, place: Place) {
     let Moved { stream, rest } = *moved;
     if let Ok(socket) = Socket::resume(stream) {
-        let io = Io::new(socket, place.worker.pool.clone());
+        let io = Io::new(socket, &place);
         talk(io, *rest, place).await;
     }
 }
@@ -110,7 +110,7 @@ async fn end(mut io: Io, ending: Ending, place: &Place) {
             }
         }
         Ending::Moves(lane, rest) => {
-            if let Some(stream) = io.socket.release() {
+            if let Some(stream) = io.into_socket().release() {
                 place
                     .worker
                     .hand_over(lane, Box::new(Moved { stream, rest }));

@@ -10,5 +10,6 @@ mod frames;
 mod login;
 mod moves;
 mod notify;
+mod replies;
 mod sessions;
 mod tools;
