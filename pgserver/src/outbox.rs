@@ -5,13 +5,14 @@
 //!                                               └──> not all of it: left, for the connection to go on with
 //! ```
 //! A connection that has posted a reply goes on at once, mostly to wait for its client. The worker's flusher is a task like
-//! those of connections: a first reply makes it ready, behind those that were ready before. So a reply waits for the requests
+//! those of connections: a first reply makes it ready, behind those that were ready before. So a reply waits for requests
 //! that came in with its own, and for no other.
 //!
 //! Invariants
 //! - OUT-1: at most one reply of a connection is here, and nothing else is written to its socket until it is known what came
 //!   of it ([`crate::io::Io`]).
 //! - OUT-2: a connection does not let go of its socket while its reply waits here.
+//! - OUT-3: no reply waits while a connection begins with what it has read, once it has waited for [`WAIT_MAX`].
 //!
 //! Where replies go out alone time after time, as those of a single client do, most are not taken for a while: to wait for
 //! others would only cost.
@@ -21,6 +22,7 @@ use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
 use fencepost_fabric::sends::{Outgoing, Sends};
 use foldhash::fast::RandomState;
@@ -29,6 +31,8 @@ use crate::io::Pool;
 
 /// Replies that are sent with one call.
 const BATCH_MAX: u16 = 16;
+/// How long a reply waits for requests that have not begun.
+const WAIT_MAX: Duration = Duration::from_micros(100);
 /// After so many flushes of one reply the next are not taken.
 const ALONE_MAX: u32 = 4;
 /// How many.
@@ -48,6 +52,8 @@ pub(crate) struct Outbox {
     waiting: RefCell<Vec<Outgoing>>,
     /// Whose they are, in the same order.
     senders: RefCell<Vec<u64>>,
+    /// Since when the first of them waits.
+    since: Cell<Option<Instant>>,
     left: RefCell<HashMap<u64, io::Result<Left>, RandomState>>,
     flushes: Cell<u64>,
     flusher: RefCell<Option<Waker>>,
@@ -64,6 +70,7 @@ impl Outbox {
             pool,
             waiting: RefCell::default(),
             senders: RefCell::default(),
+            since: Cell::new(None),
             left: RefCell::default(),
             flushes: Cell::new(0),
             flusher: RefCell::default(),
@@ -89,12 +96,21 @@ impl Outbox {
         let mut waiting = self.waiting.borrow_mut();
         waiting.push(reply);
         self.senders.borrow_mut().push(sender);
-        if waiting.len() == 1
-            && let Some(flusher) = &*self.flusher.borrow()
-        {
-            flusher.wake_by_ref();
+        if waiting.len() == 1 {
+            self.since.set(Some(Instant::now()));
+            if let Some(flusher) = &*self.flusher.borrow() {
+                flusher.wake_by_ref();
+            }
         }
         waiting.len() >= usize::from(BATCH_MAX)
+    }
+
+    /// Whether a reply has waited for long (OUT-3).
+    #[inline]
+    pub(crate) fn is_late(&self) -> bool {
+        self.since
+            .get()
+            .is_some_and(|since| since.elapsed() > WAIT_MAX)
     }
 
     /// How often it was flushed: what was posted at this number waits until it is another.
@@ -120,6 +136,7 @@ impl Outbox {
             _ => self.alone.set(0),
         }
         self.sends.borrow_mut().send_all(&mut waiting);
+        self.since.set(None);
         self.flushes.set(self.flushes.get() + 1);
         let mut senders = self.senders.borrow_mut();
         for (outgoing, sender) in waiting.drain(..).zip(senders.drain(..)) {
@@ -219,6 +236,19 @@ mod tests {
         assert!(flush(&outbox).is_empty());
         let mut heard = vec![0; BATCH_MAX.into()];
         there.read_exact(&mut heard).expect("sent");
+    }
+
+    #[test]
+    fn a_reply_is_late_after_a_while() {
+        let outbox = Outbox::new(Rc::default());
+        let (here, _there) = UnixStream::pair().expect("a pair");
+        std::thread::sleep(WAIT_MAX * 2);
+        assert!(!outbox.is_late(), "there is none");
+        outbox.post(0, Outgoing::new(&here, vec![1]));
+        std::thread::sleep(WAIT_MAX * 2);
+        assert!(outbox.is_late());
+        flush(&outbox);
+        assert!(!outbox.is_late());
     }
 
     #[test]

@@ -114,6 +114,9 @@ impl<'p> Dialogue<'p> {
     /// Talks until one side ends it.
     pub(super) async fn run(mut self, io: &mut Io) -> Ending {
         loop {
+            if self.place.worker.outbox.is_late() {
+                self.place.worker.flush();
+            }
             let mut input = io.take_input();
             let handled = self.handle_all(io, &mut input).await;
             io.put_back(input);
