@@ -15,6 +15,7 @@ use crate::access::{OrderedBy, Path, WantedOrder, choose};
 use crate::analytics;
 use crate::exec::Prune;
 use crate::join::plan_join;
+use crate::late::postpone;
 use crate::plan::{
     Access, Hints, KeyTerm, RecursivePlan, RowLock, Scan, SelectPlan, SetPlan, Source, TablePlan,
     is_array,
@@ -77,7 +78,8 @@ pub fn plan_select(select: Select) -> SelectPlan {
     plan_with(select, false)
 }
 
-fn plan_with(mut select: Select, hashes: bool) -> SelectPlan {
+fn plan_with(select: Select, hashes: bool) -> SelectPlan {
+    let mut select = postpone(select);
     let from_width = select.from.width();
     let computed = take_computed(&mut select);
     let ungrouped = select.grouping.is_none();
@@ -147,6 +149,7 @@ fn plan_with(mut select: Select, hashes: bool) -> SelectPlan {
         limit: select.limit,
         with_ties: select.with_ties,
         offset: select.offset,
+        gives_skipped: select.gives_skipped,
         lock,
         home: None,
         split: None,

@@ -25,6 +25,7 @@ mod index;
 mod inline;
 mod join;
 mod kept;
+mod late;
 mod leaves;
 mod locate;
 mod place;

@@ -146,6 +146,8 @@ pub struct SelectPlan {
     pub with_ties: bool,
     /// OFFSET.
     pub offset: Option<Expr>,
+    /// Rows before OFFSET are given, too: whoever reads them passes them over.
+    pub gives_skipped: bool,
     /// What tells its home, where it is a statement by itself.
     pub home: Option<HomeKey>,
     /// FOR UPDATE of the rows of its one table, as they come out of it.

@@ -67,8 +67,7 @@ impl SelectState {
     ) -> Result<bool, Halt> {
         if self.limits.is_none() {
             let all = limits(plan, cx)?;
-            let take = all.skip.saturating_add(all.take);
-            self.limits = Some(Limits { skip: 0, take });
+            self.limits = Some(Limits::of_first(all.skip.saturating_add(all.take)));
         }
         match self.limits.is_some_and(|limits| limits.take == u64::MAX) {
             true => self.project(plan, cx, out, max).await,

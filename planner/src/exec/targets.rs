@@ -21,6 +21,13 @@ pub struct Limits {
     pub take: u64,
 }
 
+impl Limits {
+    /// The first `take` rows.
+    pub fn of_first(take: u64) -> Limits {
+        Limits { skip: 0, take }
+    }
+}
+
 /// One row of targets, unless DISTINCT has seen it.
 pub fn target_row(
     plan: &SelectPlan,
@@ -93,8 +100,10 @@ pub fn limits(plan: &SelectPlan, cx: &Cx<'_>) -> Result<Limits, SqlError> {
         None => Ok(None),
         Some(expr) => eval_row_count(expr, cx.params(), cx.eval, offset),
     };
-    Ok(Limits {
-        skip: count(plan.offset.as_ref(), true)?.unwrap_or(0),
-        take: count(plan.limit.as_ref(), false)?.unwrap_or(u64::MAX),
+    let skip = count(plan.offset.as_ref(), true)?.unwrap_or(0);
+    let take = count(plan.limit.as_ref(), false)?.unwrap_or(u64::MAX);
+    Ok(match plan.gives_skipped {
+        true => Limits::of_first(skip.saturating_add(take)),
+        false => Limits { skip, take },
     })
 }

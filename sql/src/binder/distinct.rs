@@ -104,6 +104,7 @@ pub(super) fn first_of_each(mut select: Select, firsts: Vec<usize>) -> Select {
         limit: None,
         offset: None,
         with_ties: false,
+        gives_skipped: false,
         locking: None,
         places: false,
     }

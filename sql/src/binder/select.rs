@@ -182,6 +182,7 @@ impl Binder<'_> {
             limit: None,
             offset: None,
             with_ties: false,
+            gives_skipped: false,
             locking: None,
             places: false,
         };

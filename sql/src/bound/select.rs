@@ -47,6 +47,8 @@ pub struct Select {
     pub with_ties: bool,
     /// OFFSET, a bigint without columns; NULL is 0.
     pub offset: Option<Expr>,
+    /// Rows that OFFSET passes over are given, too: whoever reads them passes them over.
+    pub gives_skipped: bool,
     /// FOR UPDATE or FOR SHARE.
     pub locking: Option<Locking>,
     /// It is a cursor's: the places of its rows are wanted, where they are those of one table.
@@ -70,6 +72,7 @@ impl Select {
             limit: None,
             offset: None,
             with_ties: false,
+            gives_skipped: false,
             locking: None,
             places: false,
         }
