@@ -1,13 +1,14 @@
 //! Regular expressions: `~` and its kin, `regexp_…`, SIMILAR TO and `substring(… FROM …)`.
 //!
 //! Patterns are PostgreSQL's advanced ones, translated (`translate`) for the `regex-automata` crate, which
-//! looks at each character a bounded number of times whatever the pattern is. Back references and looking
-//! ahead are what it has not (0A000).
+//! looks at each character a bounded number of times whatever the pattern is. Those with back references, or
+//! that look around, are matched by trying (`looking`).
 //!
 //! Of the matches that begin first the longest counts, as POSIX has it; with a quantifier that is not
 //! greedy, the one that the pattern prefers.
 
 mod compiled;
+mod looking;
 mod nth;
 mod replace;
 mod similar;
@@ -70,7 +71,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     seeing_nulls("similar to", &[Text, Text, Text], Bool, |a, _| match a {
         [Value::Text(input), Value::Text(pattern), Value::Text(escape)] => {
             let pattern = similar::translated(pattern, Some(escape))?;
-            Ok(Value::Bool(Compiled::get(&pattern, "")?.is_match(input)))
+            Ok(Value::Bool(Compiled::get(&pattern, "")?.is_match(input)?))
         }
         _ => Ok(Value::Null),
     }),
@@ -113,12 +114,12 @@ fn text(args: &[Value], i: usize) -> Result<&str, SqlError> {
 
 /// Does a text match a pattern of a jsonpath?
 pub(super) fn is_path_match(text: &str, pattern: &str, flags: &str) -> Result<bool, SqlError> {
-    Ok(Compiled::get(pattern, flags)?.is_match(text))
+    Compiled::get(pattern, flags)?.is_match(text)
 }
 
 fn matches(args: &[Value], flags: &str, negated: bool) -> Outcome {
     refuse_global(flags, "regexp_like()")?;
-    let found = Compiled::get(text(args, 1)?, flags)?.is_match(text(args, 0)?);
+    let found = Compiled::get(text(args, 1)?, flags)?.is_match(text(args, 0)?)?;
     Ok(Value::Bool(found != negated))
 }
 
@@ -157,7 +158,7 @@ fn first_match(args: &[Value], flags: &str) -> Outcome {
         .hint("Use the regexp_matches function instead."));
     }
     let input = text(args, 0)?;
-    let found = Compiled::get(text(args, 1)?, flags)?.find(input, 0);
+    let found = Compiled::get(text(args, 1)?, flags)?.find(input, 0)?;
     Ok(found.map_or(Value::Null, |found| groups(input, &found)))
 }
 
@@ -165,7 +166,7 @@ fn all_matches(args: &[Value], flags: &str) -> Outcome {
     let input = text(args, 0)?;
     let compiled = Compiled::get(text(args, 1)?, flags)?;
     let limit = if flags.contains('g') { usize::MAX } else { 1 };
-    let found = compiled.find_all(input, 0, limit);
+    let found = compiled.find_all(input, 0, limit)?;
     Ok(Array::of(found.iter().map(|found| groups(input, found)).collect()).into())
 }
 
@@ -175,7 +176,7 @@ fn split(args: &[Value], flags: &str, name: &str) -> Outcome {
     let compiled = Compiled::get(text(args, 1)?, flags)?;
     let mut pieces = Vec::new();
     let mut from = 0;
-    for found in compiled.find_all(input, 0, usize::MAX) {
+    for found in compiled.find_all(input, 0, usize::MAX)? {
         let (start, end) = found.whole();
         // What is at the end, or ends no later than the one before, is no separator.
         if start < input.len() && end > from {
@@ -195,13 +196,13 @@ fn count(args: &[Value]) -> Outcome {
     };
     let flags = args.get(3).and_then(Value::as_text).unwrap_or("");
     refuse_global(flags, "regexp_count()")?;
-    let found = Compiled::get(text(args, 1)?, flags)?.find_all(input, from, usize::MAX);
+    let found = Compiled::get(text(args, 1)?, flags)?.find_all(input, from, usize::MAX)?;
     Ok(Value::Int4(found.len() as i32))
 }
 
 /// What a pattern finds; its first group, if it has one and that is asked for.
 fn part(input: &str, pattern: &str, group: bool) -> Outcome {
-    let Some(found) = Compiled::get(pattern, "")?.find(input, 0) else {
+    let Some(found) = Compiled::get(pattern, "")?.find(input, 0)? else {
         return Ok(Value::Null);
     };
     let span = match found.spans.get(1) {

@@ -8,20 +8,26 @@ use regex_automata::nfa::thompson::pikevm::{self, PikeVM};
 use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input, MatchKind, meta};
 
-use super::translate::translated;
-use crate::error::{SqlError, SqlState};
+use super::looking::Looking;
+use super::translate::{invalid, translated};
+use crate::error::SqlError;
 
 /// How many patterns a thread keeps.
 const KEPT: usize = 32;
 /// How much memory a compiled pattern may take.
-const PATTERN_BYTES_MAX: usize = 4 << 20;
+pub(super) const PATTERN_BYTES_MAX: usize = 4 << 20;
 
 /// A pattern that is ready for use.
-pub(super) struct Compiled {
-    /// Tells whether there is a match, and where the first one begins.
-    first: meta::Regex,
-    /// Finds the longest match from there.
-    longest: PikeVM,
+pub(super) enum Compiled {
+    /// One that is matched in one pass.
+    Plain {
+        /// Tells whether there is a match, and where the first one begins.
+        first: meta::Regex,
+        /// Finds the longest match from there.
+        longest: PikeVM,
+    },
+    /// One that looks around or refers back.
+    Looking(Looking),
 }
 
 /// Where a match is, and where its groups are: bytes of the text.
@@ -67,33 +73,21 @@ impl Compiled {
 
     fn new(pattern: &str, flags: &str) -> Result<Compiled, SqlError> {
         let pattern = translated(pattern, flags)?;
+        if pattern.looks {
+            return Looking::new(&pattern).map(Compiled::Looking);
+        }
         let syntax = syntax::Config::new()
             .case_insensitive(pattern.insensitive)
             .dot_matches_new_line(!pattern.newline_stops_dot)
             .multi_line(pattern.newline_anchors)
             .ignore_whitespace(pattern.expanded);
-        let invalid = |e: &dyn std::fmt::Display| {
-            let text = e.to_string();
-            let last = text.lines().last().unwrap_or_default();
-            let why = match last.trim_start_matches("error: ") {
-                "unclosed group" | "unopened group" => "parentheses () not balanced",
-                "invalid character class range, the start must be <= the end" => {
-                    "invalid character range"
-                }
-                why => why,
-            };
-            SqlError::new(
-                SqlState::new(b"2201B"),
-                format!("invalid regular expression: {why}"),
-            )
-        };
         let first = meta::Regex::builder()
             .syntax(syntax)
             .configure(meta::Config::new().nfa_size_limit(Some(PATTERN_BYTES_MAX)))
             .build(&pattern.text)
             .map_err(|e| match e.syntax_error() {
-                Some(syntax) => invalid(syntax),
-                None => invalid(&e),
+                Some(syntax) => unreadable(syntax),
+                None => unreadable(&e),
             })?;
         let kind = match pattern.lazy {
             true => MatchKind::LeftmostFirst,
@@ -104,34 +98,50 @@ impl Compiled {
             .thompson(thompson::Config::new().nfa_size_limit(Some(PATTERN_BYTES_MAX)))
             .configure(pikevm::Config::new().match_kind(kind))
             .build(&pattern.text)
-            .map_err(|e| invalid(&e))?;
-        Ok(Compiled { first, longest })
+            .map_err(|e| unreadable(&e))?;
+        Ok(Compiled::Plain { first, longest })
     }
 
     /// Is there a match?
-    pub(super) fn is_match(&self, text: &str) -> bool {
-        self.first.is_match(text)
+    pub(super) fn is_match(&self, text: &str) -> Result<bool, SqlError> {
+        match self {
+            Compiled::Plain { first, .. } => Ok(first.is_match(text)),
+            Compiled::Looking(pattern) => Ok(pattern.find(text, 0)?.is_some()),
+        }
     }
 
     /// The first match from a byte of the text on.
-    pub(super) fn find(&self, text: &str, from: usize) -> Option<Match> {
-        let start = self.first.find(Input::new(text).range(from..))?.start();
-        let input = Input::new(text).range(start..).anchored(Anchored::Yes);
-        let mut cache = self.longest.create_cache();
-        let mut found = self.longest.create_captures();
-        self.longest.captures(&mut cache, input, &mut found);
+    pub(super) fn find(&self, text: &str, from: usize) -> Result<Option<Match>, SqlError> {
+        let (first, longest) = match self {
+            Compiled::Plain { first, longest } => (first, longest),
+            Compiled::Looking(pattern) => return pattern.find(text, from),
+        };
+        let Some(begin) = first.find(Input::new(text).range(from..)) else {
+            return Ok(None);
+        };
+        let input = Input::new(text)
+            .range(begin.start()..)
+            .anchored(Anchored::Yes);
+        let mut cache = longest.create_cache();
+        let mut found = longest.create_captures();
+        longest.captures(&mut cache, input, &mut found);
         let spans = (0..found.group_len())
             .map(|i| found.get_group(i).map(|span| (span.start, span.end)))
             .collect();
-        found.is_match().then_some(Match { spans })
+        Ok(found.is_match().then_some(Match { spans }))
     }
 
     /// The matches from a byte of the text on, one behind the other.
-    pub(super) fn find_all(&self, text: &str, from: usize, limit: usize) -> Vec<Match> {
+    pub(super) fn find_all(
+        &self,
+        text: &str,
+        from: usize,
+        limit: usize,
+    ) -> Result<Vec<Match>, SqlError> {
         let mut all = Vec::new();
         let mut at = from;
         while all.len() < limit && at <= text.len() {
-            let Some(found) = self.find(text, at) else {
+            let Some(found) = self.find(text, at)? else {
                 break;
             };
             let (start, end) = found.whole();
@@ -142,6 +152,18 @@ impl Compiled {
             };
             all.push(found);
         }
-        all
+        Ok(all)
     }
+}
+
+/// 2201B, with the library's reason in PostgreSQL's words where it has some.
+#[cold]
+pub(super) fn unreadable(error: &dyn std::fmt::Display) -> SqlError {
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or_default();
+    invalid(match last.trim_start_matches("error: ") {
+        "unclosed group" | "unopened group" => "parentheses () not balanced",
+        "invalid character class range, the start must be <= the end" => "invalid character range",
+        why => why,
+    })
 }

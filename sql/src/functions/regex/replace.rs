@@ -58,7 +58,7 @@ pub(super) fn replaced(args: &[Value], nth: Option<usize>) -> Outcome {
     let limit = if nth == 0 { usize::MAX } else { nth };
     let mut out = String::with_capacity(input.len());
     let mut copied = 0;
-    for (i, found) in compiled.find_all(input, from, limit).iter().enumerate() {
+    for (i, found) in compiled.find_all(input, from, limit)?.iter().enumerate() {
         if nth != 0 && i + 1 != nth {
             continue;
         }

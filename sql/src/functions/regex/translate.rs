@@ -1,4 +1,4 @@
-//! PostgreSQL's patterns in the syntax of `regex-automata`.
+//! PostgreSQL's patterns in the syntax of `regex-automata`, which is that of `fancy-regex`, too.
 
 use crate::error::{SqlError, SqlState};
 
@@ -14,6 +14,8 @@ pub(super) struct Translated {
     pub(super) expanded: bool,
     /// It has a quantifier that is not greedy.
     pub(super) lazy: bool,
+    /// It looks around, or refers back.
+    pub(super) looks: bool,
 }
 
 pub(super) fn translated(pattern: &str, flags: &str) -> Result<Translated, SqlError> {
@@ -24,6 +26,7 @@ pub(super) fn translated(pattern: &str, flags: &str) -> Result<Translated, SqlEr
         newline_anchors: false,
         expanded: false,
         lazy: false,
+        looks: false,
     };
     let mut literal = false;
     let mut set = |flag: char, out: &mut Translated| {
@@ -82,6 +85,8 @@ pub(super) fn translated(pattern: &str, flags: &str) -> Result<Translated, SqlEr
         rest: rest.chars().collect(),
         at: 0,
         repeatable: false,
+        open: Vec::new(),
+        groups: Vec::new(),
         out,
     };
     reader.all()?;
@@ -97,7 +102,7 @@ fn escaped(c: char, out: &mut String) {
 }
 
 #[cold]
-fn invalid(why: &str) -> SqlError {
+pub(super) fn invalid(why: &str) -> SqlError {
     SqlError::new(
         SqlState::new(b"2201B"),
         format!("invalid regular expression: {why}"),
@@ -109,7 +114,22 @@ struct Reader {
     at: usize,
     /// What was read last can have a quantifier.
     repeatable: bool,
+    /// The brackets that are open.
+    open: Vec<Bracket>,
+    /// Groups that have begun; true of those that have ended.
+    groups: Vec<bool>,
     out: Translated,
+}
+
+/// What an opening bracket has begun.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bracket {
+    /// A group that is counted, by its place.
+    Group(usize),
+    /// One that is not.
+    Plain,
+    /// A condition on what is around: no group in it counts, and nothing in it refers back.
+    Around,
 }
 
 impl Reader {
@@ -143,21 +163,12 @@ impl Reader {
                     self.out.text.push_str("\\b{end}");
                 }
                 '[' => self.bracket()?,
-                '(' if self.starts_with("?=")
-                    || self.starts_with("?!")
-                    || self.starts_with("?<=")
-                    || self.starts_with("?<!") =>
-                {
-                    return Err(SqlError::unsupported(
-                        "looking ahead in a regular expression",
-                    ));
-                }
-                '(' if self.starts_with("?:") => {
-                    self.at += 2;
-                    self.out.text.push_str("(?:");
-                }
-                '(' if self.peek(0) == Some('?') => {
-                    return Err(invalid("quantifier operand invalid"));
+                '(' => self.bracket_opens()?,
+                ')' => {
+                    if let Some(Bracket::Group(at)) = self.open.pop() {
+                        self.groups[at] = true;
+                    }
+                    self.out.text.push(')');
                 }
                 '{' if !self.peek(0).is_some_and(|c| c.is_ascii_digit()) => {
                     self.out.text.push_str("\\{");
@@ -186,6 +197,81 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// What begins with a `(`.
+    fn bracket_opens(&mut self) -> Result<(), SqlError> {
+        let around = ["?=", "?!", "?<=", "?<!"].into_iter();
+        if let Some(around) = around.into_iter().find(|begin| self.starts_with(begin)) {
+            self.at += around.len();
+            self.out.looks = true;
+            self.open.push(Bracket::Around);
+            self.out.text.push('(');
+            self.out.text.push_str(around);
+            return Ok(());
+        }
+        if self.starts_with("?:") {
+            self.at += 2;
+            self.open.push(Bracket::Plain);
+            self.out.text.push_str("(?:");
+            return Ok(());
+        }
+        if self.starts_with("?#") {
+            // A comment.
+            while self.peek(0).is_some_and(|c| c != ')') {
+                self.at += 1;
+            }
+            self.at += 1;
+            return Ok(());
+        }
+        if self.peek(0) == Some('?') {
+            return Err(invalid("quantifier operand invalid"));
+        }
+        match self.open.contains(&Bracket::Around) {
+            true => {
+                self.open.push(Bracket::Plain);
+                self.out.text.push_str("(?:");
+            }
+            false => {
+                self.open.push(Bracket::Group(self.groups.len()));
+                self.groups.push(false);
+                self.out.text.push('(');
+            }
+        }
+        Ok(())
+    }
+
+    /// What begins with a digit, at that: a reference to a group, or where there are not so many a code in octal digits.
+    fn refer_back(&mut self) -> Result<String, SqlError> {
+        let digits = &self.rest[self.at..];
+        let count = digits.iter().take_while(|c| c.is_ascii_digit()).count();
+        let number = digits[..count].iter().try_fold(0usize, |number, c| {
+            let digit = c.to_digit(10)? as usize;
+            number.checked_mul(10)?.checked_add(digit)
+        });
+        let known = number.filter(|number| count == 1 || *number <= self.groups.len());
+        let Some(group) = known.filter(|_| digits[0] != '0') else {
+            return self.octal();
+        };
+        self.at += count;
+        let has_ended = self.groups.get(group - 1).is_some_and(|ended| *ended);
+        if !has_ended || self.open.contains(&Bracket::Around) {
+            return Err(invalid("invalid backreference number"));
+        }
+        self.out.looks = true;
+        Ok(format!("(?:\\{group})"))
+    }
+
+    /// Up to three octal digits.
+    fn octal(&mut self) -> Result<String, SqlError> {
+        let digits = self.rest[self.at..].iter().map_while(|c| c.to_digit(8));
+        let digits: Vec<u32> = digits.take(3).collect();
+        if digits.is_empty() {
+            return Err(invalid("invalid escape \\ sequence"));
+        }
+        self.at += digits.len();
+        let code = digits.iter().fold(0, |code, digit| code * 8 + digit);
+        Ok(format!("\\x{{{code:x}}}"))
     }
 
     /// A `?` behind a quantifier.
@@ -219,12 +305,13 @@ impl Reader {
             'u' => self.code(4)?,
             'U' => self.code(8)?,
             'x' => self.code(0)?,
-            '1'..='9' if !in_bracket => {
-                return Err(SqlError::unsupported(
-                    "a back reference in a regular expression",
-                ));
+            '0'..='9' => {
+                self.at -= 1;
+                match in_bracket {
+                    true => self.octal()?,
+                    false => self.refer_back()?,
+                }
             }
-            '0' => "\\x00".to_owned(),
             c if c.is_ascii_alphanumeric() => {
                 return Err(invalid("invalid escape \\ sequence"));
             }

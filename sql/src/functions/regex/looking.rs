@@ -1,0 +1,102 @@
+//! Patterns that look around, or refer back to what a group has matched: `(?=…)`, `(?!…)`, `(?<=…)`, `(?<!…)` and `\1`.
+//!
+//! No automaton matches these; `fancy-regex` tries one way after the other. How often it may turn back is limited, so a
+//! pattern that takes forever ends with 2201B, as one that is too complex for PostgreSQL does.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use fancy_regex::{Error, Regex, RegexBuilder};
+
+use super::compiled::{Match, PATTERN_BYTES_MAX, unreadable};
+use super::translate::{Translated, invalid};
+use crate::error::SqlError;
+
+/// How often a search may turn back.
+const TURNS_MAX: usize = 1_000_000;
+/// Steps of a compiled pattern.
+const STEPS_MAX: usize = 100_000;
+
+/// A pattern of this kind that is ready for use.
+pub(super) struct Looking {
+    pattern: Regex,
+}
+
+impl Looking {
+    pub(super) fn new(translated: &Translated) -> Result<Looking, SqlError> {
+        let build = || {
+            RegexBuilder::new(&translated.text)
+                .case_insensitive(translated.insensitive)
+                .dot_matches_new_line(!translated.newline_stops_dot)
+                .multi_line(translated.newline_anchors)
+                .ignore_whitespace(translated.expanded)
+                .leftmost_longest(!translated.lazy)
+                .backtrack_limit(TURNS_MAX)
+                .max_prog_size(STEPS_MAX)
+                .delegate_size_limit(PATTERN_BYTES_MAX)
+                .build()
+        };
+        let pattern = unbroken(build)?.map_err(|error| refused(&error))?;
+        Ok(Looking { pattern })
+    }
+
+    /// The first match from a byte of the text on.
+    pub(super) fn find(&self, text: &str, from: usize) -> Result<Option<Match>, SqlError> {
+        let found = unbroken(|| self.pattern.captures_from_pos(text, from))?;
+        let found = found.map_err(|error| refused(&error))?;
+        Ok(found.map(|found| Match {
+            spans: (0..found.len())
+                .map(|group| found.get(group).map(|at| (at.start(), at.end())))
+                .collect(),
+        }))
+    }
+}
+
+/// What `work` gives; XX000 where the library breaks off, so that no pattern ends more than its statement.
+fn unbroken<T>(work: impl FnOnce() -> T) -> Result<T, SqlError> {
+    catch_unwind(AssertUnwindSafe(work))
+        .map_err(|_| SqlError::internal("the regular expression library has failed"))
+}
+
+#[cold]
+fn refused(error: &Error) -> SqlError {
+    match error {
+        Error::RuntimeError(_) => invalid("regular expression is too complex"),
+        Error::ParseError(_, why) => unreadable(why),
+        other => unreadable(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::compiled::Compiled;
+
+    fn matches(pattern: &str, text: &str) -> Result<bool, String> {
+        let compiled = Compiled::get(pattern, "").map_err(|error| error.to_string())?;
+        compiled.is_match(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_search_that_turns_back_for_ever_ends() {
+        let text = "x".repeat(4000);
+        let error = matches("^(x+x+)+(x+x+)+\\1y(?=z)", &text).expect_err("too much");
+        assert!(error.contains("too complex"), "{error}");
+    }
+
+    #[test]
+    fn the_longest_of_several_matches_counts() {
+        let found = |pattern: &str| {
+            let compiled = Compiled::get(pattern, "").expect("a pattern");
+            let found = compiled.find("abab", 0).expect("no error").expect("found");
+            found.whole()
+        };
+        assert_eq!(found("(a|ab)(c|bab)?(?!c)"), (0, 4));
+        assert_eq!(found("(?:a|ab)(?!c)"), (0, 2));
+        assert_eq!(found("(?:a|ab)+?(?!c)"), (0, 1));
+    }
+
+    #[test]
+    fn a_repeat_of_many_steps_is_refused() {
+        let error = matches("((((a{1,200}){1,200}){1,200})\\1){1,200}(?=b)", "ab").unwrap_err();
+        assert!(error.contains("invalid regular expression"), "{error}");
+    }
+}
