@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{Server, assert_clean, crash_rounds, insist};
+use crate::common::{Ends, Server, assert_clean, crash_rounds, insist};
 use fencepost_benchmarks::BenchError;
 use fencepost_benchmarks::sql::{Arg, Cell, PgSession, Prepared, SqlFailure, SqlSession};
 use fencepost_fabric::random::Random;
@@ -67,6 +67,7 @@ impl Client {
     /// The same where the server may be gone.
     pub fn try_connect(url: &str) -> Result<Client, BenchError> {
         let mut session = PgSession::connect(url)?;
+        session.script("SET statement_timeout = '60s'")?;
         let take = "UPDATE account SET balance = balance - $1 WHERE id = $2";
         let give = "UPDATE account SET balance = balance + $1 WHERE id = $2";
         let note = "INSERT INTO transfer VALUES ($1, $2, $3, $4)";
@@ -179,6 +180,9 @@ fn table(session: &mut PgSession, sql: &str) -> Vec<Vec<i64>> {
 /// Compares the database with the journal, and settles what the journal could not know.
 pub fn verify(url: &str, journal: &mut Journal) {
     let mut session = PgSession::connect(url).expect("a session");
+    session
+        .script("SET statement_timeout = '60s'")
+        .expect("is set");
     let accounts = table(&mut session, "SELECT id, balance FROM account");
     let transfers = table(
         &mut session,
@@ -232,9 +236,10 @@ fn load_and_kill(server: Server, round: u32, time: Duration, journal: &mut Journ
             let stop = &stop;
             running.push(scope.spawn(move || client.run(first_id, Random::new(seed), stop)));
         }
+        let ends = Ends(&stop);
         thread::sleep(time);
         server.kill();
-        stop.store(true, Ordering::Relaxed);
+        drop(ends);
         for client in running {
             journal.add(client.join().expect("a client ends"));
         }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use fencepost_benchmarks::sql::{PgSession, SqlSession};
 use fencepost_fabric::random::Random;
 
 use crate::common::dev_cluster::{DevCluster, MACHINES, is_gone, signal};
-use crate::common::{crash_rounds, program, said};
+use crate::common::{Ends, crash_rounds, program, said};
 use crate::crash_bank::{CLIENTS, Client, Journal, create, verify};
 
 const NVRAM: [&str; 4] = ["--durability", "nvram", "--replicas", "2"];
@@ -43,9 +43,10 @@ pub fn load_and_kill(cluster: DevCluster, round: u32, time: Duration, journal: &
             let stop = &stop;
             running.push(scope.spawn(move || client.run(first_id, Random::new(seed), stop)));
         }
+        let ends = Ends(&stop);
         thread::sleep(time);
         kill_all(cluster);
-        stop.store(true, Ordering::Relaxed);
+        drop(ends);
         for client in running {
             journal.add(client.join().expect("a client ends"));
         }

@@ -2,7 +2,7 @@
 //! nothing of it is half there.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use fencepost_fabric::random::Random;
 
 use crate::common::dev_cluster::{DevCluster, MACHINES, signal};
 use crate::common::machines::Machines;
-use crate::common::{crash_rounds, insist, program, said};
+use crate::common::{Ends, crash_rounds, insist, program, said};
 use crate::crash_bank::{CLIENTS, Client, Journal, create, verify};
 use crate::nvram::{kill_all, load_and_kill};
 
@@ -78,9 +78,10 @@ fn under_load(urls: &[String], round: u64, journal: &mut Journal, done: impl FnO
             let (first, stop) = ((seed as i64) << 32, &stop);
             running.push(scope.spawn(move || client.run(first, Random::new(seed), stop)));
         }
+        let ends = Ends(&stop);
         thread::sleep(Duration::from_millis(700));
         done();
-        stop.store(true, Ordering::Relaxed);
+        drop(ends);
         for client in running {
             journal.add(client.join().expect("a client ends"));
         }

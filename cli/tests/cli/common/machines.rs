@@ -150,7 +150,7 @@ impl Machines {
             while !self.is_ready(*at) {
                 let said = self.said(*at);
                 let late = said.contains("not heard of in time") && began.elapsed() < PATIENCE;
-                assert!(late, "{said}");
+                assert!(late, "{said}\n{}", self.all_said());
                 start(self, *at);
             }
         }
@@ -191,6 +191,12 @@ impl Machines {
     pub fn runs(&mut self, machine: usize) -> bool {
         let status = self.machines[machine].child.try_wait();
         status.expect("a child").is_none()
+    }
+
+    /// What all have said, for failed assertions.
+    fn all_said(&self) -> String {
+        let one = |at| format!("machine {}: {}\n", at + 1, self.said(at));
+        (0..self.machines.len()).map(one).collect()
     }
 
     /// What a machine has said on stderr.

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A `fencepost start` process; dropping it kills it.
@@ -176,6 +176,15 @@ pub fn free_port(host: &str) -> u16 {
     });
     let free = ports.find(|port| TcpListener::bind((host, *port)).is_ok());
     free.expect("a port")
+}
+
+/// Tells clients to stop when it goes, also where what happens to them panics: the scope of their threads waits for them.
+pub struct Ends<'a>(pub &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Does something until it is done.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use fencepost_fabric::random::Random;
 use fencepost_simulator::appends::check_appends;
 
-use crate::common::{insist, program};
+use crate::common::{Ends, insist, program};
 use crate::crash_bank::{self, CLIENTS, Journal};
 use crate::histories::client::{self, Common, Notes, settled};
 
@@ -32,15 +32,6 @@ pub enum Load {
     Lists,
     Tatp,
     Tpcc,
-}
-
-/// Ends the load, also where the fault panics.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// A process that is killed where the fault panics.

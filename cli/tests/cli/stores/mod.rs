@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use fencepost_benchmarks::sql::{Cell, PgSession, SqlSession};
 
 use crate::common::doomed::Doomed;
-use crate::common::{free_port, insist, program};
+use crate::common::{Ends, free_port, insist, program};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Long enough for a host that is busy with other tests.
@@ -118,17 +118,13 @@ pub fn under_load(urls: [&str; 2], happens: impl FnOnce(Load<'_>)) {
                 scope.spawn(move || move_money(url, first, stop, done))
             })
             .collect();
-        // Clients end also where this does not hold.
-        let happened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            happens(Load { done: &done });
-        }));
-        stop.store(true, Ordering::Relaxed);
+        let ends = Ends(&stop);
+        happens(Load { done: &done });
+        drop(ends);
         let all = clients
             .into_iter()
             .map(|client| client.join().expect("a client ends"));
-        let all = all.flatten().collect();
-        happened.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        all
+        all.flatten().collect()
     });
     for url in urls {
         let total = ACCOUNTS * OPENING;
