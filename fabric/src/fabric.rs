@@ -127,6 +127,15 @@ pub trait Fabric: Send + Sync {
     /// [`FabricError::Refused`] if this machine is not among them.
     fn set_members(&self, members: &[Member]) -> Result<(), FabricError>;
 
+    /// Clears away what machines have left that have ended and are none of `members`, where memory outlives them.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    fn clear_away(&self, members: &[Member]) -> Result<(), FabricError> {
+        let _ = members;
+        Ok(())
+    }
+
     /// Whether [`Self::map`] gives what peers have; otherwise it is to be read.
     fn maps_peers(&self) -> bool;
 

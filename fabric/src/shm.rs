@@ -103,14 +103,6 @@ impl ShmFabric {
         })
     }
 
-    /// See [`Home::clear_away`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn clear_away(&self, members: &[Member]) -> Result<(), FabricError> {
-        self.home.clear_away(members)
-    }
-
     fn peer(&self, machine: MachineId) -> Result<Arc<Peer>, FabricError> {
         let peer = self.peers.read().get(&machine).cloned();
         peer.ok_or(FabricError::NotMember(machine))
@@ -318,6 +310,10 @@ impl Fabric for ShmFabric {
                 .or_insert_with(|| Arc::new(Peer::at(home_of(self.home.root(), id))));
         }
         Ok(())
+    }
+
+    fn clear_away(&self, members: &[Member]) -> Result<(), FabricError> {
+        self.home.clear_away(members)
     }
 
     fn maps_peers(&self) -> bool {

@@ -11,7 +11,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fencepost_cluster::join::Heard;
 use fencepost_cluster::{Address, ClusterId, Configuration, FailureDomain};
 use fencepost_fabric::{MachineId, TcpTls, cluster_id};
 use fencepost_txn::Durable;
@@ -278,12 +277,10 @@ impl Cluster {
                 (Some(_), joined) => return joined.let_in(contents),
                 (None, joined) => match joined.begin(contents, &self.first()?)? {
                     Beginner::Begun(joined) => return Ok(*joined),
-                    Beginner::Heard(Heard::Joined(me, configuration), found) => {
-                        (let_in, contents) = (Some((me, configuration)), *found);
-                    }
-                    Beginner::Heard(Heard::Offered(offer), mut found) => {
+                    Beginner::Offered(offered) => {
+                        let (offer, mut found) = *offered;
                         found.write_down(&offer).map_err(OpenError::Machine)?;
-                        contents = *found;
+                        contents = found;
                     }
                 },
             }

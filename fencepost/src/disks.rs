@@ -21,7 +21,7 @@ use fencepost_cluster::join::{
 };
 use fencepost_cluster::{
     Address, ConfigStore, Configuration, ConfigurationId, FailureDomain, HostStore, Machine,
-    MachineId, Swapped,
+    MachineId, StoreError, Swapped,
 };
 use fencepost_fabric::{Disk, OsDisk, Random, entropy_seed};
 use fencepost_txn::network::disk::{Contents, Stored};
@@ -113,7 +113,7 @@ pub(crate) fn part_of_directory(
             store: Arc::new(kept),
             door: Arc::clone(&outside.door),
             place: None,
-            ready: None,
+            awaits: None,
             again: Some(Again {
                 outside,
                 found: None,
@@ -124,21 +124,34 @@ pub(crate) fn part_of_directory(
 
 /// Has the store have the configuration that machines begin again with, unless it has a later one by now.
 fn go_on_with(kept: &dyn ConfigStore, next: &Configuration) -> Result<(), OpenError> {
+    let began = Instant::now();
     loop {
-        let current = kept.read().block_on().map_err(store)?;
-        if current.as_ref() == Some(next) {
-            return Ok(());
-        }
-        let expected = current.as_ref().map(Configuration::id);
-        // What all have agreed on is later than what the store had then.
-        if expected.is_some_and(|expected| expected >= next.id()) {
-            return Err(OpenError::Evicted);
-        }
-        let swapped = kept.compare_and_swap(expected, next).block_on();
-        if swapped.map_err(store)? == Swapped::Won {
-            return Ok(());
+        match swap_to(kept, next) {
+            Ok(Swapped::Won) => return Ok(()),
+            Ok(Swapped::Lost) => {}
+            // On a busy host those who keep it may take their time to elect who leads.
+            Err(OpenError::Store(StoreError::Unreachable(_))) if began.elapsed() < PATIENCE => {
+                std::thread::sleep(REST);
+            }
+            Err(why) => return Err(why),
         }
     }
+}
+
+/// Tries once; that the store has it already is as good.
+fn swap_to(kept: &dyn ConfigStore, next: &Configuration) -> Result<Swapped, OpenError> {
+    let current = kept.read().block_on().map_err(store)?;
+    if current.as_ref() == Some(next) {
+        return Ok(Swapped::Won);
+    }
+    let expected = current.as_ref().map(Configuration::id);
+    // What all have agreed on is later than what the store had then.
+    if expected.is_some_and(|expected| expected >= next.id()) {
+        return Err(OpenError::Evicted);
+    }
+    kept.compare_and_swap(expected, next)
+        .block_on()
+        .map_err(store)
 }
 
 /// Has a machine that none of those who began knows let in by those who run.
@@ -219,7 +232,11 @@ impl Knocking<'_> {
         self.next = Instant::now() + REST;
         // Without one nobody runs; and an address that is in use is that of a machine that the others have not gone on without.
         let address = &self.request.address;
-        let stored = self.outside.stored()?;
+        let stored = match self.outside.stored() {
+            // It may be there the next time.
+            Err(OpenError::Store(StoreError::Unreachable(_))) => None,
+            stored => stored?,
+        };
         if stored.is_some_and(|stored| !stored.has_address(address)) {
             self.request.keeps = Keeps::Disk { written };
             let door = &self.outside.door;

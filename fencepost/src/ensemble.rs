@@ -143,7 +143,7 @@ mod joining {
                                 store: kept,
                                 door,
                                 place: Some(place),
-                                ready: None,
+                                awaits: None,
                                 again: None,
                             }),
                         });
@@ -172,7 +172,7 @@ mod joining {
                     store: kept,
                     door,
                     place: None,
-                    ready: None,
+                    awaits: None,
                     again: None,
                 }),
             })
@@ -220,7 +220,7 @@ mod joining {
                     store: kept,
                     door,
                     place: None,
-                    ready: None,
+                    awaits: None,
                     again: Some(Again {
                         outside: self.outside(first, secret)?,
                         found: None,

@@ -161,7 +161,7 @@ mod joining {
                     store: kept,
                     door: Arc::new(door),
                     place: None,
-                    ready: Some(Box::new(move || votes.votes())),
+                    awaits: Some(Box::new(move || votes.waits_for())),
                     again,
                 }),
             }

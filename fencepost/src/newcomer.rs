@@ -61,11 +61,14 @@ pub(crate) struct Kept {
     pub store: Arc<dyn ConfigStore>,
     pub door: Arc<Door>,
     pub place: Option<Place>,
-    /// Whether the store counts on this machine, where it does so at all: nobody is ready before.
-    pub ready: Option<Box<dyn Fn() -> bool>>,
+    /// Why the store does not count on this machine yet, where it does so at all: nobody is ready before.
+    pub awaits: Option<Awaits>,
     /// Of a machine that keeps its data on a disk.
     pub again: Option<Again>,
 }
+
+/// What there is to wait for, if anything.
+pub(crate) type Awaits = Box<dyn Fn() -> Option<String>>;
 
 /// Gives the place of a founder back, which has never met any of the others, so that it can begin again.
 pub(crate) type Place = Box<dyn Fn()>;
@@ -136,7 +139,7 @@ impl Who {
                                 store: Arc::new(kept),
                                 door,
                                 place: None,
-                                ready: None,
+                                awaits: None,
                                 again: None,
                             }),
                         });
@@ -157,7 +160,7 @@ impl Who {
                 store: Arc::new(kept),
                 door,
                 place: None,
-                ready: None,
+                awaits: None,
                 again: None,
             }),
         })

@@ -397,7 +397,7 @@ fn part(
             store,
             door,
             place: None,
-            ready: None,
+            awaits: None,
             again: None,
         }),
     }

@@ -27,7 +27,7 @@ use crate::checkpointer::Checkpointer;
 use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::intent::{Intents, Place};
-use crate::network::{self, Before, Network};
+use crate::network::{self, Before, Lack, Network};
 use crate::options::{MachineOptions, OpenError, Started};
 use crate::planted::{self, Planted};
 use crate::readers::Readers;
@@ -261,9 +261,14 @@ impl Machine {
     /// Whether all of its peers are there, it knows their time, and the root object is there; a machine that is
     /// alone has no peers.
     pub async fn is_complete(&self) -> bool {
+        self.lacks().await.is_none()
+    }
+
+    /// What it lacks before it can begin.
+    pub async fn lacks(&self) -> Option<Lack> {
         match &self.network {
-            Some(network) => network.is_complete(self).await,
-            None => true,
+            Some(network) => network.lacks(self).await,
+            None => None,
         }
     }
 

@@ -25,7 +25,7 @@ const LOCK: &str = "configuration.lock";
 /// How the names of machines' own locks end.
 const ALIVE: &str = ".alive";
 /// How often the lock is asked for, and how long is waited in between.
-const TRIES: u32 = 5_000;
+const TRIES: u32 = 25_000;
 const NAP: Duration = Duration::from_micros(200);
 
 /// The configuration of the machines of a host.

@@ -1,12 +1,16 @@
 //! A machine that has its end of the network, and waits for the others.
 //!
+//! # Invariants
+//! * JOINED-1: as the machine of one number a process has one end of the network, and one part of the store. As soon as the configuration
+//!   that lets it in is in the store the others connect to it and count on its vote, which it may not know yet: it goes on with both.
+//!
 //! # Failure
 //! Whom all others refuse ends after some seconds, and says why; so does, after a minute, whoever misses one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencepost_cluster::join::Heard;
+use fencepost_cluster::join::{Heard, Offer};
 use fencepost_cluster::{Configuration, ConfigurationId};
 use fencepost_fabric::{FabricError, HandshakeError, MachineId};
 use fencepost_txn::Machine;
@@ -16,7 +20,7 @@ use pollster::FutureExt;
 
 use crate::disks::{Again, Knocking};
 use crate::error::OpenError;
-use crate::newcomer::Place;
+use crate::newcomer::{Awaits, Place};
 use crate::restart::Memory;
 use crate::saves::{Loaded, Saver};
 
@@ -39,8 +43,8 @@ pub(crate) struct Joined {
     pub(super) missing: Missing,
     /// Of a founder, given back where all others refuse it.
     pub(super) place: Option<Place>,
-    /// Whether where the configuration is kept counts on this machine.
-    pub(super) ready: Option<Box<dyn Fn() -> bool>>,
+    /// Why where the configuration is kept does not count on this machine yet.
+    pub(super) awaits: Option<Awaits>,
     /// Of machines that keep their data on disks.
     pub(super) again: Option<Again>,
     pub(super) taken_back: TakenBack,
@@ -51,9 +55,10 @@ pub(super) type Missing = Box<dyn Fn() -> String>;
 
 /// What became of a machine that was to begin with what is on its disk.
 pub(super) enum Beginner {
+    /// With the others, or among them.
     Begun(Box<Joined>),
-    /// Others run, and have said so.
-    Heard(Heard, Box<Contents>),
+    /// Others run, who would let it in as another machine.
+    Offered(Box<(Offer, Contents)>),
 }
 
 impl Joined {
@@ -139,7 +144,25 @@ impl Joined {
         };
         let contents = beginning.into_contents();
         let contents = contents.ok_or(OpenError::Machine(fencepost_txn::OpenError::Begun))?;
-        Ok(Beginner::Heard(heard, Box::new(contents)))
+        match heard {
+            Heard::Offered(offer) => Ok(Beginner::Offered(Box::new((offer, contents)))),
+            Heard::Joined(me, configuration) if me == self.network.fabric.me() => {
+                let joined = self.go_on_as(configuration, contents)?;
+                Ok(Beginner::Begun(Box::new(joined)))
+            }
+            // It is let in as the machine that its disk says it is.
+            Heard::Joined(..) => Err(OpenError::Evicted),
+        }
+    }
+
+    /// Others have let this machine in as the one that it is already (JOINED-1).
+    fn go_on_as(mut self, next: Configuration, contents: Contents) -> Result<Joined, OpenError> {
+        let (fabric, members) = (&self.network.fabric, members(&next));
+        fabric.set_members(&members).map_err(network)?;
+        fabric.clear_away(&members).map_err(network)?;
+        self.network.configuration = next;
+        self.network.joins = true;
+        self.let_in(contents)
     }
 
     /// Waits until `ready`, which other machines have to bring about.
@@ -172,18 +195,27 @@ impl Joined {
 
     /// Waits for all machines.
     pub fn await_machines(&self, machine: &Machine) -> Result<(), OpenError> {
-        self.await_others(|| match self.is_out(machine) {
-            true => Some(Err(OpenError::Evicted)),
-            false => machine.is_complete().block_on().then_some(Ok(())),
-        })??;
-        self.await_others(|| match self.is_out(machine) {
-            true => Some(Err(OpenError::Evicted)),
-            false => self
-                .ready
-                .as_ref()
-                .is_none_or(|ready| ready())
-                .then_some(Ok(())),
-        })?
+        let mut is_complete = false;
+        let mut lacks = None;
+        let complete = self.await_others(|| {
+            if self.is_out(machine) {
+                return Some(Err(OpenError::Evicted));
+            }
+            if !is_complete {
+                lacks = machine.lacks().block_on().map(|lack| lack.to_string());
+                is_complete = lacks.is_none();
+            }
+            if is_complete {
+                lacks = self.awaits.as_ref().and_then(|awaits| awaits());
+            }
+            lacks.is_none().then_some(Ok(()))
+        });
+        match (complete, lacks) {
+            (Err(OpenError::Incomplete(seconds, why)), Some(lacks)) if why.is_empty() => {
+                Err(OpenError::Incomplete(seconds, lacks))
+            }
+            (complete, _) => complete?,
+        }
     }
 
     /// Whether the others have gone on without this machine, who may not tell it.

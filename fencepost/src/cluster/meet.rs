@@ -285,10 +285,11 @@ impl Cluster {
         let configuration = part.configuration;
         let members = members(&configuration);
         fabric.set_members(&members).map_err(network)?;
-        let (mut store, mut door, mut place, mut ready, mut again) = (None, None, None, None, None);
+        let (mut store, mut door, mut place, mut awaits, mut again) =
+            (None, None, None, None, None);
         if let Some(kept) = part.kept {
             (store, door) = (Some(kept.store), Some(kept.door));
-            (place, ready, again) = (kept.place, kept.ready, kept.again);
+            (place, awaits, again) = (kept.place, kept.awaits, kept.again);
         }
         let replication = Replication::exactly(self.replicas as usize);
         Ok(Joined {
@@ -307,7 +308,7 @@ impl Cluster {
             refused,
             missing,
             place,
-            ready,
+            awaits,
             again,
             taken_back: self.taken_back,
         })

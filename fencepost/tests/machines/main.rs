@@ -6,6 +6,8 @@ mod cluster;
 mod cluster_tls;
 mod counts;
 mod joins;
+#[cfg(feature = "raft")]
+mod one_life;
 mod partitions_spread;
 mod row_locks;
 mod schema;

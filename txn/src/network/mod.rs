@@ -22,7 +22,7 @@
 //! far.rs     peers' memory that is not mapped, and copies.rs of it
 //! leasing/  who is suspected     governor/  what is done when a machine fails
 //! configured.rs  the configuration, and who commits in it   committing.rs  commits that others may have seen
-//! evidence.rs  what there is of transactions, for their recovery
+//! evidence.rs  what there is of transactions, for their recovery     lack.rs  what a machine lacks to begin
 //! truncated.rs  what is truncated, at both ends   traffic.rs  what is posted to peers, counted
 //! disk/  what is on this machine's disk, and how all begin again with that
 //! restart/  machines that have all ended begin again with the memory that they had
@@ -50,6 +50,7 @@ mod evidence;
 mod far;
 mod governor;
 mod headers;
+mod lack;
 mod leasing;
 mod lent;
 mod link;
@@ -106,6 +107,7 @@ pub(crate) use far::Reach;
 use governor::{Governor, Inbox, Input};
 pub use governor::{RefillCounts, Step, Timeline};
 pub(crate) use headers::{Expected, Headers};
+pub use lack::Lack;
 pub use leasing::LeaseCounts;
 use leasing::{Leasing, Suspicions};
 pub(crate) use link::Link;
@@ -123,7 +125,6 @@ pub use traffic::{Posted, Traffic};
 use truncated::{Numbers, Truncated};
 pub(crate) use turns::Back;
 
-use crate::machine::Machine;
 use crate::record::TxnId;
 use message::LockReply;
 
@@ -331,29 +332,6 @@ impl Network {
     /// Old versions of the objects in a peer's memory.
     pub fn old_versions_of(&self, peer: MachineId) -> Option<&OldVersions> {
         self.peer(peer).map(|peer| &peer.old_versions)
-    }
-
-    /// Whether every peer can be written to, the CM has told the time, and the root object is there; a machine that joins
-    /// has to be a member first.
-    pub async fn is_complete(&self, machine: &Machine) -> bool {
-        let clock = machine.clock();
-        for peer in self.fellows() {
-            if !peer.link.is_up().await {
-                return false;
-            }
-        }
-        if !clock.is_known() {
-            self.ask_time(clock);
-        }
-        let complete = clock.is_known() && self.has_settled_in() && self.has_root(machine);
-        if complete && self.joins {
-            // What has changed hands before did so before now.
-            self.whereabouts.raise_all(clock.interval().1);
-        }
-        if let Some(leasing) = self.leasing().filter(|_| complete) {
-            leasing.begin();
-        }
-        complete
     }
 
     /// Begins to wait for the answer of `peer` to a LOCK.

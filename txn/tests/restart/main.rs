@@ -7,6 +7,7 @@ mod bank;
 mod disk;
 mod host;
 mod leased;
+mod met_before;
 #[cfg(feature = "planted")]
 mod planted;
 

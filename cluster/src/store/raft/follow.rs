@@ -89,6 +89,34 @@ impl Shared {
         }
     }
 
+    /// Why this machine does not vote yet, if it does not.
+    pub fn waits_for(&self) -> Option<String> {
+        if self.votes() {
+            return None;
+        }
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        let membership = metrics.membership_config.membership();
+        let name = |life: &NodeId| match membership.get_node(life) {
+            Some(place) => format!("m{}", place.machine),
+            None => format!("{life:x}"),
+        };
+        let group = |lives: &BTreeSet<NodeId>| {
+            let names: Vec<String> = lives.iter().map(name).collect();
+            names.join(", ")
+        };
+        let groups: Vec<String> = membership.get_joint_config().iter().map(group).collect();
+        let leader = metrics.current_leader.as_ref();
+        let leader = leader.map_or_else(|| "nobody".to_owned(), name);
+        let why = match groups.is_empty() {
+            true => "nobody has told it of the others".to_owned(),
+            false => format!("{} vote, {leader} leads", groups.join(" and ")),
+        };
+        Some(format!(
+            "the store of the machines does not count on this one: {why}"
+        ))
+    }
+
     /// Lets others stand for election, as if this machine had failed.
     fn be_silent(&self, silent: bool) {
         let config = self.raft.runtime_config();

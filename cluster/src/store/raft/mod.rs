@@ -202,6 +202,11 @@ impl RaftStore {
         self.shared.votes()
     }
 
+    /// Why the group does not count on this machine; `None` where it does ([`Self::votes`]).
+    pub fn waits_for(&self) -> Option<String> {
+        self.shared.waits_for()
+    }
+
     /// What this machine says of itself.
     pub fn here(&self) -> RaftPeer {
         self.shared.here().into()

@@ -233,6 +233,7 @@ impl Beginning {
 
     /// What is on the disk, for whoever goes another way.
     pub fn into_contents(self) -> Option<Contents> {
+        self.meeting.give_up();
         self.found
     }
 

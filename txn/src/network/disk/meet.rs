@@ -100,6 +100,8 @@ pub struct Meeting {
     /// What this machine shows.
     shown: Arc<Memory>,
     states: States,
+    /// The digests of those that were read.
+    digests: BTreeMap<MachineId, u64>,
     /// Seals that others show.
     seals: BTreeMap<MachineId, u64>,
     looking: BTreeMap<MachineId, Looking>,
@@ -145,9 +147,15 @@ impl Meeting {
             known: known.unwrap_or(ConfigurationId(0)),
             taken_back,
             shown,
+            digests: BTreeMap::new(),
             seals: BTreeMap::new(),
             looking: BTreeMap::new(),
         })
+    }
+
+    /// Goes another way: nobody is to take this machine for one that begins.
+    pub fn give_up(self) {
+        self.fabric.withdraw(SHOWN);
     }
 
     /// Looks at the others; what all begin with, once that is known. For whoever comes again and again.
@@ -296,6 +304,7 @@ impl Meeting {
                         let state = State::decode(&words);
                         let state = state.map_err(|why| MeetError::Nonsense(machine, why.0))?;
                         self.states.insert(machine, state);
+                        self.digests.insert(machine, expected);
                         return Ok(());
                     }
                 },
@@ -322,7 +331,8 @@ impl Meeting {
         if all > MOST_WORDS {
             return Err(MeetError::Nonsense(machine, "it is too long"));
         }
-        let known = self.states.contains_key(&machine);
+        // It may be another process by now than the one whose state is known.
+        let known = self.digests.get(&machine) == Some(&digest);
         if known && (shown == 0 || shown == self.seal()) {
             return Ok(false);
         }

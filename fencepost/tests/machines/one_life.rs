@@ -1,0 +1,90 @@
+//! A machine with a disk that the others let in again is one from then on: they may have heard of it before it does (JOINED-1).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use fencepost::{Cluster, Database, Options};
+use fencepost_cluster::{MachineId, RaftMember, RaftPace, RaftStore, RaftTransport, StoreError};
+use fencepost_fabric::{Random, TcpAsker, cluster_id};
+
+use crate::between::{Between, MACHINES, SECRET, until};
+
+/// Long enough for a host that is busy with other tests.
+const LEASE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+struct Wire(TcpAsker);
+
+impl RaftTransport for Wire {
+    fn call(&self, address: &str, question: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let answer = self.0.ask(address, question, PATIENCE);
+        answer.map_err(|why| StoreError::Unreachable(why.to_string()))
+    }
+}
+
+/// Somebody who is in no group, and asks.
+fn bystander(addresses: &[String]) -> RaftStore {
+    let parts = ["", "2"].into_iter();
+    let parts: Vec<&str> = parts.chain(addresses.iter().map(String::as_str)).collect();
+    let asker = TcpAsker::new(cluster_id(&parts), SECRET, None).expect("randomness");
+    let nobody = RaftMember {
+        life: 1,
+        machine: MachineId(99),
+        address: "nowhere".to_owned(),
+    };
+    let pace = RaftPace {
+        heartbeat: PATIENCE,
+        patience: PATIENCE,
+    };
+    let wire = Arc::new(Wire(asker));
+    let store = RaftStore::open(nobody, Vec::new(), None, wire, pace, Random::new(1));
+    store.expect("it is opened")
+}
+
+#[test]
+fn a_machine_with_a_disk_that_is_let_in_again_is_one_life() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = |machine: u32, cluster: Cluster| -> Options {
+        let data = directory.path().join(format!("m{machine}"));
+        let options = Database::options().region_size(16 << 20).data_dir(data);
+        options.cluster(cluster.lease(LEASE))
+    };
+    let between = Between::network(25);
+    let Between::Network(addresses) = &between else {
+        unreachable!("it is a network")
+    };
+    let mut machines = between.machines_with(2, options);
+    let member = |db: &Database, number: u32| {
+        let members = db.machine().members().machines;
+        members.iter().any(|member| member.id == number)
+    };
+    drop(machines.pop());
+    until(|| machines.iter().all(|db| !member(db, MACHINES)));
+    let (over, stranger) = (AtomicBool::new(false), bystander(addresses));
+    let last = &addresses[MACHINES as usize - 1];
+    let (back, lives) = thread::scope(|scope| {
+        let asks = scope.spawn(|| {
+            let mut lives = BTreeSet::new();
+            while !over.load(Ordering::Relaxed) {
+                let there = stranger.who(last).ok();
+                lives.extend(there.map(|there| (there.machine, there.life)));
+                thread::sleep(Duration::from_millis(1));
+            }
+            lives
+        });
+        let cluster = Cluster::of_network(addresses.clone(), MACHINES, SECRET).replicas(2);
+        let back = options(MACHINES, cluster).open();
+        // It is asked once more at least.
+        thread::sleep(PATIENCE);
+        over.store(true, Ordering::Relaxed);
+        (back.expect("is let in"), asks.join().expect("no panic"))
+    });
+    let number = back.machine().number();
+    assert!(number > MACHINES, "its number is nobody's");
+    let lives = lives.iter().filter(|(machine, _)| machine.0 == number);
+    assert_eq!(lives.count(), 1, "as that machine it is one");
+}

@@ -1,0 +1,60 @@
+//! What a process has left in shared memory that was killed before all had met keeps nobody from beginning once it is there
+//! again.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use fencepost_cluster::ConfigurationId;
+use fencepost_fabric::{Fabric, ShmFabric, SimDisk};
+use fencepost_txn::MachineId;
+use fencepost_txn::network::disk::{Beginning, Contents, Stored, TakenBack};
+use fencepost_txn::network::{Configuration, members};
+
+use crate::disk::durable;
+
+const LOOKS: u32 = 100;
+
+/// A machine of two that begins.
+fn begin(root: &Path, me: u32, disk: &SimDisk) -> Beginning {
+    let founders = Configuration::of_process(2).expect("machines");
+    let fabric = ShmFabric::open(root, MachineId(me)).expect("a machine");
+    let fabric: Arc<dyn Fabric> = Arc::new(fabric);
+    fabric.set_members(&members(&founders)).expect("a member");
+    let contents = Contents::read(&durable(disk)).expect("its disk");
+    let stored = Stored::Last(ConfigurationId(0));
+    let both = (&founders, &founders);
+    Beginning::open(contents, &fabric, both, TakenBack::Nobody, stored).expect("it begins")
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("it is there") {
+        let path = entry.expect("it is read").path();
+        let name = path.file_name().expect("it has a name");
+        fs::copy(&path, to.join(name)).expect("a file");
+    }
+}
+
+#[test]
+fn who_was_killed_before_all_had_met_is_met_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let root = directory.path().join("shared");
+    fs::create_dir_all(&root).expect("a directory");
+    let disks = [SimDisk::new(1), SimDisk::new(2)];
+    // A process that is killed leaves its files as they are.
+    let (there, aside) = (root.join("m2"), directory.path().join("aside"));
+    let killed = begin(&root, 2, &disks[1].fork());
+    copy(&there, &aside);
+    drop(killed);
+    copy(&aside, &there);
+    let mut first = begin(&root, 1, &disks[0]);
+    assert!(first.look().expect("it looks").is_none());
+    let mut second = begin(&root, 2, &disks[1]);
+    let mut found = (None, None);
+    for _ in 0..LOOKS {
+        found.0 = found.0.or(first.look().expect("it looks"));
+        found.1 = found.1.or(second.look().expect("it looks"));
+    }
+    assert!(found.0.is_some() && found.1.is_some(), "they begin");
+}
