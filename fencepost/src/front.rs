@@ -115,6 +115,16 @@ fn explain_body(
             });
         }
         bound::Statement::Declare(declare) => *declare.query,
+        bound::Statement::CreateTable(bound::CreateTable {
+            source: Some(query),
+            ..
+        }) => match options.analyze {
+            true => {
+                let what = "EXPLAIN ANALYZE of a statement that makes a table";
+                return Err(SqlError::unsupported(what));
+            }
+            false => bound::Statement::Select(query),
+        },
         other => other,
     };
     match plan(statement) {

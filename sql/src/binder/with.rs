@@ -1,5 +1,6 @@
 //! WITH: queries that have a name within another.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sqlparser::ast;
@@ -13,7 +14,7 @@ use crate::bound::{
     Cte, Expr, From, LeafSource, Node, Recursive, Select, SetOp, Target, Volatility,
 };
 use crate::error::{SqlError, SqlState};
-use crate::parser::search_cycle;
+use crate::parser::{all_names, search_cycle};
 use crate::types::Type;
 use crate::value::Value;
 
@@ -30,6 +31,8 @@ pub(super) struct Named {
 
 /// How far the query of a name is.
 enum Stage {
+    /// It is bound after those that it names, and they name it, too.
+    Later,
     /// It is bound.
     Bound(Arc<Cte>),
     /// The recursive term is being bound: it reads this work table; whether it has.
@@ -40,24 +43,61 @@ enum Stage {
     Forbidden(&'static str),
 }
 
+/// Queries of WITH RECURSIVE, those first that others name.
+fn in_order(tables: &[ast::Cte], names: &[String]) -> Vec<usize> {
+    let mut left: Vec<usize> = (0..tables.len()).collect();
+    if tables.len() < 2 {
+        return left;
+    }
+    let said = |cte: &ast::Cte| all_names(&cte.query.to_string());
+    let said: Vec<BTreeSet<String>> = tables.iter().map(said).collect();
+    let mut order = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let needs = |at: usize, other: usize| at != other && said[at].contains(&names[other]);
+        let is_ready = |at: &usize| !left.iter().any(|other| needs(*at, *other));
+        // What is said may be something else's name: where they seem to need each other, as they are written.
+        let next = left.iter().position(is_ready).unwrap_or(0);
+        order.push(left.remove(next));
+    }
+    order
+}
+
 impl Binder<'_> {
-    /// Binds the queries of a WITH, whose names hold until `forget` takes them back.
+    /// Binds the queries of a WITH, whose names hold until `under` takes them back.
     pub(super) fn with(&mut self, with: &ast::With) -> Result<(), SqlError> {
-        let first = self.named.len();
-        for cte in &with.cte_tables {
-            let name = names::fold(&cte.alias.name);
-            if self.named[first..].iter().any(|n| n.name == name) {
+        let tables = &with.cte_tables;
+        let names: Vec<String> = tables
+            .iter()
+            .map(|cte| names::fold(&cte.alias.name))
+            .collect();
+        for (at, (name, cte)) in names.iter().zip(tables).enumerate() {
+            if names[..at].contains(name) {
                 return Err(SqlError::new(
                     SqlState::DUPLICATE_ALIAS,
                     format!("WITH query name \"{name}\" specified more than once"),
                 )
                 .or_at(self.position(cte.alias.name.span)));
             }
-            let named = match with.recursive {
-                true => self.perhaps_recursive(cte, name)?,
-                false => self.plain(cte, name)?,
-            };
-            self.named.push(named);
+        }
+        if !with.recursive {
+            for (name, cte) in names.into_iter().zip(tables) {
+                let named = self.plain(cte, name)?;
+                self.named.push(named);
+            }
+            return Ok(());
+        }
+        // Each may name any other.
+        let first = self.named.len();
+        let (level, depth) = (self.surroundings.len(), self.levels());
+        self.named.extend(names.iter().map(|name| Named {
+            name: name.clone(),
+            columns: Vec::new(),
+            stage: Stage::Later,
+            level,
+            depth,
+        }));
+        for at in in_order(tables, &names) {
+            self.named[first + at] = self.perhaps_recursive(&tables[at], names[at].clone())?;
         }
         Ok(())
     }
@@ -334,6 +374,10 @@ impl Binder<'_> {
         let (level, depth) = (named.level, named.depth);
         let recursion = |what: String| SqlError::new(SqlState::INVALID_RECURSION, what);
         let source = match &mut named.stage {
+            Stage::Later => {
+                let what = "mutual recursion between WITH items is not implemented";
+                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, what));
+            }
             Stage::Bound(cte) => LeafSource::Cte(Arc::clone(cte)),
             Stage::Recursive { work, used } => {
                 if inner > depth + 1 {

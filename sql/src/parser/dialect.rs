@@ -179,6 +179,18 @@ fn typed_literal(parser: &Parser<'_>) -> Option<usize> {
     (is_text(2 * words - 1) && !(reserved && words == 1)).then_some(words)
 }
 
+/// Words that name a column only behind AS.
+#[rustfmt::skip]
+const ALIASES_BEHIND_AS: [Keyword; 38] = [
+    Keyword::ARRAY, Keyword::AS, Keyword::CHAR, Keyword::CHARACTER, Keyword::CREATE, Keyword::DAY,
+    Keyword::EXCEPT, Keyword::FETCH, Keyword::FILTER, Keyword::FOR, Keyword::FROM, Keyword::GRANT,
+    Keyword::GROUP, Keyword::HAVING, Keyword::HOUR, Keyword::INTERSECT, Keyword::INTO,
+    Keyword::LIMIT, Keyword::MINUTE, Keyword::MONTH, Keyword::NOTNULL, Keyword::OFFSET, Keyword::ON,
+    Keyword::ORDER, Keyword::OVER, Keyword::OVERLAPS, Keyword::PRECISION, Keyword::RETURNING,
+    Keyword::SECOND, Keyword::TO, Keyword::UNION, Keyword::VARYING, Keyword::WHERE, Keyword::WINDOW,
+    Keyword::WITH, Keyword::WITHIN, Keyword::WITHOUT, Keyword::YEAR,
+];
+
 /// Words before literals that the parser reads itself.
 const HAS_SYNTAX: [Keyword; 5] = [
     Keyword::INTERVAL,
@@ -298,7 +310,7 @@ impl Dialect for Postgres {
 
     /// `FOR` is none in PostgreSQL: `SELECT 1 FOR UPDATE`.
     fn is_column_alias(&self, keyword: &Keyword, parser: &mut Parser<'_>) -> bool {
-        *keyword != Keyword::FOR && BASE.is_column_alias(keyword, parser)
+        !ALIASES_BEHIND_AS.contains(keyword) && BASE.is_column_alias(keyword, parser)
     }
 
     fn parse_column_option(

@@ -78,8 +78,8 @@ pub use materialized::RefreshSyntax;
 pub(crate) use materialized::{alters_materialized, data_clause};
 pub use merge::WhenSyntax;
 pub use partition::{PartitionChange, PartitionSyntax};
+pub(crate) use rename::{all_names, mentions, renamed, with_schema};
 pub use rename::{calls, names, quoted, with_schema_renamed};
-pub(crate) use rename::{mentions, renamed, with_schema};
 pub use routine::{
     AlterRoutine, ArgSyntax, Attributes, Body, CreateRoutine, DropRoutine, ReturnsSyntax,
     RoutineChange, RoutineName, RoutineSyntax, TypeOf, TypeSyntax,

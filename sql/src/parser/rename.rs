@@ -3,6 +3,8 @@
 //! A column is a word, or a quoted identifier, that no bracket, dot or string follows: so functions, relations and
 //! typed literals are left alone. Words behind `::` are types.
 
+use std::collections::BTreeSet;
+
 use super::is_reserved;
 use super::lexer::{self, Kind, Token};
 
@@ -24,6 +26,17 @@ pub fn names(text: &str, name: &str) -> bool {
             .contains(&name.to_lowercase()),
         _ => false,
     })
+}
+
+/// The names that the text says, of whatever.
+pub(crate) fn all_names(text: &str) -> BTreeSet<String> {
+    let tokens = lexer::tokens(text).unwrap_or_default();
+    let name = |token: &Token| match token.kind {
+        Kind::Word => Some(token.text(text).to_ascii_lowercase()),
+        Kind::QuotedIdent => Some(unquoted(token.text(text))),
+        _ => None,
+    };
+    tokens.iter().filter_map(name).collect()
 }
 
 /// Does the text call the function `name`?

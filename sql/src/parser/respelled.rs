@@ -1,17 +1,50 @@
 //! What sqlparser reads in another spelling only.
 //!
 //! ```text
-//! SUBSTRING(x SIMILAR p ESCAPE e)   is   SUBSTRING(x FROM p FOR e)
-//! ORDER BY x USING <                is   ORDER BY x ASC
+//! SUBSTRING(x SIMILAR p ESCAPE e)    is   SUBSTRING(x FROM p FOR e)
+//! ORDER BY x USING <                 is   ORDER BY x ASC
+//! FETCH FIRST n ROWS ONLY OFFSET m   is   LIMIT n OFFSET m
+//! integer ARRAY[4]                   is   integer[4]
 //! ```
 //! No spelling is longer than what it stands for, so positions stay.
 
 use std::ops::Range;
 
+use super::is_reserved;
 use super::lexer::{Kind, Token};
+use crate::error::SqlError;
+use crate::types::TypeKind;
+
+/// Last words of types that are not their names in the catalog.
+const OTHER_NAMES: [&str; 14] = [
+    "bigint",
+    "bit",
+    "boolean",
+    "char",
+    "character",
+    "dec",
+    "decimal",
+    "float",
+    "int",
+    "integer",
+    "precision",
+    "real",
+    "smallint",
+    "varying",
+];
+
+/// Words that are no types, behind which an array may be.
+const BEFORE_EXPRESSIONS: [&str; 8] = [
+    "between", "by", "escape", "ilike", "like", "overlaps", "return", "values",
+];
+
+type Respelled = (Range<usize>, &'static str);
 
 /// What is to be replaced, and by what.
-pub(super) fn words(text: &str, tokens: &[Token]) -> Vec<(Range<usize>, &'static str)> {
+///
+/// # Errors
+/// Where there is no such spelling.
+pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Respelled>, SqlError> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let mut found = Vec::new();
     for (i, token) in tokens.iter().enumerate() {
@@ -32,9 +65,70 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Vec<(Range<usize>, &'static
             if let Some(escape) = escape_behind(text, &tokens[i + 1..]) {
                 found.push((escape.start..escape.end, "FOR"));
             }
+        } else if token.is(text, "fetch") && (is(i + 1, "first") || is(i + 1, "next")) {
+            found.extend(limit_of(text, &tokens[i..])?);
+        } else if token.is(text, "array") && ends_a_type(text, before) {
+            let bracket = tokens.get(i + 1).map(|next| next.text(text));
+            let size = if bracket == Some("[") { "" } else { "[]" };
+            found.push((token.start..token.end, size));
         }
     }
-    found
+    Ok(found)
+}
+
+/// What the words of a FETCH that is before OFFSET are in a LIMIT.
+fn limit_of(text: &str, tokens: &[Token]) -> Result<Vec<Respelled>, SqlError> {
+    let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
+    let mut depth = 0_usize;
+    for (i, token) in tokens.iter().enumerate().skip(2) {
+        match token.kind {
+            Kind::Open => depth += 1,
+            Kind::Close if depth == 0 => break,
+            Kind::Close => depth -= 1,
+            Kind::Word if depth == 0 && (is(i, "row") || is(i, "rows")) => {
+                let spelled = |at: usize, how| (tokens[at].start..tokens[at].end, how);
+                if is(i + 1, "with") && is(i + 2, "ties") && is(i + 3, "offset") {
+                    let what = "OFFSET behind FETCH ... WITH TIES";
+                    return Err(SqlError::unsupported(what));
+                }
+                if !is(i + 1, "only") || !is(i + 2, "offset") {
+                    break;
+                }
+                let count = if i == 2 { "1" } else { "" };
+                let words = [(0, "LIMIT"), (1, count), (i, ""), (i + 1, "")];
+                return Ok(words.map(|(at, how)| spelled(at, how)).to_vec());
+            }
+            _ => {}
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Is the last token the end of a type? One of users is known behind `::`, and where columns and functions are made.
+fn ends_a_type(text: &str, tokens: &[Token]) -> bool {
+    let Some((last, before)) = tokens.split_last() else {
+        return false;
+    };
+    let defines = || tokens[0].is(text, "create") || tokens[0].is(text, "alter");
+    let cast = || before.last().is_some_and(|t| t.text(text) == "::");
+    match last.kind {
+        Kind::Word => {
+            let word = last.text(text).to_ascii_lowercase();
+            let word = word.as_str();
+            let zone = word == "zone" && before.last().is_some_and(|t| t.is(text, "time"));
+            let any = !is_reserved(word) && !BEFORE_EXPRESSIONS.contains(&word);
+            zone || OTHER_NAMES.contains(&word)
+                || TypeKind::from_catalog_name(word).is_some()
+                || (any && (defines() || cast()))
+        }
+        Kind::QuotedIdent => defines() || cast(),
+        Kind::Close => {
+            let mut open = before.iter().rposition(|t| t.kind == Kind::Open);
+            open = open.filter(|at| before[*at..].iter().all(|t| t.kind != Kind::Close));
+            open.is_some_and(|at| ends_a_type(text, &before[..at]))
+        }
+        _ => false,
+    }
 }
 
 /// Are the brackets that these tokens leave open last those of SUBSTRING, and is there something in them?

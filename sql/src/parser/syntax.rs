@@ -213,7 +213,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     }
     let commas = locked_commas(text, tokens);
     let mut respelled = merge::patches(text, tokens);
-    respelled.extend(respelled::words(text, tokens));
+    respelled.extend(respelled::words(text, tokens)?);
     let decoded = unicode::literals(text, tokens)?;
     let tables = table_query::tables(text, tokens)?;
     blanked.extend(shown_forms::words(text, tokens));

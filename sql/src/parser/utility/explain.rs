@@ -1,5 +1,7 @@
 //! EXPLAIN.
 
+use sqlparser::ast;
+
 use super::super::cursor::Cursor;
 use super::super::lexer::{self, Kind};
 use super::super::{Statement, parse_one};
@@ -19,7 +21,7 @@ pub(super) fn parse(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     let explainable = c.peek().is_some_and(|t| {
         [
             "select", "insert", "update", "delete", "merge", "values", "execute", "with", "table",
-            "declare",
+            "declare", "create", "refresh",
         ]
         .iter()
         .any(|word| t.is(c.sql, word))
@@ -28,12 +30,29 @@ pub(super) fn parse(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     if !explainable {
         return Err(c.unexpected());
     }
+    let creates = c.peek().is_some_and(|t| t.is(c.sql, "create"));
+    let refused = c.unexpected();
     let text = c.rest_in_place();
     let statement = parse_one(&text, &lexer::tokens(&text)?)?;
+    if creates && !is_made_of_query(&statement) {
+        return Err(refused);
+    }
     Ok(Statement::Explain {
         options,
         statement: Box::new(statement),
     })
+}
+
+/// Is it a CREATE that begins with the rows of a query?
+fn is_made_of_query(statement: &Statement) -> bool {
+    match statement {
+        Statement::Sql(sql) => match sql.as_ref() {
+            ast::Statement::CreateTable(create) => create.query.is_some(),
+            ast::Statement::CreateView(create) => create.materialized,
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 fn listed(c: &mut Cursor<'_>, options: &mut ExplainOptions) -> Result<(), SqlError> {
