@@ -209,14 +209,17 @@ pub fn verify(url: &str, journal: &mut Journal) {
         lost.len()
     );
     assert_eq!(accounts.len(), ACCOUNTS as usize);
-    for row in &accounts {
-        let [id, balance] = row[..] else {
-            panic!("two columns: {row:?}")
-        };
-        assert_eq!(
-            balances.get(&id),
-            Some(&balance),
-            "account {id} and its transfers disagree"
+    let wrong = |row: &&Vec<i64>| balances.get(&row[0]) != Some(&row[1]);
+    let wrong: Vec<_> = accounts.iter().filter(wrong).collect();
+    if !wrong.is_empty() {
+        let expected = wrong.iter().map(|row| (row[0], balances.get(&row[0])));
+        let expected: Vec<_> = expected.collect();
+        let total: i64 = accounts.iter().map(|row| row[1]).sum();
+        let again = table(&mut session, "SELECT id, balance FROM account");
+        let again: Vec<_> = wrong.iter().filter(|row| again.contains(row)).collect();
+        panic!(
+            "accounts and their transfers disagree: {wrong:?} should be {expected:?}, all have {total}; \
+             read again, these are still so: {again:?}"
         );
     }
     journal.unknown.clear();

@@ -13,7 +13,7 @@ use super::whole_row::{is_row_call, without_stars};
 use super::{names, polymorphic};
 use crate::bound::{Expr, Node, WindowFunction};
 use crate::error::{SqlError, SqlState};
-use crate::functions::{CastContext, ScalarFunction, candidates, cast_context};
+use crate::functions::{CastContext, ScalarFunction, candidates, cast_context, is_elsewhere};
 use crate::types::{Type, TypeCategory, TypeKind};
 use crate::value::Value;
 
@@ -97,6 +97,12 @@ impl Binder<'_> {
                             let sequence = self.sequence_of(arg)?;
                             self.need_sequence(&name, &sequence)?;
                             sequence
+                        }
+                        Argument::Given(arg) if nth == 1 && name == "normalize" => {
+                            match normal_form(arg) {
+                                Some(form) => Expr::constant(Type::TEXT, Value::text(form)),
+                                None => self.expr(arg, around)?,
+                            }
                         }
                         Argument::Given(arg) => self.expr(arg, around)?,
                         Argument::Default(text) => Expr::constant(Type::UNKNOWN, Value::text(text)),
@@ -299,6 +305,14 @@ impl Binder<'_> {
     }
 }
 
+/// The word for a normal form of Unicode that is an argument.
+fn normal_form(arg: &ast::Expr) -> Option<&str> {
+    match arg {
+        ast::Expr::Identifier(word) if word.quote_style.is_none() => Some(&word.value),
+        _ => None,
+    }
+}
+
 /// The name of a function, without the schema of the built-in ones.
 pub(super) fn function_name(name: &ast::ObjectName) -> Result<String, SqlError> {
     match names::parts(name)?.as_slice() {
@@ -433,7 +447,10 @@ pub(super) fn choose_among<'f, F: Signature + 'f, I: Iterator<Item = &'f F>>(
     }
     let mut fitting: Vec<&'f F> = known().filter(arity).filter(|f| f.fits(types)).collect();
     if fitting.is_empty() {
-        return Err(no_function(name, types));
+        return Err(match known().next().is_none() && is_elsewhere(name) {
+            true => SqlError::unsupported(format!("function {name}({})", shown(types))),
+            false => no_function(name, types),
+        });
     }
     keep_most(&mut fitting, |f| count(f, types, |a, t| a == t.kind));
     keep_most(&mut fitting, |f| {

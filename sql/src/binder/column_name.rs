@@ -78,6 +78,7 @@ fn name_of(expr: &ast::Expr) -> Option<(String, bool)> {
         E::Substring { shorthand, .. } => good(if *shorthand { "substr" } else { "substring" }),
         E::Overlay { .. } => good("overlay"),
         E::AtTimeZone { .. } => good("timezone"),
+        E::IsNormalized { negated: false, .. } => good("is_normalized"),
         E::Exists { negated: false, .. } => good("exists"),
         E::Subquery(query) => of_query(query),
         E::Trim { trim_where, .. } => good(match trim_where {

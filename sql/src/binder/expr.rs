@@ -182,6 +182,10 @@ impl Binder<'_> {
                 .or_at(self.position(ident.span)));
             }
         }
+        let is_of_table = around.scope.leaves.iter().any(|leaf| leaf.schema.is_some());
+        if let Some(refused) = super::scope::system_column(&name).filter(|_| is_of_table) {
+            return Err(refused.or_at(self.position(ident.span)));
+        }
         let missing = SqlError::new(
             SqlState::UNDEFINED_COLUMN,
             format!("column \"{name}\" does not exist"),

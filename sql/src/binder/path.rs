@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Binder;
-use crate::bound::{AlterTypeAction, NamedObject, Statement};
+use crate::bound::{AlterTypeAction, NamedObject, SequenceOptions, Statement};
 use crate::catalog::acl::Privileges;
 use crate::catalog::{
     CatalogView, DatabaseDef, ExtensionDef, Object, ObjectKind, PUBLIC_SCHEMA, RoleDef, RoutineDef,
@@ -267,11 +267,26 @@ impl Binder<'_> {
             }
             Ok(())
         };
+        let owned = |options: &mut SequenceOptions| -> Result<(), SqlError> {
+            let Some(Some((schema @ None, table, _))) = &mut options.owner else {
+                return Ok(());
+            };
+            let Some(found) = self.catalog.table(None, table)? else {
+                let message = format!("relation \"{table}\" does not exist");
+                return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
+            };
+            *schema = Some(found.schema.clone());
+            Ok(())
+        };
         match &mut statement {
             Statement::CreateSequence(create) => {
                 create.schema = Some(self.schema_for(create.schema.take())?);
+                owned(&mut create.options)?;
             }
-            Statement::AlterSequence(alter) => along(&mut alter.schema, &alter.name)?,
+            Statement::AlterSequence(alter) => {
+                along(&mut alter.schema, &alter.name)?;
+                owned(&mut alter.options)?;
+            }
             Statement::DropSequence(drop) => {
                 for (schema, name) in &mut drop.names {
                     self.check_schema(schema.as_deref(), drop.if_exists)?;

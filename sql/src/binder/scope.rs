@@ -11,6 +11,14 @@ use crate::value::Value;
 
 /// The column that every relation has, and no list of columns shows.
 const TABLE_OID: &str = "tableoid";
+/// Those of PostgreSQL's that relations have not here.
+const SYSTEM_COLUMNS: [&str; 5] = ["cmax", "cmin", "ctid", "xmax", "xmin"];
+
+/// 0A000, where a name that is no column's is that of one which tables of PostgreSQL have besides.
+pub(super) fn system_column(name: &str) -> Option<SqlError> {
+    let known = SYSTEM_COLUMNS.contains(&name);
+    known.then(|| SqlError::unsupported(format!("system column {name}")))
+}
 
 /// The relations that an expression sees.
 #[derive(Clone, Debug, Default)]
@@ -141,6 +149,9 @@ impl Scope {
                 leaf.table_oid(self.leaves.len() == 1)
             }
             None => {
+                if let Some(refused) = system_column(name).filter(|_| leaf.schema.is_some()) {
+                    return Err(refused);
+                }
                 let missing = SqlError::new(
                     SqlState::UNDEFINED_COLUMN,
                     format!("column {alias}.{name} does not exist"),

@@ -154,6 +154,22 @@ impl Binder<'_> {
                 let args = self.exprs(&[time_zone, timestamp], around)?;
                 self.call("timezone", args)
             }
+            E::IsNormalized {
+                expr,
+                form,
+                negated,
+            } => {
+                let mut args = self.exprs(&[expr], around)?;
+                if let Some(form) = form {
+                    let form = Value::text(form.to_string());
+                    args.push(Expr::constant(Type::TEXT, form));
+                }
+                let call = self.call("is_normalized", args)?;
+                Ok(match negated {
+                    true => Expr::new(Type::BOOL, Node::Not(Box::new(call))),
+                    false => call,
+                })
+            }
             E::Collate { expr, collation } => {
                 collation_of(collation)?;
                 let value = self.expr(expr, around)?;

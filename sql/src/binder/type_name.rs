@@ -317,7 +317,7 @@ fn invalid(message: &str) -> SqlError {
 }
 
 fn is_postgres_type(name: &str) -> bool {
-    const KNOWN: [&str; 48] = [
+    const KNOWN: [&str; 53] = [
         "serial",
         "bigserial",
         "smallserial",
@@ -365,6 +365,11 @@ fn is_postgres_type(name: &str) -> bool {
         "regconfig",
         "regdictionary",
         "int2vector",
+        "anyrange",
+        "anymultirange",
+        "anycompatiblerange",
+        "anycompatiblemultirange",
+        "gtsvector",
         "oidvector",
     ];
     KNOWN.contains(&name)

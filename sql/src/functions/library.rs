@@ -3,8 +3,8 @@
 use super::{
     ScalarFunction, Waiting, advisory, array, array_search, bits, blocking, catalog, cursors,
     datetime, extract, format, interval, json, json_edit, json_make, jsonpath, make_time, math,
-    math_degrees, math_more, network, notify, privileges, regex, sequence, server, session, signal,
-    sizes, span_fields, statistics, string, string_more, texts_and_bytes,
+    math_degrees, math_more, network, normal_forms, notify, privileges, regex, sequence, server,
+    session, signal, sizes, span_fields, statistics, string, string_more, texts_and_bytes,
 };
 use crate::bound::Volatility;
 use crate::context::EvalContext;
@@ -91,12 +91,13 @@ pub(super) const fn variadic(
     }
 }
 
-static TABLES: [&[ScalarFunction]; 42] = [
+static TABLES: [&[ScalarFunction]; 43] = [
     network::FUNCTIONS,
     math_more::FUNCTIONS,
     math_degrees::FUNCTIONS,
     server::FUNCTIONS,
     texts_and_bytes::FUNCTIONS,
+    normal_forms::FUNCTIONS,
     make_time::FUNCTIONS,
     format::FUNCTIONS,
     string_more::FUNCTIONS,

@@ -53,6 +53,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("ln", &[Numeric], Numeric, |_, _| Err(SqlError::unsupported("ln of a numeric"))),
     pure("log", &[Float8], Float8, |a, _| logarithm(a, f64::log10)),
     pure("log", &[Numeric], Numeric, |_, _| Err(SqlError::unsupported("log of a numeric"))),
+    pure("log", &[Numeric, Numeric], Numeric, |_, _| Err(SqlError::unsupported("log of a numeric"))),
     pure("log10", &[Float8], Float8, |a, _| logarithm(a, f64::log10)),
     pure("pi", &[], Float8, |_, _| Ok(Value::Float8(std::f64::consts::PI))),
     pure("sin", &[Float8], Float8, |a, _| float(a, f64::sin)),

@@ -5,6 +5,7 @@
 //! ORDER BY x USING <                 is   ORDER BY x ASC
 //! FETCH FIRST n ROWS ONLY OFFSET m   is   LIMIT n OFFSET m
 //! integer ARRAY[4]                   is   integer[4]
+//! GROUP BY DISTINCT a, b             is   GROUP BY a, b
 //! ```
 //! No spelling is longer than what it stands for, so positions stay.
 
@@ -67,6 +68,8 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Respelled>, SqlE
             }
         } else if token.is(text, "fetch") && (is(i + 1, "first") || is(i + 1, "next")) {
             found.extend(limit_of(text, &tokens[i..])?);
+        } else if token.is(text, "group") && is(i + 1, "by") {
+            found.extend(of_groups(text, &tokens[i + 2..])?);
         } else if token.is(text, "array") && ends_a_type(text, before) {
             let bracket = tokens.get(i + 1).map(|next| next.text(text));
             let size = if bracket == Some("[") { "" } else { "[]" };
@@ -74,6 +77,29 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Respelled>, SqlE
         }
     }
     Ok(found)
+}
+
+/// DISTINCT of GROUP BY changes nothing where there is one set, and ALL nothing at all.
+fn of_groups(text: &str, tokens: &[Token]) -> Result<Option<Respelled>, SqlError> {
+    let Some((first, rest)) = tokens.split_first() else {
+        return Ok(None);
+    };
+    let begins_key = |token: &Token| token.kind != Kind::Close && token.kind != Kind::Semicolon;
+    let ends = ["having", "order", "limit", "window", "union"];
+    let is_end = |token: &Token| ends.iter().any(|word| token.is(text, word));
+    let listed = rest.first().is_some_and(|t| begins_key(t) && !is_end(t));
+    if first.is(text, "distinct") {
+        let sets = ["rollup", "cube", "grouping"];
+        if rest
+            .iter()
+            .any(|t| sets.iter().any(|word| t.is(text, word)))
+        {
+            return Err(SqlError::unsupported("GROUP BY DISTINCT of grouping sets"));
+        }
+    } else if !first.is(text, "all") || !listed {
+        return Ok(None);
+    }
+    Ok(Some((first.start..first.end, "")))
 }
 
 /// What the words of a FETCH that is before OFFSET are in a LIMIT.

@@ -446,8 +446,10 @@ fn refused(error: ParserError, text: &str, tokens: &[Token]) -> SqlError {
     syntax_fault(error, text, tokens)
 }
 
+const SOME_COLUMNS: &str = "ON DELETE SET of some of the columns";
+
 /// What PostgreSQL has in statements about tables, and in some others, that we do not have: by words in a row.
-const FEATURES: [(&str, &[&str], &str); 12] = [
+const FEATURES: [(&str, &[&str], &str); 16] = [
     ("create", &["exclude", "using"], "an EXCLUDE constraint"),
     ("create", &["exclude", "("], "an EXCLUDE constraint"),
     ("alter", &["exclude", "using"], "an EXCLUDE constraint"),
@@ -460,6 +462,23 @@ const FEATURES: [(&str, &[&str], &str); 12] = [
     ("alter", &["in", "tablespace"], "ALTER of ALL IN TABLESPACE"),
     ("create", &["transform", "for"], "CREATE TRANSFORM"),
     ("load", &["load"], "LOAD"),
+    ("create", &["delete", "set", "null", "("], SOME_COLUMNS),
+    ("create", &["delete", "set", "default", "("], SOME_COLUMNS),
+    ("alter", &["delete", "set", "null", "("], SOME_COLUMNS),
+    ("alter", &["delete", "set", "default", "("], SOME_COLUMNS),
+];
+
+/// Functions of XML, whose arguments have a syntax of their own.
+const OF_XML: [&str; 9] = [
+    "xmlagg",
+    "xmlconcat",
+    "xmlelement",
+    "xmlexists",
+    "xmlforest",
+    "xmlparse",
+    "xmlpi",
+    "xmlroot",
+    "xmlserialize",
 ];
 
 /// The feature that a statement which sqlparser refuses has words of.
@@ -477,6 +496,20 @@ fn feature_of(text: &str, tokens: &[Token]) -> Option<&'static str> {
     let typed = tokens.len() > 3 && first.is(text, "create") && tokens[1].is(text, "table");
     if typed && tokens[3].is(text, "of") {
         return Some("a typed table");
+    }
+    let of = |pair: &[Token]| pair[0].is(text, "partition") && pair[1].is(text, "of");
+    if let Some(at) = tokens.windows(2).position(of) {
+        // Behind the name, which may have a schema.
+        let mut behind = tokens[at + 2..].iter().take(4);
+        if behind.any(|token| token.kind == Kind::Open) {
+            return Some("columns of a partition that differ from its table's");
+        }
+    }
+    let of_xml = |pair: &[Token]| {
+        pair[1].kind == Kind::Open && OF_XML.iter().any(|name| pair[0].is(text, name))
+    };
+    if tokens.windows(2).any(of_xml) {
+        return Some("XML");
     }
     let known = FEATURES
         .iter()

@@ -62,6 +62,9 @@ fn constraints(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
 }
 
 fn set(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    if c.sees_all(&["xml", "option"]) {
+        return Err(SqlError::unsupported("XML OPTION"));
+    }
     if c.accept_all(&["session", "characteristics", "as", "transaction"]) {
         return modes(c).map(Statement::SetSessionCharacteristics);
     }
