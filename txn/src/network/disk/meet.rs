@@ -333,7 +333,12 @@ impl Meeting {
         }
         // It may be another process by now than the one whose state is known.
         let known = self.digests.get(&machine) == Some(&digest);
-        if known && (shown == 0 || shown == self.seal()) {
+        if known && shown == 0 {
+            // A process that was killed shows that for ever, and there may be another one in its place.
+            self.fabric.forget(SHOWN);
+            return Ok(false);
+        }
+        if known && shown == self.seal() {
             return Ok(false);
         }
         if known {
