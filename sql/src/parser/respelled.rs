@@ -149,9 +149,17 @@ fn ends_a_type(text: &str, tokens: &[Token]) -> bool {
         }
         Kind::QuotedIdent => defines() || cast(),
         Kind::Close => {
-            let mut open = before.iter().rposition(|t| t.kind == Kind::Open);
-            open = open.filter(|at| before[*at..].iter().all(|t| t.kind != Kind::Close));
-            open.is_some_and(|at| ends_a_type(text, &before[..at]))
+            // As in `numeric(10, 2)`; further back there is none, however many brackets there are.
+            let open = before
+                .iter()
+                .rev()
+                .take(4)
+                .position(|t| t.kind == Kind::Open);
+            let named = open.map(|back| &before[..before.len() - 1 - back]);
+            named.is_some_and(|of| {
+                let ends_in_word = of.last().is_some_and(|t| t.kind == Kind::Word);
+                ends_in_word && ends_a_type(text, of)
+            })
         }
         _ => false,
     }
