@@ -116,10 +116,10 @@ fn stop_error(stop: &Stop) -> SqlError {
         .hint("Connect to another machine."),
         Stop::InDoubt => SqlError::new(
             SqlState::TRANSACTION_RESOLUTION_UNKNOWN,
-            "this machine has left the cluster while the transaction committed",
+            "the cluster has lost a machine while the transaction committed",
         )
         .detail("Whether the transaction has taken effect is not known.")
-        .hint("Look at the rows on another machine before running it again."),
+        .hint("Look at the rows before running it again."),
         Stop::Damaged => SqlError::new(
             SqlState::new(b"XX001"),
             "an object of the database is missing or damaged",

@@ -80,7 +80,7 @@ impl Context {
     }
 
     /// Gives the locks back, nothing changed, and with them the write timestamp if one was taken. `false`, and
-    /// nothing is given back, where only recovery can say whether the commit has no effect (COMMITTING-2).
+    /// nothing is given back, where it is decided later whether the commit has an effect (COMMITTING-2).
     pub(crate) fn unlock(&mut self) -> bool {
         if !self.abort_spread() {
             return false;
@@ -89,6 +89,14 @@ impl Context {
         self.locked = 0;
         self.slot.end_commit();
         true
+    }
+
+    /// Forgets the locks that it has, which stay.
+    pub(crate) fn keep_locks(&mut self) {
+        self.spread.forget();
+        self.spread.new_locked = false;
+        self.locked = 0;
+        self.slot.end_commit();
     }
 
     /// Locks the new objects of this machine, which nothing leads to yet (COMMITTING-4).

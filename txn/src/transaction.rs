@@ -474,7 +474,7 @@ impl Transaction {
             context.machine.counters().count_abort(context.lane, reason);
             // Held only where a node kind panicked under the locks, or the commit was dropped.
             if !context.unlock() {
-                return self.leave_to_recovery();
+                return self.leave_undecided();
             }
             context.log_abort();
             context.give_new_back();
@@ -482,8 +482,14 @@ impl Transaction {
         self.finish();
     }
 
-    /// Nobody waits for the end of its commit any more, which recovery decides.
-    fn leave_to_recovery(&mut self) {
+    /// Nothing of its commit is done here, nor undone: it is not known yet what becomes of it, and this machine ends.
+    pub(crate) fn leave_in_doubt(mut self) {
+        self.context_mut().keep_locks();
+        self.finish();
+    }
+
+    /// Nobody waits for the end of its commit any more, which is decided later.
+    fn leave_undecided(&mut self) {
         let Some(context) = self.context.take() else {
             return;
         };

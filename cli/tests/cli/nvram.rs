@@ -31,7 +31,28 @@ pub fn kill_all(mut cluster: DevCluster) {
     }
 }
 
+/// Stops a machine for so long and kills it, and the others when they have noticed, or have not.
+pub fn kill_in_turn(cluster: DevCluster, first: usize, time: Duration) {
+    let first = &cluster.machines()[first];
+    signal("-STOP", &cluster.child.id().to_string());
+    signal("-STOP", first);
+    thread::sleep(time);
+    signal("-KILL", first);
+    kill_all(cluster);
+}
+
 pub fn load_and_kill(cluster: DevCluster, round: u32, time: Duration, journal: &mut Journal) {
+    load_and_end(cluster, round, time, journal, kill_all);
+}
+
+/// Load for `time`, and until `end` is over.
+pub fn load_and_end(
+    cluster: DevCluster,
+    round: u32,
+    time: Duration,
+    journal: &mut Journal,
+    end: impl FnOnce(DevCluster),
+) {
     let stop = AtomicBool::new(false);
     let clients = (0..CLIENTS).map(|at| Client::connect(&cluster.url(at as u16 % MACHINES)));
     let clients: Vec<Client> = clients.collect();
@@ -45,7 +66,7 @@ pub fn load_and_kill(cluster: DevCluster, round: u32, time: Duration, journal: &
         }
         let ends = Ends(&stop);
         thread::sleep(time);
-        kill_all(cluster);
+        end(cluster);
         drop(ends);
         for client in running {
             journal.add(client.join().expect("a client ends"));
@@ -172,4 +193,28 @@ fn machines_of_a_network_killed_at_once_lose_nothing_acknowledged() {
     signal("-INT", &cluster.child.id().to_string());
     assert!(cluster.ended());
     verify(&start().url(1), &mut journal);
+}
+
+/// Kills machines under load, again and again, one of them before the others, which nobody tells to go on without it.
+pub fn survive_in_turn(start: impl Fn() -> DevCluster) {
+    let mut journal = Journal::default();
+    let cluster = start();
+    create(&cluster.url(0));
+    let (mut cluster, mut random) = (Some(cluster), Random::new(5));
+    for round in 0..crash_rounds() {
+        let running = cluster.take().unwrap_or_else(&start);
+        verify(&running.url((round % 3) as u16), &mut journal);
+        let [load, stopped] = [300, 20].map(|most| Duration::from_millis(random.below(most)));
+        let load = load + Duration::from_millis(200);
+        let end = |cluster| kill_in_turn(cluster, (round % 3) as usize, stopped);
+        load_and_end(running, round, load, &mut journal, end);
+    }
+    verify(&start().url(0), &mut journal);
+    assert!(journal.has_any(), "some transfers were acknowledged");
+}
+
+#[test]
+fn a_machine_killed_before_the_others_leaves_nothing_half_there() {
+    let directory = tempfile::tempdir().expect("a directory");
+    survive_in_turn(|| DevCluster::start_in(directory.path(), "tcp", &NVRAM));
 }

@@ -13,7 +13,7 @@ use crate::common::dev_cluster::{DevCluster, MACHINES, signal};
 use crate::common::machines::Machines;
 use crate::common::{Ends, crash_rounds, insist, program, said};
 use crate::crash_bank::{CLIENTS, Client, Journal, create, verify};
-use crate::nvram::{kill_all, load_and_kill};
+use crate::nvram::{kill_all, load_and_kill, survive_in_turn};
 
 /// Machines of a network that keep their configuration themselves.
 const GROUP: [&str; 2] = ["--configuration-store", "raft"];
@@ -243,4 +243,10 @@ fn a_machine_that_has_lost_its_disk_is_named() {
     std::fs::rename(&aside, &there).expect("it was there");
     let cluster = start(directory.path(), "shm");
     verify(&cluster.url(0), &mut Journal::default());
+}
+
+#[test]
+fn a_machine_killed_before_the_others_leaves_nothing_half_there() {
+    let directory = tempfile::tempdir().expect("a directory");
+    survive_in_turn(|| start(directory.path(), "tcp"));
 }

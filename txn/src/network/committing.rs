@@ -9,15 +9,17 @@
 //!   configuration is applied cannot have taken effect, and who runs it may say so.
 //! * COMMITTING-2: what is in doubt is decided by recovery alone; the locks that it holds here stay until then, whether
 //!   or not anybody waits for it.
-//! * COMMITTING-3: where machines are replaced no commit is given up that is here: if some were told to forget it and
-//!   others were not when its coordinator fails, recovery could let it take effect after what it had locked was changed.
-//!   One that nobody waits for any more is an *orphan*, and goes on.
+//! * COMMITTING-3: where somebody decides later ([`Network::decides_later`]) no commit is given up that is here: if some
+//!   were told to forget it and others were not when its coordinator fails, it could be decided that it takes effect after
+//!   what it had locked was changed. One that nobody waits for any more is an *orphan*, and goes on. For the same reason
+//!   none is truncated that a primary may not have heard of.
 //! * COMMITTING-4: what is in doubt holds locks on its new objects here, too. Recovery may put what leads to them in
 //!   place elsewhere before whoever runs the commit puts them in place here, and others may follow it.
 //! * COMMITTING-5: who has the commits does not wait for the configuration: it is in that before. Others are in it and wait
 //!   for the commits, and whoever waits to apply the next one lets nobody else in.
 //! * COMMITTING-6: what was decided stays so until whoever runs the commit has done it, however many configurations that takes.
 //!   Nobody is asked about it any more: the others may have truncated it, and remember nothing.
+//! * COMMITTING-7: nor is one given up when this machine ends. What it has locked stays so, for whoever decides.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,7 +40,14 @@ use crate::transaction::Transaction;
 
 /// All of them.
 #[derive(Default)]
-pub(super) struct Committing(Mutex<HashMap<TxnId, Commit, FixedState>>);
+pub(super) struct Committing(Mutex<Commits>);
+
+#[derive(Default)]
+struct Commits {
+    by_id: HashMap<TxnId, Commit, FixedState>,
+    /// The machine ends, and none goes on.
+    ended: bool,
+}
 
 /// One commit.
 struct Commit {
@@ -111,17 +120,17 @@ impl Committing {
             waiting: None,
             orphan: None,
         };
-        self.0.lock().insert(id, commit);
+        self.0.lock().by_id.insert(id, commit);
     }
 
     /// It is given up, where nobody is replaced.
     pub fn withdraw(&self, id: TxnId) {
-        self.0.lock().remove(&id);
+        self.0.lock().by_id.remove(&id);
     }
 
     /// It has taken effect: here, and elsewhere once its records are read.
     pub fn show(&self, id: TxnId) {
-        if let Some(commit) = self.0.lock().get_mut(&id) {
+        if let Some(commit) = self.0.lock().by_id.get_mut(&id) {
             commit.shown = true;
         }
     }
@@ -135,7 +144,7 @@ impl Committing {
         (acks, lost): (Vec<Completion<()>>, bool),
         asks: bool,
     ) {
-        if let Some(commit) = self.0.lock().get_mut(&id) {
+        if let Some(commit) = self.0.lock().by_id.get_mut(&id) {
             (commit.participants, commit.acks, commit.lost) = (participants, acks, lost);
         }
         if !asks {
@@ -145,19 +154,19 @@ impl Committing {
 
     /// Whether it is here.
     pub fn has(&self, id: TxnId) -> bool {
-        self.0.lock().contains_key(&id)
+        self.0.lock().by_id.contains_key(&id)
     }
 
     /// Whether none is left.
     pub fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.0.lock().by_id.is_empty()
     }
 
     /// Comes when recovery has decided about a commit that is in doubt: when it takes effect, if it does. Whoever
     /// has it says [`Self::is_done`] once that is done.
     pub fn decision(&self, id: TxnId) -> Completion<Option<Timestamp>> {
         let (completer, decision) = Completion::pending();
-        if let Some(commit) = self.0.lock().get_mut(&id) {
+        if let Some(commit) = self.0.lock().by_id.get_mut(&id) {
             match commit.decided {
                 Some(decided) => return Completion::done(Ok(commit.outcome(decided))),
                 None => commit.waiting = Some(completer),
@@ -169,10 +178,10 @@ impl Committing {
     /// What was decided about a commit is done here.
     pub fn is_done(&self, id: TxnId) {
         let mut commits = self.0.lock();
-        if let Some(commit) = commits.get_mut(&id) {
+        if let Some(commit) = commits.by_id.get_mut(&id) {
             commit.done = true;
             if commit.settled {
-                commits.remove(&id);
+                commits.by_id.remove(&id);
             }
         }
     }
@@ -180,10 +189,10 @@ impl Committing {
     /// Nobody asks about it any more.
     pub fn settle(&self, id: TxnId) {
         let mut commits = self.0.lock();
-        if let Some(commit) = commits.get_mut(&id) {
+        if let Some(commit) = commits.by_id.get_mut(&id) {
             commit.settled = true;
             if commit.done {
-                commits.remove(&id);
+                commits.by_id.remove(&id);
             }
         }
     }
@@ -191,10 +200,15 @@ impl Committing {
     /// Nobody waits for it any more; it goes on, or it is done what is decided, all the same.
     pub fn adopt(&self, id: TxnId, transaction: Transaction) {
         let mut commits = self.0.lock();
-        let Some(commit) = commits.get_mut(&id) else {
+        let ended = commits.ended;
+        let Some(commit) = commits.by_id.get_mut(&id) else {
             return;
         };
         match commit.decided {
+            None if ended => {
+                drop(commits);
+                transaction.leave_in_doubt();
+            }
             None => commit.orphan = Some(transaction),
             Some(decision) => {
                 let outcome = commit.outcome(decision);
@@ -208,7 +222,7 @@ impl Committing {
     /// Recovery has decided; what it says once that is done elsewhere and forgotten does not count (COMMITTING-6).
     pub fn decide(&self, id: TxnId, decision: Decision) {
         let mut commits = self.0.lock();
-        let commit = commits.get_mut(&id);
+        let commit = commits.by_id.get_mut(&id);
         let Some(commit) = commit.filter(|commit| commit.decided.is_none()) else {
             return;
         };
@@ -227,7 +241,7 @@ impl Committing {
 
     /// The same of all commits of configurations before `current`.
     pub fn settle_before(&self, current: u64) {
-        self.0.lock().retain(|id, commit| {
+        self.0.lock().by_id.retain(|id, commit| {
             let old = id.configuration < current;
             commit.settled |= old;
             !(old && commit.done)
@@ -236,13 +250,13 @@ impl Committing {
 
     /// Everybody truncates it.
     fn forget(&self, id: TxnId) {
-        self.0.lock().remove(&id);
+        self.0.lock().by_id.remove(&id);
     }
 
     /// When a commit would take effect that is in doubt, and was not decided yet.
     pub fn undecided(&self, id: TxnId) -> Option<Timestamp> {
         let commits = self.0.lock();
-        let commit = commits.get(&id);
+        let commit = commits.by_id.get(&id);
         commit
             .filter(|commit| commit.decided.is_none())
             .map(|commit| commit.w)
@@ -250,13 +264,13 @@ impl Committing {
 
     /// Whether a commit of a configuration before `current` is here.
     pub fn has_before(&self, current: u64) -> bool {
-        self.0.lock().keys().any(|id| id.configuration < current)
+        self.0.lock().by_id.keys().any(|id| id.configuration < current)
     }
 
     /// Commits of configurations before `current`.
     pub fn in_doubt(&self, current: u64) -> Vec<InDoubt> {
         let commits = self.0.lock();
-        let old = commits.iter().filter(|(id, _)| id.configuration < current);
+        let old = commits.by_id.iter().filter(|(id, _)| id.configuration < current);
         let doubt = old.map(|(id, commit)| {
             let shown = match commit.shown {
                 true => Evidence::COMMIT_PRIMARY,
@@ -281,17 +295,21 @@ impl Committing {
     /// Whoever waits is told that nobody will decide here; what is in doubt stays so.
     pub fn leave_undecided(&self) {
         let mut commits = self.0.lock();
-        let waiting = commits.values_mut().map(|commit| commit.waiting.take());
+        let waiting = commits.by_id.values_mut().map(|commit| commit.waiting.take());
         let waiting: Vec<_> = waiting.collect();
         drop(commits);
         drop(waiting);
     }
 
-    /// Whoever waits is told that nobody will decide.
-    pub fn give_up(&self) {
-        // What nobody waited for is dropped without the lock: it looks here once more.
-        let commits = std::mem::take(&mut *self.0.lock());
+    /// The same for good: the machine ends (COMMITTING-7).
+    pub fn end(&self) {
+        let mut commits = self.0.lock();
+        commits.ended = true;
+        let orphans = commits.by_id.values_mut();
+        let orphans: Vec<_> = orphans.filter_map(|commit| commit.orphan.take()).collect();
         drop(commits);
+        self.leave_undecided();
+        orphans.into_iter().for_each(Transaction::leave_in_doubt);
     }
 }
 
@@ -325,9 +343,8 @@ impl Drop for Ending<'_> {
     fn drop(&mut self) {
         let (id, mut acks) = (self.id, std::mem::take(&mut self.acks));
         let participants = std::mem::take(&mut self.participants);
-        // Where nobody is replaced nobody recovers it either.
         let lost = take_acks(&mut acks) || self.lost || !self.network.reaches(&participants);
-        let lost = lost && self.network.replaces_machines();
+        let lost = lost && self.network.decides_later();
         if planted::is(Planted::TruncateTooEarly) {
             acks.clear();
         }
@@ -406,7 +423,7 @@ impl Network {
     fn finish_in(&self, current: u64, regions: &Regions) -> Vec<(TxnId, Timestamp, Transaction)> {
         let mut going_on = Vec::new();
         let mut commits = self.committing.0.lock();
-        commits.retain(|id, commit| {
+        commits.by_id.retain(|id, commit| {
             if id.configuration != current {
                 return true;
             }
@@ -418,7 +435,7 @@ impl Network {
                 return true;
             }
             let lost = take_acks(&mut commit.acks) || !self.reaches(&commit.participants);
-            commit.lost |= lost && self.replaces_machines();
+            commit.lost |= lost && self.decides_later();
             let all = commit.acks.is_empty() && !commit.lost;
             if all {
                 self.truncate(regions, *id, &commit.participants);

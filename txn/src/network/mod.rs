@@ -360,7 +360,7 @@ impl Network {
     pub fn stop(&self, now: Timestamp) {
         self.trim_stocks(now, true);
         self.configured.give_up();
-        self.committing.give_up();
+        self.committing.end();
         self.allotment.give_up();
         self.stopped.store(true, Ordering::Release);
         self.fabric.bell().ring();

@@ -75,6 +75,12 @@ impl Spread {
         links.all(Link::is_whole)
     }
 
+    /// Nobody is told anything more.
+    pub(crate) fn forget(&mut self) {
+        self.participants.clear();
+        self.acks.clear();
+    }
+
     /// The machines that have part.
     pub(super) fn machines(&self) -> impl Iterator<Item = MachineId> {
         let participants = self.participants.iter();
@@ -399,7 +405,7 @@ impl Context {
 
     /// Tells whoever has got a record of a commit that is given up, and takes all promises back. `false` where others may
     /// have all of a COMMIT-BACKUP: who is told to forget it and who is not would depend on who fails, so it goes on, or
-    /// recovery says what becomes of it (COMMITTING-3).
+    /// it is said later what becomes of it (COMMITTING-3).
     pub(crate) fn abort_spread(&mut self) -> bool {
         let Some(network) = self.machine.network().map(Arc::clone) else {
             return true;
@@ -410,8 +416,7 @@ impl Context {
             return true;
         }
         let told = network.configured.during(id.configuration, || {
-            // Where nobody is replaced nobody recovers it either.
-            let goes_on = network.replaces_machines()
+            let goes_on = network.decides_later()
                 && network.committing.has(id)
                 && !planted::is(Planted::AbortWhatMayBeSeen);
             if !goes_on {
@@ -423,8 +428,7 @@ impl Context {
         if !told.unwrap_or_else(|| !network.committing.has(id)) {
             return false;
         }
-        self.spread.participants.clear();
-        self.spread.acks.clear();
+        self.spread.forget();
         // Answers that are still to come are not those of another try.
         self.local += 1;
         true

@@ -202,17 +202,20 @@ impl Transaction {
 
     /// A COMMIT-BACKUP was not acknowledged: where machines that fail are replaced, that one is going to be.
     async fn not_acknowledged(&self, network: &Network, id: TxnId) -> Halt {
-        match network.replaces_machines() {
-            true => {
-                network.configured.later_than(id.configuration).await;
-                Halt::InDoubt
-            }
-            // All can be reached; what is on their disks is not known.
-            false if network.cannot_keep(&self.context().spread) => {
-                Halt::Failed(LockFailure::Stop(Stop::Failed))
-            }
-            false => Halt::Failed(LockFailure::Abort(AbortReason::Unreachable)),
+        if network.replaces_machines() {
+            network.configured.later_than(id.configuration).await;
+            return Halt::InDoubt;
         }
+        let failure = if network.cannot_keep(&self.context().spread) {
+            // All can be reached, so that it may be given up; what is on their disks is not known.
+            network.committing.withdraw(id);
+            LockFailure::Stop(Stop::Failed)
+        } else if network.decides_later() {
+            LockFailure::Stop(Stop::InDoubt)
+        } else {
+            LockFailure::Abort(AbortReason::Unreachable)
+        };
+        Halt::Failed(failure)
     }
 
     /// Waits for what recovery decides about a commit, and does that here.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use fencepost_fabric::{
-    Bell, Completion, Event, Fabric, FabricCounters, FabricError, Member, Memory, Nvram, Place,
-    SegmentId, ShmFabric, Writer,
+    Bell, Completer, Completion, Event, Fabric, FabricCounters, FabricError, Member, Memory, Nvram,
+    Place, SegmentId, ShmFabric, Writer,
 };
 use fencepost_txn::network::restart::{RestartError, settle};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication, Resumed};
@@ -50,6 +50,22 @@ struct Watching {
     from: Option<PathBuf>,
     reported: bool,
     taken: Vec<(tempfile::TempDir, bool)>,
+    /// A machine that is to be killed, and the writes until then.
+    doomed: Option<(MachineId, usize, Others)>,
+    killed: Option<(MachineId, Others)>,
+    /// Answers that do not come before all is over.
+    late: Vec<Completer<()>>,
+}
+
+/// What becomes of the others once a machine is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// They are killed once they cannot do any more.
+    AreKilled,
+    /// They are killed before anything arrives that they write to each other.
+    AreKilledAtOnce,
+    /// They end in good order.
+    EndWell,
 }
 
 impl Watch {
@@ -61,6 +77,26 @@ impl Watch {
             let reported = state.reported;
             state.taken.push((copy, reported));
         }
+    }
+
+    /// The answer of a write that does not arrive because of who was killed.
+    fn stop(&self, from: MachineId, to: MachineId) -> Option<Completion<()>> {
+        let mut state = self.state.lock();
+        if let Some((machine, left, others)) = state.doomed {
+            match left {
+                0 => (state.doomed, state.killed) = (None, Some((machine, others))),
+                _ => state.doomed = Some((machine, left - 1, others)),
+            }
+        }
+        let (killed, others) = state.killed?;
+        if killed == to || killed == from {
+            return Some(Completion::done(Err(FabricError::Lost)));
+        }
+        (others == Others::AreKilledAtOnce).then(|| {
+            let (completer, completion) = Completion::pending();
+            state.late.push(completer);
+            completion
+        })
     }
 }
 
@@ -103,6 +139,34 @@ impl Host {
     /// From now on, or not any more, copies are taken.
     pub fn watch(&self, on: bool) {
         self.watch.state.lock().from = on.then(|| self.directory.path().to_path_buf());
+    }
+
+    /// A machine is killed once some more writes have been made.
+    pub fn doom(&self, machine: MachineId, writes: usize, others: Others) {
+        let mut state = self.watch.state.lock();
+        (state.doomed, state.killed) = (Some((machine, writes, others)), None);
+    }
+
+    /// The machine that was killed.
+    pub fn killed(&self) -> Option<MachineId> {
+        let killed = self.watch.state.lock().killed;
+        killed.map(|(machine, _)| machine)
+    }
+
+    /// Whoever begins again is not killed.
+    pub fn spare(&self) {
+        let mut state = self.watch.state.lock();
+        (state.doomed, state.killed) = (None, None);
+        drop(std::mem::take(&mut state.late));
+    }
+
+    /// All are killed: what is left.
+    pub fn kill(&self) -> Host {
+        self.watch(true);
+        self.watch.look();
+        self.watch(false);
+        let mut left = self.take_left();
+        left.pop().expect("what was taken").0
     }
 
     /// The client was told.
@@ -282,6 +346,13 @@ impl Machines {
         while self.drive_all() || !Machine::are_at_rest(&self.machines) {}
     }
 
+    /// They end in good order.
+    pub fn close(&self) {
+        for machine in &self.machines {
+            machine.close().expect("there is no log");
+        }
+    }
+
     pub fn begin(&self, machine: usize, mode: Mode) -> Transaction {
         self.machines[machine].coordinator().begin(mode)
     }
@@ -385,7 +456,8 @@ impl Fabric for Watched {
 
     fn write(&self, at: Place, words: &[u64]) -> Completion<()> {
         self.watch.look();
-        self.inner.write(at, words)
+        let stopped = self.watch.stop(self.me(), at.machine);
+        stopped.unwrap_or_else(|| self.inner.write(at, words))
     }
 
     fn cas(&self, at: Place, expected: u64, new: u64) -> Completion<u64> {

@@ -6,6 +6,7 @@
 mod bank;
 mod disk;
 mod host;
+mod in_turn;
 mod leased;
 mod met_before;
 #[cfg(feature = "planted")]

@@ -240,6 +240,12 @@ impl Network {
         self.governor.is_some()
     }
 
+    /// Whether it is decided later what becomes of a commit whose coordinator cannot know: by recovery, or by whoever puts
+    /// in order what machines have left that have all ended. Where neither is, nobody asks any more.
+    pub(super) fn decides_later(&self) -> bool {
+        self.replaces_machines() || self.fabric.keeps() || self.disk.is_some()
+    }
+
     /// `longest`, or less where whoever governs has something to do before.
     pub(super) fn until_due(&self, longest: Duration) -> Duration {
         let due = self.governor.as_ref().map(|governor| {

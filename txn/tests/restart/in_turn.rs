@@ -1,0 +1,128 @@
+//! A machine is killed before the others, whom nobody tells to go on without it: what it has part in is whole afterwards, or
+//! is not there, whatever has arrived of what they sent, and whether they are killed or end in good order.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use fencepost_txn::{Addr, MachineId, Mode, Outcome, Stop};
+
+use crate::host::{Host, Machines, Others};
+use crate::{LONG, OLD};
+
+/// Rounds in which machines do all that they can without one of them.
+const ROUNDS: usize = 40;
+const COORDINATOR: usize = 0;
+
+/// Does something as far as machines come that may miss one of them: what it came to, and what is left of them if they are
+/// killed then.
+fn run_and_kill<T>(
+    host: &Host,
+    machines: &Machines,
+    task: impl Future<Output = T>,
+) -> (Option<T>, Host) {
+    let mut task = pin!(task);
+    let (mut idle, mut done) = (0, None);
+    while idle < ROUNDS {
+        let mut context = Context::from_waker(Waker::noop());
+        if done.is_none()
+            && let Poll::Ready(answer) = task.as_mut().poll(&mut context)
+        {
+            done = Some(answer);
+        }
+        let alive = (0..3).filter(|at| host.killed() != Some(machine(*at)));
+        let any = alive.fold(false, |any, at| any | machines.machine(at).drive());
+        let ends = host.killed().is_some() || done.is_some();
+        idle += usize::from(ends && !any);
+    }
+    (done, host.kill())
+}
+
+fn machine(at: usize) -> MachineId {
+    MachineId(at as u32 + 1)
+}
+
+/// The value that all objects have, as every machine sees it.
+fn value(machines: &Machines, objects: &[Addr]) -> u64 {
+    let see = |at| {
+        let words = objects.iter().map(move |addr| (at, *addr));
+        words.map(|(at, addr)| machines.words(at, addr).expect("there")[1])
+    };
+    let mut values: Vec<u64> = (0..3).flat_map(see).collect();
+    values.dedup();
+    assert_eq!(values.len(), 1, "half of it took effect: {values:?}");
+    values[0]
+}
+
+/// How a machine dies: which, after how many writes of a commit, and what becomes of what the others write.
+type Dies = (usize, usize, Others);
+
+/// Kills a machine and then all during a commit; whether the first was killed before all was over.
+fn kill_in_turn(
+    host: &mut Host,
+    objects: &[Addr],
+    last: &mut u64,
+    (at, writes, others): Dies,
+) -> bool {
+    let machines = host.begin();
+    machines.rest();
+    let mut tx = machines.begin(COORDINATOR, Mode::ReadWrite);
+    let next = *last + 1;
+    for addr in objects {
+        let change = |image: &mut [u64]| image[1] = next;
+        machines.run(tx.update(*addr, change)).expect("there");
+    }
+    host.doom(machine(at), writes, others);
+    let (outcome, left) = run_and_kill(host, &machines, tx.commit());
+    let killed = host.killed().is_some();
+    machines.close();
+    drop(machines);
+    host.spare();
+    if others != Others::EndWell {
+        *host = left;
+    }
+    let machines = host.begin();
+    let found = value(&machines, objects);
+    match outcome {
+        Some(Ok(Outcome::Committed(_))) => assert_eq!(found, next, "it was reported"),
+        Some(Ok(Outcome::Aborted(_))) => assert_eq!(found, *last, "it was given up"),
+        Some(Err(stop)) => assert_eq!(stop, Stop::InDoubt),
+        None => assert!(killed),
+    }
+    assert!(found == *last || found == next, "{found}");
+    machines.rest();
+    *last = found;
+    killed
+}
+
+/// All positions, for objects of some machines.
+fn kill_at_every_write(of: &[usize], replicas: usize, first: usize, others: Others) {
+    let mut host = Host::new(replicas);
+    let machines = host.begin();
+    let objects: Vec<Addr> = of
+        .iter()
+        .map(|at| machines.object(*at, LONG, OLD))
+        .collect();
+    machines.rest();
+    drop(machines);
+    let (mut last, mut writes) = (OLD, 0);
+    while kill_in_turn(&mut host, &objects, &mut last, (first, writes, others)) {
+        writes += 1;
+    }
+    let took_effect = last - OLD;
+    println!(
+        "{of:?}, {replicas} replicas, {first} first, {others:?}: {took_effect} of {writes} took effect"
+    );
+    assert!(took_effect > 0 && took_effect < writes as u64);
+}
+
+#[test]
+fn whoever_is_killed_first_leaves_nothing_half_there() {
+    for (replicas, first) in [(2, 1), (2, 2), (3, 1), (3, 2)] {
+        for of in [&[0, 1, 2][..], &[0, first], &[1, 2]] {
+            for others in [Others::AreKilled, Others::AreKilledAtOnce, Others::EndWell] {
+                kill_at_every_write(of, replicas, first, others);
+            }
+        }
+    }
+}
