@@ -7,8 +7,10 @@
 //! integer ARRAY[4]                   is   integer[4]
 //! GROUP BY DISTINCT a, b             is   GROUP BY a, b
 //! ```
-//! No spelling is longer than what it stands for, so positions stay.
+//! No spelling is longer than what it stands for, so positions stay. A text of nothing but these words is looked through a few
+//! times, and not from each of them to its end.
 
+use std::cell::OnceCell;
 use std::ops::Range;
 
 use super::is_reserved;
@@ -39,7 +41,65 @@ const BEFORE_EXPRESSIONS: [&str; 8] = [
     "between", "by", "escape", "ilike", "like", "overlaps", "return", "values",
 ];
 
+/// Words for several sets in one GROUP BY.
+const SETS: [&str; 3] = ["rollup", "cube", "grouping"];
+
 type Respelled = (Range<usize>, &'static str);
+
+/// The brackets of a text, by its tokens.
+struct Brackets {
+    /// The one that is open last before each token.
+    around: Vec<Option<usize>>,
+    /// Where each one that opens closes; nowhere, where there is none.
+    ends: Vec<Option<usize>>,
+}
+
+impl Brackets {
+    fn of(tokens: &[Token]) -> Brackets {
+        let mut brackets = Brackets {
+            around: Vec::with_capacity(tokens.len()),
+            ends: vec![None; tokens.len()],
+        };
+        let mut open = Vec::new();
+        for (i, token) in tokens.iter().enumerate() {
+            brackets.around.push(open.last().copied());
+            match token.kind {
+                Kind::Open => open.push(i),
+                Kind::Close => {
+                    if let Some(begin) = open.pop() {
+                        brackets.ends[begin] = Some(i);
+                    }
+                }
+                _ => {}
+            }
+        }
+        brackets
+    }
+
+    /// The tokens from one on that are in the same brackets, and in none within, up to `end` or a semicolon.
+    fn level<'t>(
+        &'t self,
+        tokens: &'t [Token],
+        from: usize,
+        end: impl Fn(&Token) -> bool + 't,
+    ) -> impl Iterator<Item = usize> + 't {
+        let mut next = Some(from);
+        std::iter::from_fn(move || {
+            let at = next?;
+            let token = tokens.get(at)?;
+            let over = matches!(token.kind, Kind::Close | Kind::Semicolon) || end(token);
+            if over {
+                next = None;
+                return None;
+            }
+            next = match token.kind {
+                Kind::Open => self.ends[at].map(|close| close + 1),
+                _ => Some(at + 1),
+            };
+            Some(at)
+        })
+    }
+}
 
 /// What is to be replaced, and by what.
 ///
@@ -47,6 +107,10 @@ type Respelled = (Range<usize>, &'static str);
 /// Where there is no such spelling.
 pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Respelled>, SqlError> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
+    let (brackets, last_set) = (OnceCell::new(), OnceCell::new());
+    let brackets = || brackets.get_or_init(|| Brackets::of(tokens));
+    let is_set = |t: &Token| SETS.iter().any(|word| t.is(text, word));
+    let last_set = || *last_set.get_or_init(|| tokens.iter().rposition(is_set));
     let mut found = Vec::new();
     for (i, token) in tokens.iter().enumerate() {
         let before = &tokens[..i];
@@ -61,15 +125,21 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Respelled>, SqlE
                 _ => continue,
             };
             found.push((token.start..tokens[i + 1].end, order));
-        } else if token.is(text, "similar") && !is(i + 1, "to") && is_in_substring(text, before) {
+        } else if token.is(text, "similar")
+            && !is(i + 1, "to")
+            && is_in_substring(text, before, brackets())
+        {
             found.push((token.start..token.end, "FROM"));
-            if let Some(escape) = escape_behind(text, &tokens[i + 1..]) {
-                found.push((escape.start..escape.end, "FOR"));
+            let another = |t: &Token| t.is(text, "similar");
+            let mut rest = brackets().level(tokens, i + 1, another);
+            if let Some(escape) = rest.find(|at| is(*at, "escape")) {
+                found.push((tokens[escape].start..tokens[escape].end, "FOR"));
             }
         } else if token.is(text, "fetch") && (is(i + 1, "first") || is(i + 1, "next")) {
-            found.extend(limit_of(text, &tokens[i..])?);
+            found.extend(limit_of(text, tokens, i, brackets())?);
         } else if token.is(text, "group") && is(i + 1, "by") {
-            found.extend(of_groups(text, &tokens[i + 2..])?);
+            let sets = last_set().is_some_and(|last| last > i + 2);
+            found.extend(of_groups(text, &tokens[i + 2..], sets)?);
         } else if token.is(text, "array") && ends_a_type(text, before) {
             let bracket = tokens.get(i + 1).map(|next| next.text(text));
             let size = if bracket == Some("[") { "" } else { "[]" };
@@ -79,8 +149,8 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Respelled>, SqlE
     Ok(found)
 }
 
-/// DISTINCT of GROUP BY changes nothing where there is one set, and ALL nothing at all.
-fn of_groups(text: &str, tokens: &[Token]) -> Result<Option<Respelled>, SqlError> {
+/// DISTINCT of GROUP BY changes nothing where there is one set, and ALL nothing at all; whether there may be `sets`.
+fn of_groups(text: &str, tokens: &[Token], sets: bool) -> Result<Option<Respelled>, SqlError> {
     let Some((first, rest)) = tokens.split_first() else {
         return Ok(None);
     };
@@ -89,11 +159,7 @@ fn of_groups(text: &str, tokens: &[Token]) -> Result<Option<Respelled>, SqlError
     let is_end = |token: &Token| ends.iter().any(|word| token.is(text, word));
     let listed = rest.first().is_some_and(|t| begins_key(t) && !is_end(t));
     if first.is(text, "distinct") {
-        let sets = ["rollup", "cube", "grouping"];
-        if rest
-            .iter()
-            .any(|t| sets.iter().any(|word| t.is(text, word)))
-        {
+        if sets {
             return Err(SqlError::unsupported("GROUP BY DISTINCT of grouping sets"));
         }
     } else if !first.is(text, "all") || !listed {
@@ -103,31 +169,34 @@ fn of_groups(text: &str, tokens: &[Token]) -> Result<Option<Respelled>, SqlError
 }
 
 /// What the words of a FETCH that is before OFFSET are in a LIMIT.
-fn limit_of(text: &str, tokens: &[Token]) -> Result<Vec<Respelled>, SqlError> {
+fn limit_of(
+    text: &str,
+    tokens: &[Token],
+    fetch: usize,
+    brackets: &Brackets,
+) -> Result<Vec<Respelled>, SqlError> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
-    let mut depth = 0_usize;
-    for (i, token) in tokens.iter().enumerate().skip(2) {
-        match token.kind {
-            Kind::Open => depth += 1,
-            Kind::Close if depth == 0 => break,
-            Kind::Close => depth -= 1,
-            Kind::Word if depth == 0 && (is(i, "row") || is(i, "rows")) => {
-                let spelled = |at: usize, how| (tokens[at].start..tokens[at].end, how);
-                if is(i + 1, "with") && is(i + 2, "ties") && is(i + 3, "offset") {
-                    let what = "OFFSET behind FETCH ... WITH TIES";
-                    return Err(SqlError::unsupported(what));
-                }
-                if !is(i + 1, "only") || !is(i + 2, "offset") {
-                    break;
-                }
-                let count = if i == 2 { "1" } else { "" };
-                let words = [(0, "LIMIT"), (1, count), (i, ""), (i + 1, "")];
-                return Ok(words.map(|(at, how)| spelled(at, how)).to_vec());
-            }
-            _ => {}
-        }
+    let another = |t: &Token| t.is(text, "fetch");
+    let mut level = brackets.level(tokens, fetch + 2, another);
+    let Some(rows) = level.find(|at| is(*at, "row") || is(*at, "rows")) else {
+        return Ok(Vec::new());
+    };
+    if is(rows + 1, "with") && is(rows + 2, "ties") && is(rows + 3, "offset") {
+        let what = "OFFSET behind FETCH ... WITH TIES";
+        return Err(SqlError::unsupported(what));
     }
-    Ok(Vec::new())
+    if !is(rows + 1, "only") || !is(rows + 2, "offset") {
+        return Ok(Vec::new());
+    }
+    let count = if rows == fetch + 2 { "1" } else { "" };
+    let words = [
+        (fetch, "LIMIT"),
+        (fetch + 1, count),
+        (rows, ""),
+        (rows + 1, ""),
+    ];
+    let spelled = words.map(|(at, how)| (tokens[at].start..tokens[at].end, how));
+    Ok(spelled.to_vec())
 }
 
 /// Is the last token the end of a type? One of users is known behind `::`, and where columns and functions are made.
@@ -166,33 +235,10 @@ fn ends_a_type(text: &str, tokens: &[Token]) -> bool {
 }
 
 /// Are the brackets that these tokens leave open last those of SUBSTRING, and is there something in them?
-fn is_in_substring(text: &str, tokens: &[Token]) -> bool {
-    let mut depth = 0_usize;
-    for (i, token) in tokens.iter().enumerate().rev() {
-        match token.kind {
-            Kind::Close => depth += 1,
-            Kind::Open if depth == 0 => {
-                let function = tokens[..i].last();
-                let is_empty = i + 1 == tokens.len();
-                return !is_empty && function.is_some_and(|t| t.is(text, "substring"));
-            }
-            Kind::Open => depth -= 1,
-            _ => {}
-        }
-    }
-    false
-}
-
-/// The ESCAPE in the brackets that these tokens are in.
-fn escape_behind<'t>(text: &str, tokens: &'t [Token]) -> Option<&'t Token> {
-    let mut depth = 0_usize;
-    for token in tokens {
-        match token.kind {
-            Kind::Open => depth += 1,
-            Kind::Close => depth = depth.checked_sub(1)?,
-            Kind::Word if depth == 0 && token.is(text, "escape") => return Some(token),
-            _ => {}
-        }
-    }
-    None
+fn is_in_substring(text: &str, tokens: &[Token], brackets: &Brackets) -> bool {
+    let Some(open) = brackets.around[tokens.len()] else {
+        return false;
+    };
+    let function = tokens[..open].last();
+    open + 1 < tokens.len() && function.is_some_and(|t| t.is(text, "substring"))
 }

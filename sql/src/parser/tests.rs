@@ -62,6 +62,7 @@ fn deep_text_is_refused() {
             format!("{}SELECT 1", "EXPLAIN ".repeat(MEGABYTE / 8)),
             format!("SELECT a{}", "[1]".repeat(MEGABYTE / 3)),
             format!("SELECT 1::int{}", "[]".repeat(MEGABYTE / 2)),
+            format!("SELECT a{} ARRAY", "()".repeat(MEGABYTE / 2)),
             format!("SELECT '1'{}", " || '1'".repeat(MEGABYTE / 7)),
             format!("SELECT 1 {}", "BETWEEN 1 AND 2 ".repeat(MEGABYTE / 16)),
             format!("PREPARE a({}) AS SELECT 1", "int[]".repeat(MEGABYTE / 5)),
@@ -120,6 +121,24 @@ fn what_is_just_allowed_fits_the_stack() {
             }
         }
     });
+}
+
+/// Each of these was looked through from each of its words on.
+#[test]
+fn what_repeats_a_word_does_not_take_forever() {
+    const MEGABYTE: usize = 1 << 20;
+    let started = std::time::Instant::now();
+    for word in [
+        "FETCH FIRST ",
+        "FETCH FIRST (",
+        "GROUP BY DISTINCT a ",
+        "SIMILAR ",
+        "substring(a SIMILAR ",
+        "substring(a SIMILAR b) ",
+    ] {
+        let _ = parse(&format!("SELECT {}", word.repeat(MEGABYTE / word.len())));
+    }
+    assert!(started.elapsed().as_secs() < 60);
 }
 
 #[test]

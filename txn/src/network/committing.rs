@@ -264,13 +264,20 @@ impl Committing {
 
     /// Whether a commit of a configuration before `current` is here.
     pub fn has_before(&self, current: u64) -> bool {
-        self.0.lock().by_id.keys().any(|id| id.configuration < current)
+        self.0
+            .lock()
+            .by_id
+            .keys()
+            .any(|id| id.configuration < current)
     }
 
     /// Commits of configurations before `current`.
     pub fn in_doubt(&self, current: u64) -> Vec<InDoubt> {
         let commits = self.0.lock();
-        let old = commits.by_id.iter().filter(|(id, _)| id.configuration < current);
+        let old = commits
+            .by_id
+            .iter()
+            .filter(|(id, _)| id.configuration < current);
         let doubt = old.map(|(id, commit)| {
             let shown = match commit.shown {
                 true => Evidence::COMMIT_PRIMARY,
@@ -295,7 +302,10 @@ impl Committing {
     /// Whoever waits is told that nobody will decide here; what is in doubt stays so.
     pub fn leave_undecided(&self) {
         let mut commits = self.0.lock();
-        let waiting = commits.by_id.values_mut().map(|commit| commit.waiting.take());
+        let waiting = commits
+            .by_id
+            .values_mut()
+            .map(|commit| commit.waiting.take());
         let waiting: Vec<_> = waiting.collect();
         drop(commits);
         drop(waiting);
