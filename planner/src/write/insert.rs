@@ -14,7 +14,7 @@ use super::returning::Returning;
 use super::rows::{Inserted, RowWriter, Yield};
 use super::rules::{check_views, generate};
 use super::triggers::{Doing, Firing};
-use super::upsert::Upsert;
+use super::upsert::{Put, Upsert};
 use crate::build::plan_select;
 use crate::exec::{Batch, Cx, SelectState};
 use crate::home::HomeKey;
@@ -46,6 +46,8 @@ pub struct InsertPlan {
     deep_rows: bool,
     /// There are queries in RETURNING.
     deep_returning: bool,
+    /// RETURNING asks whether a row was there before (`xmax`).
+    asks_before: bool,
 }
 
 /// Where the rows come from.
@@ -92,13 +94,21 @@ pub fn plan_insert(insert: bound::Insert) -> InsertPlan {
         InsertSource::Values(rows) => any_deep(rows.iter().flatten()),
         InsertSource::Select { .. } => false,
     };
+    let table = TablePlan::written(&insert.table, insert.integrity.rules);
+    let width = table.layout.width();
+    let mut asks_before = false;
+    for target in &insert.returning {
+        let expr = &target.expr;
+        expr.for_each_column(&mut |slot| asks_before |= slot == width);
+    }
     InsertPlan {
         deep_rows,
-        table: Arc::new(TablePlan::written(&insert.table, insert.integrity.rules)),
+        table: Arc::new(table),
         references: References::of(insert.integrity.related),
         source,
         yields,
         deep_returning: any_deep(insert.returning.iter().map(|t| &t.expr)),
+        asks_before,
         update,
         returning: insert.returning,
         home: None,
@@ -141,14 +151,15 @@ pub async fn run_insert(
     if let Some(firing) = &mut inserter.firing {
         Box::pin(begin(plan, firing, cx)).await?;
     }
-    let mut row = vec![Value::Null; plan.table.layout.width()];
+    let width = plan.table.layout.width();
+    let mut row = vec![Value::Null; width + usize::from(plan.asks_before)];
     match &plan.source {
         InsertSource::Values(rows) if plan.deep_rows => {
             let mut count = 0;
             // The queries see the table as it was before the first row goes in.
-            let mut all = Batch::new(row.len());
+            let mut all = Batch::new(width);
             for exprs in rows {
-                let mut values = Vec::with_capacity(row.len());
+                let mut values = Vec::with_capacity(width);
                 for expr in exprs {
                     values.push(cx.deep_value(expr, &[]).await?);
                 }
@@ -158,7 +169,7 @@ pub async fn run_insert(
             }
             for i in 0..all.len() {
                 cx.check_cancel()?;
-                row.clone_from_slice(all.row(i));
+                row[..width].clone_from_slice(all.row(i));
                 count += inserter.put(plan, cx, &mut row, returning).await?;
             }
             inserter.finish(plan, cx).await?;
@@ -245,6 +256,11 @@ async fn begin(plan: &InsertPlan, firing: &mut Firing, cx: &mut Cx<'_>) -> Resul
     firing.begin(cx, &plan.table, Doing::update(&set)).await
 }
 
+/// The transaction that has changed a row that was there: what tells it from others, as far as 32 bits do.
+fn xmax_of(cx: &Cx<'_>) -> u32 {
+    (cx.tx.read_timestamp().raw() as u32).max(1)
+}
+
 impl Inserter {
     /// One row, of expressions over `from`.
     async fn one(
@@ -261,15 +277,17 @@ impl Inserter {
         self.put(plan, cx, row, returning).await
     }
 
-    /// A row, as it is given.
+    /// A row, as it is given, with room behind it where RETURNING asks what became of it.
     async fn put(
         &mut self,
         plan: &InsertPlan,
         cx: &mut Cx<'_>,
-        row: &mut [Value],
+        with_room: &mut [Value],
         returning: &mut Returning<'_>,
     ) -> Result<u64, Halt> {
         let table = &plan.table;
+        let row = &mut with_room[..table.layout.width()];
+        let mut put = Put::Inserted;
         if table.def.is_view() {
             return Box::pin(self.put_instead(plan, cx, row, returning)).await;
         }
@@ -284,8 +302,8 @@ impl Inserter {
             let at = (table, index);
             let watching = (&mut self.referee, &mut self.firing);
             let (writer, rest) = (&mut self.writer, (&mut *row, watching));
-            let put = Box::pin(self.upsert.put(cx, at, update, writer, rest)).await?;
-            if !put {
+            put = Box::pin(self.upsert.put(cx, at, update, writer, rest)).await?;
+            if put == Put::Neither {
                 return Ok(0);
             }
         } else {
@@ -304,9 +322,15 @@ impl Inserter {
         if !table.rules.views.is_empty() {
             Box::pin(check_views(cx, table, row)).await?;
         }
+        if let Some(xmax) = with_room.get_mut(table.layout.width()) {
+            *xmax = Value::Oid(match put {
+                Put::Updated => xmax_of(cx),
+                Put::Inserted | Put::Neither => 0,
+            });
+        }
         match plan.deep_returning {
-            true => Box::pin(returning.deep_row(&plan.returning, cx, row)).await?,
-            false => returning.row(&plan.returning, cx, row)?,
+            true => Box::pin(returning.deep_row(&plan.returning, cx, with_room)).await?,
+            false => returning.row(&plan.returning, cx, with_room)?,
         }
         Ok(1)
     }

@@ -25,6 +25,17 @@ use crate::store::read_row;
 /// Who is told of rows that change.
 type Watching<'a> = (&'a mut Option<Referee>, &'a mut Option<Firing>);
 
+/// What became of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It went in.
+    Inserted,
+    /// The one that was there was changed.
+    Updated,
+    /// Neither: WHERE rejects that, or a trigger.
+    Neither,
+}
+
 /// What an upsert keeps from row to row.
 #[derive(Default)]
 pub struct Upsert {
@@ -37,7 +48,7 @@ pub struct Upsert {
 
 impl Upsert {
     /// Puts `row` in, or changes the one that has its key in the index `index`: then `row` is what that has
-    /// become. False where WHERE rejects it.
+    /// become.
     pub async fn put(
         &mut self,
         cx: &mut Cx<'_>,
@@ -45,7 +56,7 @@ impl Upsert {
         update: &ConflictUpdate,
         writer: &mut RowWriter,
         (row, watching): (&mut [Value], Watching<'_>),
-    ) -> Result<bool, Halt> {
+    ) -> Result<Put, Halt> {
         let whole = table;
         let (mut table, mut index) = (table, index);
         if let Some(leaves) = &whole.leaves {
@@ -68,7 +79,7 @@ impl Upsert {
                         if let Some(firing) = watching.1 {
                             firing.after(cx, whole, Doing::INSERT, (None, Some(row)))?;
                         }
-                        return Ok(true);
+                        return Ok(Put::Inserted);
                     }
                 }
             };
@@ -99,14 +110,14 @@ impl Upsert {
         writer: &mut RowWriter,
         place: FatPtr,
         (row, (referee, firing)): (&mut [Value], Watching<'_>),
-    ) -> Result<bool, Halt> {
+    ) -> Result<Put, Halt> {
         let width = table.layout.width();
         self.both.clear();
         self.both.resize(width, Value::Null);
         table.layout.decode(&self.words, &mut self.both)?;
         self.both.extend_from_slice(row);
         if !cx.deep_holds(update.filter.as_ref(), &self.both).await? {
-            return Ok(false);
+            return Ok(Put::Neither);
         }
         row.clone_from_slice(&self.both[..width]);
         let mut changed: Vec<usize> = Vec::with_capacity(update.assignments.len());
@@ -123,7 +134,7 @@ impl Upsert {
         if let Some(firing) = firing {
             let both = (Some(&self.both[..width]), Some(&mut *row));
             if !firing.before(cx, table, doing, both).await? {
-                return Ok(false);
+                return Ok(Put::Neither);
             }
             check_unchanged(cx, table, place, &self.both, "updated").await?;
             if firing.looks_at_rows(cx, table, doing) {
@@ -147,7 +158,7 @@ impl Upsert {
         if let Some(firing) = firing {
             firing.after(cx, whole, doing, (Some(rows.0), Some(rows.1)))?;
         }
-        Ok(true)
+        Ok(Put::Updated)
     }
 }
 

@@ -76,7 +76,9 @@ impl Binder<'_> {
             Some(_) => Integrity::default(),
         };
         let read = Rc::clone(&reads);
-        let returning = self.returning(&table, (alias, reads), insert.returning.as_deref())?;
+        let has_xmax = through.is_none() && !table.is_view() && !table.is_parent();
+        let of = (alias, reads, has_xmax);
+        let returning = self.returning(&table, of, insert.returning.as_deref())?;
         let given = match &source {
             InsertSource::Values(_) => insert
                 .source
@@ -287,11 +289,11 @@ impl Binder<'_> {
         self.assign(bound, column)
     }
 
-    /// RETURNING over the rows of one table.
-    pub(super) fn returning(
+    /// RETURNING over the rows of one table, and whether it is known of each if it was there before.
+    fn returning(
         &mut self,
         table: &TableDef,
-        (alias, reads): (Option<String>, Columns),
+        (alias, reads, has_xmax): (Option<String>, Columns, bool),
         items: Option<&[ast::SelectItem]>,
     ) -> Result<Vec<Target>, SqlError> {
         let Some(items) = items else {
@@ -300,6 +302,9 @@ impl Binder<'_> {
         let mut scope = Scope::default();
         let mut leaf = table_leaf(table, alias, 0);
         leaf.reads = Some(reads);
+        if has_xmax {
+            leaf.push_xmax();
+        }
         scope.push(leaf)?;
         self.targets(items, &scope, Clause::Returning, None, None)
     }

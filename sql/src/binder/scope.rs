@@ -14,6 +14,10 @@ const TABLE_OID: &str = "tableoid";
 /// Those of PostgreSQL's that relations have not here.
 const SYSTEM_COLUMNS: [&str; 5] = ["cmax", "cmin", "ctid", "xmax", "xmin"];
 
+/// The one that RETURNING of an INSERT has: 0 of a row that went in, and not of one that ON CONFLICT has changed. No list of
+/// columns shows it.
+const XMAX: &str = "xmax";
+
 /// 0A000, where a name that is no column's is that of one which tables of PostgreSQL have besides.
 pub(super) fn system_column(name: &str) -> Option<SqlError> {
     let known = SYSTEM_COLUMNS.contains(&name);
@@ -106,6 +110,9 @@ impl Scope {
                 }
             }
         }
+        if found.is_none() && name == XMAX {
+            found = self.leaves.iter().find_map(ScopeLeaf::xmax);
+        }
         if found.is_none() && name == TABLE_OID {
             for leaf in self.leaves.iter().filter(|leaf| leaf.schema.is_some()) {
                 if found
@@ -149,6 +156,9 @@ impl Scope {
                 leaf.table_oid(self.leaves.len() == 1)
             }
             None => {
+                if let Some(found) = leaf.xmax().filter(|_| name == XMAX) {
+                    return Ok(found);
+                }
                 if let Some(refused) = system_column(name).filter(|_| leaf.schema.is_some()) {
                     return Err(refused);
                 }
@@ -306,6 +316,22 @@ impl ScopeLeaf {
             expr: Expr::column(c.ty, self.first_slot + column),
             origin: c.origin,
         }
+    }
+
+    /// Has `xmax` besides, of which the row has the value behind all columns.
+    pub(super) fn push_xmax(&mut self) {
+        self.columns.push(ScopeColumn {
+            name: format!("{UNSEEN}{XMAX}"),
+            ty: Type::of(TypeKind::Oid),
+            origin: None,
+            hidden: true,
+        });
+    }
+
+    fn xmax(&self) -> Option<Found> {
+        let last = self.columns.len().checked_sub(1)?;
+        let name = self.columns[last].name.strip_prefix(UNSEEN)?;
+        (name == XMAX).then(|| self.found(last))
     }
 
     /// `tableoid`, of a table or a relation of the catalog: its oid wherever there is a row, which a column tells that is

@@ -207,7 +207,7 @@ impl Transaction {
             return Halt::InDoubt;
         }
         let failure = if network.cannot_keep(&self.context().spread) {
-            // All can be reached, so that it may be given up; what is on their disks is not known.
+            // Everybody is told that it is given up; what is on their disks is not known.
             network.committing.withdraw(id);
             LockFailure::Stop(Stop::Failed)
         } else if network.decides_later() {

@@ -95,7 +95,6 @@ use record::Told;
 pub(super) use record::{Held, Holdings};
 pub(super) use space::FULL;
 
-use super::link::Link;
 use super::{Network, Spread};
 use crate::record::{ABORT, TRUNCATE, TxnId};
 use crate::recovery::Seen;
@@ -443,10 +442,13 @@ impl Network {
         self.disk.as_ref()
     }
 
-    /// Whether a machine that has part in a commit cannot write to its disk any more.
+    /// Whether a machine that has part in a commit cannot write to its disk any more, and all can be reached.
     pub fn cannot_keep(&self, spread: &Spread) -> bool {
-        let mut links = spread.machines().filter_map(|machine| self.link(machine));
-        self.disk.as_ref().is_some_and(Disk::has_failed) || links.any(Link::cannot_keep)
+        let peers = || spread.machines().filter_map(|machine| self.peer(machine));
+        let failed = self.disk.as_ref().is_some_and(Disk::has_failed);
+        // Of one that is lost nothing more gets there either.
+        (failed || peers().any(|peer| peer.link.cannot_keep()))
+            && !peers().any(|peer| peer.line.is_broken())
     }
 
     /// A machine that cannot write to its disk any more counts as one that has failed, where such are replaced.
