@@ -1,6 +1,6 @@
 //! What a column may have been meant that is not there: one whose name is nearly the same.
 
-use super::scope::Scope;
+use super::scope::{Scope, UNSEEN};
 
 /// How many letters may be another.
 const DISTANCE_MAX: usize = 3;
@@ -13,7 +13,9 @@ pub(super) fn hint(scope: &Scope, alias: Option<&str>, name: &str) -> Option<Str
         if alias.is_some_and(|alias| alias != leaf.alias) {
             continue;
         }
-        for column in &leaf.columns {
+        // Nobody can have meant what nobody can write.
+        let named = leaf.columns.iter().filter(|c| !c.name.starts_with(UNSEEN));
+        for column in named {
             let distance = distance(name, &column.name);
             if distance > name.chars().count() / 2 || distance > least || distance > DISTANCE_MAX {
                 continue;

@@ -7,7 +7,8 @@
 //! # Invariants
 //! * COMMITTING-1: a commit is here before its first COMMIT-BACKUP is written. So what is not here when the next
 //!   configuration is applied cannot have taken effect, and who runs it may say so.
-//! * COMMITTING-2: what is in doubt is decided by recovery alone; the locks that it holds here stay until then, whether
+//! * COMMITTING-2: what is in doubt is decided by recovery alone, or, where nobody is replaced, when all begin again; the
+//!   locks that it holds here stay until then, whether
 //!   or not anybody waits for it.
 //! * COMMITTING-3: where somebody decides later ([`Network::decides_later`]) no commit is given up that is here: if some
 //!   were told to forget it and others were not when its coordinator fails, it could be decided that it takes effect after
@@ -123,7 +124,7 @@ impl Committing {
         self.0.lock().by_id.insert(id, commit);
     }
 
-    /// It is given up, where nobody is replaced.
+    /// It is given up: nobody decides later, or all others can be told.
     pub fn withdraw(&self, id: TxnId) {
         self.0.lock().by_id.remove(&id);
     }
