@@ -122,6 +122,15 @@ fn parameters_learn_their_types() {
     assert_eq!(declared.types(), [Type::INT8]);
 }
 
+/// `xmax` of RETURNING has a name that nobody can write.
+#[test]
+fn a_hint_names_no_column_that_nobody_can_write() {
+    let sql = "insert into t (name) values ('a') returning xmaxx";
+    let error = bind_with(sql, &mut ParamTypes::new()).expect_err("there is none");
+    assert_eq!(error.fields().hint, None);
+    bound("insert into t (name) values ('a') returning xmax = 0");
+}
+
 #[test]
 fn inserts_fill_in_defaults() {
     let Statement::Insert(insert) =
