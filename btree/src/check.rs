@@ -1,7 +1,7 @@
 //! Verifying a whole tree, in one snapshot, while writers may go on.
 
 use fencepost_storage::{Addr, View};
-use fencepost_txn::{Problem, Stop, Transaction};
+use fencepost_txn::{Problem, Stop, Transaction, Work};
 
 use crate::entries::ScanBatch;
 use crate::image::{self, Frame};
@@ -47,62 +47,65 @@ impl BTree {
     ///
     /// # Errors
     /// As [`Transaction::view`].
-    pub async fn check(&self, tx: &mut Transaction) -> Result<Report, Stop> {
-        let mut report = Report::default();
-        let (mut used, mut words) = (0u64, 0u64);
-        let mut level = Vec::new();
-        let mut together = false;
-        let root_at = tx.machine().primary_of(self.root());
-        match self.node(tx, self.root()).await? {
-            Some((frame, _, _)) => {
-                report.height = frame.level + 1;
-                together = frame.is_together();
-                level.push(Expected {
-                    at: self.root(),
-                    level: frame.level,
-                    low: Vec::new(),
-                    high: None,
-                    right: Addr::NULL,
-                });
-            }
-            None => report.note(self.root(), "the root is missing or no node of this tree"),
-        }
-        while !level.is_empty() && report.problems.len() < MAX_PROBLEMS {
-            let mut below: Vec<Expected> = Vec::new();
-            for expected in &level {
-                let Some((frame, entries, used_here)) = self.node(tx, expected.at).await? else {
-                    report.note(
-                        expected.at,
-                        "a parent points here, but there is no node of this tree",
-                    );
-                    continue;
-                };
-                report.nodes += 1;
-                report.addresses.push(expected.at);
-                report.compare(expected, &frame, &entries);
-                let away = together && tx.machine().primary_of(expected.at) != root_at;
-                if away || frame.is_together() != together {
-                    report.note(
-                        expected.at,
-                        "the tree is not kept together as its root says",
-                    );
+    pub fn check<'a>(&'a self, tx: &'a mut Transaction) -> Work<'a, Result<Report, Stop>> {
+        Box::pin(async move {
+            let mut report = Report::default();
+            let (mut used, mut words) = (0u64, 0u64);
+            let mut level = Vec::new();
+            let mut together = false;
+            let root_at = tx.machine().primary_of(self.root());
+            match self.node(tx, self.root()).await? {
+                Some((frame, _, _)) => {
+                    report.height = frame.level + 1;
+                    together = frame.is_together();
+                    level.push(Expected {
+                        at: self.root(),
+                        level: frame.level,
+                        low: Vec::new(),
+                        high: None,
+                        right: Addr::NULL,
+                    });
                 }
-                if frame.level == 0 {
-                    report.leaves += 1;
-                    report.entries += entries.len() as u64;
-                    used += used_here as u64;
-                    words += frame.words as u64;
-                } else {
-                    expect_children(&frame, &entries, &mut below);
+                None => report.note(self.root(), "the root is missing or no node of this tree"),
+            }
+            while !level.is_empty() && report.problems.len() < MAX_PROBLEMS {
+                let mut below: Vec<Expected> = Vec::new();
+                for expected in &level {
+                    let Some((frame, entries, used_here)) = self.node(tx, expected.at).await?
+                    else {
+                        report.note(
+                            expected.at,
+                            "a parent points here, but there is no node of this tree",
+                        );
+                        continue;
+                    };
+                    report.nodes += 1;
+                    report.addresses.push(expected.at);
+                    report.compare(expected, &frame, &entries);
+                    let away = together && tx.machine().primary_of(expected.at) != root_at;
+                    if away || frame.is_together() != together {
+                        report.note(
+                            expected.at,
+                            "the tree is not kept together as its root says",
+                        );
+                    }
+                    if frame.level == 0 {
+                        report.leaves += 1;
+                        report.entries += entries.len() as u64;
+                        used += used_here as u64;
+                        words += frame.words as u64;
+                    } else {
+                        expect_children(&frame, &entries, &mut below);
+                    }
                 }
+                for i in 1..below.len() {
+                    below[i - 1].right = below[i].at;
+                }
+                level = below;
             }
-            for i in 1..below.len() {
-                below[i - 1].right = below[i].at;
-            }
-            level = below;
-        }
-        report.leaf_fill_percent = (used * 100).checked_div(words).unwrap_or(0);
-        Ok(report)
+            report.leaf_fill_percent = (used * 100).checked_div(words).unwrap_or(0);
+            Ok(report)
+        })
     }
 
     async fn node(

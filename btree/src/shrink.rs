@@ -6,7 +6,7 @@
 //! the child's content, so the tree gets lower again.
 
 use fencepost_storage::{Addr, View};
-use fencepost_txn::{Outcome, Stop, Transaction};
+use fencepost_txn::{Outcome, Stop, Transaction, Work};
 
 use crate::counters::{Event, count};
 use crate::image::{self, Frame};
@@ -45,63 +45,65 @@ pub(crate) async fn wanted(tx: &Transaction, tree: Addr, leaf: Addr) -> Result<b
     if leaf == tree || tx.machine().view_current(leaf, sparse).await? != Some(Some(true)) {
         return Ok(false);
     }
-    Box::pin(neighbour_has_room(tx, tree, leaf)).await
+    neighbour_has_room(tx, tree, leaf).await
 }
 
-async fn neighbour_has_room(tx: &Transaction, tree: Addr, leaf: Addr) -> Result<bool, Stop> {
-    let machine = tx.machine();
-    let mut low = Vec::new();
-    let seen = machine
-        .view_current(leaf, |view| {
-            low.clear();
-            let node = Node::open_in(view, tree)?;
-            node.append_low(&mut low);
-            load(view, tree)
-        })
-        .await?;
-    let parent = match walk::descend(machine, tree, 1, Target::At(&low), false).await {
-        Err(Stop::Damaged) => None,
-        parent => parent?,
-    };
-    let (Some(Some((mine, words))), Some(parent)) = (seen, parent) else {
-        return Ok(false);
-    };
-    let family = |view: &View<'_>| {
-        let node = Node::open_in(view, tree)?;
-        let at = node.child_at(&low);
-        let child = |i: usize| {
-            if i < node.count {
-                node.child(i).addr
-            } else {
-                Addr::NULL
-            }
+fn neighbour_has_room(tx: &Transaction, tree: Addr, leaf: Addr) -> Work<'_, Result<bool, Stop>> {
+    Box::pin(async move {
+        let machine = tx.machine();
+        let mut low = Vec::new();
+        let seen = machine
+            .view_current(leaf, |view| {
+                low.clear();
+                let node = Node::open_in(view, tree)?;
+                node.append_low(&mut low);
+                load(view, tree)
+            })
+            .await?;
+        let parent = match walk::descend(machine, tree, 1, Target::At(&low), false).await {
+            Err(Stop::Damaged) => None,
+            parent => parent?,
         };
-        Some((
-            child(at),
-            [
-                child(at + 1),
-                if at > 0 { child(at - 1) } else { Addr::NULL },
-            ],
-        ))
-    };
-    let Some(Some((found, neighbours))) = machine.view_current(parent, family).await? else {
-        return Ok(false);
-    };
-    if found != leaf || tx.patches(leaf) {
-        return Ok(false);
-    }
-    for neighbour in neighbours {
-        if neighbour.is_null() || tx.patches(neighbour) {
-            continue;
+        let (Some(Some((mine, words))), Some(parent)) = (seen, parent) else {
+            return Ok(false);
+        };
+        let family = |view: &View<'_>| {
+            let node = Node::open_in(view, tree)?;
+            let at = node.child_at(&low);
+            let child = |i: usize| {
+                if i < node.count {
+                    node.child(i).addr
+                } else {
+                    Addr::NULL
+                }
+            };
+            Some((
+                child(at),
+                [
+                    child(at + 1),
+                    if at > 0 { child(at - 1) } else { Addr::NULL },
+                ],
+            ))
+        };
+        let Some(Some((found, neighbours))) = machine.view_current(parent, family).await? else {
+            return Ok(false);
+        };
+        if found != leaf || tx.patches(leaf) {
+            return Ok(false);
         }
-        let theirs = machine.view_current(neighbour, |view| load(view, tree));
-        if let Some(Some((theirs, _))) = theirs.await?
-            && joinable(mine, theirs, words)
-        {
-            return Ok(true);
+        for neighbour in neighbours {
+            if neighbour.is_null() || tx.patches(neighbour) {
+                continue;
+            }
+            let theirs = machine.view_current(neighbour, |view| load(view, tree));
+            if let Some(Some((theirs, _))) = theirs.await?
+                && joinable(mine, theirs, words)
+            {
+                return Ok(true);
+            }
         }
-    }
-    Ok(false)
+        Ok(false)
+    })
 }
 
 /// Merges the leaf that covers `key` with a neighbour, in a transaction of its own. False
@@ -109,27 +111,33 @@ async fn neighbour_has_room(tx: &Transaction, tree: Addr, leaf: Addr) -> Result<
 ///
 /// # Errors
 /// As [`Transaction::commit`], but for conflicts.
-pub(crate) async fn merge(tx: &mut Transaction, tree: Addr, key: &[u8]) -> Result<bool, Stop> {
-    let mut system = tx.system();
-    let merged = match merge_up(&mut system, tree, key).await {
-        Ok(true) => {
-            structure::announce(tx);
-            system.commit().await
+pub(crate) fn merge<'a>(
+    tx: &'a mut Transaction,
+    tree: Addr,
+    key: &'a [u8],
+) -> Work<'a, Result<bool, Stop>> {
+    Box::pin(async move {
+        let mut system = tx.system();
+        let merged = match merge_up(&mut system, tree, key).await {
+            Ok(true) => {
+                structure::announce(tx);
+                system.commit().await
+            }
+            Ok(false) => return Ok(false),
+            Err(stop) => Err(stop),
+        };
+        match merged {
+            Ok(Outcome::Committed(_)) => {
+                count(Event::Merge);
+                Ok(true)
+            }
+            // Without memory or disk for tidying up, things stay as they are.
+            Ok(Outcome::Aborted(_)) | Err(Stop::Retry(_) | Stop::OutOfMemory | Stop::DiskFull) => {
+                Ok(false)
+            }
+            Err(stop) => Err(stop),
         }
-        Ok(false) => return Ok(false),
-        Err(stop) => Err(stop),
-    };
-    match merged {
-        Ok(Outcome::Committed(_)) => {
-            count(Event::Merge);
-            Ok(true)
-        }
-        // Without memory or disk for tidying up, things stay as they are.
-        Ok(Outcome::Aborted(_)) | Err(Stop::Retry(_) | Stop::OutOfMemory | Stop::DiskFull) => {
-            Ok(false)
-        }
-        Err(stop) => Err(stop),
-    }
+    })
 }
 
 /// Merges at the leaves and at every level above where neighbours have become sparse.
@@ -233,26 +241,29 @@ impl BTree {
     ///
     /// # Errors
     /// As [`Transaction::commit`], but for conflicts.
-    pub async fn maintain(&self, tx: &mut Transaction) -> Result<(), Stop> {
-        let tree = self.root();
-        let mut key = Vec::new();
-        loop {
-            let Some(leaf) = walk::descend(tx.machine(), tree, 0, Target::At(&key), true).await?
-            else {
-                return Ok(());
-            };
-            if leaf != tree && merge(tx, tree, &key).await? {
-                continue;
-            }
-            key.clear();
-            let high = |view: &View<'_>| {
+    pub fn maintain<'a>(&'a self, tx: &'a mut Transaction) -> Work<'a, Result<(), Stop>> {
+        Box::pin(async move {
+            let tree = self.root();
+            let mut key = Vec::new();
+            loop {
+                let Some(leaf) =
+                    walk::descend(tx.machine(), tree, 0, Target::At(&key), true).await?
+                else {
+                    return Ok(());
+                };
+                if leaf != tree && merge(tx, tree, &key).await? {
+                    continue;
+                }
                 key.clear();
-                Node::open_in(view, tree).is_some_and(|node| node.append_high(&mut key))
-            };
-            let more = tx.machine().view_current(leaf, high).await?;
-            if more != Some(true) {
-                return Ok(());
+                let high = |view: &View<'_>| {
+                    key.clear();
+                    Node::open_in(view, tree).is_some_and(|node| node.append_high(&mut key))
+                };
+                let more = tx.machine().view_current(leaf, high).await?;
+                if more != Some(true) {
+                    return Ok(());
+                }
             }
-        }
+        })
     }
 }

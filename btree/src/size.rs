@@ -2,7 +2,7 @@
 //! all of its nodes.
 
 use fencepost_storage::{Addr, FatPtr, View};
-use fencepost_txn::{Machine, Stop};
+use fencepost_txn::{Machine, Stop, Work};
 
 use crate::node::Node;
 use crate::tree::BTree;
@@ -16,28 +16,30 @@ impl BTree {
     ///
     /// # Errors
     /// [`Stop::Retry`] where a machine cannot be reached.
-    pub async fn about(&self, machine: &Machine) -> Result<f64, Stop> {
-        let mut entries = 1.0;
-        let mut at = self.root();
-        let mut above = u8::MAX;
-        loop {
-            let look = |view: &View<'_>| {
-                let node = Node::open_in(view, self.root());
-                let seen = node.map(|node| (node.level, node.count, middle(&node)));
-                (seen, node.is_some_and(|node| node.level > 0))
-            };
-            // A node that is not there any more, or not below the one before, tells nothing.
-            match machine.view_copy(at, false, look).await?.flatten() {
-                Some((level, count, child)) if level < above => {
-                    entries *= count as f64;
-                    if level == 0 || child.is_null() {
-                        return Ok(entries);
+    pub fn about<'a>(&'a self, machine: &'a Machine) -> Work<'a, Result<f64, Stop>> {
+        Box::pin(async move {
+            let mut entries = 1.0;
+            let mut at = self.root();
+            let mut above = u8::MAX;
+            loop {
+                let look = |view: &View<'_>| {
+                    let node = Node::open_in(view, self.root());
+                    let seen = node.map(|node| (node.level, node.count, middle(&node)));
+                    (seen, node.is_some_and(|node| node.level > 0))
+                };
+                // A node that is not there any more, or not below the one before, tells nothing.
+                match machine.view_copy(at, false, look).await?.flatten() {
+                    Some((level, count, child)) if level < above => {
+                        entries *= count as f64;
+                        if level == 0 || child.is_null() {
+                            return Ok(entries);
+                        }
+                        (at, above) = (child, level);
                     }
-                    (at, above) = (child, level);
+                    _ => return Ok(if above == u8::MAX { 0.0 } else { entries }),
                 }
-                _ => return Ok(if above == u8::MAX { 0.0 } else { entries }),
             }
-        }
+        })
     }
 }
 
@@ -63,24 +65,26 @@ impl BTree {
     ///
     /// # Errors
     /// [`Stop::Retry`] where a machine cannot be reached.
-    pub async fn taken(&self, machine: &Machine) -> Result<Taken, Stop> {
-        let mut sum = Taken::default();
-        let mut left = vec![self.root()];
-        while let Some(at) = left.pop() {
-            let look = |view: &View<'_>| {
-                let node = Node::open_in(view, self.root());
-                let keep = node.is_some_and(|node| node.level > 0);
-                (seen(node.as_ref(), view), keep)
-            };
-            if let Some((taken, below)) = machine.view_copy(at, false, look).await?.flatten() {
-                sum.nodes += taken.nodes;
-                sum.node_bytes += taken.node_bytes;
-                sum.entries += taken.entries;
-                sum.object_bytes += taken.object_bytes;
-                left.extend(below);
+    pub fn taken<'a>(&'a self, machine: &'a Machine) -> Work<'a, Result<Taken, Stop>> {
+        Box::pin(async move {
+            let mut sum = Taken::default();
+            let mut left = vec![self.root()];
+            while let Some(at) = left.pop() {
+                let look = |view: &View<'_>| {
+                    let node = Node::open_in(view, self.root());
+                    let keep = node.is_some_and(|node| node.level > 0);
+                    (seen(node.as_ref(), view), keep)
+                };
+                if let Some((taken, below)) = machine.view_copy(at, false, look).await?.flatten() {
+                    sum.nodes += taken.nodes;
+                    sum.node_bytes += taken.node_bytes;
+                    sum.entries += taken.entries;
+                    sum.object_bytes += taken.object_bytes;
+                    left.extend(below);
+                }
             }
-        }
-        Ok(sum)
+            Ok(sum)
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The tree: looking up and changing single keys.
 
 use fencepost_storage::{Addr, View};
-use fencepost_txn::{AbortReason, Near, Refusal, Rerouting, Seen, Stop, Transaction};
+use fencepost_txn::{AbortReason, Near, Refusal, Rerouting, Seen, Stop, Transaction, Work};
 
 use crate::counters::{Event, count};
 use crate::entries::ScanBatch;
@@ -105,15 +105,20 @@ impl BTree {
     ///
     /// # Errors
     /// As [`Transaction::alloc`].
-    pub async fn create_with(tx: &mut Transaction, options: TreeOptions) -> Result<BTree, Stop> {
-        let words = options.node_words.clamp(MIN_NODE_WORDS, MAX_NODE_WORDS);
-        let root = tx.alloc(words, options.near).await?;
-        let mut image = vec![0; words];
-        let together = if options.together { FLAG_TOGETHER } else { 0 };
-        let frame = Frame::root(0, words, root.addr).together_as(together);
-        image::build(&mut image, &frame, &ScanBatch::new(), 0, 0).map_err(|_| Stop::Damaged)?;
-        tx.write_new(root, &image)?;
-        Ok(BTree { root: root.addr })
+    pub fn create_with(
+        tx: &mut Transaction,
+        options: TreeOptions,
+    ) -> Work<'_, Result<BTree, Stop>> {
+        Box::pin(async move {
+            let words = options.node_words.clamp(MIN_NODE_WORDS, MAX_NODE_WORDS);
+            let root = tx.alloc(words, options.near).await?;
+            let mut image = vec![0; words];
+            let together = if options.together { FLAG_TOGETHER } else { 0 };
+            let frame = Frame::root(0, words, root.addr).together_as(together);
+            image::build(&mut image, &frame, &ScanBatch::new(), 0, 0).map_err(|_| Stop::Damaged)?;
+            tx.write_new(root, &image)?;
+            Ok(BTree { root: root.addr })
+        })
     }
 
     /// The tree whose root is at `root`.
@@ -367,74 +372,84 @@ impl BTree {
 
     /// Splits a leaf that has no room for `key`, in a transaction of its own, and makes this one's
     /// pending changes to it anew.
-    async fn make_room(&self, tx: &mut Transaction, leaf: Addr, key: &[u8]) -> Result<(), Stop> {
-        let root = self.root;
-        let choose = |view: &View<'_>| {
-            let node =
-                Node::open_in(view, root).filter(|node| node.level == 0 && node.covers(key))?;
-            split::choose(&node, key)
-        };
-        if let Some((Some(separator), _)) = tx.view(leaf, Some(&LEAF), choose).await? {
-            let before = structure::changes(tx);
-            let split = grow::split_leaf(tx, root, leaf, &separator).await?;
-            match tx.patch_is_stale(leaf).await? {
-                Some(true) => reroute(tx, leaf).await?,
-                // Full is what the snapshot shows, and the leaf has been split since: on an old
-                // snapshot it would be full for ever.
-                None if split.is_none() => tx.refresh().await?,
-                _ => {}
+    fn make_room<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        leaf: Addr,
+        key: &'a [u8],
+    ) -> Work<'a, Result<(), Stop>> {
+        Box::pin(async move {
+            let root = self.root;
+            let choose = |view: &View<'_>| {
+                let node =
+                    Node::open_in(view, root).filter(|node| node.level == 0 && node.covers(key))?;
+                split::choose(&node, key)
+            };
+            if let Some((Some(separator), _)) = tx.view(leaf, Some(&LEAF), choose).await? {
+                let before = structure::changes(tx);
+                let split = grow::split_leaf(tx, root, leaf, &separator).await?;
+                match tx.patch_is_stale(leaf).await? {
+                    Some(true) => reroute(tx, leaf).await?,
+                    // Full is what the snapshot shows, and the leaf has been split since: on an old
+                    // snapshot it would be full for ever.
+                    None if split.is_none() => tx.refresh().await?,
+                    _ => {}
+                }
+                if let Some(own) = split {
+                    structure::made_by(tx, before, own);
+                }
             }
-            if let Some(own) = split {
-                structure::made_by(tx, before, own);
-            }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Changes a tree that only this transaction can see: it was made by it.
-    async fn change_private(
-        &self,
-        tx: &mut Transaction,
-        op: &[u64],
-        key: &[u8],
-    ) -> Result<Result<(), Refusal>, IndexError> {
-        let root = self.root;
-        for _ in 0..MAX_STEPS {
-            let leaf = walk::find(tx, root, 0, Target::At(key))
-                .await?
-                .ok_or(Stop::Damaged)?;
-            let (done, words) = tx
-                .update(leaf, |image| {
-                    let words = Node::open(&View::Own(image)).map_or(0, |node| node.words);
-                    (
-                        if key.len() <= longest_key(words) {
-                            kind::apply(op, image)
-                        } else {
-                            Err(Refusal::WrongNode)
-                        },
-                        words,
-                    )
-                })
-                .await?;
-            match done {
-                Err(Refusal::Full) => {
-                    let choose = |view: &View<'_>| split::choose(&Node::open_in(view, root)?, key);
-                    let separator = tx
-                        .view(leaf, None, choose)
-                        .await?
-                        .and_then(|(separator, _)| separator);
-                    grow::split_in(tx, root, leaf, &separator.ok_or(Stop::Damaged)?).await?;
+    fn change_private<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        op: &'a [u64],
+        key: &'a [u8],
+    ) -> Work<'a, Result<Result<(), Refusal>, IndexError>> {
+        Box::pin(async move {
+            let root = self.root;
+            for _ in 0..MAX_STEPS {
+                let leaf = walk::find(tx, root, 0, Target::At(key))
+                    .await?
+                    .ok_or(Stop::Damaged)?;
+                let (done, words) = tx
+                    .update(leaf, |image| {
+                        let words = Node::open(&View::Own(image)).map_or(0, |node| node.words);
+                        (
+                            if key.len() <= longest_key(words) {
+                                kind::apply(op, image)
+                            } else {
+                                Err(Refusal::WrongNode)
+                            },
+                            words,
+                        )
+                    })
+                    .await?;
+                match done {
+                    Err(Refusal::Full) => {
+                        let choose =
+                            |view: &View<'_>| split::choose(&Node::open_in(view, root)?, key);
+                        let separator = tx
+                            .view(leaf, None, choose)
+                            .await?
+                            .and_then(|(separator, _)| separator);
+                        grow::split_in(tx, root, leaf, &separator.ok_or(Stop::Damaged)?).await?;
+                    }
+                    Err(Refusal::WrongNode) => {
+                        return Err(IndexError::KeyTooLong {
+                            length: key.len(),
+                            limit: longest_key(words),
+                        });
+                    }
+                    done => return Ok(done),
                 }
-                Err(Refusal::WrongNode) => {
-                    return Err(IndexError::KeyTooLong {
-                        length: key.len(),
-                        limit: longest_key(words),
-                    });
-                }
-                done => return Ok(done),
             }
-        }
-        Err(IndexError::Stop(Stop::Damaged))
+            Err(IndexError::Stop(Stop::Damaged))
+        })
     }
 
     /// Makes a pending change anew where it belongs now.
@@ -456,25 +471,27 @@ impl BTree {
     ///
     /// # Errors
     /// As [`Transaction::view`] and [`Transaction::free`].
-    pub async fn drop_tree(self, tx: &mut Transaction) -> Result<(), Stop> {
-        let root = self.root;
-        let mut nodes = vec![root];
-        while let Some(at) = nodes.pop() {
-            // The children of the very version that is freed: who adds one changes this node.
-            let children = tx
-                .free_seen(at, |view| {
-                    let node = Node::open_in(view, root).filter(|node| node.level > 0);
-                    let child = |node: Node<'_, '_>| {
-                        (0..node.count)
-                            .map(|i| node.child(i).addr)
-                            .collect::<Vec<_>>()
-                    };
-                    node.map(child)
-                })
-                .await?;
-            nodes.extend(children.unwrap_or_default());
-        }
-        Ok(())
+    pub fn drop_tree(self, tx: &mut Transaction) -> Work<'_, Result<(), Stop>> {
+        Box::pin(async move {
+            let root = self.root;
+            let mut nodes = vec![root];
+            while let Some(at) = nodes.pop() {
+                // The children of the very version that is freed: who adds one changes this node.
+                let children = tx
+                    .free_seen(at, |view| {
+                        let node = Node::open_in(view, root).filter(|node| node.level > 0);
+                        let child = |node: Node<'_, '_>| {
+                            (0..node.count)
+                                .map(|i| node.child(i).addr)
+                                .collect::<Vec<_>>()
+                        };
+                        node.map(child)
+                    })
+                    .await?;
+                nodes.extend(children.unwrap_or_default());
+            }
+            Ok(())
+        })
     }
 }
 
@@ -494,28 +511,37 @@ async fn settle(tx: &mut Transaction, seen: Seen) -> Result<bool, Stop> {
     if changes.is_some_and(|changes| tx.settled() == changes) {
         return Ok(false);
     }
-    for addr in tx.stale_patches(&LEAF).await? {
-        if is_displaced(tx, addr).await? {
-            renew(tx, addr).await?;
-            return Ok(true);
+    settle_stale(tx, changes).await
+}
+
+/// [`settle`] where there were splits or merges since it was done last.
+fn settle_stale(tx: &mut Transaction, changes: Option<u64>) -> Work<'_, Result<bool, Stop>> {
+    Box::pin(async move {
+        for addr in tx.stale_patches(&LEAF).await? {
+            if is_displaced(tx, addr).await? {
+                renew(tx, addr).await?;
+                return Ok(true);
+            }
         }
-    }
-    tx.set_settled(changes.unwrap_or(0));
-    Ok(false)
+        tx.set_settled(changes.unwrap_or(0));
+        Ok(false)
+    })
 }
 
 /// Whether a patched leaf does not have the fences any more that the transaction has seen there.
-async fn is_displaced(tx: &mut Transaction, addr: Addr) -> Result<bool, Stop> {
-    let fences = |view: &View<'_>| {
-        let node = Node::open(view).filter(|node| node.level == 0)?;
-        let (mut low, mut high) = (Vec::new(), Vec::new());
-        node.append_low(&mut low);
-        let bounded = node.append_high(&mut high);
-        Some((low, high, bounded))
-    };
-    let now = tx.machine().view_current(addr, fences).await?.flatten();
-    let mine = tx.view(addr, Some(&LEAF), fences).await?;
-    Ok(now.is_none() || mine.and_then(|(mine, _)| mine) != now)
+fn is_displaced(tx: &mut Transaction, addr: Addr) -> Work<'_, Result<bool, Stop>> {
+    Box::pin(async move {
+        let fences = |view: &View<'_>| {
+            let node = Node::open(view).filter(|node| node.level == 0)?;
+            let (mut low, mut high) = (Vec::new(), Vec::new());
+            node.append_low(&mut low);
+            let bounded = node.append_high(&mut high);
+            Some((low, high, bounded))
+        };
+        let now = tx.machine().view_current(addr, fences).await?.flatten();
+        let mine = tx.view(addr, Some(&LEAF), fences).await?;
+        Ok(now.is_none() || mine.and_then(|(mine, _)| mine) != now)
+    })
 }
 
 /// [`reroute`], where the transaction came upon a leaf of its own that has moved. A transaction whose

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use fencepost_storage::{Addr, View};
-use fencepost_txn::{Problem, Stop, Transaction};
+use fencepost_txn::{Problem, Stop, Transaction, Work};
 
 use crate::grow::Shard;
 use crate::hash;
@@ -48,33 +48,35 @@ impl HashTable {
     ///
     /// # Errors
     /// As [`Transaction::view`].
-    pub async fn check(&self, tx: &mut Transaction) -> Result<Report, Stop> {
-        let mut report = Report::default();
-        let (root, shards) = self.shards(tx).await?;
-        report.addresses.extend([self.root, root.directory]);
-        report.shards = shards.len() as u64;
-        let share: f64 = shards
-            .iter()
-            .map(|shard| 0.5f64.powi(i32::from(shard.depth)))
-            .sum();
-        if (share - 1.0).abs() > 1e-9 {
-            report.note(root.directory, "the shards do not cover every hash once");
-        }
-        for shard in &shards {
-            self.check_shard(tx, &root, shard, &mut report).await?;
-        }
-        let home = tx.machine().primary_of(self.root);
-        // What a machine had that has failed may be with several.
-        let first = tx.machine().members().configuration == 1;
-        for i in 0..report.addresses.len() {
-            let at = report.addresses[i];
-            if first && tx.machine().primary_of(at) != home {
-                report.note(at, "it is not on the machine of the table");
+    pub fn check<'a>(&'a self, tx: &'a mut Transaction) -> Work<'a, Result<Report, Stop>> {
+        Box::pin(async move {
+            let mut report = Report::default();
+            let (root, shards) = self.shards(tx).await?;
+            report.addresses.extend([self.root, root.directory]);
+            report.shards = shards.len() as u64;
+            let share: f64 = shards
+                .iter()
+                .map(|shard| 0.5f64.powi(i32::from(shard.depth)))
+                .sum();
+            if (share - 1.0).abs() > 1e-9 {
+                report.note(root.directory, "the shards do not cover every hash once");
             }
-        }
-        let slots = report.shards * (root.buckets * root.shape.slots) as u64;
-        report.occupancy_percent = (report.entries * 100).checked_div(slots).unwrap_or(0);
-        Ok(report)
+            for shard in &shards {
+                self.check_shard(tx, &root, shard, &mut report).await?;
+            }
+            let home = tx.machine().primary_of(self.root);
+            // What a machine had that has failed may be with several.
+            let first = tx.machine().members().configuration == 1;
+            for i in 0..report.addresses.len() {
+                let at = report.addresses[i];
+                if first && tx.machine().primary_of(at) != home {
+                    report.note(at, "it is not on the machine of the table");
+                }
+            }
+            let slots = report.shards * (root.buckets * root.shape.slots) as u64;
+            report.occupancy_percent = (report.entries * 100).checked_div(slots).unwrap_or(0);
+            Ok(report)
+        })
     }
 
     async fn check_shard(

@@ -2,7 +2,7 @@
 
 use fencepost_storage::{Addr, FatPtr, View};
 use fencepost_txn::{
-    AbortReason, Machine, Mode, Near, NodeKind, Seen, Stop, Transaction, slot_bytes,
+    AbortReason, Machine, Mode, Near, NodeKind, Seen, Stop, Transaction, Work, slot_bytes,
 };
 
 use crate::counters::{Event, count};
@@ -151,51 +151,53 @@ impl HashTable {
     ///
     /// # Errors
     /// [`Stop::TooLarge`] if the options make no sense; otherwise as [`Transaction::alloc`].
-    pub async fn create_with(
-        tx: &mut Transaction,
-        options: &HashOptions,
-    ) -> Result<HashTable, Stop> {
-        if options.key_bytes > MAX_KEY_BYTES
-            || options.value_words > MAX_VALUE_WORDS
-            || options.value_words == 0
-        {
-            return Err(Stop::TooLarge(
-                "keys of a hash table have at most 256 bytes, values 1 to 128 words",
-            ));
-        }
-        let shape = Shape {
-            slots: options.slots.clamp(2, 32),
-            key_words: options.key_bytes.max(8).div_ceil(8),
-            value_words: options.value_words,
-        };
-        let stride = slot_bytes(shape.words())?;
-        let most = ((1 << 20) / stride).saturating_sub(1).max(1);
-        let (depth, buckets) = plan(options, shape, most);
-        let root_ptr = tx.alloc(ROOT_WORDS, options.near).await?;
-        let near = Near::Object(root_ptr.addr);
-        let directory = tx.alloc(DIRECTORY_HEADER + (1 << depth), near).await?;
-        let flags = if options.guard_hits {
-            FLAG_GUARD_HITS
-        } else {
-            0
-        };
-        let root = Root {
-            depth,
-            shape,
-            flags,
-            directory: directory.addr,
-            buckets,
-            stride,
-        };
-        let mut entries = directory_image(depth, root_ptr.addr);
-        for prefix in 0..1usize << depth {
-            let first = new_shard(tx, &root, root_ptr.addr, (depth, prefix as u64)).await?;
-            entries[DIRECTORY_HEADER + prefix] = first.raw();
-        }
-        tx.write_new(directory, &entries)?;
-        tx.write_new(root_ptr, &root.to_words(root_ptr.addr))?;
-        Ok(HashTable {
-            root: root_ptr.addr,
+    pub fn create_with<'a>(
+        tx: &'a mut Transaction,
+        options: &'a HashOptions,
+    ) -> Work<'a, Result<HashTable, Stop>> {
+        Box::pin(async move {
+            if options.key_bytes > MAX_KEY_BYTES
+                || options.value_words > MAX_VALUE_WORDS
+                || options.value_words == 0
+            {
+                return Err(Stop::TooLarge(
+                    "keys of a hash table have at most 256 bytes, values 1 to 128 words",
+                ));
+            }
+            let shape = Shape {
+                slots: options.slots.clamp(2, 32),
+                key_words: options.key_bytes.max(8).div_ceil(8),
+                value_words: options.value_words,
+            };
+            let stride = slot_bytes(shape.words())?;
+            let most = ((1 << 20) / stride).saturating_sub(1).max(1);
+            let (depth, buckets) = plan(options, shape, most);
+            let root_ptr = tx.alloc(ROOT_WORDS, options.near).await?;
+            let near = Near::Object(root_ptr.addr);
+            let directory = tx.alloc(DIRECTORY_HEADER + (1 << depth), near).await?;
+            let flags = if options.guard_hits {
+                FLAG_GUARD_HITS
+            } else {
+                0
+            };
+            let root = Root {
+                depth,
+                shape,
+                flags,
+                directory: directory.addr,
+                buckets,
+                stride,
+            };
+            let mut entries = directory_image(depth, root_ptr.addr);
+            for prefix in 0..1usize << depth {
+                let first = new_shard(tx, &root, root_ptr.addr, (depth, prefix as u64)).await?;
+                entries[DIRECTORY_HEADER + prefix] = first.raw();
+            }
+            tx.write_new(directory, &entries)?;
+            tx.write_new(root_ptr, &root.to_words(root_ptr.addr))?;
+            Ok(HashTable {
+                root: root_ptr.addr,
+            })
         })
     }
 
@@ -232,7 +234,7 @@ impl HashTable {
     ) -> Result<Spot, Stop> {
         if !exact
             && tx.machine().is_far(self.root)
-            && let Some(spot) = Box::pin(self.locate_by_copies(tx.machine(), hash)).await?
+            && let Some(spot) = self.locate_by_copies(tx.machine(), hash).await?
         {
             return Ok(spot);
         }
@@ -258,20 +260,26 @@ impl HashTable {
     }
 
     /// The home of a hash as copies of the root and the directory have it, if they go together.
-    async fn locate_by_copies(&self, machine: &Machine, hash: u64) -> Result<Option<Spot>, Stop> {
-        let table = self.root;
-        for fresh in [false, true] {
-            let root = machine.view_copy(table, fresh, |view| (Root::open(view), true));
-            let Some(Some(root)) = root.await? else {
-                return Ok(None);
-            };
-            let shard = |view: &View<'_>| (shard_of(view, table, hash), true);
-            let first = machine.view_copy(root.directory, fresh, shard).await?;
-            if let Some(Some(first)) = first {
-                return Ok(Some(Spot::of(root, first, hash)));
+    fn locate_by_copies<'a>(
+        &'a self,
+        machine: &'a Machine,
+        hash: u64,
+    ) -> Work<'a, Result<Option<Spot>, Stop>> {
+        Box::pin(async move {
+            let table = self.root;
+            for fresh in [false, true] {
+                let root = machine.view_copy(table, fresh, |view| (Root::open(view), true));
+                let Some(Some(root)) = root.await? else {
+                    return Ok(None);
+                };
+                let shard = |view: &View<'_>| (shard_of(view, table, hash), true);
+                let first = machine.view_copy(root.directory, fresh, shard).await?;
+                if let Some(Some(first)) = first {
+                    return Ok(Some(Spot::of(root, first, hash)));
+                }
             }
-        }
-        Ok(None)
+            Ok(None)
+        })
     }
 
     /// Looks at the home of a key; `None` where there is no bucket: where copies have led there, it is to be

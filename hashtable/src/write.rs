@@ -5,7 +5,7 @@
 //! home, displacement, overflow chains) overwrites them at the very versions that were seen.
 
 use fencepost_storage::{Addr, View};
-use fencepost_txn::{AbortReason, Near, Rerouting, Stop, Transaction};
+use fencepost_txn::{AbortReason, Near, Rerouting, Stop, Transaction, Work};
 
 use crate::counters::{Event, count};
 use crate::error::IndexError;
@@ -35,6 +35,13 @@ pub(crate) struct Copied {
     pub(crate) before: Vec<u64>,
 }
 
+/// The first two words of a value.
+fn start_of_value(bucket: &Bucket<'_, '_>, slot: usize) -> [u64; 2] {
+    let mut value = [0; 2];
+    bucket.value(slot, &mut value[..bucket.shape.value_words.min(2)]);
+    value
+}
+
 impl HashTable {
     fn key_for(&self, bytes: &[u8], spot: &Spot) -> Result<(), IndexError> {
         let limit = spot.root.shape.key_words * 8;
@@ -59,16 +66,11 @@ impl HashTable {
         value: &[u64],
     ) -> Result<Insert, IndexError> {
         let key = self.key(bytes)?;
-        let start = |bucket: &Bucket<'_, '_>, slot: usize| {
-            let mut value = [0; 2];
-            bucket.value(slot, &mut value[..bucket.shape.value_words.min(2)]);
-            value
-        };
         let mut exact = false;
         for _ in 0..MAX_STEPS {
             let spot = self.locate(tx, key.hash, exact).await?;
             self.key_for(bytes, &spot)?;
-            let looked = match self.look(tx, &spot, &key, start).await {
+            let looked = match self.look(tx, &spot, &key, start_of_value).await {
                 Ok(None) if exact => return Err(IndexError::Stop(NO_HOME)),
                 Err(Stop::Damaged) if !exact => Look::Stale,
                 looked => looked?.map_or(Look::Stale, |(look, _)| look),
@@ -90,7 +92,7 @@ impl HashTable {
                 }
                 Look::Absent { .. } => {}
             }
-            if let Some(done) = self.insert_crowded(tx, &spot, &key, value, start).await? {
+            if let Some(done) = self.insert_crowded(tx, &spot, &key, value).await? {
                 return Ok(done);
             }
         }
@@ -99,63 +101,67 @@ impl HashTable {
 
     /// Inserts a key into a home that has no room, or keys elsewhere; nothing if the shard was split
     /// and the search must begin anew.
-    async fn insert_crowded(
-        &self,
-        tx: &mut Transaction,
-        spot: &Spot,
-        key: &Key<'_>,
-        value: &[u64],
-        mut start: impl FnMut(&Bucket<'_, '_>, usize) -> [u64; 2] + Send,
-    ) -> Result<Option<Insert>, Stop> {
-        let shape = spot.root.shape;
-        let (home_image, home) = self.copy(tx, spot.home).await?;
-        // The home is written in the end, at this version: so what is absent now stays absent.
-        let look = |bucket: Bucket<'_, '_>| {
-            (
-                bucket.is_home(key.hash, spot.index),
-                bucket.find(key).is_some(),
-            )
-        };
-        if image::with(&home_image, self.root, look) != Some((true, false)) {
-            return Ok(None);
-        }
-        if image::with(&home_image, self.root, |bucket| bucket.may_be_away(key)) == Some(true) {
-            let chain = image::chain(&home_image);
-            match self.find_away(tx, spot, chain, key, &mut start).await? {
-                Err(Moved) => return Ok(None),
-                Ok(Some((there, _, _))) => return Ok(Some(Insert::Exists(there))),
-                Ok(None) => {}
+    fn insert_crowded<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        spot: &'a Spot,
+        key: &'a Key<'a>,
+        value: &'a [u64],
+    ) -> Work<'a, Result<Option<Insert>, Stop>> {
+        Box::pin(async move {
+            let shape = spot.root.shape;
+            let (home_image, home) = self.copy(tx, spot.home).await?;
+            // The home is written in the end, at this version: so what is absent now stays absent.
+            let look = |bucket: Bucket<'_, '_>| {
+                (
+                    bucket.is_home(key.hash, spot.index),
+                    bucket.find(key).is_some(),
+                )
+            };
+            if image::with(&home_image, self.root, look) != Some((true, false)) {
+                return Ok(None);
             }
-        }
-        let pair = image::pair(shape, key, value);
-        let last = (spot.index + 1 + PROBES).min(spot.root.buckets);
-        let (mut images, mut copies) = (vec![home_image], vec![home]);
-        for index in spot.index + 1..=last {
-            if image::free_slot(&images[images.len() - 1], shape).is_some() {
-                break;
+            if image::with(&home_image, self.root, |bucket| bucket.may_be_away(key)) == Some(true) {
+                let chain = image::chain(&home_image);
+                match self
+                    .find_away(tx, spot, chain, key, &mut start_of_value)
+                    .await?
+                {
+                    Err(Moved) => return Ok(None),
+                    Ok(Some((there, _, _))) => return Ok(Some(Insert::Exists(there))),
+                    Ok(None) => {}
+                }
             }
-            let (image, copied) = self.copy(tx, spot.root.bucket(spot.first, index)).await?;
-            images.push(image);
-            copies.push(copied);
-        }
-        let mut window = Window::new(shape, spot.root.buckets, spot.index, images);
-        if window.place(0, &pair) {
-            (0..window.moves).for_each(|_| count(Event::Displacement));
-            for (i, copied) in copies
-                .iter()
-                .enumerate()
-                .filter(|(i, _)| window.changed[*i])
-            {
-                self.put_back(tx, copied, &window.images[i]).await?;
+            let pair = image::pair(shape, key, value);
+            let last = (spot.index + 1 + PROBES).min(spot.root.buckets);
+            let (mut images, mut copies) = (vec![home_image], vec![home]);
+            for index in spot.index + 1..=last {
+                if image::free_slot(&images[images.len() - 1], shape).is_some() {
+                    break;
+                }
+                let (image, copied) = self.copy(tx, spot.root.bucket(spot.first, index)).await?;
+                images.push(image);
+                copies.push(copied);
             }
-            return Ok(Some(Insert::Done));
-        }
-        if grow::wanted(self, tx, spot).await? && grow::grow(self, tx, spot).await? {
-            return Ok(None);
-        }
-        self.insert_chained(tx, spot, &copies[0], &mut window.images[0], &pair)
-            .await?;
-        Ok(Some(Insert::Done))
+            let mut window = Window::new(shape, spot.root.buckets, spot.index, images);
+            if window.place(0, &pair) {
+                (0..window.moves).for_each(|_| count(Event::Displacement));
+                for (i, copied) in copies
+                    .iter()
+                    .enumerate()
+                    .filter(|(i, _)| window.changed[*i])
+                {
+                    self.put_back(tx, copied, &window.images[i]).await?;
+                }
+                return Ok(Some(Insert::Done));
+            }
+            if grow::wanted(self, tx, spot).await? && grow::grow(self, tx, spot).await? {
+                return Ok(None);
+            }
+            self.insert_chained(tx, spot, &copies[0], &mut window.images[0], &pair)
+                .await?;
+            Ok(Some(Insert::Done))
+        })
     }
 
     /// Puts a pair into the overflow chain of a home.
@@ -270,98 +276,100 @@ impl HashTable {
 
     /// Removes a key that lies beside its home, or whose home has an overflow chain: the chain's
     /// newest pair takes the free slot. False if things have moved meanwhile.
-    async fn remove_crowded(
-        &self,
-        tx: &mut Transaction,
-        spot: &Spot,
-        key: &Key<'_>,
+    fn remove_crowded<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        spot: &'a Spot,
+        key: &'a Key<'a>,
         place: Place,
-    ) -> Result<bool, Stop> {
-        let (shape, block_shape) = (spot.root.shape, spot.root.shape.block());
-        let (home_image, home) = self.copy(tx, spot.home).await?;
-        let mut window = Window::new(shape, spot.root.buckets, spot.index, vec![home_image]);
-        let mut copies = vec![home];
-        let other = match place {
-            Place::Home => None,
-            Place::Next => Some(spot.next()),
-            Place::Block(at) => Some(at),
-        };
-        if let Some(at) = other {
-            let (image, copied) = self.copy(tx, at).await?;
-            window.images.push(image);
-            window.changed.push(false);
-            copies.push(copied);
-        }
-        let holder = window.images.len() - 1;
-        let holder_shape = if let Place::Block(_) = place {
-            block_shape
-        } else {
-            shape
-        };
-        let found =
-            image::with(&window.images[holder], self.root, |bucket| bucket.find(key)).flatten();
-        let Some(slot) = found else { return Ok(false) };
-        let mut returned = image::take(&mut window.images[holder], holder_shape, slot)
-            .first()
-            .copied();
-        if place == Place::Home {
-            returned = None;
-        }
-
-        // The newest block gives its last pair to the free slot, unless the free slot is that.
-        let head = image::chain(&window.images[0]);
-        let mut freed = None;
-        if !head.is_null() {
-            let in_head = place == Place::Block(head.addr);
-            let (mut block, copied) = if in_head {
-                let before = std::mem::take(&mut copies[holder].before);
-                (
-                    std::mem::take(&mut window.images[holder]),
-                    Copied {
-                        at: head.addr,
-                        before,
-                    },
-                )
-            } else {
-                self.copy(tx, head.addr).await?
+    ) -> Work<'a, Result<bool, Stop>> {
+        Box::pin(async move {
+            let (shape, block_shape) = (spot.root.shape, spot.root.shape.block());
+            let (home_image, home) = self.copy(tx, spot.home).await?;
+            let mut window = Window::new(shape, spot.root.buckets, spot.index, vec![home_image]);
+            let mut copies = vec![home];
+            let other = match place {
+                Place::Home => None,
+                Place::Next => Some(spot.next()),
+                Place::Block(at) => Some(at),
             };
-            if !in_head && let Some(last) = image::last_used(&block, block_shape) {
-                let pair = image::take(&mut block, block_shape, last);
-                image::put(&mut window.images[holder], holder_shape, slot, &pair);
-                if place == Place::Home {
-                    returned = pair.first().copied();
+            if let Some(at) = other {
+                let (image, copied) = self.copy(tx, at).await?;
+                window.images.push(image);
+                window.changed.push(false);
+                copies.push(copied);
+            }
+            let holder = window.images.len() - 1;
+            let holder_shape = if let Place::Block(_) = place {
+                block_shape
+            } else {
+                shape
+            };
+            let found =
+                image::with(&window.images[holder], self.root, |bucket| bucket.find(key)).flatten();
+            let Some(slot) = found else { return Ok(false) };
+            let mut returned = image::take(&mut window.images[holder], holder_shape, slot)
+                .first()
+                .copied();
+            if place == Place::Home {
+                returned = None;
+            }
+
+            // The newest block gives its last pair to the free slot, unless the free slot is that.
+            let head = image::chain(&window.images[0]);
+            let mut freed = None;
+            if !head.is_null() {
+                let in_head = place == Place::Block(head.addr);
+                let (mut block, copied) = if in_head {
+                    let before = std::mem::take(&mut copies[holder].before);
+                    (
+                        std::mem::take(&mut window.images[holder]),
+                        Copied {
+                            at: head.addr,
+                            before,
+                        },
+                    )
+                } else {
+                    self.copy(tx, head.addr).await?
+                };
+                if !in_head && let Some(last) = image::last_used(&block, block_shape) {
+                    let pair = image::take(&mut block, block_shape, last);
+                    image::put(&mut window.images[holder], holder_shape, slot, &pair);
+                    if place == Place::Home {
+                        returned = pair.first().copied();
+                    }
+                }
+                if image::last_used(&block, block_shape).is_none() {
+                    image::set_chain(&mut window.images[0], image::chain(&block));
+                    freed = Some(head.addr);
+                }
+                self.put_back(tx, &copied, &block).await?;
+                if in_head {
+                    window.images.pop();
+                    copies.pop();
                 }
             }
-            if image::last_used(&block, block_shape).is_none() {
-                image::set_chain(&mut window.images[0], image::chain(&block));
-                freed = Some(head.addr);
+            // The removed key is not elsewhere any more, or a key from the chain is at home now.
+            if let Some(tag) = returned {
+                image::remove_away(&mut window.images[0], tag);
             }
-            self.put_back(tx, &copied, &block).await?;
-            if in_head {
-                window.images.pop();
-                copies.pop();
+            let mut versions = image::versions(&window.images[0]);
+            if !head.is_null() {
+                versions.chain = versions.chain.wrapping_add(1);
             }
-        }
-        // The removed key is not elsewhere any more, or a key from the chain is at home now.
-        if let Some(tag) = returned {
-            image::remove_away(&mut window.images[0], tag);
-        }
-        let mut versions = image::versions(&window.images[0]);
-        if !head.is_null() {
-            versions.chain = versions.chain.wrapping_add(1);
-        }
-        image::set_versions(&mut window.images[0], versions);
-        if place == Place::Next {
-            window.tie(0);
-        }
-        for (copied, image) in copies.iter().zip(&window.images) {
-            self.put_back(tx, copied, image).await?;
-        }
-        if let Some(block) = freed {
-            count(Event::BlockFreed);
-            release(tx, block).await?;
-        }
-        Ok(true)
+            image::set_versions(&mut window.images[0], versions);
+            if place == Place::Next {
+                window.tie(0);
+            }
+            for (copied, image) in copies.iter().zip(&window.images) {
+                self.put_back(tx, copied, image).await?;
+            }
+            if let Some(block) = freed {
+                count(Event::BlockFreed);
+                release(tx, block).await?;
+            }
+            Ok(true)
+        })
     }
 
     /// A copy of a bucket or block as the transaction sees it.
@@ -419,30 +427,32 @@ impl HashTable {
     ///
     /// # Errors
     /// As [`Transaction::view`] and [`Transaction::free`].
-    pub async fn drop_table(self, tx: &mut Transaction) -> Result<(), Stop> {
-        // Whoever grows the table from here on is in conflict with this.
-        let mut words = Vec::new();
-        let there = tx.read(self.root, &mut words).await?;
-        let root = Root::open(&View::Own(&words)).filter(|_| there);
-        let root = root.ok_or(Stop::Damaged)?;
-        tx.read(root.directory, &mut words).await?;
-        let (root, shards) = self.shards(tx).await?;
-        for shard in shards {
-            for index in 0..=root.buckets {
-                let mut at = root.bucket(shard.first, index);
-                while !at.is_null() {
-                    // The next one as of the very version that is freed.
-                    let next = tx
-                        .free_seen(at, |view| {
-                            Bucket::open(view, self.root).map(|block| block.chain().addr)
-                        })
-                        .await?;
-                    at = next.ok_or(Stop::Retry(AbortReason::ReadConflict))?;
+    pub fn drop_table(self, tx: &mut Transaction) -> Work<'_, Result<(), Stop>> {
+        Box::pin(async move {
+            // Whoever grows the table from here on is in conflict with this.
+            let mut words = Vec::new();
+            let there = tx.read(self.root, &mut words).await?;
+            let root = Root::open(&View::Own(&words)).filter(|_| there);
+            let root = root.ok_or(Stop::Damaged)?;
+            tx.read(root.directory, &mut words).await?;
+            let (root, shards) = self.shards(tx).await?;
+            for shard in shards {
+                for index in 0..=root.buckets {
+                    let mut at = root.bucket(shard.first, index);
+                    while !at.is_null() {
+                        // The next one as of the very version that is freed.
+                        let next = tx
+                            .free_seen(at, |view| {
+                                Bucket::open(view, self.root).map(|block| block.chain().addr)
+                            })
+                            .await?;
+                        at = next.ok_or(Stop::Retry(AbortReason::ReadConflict))?;
+                    }
                 }
             }
-        }
-        tx.free(root.directory).await?;
-        tx.free(self.root).await
+            tx.free(root.directory).await?;
+            tx.free(self.root).await
+        })
     }
 }
 

@@ -40,7 +40,6 @@ mod subplans;
 mod tag;
 mod terms;
 mod volatile;
-mod work;
 mod write;
 
 pub use copy::CopyInput;
@@ -61,5 +60,4 @@ pub use split::Split;
 pub use statement::{Plan, check_supported, plan};
 pub use store::{chunks_of, read_row};
 pub use tag::Tag;
-pub use work::Work;
 pub use write::{Deferred, DeferredMark, key_text};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
+use fencepost_txn::Work;
 
 use crate::analytics::pays;
 use crate::copy::CopyWriter;
@@ -13,7 +14,6 @@ use crate::plan::SelectPlan;
 use crate::sink::RowSink;
 use crate::statement::Plan;
 use crate::subplans::Subplans;
-use crate::work::Work;
 use crate::write::{
     ChangePlan, InsertPlan, Returning, check_twins, run_change, run_insert, run_merge,
 };

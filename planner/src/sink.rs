@@ -2,8 +2,7 @@
 
 use fencepost_sql::error::SqlError;
 use fencepost_sql::value::Value;
-
-use crate::work::Work;
+use fencepost_txn::Work;
 
 /// The end of a flush.
 pub type Flushed<'a> = Work<'a, Result<(), SqlError>>;

@@ -10,6 +10,7 @@ use fencepost_storage::Addr;
 use crate::node::NodeKind;
 use crate::stop::Stop;
 use crate::transaction::Transaction;
+use crate::work::Work;
 use crate::write_set::{What, Write};
 
 /// Patches that were taken out of a transaction. It cannot commit before they have been made anew.
@@ -99,16 +100,21 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Self::patch_is_stale`].
-    pub async fn stale_patches(&self, kind: &dyn NodeKind) -> Result<Vec<Addr>, Stop> {
-        let mut stale = Vec::new();
-        for write in &self.context().writes.writes {
-            if matches!(write.what, What::Patched(by) if by.id() == kind.id())
-                && self.machine().header_of(write.addr).await? != Some(write.base)
-            {
-                stale.push(write.addr);
+    pub fn stale_patches<'a>(
+        &'a self,
+        kind: &'a dyn NodeKind,
+    ) -> Work<'a, Result<Vec<Addr>, Stop>> {
+        Box::pin(async move {
+            let mut stale = Vec::new();
+            for write in &self.context().writes.writes {
+                if matches!(write.what, What::Patched(by) if by.id() == kind.id())
+                    && self.machine().header_of(write.addr).await? != Some(write.base)
+                {
+                    stale.push(write.addr);
+                }
             }
-        }
-        Ok(stale)
+            Ok(stale)
+        })
     }
 
     /// What [`Self::set_settled`] was told last in this transaction; 0 at first.

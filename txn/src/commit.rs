@@ -28,6 +28,7 @@ use crate::log_commit::Ready;
 use crate::machine::Machine;
 use crate::stop::{AbortReason, Outcome, Stop};
 use crate::transaction::{Context, Coordinator, Transaction};
+use crate::work::Work;
 
 /// Times that LOCK is begun anew because patches had to be rerouted.
 const REROUTES: u32 = 64;
@@ -62,7 +63,7 @@ impl Transaction {
             let tried = match self.prepare().await {
                 Ok(()) => match self.context().spreads() {
                     None => self.context_mut().commit_write().await,
-                    Some(network) => Box::pin(self.commit_spread(&network)).await,
+                    Some(network) => self.commit_spread(&network).await,
                 },
                 Err(failure) => Err(failure),
             };
@@ -119,7 +120,7 @@ impl Transaction {
         self.context().give_way()?;
         let prepared = match self.context_mut().prepare_log() {
             Ready::Yes => Ok(()),
-            Ready::AfterPrewrite => Box::pin(self.prewrite_and_reserve()).await,
+            Ready::AfterPrewrite => self.prewrite_and_reserve().await,
             Ready::AfterRoom(bytes, appends) => self.reserve(bytes, appends).await,
         };
         prepared.map_err(LockFailure::Stop)
@@ -178,11 +179,13 @@ impl Coordinator {
 }
 
 /// Waits until the log is durable up to a position.
-async fn durable((machine, lsn): (Arc<Machine>, Lsn)) -> Result<(), Stop> {
-    if let Some(log) = machine.log() {
-        log.wait_flushed(lsn).await.map_err(|_| Stop::Failed)?;
-    }
-    Ok(())
+fn durable((machine, lsn): (Arc<Machine>, Lsn)) -> Work<'static, Result<(), Stop>> {
+    Box::pin(async move {
+        if let Some(log) = machine.log() {
+            log.wait_flushed(lsn).await.map_err(|_| Stop::Failed)?;
+        }
+        Ok(())
+    })
 }
 
 impl Context {

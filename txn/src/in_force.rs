@@ -17,6 +17,7 @@ use crate::moment::moment;
 use crate::planted::{self, Planted};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Transaction;
+use crate::work::Work;
 
 impl Machine {
     /// A write timestamp of a machine among others, in force: above all that anybody has read or written so far,
@@ -25,12 +26,14 @@ impl Machine {
     /// # Errors
     /// As [`Self::in_force`].
     #[inline]
-    pub(crate) async fn write_timestamp(
+    pub(crate) fn write_timestamp(
         &self,
         overwritten: Timestamp,
-    ) -> Result<Timestamp, AbortReason> {
-        let after = |now: Timestamp| Timestamp::from_raw(now.max(overwritten).raw() + 1);
-        self.in_force(after).await
+    ) -> Work<'_, Result<Timestamp, AbortReason>> {
+        Box::pin(async move {
+            let after = |now: Timestamp| Timestamp::from_raw(now.max(overwritten).raw() + 1);
+            self.in_force(after).await
+        })
     }
 
     /// What `pick` makes of U, once it is in force.
@@ -80,22 +83,24 @@ impl Transaction {
     pub(crate) async fn come_into_force(&mut self) -> Result<(), Stop> {
         match self.context().in_force {
             true => Ok(()),
-            false => Box::pin(self.wait_for_force()).await,
+            false => self.wait_for_force().await,
         }
     }
 
     #[cold]
-    async fn wait_for_force(&mut self) -> Result<(), Stop> {
-        // What it has said that it reads at ([`crate::readers`]) is below either.
-        let r = self.context().r;
-        if planted::is(Planted::SkipWaitForForce) && self.machine().clock().is_known() {
-            self.context_mut().in_force = true;
-            return Ok(());
-        }
-        let r = self.machine().in_force(|now| now.min(r)).await;
-        let context = self.context_mut();
-        context.r = r.map_err(Stop::Retry)?;
-        context.in_force = true;
-        Ok(())
+    fn wait_for_force(&mut self) -> Work<'_, Result<(), Stop>> {
+        Box::pin(async move {
+            // What it has said that it reads at ([`crate::readers`]) is below either.
+            let r = self.context().r;
+            if planted::is(Planted::SkipWaitForForce) && self.machine().clock().is_known() {
+                self.context_mut().in_force = true;
+                return Ok(());
+            }
+            let r = self.machine().in_force(|now| now.min(r)).await;
+            let context = self.context_mut();
+            context.r = r.map_err(Stop::Retry)?;
+            context.in_force = true;
+            Ok(())
+        })
     }
 }

@@ -53,6 +53,7 @@ pub mod transaction;
 mod truncate;
 mod validate;
 mod words;
+mod work;
 pub mod write;
 mod write_set;
 
@@ -72,6 +73,7 @@ pub use read_set::Seen;
 pub use savepoint::Savepoint;
 pub use stop::{AbortReason, Outcome, Stop};
 pub use transaction::{Coordinator, FarCounts, Mode, ReadsMark, Transaction};
+pub use work::Work;
 
 pub use fencepost_fabric::MachineId;
 pub use fencepost_storage::{Addr, FatPtr, Timestamp, View};

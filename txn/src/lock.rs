@@ -15,6 +15,7 @@ use crate::refresh::Stray;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Context;
 use crate::validate::unreachable;
+use crate::work::Work;
 use crate::write_set::{NO_BASE, Payload, What};
 
 /// Pauses before a lock that stays held is given up.
@@ -130,76 +131,80 @@ impl Context {
         }
     }
 
-    async fn lock_one(&mut self, at: usize) -> Result<(), LockFailure> {
-        let write = self.writes.writes[at];
-        let Some(mut object) = self.machine.regions().own_object(write.addr) else {
-            // Freed, and its block given back since the snapshot moved past that.
-            return Err(match write.what {
-                What::Patched(kind) => LockFailure::Stray((write.addr, kind)),
-                _ => self.abort_at(write.addr, AbortReason::WriteConflict),
-            });
-        };
-        let mut expected = write.base;
-        let mut round = 0;
-        loop {
-            match object.try_lock(expected) {
-                Ok(()) => {
-                    self.locked += 1;
-                    return if expected == write.base {
-                        Ok(())
-                    } else {
-                        self.lock_moved(at, expected).await
-                    };
-                }
-                Err(there) if there.is_locked() => {
-                    if round == PATIENCE {
-                        return Err(self.abort_at(write.addr, AbortReason::LockBusy));
+    fn lock_one(&mut self, at: usize) -> Work<'_, Result<(), LockFailure>> {
+        Box::pin(async move {
+            let write = self.writes.writes[at];
+            let Some(mut object) = self.machine.regions().own_object(write.addr) else {
+                // Freed, and its block given back since the snapshot moved past that.
+                return Err(match write.what {
+                    What::Patched(kind) => LockFailure::Stray((write.addr, kind)),
+                    _ => self.abort_at(write.addr, AbortReason::WriteConflict),
+                });
+            };
+            let mut expected = write.base;
+            let mut round = 0;
+            loop {
+                match object.try_lock(expected) {
+                    Ok(()) => {
+                        self.locked += 1;
+                        return if expected == write.base {
+                            Ok(())
+                        } else {
+                            self.lock_moved(at, expected).await
+                        };
                     }
-                    moment(round).await;
-                    round += 1;
-                    // Its region may have gone to another machine meanwhile.
-                    let Some(own) = self.machine.regions().own_object(write.addr) else {
-                        return Err(self.abort_at(write.addr, AbortReason::LockBusy));
-                    };
-                    object = own;
+                    Err(there) if there.is_locked() => {
+                        if round == PATIENCE {
+                            return Err(self.abort_at(write.addr, AbortReason::LockBusy));
+                        }
+                        moment(round).await;
+                        round += 1;
+                        // Its region may have gone to another machine meanwhile.
+                        let Some(own) = self.machine.regions().own_object(write.addr) else {
+                            return Err(self.abort_at(write.addr, AbortReason::LockBusy));
+                        };
+                        object = own;
+                    }
+                    Err(there) => match write.what {
+                        What::Patched(_) => expected = there,
+                        _ => return Err(self.abort_at(write.addr, AbortReason::WriteConflict)),
+                    },
                 }
-                Err(there) => match write.what {
-                    What::Patched(_) => expected = there,
-                    _ => return Err(self.abort_at(write.addr, AbortReason::WriteConflict)),
-                },
             }
-        }
+        })
     }
 
     /// The node moved since it was patched and is locked at `header`: patch what is there now.
-    pub(crate) async fn lock_moved(
+    pub(crate) fn lock_moved(
         &mut self,
         at: usize,
         header: Header,
-    ) -> Result<(), LockFailure> {
-        let write = self.writes.writes[at];
-        let What::Patched(kind) = write.what else {
-            return Err(self.abort_at(write.addr, AbortReason::WriteConflict));
-        };
-        self.writes.writes[at].base = header;
-        self.newest = self.newest.max(header.timestamp());
-        self.machine
-            .counters()
-            .count(self.lane, Event::PatchReapplied);
-        let mut applied = Err(Refusal::WrongNode);
-        if header.is_allocated() && self.copy_locked(at).await? {
-            applied = self.writes.reapply(at, kind);
-        }
-        applied.map_err(|refusal| {
-            self.unlock();
-            // The image is of no use until the patches have been applied to it anew.
-            self.writes.writes[at].base = NO_BASE;
-            match refusal {
-                Refusal::WrongNode | Refusal::Full => LockFailure::Stray((write.addr, kind)),
-                Refusal::Exists | Refusal::Missing => {
-                    self.abort_at(write.addr, AbortReason::NodeConflict)
-                }
+    ) -> Work<'_, Result<(), LockFailure>> {
+        Box::pin(async move {
+            let write = self.writes.writes[at];
+            let What::Patched(kind) = write.what else {
+                return Err(self.abort_at(write.addr, AbortReason::WriteConflict));
+            };
+            self.writes.writes[at].base = header;
+            self.newest = self.newest.max(header.timestamp());
+            self.machine
+                .counters()
+                .count(self.lane, Event::PatchReapplied);
+            let mut applied = Err(Refusal::WrongNode);
+            if header.is_allocated() && self.copy_locked(at).await? {
+                applied = self.writes.reapply(at, kind);
             }
+            applied.map_err(|refusal| {
+                self.unlock();
+                // The image is of no use until the patches have been applied to it anew.
+                self.writes.writes[at].base = NO_BASE;
+                match refusal {
+                    Refusal::WrongNode | Refusal::Full => LockFailure::Stray((write.addr, kind)),
+                    Refusal::Exists | Refusal::Missing => {
+                        self.abort_at(write.addr, AbortReason::NodeConflict)
+                    }
+                }
+            })
         })
     }
 
@@ -208,7 +213,7 @@ impl Context {
         let write = self.writes.writes[at];
         let image = self.writes.image_mut(write.image);
         if let Some(network) = self.machine.far(write.addr) {
-            let copy = Box::pin(network.fetch(write.addr)).await;
+            let copy = network.fetch(write.addr).await;
             let copy = copy.map_err(|stop| LockFailure::Abort(unreachable(stop)))?;
             let Some(copy) = copy.filter(|copy| copy.header().is_locked()) else {
                 return Ok(false);

@@ -109,20 +109,22 @@ impl Machine {
     /// # Errors
     /// [`Stop::Retry`] where its machine cannot be reached.
     #[inline]
-    pub async fn view_current<T>(
+    pub async fn view_current<T: Send>(
         &self,
         addr: Addr,
-        mut f: impl FnMut(&View<'_>) -> T,
+        mut f: impl FnMut(&View<'_>) -> T + Send,
     ) -> Result<Option<T>, Stop> {
         let mut round = 0;
         loop {
             if let Some(seen) = self.glimpse(addr, &mut f) {
                 return Ok(seen);
             }
-            if let Some(network) = self.far(addr)
-                && let Reach::Far(seen) = Box::pin(network.view_far(addr, &mut f)).await?
-            {
-                return Ok(seen);
+            if let Some(network) = self.far(addr) {
+                let mut seen = None;
+                let mut look = |view: &View<'_>| seen = Some(f(view));
+                if let Reach::Far(()) = network.view_far(addr, &mut look).await? {
+                    return Ok(seen);
+                }
             }
             if round == SPINS && self.regions().slot_at(addr).is_none() {
                 return Ok(None);
@@ -141,16 +143,22 @@ impl Machine {
     /// # Errors
     /// As [`Self::view_current`].
     #[inline]
-    pub async fn view_copy<T>(
+    pub async fn view_copy<T: Send>(
         &self,
         addr: Addr,
         fresh: bool,
-        mut f: impl FnMut(&View<'_>) -> (T, bool),
+        mut f: impl FnMut(&View<'_>) -> (T, bool) + Send,
     ) -> Result<Option<T>, Stop> {
-        if let Some(network) = self.far(addr)
-            && let Reach::Far(seen) = Box::pin(network.view_copy(addr, fresh, &mut f)).await?
-        {
-            return Ok(seen);
+        if let Some(network) = self.far(addr) {
+            let mut seen = None;
+            let mut look = |view: &View<'_>| {
+                let (value, keep) = f(view);
+                seen = Some(value);
+                keep
+            };
+            if let Reach::Far(()) = network.view_copy(addr, fresh, &mut look).await? {
+                return Ok(seen);
+            }
         }
         self.view_current(addr, |view| f(view).0).await
     }

@@ -19,6 +19,7 @@ use fencepost_storage::{Timestamp, View};
 use crate::record::{self, LockRecord, TxnId};
 use crate::stop::Stop;
 use crate::transaction::{Context, Transaction};
+use crate::work::Work;
 use crate::write_set::{What, Write, WriteSet};
 
 /// Words after which a LOCK record is closed and the next one begun.
@@ -54,43 +55,47 @@ pub(crate) enum Ready {
 
 impl Transaction {
     /// Waits for room in the log, for what is appended under the locks.
-    pub(crate) async fn reserve(&mut self, bytes: usize, appends: usize) -> Result<(), Stop> {
-        let Some(log) = self.machine().log() else {
-            return Ok(());
-        };
-        let room = log.reserve(bytes, appends).await;
-        self.context_mut().room = room.map_err(|error| stop(&error))?;
-        Ok(())
+    pub(crate) fn reserve(&mut self, bytes: usize, appends: usize) -> Work<'_, Result<(), Stop>> {
+        Box::pin(async move {
+            let Some(log) = self.machine().log() else {
+                return Ok(());
+            };
+            let room = log.reserve(bytes, appends).await;
+            self.context_mut().room = room.map_err(|error| stop(&error))?;
+            Ok(())
+        })
     }
 
     /// Logs what is settled of a large transaction ahead of LOCK, once, unless rerouting has changed
     /// it since; then reserves room for the rest.
-    pub(crate) async fn prewrite_and_reserve(&mut self) -> Result<(), Stop> {
-        let context = self.context_mut();
-        context.give_room_back();
-        if context.prewritten && context.prewritten_touched {
-            context.log_abort();
-        }
-        if !context.prewritten {
-            let upto = context.writes.writes.len();
-            context.prewritten_upto = upto;
-            context.prewritten_touched = false;
-            let writes = &context.writes.writes;
-            let settled = (0..upto as u32).filter(|at| writes[*at as usize].is_settled());
-            let entries: Vec<u32> = settled.collect();
-            let mut next = 0;
-            while next < entries.len() {
-                self.context_mut().build_record(&entries, &mut next);
-                let bytes = RECORD_HEADER_BYTES + WORD_BYTES * self.context().record.len();
-                self.reserve(bytes, 1).await?;
-                self.context_mut().append_record(None)?;
-                self.context_mut().give_room_back();
+    pub(crate) fn prewrite_and_reserve(&mut self) -> Work<'_, Result<(), Stop>> {
+        Box::pin(async move {
+            let context = self.context_mut();
+            context.give_room_back();
+            if context.prewritten && context.prewritten_touched {
+                context.log_abort();
             }
-        }
-        match self.context_mut().reserve_at_once() {
-            Ready::AfterRoom(bytes, appends) => self.reserve(bytes, appends).await,
-            Ready::Yes | Ready::AfterPrewrite => Ok(()),
-        }
+            if !context.prewritten {
+                let upto = context.writes.writes.len();
+                context.prewritten_upto = upto;
+                context.prewritten_touched = false;
+                let writes = &context.writes.writes;
+                let settled = (0..upto as u32).filter(|at| writes[*at as usize].is_settled());
+                let entries: Vec<u32> = settled.collect();
+                let mut next = 0;
+                while next < entries.len() {
+                    self.context_mut().build_record(&entries, &mut next);
+                    let bytes = RECORD_HEADER_BYTES + WORD_BYTES * self.context().record.len();
+                    self.reserve(bytes, 1).await?;
+                    self.context_mut().append_record(None)?;
+                    self.context_mut().give_room_back();
+                }
+            }
+            match self.context_mut().reserve_at_once() {
+                Ready::AfterRoom(bytes, appends) => self.reserve(bytes, appends).await,
+                Ready::Yes | Ready::AfterPrewrite => Ok(()),
+            }
+        })
     }
 }
 

@@ -34,6 +34,7 @@ use crate::readers::Readers;
 use crate::start::{self, BIRTH, Directory, Recovered};
 use crate::stop::Stop;
 use crate::transaction::{Coordinator, Mode, Transaction};
+use crate::work::Work;
 
 /// Payload words of the root object.
 pub const ROOT_WORDS: usize = 64;
@@ -480,16 +481,18 @@ impl Machine {
     ///
     /// # Errors
     /// [`Stop::Retry`] where the CM cannot be reached; [`Stop::Damaged`] for an address outside every region.
-    pub async fn meet(&self, addrs: &[Addr]) -> Result<(), Stop> {
-        let Some(network) = &self.network else {
-            return Ok(());
-        };
-        for addr in addrs {
-            if !network.knows(addr.region()) && !network.find(addr.region()).await? {
-                return Err(Stop::Damaged);
+    pub fn meet<'a>(&'a self, addrs: &'a [Addr]) -> Work<'a, Result<(), Stop>> {
+        Box::pin(async move {
+            let Some(network) = &self.network else {
+                return Ok(());
+            };
+            for addr in addrs {
+                if !network.knows(addr.region()) && !network.find(addr.region()).await? {
+                    return Err(Stop::Damaged);
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Number of the machine, 0 where it is alone.

@@ -14,6 +14,7 @@ use fencepost_storage::{Addr, FatPtr, ObjectRef};
 use crate::network::{Reserved, Slot, Wanted};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Transaction};
+use crate::work::Work;
 use crate::write_set::{Payload, What, Write};
 
 /// Where a new object is to be.
@@ -113,81 +114,120 @@ impl Transaction {
             Some(What::New { split_of, .. }) => split_of,
             _ => split_of,
         };
-        while let Some(addr) = self.context().stranger(near, split_of) {
-            Box::pin(self.machine().meet(&[addr])).await?;
-        }
-        let context = self.context_mut();
-        let place = match context.place(near) {
-            Place::At(..) if !split_of.is_null() => context.place(Near::Object(split_of)),
-            place => place,
-        };
-        match place {
-            Place::Here(near) => {
-                let (machine, since) = (&context.machine, context.slots_since());
-                let take = |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
-                let addr = match machine.take_slots(context.lane, take) {
-                    Ok(addr) => addr,
-                    Err(_) => {
-                        let lane = context.lane;
-                        match Box::pin(self.take_of_new_region(lane, near, take)).await {
-                            Err(Stop::OutOfMemory) if self.context().stand_in().is_some() => {
-                                let elsewhere = self.alloc_elsewhere(class, words, split_of);
-                                return Box::pin(elsewhere).await;
-                            }
-                            came => came?,
-                        }
-                    }
-                };
-                let context = self.context_mut();
-                context.adopt_new((addr, since), (words, class), split_of)
-            }
-            Place::At(machine, near) => {
-                let slot = match context.take_reserved(machine, class) {
-                    Some(slot) => slot,
-                    None => {
-                        let wanted = Wanted::batch(class, near);
-                        match Box::pin(self.reserve_slots(machine, wanted)).await {
-                            Err(Stop::OutOfMemory) if self.context().is_leaving(machine) => {
-                                let elsewhere = self.alloc_elsewhere(class, words, split_of);
-                                return Box::pin(elsewhere).await;
-                            }
-                            came => came?.first().copied().ok_or(Stop::OutOfMemory)?,
-                        }
-                    }
-                };
-                let context = self.context_mut();
-                context.adopt_reserved(slot, words, split_of)
-            }
+        match self.alloc_at_once((words, class), near, split_of) {
+            Some(answer) => answer,
+            None => self.alloc_in_time((words, class), near, split_of).await,
         }
     }
 
+    /// Where the new object is to be, once it is known whose everything is that it is to be near.
+    fn place_of(&self, near: Near, split_of: Addr) -> Place {
+        let context = self.context();
+        match context.place(near) {
+            Place::At(..) if !split_of.is_null() => context.place(Near::Object(split_of)),
+            place => place,
+        }
+    }
+
+    /// [`Self::alloc_with`], if nothing is to be waited for: there is a slot on this machine.
+    fn alloc_at_once(
+        &mut self,
+        (words, class): (usize, Class),
+        near: Near,
+        split_of: Addr,
+    ) -> Option<Result<FatPtr, Stop>> {
+        if self.context().stranger(near, split_of).is_some() {
+            return None;
+        }
+        let Place::Here(near) = self.place_of(near, split_of) else {
+            return None;
+        };
+        let context = self.context_mut();
+        let since = context.slots_since();
+        let take = |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
+        let addr = context.machine.take_slots(context.lane, take).ok()?;
+        Some(context.adopt_new((addr, since), (words, class), split_of))
+    }
+
+    /// [`Self::alloc_with`], whatever it takes.
+    fn alloc_in_time(
+        &mut self,
+        (words, class): (usize, Class),
+        near: Near,
+        split_of: Addr,
+    ) -> Work<'_, Result<FatPtr, Stop>> {
+        Box::pin(async move {
+            while let Some(addr) = self.context().stranger(near, split_of) {
+                self.machine().meet(&[addr]).await?;
+            }
+            match self.place_of(near, split_of) {
+                Place::Here(near) => {
+                    let context = self.context();
+                    let (lane, since) = (context.lane, context.slots_since());
+                    let take =
+                        |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
+                    let taken = match context.machine.take_slots(lane, take) {
+                        Ok(addr) => Ok(addr),
+                        Err(_) => self.take_of_new_region(lane, near, &take).await,
+                    };
+                    let addr = match taken {
+                        Err(Stop::OutOfMemory) if self.context().stand_in().is_some() => {
+                            return self.alloc_elsewhere(class, words, split_of).await;
+                        }
+                        taken => taken?,
+                    };
+                    let context = self.context_mut();
+                    context.adopt_new((addr, since), (words, class), split_of)
+                }
+                Place::At(machine, near) => {
+                    let slot = match self.context_mut().take_reserved(machine, class) {
+                        Some(slot) => slot,
+                        None => {
+                            let wanted = Wanted::batch(class, near);
+                            match self.reserve_slots(machine, wanted).await {
+                                Err(Stop::OutOfMemory) if self.context().is_leaving(machine) => {
+                                    return self.alloc_elsewhere(class, words, split_of).await;
+                                }
+                                came => came?.first().copied().ok_or(Stop::OutOfMemory)?,
+                            }
+                        }
+                    };
+                    let context = self.context_mut();
+                    context.adopt_reserved(slot, words, split_of)
+                }
+            }
+        })
+    }
+
     /// Allocates what was to be on a machine that is to leave, and is given no further region, where there is room.
-    async fn alloc_elsewhere(
+    fn alloc_elsewhere(
         &mut self,
         class: Class,
         words: usize,
         split_of: Addr,
-    ) -> Result<FatPtr, Stop> {
-        if !split_of.is_null() {
-            // It has to be beside that, which is going to be elsewhere soon.
-            return Err(Stop::Retry(AbortReason::Unreachable));
-        }
-        let context = self.context();
-        let (lane, since) = (context.lane, context.slots_since());
-        let Some(machine) = context.stand_in() else {
-            let near = Addr::NULL;
-            let take = |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
-            let addr = match self.machine().take_slots(lane, take) {
-                Ok(addr) => addr,
-                Err(_) => self.take_of_new_region(lane, near, take).await?,
+    ) -> Work<'_, Result<FatPtr, Stop>> {
+        Box::pin(async move {
+            if !split_of.is_null() {
+                // It has to be beside that, which is going to be elsewhere soon.
+                return Err(Stop::Retry(AbortReason::Unreachable));
+            }
+            let context = self.context();
+            let (lane, since) = (context.lane, context.slots_since());
+            let Some(machine) = context.stand_in() else {
+                let near = Addr::NULL;
+                let take = |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
+                let addr = match self.machine().take_slots(lane, take) {
+                    Ok(addr) => addr,
+                    Err(_) => self.take_of_new_region(lane, near, &take).await?,
+                };
+                let context = self.context_mut();
+                return context.adopt_new((addr, since), (words, class), split_of);
             };
-            let context = self.context_mut();
-            return context.adopt_new((addr, since), (words, class), split_of);
-        };
-        let wanted = Wanted::batch(class, Addr::NULL);
-        let came = self.reserve_slots(machine, wanted).await?;
-        let slot = came.first().copied().ok_or(Stop::OutOfMemory)?;
-        self.context_mut().adopt_reserved(slot, words, split_of)
+            let wanted = Wanted::batch(class, Addr::NULL);
+            let came = self.reserve_slots(machine, wanted).await?;
+            let slot = came.first().copied().ok_or(Stop::OutOfMemory)?;
+            self.context_mut().adopt_reserved(slot, words, split_of)
+        })
     }
 
     /// Allocates `count` objects in consecutive slots of one block, [`slot_bytes`] apart, and answers
@@ -209,7 +249,7 @@ impl Transaction {
         let context = self.context_mut();
         context.room_for(count)?;
         while let Some(addr) = self.context().stranger(near, Addr::NULL) {
-            Box::pin(self.machine().meet(&[addr])).await?;
+            self.machine().meet(&[addr]).await?;
         }
         let context = self.context_mut();
         // All of them become entries even if one is refused, so that all go back with the transaction.
@@ -222,7 +262,7 @@ impl Transaction {
                     Ok(first) => first,
                     Err(_) => {
                         let (lane, here) = (context.lane, MachineId(machine.number()));
-                        let came = Box::pin(self.take_of_new_region(lane, near, take)).await;
+                        let came = self.take_of_new_region(lane, near, &take).await;
                         came.map_err(|stop| self.context().unless_leaving(here, stop))?
                     }
                 };
@@ -239,7 +279,7 @@ impl Transaction {
                     run: true,
                     near,
                 };
-                let slots = Box::pin(self.reserve_slots(machine, wanted)).await;
+                let slots = self.reserve_slots(machine, wanted).await;
                 let slots = slots.map_err(|stop| self.context().unless_leaving(machine, stop))?;
                 let context = self.context_mut();
                 let adopt = |slot| context.adopt_reserved(slot, words, Addr::NULL);

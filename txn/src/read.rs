@@ -25,6 +25,7 @@ use crate::planted::{self, Planted};
 use crate::read_set::Seen;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Mode, Transaction};
+use crate::work::Work;
 use crate::write_set::{Payload, What};
 
 /// What is to be done with a version.
@@ -99,61 +100,65 @@ impl Transaction {
     }
 
     /// [`Self::view`], whatever it takes.
-    async fn view_in_time(
-        &mut self,
+    fn view_in_time<'a>(
+        &'a mut self,
         addr: Addr,
         kind: Option<&'static dyn NodeKind>,
-        f: Look<'_>,
-    ) -> Result<Option<Seen>, Stop> {
-        self.come_into_force().await?;
-        let mut round = 0;
-        loop {
-            if self.has_writes() {
-                self.catch_up().await?;
-                if let Some(at) = self.context().writes.find(addr)
-                    && let Some(own) = self.view_own(at, f)
-                {
-                    return own;
+        f: Look<'a>,
+    ) -> Work<'a, Result<Option<Seen>, Stop>> {
+        Box::pin(async move {
+            self.come_into_force().await?;
+            let mut round = 0;
+            loop {
+                if self.has_writes() {
+                    self.catch_up().await?;
+                    if let Some(at) = self.context().writes.find(addr)
+                        && let Some(own) = self.view_own(at, f)
+                    {
+                        return own;
+                    }
                 }
-            }
-            let far = self.machine().far(addr).is_some();
-            let sight = match far {
-                false => self.view_newest(addr, kind, |view| f(view))?,
-                true => Box::pin(self.view_newest_far(addr, kind, f)).await?,
-            };
-            match sight {
-                Sight::At(answer) => return Ok(answer.map(|((), seen)| seen)),
-                Sight::Locked => {
-                    self.wait_for_lock(addr, round).await?;
-                    round += 1;
-                }
-                Sight::Changed => {}
-                Sight::Newer => {
-                    if self.mode() == Mode::ReadWrite && self.may_refresh() {
-                        let was = self.incarnation_at(addr).await?;
-                        match self.refresh().await {
-                            // Once the snapshot has moved nothing keeps the slot of an object that
-                            // was freed from being used again: then it is not there any more.
-                            Ok(()) if self.incarnation_at(addr).await? != was => return Ok(None),
-                            // Rerouted patches may have made the object the transaction's own.
-                            Ok(()) => continue,
-                            Err(stop) if self.has_writes() => return Err(stop),
-                            Err(_) => {}
+                let far = self.machine().far(addr).is_some();
+                let sight = match far {
+                    false => self.view_newest(addr, kind, |view| f(view))?,
+                    true => self.view_newest_far(addr, kind, f).await?,
+                };
+                match sight {
+                    Sight::At(answer) => return Ok(answer.map(|((), seen)| seen)),
+                    Sight::Locked => {
+                        self.wait_for_lock(addr, round).await?;
+                        round += 1;
+                    }
+                    Sight::Changed => {}
+                    Sight::Newer => {
+                        if self.mode() == Mode::ReadWrite && self.may_refresh() {
+                            let was = self.incarnation_at(addr).await?;
+                            match self.refresh().await {
+                                // Once the snapshot has moved nothing keeps the slot of an object that
+                                // was freed from being used again: then it is not there any more.
+                                Ok(()) if self.incarnation_at(addr).await? != was => {
+                                    return Ok(None);
+                                }
+                                // Rerouted patches may have made the object the transaction's own.
+                                Ok(()) => continue,
+                                Err(stop) if self.has_writes() => return Err(stop),
+                                Err(_) => {}
+                            }
+                        } else if self.has_writes() {
+                            let context = self.context_mut();
+                            return Err(context.conflict_at(addr, AbortReason::RefreshFailed));
                         }
-                    } else if self.has_writes() {
-                        let context = self.context_mut();
-                        return Err(context.conflict_at(addr, AbortReason::RefreshFailed));
-                    }
-                    let old = match far {
-                        false => self.view_old(addr, f),
-                        true => Box::pin(self.view_old_far(addr, f)).await,
-                    };
-                    if let Some(answer) = old {
-                        return answer;
+                        let old = match far {
+                            false => self.view_old(addr, f),
+                            true => self.view_old_far(addr, f).await,
+                        };
+                        if let Some(answer) = old {
+                            return answer;
+                        }
                     }
                 }
             }
-        }
+        })
     }
 
     /// Which of a slot's objects, one after the other, is there; `None` where the block is gone.
@@ -162,7 +167,7 @@ impl Transaction {
         let link = match machine.far(addr) {
             None => machine.regions().object(addr).map(|object| object.link()),
             Some(network) => {
-                let copy = Box::pin(network.fetch(addr)).await?;
+                let copy = network.fetch(addr).await?;
                 copy.map(|copy| copy.link())
             }
         };

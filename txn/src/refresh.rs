@@ -18,6 +18,7 @@ use crate::node::{NodeKind, Refusal};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Mode, Transaction};
 use crate::validate::together;
+use crate::work::Work;
 use crate::write_set::{NO_BASE, What};
 
 /// A read set up to this size is always worth checking.
@@ -35,16 +36,18 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Stop::Retry`] if something was changed or is being changed.
-    pub async fn refresh(&mut self) -> Result<(), Stop> {
-        let strays = self.context_mut().refresh().await?;
-        if !strays.is_empty() {
-            self.context_mut().adrift += 1;
-            for (addr, kind) in strays {
-                kind.reroute(self, addr).await?;
+    pub fn refresh(&mut self) -> Work<'_, Result<(), Stop>> {
+        Box::pin(async move {
+            let strays = self.context_mut().refresh().await?;
+            if !strays.is_empty() {
+                self.context_mut().adrift += 1;
+                for (addr, kind) in strays {
+                    kind.reroute(self, addr).await?;
+                }
+                self.context_mut().adrift -= 1;
             }
-            self.context_mut().adrift -= 1;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// As [`Self::refresh`], where that is cheap and nothing depends on it: a transaction that has written, or has read
@@ -60,7 +63,7 @@ impl Transaction {
     /// use meets remains. Then what it has read does not hold any more, and `stop` is a conflict.
     pub async fn doubt(&mut self, stop: Stop) -> Stop {
         match stop {
-            Stop::Damaged => match Box::pin(self.refresh()).await {
+            Stop::Damaged => match self.refresh().await {
                 Err(conflict @ Stop::Retry(_)) => conflict,
                 _ => stop,
             },
@@ -206,7 +209,7 @@ impl Context {
                     header
                 }
                 Some(network) => {
-                    let Some(copy) = Box::pin(network.fetch(write.addr)).await? else {
+                    let Some(copy) = network.fetch(write.addr).await? else {
                         return Ok(None);
                     };
                     if copy.header() == write.base {
@@ -270,7 +273,7 @@ impl Machine {
     pub(crate) async fn header_of(&self, addr: Addr) -> Result<Option<Header>, Stop> {
         match self.far(addr) {
             None => Ok(self.regions().object(addr).map(|object| object.header())),
-            Some(network) => network.header(addr, network.post_header(addr)).await,
+            Some(network) => network.header_of(addr).await,
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::planted::{self, Planted};
 use crate::read_set::Read;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Context;
+use crate::work::Work;
 
 /// Nodes that one scanned node may have been split into.
 const MAX_PIECES: usize = 4096;
@@ -43,16 +44,18 @@ impl Context {
     }
 
     /// Validates the read set from entry `from` on.
-    async fn validate_from(&mut self, from: usize, w: Timestamp) -> Result<(), LockFailure> {
-        for range in together(from..self.reads.len()) {
-            let mut posted = self.post_headers(range.clone(), true);
-            for at in range {
-                if let Err(reason) = self.check(at, &mut posted, w, true).await {
-                    return Err(self.abort_at(self.reads.get(at).seen.addr, reason));
+    fn validate_from(&mut self, from: usize, w: Timestamp) -> Work<'_, Result<(), LockFailure>> {
+        Box::pin(async move {
+            for range in together(from..self.reads.len()) {
+                let mut posted = self.post_headers(range.clone(), true);
+                for at in range {
+                    if let Err(reason) = self.check(at, &mut posted, w, true).await {
+                        return Err(self.abort_at(self.reads.get(at).seen.addr, reason));
+                    }
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// The first entry of the read set that is not in memory here, at the version that was seen; `locking` says
@@ -92,17 +95,19 @@ impl Context {
     }
 
     /// A far object's header as it is now: as it was looked at, or read anew where that was used already.
-    pub(crate) async fn far_header(
-        &self,
-        network: &Network,
+    pub(crate) fn far_header<'a>(
+        &'a self,
+        network: &'a Network,
         wanted: Expected,
-        posted: &mut Headers,
-    ) -> Result<Option<Header>, Stop> {
-        if let Some(header) = posted.take(network, wanted).await? {
-            return Ok(header);
-        }
-        let (_, addr, _) = wanted;
-        network.header(addr, network.post_header(addr)).await
+        posted: &'a mut Headers,
+    ) -> Work<'a, Result<Option<Header>, Stop>> {
+        Box::pin(async move {
+            if let Some(header) = posted.take(network, wanted).await? {
+                return Ok(header);
+            }
+            let (_, addr, _) = wanted;
+            network.header_of(addr).await
+        })
     }
 
     /// Whether read `at` of the read set still holds at `when`; `locking` says that this transaction holds
@@ -136,52 +141,54 @@ impl Context {
         }
     }
 
-    async fn check_moved(
+    fn check_moved(
         &self,
         read: Read,
         header: Header,
         at: Timestamp,
         locking: bool,
-    ) -> Result<Option<Addr>, AbortReason> {
-        if header.is_locked() && !(locking && self.locked_by_me(&read)) {
-            return Err(AbortReason::ReadLocked);
-        }
-        if header.unlocked() == read.seen.header {
-            return Ok(None);
-        }
-        let Some((kind, from, len)) = read.keys else {
-            return Err(AbortReason::ReadConflict);
-        };
-        let note = self.reads.note(from, len);
-        let mut addr = read.seen.addr;
-        let mut gone = None;
-        for _ in 0..MAX_PIECES {
-            let judge = |header: Header, view: &View<'_>| match header.is_allocated() {
-                true => kind.revalidate(note, view),
-                false => kind.gone(note),
+    ) -> Work<'_, Result<Option<Addr>, AbortReason>> {
+        Box::pin(async move {
+            if header.is_locked() && !(locking && self.locked_by_me(&read)) {
+                return Err(AbortReason::ReadLocked);
+            }
+            if header.unlocked() == read.seen.header {
+                return Ok(None);
+            }
+            let Some((kind, from, len)) = read.keys else {
+                return Err(AbortReason::ReadConflict);
             };
-            let holds = locking && self.holds(addr);
-            let (header, verdict) = match self.machine.far(addr) {
-                None => self.judge_here(addr, holds, at, judge)?,
-                Some(network) => {
-                    let copy = Box::pin(network.fetch(addr)).await.map_err(unreachable)?;
-                    let copy = copy.ok_or(AbortReason::ReadConflict)?;
-                    may_judge(copy.header(), holds, at)?;
-                    (copy.header(), judge(copy.header(), &copy.view()))
-                }
-            };
-            match verdict {
-                Revalidate::Valid => return Ok(gone),
-                Revalidate::Invalid => return Err(AbortReason::ReadConflict),
-                Revalidate::ContinueAt(next) => {
-                    if !header.is_allocated() {
-                        gone = Some(next);
+            let note = self.reads.note(from, len);
+            let mut addr = read.seen.addr;
+            let mut gone = None;
+            for _ in 0..MAX_PIECES {
+                let judge = |header: Header, view: &View<'_>| match header.is_allocated() {
+                    true => kind.revalidate(note, view),
+                    false => kind.gone(note),
+                };
+                let holds = locking && self.holds(addr);
+                let (header, verdict) = match self.machine.far(addr) {
+                    None => self.judge_here(addr, holds, at, judge)?,
+                    Some(network) => {
+                        let copy = network.fetch(addr).await.map_err(unreachable)?;
+                        let copy = copy.ok_or(AbortReason::ReadConflict)?;
+                        may_judge(copy.header(), holds, at)?;
+                        (copy.header(), judge(copy.header(), &copy.view()))
                     }
-                    addr = next;
+                };
+                match verdict {
+                    Revalidate::Valid => return Ok(gone),
+                    Revalidate::Invalid => return Err(AbortReason::ReadConflict),
+                    Revalidate::ContinueAt(next) => {
+                        if !header.is_allocated() {
+                            gone = Some(next);
+                        }
+                        addr = next;
+                    }
                 }
             }
-        }
-        Err(AbortReason::ReadConflict)
+            Err(AbortReason::ReadConflict)
+        })
     }
 
     fn judge_here(

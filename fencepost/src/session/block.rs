@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use fencepost_planner::Notice;
-use fencepost_planner::Work;
 use fencepost_sql::bound::{Isolation, TransactionModes};
 use fencepost_sql::catalog::Outcomes;
 use fencepost_sql::counts::{ConflictKey, Event};
@@ -11,7 +10,7 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::statements::kept;
 use fencepost_sql::stop::Halt;
 use fencepost_storage::Addr;
-use fencepost_txn::{AbortReason, Mode, Outcome, Stop, Transaction};
+use fencepost_txn::{AbortReason, Mode, Outcome, Stop, Transaction, Work};
 
 use super::{Block, OpenSavepoint, Session};
 use crate::advisory::LockMark;

@@ -3,9 +3,9 @@
 use std::pin::pin;
 
 use fencepost_planner::Notice;
-use fencepost_planner::Work;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
+use fencepost_txn::Work;
 
 use super::run::interruptible;
 use super::{Block, Session, cx};

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fencepost_planner::Work;
 use fencepost_planner::{Came, Collected, Explained, Extra, Known, Plan, RowSink, Tag, explain};
 use fencepost_sql::bound::{ExplainFormat, ExplainOptions, Expr};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
-use fencepost_txn::{FarCounts, MachineId, Mode, Transaction};
+use fencepost_txn::{FarCounts, MachineId, Mode, Transaction, Work};
 
 use super::protocol::Completion;
 use super::{Block, Session};

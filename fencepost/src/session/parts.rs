@@ -3,14 +3,13 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use fencepost_planner::Work;
 use fencepost_planner::{Parts, Plan, RowSink, run_part};
 use fencepost_sql::counts::Event;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::settings::Shipping;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
-use fencepost_txn::Mode;
+use fencepost_txn::{Mode, Work};
 
 use super::run::interruptible;
 use super::{Session, cx};

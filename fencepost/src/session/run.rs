@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use fencepost_planner::Work;
 use fencepost_planner::{
     CancelFlag, CopyInput, Execution, Keeping, Kept, Notice, Plan, Progress, RowSink, Tag,
 };
@@ -21,7 +20,7 @@ use fencepost_sql::sequences::wanted_range;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
-use fencepost_txn::Stop;
+use fencepost_txn::{Stop, Work};
 
 use super::copy::CopyIn;
 use super::protocol::{Completion, block_failed};

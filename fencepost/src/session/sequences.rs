@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use fencepost_planner::Work;
 use fencepost_sql::catalog::{CatalogView, SequenceDef, Taken};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::sequences::{SetValue, wanted_range};
 use fencepost_sql::stop::Halt;
-use fencepost_txn::{Mode, Outcome, Stop, Transaction};
+use fencepost_txn::{Mode, Outcome, Stop, Transaction, Work};
 
 use super::Session;
 use super::run::back_off;

@@ -4,7 +4,6 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use fencepost_fabric::Random;
-use fencepost_planner::Work;
 use fencepost_planner::{
     DdlCx, RowSink, Tag, await_turn, ddl_command, is_alone, makes_temporary, run_ddl,
 };
@@ -18,6 +17,7 @@ use fencepost_sql::parser;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::table_locks::TableLocks;
 use fencepost_sql::value::Value;
+use fencepost_txn::Work;
 
 use super::protocol::Completion;
 use super::run::interruptible;

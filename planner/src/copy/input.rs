@@ -9,12 +9,12 @@ use fencepost_sql::sequences::wanted_range;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::{binary_in, check_utf8, text_in};
 use fencepost_sql::value::Value;
+use fencepost_txn::Work;
 
 use super::binary::{self, Tuples};
 use super::records::{Lines, Record, fields};
 use crate::exec::Cx;
 use crate::plan::TablePlan;
-use crate::work::Work;
 use crate::write::{
     Doing, Firing, Referee, References, RowWriter, Yield, check_twins, finish, generate,
 };

@@ -41,10 +41,9 @@ use fencepost_sql::bound::Statement;
 use fencepost_sql::catalog::{Catalog, RoutineKind, Snapshot};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
-use fencepost_txn::Strength;
+use fencepost_txn::{Strength, Work};
 
 use crate::exec::Cx;
-use crate::work::Work;
 
 pub use temporary::{
     drop_temporary_schema, end_temporary, ends_on_commit, make_temporary_schema, makes_temporary,

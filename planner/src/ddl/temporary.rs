@@ -6,6 +6,7 @@ use fencepost_sql::bound::{Delete, DropSchema, DropTable, Integrity, OnCommit, S
 use fencepost_sql::catalog::temporary::Temporary;
 use fencepost_sql::catalog::{CatalogView, temporary};
 use fencepost_sql::stop::Halt;
+use fencepost_txn::Work;
 
 use super::changes::Changes;
 use super::materialized::run_now;
@@ -13,7 +14,6 @@ use super::ownership::forget_dropped;
 use super::schema::drop_schema;
 use super::{DdlCx, drop};
 use crate::exec::Cx;
-use crate::work::Work;
 
 /// Makes the schema of a session.
 pub fn make_temporary_schema<'a>(

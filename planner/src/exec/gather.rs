@@ -13,13 +13,12 @@
 use fencepost_sql::bound::OrderKey;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
+use fencepost_txn::Work;
 
 use super::batch::Batch;
 use super::cx::Cx;
 use super::gathered::Gathered;
 use super::sort::{Sorter, compare_rows};
-
-use crate::work::Work;
 
 /// What has become of a part.
 pub enum Part {

@@ -2,6 +2,7 @@
 
 use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
+use fencepost_txn::Work;
 
 use super::batch::Batch;
 use super::cx::Cx;
@@ -10,7 +11,6 @@ use crate::plan::SelectPlan;
 use crate::sink::RowSink;
 use crate::split::Gives;
 use crate::statement::Plan;
-use crate::work::Work;
 
 const CHUNK: usize = 256;
 

@@ -8,6 +8,7 @@ use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::Series;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
+use fencepost_txn::Work;
 
 use super::batch::Batch;
 use super::cx::Cx;
@@ -21,7 +22,6 @@ use super::{sequence, status, system};
 use crate::analytics::Running;
 use crate::plan::Source;
 use crate::subplans::any_deep;
-use crate::work::Work;
 
 /// A batch in the making: true when there may be more.
 pub type NextBatch<'a> = Work<'a, Result<bool, Halt>>;

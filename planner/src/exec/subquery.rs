@@ -14,6 +14,7 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{ScalarFunction, compare};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::{Array, Value};
+use fencepost_txn::Work;
 use foldhash::{HashMap, HashSet};
 
 use super::batch::Batch;
@@ -23,7 +24,6 @@ use super::join::push_comparable;
 use super::select::SelectState;
 use crate::subplans::Subplans;
 use crate::terms::{member_test, reads_only};
-use crate::work::Work;
 
 const CHUNK: usize = 1024;
 

@@ -9,6 +9,7 @@ use fencepost_sql::plpgsql::{Header, compile};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::{Type, TypeKind};
 use fencepost_sql::value::Value;
+use fencepost_txn::Work;
 
 use super::Owner;
 use super::call::{Compiled, compiled, run_routine};
@@ -16,7 +17,6 @@ use super::machine::{Body, Machine, Step};
 use super::prepared::snapshot;
 use super::returned::Returned;
 use crate::exec::Cx;
-use crate::work::Work;
 
 /// A call on its way.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ use fencepost_sql::plpgsql::TriggerVariables;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::{Type, TypeKind};
 use fencepost_sql::value::{Array, Value};
+use fencepost_txn::Work;
 
 use super::call::{Acting, Compiled, compiled};
 use super::machine::{Body, Machine};
@@ -21,7 +22,6 @@ use super::returned::Returned;
 use super::settings::settings_of;
 use super::variables::{Row, Slot, Transition};
 use crate::exec::Cx;
-use crate::work::Work;
 
 /// A call of a trigger.
 #[derive(Clone, Copy, Debug)]

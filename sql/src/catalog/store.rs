@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencepost_btree::{BTree, Direction, Insert, ScanBatch, Taken};
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::{Machine, Near, Stop, Strength, Transaction};
+use fencepost_txn::{Machine, Near, Stop, Strength, Transaction, Work};
 use foldhash::HashMap;
 use parking_lot::{Mutex, RwLock};
 
@@ -119,32 +119,34 @@ impl Catalog {
     ///
     /// # Errors
     /// Where there is one: whatever is known of a machine's data, what is there is not replaced.
-    pub async fn create(tx: &mut Transaction, root: Addr) -> Result<Catalog, Halt> {
-        if Catalog::is_made(tx, root).await? {
-            return Err(SqlError::internal("there is a catalog already").into());
-        }
-        let heart = tx.alloc(2, Near::Own).await?.addr;
-        tx.write(heart, &[1, FIRST_USER_OID]).await?;
-        let first = BTree::create(tx).await?;
-        let roles = BTree::create(tx).await?;
-        let outcomes = Outcomes::of(BTree::create(tx).await?);
-        let places = [heart, first.root(), roles.root(), outcomes.root()];
-        let mut words = vec![MAGIC];
-        words.extend(places.map(Addr::raw));
-        tx.write(root, &words).await?;
-        let catalog = Catalog::at(heart, first, roles, outcomes);
-        let superuser = RoleDef {
-            superuser: true,
-            login: true,
-            create_role: true,
-            create_db: true,
-            replication: true,
-            bypass_rls: true,
-            ..RoleDef::new(SUPERUSER_OID, "postgres")
-        };
-        catalog.insert_role(tx, &superuser).await?;
-        catalog.insert_first_databases(tx, &[]).await?;
-        Ok(catalog)
+    pub fn create(tx: &mut Transaction, root: Addr) -> Work<'_, Result<Catalog, Halt>> {
+        Box::pin(async move {
+            if Catalog::is_made(tx, root).await? {
+                return Err(SqlError::internal("there is a catalog already").into());
+            }
+            let heart = tx.alloc(2, Near::Own).await?.addr;
+            tx.write(heart, &[1, FIRST_USER_OID]).await?;
+            let first = BTree::create(tx).await?;
+            let roles = BTree::create(tx).await?;
+            let outcomes = Outcomes::of(BTree::create(tx).await?);
+            let places = [heart, first.root(), roles.root(), outcomes.root()];
+            let mut words = vec![MAGIC];
+            words.extend(places.map(Addr::raw));
+            tx.write(root, &words).await?;
+            let catalog = Catalog::at(heart, first, roles, outcomes);
+            let superuser = RoleDef {
+                superuser: true,
+                login: true,
+                create_role: true,
+                create_db: true,
+                replication: true,
+                bypass_rls: true,
+                ..RoleDef::new(SUPERUSER_OID, "postgres")
+            };
+            catalog.insert_role(tx, &superuser).await?;
+            catalog.insert_first_databases(tx, &[]).await?;
+            Ok(catalog)
+        })
     }
 
     /// Whether there is one, or anything else, under the root object.
@@ -155,17 +157,19 @@ impl Catalog {
     }
 
     /// The catalog that the root object points to, as the first database sees it.
-    pub async fn open(tx: &mut Transaction, root: Addr) -> Result<Catalog, Halt> {
-        let mut words = Vec::new();
-        let found = tx.read(root, &mut words).await?;
-        if !found || words.len() < 5 || words[0] != MAGIC {
-            return Err(SqlError::internal("the root object holds no catalog").into());
-        }
-        let heart = Addr::from_raw(words[1]);
-        let first = BTree::open(Addr::from_raw(words[2]));
-        let roles = BTree::open(Addr::from_raw(words[3]));
-        let outcomes = Outcomes::of(BTree::open(Addr::from_raw(words[4])));
-        Ok(Catalog::at(heart, first, roles, outcomes))
+    pub fn open(tx: &mut Transaction, root: Addr) -> Work<'_, Result<Catalog, Halt>> {
+        Box::pin(async move {
+            let mut words = Vec::new();
+            let found = tx.read(root, &mut words).await?;
+            if !found || words.len() < 5 || words[0] != MAGIC {
+                return Err(SqlError::internal("the root object holds no catalog").into());
+            }
+            let heart = Addr::from_raw(words[1]);
+            let first = BTree::open(Addr::from_raw(words[2]));
+            let roles = BTree::open(Addr::from_raw(words[3]));
+            let outcomes = Outcomes::of(BTree::open(Addr::from_raw(words[4])));
+            Ok(Catalog::at(heart, first, roles, outcomes))
+        })
     }
 
     fn at(heart: Addr, first: BTree, roles: BTree, outcomes: Outcomes) -> Catalog {
@@ -263,71 +267,77 @@ impl Catalog {
         (newest.version() >= version && version > 0).then_some(newest)
     }
 
-    async fn load(&self, tx: &mut Transaction, version: u64) -> Result<Snapshot, Halt> {
-        let (mut tables, mut sequences) = (Vec::new(), Vec::new());
-        let (mut views, mut schemas) = (Vec::new(), Vec::new());
-        let (mut routines, mut extensions) = (Vec::new(), Vec::new());
-        let (mut abouts, mut defaults) = (Vec::new(), Vec::new());
-        let everything = (Bound::Unbounded, Bound::Unbounded);
-        let mut all = self.read(tx, &self.definitions, everything).await?;
-        if self.database != DATABASE_OID {
-            for class in COMMON_CLASSES {
-                let (from, to) = (beside(class, 0), beside(class, u32::MAX));
-                let (from, to) = (from.to_be_bytes(), to.to_be_bytes());
-                let range = (Bound::Included(&from[..]), Bound::Included(&to[..]));
-                all.extend(self.read(tx, &self.whole.first, range).await?);
+    fn load<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        version: u64,
+    ) -> Work<'a, Result<Snapshot, Halt>> {
+        Box::pin(async move {
+            let (mut tables, mut sequences) = (Vec::new(), Vec::new());
+            let (mut views, mut schemas) = (Vec::new(), Vec::new());
+            let (mut routines, mut extensions) = (Vec::new(), Vec::new());
+            let (mut abouts, mut defaults) = (Vec::new(), Vec::new());
+            let everything = (Bound::Unbounded, Bound::Unbounded);
+            let mut all = self.read(tx, &self.definitions, everything).await?;
+            if self.database != DATABASE_OID {
+                for class in COMMON_CLASSES {
+                    let (from, to) = (beside(class, 0), beside(class, u32::MAX));
+                    let (from, to) = (from.to_be_bytes(), to.to_be_bytes());
+                    let range = (Bound::Included(&from[..]), Bound::Included(&to[..]));
+                    all.extend(self.read(tx, &self.whole.first, range).await?);
+                }
             }
-        }
-        // What columns are of has to be known before them.
-        let (types, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|b| is_type(b));
-        let types = decode_types(&types)?;
-        let around = Snapshot::default().with_types(types.clone());
-        for bytes in others {
-            if let Some(schema) = decode_schema(&bytes)? {
-                schemas.push(schema);
-            } else if is_sequence(&bytes) {
-                sequences.push(decode_sequence(&bytes)?);
-            } else if is_view(&bytes) {
-                views.push(decode_view(&bytes, &around)?);
-            } else if is_routine(&bytes) {
-                routines.push(bytes);
-            } else if is_extension(&bytes) {
-                extensions.push(decode_extension(&bytes)?);
-            } else if is_about(&bytes) {
-                abouts.push(decode_about(&bytes)?);
-            } else if is_default_acl(&bytes) {
-                defaults.push(decode_default_acl(&bytes)?);
-            } else {
-                tables.push(decode_table(&bytes, &around)?);
+            // What columns are of has to be known before them.
+            let (types, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|b| is_type(b));
+            let types = decode_types(&types)?;
+            let around = Snapshot::default().with_types(types.clone());
+            for bytes in others {
+                if let Some(schema) = decode_schema(&bytes)? {
+                    schemas.push(schema);
+                } else if is_sequence(&bytes) {
+                    sequences.push(decode_sequence(&bytes)?);
+                } else if is_view(&bytes) {
+                    views.push(decode_view(&bytes, &around)?);
+                } else if is_routine(&bytes) {
+                    routines.push(bytes);
+                } else if is_extension(&bytes) {
+                    extensions.push(decode_extension(&bytes)?);
+                } else if is_about(&bytes) {
+                    abouts.push(decode_about(&bytes)?);
+                } else if is_default_acl(&bytes) {
+                    defaults.push(decode_default_acl(&bytes)?);
+                } else {
+                    tables.push(decode_table(&bytes, &around)?);
+                }
             }
-        }
-        let (mut roles, mut databases) = (Vec::new(), Vec::new());
-        for bytes in self.read(tx, &self.whole.roles, everything).await? {
-            match is_database(&bytes) {
-                true => databases.push(decode_database(&bytes)?),
-                false => roles.push(decode_role(&bytes)?),
+            let (mut roles, mut databases) = (Vec::new(), Vec::new());
+            for bytes in self.read(tx, &self.whole.roles, everything).await? {
+                match is_database(&bytes) {
+                    true => databases.push(decode_database(&bytes)?),
+                    false => roles.push(decode_role(&bytes)?),
+                }
             }
-        }
-        if self.database != DATABASE_OID && databases.iter().all(|of| of.id != self.database) {
-            return Err(databases::gone().into());
-        }
-        // Whoever plans with it asks whose its roots are.
-        let indexes = tables.iter().flat_map(|table: &TableDef| &table.indexes);
-        let roots = indexes.flat_map(|index| index.roots.all());
-        let roots: Vec<Addr> = roots.map(|root| Addr::from_raw(*root)).collect();
-        tx.machine().meet(&roots).await?;
-        let snapshot = Snapshot::new(version, tables, roles).with_sequences(sequences);
-        let snapshot = snapshot.with_databases(self.database, databases);
-        let snapshot = snapshot.with_types(types);
-        let snapshot = snapshot.with_views(views).with_schemas(schemas);
-        // Their signatures may have the types of the rows of tables and views.
-        let routines = routines.iter();
-        let routines = routines.map(|bytes| decode_routine(bytes, &snapshot));
-        let routines = routines.collect::<Result<_, _>>()?;
-        Ok(snapshot
-            .with_routines(routines)
-            .with_extensions(extensions)
-            .with_security(abouts, defaults))
+            if self.database != DATABASE_OID && databases.iter().all(|of| of.id != self.database) {
+                return Err(databases::gone().into());
+            }
+            // Whoever plans with it asks whose its roots are.
+            let indexes = tables.iter().flat_map(|table: &TableDef| &table.indexes);
+            let roots = indexes.flat_map(|index| index.roots.all());
+            let roots: Vec<Addr> = roots.map(|root| Addr::from_raw(*root)).collect();
+            tx.machine().meet(&roots).await?;
+            let snapshot = Snapshot::new(version, tables, roles).with_sequences(sequences);
+            let snapshot = snapshot.with_databases(self.database, databases);
+            let snapshot = snapshot.with_types(types);
+            let snapshot = snapshot.with_views(views).with_schemas(schemas);
+            // Their signatures may have the types of the rows of tables and views.
+            let routines = routines.iter();
+            let routines = routines.map(|bytes| decode_routine(bytes, &snapshot));
+            let routines = routines.collect::<Result<_, _>>()?;
+            Ok(snapshot
+                .with_routines(routines)
+                .with_extensions(extensions)
+                .with_security(abouts, defaults))
+        })
     }
 
     /// The definitions under a range of keys of a tree.
@@ -373,19 +383,25 @@ impl Catalog {
 
     /// Queues for the right to change the catalog and gives the new catalog version (CAT-3). The
     /// change was planned on version `planned`; if that is not the newest any more it is stale.
-    pub async fn begin_change(&self, tx: &mut Transaction, planned: u64) -> Result<u64, Halt> {
-        tx.intend(self.whole.heart, Strength::Update).await?;
-        let mut words = Vec::new();
-        if !tx.read(self.whole.heart, &mut words).await? || words.len() < 2 {
-            return Err(SqlError::internal("the catalog is gone").into());
-        }
-        if words[HEART_VERSION] != planned {
-            return Err(Halt::Stale);
-        }
-        let version = self.fresh_version(planned, tx.machine().number());
-        words[HEART_VERSION] = version;
-        tx.write(self.whole.heart, &words).await?;
-        Ok(version)
+    pub fn begin_change<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        planned: u64,
+    ) -> Work<'a, Result<u64, Halt>> {
+        Box::pin(async move {
+            tx.intend(self.whole.heart, Strength::Update).await?;
+            let mut words = Vec::new();
+            if !tx.read(self.whole.heart, &mut words).await? || words.len() < 2 {
+                return Err(SqlError::internal("the catalog is gone").into());
+            }
+            if words[HEART_VERSION] != planned {
+                return Err(Halt::Stale);
+            }
+            let version = self.fresh_version(planned, tx.machine().number());
+            words[HEART_VERSION] = version;
+            tx.write(self.whole.heart, &words).await?;
+            Ok(version)
+        })
     }
 
     /// A version above `stored` that no transaction of any machine has had (CAT-4): machines count in
@@ -400,15 +416,17 @@ impl Catalog {
     }
 
     /// The next free oid, given for good when the transaction commits.
-    pub async fn next_oid(&self, tx: &mut Transaction) -> Result<u32, Halt> {
-        let oid = tx
-            .update(self.whole.heart, |words| {
-                let oid = words[HEART_NEXT_OID];
-                words[HEART_NEXT_OID] = oid + 1;
-                oid
-            })
-            .await?;
-        u32::try_from(oid).map_err(|_| SqlError::internal("out of oids").into())
+    pub fn next_oid<'a>(&'a self, tx: &'a mut Transaction) -> Work<'a, Result<u32, Halt>> {
+        Box::pin(async move {
+            let oid = tx
+                .update(self.whole.heart, |words| {
+                    let oid = words[HEART_NEXT_OID];
+                    words[HEART_NEXT_OID] = oid + 1;
+                    oid
+                })
+                .await?;
+            u32::try_from(oid).map_err(|_| SqlError::internal("out of oids").into())
+        })
     }
 
     /// Adds `table`, whose guards exist already.
@@ -619,42 +637,51 @@ impl Catalog {
         self.insert_keyed(tx, tree, key, name, definition).await
     }
 
-    async fn insert_keyed(
-        &self,
-        tx: &mut Transaction,
+    fn insert_keyed<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
         tree: BTree,
         key: u64,
-        name: &str,
+        name: &'a str,
         definition: Vec<u8>,
-    ) -> Result<(), Halt> {
-        let row = [
-            Value::Int8(key as i64),
-            Value::text(name),
-            Value::Bytea(definition),
-        ];
-        let mut words = Vec::new();
-        self.whole.layout.encode(&row, &mut words)?;
-        let place = tx.alloc(words.len(), Near::Own).await?;
-        tx.write(place.addr, &words).await?;
-        let key = key.to_be_bytes();
-        match tree.insert(tx, &key, place.to_words()).await? {
-            Insert::Done => Ok(()),
-            Insert::Exists(_) => Err(SqlError::internal("an oid was given twice").into()),
-        }
+    ) -> Work<'a, Result<(), Halt>> {
+        Box::pin(async move {
+            let row = [
+                Value::Int8(key as i64),
+                Value::text(name),
+                Value::Bytea(definition),
+            ];
+            let mut words = Vec::new();
+            self.whole.layout.encode(&row, &mut words)?;
+            let place = tx.alloc(words.len(), Near::Own).await?;
+            tx.write(place.addr, &words).await?;
+            let key = key.to_be_bytes();
+            match tree.insert(tx, &key, place.to_words()).await? {
+                Insert::Done => Ok(()),
+                Insert::Exists(_) => Err(SqlError::internal("an oid was given twice").into()),
+            }
+        })
     }
 
     async fn remove_row(&self, tx: &mut Transaction, tree: BTree, id: u32) -> Result<(), Halt> {
         self.remove_keyed(tx, tree, u64::from(id)).await
     }
 
-    async fn remove_keyed(&self, tx: &mut Transaction, tree: BTree, key: u64) -> Result<(), Halt> {
-        let key = key.to_be_bytes();
-        let Some(words) = tree.get(tx, &key).await? else {
-            return Err(SqlError::internal("a definition is gone").into());
-        };
-        tree.remove(tx, &key).await?;
-        tx.free(FatPtr::from_words(words).addr).await?;
-        Ok(())
+    fn remove_keyed<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        tree: BTree,
+        key: u64,
+    ) -> Work<'a, Result<(), Halt>> {
+        Box::pin(async move {
+            let key = key.to_be_bytes();
+            let Some(words) = tree.get(tx, &key).await? else {
+                return Err(SqlError::internal("a definition is gone").into());
+            };
+            tree.remove(tx, &key).await?;
+            tx.free(FatPtr::from_words(words).addr).await?;
+            Ok(())
+        })
     }
 }
 

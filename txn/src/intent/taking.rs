@@ -8,6 +8,7 @@ use super::{Strength, Turn, Wish};
 use crate::network::{Back, Network};
 use crate::stop::Stop;
 use crate::transaction::{Context, Transaction};
+use crate::work::Work;
 
 /// Intents that are searched before another is taken.
 const FEW_INTENTS: usize = 16;
@@ -58,9 +59,20 @@ impl Transaction {
             return Ok(());
         }
         if elsewhere {
-            return Box::pin(self.intend_elsewhere(addr, strength)).await;
+            return self.intend_elsewhere(addr, strength).await;
         }
         if !context.machine.intents().try_take(addr, holder, strength) {
+            return self.wait_in_line(addr, strength).await;
+        }
+        self.context_mut().intents.push((addr, strength));
+        Ok(())
+    }
+
+    /// [`Self::intend`] where others are in the way.
+    fn wait_in_line(&mut self, addr: Addr, strength: Strength) -> Work<'_, Result<(), Stop>> {
+        Box::pin(async move {
+            let context = self.context();
+            let holder = u64::from(context.number);
             context
                 .machine
                 .counters()
@@ -70,18 +82,14 @@ impl Transaction {
                 yields: context.yields,
                 has_it: context.has_intent(addr, Strength::Share),
             };
-            let turn = context
-                .machine
-                .intents()
-                .take(addr, holder, wish)
-                .await
-                .map_err(|_| self.context_mut().deadlock_at(addr))?;
-            if turn == Turn::Without {
-                return Ok(());
+            let taken = context.machine.intents().take(addr, holder, wish).await;
+            match taken {
+                Ok(Turn::Without) => {}
+                Ok(_) => self.context_mut().intents.push((addr, strength)),
+                Err(_) => return Err(self.context_mut().deadlock_at(addr)),
             }
-        }
-        self.context_mut().intents.push((addr, strength));
-        Ok(())
+            Ok(())
+        })
     }
 
     /// As [`Self::intend`] where nobody else has an intent on the object that is in the way; else nothing happens, and the
@@ -94,7 +102,7 @@ impl Transaction {
         let holder = u64::from(context.number);
         let elsewhere = |network: &Arc<Network>| network.is_elsewhere(addr);
         if context.machine.network().is_some_and(elsewhere) {
-            return Box::pin(self.try_intend_elsewhere(addr, strength)).await;
+            return self.try_intend_elsewhere(addr, strength).await;
         }
         if !context.machine.intents().try_take(addr, holder, strength) {
             return Ok(false);

@@ -16,6 +16,7 @@ use parking_lot::RwLock;
 use super::{Network, Reach};
 use crate::moment::moment;
 use crate::stop::Stop;
+use crate::work::Work;
 
 /// Words that copies may take together: 64 MiB.
 const LIMIT_WORDS: usize = 8 << 20;
@@ -79,42 +80,47 @@ impl Copies {
     }
 }
 
+/// Looks at an object, and says whether a copy of it is worth keeping.
+pub(crate) type LookAndKeep<'a> = &'a mut (dyn FnMut(&View<'_>) -> bool + Send);
+
 impl Network {
-    /// Shows `f` some committed version of an object; the newest if it is to be `fresh`. Keeps a copy where
-    /// `f` says that it is worth it. `None` where no object is allocated.
+    /// Shows `f` some committed version of an object, if one is allocated; the newest if it is to be `fresh`. Keeps a
+    /// copy where `f` says that it is worth it.
     ///
     /// # Errors
     /// [`Stop::Retry`] where the peer cannot be reached.
-    pub async fn view_copy<T>(
-        &self,
+    pub(crate) fn view_copy<'a>(
+        &'a self,
         addr: Addr,
         fresh: bool,
-        f: &mut impl FnMut(&View<'_>) -> (T, bool),
-    ) -> Result<Reach<Option<T>>, Stop> {
-        if self.comes_near(addr).await? {
-            return Ok(Reach::Near);
-        }
-        let kept = if fresh { None } else { self.copies.get(addr) };
-        if let Some(copy) = kept {
-            return Ok(Reach::Far(Some(f(&copy.view()).0)));
-        }
-        for round in 0.. {
-            let there = self.fetch(addr).await?;
-            let Some(copy) = there.filter(|copy| copy.header().is_allocated()) else {
-                self.copies.remove(addr);
-                break;
-            };
-            if !copy.header().is_locked() {
-                let (value, keep) = f(&copy.view());
-                match keep {
-                    true => self.copies.put(addr, Arc::new(copy)),
-                    false => self.copies.remove(addr),
-                }
-                return Ok(Reach::Far(Some(value)));
+        f: LookAndKeep<'a>,
+    ) -> Work<'a, Result<Reach<()>, Stop>> {
+        Box::pin(async move {
+            if self.comes_near(addr).await? {
+                return Ok(Reach::Near);
             }
-            moment(round).await;
-        }
-        Ok(Reach::Far(None))
+            let kept = if fresh { None } else { self.copies.get(addr) };
+            if let Some(copy) = kept {
+                f(&copy.view());
+                return Ok(Reach::Far(()));
+            }
+            for round in 0.. {
+                let there = self.fetch(addr).await?;
+                let Some(copy) = there.filter(|copy| copy.header().is_allocated()) else {
+                    self.copies.remove(addr);
+                    break;
+                };
+                if !copy.header().is_locked() {
+                    match f(&copy.view()) {
+                        true => self.copies.put(addr, Arc::new(copy)),
+                        false => self.copies.remove(addr),
+                    }
+                    break;
+                }
+                moment(round).await;
+            }
+            Ok(Reach::Far(()))
+        })
     }
 }
 

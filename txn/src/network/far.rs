@@ -27,7 +27,9 @@ use super::Network;
 use super::backing::segment;
 use super::traffic::Posted;
 use crate::moment::moment;
+use crate::read::Look;
 use crate::stop::{AbortReason, Stop};
+use crate::work::Work;
 
 const WORD_BYTES: usize = 8;
 const UNREACHABLE: Stop = Stop::Retry(AbortReason::Unreachable);
@@ -166,8 +168,8 @@ impl Network {
     ///
     /// # Errors
     /// [`Stop::Retry`] where the peer cannot be reached.
-    pub async fn fetch(&self, addr: Addr) -> Result<Option<ObjectCopy>, Stop> {
-        Ok(self.fetch_of(addr).await?.map(|(_, copy)| copy))
+    pub fn fetch(&self, addr: Addr) -> Work<'_, Result<Option<ObjectCopy>, Stop>> {
+        Box::pin(async move { Ok(self.fetch_of(addr).await?.map(|(_, copy)| copy)) })
     }
 
     /// As [`Self::fetch`], and whose memory it was in.
@@ -245,29 +247,41 @@ impl Network {
         Ok(words.and_then(|words| words.first().copied().map(Header)))
     }
 
-    /// Shows `f` the newest committed version of an object; `None` where none is allocated.
+    /// The header of an object as it is now; `None` as [`Self::fetch`].
     ///
     /// # Errors
     /// As [`Self::fetch`].
-    pub async fn view_far<T>(
-        &self,
+    pub(crate) fn header_of(&self, addr: Addr) -> Work<'_, Result<Option<Header>, Stop>> {
+        Box::pin(self.header(addr, self.post_header(addr)))
+    }
+
+    /// Shows `f` the newest committed version of an object, if one is allocated.
+    ///
+    /// # Errors
+    /// As [`Self::fetch`].
+    pub(crate) fn view_far<'a>(
+        &'a self,
         addr: Addr,
-        f: &mut impl FnMut(&View<'_>) -> T,
-    ) -> Result<Reach<Option<T>>, Stop> {
-        if self.comes_near(addr).await? {
-            return Ok(Reach::Near);
-        }
-        for round in 0.. {
-            let Some(copy) = self.fetch(addr).await? else {
-                break;
-            };
-            if !copy.header().is_locked() {
-                let allocated = copy.header().is_allocated();
-                return Ok(Reach::Far(allocated.then(|| f(&copy.view()))));
+        f: Look<'a>,
+    ) -> Work<'a, Result<Reach<()>, Stop>> {
+        Box::pin(async move {
+            if self.comes_near(addr).await? {
+                return Ok(Reach::Near);
             }
-            moment(round).await;
-        }
-        Ok(Reach::Far(None))
+            for round in 0.. {
+                let Some(copy) = self.fetch(addr).await? else {
+                    break;
+                };
+                if !copy.header().is_locked() {
+                    if copy.header().is_allocated() {
+                        f(&copy.view());
+                    }
+                    break;
+                }
+                moment(round).await;
+            }
+            Ok(Reach::Far(()))
+        })
     }
 
     /// Follows the chain from the newest version of an object, `copy` of a machine's memory, to the newest one not
@@ -275,12 +289,12 @@ impl Network {
     ///
     /// # Errors
     /// As [`Self::fetch`].
-    pub async fn find_far<T>(
+    pub(crate) async fn find_far(
         &self,
         (machine, copy): (MachineId, &ObjectCopy),
         at: Timestamp,
-        f: &mut impl FnMut(&View<'_>) -> T,
-    ) -> Result<Found<T>, Stop> {
+        f: Look<'_>,
+    ) -> Result<Found<()>, Stop> {
         let len = copy.payload().len();
         let (mut place, mut replaced) = (copy.link().place(), copy.header().timestamp());
         while !place.is_none() {
@@ -306,11 +320,11 @@ impl Network {
                 return Ok(Found::Gone);
             };
             if old.header.timestamp() <= at {
-                let there = old.header.is_allocated();
-                return Ok(match there {
-                    true => Found::Version(f(&View::Own(old.payload)), old.header),
-                    false => Found::Absent,
-                });
+                if !old.header.is_allocated() {
+                    return Ok(Found::Absent);
+                }
+                f(&View::Own(old.payload));
+                return Ok(Found::Version((), old.header));
             }
             (place, replaced) = (old.before, old.header.timestamp());
         }

@@ -52,6 +52,7 @@ use crate::planted::{self, Planted};
 use crate::record::{self, BadRecord};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Transaction;
+use crate::work::Work;
 
 /// Tags of the messages.
 pub(super) const RESERVE: u8 = 6;
@@ -475,50 +476,52 @@ impl Network {
 
 impl Transaction {
     /// Asks `machine` for slots: the first of those that came, for a single one, or all of a run.
-    pub(crate) async fn reserve_slots(
+    pub(crate) fn reserve_slots(
         &self,
         machine: MachineId,
         wanted: Wanted,
-    ) -> Result<Vec<Reserved>, Stop> {
-        let here = self.machine();
-        let network = here.network().map(Arc::clone).ok_or(UNREACHABLE)?;
-        network.expect_root()?;
-        let link = network.link(machine).ok_or(UNREACHABLE)?;
-        if !link.is_up().await {
-            return Err(UNREACHABLE);
-        }
-        let ticket = network.tickets.fetch_add(1, Ordering::Relaxed);
-        let (whole, answered) = Completion::pending();
-        let answer = Answer {
-            machine,
-            came: Vec::new(),
-            whole: Some(whole),
-            again: false,
-            abandoned: false,
-        };
-        network.reserves.stocks.lock().asked.insert(ticket, answer);
-        let asked = Asked {
-            network: &network,
-            machine,
-            ticket,
-            now: here.now(),
-        };
-        link.send_surely(RESERVE, &wanted.words(ticket));
-        let whole = network.answered(self.machine(), answered).await;
-        let known = network.find_all(machine, &asked.places()).await;
-        let mut slots = asked.came();
-        let needed = if wanted.run { wanted.count } else { 1 };
-        let enough = whole.is_ok() && known.is_ok() && slots.len() >= needed;
-        let taken = if enough { needed } else { 0 };
-        let rest = slots.split_off(taken);
-        network.put_back(machine, &rest, here.now());
-        known?;
-        match whole {
-            Err(_) => Err(UNREACHABLE),
-            Ok(()) if enough => Ok(slots),
-            Ok(()) if asked.again() => Err(UNREACHABLE),
-            Ok(()) => Err(Stop::OutOfMemory),
-        }
+    ) -> Work<'_, Result<Vec<Reserved>, Stop>> {
+        Box::pin(async move {
+            let here = self.machine();
+            let network = here.network().map(Arc::clone).ok_or(UNREACHABLE)?;
+            network.expect_root()?;
+            let link = network.link(machine).ok_or(UNREACHABLE)?;
+            if !link.is_up().await {
+                return Err(UNREACHABLE);
+            }
+            let ticket = network.tickets.fetch_add(1, Ordering::Relaxed);
+            let (whole, answered) = Completion::pending();
+            let answer = Answer {
+                machine,
+                came: Vec::new(),
+                whole: Some(whole),
+                again: false,
+                abandoned: false,
+            };
+            network.reserves.stocks.lock().asked.insert(ticket, answer);
+            let asked = Asked {
+                network: &network,
+                machine,
+                ticket,
+                now: here.now(),
+            };
+            link.send_surely(RESERVE, &wanted.words(ticket));
+            let whole = network.answered(self.machine(), answered).await;
+            let known = network.find_all(machine, &asked.places()).await;
+            let mut slots = asked.came();
+            let needed = if wanted.run { wanted.count } else { 1 };
+            let enough = whole.is_ok() && known.is_ok() && slots.len() >= needed;
+            let taken = if enough { needed } else { 0 };
+            let rest = slots.split_off(taken);
+            network.put_back(machine, &rest, here.now());
+            known?;
+            match whole {
+                Err(_) => Err(UNREACHABLE),
+                Ok(()) if enough => Ok(slots),
+                Ok(()) if asked.again() => Err(UNREACHABLE),
+                Ok(()) => Err(Stop::OutOfMemory),
+            }
+        })
     }
 }
 

@@ -39,6 +39,7 @@ use crate::planted::{self, Planted};
 use crate::record::{self, TxnId};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Transaction};
+use crate::work::Work;
 
 /// Times that a commit asks for room in the logs of the others.
 const ROOM_ROUNDS: u32 = 1 << 14;
@@ -65,26 +66,31 @@ const RECONFIGURED: LockFailure = LockFailure::Abort(AbortReason::Unreachable);
 impl Transaction {
     /// LOCK to TRUNCATE of a commit that other machines have part in. Nothing is left of it where it
     /// fails.
-    pub(crate) async fn commit_spread(&mut self, network: &Network) -> Result<Done, LockFailure> {
-        let admitted = network.admitted().await;
-        admitted.map_err(LockFailure::Stop)?;
-        let done = match self.lock_to_backups(network).await {
-            Ok(w) => self.primaries(network, w).await,
-            Err(halt) => Err(halt),
-        };
-        match done {
-            Ok(done) => Ok(done),
-            Err(Halt::InDoubt) if planted::is(Planted::AbortInDoubt) => Err(RECONFIGURED),
-            Err(Halt::InDoubt) => self.settle(network).await,
-            Err(Halt::Failed(failure)) => {
-                self.context_mut().unlock();
-                let busy = LockFailure::is_busy;
-                if busy(&failure) {
-                    self.back_off(network).await;
+    pub(crate) fn commit_spread<'a>(
+        &'a mut self,
+        network: &'a Network,
+    ) -> Work<'a, Result<Done, LockFailure>> {
+        Box::pin(async move {
+            let admitted = network.admitted().await;
+            admitted.map_err(LockFailure::Stop)?;
+            let done = match self.lock_to_backups(network).await {
+                Ok(w) => self.primaries(network, w).await,
+                Err(halt) => Err(halt),
+            };
+            match done {
+                Ok(done) => Ok(done),
+                Err(Halt::InDoubt) if planted::is(Planted::AbortInDoubt) => Err(RECONFIGURED),
+                Err(Halt::InDoubt) => self.settle(network).await,
+                Err(Halt::Failed(failure)) => {
+                    self.context_mut().unlock();
+                    let busy = LockFailure::is_busy;
+                    if busy(&failure) {
+                        self.back_off(network).await;
+                    }
+                    Err(failure)
                 }
-                Err(failure)
             }
-        }
+        })
     }
 
     async fn lock_to_backups(&mut self, network: &Network) -> Result<Timestamp, Halt> {

@@ -24,6 +24,7 @@ use crate::intent::{Holder, Intents, Strength, Turn, Wish, WouldDeadlock};
 use crate::record::BadRecord;
 use crate::stop::Stop;
 use crate::transaction::Transaction;
+use crate::work::Work;
 
 /// Tags of the messages.
 pub(super) const INTEND: u8 = 2;
@@ -310,31 +311,35 @@ impl Network {
 
 impl Transaction {
     /// [`Transaction::intend`] on a row of another machine.
-    pub(crate) async fn intend_elsewhere(
+    pub(crate) fn intend_elsewhere(
         &mut self,
         addr: Addr,
         strength: Strength,
-    ) -> Result<(), Stop> {
-        let how = match self.context().yields {
-            true => YIELDS,
-            false => WAITS,
-        };
-        let asked = self.ask_elsewhere(addr, (how, strength)).await;
-        asked.map(|_| ())
+    ) -> Work<'_, Result<(), Stop>> {
+        Box::pin(async move {
+            let how = match self.context().yields {
+                true => YIELDS,
+                false => WAITS,
+            };
+            let asked = self.ask_elsewhere(addr, (how, strength)).await;
+            asked.map(|_| ())
+        })
     }
 
     /// [`Transaction::try_intend`] on a row of another machine. Where that cannot be asked the answer is yes, as whoever
     /// intends goes on without.
-    pub(crate) async fn try_intend_elsewhere(
+    pub(crate) fn try_intend_elsewhere(
         &mut self,
         addr: Addr,
         strength: Strength,
-    ) -> Result<bool, Stop> {
-        if self.context().has_intent(addr, strength) {
-            return Ok(true);
-        }
-        let turn = self.ask_elsewhere(addr, (NEVER, strength)).await?;
-        Ok(turn != Some(Turn::Others))
+    ) -> Work<'_, Result<bool, Stop>> {
+        Box::pin(async move {
+            if self.context().has_intent(addr, strength) {
+                return Ok(true);
+            }
+            let turn = self.ask_elsewhere(addr, (NEVER, strength)).await?;
+            Ok(turn != Some(Turn::Others))
+        })
     }
 
     /// How a wait at the row's primary has ended; `None` where it cannot be asked.

@@ -19,13 +19,13 @@ mod named;
 
 use std::sync::Arc;
 
-use fencepost_planner::Work;
 use fencepost_planner::{Keeping, Kept, RowSink, Tag};
 use fencepost_sql::bound::{Fetch, Statement};
 use fencepost_sql::cursors::CursorInfo;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
+use fencepost_txn::Work;
 use foldhash::HashMap;
 
 use super::protocol::Completion;

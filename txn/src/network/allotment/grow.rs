@@ -11,6 +11,7 @@ use super::{State, Told};
 use crate::machine::Machine;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Transaction;
+use crate::work::Work;
 
 /// Times that who waits for memory tries to take some of a new region before others have taken all of it.
 pub(in crate::network) const ROUNDS: u32 = 64;
@@ -110,42 +111,47 @@ impl Network {
     }
 }
 
+/// What takes slots of a lane.
+type Take<'a> = &'a (dyn Fn(&mut Lane, Supply<'_>) -> Result<Addr, OutOfMemory> + Sync);
+
 impl Transaction {
     /// Takes slots of this machine that it has no block for, once it has another region.
     ///
     /// # Errors
     /// [`Stop::OutOfMemory`] where there is none; [`Stop::Retry`] where the CM cannot be reached.
     #[cold]
-    pub(crate) async fn take_of_new_region(
-        &self,
+    pub(crate) fn take_of_new_region<'a>(
+        &'a self,
         lane: usize,
         near: Addr,
-        take: impl Fn(&mut Lane, Supply<'_>) -> Result<Addr, OutOfMemory>,
-    ) -> Result<Addr, Stop> {
-        let machine = self.machine();
-        let Some(network) = machine.network() else {
-            return Err(Stop::OutOfMemory);
-        };
-        network.expect_root()?;
-        let regions = machine.regions();
-        for _ in 0..ROUNDS {
-            if regions.is_full() {
-                let grown = network.grow(machine, near);
-                match network.answered(self.machine(), grown).await {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(_) => return Err(Stop::Retry(AbortReason::Unreachable)),
+        take: Take<'a>,
+    ) -> Work<'a, Result<Addr, Stop>> {
+        Box::pin(async move {
+            let machine = self.machine();
+            let Some(network) = machine.network() else {
+                return Err(Stop::OutOfMemory);
+            };
+            network.expect_root()?;
+            let regions = machine.regions();
+            for _ in 0..ROUNDS {
+                if regions.is_full() {
+                    let grown = network.grow(machine, near);
+                    match network.answered(self.machine(), grown).await {
+                        Ok(true) => {}
+                        Ok(false) => break,
+                        Err(_) => return Err(Stop::Retry(AbortReason::Unreachable)),
+                    }
+                }
+                let there = regions.count();
+                if let Ok(addr) = machine.take_slots(lane, take) {
+                    return Ok(addr);
+                }
+                // Then it is not for want of a region.
+                if !regions.is_full() && regions.count() == there {
+                    break;
                 }
             }
-            let there = regions.count();
-            if let Ok(addr) = machine.take_slots(lane, &take) {
-                return Ok(addr);
-            }
-            // Then it is not for want of a region.
-            if !regions.is_full() && regions.count() == there {
-                break;
-            }
-        }
-        Err(Stop::OutOfMemory)
+            Err(Stop::OutOfMemory)
+        })
     }
 }

@@ -55,6 +55,7 @@ use crate::planted::{self, Planted};
 use crate::recovery::RecoveryMessage;
 use crate::stop::Stop;
 
+use crate::work::Work;
 use clock::Handover;
 use drain::Drain;
 pub(super) use parts::{Assembling, RECONFIGURE, RECOVER, bytes_of};
@@ -309,17 +310,19 @@ impl Network {
     ///
     /// # Errors
     /// [`Stop::NotMember`] where this machine stops, or is no member any more.
-    pub async fn admitted(&self) -> Result<(), Stop> {
-        while !self.may_answer() {
-            let change = self.configured.change();
-            if self.is_evicted() || self.is_stopped() {
-                return Err(Stop::NotMember);
+    pub fn admitted(&self) -> Work<'_, Result<(), Stop>> {
+        Box::pin(async move {
+            while !self.may_answer() {
+                let change = self.configured.change();
+                if self.is_evicted() || self.is_stopped() {
+                    return Err(Stop::NotMember);
+                }
+                if !self.may_answer() {
+                    change.await.map_err(|_| Stop::NotMember)?;
+                }
             }
-            if !self.may_answer() {
-                change.await.map_err(|_| Stop::NotMember)?;
-            }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Carries out what is due; whether there was anything.

@@ -1,8 +1,8 @@
 //! What takes a while, behind a pointer.
 //!
 //! The code of an `async fn` is compiled in each crate that awaits it, and with it that of all that it awaits. What returns
-//! [`Work`] is compiled once, in its own crate. So do statements, but for those that read a single row: their futures are
-//! short, and not worth an allocation.
+//! [`Work`] is compiled once, in its own crate. So is what waits for others anyway, where an allocation is no matter; what
+//! answers at once mostly is an `async fn` that leaves the rest to such.
 
 use std::pin::Pin;
 
