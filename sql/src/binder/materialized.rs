@@ -177,7 +177,7 @@ impl Binder<'_> {
         let security = self.catalog.security();
         binder.role = security.map(|security| security.owner(object));
         binder.asker = binder.role;
-        let bound = binder.statement(&parsed.statement)?;
+        let bound = binder.statement(parsed.statement())?;
         self.needs.extend(binder.needs);
         Ok(bound)
     }

@@ -144,7 +144,7 @@ pub fn bind_among(
     let mut binder = Binder::of(&parsed.text, (catalog, &path), params, (cx, 0));
     binder.variables = variables;
     let bound = binder
-        .statement(&parsed.statement)
+        .statement(parsed.statement())
         .map_err(|e| match e.fields().position {
             Some(position) => e.at(position + parsed.offset),
             None => e,

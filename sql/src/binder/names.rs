@@ -1,15 +1,14 @@
 //! Identifiers and qualified names.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use sqlparser::ast::{self, Ident, ObjectName, ObjectNamePart, Visitor};
+use sqlparser::ast::{self, Ident, ObjectName, ObjectNamePart};
 
 use super::Binder;
 use crate::catalog::{TableDef, temporary};
 use crate::error::{SqlError, SqlState};
 use crate::system::SystemTable;
-use crate::walk::walk;
+use crate::walk::{Visitor, Walk};
 
 /// An identifier as PostgreSQL keeps it: folded to lower case unless quoted, 63 bytes at most.
 pub(super) fn fold(ident: &Ident) -> String {
@@ -74,14 +73,12 @@ pub(super) fn system_table(name: &ObjectName) -> Option<SystemTable> {
 struct OneDatabase<'a>(&'a str);
 
 impl Visitor for OneDatabase<'_> {
-    type Break = SqlError;
-
-    fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<SqlError> {
+    fn relation(&mut self, name: &ObjectName) -> Result<(), SqlError> {
         let [ObjectNamePart::Identifier(database), schema, table] = name.0.as_slice() else {
-            return ControlFlow::Continue(());
+            return Ok(());
         };
         if fold(database) == self.0 {
-            return ControlFlow::Continue(());
+            return Ok(());
         }
         let rest = [schema, table].map(|part| part.as_ident().map(fold).unwrap_or_default());
         let [schema, table] = rest;
@@ -89,15 +86,14 @@ impl Visitor for OneDatabase<'_> {
         let message = format!(
             "cross-database references are not implemented: \"{database}.{schema}.{table}\""
         );
-        let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message);
-        ControlFlow::Break(error)
+        Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
     }
 }
 
 impl Binder<'_> {
     /// 0A000 where a relation of another database is named.
     pub(super) fn check_databases(&self, statement: &ast::Statement) -> Result<(), SqlError> {
-        walk(statement, &mut OneDatabase(&self.cx.database))
+        Walk(&mut OneDatabase(&self.cx.database)).statement(statement)
     }
 
     /// The table of a name, or 42P01.

@@ -10,9 +10,7 @@
 //! Within the query these columns have names that nobody writes; so `*` passes over them there. BREADTH counts the depth in one more,
 //! which the query does not give.
 
-use std::ops::ControlFlow;
-
-use sqlparser::ast::{self, SetExpr, TableFactor, Visitor};
+use sqlparser::ast::{self, SetExpr, TableFactor};
 
 use super::names;
 use super::scope::UNSEEN;
@@ -20,7 +18,7 @@ use crate::bound::Select;
 use crate::error::{SqlError, SqlState};
 use crate::functions::quote_ident;
 use crate::parser::{Cycle, Search, SearchCycle, parse_query};
-use crate::walk::walk;
+use crate::walk::{Visitor, Walk};
 
 /// The columns that are added, as they are called within the query.
 const SEQUENCE: &str = "sequence";
@@ -35,12 +33,10 @@ struct Reads<'a> {
 }
 
 impl Visitor for Reads<'_> {
-    type Break = SqlError;
-
-    fn pre_visit_relation(&mut self, name: &ast::ObjectName) -> ControlFlow<SqlError> {
+    fn relation(&mut self, name: &ast::ObjectName) -> Result<(), SqlError> {
         let name = names::table_name(name);
         self.found |= matches!(name, Ok((None, name)) if name == self.called);
-        ControlFlow::Continue(())
+        Ok(())
     }
 }
 
@@ -61,7 +57,7 @@ pub(super) fn extended(
         called,
         found: false,
     };
-    walk(right, &mut reads)?;
+    Walk(&mut reads).set(right)?;
     if !reads.found {
         return Err(not_recursive());
     }

@@ -7,9 +7,7 @@
 //!
 //! The rows of users' functions are values, too. Where the rows are to be made after groups or windows, or for some rows only, it is refused.
 
-use std::ops::ControlFlow;
-
-use sqlparser::ast::{self, Expr as E, Visitor, VisitorMut};
+use sqlparser::ast::{self, Expr as E};
 
 use super::call::function_name;
 use super::column_name::column_name;
@@ -22,7 +20,7 @@ use crate::catalog::CatalogView;
 use crate::error::{SqlError, SqlState};
 use crate::functions::rows_candidates;
 use crate::parser::{parse_query, too_deep};
-use crate::walk::{walk, walk_mut};
+use crate::walk::{TreeMut, Visitor, VisitorMut, Walk};
 
 /// The name of the relation, and what divides the name of a row from that of a field: no text has this character.
 const OWN: &str = "\0";
@@ -64,16 +62,16 @@ impl Binder<'_> {
             return Ok(None);
         }
         let mut looked = Looked::of(&known);
-        walk(&select.projection, &mut looked)?;
+        Walk(&mut looked).items(&select.projection)?;
         if !looked.found {
             return Ok(None);
         }
-        walk(select, &mut looked)?;
+        Walk(&mut looked).select(select)?;
         // Copying a tree recurses.
         if looked.deepest > EXPR_DEPTH_MAX {
             return Err(too_deep());
         }
-        let mut calls = Calls::of(&known);
+        let mut calls = Calls::of(&known, looked.within);
         let mut projection = Vec::with_capacity(select.projection.len());
         for item in &select.projection {
             calls.item(item, as_fields, &mut projection)?;
@@ -206,10 +204,12 @@ impl Known<'_> {
     }
 }
 
-/// Whether there are functions that give rows, and how deep expressions are.
+/// Whether there are functions that give rows, which of them are within expressions, and how deep these are.
 struct Looked<'a> {
     known: &'a Known<'a>,
     found: bool,
+    within: Vec<String>,
+    queries: usize,
     depth: usize,
     deepest: usize,
 }
@@ -219,6 +219,8 @@ impl<'a> Looked<'a> {
         Looked {
             known,
             found: false,
+            within: Vec::new(),
+            queries: 0,
             depth: 0,
             deepest: 0,
         }
@@ -226,25 +228,43 @@ impl<'a> Looked<'a> {
 }
 
 impl Visitor for Looked<'_> {
-    type Break = SqlError;
-
-    fn pre_visit_expr(&mut self, expr: &E) -> ControlFlow<SqlError> {
-        self.depth += 1;
-        self.deepest = self.deepest.max(self.depth);
-        self.found |= matches!(expr, E::Function(function) if self.known.given(function).is_some());
-        ControlFlow::Continue(())
+    fn query(&mut self, _: &ast::Query) -> Result<(), SqlError> {
+        self.queries += 1;
+        Ok(())
     }
 
-    fn post_visit_expr(&mut self, _: &E) -> ControlFlow<SqlError> {
+    fn query_end(&mut self) {
+        self.queries -= 1;
+    }
+
+    fn expr(&mut self, expr: &E) -> Result<(), SqlError> {
+        self.depth += 1;
+        self.deepest = self.deepest.max(self.depth);
+        if let E::Function(function) = expr
+            && self.known.given(function).is_some()
+        {
+            self.found = true;
+            if self.depth > 1 && self.queries == 0 {
+                self.within.push(function.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    fn expr_end(&mut self, _: &E) {
         self.depth -= 1;
-        ControlFlow::Continue(())
     }
 }
 
-/// The calls of a select list, each once, with the columns of its rows.
+/// The calls of a select list, with the columns of its rows. Those within expressions that read the same are one call, as they
+/// are of PostgreSQL, also with those that are a whole column; of these alone each gives rows of its own.
 struct Calls<'a> {
     known: &'a Known<'a>,
     list: Vec<(ast::Function, Given)>,
+    /// Those within expressions, as they read, and which of the list each is, once it is there.
+    within: Vec<(String, Option<usize>)>,
+    /// Whether the item in hand has become another.
+    changed: bool,
     windows: bool,
     /// How many queries deep the visitor is, and how many expressions that may leave out parts of theirs.
     queries: usize,
@@ -252,10 +272,12 @@ struct Calls<'a> {
 }
 
 impl<'a> Calls<'a> {
-    fn of(known: &'a Known<'a>) -> Calls<'a> {
+    fn of(known: &'a Known<'a>, within: Vec<String>) -> Calls<'a> {
         Calls {
             known,
             list: Vec::new(),
+            within: within.into_iter().map(|text| (text, None)).collect(),
+            changed: false,
             windows: false,
             queries: 0,
             conditions: 0,
@@ -314,12 +336,12 @@ impl<'a> Calls<'a> {
             );
             return Ok(());
         }
-        let known = self.list.len();
         let mut changed = expr.clone();
-        walk_mut(&mut changed, self)?;
-        out.push(match changed == *expr && known == self.list.len() {
-            true => item.clone(),
-            false => ast::SelectItem::ExprWithAlias {
+        self.changed = false;
+        changed.walk_mut(self)?;
+        out.push(match self.changed {
+            false => item.clone(),
+            true => ast::SelectItem::ExprWithAlias {
                 expr: changed,
                 alias: quoted(name),
             },
@@ -329,11 +351,17 @@ impl<'a> Calls<'a> {
 
     /// Which of the calls it is.
     fn place(&mut self, function: &ast::Function, given: &Given) -> usize {
-        let known = self.list.iter().position(|(call, _)| call == function);
-        known.unwrap_or_else(|| {
-            self.list.push((function.clone(), given.clone()));
-            self.list.len() - 1
-        })
+        let next = self.list.len();
+        let text = function.to_string();
+        let mut within = self.within.iter_mut();
+        if let Some((_, place)) = within.find(|(known, _)| *known == text) {
+            let at = *place.get_or_insert(next);
+            if at < next {
+                return at;
+            }
+        }
+        self.list.push((function.clone(), given.clone()));
+        next
     }
 
     /// The relation that they are.
@@ -377,21 +405,18 @@ impl<'a> Calls<'a> {
 }
 
 impl VisitorMut for Calls<'_> {
-    type Break = SqlError;
-
-    fn pre_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<SqlError> {
+    fn query(&mut self, _: &mut ast::Query) -> Result<(), SqlError> {
         self.queries += 1;
-        ControlFlow::Continue(())
+        Ok(())
     }
 
-    fn post_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<SqlError> {
+    fn query_end(&mut self) {
         self.queries -= 1;
-        ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut E) -> ControlFlow<SqlError> {
+    fn expr(&mut self, expr: &mut E) -> Result<(), SqlError> {
         if self.queries > 0 {
-            return ControlFlow::Continue(());
+            return Ok(());
         }
         let (function, field) = match &*expr {
             E::Function(function) => (function, None),
@@ -399,25 +424,25 @@ impl VisitorMut for Calls<'_> {
                 (E::Nested(inner), [ast::AccessExpr::Dot(E::Identifier(field))]) => {
                     match &**inner {
                         E::Function(function) => (function, Some(names::fold(field))),
-                        _ => return ControlFlow::Continue(()),
+                        _ => return Ok(()),
                     }
                 }
-                _ => return ControlFlow::Continue(()),
+                _ => return Ok(()),
             },
             E::Case { .. } => {
                 self.conditions += 1;
-                return ControlFlow::Continue(());
+                return Ok(());
             }
-            _ => return ControlFlow::Continue(()),
+            _ => return Ok(()),
         };
         self.windows |= function.over.is_some();
         let Some(given) = self.known.given(function) else {
-            return ControlFlow::Continue(());
+            return Ok(());
         };
         if self.conditions > 0 {
             let what = "set-returning functions are not allowed in CASE";
             let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, what);
-            return ControlFlow::Break(error);
+            return Err(error);
         }
         let field = match (field, given.fields.as_slice()) {
             (None, _) if given.value => WHOLE.to_owned(),
@@ -426,20 +451,20 @@ impl VisitorMut for Calls<'_> {
             (Some(field), several) if several.len() > 1 && several.contains(&field) => field,
             (Some(field), [_, _, ..]) => {
                 let what = format!("column \"{field}\" not found in data type record");
-                return ControlFlow::Break(SqlError::new(SqlState::UNDEFINED_COLUMN, what));
+                return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, what));
             }
-            _ => return ControlFlow::Break(a_row()),
+            _ => return Err(a_row()),
         };
         let at = self.place(function, &given);
+        self.changed = true;
         *expr = column(at, &field);
-        ControlFlow::Continue(())
+        Ok(())
     }
 
-    fn post_visit_expr(&mut self, expr: &mut E) -> ControlFlow<SqlError> {
+    fn expr_end(&mut self, expr: &mut E) {
         if self.queries == 0 && matches!(expr, E::Case { .. }) {
             self.conditions -= 1;
         }
-        ControlFlow::Continue(())
     }
 }
 

@@ -1,14 +1,13 @@
 //! A column definition list without an alias, `FROM f() AS (a int, b text)`, which sqlparser does not read: the function's
 //! name is its alias.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
-use sqlparser::ast::{self, TableFactor, VisitMut, VisitorMut};
+use sqlparser::ast::{self, TableFactor};
 
 use super::dialect::EVERY_FIELD;
 use super::lexer::{Kind, Token};
-use crate::error::SqlError;
-use crate::walk::walk_mut;
+use crate::walk::{TreeMut, VisitorMut};
 
 /// What begins a query in brackets, as behind the AS of a WITH.
 const QUERIES: [&str; 8] = [
@@ -37,17 +36,15 @@ pub(super) fn apply(patched: &mut String, words: &[Range<usize>]) {
 }
 
 /// Gives each such list the name of its function.
-pub(super) fn name(tree: &mut impl VisitMut) {
+pub(super) fn name(tree: &mut impl TreeMut) {
     // It looks at everything.
-    let _ = walk_mut(tree, &mut Namer);
+    let _ = tree.walk_mut(&mut Namer);
 }
 
 struct Namer;
 
 impl VisitorMut for Namer {
-    type Break = SqlError;
-
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<SqlError> {
+    fn table_factor(&mut self, factor: &mut TableFactor) {
         if let TableFactor::Table { name, alias, .. } | TableFactor::Function { name, alias, .. } =
             factor
             && let Some(alias) = alias
@@ -56,6 +53,5 @@ impl VisitorMut for Namer {
         {
             alias.name = last.clone();
         }
-        ControlFlow::Continue(())
     }
 }

@@ -108,12 +108,29 @@ use sqlparser::ast::Expr;
 /// One statement of a text.
 #[derive(Debug)]
 pub struct Parsed {
-    /// Its syntax tree.
-    pub statement: Statement,
+    tree: Box<dyn Tree>,
     /// Its text, without the semicolon.
     pub text: String,
     /// How many characters of the whole text come before it.
     pub offset: u32,
+}
+
+/// A syntax tree that whoever has it need not know how to drop: that takes some hundreds of functions, in each crate.
+trait Tree: std::fmt::Debug + Send + Sync {
+    fn statement(&self) -> &Statement;
+}
+
+impl Tree for Statement {
+    fn statement(&self) -> &Statement {
+        self
+    }
+}
+
+impl Parsed {
+    /// Its syntax tree.
+    pub fn statement(&self) -> &Statement {
+        self.tree.statement()
+    }
 }
 
 /// A syntax tree.
@@ -208,7 +225,7 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>, SqlError> {
             .collect();
         let statement = parse_one(text, &moved).map_err(|e| shifted(e, offset))?;
         statements.push(Parsed {
-            statement,
+            tree: Box::new(statement),
             text: text.to_owned(),
             offset,
         });

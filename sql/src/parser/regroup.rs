@@ -1,16 +1,13 @@
 //! Operators that sqlparser gives too much: in `a IS DISTINCT FROM b AND c` it takes `b AND c` for what a is compared with,
 //! and in `-a ^ b` the minus for that of the power.
 
-use std::ops::ControlFlow;
-
-use sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator, VisitMut, VisitorMut};
+use sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator};
 
 use super::lexer::{Kind, Token};
-use crate::error::SqlError;
-use crate::walk::walk_mut;
+use crate::walk::{TreeMut, VisitorMut};
 
 /// Groups the operators of a tree as PostgreSQL does, where its text has such.
-pub(super) fn regroup(tree: &mut impl VisitMut, text: &str, tokens: &[Token]) {
+pub(super) fn regroup(tree: &mut impl TreeMut, text: &str, tokens: &[Token]) {
     let concerns = |i: usize| {
         let distinct = tokens[i].is(text, "distinct") && i > 0;
         let behind = |word: &str| distinct && tokens[i - 1].is(text, word);
@@ -19,19 +16,16 @@ pub(super) fn regroup(tree: &mut impl VisitMut, text: &str, tokens: &[Token]) {
     };
     if (0..tokens.len()).any(concerns) {
         // It looks at everything.
-        let _ = walk_mut(tree, &mut Regrouped);
+        let _ = tree.walk_mut(&mut Regrouped);
     }
 }
 
 struct Regrouped;
 
 impl VisitorMut for Regrouped {
-    type Break = SqlError;
-
     /// Parts come before what they are parts of.
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+    fn expr_end(&mut self, expr: &mut Expr) {
         give_back(expr);
-        ControlFlow::Continue(())
     }
 }
 

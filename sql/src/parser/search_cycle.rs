@@ -6,16 +6,14 @@
 //! CYCLE column, … SET column [TO value DEFAULT value] USING column
 //! ```
 
-use std::ops::ControlFlow;
-
-use sqlparser::ast::{self, VisitMut, VisitorMut};
+use sqlparser::ast;
 
 use super::cursor::Cursor;
 use super::dialect::EVERY_FIELD;
 use super::lexer::{self, Kind, Token};
 use super::position_of;
 use crate::error::SqlError;
-use crate::walk::walk_mut;
+use crate::walk::{TreeMut, VisitorMut};
 
 /// Both clauses of a query.
 #[derive(Debug)]
@@ -164,9 +162,9 @@ fn names(c: &mut Cursor<'_>) -> Result<Vec<String>, SqlError> {
 }
 
 /// Gives the queries of a tree their clauses.
-pub(super) fn attach(tree: &mut impl VisitMut, text: &str, clauses: &[Clauses]) {
+pub(super) fn attach(tree: &mut impl TreeMut, text: &str, clauses: &[Clauses]) {
     // It looks at everything.
-    let _ = walk_mut(tree, &mut Attacher { text, clauses });
+    let _ = tree.walk_mut(&mut Attacher { text, clauses });
 }
 
 struct Attacher<'a> {
@@ -175,9 +173,7 @@ struct Attacher<'a> {
 }
 
 impl VisitorMut for Attacher<'_> {
-    type Break = SqlError;
-
-    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<SqlError> {
+    fn query(&mut self, query: &mut ast::Query) -> Result<(), SqlError> {
         for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             let start = cte.alias.name.span.start;
             let position = position_of(self.text, start.line, start.column);
@@ -185,7 +181,7 @@ impl VisitorMut for Attacher<'_> {
             cte.from =
                 of.map(|of| ast::Ident::with_quote('"', format!("{EVERY_FIELD}{}", of.text)));
         }
-        ControlFlow::Continue(())
+        Ok(())
     }
 }
 

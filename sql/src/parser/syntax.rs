@@ -17,6 +17,7 @@ use super::{
     subscripts, table_query, type_collation, unicode, using_alias, variadic, view,
 };
 use crate::error::{SqlError, SqlState};
+use crate::walk::TreeMut;
 
 /// Brackets are limited before (`depth`); this is for what recurses without them.
 const RECURSION_MAX: usize = 300;
@@ -81,7 +82,7 @@ pub(super) fn query(text: &str, tokens: &[Token]) -> Result<Box<ast::Query>, Sql
         .parse_query()
         .map_err(|e| syntax_fault(e, text, tokens))?;
     finished(&mut parser, text, tokens)?;
-    finish(&mut parsed, text, tokens);
+    finish(&mut *parsed, text, tokens);
     Ok(parsed)
 }
 
@@ -124,7 +125,7 @@ fn finished(parser: &mut Parser<'_>, text: &str, tokens: &[Token]) -> Result<(),
 }
 
 /// What a tree is to be that sqlparser has made.
-fn finish(tree: &mut impl ast::VisitMut, text: &str, tokens: &[Token]) {
+fn finish(tree: &mut impl TreeMut, text: &str, tokens: &[Token]) {
     regroup::regroup(tree, text, tokens);
     if !column_types::words(text, tokens).is_empty() {
         column_types::name(tree);

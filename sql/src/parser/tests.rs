@@ -154,8 +154,8 @@ fn bracketed_joins_do_not_take_forever() {
 fn ready(sql: &str) -> bound::Statement {
     let mut parsed = parse(sql).expect("it parses");
     assert_eq!(parsed.len(), 1, "{sql}");
-    match parsed.remove(0).statement {
-        Statement::Ready(statement) => *statement,
+    match parsed.remove(0).statement() {
+        Statement::Ready(statement) => bound::Statement::clone(statement),
         other => panic!("{sql}: {other:?}"),
     }
 }
@@ -231,7 +231,7 @@ fn settings_statements() {
     assert_eq!(ready("reset all"), bound::Statement::Reset(None));
     let vacuum = parse("vacuum analyze t").expect("it parses").remove(0);
     assert!(matches!(
-        vacuum.statement,
+        vacuum.statement(),
         Statement::Upkeep(syntax) if syntax.upkeep == Upkeep::Vacuum
     ));
     let listen = |sql: &str, change| assert_eq!(ready(sql), bound::Statement::Listen(change));
@@ -291,19 +291,19 @@ fn syntax_errors_are_postgresqls() {
 
 #[test]
 fn copy_forms() {
-    let copy = |sql: &str| match parse(sql).expect("it parses").remove(0).statement {
-        Statement::Copy(copy) => *copy,
+    let options = |sql: &str| match parse(sql).expect("it parses").remove(0).statement() {
+        Statement::Copy(copy) => copy.options.clone(),
         other => panic!("{other:?}"),
     };
-    let c = copy("copy pgbench_accounts from stdin with (freeze on)");
-    assert_eq!(c.options, bound::CopyOptions::default());
-    let c = copy("COPY t (a, b) TO STDOUT WITH (FORMAT csv, HEADER, DELIMITER ';', NULL 'x')");
-    assert_eq!(c.options.format, bound::CopyFormat::Csv);
-    assert_eq!((c.options.delimiter, c.options.header), (b';', true));
-    assert_eq!(c.options.null, "x");
-    let c = copy("copy t from stdin csv header quote '|' escape '\\'");
-    assert_eq!((c.options.quote, c.options.escape), (b'|', b'\\'));
-    copy("copy (select 1) to stdout");
+    let c = options("copy pgbench_accounts from stdin with (freeze on)");
+    assert_eq!(c, bound::CopyOptions::default());
+    let c = options("COPY t (a, b) TO STDOUT WITH (FORMAT csv, HEADER, DELIMITER ';', NULL 'x')");
+    assert_eq!(c.format, bound::CopyFormat::Csv);
+    assert_eq!((c.delimiter, c.header), (b';', true));
+    assert_eq!(c.null, "x");
+    let c = options("copy t from stdin csv header quote '|' escape '\\'");
+    assert_eq!((c.quote, c.escape), (b'|', b'\\'));
+    options("copy (select 1) to stdout");
     assert!(parse("copy (select 1) from stdin").is_err());
 }
 

@@ -2,15 +2,13 @@
 //!
 //! The text that is kept has them as they were written: they are of the view's schema, or of `public`.
 
-use std::ops::ControlFlow;
-
-use sqlparser::ast::{self, Visitor, VisitorMut};
+use sqlparser::ast;
 
 use super::relation_oid;
 use crate::catalog::{PUBLIC_SCHEMA, Snapshot, ViewDef};
 use crate::error::SqlError;
 use crate::parser::{ROWS_FROM, parse_query};
-use crate::walk::{walk, walk_mut};
+use crate::walk::{TreeMut, Visitor, VisitorMut, Walk};
 
 /// The query, where names without a schema are looked for along `path`.
 pub fn view_text(view: &ViewDef, snapshot: &Snapshot, path: &[String]) -> String {
@@ -19,14 +17,14 @@ pub fn view_text(view: &ViewDef, snapshot: &Snapshot, path: &[String]) -> String
     };
     let mut named = Named(Vec::new());
     // They look at everything.
-    let _ = walk(&*query, &mut named);
+    let _ = Walk(&mut named).query(&query);
     let mut placed = Placed {
         named: named.0,
         view,
         snapshot,
         path,
     };
-    let _ = walk_mut(&mut *query, &mut placed);
+    let _ = query.walk_mut(&mut placed);
     let mark = format!("\"{ROWS_FROM}\"(");
     query.to_string().replace(&mark, "ROWS FROM (")
 }
@@ -35,12 +33,10 @@ pub fn view_text(view: &ViewDef, snapshot: &Snapshot, path: &[String]) -> String
 struct Named(Vec<String>);
 
 impl Visitor for Named {
-    type Break = SqlError;
-
-    fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<SqlError> {
+    fn query(&mut self, query: &ast::Query) -> Result<(), SqlError> {
         let queries = query.with.iter().flat_map(|with| &with.cte_tables);
         self.0.extend(queries.map(|cte| folded(&cte.alias.name)));
-        ControlFlow::Continue(())
+        Ok(())
     }
 }
 
@@ -52,16 +48,14 @@ struct Placed<'a> {
 }
 
 impl VisitorMut for Placed<'_> {
-    type Break = SqlError;
-
-    fn pre_visit_relation(&mut self, relation: &mut ast::ObjectName) -> ControlFlow<SqlError> {
+    fn relation(&mut self, relation: &mut ast::ObjectName) -> Result<(), SqlError> {
         let parts = relation.0.iter().filter_map(|part| part.as_ident());
         let parts: Vec<String> = parts.map(folded).collect();
         let (schema, name) = match parts.as_slice() {
-            [name] if self.named.contains(name) => return ControlFlow::Continue(()),
+            [name] if self.named.contains(name) => return Ok(()),
             [name] => (None, name),
             [schema, name] => (Some(schema.as_str()), name),
-            _ => return ControlFlow::Continue(()),
+            _ => return Ok(()),
         };
         let is_in = |schema: &str| relation_oid(self.snapshot, Some(schema), name);
         let schemas = match schema {
@@ -81,7 +75,7 @@ impl VisitorMut for Placed<'_> {
                 false => vec![quoted(schema), quoted(name)],
             });
         }
-        ControlFlow::Continue(())
+        Ok(())
     }
 }
 

@@ -343,7 +343,8 @@ impl Shower<'_, '_> {
         let mut all = Vec::new();
         for key in keys {
             let mut shown = self.settled(&key.expr, level)?;
-            let is_argument = |arg| plain_argument(arg).is_ok_and(|arg| *arg == key.expr);
+            let same = |arg: &ast::Expr| arg.to_string() == key.expr.to_string();
+            let is_argument = |arg| plain_argument(arg).is_ok_and(same);
             if shown.ty.kind.is_string() && arguments.iter().any(is_argument) {
                 shown = self.coerced(shown, Type::TEXT, false)?;
             }
