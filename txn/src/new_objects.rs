@@ -129,7 +129,7 @@ impl Transaction {
         }
     }
 
-    /// [`Self::alloc_with`], if nothing is to be waited for: there is a slot on this machine.
+    /// [`Self::alloc_with`], if nothing is to be waited for: there is a slot on this machine, or a reserved one on the other.
     fn alloc_at_once(
         &mut self,
         (words, class): (usize, Class),
@@ -139,14 +139,20 @@ impl Transaction {
         if self.context().stranger(near, split_of).is_some() {
             return None;
         }
-        let Place::Here(near) = self.place_of(near, split_of) else {
-            return None;
-        };
+        let place = self.place_of(near, split_of);
         let context = self.context_mut();
-        let since = context.slots_since();
-        let take = |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
-        let addr = context.machine.take_slots(context.lane, take).ok()?;
-        Some(context.adopt_new((addr, since), (words, class), split_of))
+        Some(match place {
+            Place::Here(near) => {
+                let since = context.slots_since();
+                let take = |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
+                let addr = context.machine.take_slots(context.lane, take).ok()?;
+                context.adopt_new((addr, since), (words, class), split_of)
+            }
+            Place::At(machine, _) => {
+                let slot = context.take_reserved(machine, class)?;
+                context.adopt_reserved(slot, words, split_of)
+            }
+        })
     }
 
     /// [`Self::alloc_with`], whatever it takes.
@@ -160,40 +166,36 @@ impl Transaction {
             while let Some(addr) = self.context().stranger(near, split_of) {
                 self.machine().meet(&[addr]).await?;
             }
+            if let Some(answer) = self.alloc_at_once((words, class), near, split_of) {
+                return answer;
+            }
             match self.place_of(near, split_of) {
                 Place::Here(near) => {
                     let context = self.context();
                     let (lane, since) = (context.lane, context.slots_since());
                     let take =
                         |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
-                    let taken = match context.machine.take_slots(lane, take) {
-                        Ok(addr) => Ok(addr),
-                        Err(_) => self.take_of_new_region(lane, near, &take).await,
-                    };
-                    let addr = match taken {
+                    match self.take_of_new_region(lane, near, &take).await {
                         Err(Stop::OutOfMemory) if self.context().stand_in().is_some() => {
-                            return self.alloc_elsewhere(class, words, split_of).await;
+                            self.alloc_elsewhere(class, words, split_of).await
                         }
-                        taken => taken?,
-                    };
-                    let context = self.context_mut();
-                    context.adopt_new((addr, since), (words, class), split_of)
+                        taken => {
+                            let context = self.context_mut();
+                            context.adopt_new((taken?, since), (words, class), split_of)
+                        }
+                    }
                 }
                 Place::At(machine, near) => {
-                    let slot = match self.context_mut().take_reserved(machine, class) {
-                        Some(slot) => slot,
-                        None => {
-                            let wanted = Wanted::batch(class, near);
-                            match self.reserve_slots(machine, wanted).await {
-                                Err(Stop::OutOfMemory) if self.context().is_leaving(machine) => {
-                                    return self.alloc_elsewhere(class, words, split_of).await;
-                                }
-                                came => came?.first().copied().ok_or(Stop::OutOfMemory)?,
-                            }
+                    let wanted = Wanted::batch(class, near);
+                    match self.reserve_slots(machine, wanted).await {
+                        Err(Stop::OutOfMemory) if self.context().is_leaving(machine) => {
+                            self.alloc_elsewhere(class, words, split_of).await
                         }
-                    };
-                    let context = self.context_mut();
-                    context.adopt_reserved(slot, words, split_of)
+                        came => {
+                            let slot = came?.first().copied().ok_or(Stop::OutOfMemory)?;
+                            self.context_mut().adopt_reserved(slot, words, split_of)
+                        }
+                    }
                 }
             }
         })
