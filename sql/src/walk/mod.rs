@@ -2,10 +2,12 @@
 //!
 //! What sqlparser derives for a walk is thousands of functions, for each field of all that it can read, and was a sixth of
 //! what this crate is compiled to. This goes where the binder goes: what the binder refuses to read may be left out.
-//! `parts.rs` says once where to go, for those that look and those that change.
+//! `statements.rs` and `parts.rs` say once where to go, for those that look and those that change.
 
 #[macro_use]
 mod parts;
+#[macro_use]
+mod statements;
 
 use sqlparser::ast::{
     self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Query, Select,
@@ -33,6 +35,9 @@ parts! {
     WalkMut,
     mut
 }
+
+statements! { Walk }
+statements! { WalkMut mut }
 
 /// What texts are parsed to.
 pub(crate) trait TreeMut {
