@@ -68,6 +68,8 @@ fn holds(sql: &str) {
     let mut names: Vec<&str> = met.names.iter().map(String::as_str).collect();
     names.retain(|name| name.starts_with('x'));
     names.sort_unstable();
+    // A function in FROM may be one, too.
+    met.relations.retain(|name| name.starts_with('r'));
     met.relations.sort_unstable();
     assert_eq!(names, written('x'), "{sql}");
     assert_eq!(met.relations, written('r'), "{sql}");
