@@ -25,7 +25,6 @@ impl Machine {
     ///
     /// # Errors
     /// As [`Self::in_force`].
-    #[inline]
     pub(crate) fn write_timestamp(
         &self,
         overwritten: Timestamp,
@@ -40,7 +39,6 @@ impl Machine {
     ///
     /// # Errors
     /// [`AbortReason::Unreachable`] where the CM has not told the time yet.
-    #[inline]
     pub(crate) async fn in_force(
         &self,
         pick: impl Fn(Timestamp) -> Timestamp,

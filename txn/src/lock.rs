@@ -175,36 +175,34 @@ impl Context {
     }
 
     /// The node moved since it was patched and is locked at `header`: patch what is there now.
-    pub(crate) fn lock_moved(
+    pub(crate) async fn lock_moved(
         &mut self,
         at: usize,
         header: Header,
-    ) -> Work<'_, Result<(), LockFailure>> {
-        Box::pin(async move {
-            let write = self.writes.writes[at];
-            let What::Patched(kind) = write.what else {
-                return Err(self.abort_at(write.addr, AbortReason::WriteConflict));
-            };
-            self.writes.writes[at].base = header;
-            self.newest = self.newest.max(header.timestamp());
-            self.machine
-                .counters()
-                .count(self.lane, Event::PatchReapplied);
-            let mut applied = Err(Refusal::WrongNode);
-            if header.is_allocated() && self.copy_locked(at).await? {
-                applied = self.writes.reapply(at, kind);
-            }
-            applied.map_err(|refusal| {
-                self.unlock();
-                // The image is of no use until the patches have been applied to it anew.
-                self.writes.writes[at].base = NO_BASE;
-                match refusal {
-                    Refusal::WrongNode | Refusal::Full => LockFailure::Stray((write.addr, kind)),
-                    Refusal::Exists | Refusal::Missing => {
-                        self.abort_at(write.addr, AbortReason::NodeConflict)
-                    }
+    ) -> Result<(), LockFailure> {
+        let write = self.writes.writes[at];
+        let What::Patched(kind) = write.what else {
+            return Err(self.abort_at(write.addr, AbortReason::WriteConflict));
+        };
+        self.writes.writes[at].base = header;
+        self.newest = self.newest.max(header.timestamp());
+        self.machine
+            .counters()
+            .count(self.lane, Event::PatchReapplied);
+        let mut applied = Err(Refusal::WrongNode);
+        if header.is_allocated() && self.copy_locked(at).await? {
+            applied = self.writes.reapply(at, kind);
+        }
+        applied.map_err(|refusal| {
+            self.unlock();
+            // The image is of no use until the patches have been applied to it anew.
+            self.writes.writes[at].base = NO_BASE;
+            match refusal {
+                Refusal::WrongNode | Refusal::Full => LockFailure::Stray((write.addr, kind)),
+                Refusal::Exists | Refusal::Missing => {
+                    self.abort_at(write.addr, AbortReason::NodeConflict)
                 }
-            })
+            }
         })
     }
 

@@ -95,19 +95,17 @@ impl Context {
     }
 
     /// A far object's header as it is now: as it was looked at, or read anew where that was used already.
-    pub(crate) fn far_header<'a>(
-        &'a self,
-        network: &'a Network,
+    pub(crate) async fn far_header(
+        &self,
+        network: &Network,
         wanted: Expected,
-        posted: &'a mut Headers,
-    ) -> Work<'a, Result<Option<Header>, Stop>> {
-        Box::pin(async move {
-            if let Some(header) = posted.take(network, wanted).await? {
-                return Ok(header);
-            }
-            let (_, addr, _) = wanted;
-            network.header_of(addr).await
-        })
+        posted: &mut Headers,
+    ) -> Result<Option<Header>, Stop> {
+        if let Some(header) = posted.take(network, wanted).await? {
+            return Ok(header);
+        }
+        let (_, addr, _) = wanted;
+        network.header(addr, network.post_header(addr)).await
     }
 
     /// Whether read `at` of the read set still holds at `when`; `locking` says that this transaction holds
@@ -141,54 +139,52 @@ impl Context {
         }
     }
 
-    fn check_moved(
+    async fn check_moved(
         &self,
         read: Read,
         header: Header,
         at: Timestamp,
         locking: bool,
-    ) -> Work<'_, Result<Option<Addr>, AbortReason>> {
-        Box::pin(async move {
-            if header.is_locked() && !(locking && self.locked_by_me(&read)) {
-                return Err(AbortReason::ReadLocked);
-            }
-            if header.unlocked() == read.seen.header {
-                return Ok(None);
-            }
-            let Some((kind, from, len)) = read.keys else {
-                return Err(AbortReason::ReadConflict);
+    ) -> Result<Option<Addr>, AbortReason> {
+        if header.is_locked() && !(locking && self.locked_by_me(&read)) {
+            return Err(AbortReason::ReadLocked);
+        }
+        if header.unlocked() == read.seen.header {
+            return Ok(None);
+        }
+        let Some((kind, from, len)) = read.keys else {
+            return Err(AbortReason::ReadConflict);
+        };
+        let note = self.reads.note(from, len);
+        let mut addr = read.seen.addr;
+        let mut gone = None;
+        for _ in 0..MAX_PIECES {
+            let judge = |header: Header, view: &View<'_>| match header.is_allocated() {
+                true => kind.revalidate(note, view),
+                false => kind.gone(note),
             };
-            let note = self.reads.note(from, len);
-            let mut addr = read.seen.addr;
-            let mut gone = None;
-            for _ in 0..MAX_PIECES {
-                let judge = |header: Header, view: &View<'_>| match header.is_allocated() {
-                    true => kind.revalidate(note, view),
-                    false => kind.gone(note),
-                };
-                let holds = locking && self.holds(addr);
-                let (header, verdict) = match self.machine.far(addr) {
-                    None => self.judge_here(addr, holds, at, judge)?,
-                    Some(network) => {
-                        let copy = network.fetch(addr).await.map_err(unreachable)?;
-                        let copy = copy.ok_or(AbortReason::ReadConflict)?;
-                        may_judge(copy.header(), holds, at)?;
-                        (copy.header(), judge(copy.header(), &copy.view()))
+            let holds = locking && self.holds(addr);
+            let (header, verdict) = match self.machine.far(addr) {
+                None => self.judge_here(addr, holds, at, judge)?,
+                Some(network) => {
+                    let copy = network.fetch(addr).await.map_err(unreachable)?;
+                    let copy = copy.ok_or(AbortReason::ReadConflict)?;
+                    may_judge(copy.header(), holds, at)?;
+                    (copy.header(), judge(copy.header(), &copy.view()))
+                }
+            };
+            match verdict {
+                Revalidate::Valid => return Ok(gone),
+                Revalidate::Invalid => return Err(AbortReason::ReadConflict),
+                Revalidate::ContinueAt(next) => {
+                    if !header.is_allocated() {
+                        gone = Some(next);
                     }
-                };
-                match verdict {
-                    Revalidate::Valid => return Ok(gone),
-                    Revalidate::Invalid => return Err(AbortReason::ReadConflict),
-                    Revalidate::ContinueAt(next) => {
-                        if !header.is_allocated() {
-                            gone = Some(next);
-                        }
-                        addr = next;
-                    }
+                    addr = next;
                 }
             }
-            Err(AbortReason::ReadConflict)
-        })
+        }
+        Err(AbortReason::ReadConflict)
     }
 
     fn judge_here(

@@ -168,8 +168,8 @@ impl Network {
     ///
     /// # Errors
     /// [`Stop::Retry`] where the peer cannot be reached.
-    pub fn fetch(&self, addr: Addr) -> Work<'_, Result<Option<ObjectCopy>, Stop>> {
-        Box::pin(async move { Ok(self.fetch_of(addr).await?.map(|(_, copy)| copy)) })
+    pub async fn fetch(&self, addr: Addr) -> Result<Option<ObjectCopy>, Stop> {
+        Ok(self.fetch_of(addr).await?.map(|(_, copy)| copy))
     }
 
     /// As [`Self::fetch`], and whose memory it was in.

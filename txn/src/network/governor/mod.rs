@@ -310,7 +310,15 @@ impl Network {
     ///
     /// # Errors
     /// [`Stop::NotMember`] where this machine stops, or is no member any more.
-    pub fn admitted(&self) -> Work<'_, Result<(), Stop>> {
+    pub async fn admitted(&self) -> Result<(), Stop> {
+        match self.may_answer() {
+            true => Ok(()),
+            false => self.wait_for_admission().await,
+        }
+    }
+
+    /// [`Self::admitted`], where clients may not be answered yet.
+    fn wait_for_admission(&self) -> Work<'_, Result<(), Stop>> {
         Box::pin(async move {
             while !self.may_answer() {
                 let change = self.configured.change();
