@@ -256,7 +256,7 @@ impl Machine {
 
     /// Whether the machine has the root object, rather than read it at a peer.
     pub fn is_founder(&self) -> bool {
-        self.regions.is_own(self.root)
+        start::has_root(&self.regions)
     }
 
     /// Whether all of its peers are there, it knows their time, and the root object is there; a machine that is

@@ -58,6 +58,12 @@ pub(crate) fn make_root_backup(regions: &Regions) -> Result<(), OutOfMemory> {
     Ok(())
 }
 
+/// Whether the root object is here and of this machine. Its region is so a moment before it.
+pub(crate) fn has_root(regions: &Regions) -> bool {
+    let root = root_at().ok().and_then(|at| regions.own_object(at));
+    root.is_some_and(|root| root.header() != Header(0))
+}
+
 /// Where the root object is.
 pub(crate) fn root_at() -> Result<Addr, OutOfMemory> {
     Ok(ROOT_BLOCK.slot(root_class()?, 0))
@@ -166,4 +172,36 @@ pub(crate) fn recover(
         checkpointer,
         lock,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_there_once_it_is_made_and_no_sooner() {
+        let regions = Regions::new(0);
+        let root = RegionId(0);
+        assert!(!has_root(&regions), "no region");
+        regions.reserve(root, true).expect("memory");
+        assert!(!has_root(&regions), "a region that may still go back");
+        regions.keep(root);
+        assert!(regions.has_own(root) && !has_root(&regions), "no block");
+        let other = Regions::new(0);
+        let class = root_class().expect("a class");
+        let first = other.acquire_block(class, Timestamp::ZERO, false);
+        assert_eq!(first, Ok(ROOT_BLOCK));
+        assert!(!has_root(&other), "nothing in the block");
+        make_root(&regions).expect("memory");
+        assert!(has_root(&regions));
+    }
+
+    #[test]
+    fn another_machines_root_is_not_here() {
+        let regions = Regions::new(0);
+        regions.reserve(ROOT_BLOCK.region, false).expect("memory");
+        regions.keep(ROOT_BLOCK.region);
+        make_root_backup(&regions).expect("memory");
+        assert!(!has_root(&regions));
+    }
 }
