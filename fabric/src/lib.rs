@@ -51,8 +51,9 @@ pub mod segment;
 pub mod sends;
 #[cfg(not(loom))]
 pub mod shm;
+#[cfg(feature = "sim")]
 pub mod sim_disk;
-#[cfg(not(loom))]
+#[cfg(all(feature = "sim", not(loom)))]
 pub mod sim_net;
 pub mod sync;
 #[cfg(not(loom))]
@@ -91,8 +92,9 @@ pub use ring::{Kept, Malformed, RingFull, RingReader, RingWriter};
 pub use segment::{Place, SegmentId, Writer};
 #[cfg(not(loom))]
 pub use shm::ShmFabric;
+#[cfg(feature = "sim")]
 pub use sim_disk::{CrashLoss, DiskOp, HeldSyncs, SimDisk};
-#[cfg(not(loom))]
+#[cfg(all(feature = "sim", not(loom)))]
 pub use sim_net::{Nic, SimFabric, SimKnobs, SimNet, SimStep, Tap, Tapped};
 #[cfg(not(loom))]
 pub use tcp::{
