@@ -8,11 +8,10 @@
 //!
 //! *Concurrency.* A configuration is a value and never changes; the next one is another value.
 
-use std::collections::BTreeSet;
-
 use fencepost_fabric::MachineId;
 use thiserror::Error;
 
+use crate::few::FewSet;
 use crate::ids::{Address, ClusterId, ConfigurationId, FailureDomain};
 use crate::successors::successors;
 
@@ -188,7 +187,7 @@ impl Configuration {
     /// [`ConfigurationError`] when nobody is left or `cm` is not.
     pub fn without(
         &self,
-        lost: &BTreeSet<MachineId>,
+        lost: &FewSet<MachineId>,
         cm: MachineId,
     ) -> Result<Self, ConfigurationError> {
         let mut machines = self.machines.clone();
@@ -367,7 +366,7 @@ impl Configuration {
         if last.id >= self.next_machine {
             return Err(ConfigurationError::IdNotGiven(last.id));
         }
-        let mut addresses = BTreeSet::new();
+        let mut addresses = FewSet::new();
         for machine in &self.machines {
             if !addresses.insert(&machine.address) {
                 return Err(ConfigurationError::AddressTwice(machine.id));
@@ -428,7 +427,7 @@ impl Configuration {
     }
 
     /// The members that are to leave.
-    pub fn leaving(&self) -> BTreeSet<MachineId> {
+    pub fn leaving(&self) -> FewSet<MachineId> {
         let leaving = self.machines.iter().filter(|machine| machine.leaving);
         leaving.map(|machine| machine.id).collect()
     }
@@ -436,7 +435,7 @@ impl Configuration {
     /// Failure domains of the members that are not to leave.
     pub fn domains_that_stay(&self) -> usize {
         let staying = self.machines.iter().filter(|machine| !machine.leaving);
-        let domains: BTreeSet<&FailureDomain> = staying.map(|machine| &machine.domain).collect();
+        let domains: FewSet<&FailureDomain> = staying.map(|machine| &machine.domain).collect();
         domains.len()
     }
 
@@ -468,7 +467,7 @@ mod tests {
     fn ids_count_up_and_are_never_given_again() {
         let three = machines(3);
         assert_eq!(three.id(), ConfigurationId(3));
-        let lost = BTreeSet::from([MachineId(3)]);
+        let lost = FewSet::from([MachineId(3)]);
         let two = three.without(&lost, MachineId(2)).unwrap();
         assert_eq!((two.id(), two.cm()), (ConfigurationId(4), MachineId(2)));
         assert!(!two.has(MachineId(3)));
@@ -485,12 +484,12 @@ mod tests {
     #[test]
     fn what_breaks_an_invariant_is_no_configuration() {
         let three = machines(3);
-        let lost = BTreeSet::from([MachineId(1)]);
+        let lost = FewSet::from([MachineId(1)]);
         assert_eq!(
             three.without(&lost, MachineId(1)),
             Err(ConfigurationError::NoSuchManager(MachineId(1)))
         );
-        let all = BTreeSet::from([1, 2, 3].map(MachineId));
+        let all = FewSet::from([1, 2, 3].map(MachineId));
         assert_eq!(
             three.without(&all, MachineId(1)),
             Err(ConfigurationError::Empty)
@@ -535,13 +534,13 @@ mod tests {
         assert_eq!(leaving.id(), three.id().next());
         assert!(leaving.has(MachineId(2)) && leaving.is_leaving(MachineId(2)));
         assert!(!three.is_leaving(MachineId(2)) && !leaving.is_leaving(MachineId(9)));
-        assert_eq!(leaving.leaving(), BTreeSet::from([MachineId(2)]));
+        assert_eq!(leaving.leaving(), FewSet::from([MachineId(2)]));
         assert_eq!(
             (three.domains_that_stay(), leaving.domains_that_stay()),
             (3, 2)
         );
         // Others may be lost meanwhile.
-        let lost = BTreeSet::from([MachineId(3)]);
+        let lost = FewSet::from([MachineId(3)]);
         let two = leaving.without(&lost, MachineId(1)).unwrap();
         assert!(two.is_leaving(MachineId(2)));
         assert_eq!(

@@ -23,6 +23,7 @@
 pub mod allocation;
 pub mod codec;
 pub mod configuration;
+pub mod few;
 pub mod format;
 pub mod ids;
 pub mod join;

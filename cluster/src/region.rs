@@ -1,11 +1,11 @@
 //! Regions and where their replicas are.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use fencepost_fabric::MachineId;
 
 use crate::codec::{DecodeError, Reader, Wire, Writer, wire_newtypes};
+use crate::few::FewSet;
 use crate::ids::ConfigurationId;
 
 /// Replicas a region has at most.
@@ -42,7 +42,7 @@ pub struct Replicas {
 impl Replicas {
     /// A primary and its backups; `None` when they are too many or not distinct.
     pub fn new(primary: MachineId, backups: Vec<MachineId>) -> Option<Self> {
-        let distinct: BTreeSet<&MachineId> = backups.iter().chain([&primary]).collect();
+        let distinct: FewSet<&MachineId> = backups.iter().chain([&primary]).collect();
         let valid = distinct.len() == backups.len() + 1 && distinct.len() <= MAX_REPLICAS;
         valid.then_some(Self { primary, backups })
     }

@@ -7,9 +7,8 @@
 //! *Concurrency.* A map has one owner. Its [`MapVersion`] tells two states of it apart, across
 //! changes of the CM too.
 
-use std::collections::BTreeMap;
-
 use crate::codec::wire_structs;
+use crate::few::FewMap;
 use crate::ids::ConfigurationId;
 use crate::region::{GroupId, Mapping, RegionId};
 
@@ -31,7 +30,7 @@ wire_structs!(MapVersion {
 #[derive(Clone, Debug)]
 pub struct RegionMap {
     version: MapVersion,
-    mappings: BTreeMap<RegionId, Mapping>,
+    mappings: FewMap<RegionId, Mapping>,
 }
 
 impl RegionMap {
@@ -42,7 +41,7 @@ impl RegionMap {
                 configuration,
                 changes: 0,
             },
-            mappings: BTreeMap::new(),
+            mappings: FewMap::new(),
         }
     }
 

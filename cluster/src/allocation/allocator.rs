@@ -5,13 +5,12 @@
 //! its region id may serve another attempt: a full cluster that is asked again and again does not use up
 //! the ids. Where a machine could not be reached the id is not used again.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use fencepost_fabric::MachineId;
 
 use super::message::{MAX_FETCHED, RegionBody, RegionMessage};
 use super::{AllocationError, REGIONS_A_CONFIGURATION, RequestId};
 use crate::configuration::Configuration;
+use crate::few::{FewMap, FewSet};
 use crate::ids::ConfigurationId;
 use crate::placement::{Placement, Replication};
 use crate::region::{GroupId, Mapping, RegionId};
@@ -32,16 +31,16 @@ pub struct Allocator {
     /// The first number that is not this CM's to give.
     end_of_regions: u32,
     /// Ids below that of attempts that failed and to which no answer is on its way.
-    unused: BTreeSet<RegionId>,
+    unused: FewSet<RegionId>,
     /// Machines that are given nothing: they cannot be reached, or are to leave.
-    closed: BTreeSet<MachineId>,
+    closed: FewSet<MachineId>,
     /// How many of them are to leave.
     leaving: usize,
-    preparing: BTreeMap<RegionId, Attempt>,
+    preparing: FewMap<RegionId, Attempt>,
     /// Requests that are being worked on or were answered with a region.
-    requests: BTreeMap<RequestId, RegionId>,
+    requests: FewMap<RequestId, RegionId>,
     /// Requests below this have had their answers, by machine.
-    answered: BTreeMap<MachineId, u64>,
+    answered: FewMap<MachineId, u64>,
     /// Requests that came while none were taken; `None` while they are.
     held_back: Option<Vec<(Wanted, u64)>>,
 }
@@ -52,7 +51,7 @@ struct Wanted {
     request: RequestId,
     near: Option<RegionId>,
     primary: Option<MachineId>,
-    refused: BTreeSet<MachineId>,
+    refused: FewSet<MachineId>,
 }
 
 #[derive(Debug)]
@@ -60,7 +59,7 @@ struct Attempt {
     wanted: Wanted,
     mapping: Mapping,
     /// Replicas that have not answered yet.
-    waiting: BTreeSet<MachineId>,
+    waiting: FewSet<MachineId>,
     /// Somebody has refused, or cannot be reached.
     failed: bool,
     /// All can still be reached, so that those who have answered know how it ends.
@@ -93,12 +92,12 @@ impl Allocator {
             placement,
             next_region: next_region.0,
             end_of_regions: next_region.0.saturating_add(REGIONS_A_CONFIGURATION),
-            unused: BTreeSet::new(),
+            unused: FewSet::new(),
             leaving: configuration.leaving().len(),
             closed: configuration.leaving(),
-            preparing: BTreeMap::new(),
+            preparing: FewMap::new(),
             requests: requests.into_iter().collect(),
-            answered: BTreeMap::new(),
+            answered: FewMap::new(),
             held_back: None,
         }
     }
@@ -152,7 +151,7 @@ impl Allocator {
                 near,
                 primary,
             } if request.machine == from => {
-                let refused = BTreeSet::new();
+                let refused = FewSet::new();
                 let wanted = Wanted {
                     request,
                     near,
@@ -257,7 +256,7 @@ impl Allocator {
         }
         self.placement.hold(&mapping.replicas);
         self.requests.insert(request, region);
-        let waiting: BTreeSet<MachineId> = mapping.replicas.all().collect();
+        let waiting: FewSet<MachineId> = mapping.replicas.all().collect();
         let prepare = RegionBody::Prepare {
             request,
             mapping: mapping.clone(),
@@ -280,7 +279,7 @@ impl Allocator {
         if region.0 >= self.end_of_regions {
             return Err(AllocationError::OutOfIds);
         }
-        let excluded = wanted.refused.union(&self.closed).copied().collect();
+        let excluded = wanted.refused.iter().chain(&self.closed).copied().collect();
         let (group, replicas) = match (wanted.near, wanted.primary) {
             (None, None) => {
                 let chosen = self.placement.choose(region, self.replication, &excluded)?;

@@ -3,14 +3,13 @@
 //! *Invariants.* For a region there is one question under way at most. A question or a request
 //! without an answer is put again to the CM of the next configuration.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use fencepost_fabric::MachineId;
 
 use super::allocator::Outgoing;
 use super::message::{MAX_FETCHED, RegionBody, RegionMessage};
 use super::{AllocationError, RequestId};
 use crate::configuration::Configuration;
+use crate::few::{FewMap, FewSet};
 use crate::ids::ConfigurationId;
 use crate::region::{Mapping, RegionId};
 use crate::region_map::{MapVersion, RegionMap};
@@ -57,9 +56,9 @@ pub struct RegionCache {
     cm: MachineId,
     configuration: ConfigurationId,
     map: RegionMap,
-    asked: BTreeSet<RegionId>,
+    asked: FewSet<RegionId>,
     /// Requests without an answer.
-    requests: BTreeMap<u64, Wish>,
+    requests: FewMap<u64, Wish>,
     next_request: u64,
     /// What is known has been told to a new CM, and becomes no more before it has decided.
     frozen: bool,
@@ -73,8 +72,8 @@ impl RegionCache {
             cm: configuration.cm(),
             configuration: configuration.id(),
             map: RegionMap::new(configuration.id()),
-            asked: BTreeSet::new(),
-            requests: BTreeMap::new(),
+            asked: FewSet::new(),
+            requests: FewMap::new(),
             next_request: 0,
             frozen: false,
         }

@@ -4,13 +4,12 @@
 //! is only prepared serves whoever asks: only those ask who know the mapping, and they know it
 //! because the CM has decided to commit.
 
-use std::collections::BTreeMap;
-
 use fencepost_fabric::MachineId;
 
 use super::message::{RegionBody, RegionMessage};
 use super::{Refusal, RequestId};
 use crate::configuration::Configuration;
+use crate::few::FewMap;
 use crate::ids::ConfigurationId;
 use crate::region::{Mapping, RegionId};
 
@@ -35,7 +34,7 @@ pub struct ReplicaRegions {
     machine: MachineId,
     cm: MachineId,
     configuration: ConfigurationId,
-    held: BTreeMap<RegionId, HeldRegion>,
+    held: FewMap<RegionId, HeldRegion>,
     /// What is held has been told to a new CM, and does not change before it has decided.
     frozen: bool,
     /// Counts what changes what is held.
@@ -82,7 +81,7 @@ impl ReplicaRegions {
             machine,
             cm,
             configuration,
-            held: BTreeMap::new(),
+            held: FewMap::new(),
             frozen: false,
             changes: 0,
         }

@@ -4,14 +4,13 @@
 //! *Invariants.* At most one join is being stored, and at most [`MAX_STRANGERS`] challenges are
 //! open; a challenge is gone with the first JOIN that answers it.
 
-use std::collections::BTreeMap;
-
 use fencepost_fabric::MachineId;
 
 use super::JoinRefusal;
 use super::message::{DiskData, JoinMessage, JoinRequest, Keeps, Offer, PROTOCOL_VERSION};
 use super::secret::{ClusterSecret, Nonce, Nonces, Proof};
 use crate::configuration::{Configuration, ConfigurationError};
+use crate::few::FewMap;
 use crate::ids::ConfigurationId;
 use crate::store::Swapped;
 
@@ -48,7 +47,7 @@ pub struct Admission {
     data: Option<DiskData>,
     /// Whether the configuration is in force.
     in_force: bool,
-    challenged: BTreeMap<Stranger, Nonces>,
+    challenged: FewMap<Stranger, Nonces>,
     storing: Option<Storing>,
 }
 
@@ -69,7 +68,7 @@ impl Admission {
             configuration,
             data: None,
             in_force: true,
-            challenged: BTreeMap::new(),
+            challenged: FewMap::new(),
             storing: None,
         }
     }

@@ -26,12 +26,12 @@
 mod tests;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
 
 use fencepost_fabric::MachineId;
 use thiserror::Error;
 
 use crate::configuration::Configuration;
+use crate::few::{FewMap, FewSet};
 use crate::ids::FailureDomain;
 use crate::region::{GroupId, MAX_REPLICAS, Mapping, RegionId, Replicas};
 use crate::successors::mix;
@@ -113,7 +113,7 @@ pub struct Load {
 /// What every machine of a configuration holds, and the choices that follow.
 #[derive(Clone, Debug)]
 pub struct Placement {
-    domains: BTreeMap<FailureDomain, BTreeMap<MachineId, Load>>,
+    domains: FewMap<FailureDomain, FewMap<MachineId, Load>>,
 }
 
 /// A machine that may be chosen.
@@ -130,7 +130,7 @@ struct Candidate<'a> {
 impl Placement {
     /// The machines of a configuration, holding nothing.
     pub fn new(configuration: &Configuration) -> Self {
-        let mut domains: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+        let mut domains: FewMap<_, FewMap<_, _>> = FewMap::new();
         for machine in configuration.machines() {
             let members = domains.entry(machine.domain.clone()).or_default();
             members.insert(machine.id, Load::default());
@@ -174,7 +174,7 @@ impl Placement {
         &self,
         region: RegionId,
         replication: Replication,
-        excluded: &BTreeSet<MachineId>,
+        excluded: &FewSet<MachineId>,
     ) -> Result<Replicas, PlacementError> {
         let (count, mut candidates) = self.candidates(region, replication, excluded)?;
         let primary = candidates
@@ -205,7 +205,7 @@ impl Placement {
         &self,
         primary: MachineId,
         replication: Replication,
-        excluded: &BTreeSet<MachineId>,
+        excluded: &FewSet<MachineId>,
     ) -> Result<Replicas, PlacementError> {
         let own = self
             .domains
@@ -223,8 +223,7 @@ impl Placement {
         let mut machines: Vec<_> = machines
             .filter(|(_, machine, _)| !excluded.contains(machine))
             .collect();
-        let domains: BTreeSet<&FailureDomain> =
-            machines.iter().map(|(domain, ..)| *domain).collect();
+        let domains: FewSet<&FailureDomain> = machines.iter().map(|(domain, ..)| *domain).collect();
         check(replication, 1 + machines.len(), 1 + domains.len())?;
         let count = replication.wanted.min(1 + domains.len());
         let low = machines.iter().map(|(.., held)| *held).min().unwrap_or(0);
@@ -233,7 +232,7 @@ impl Placement {
         machines.sort_by_key(|(_, machine, held)| {
             (held.saturating_sub(most), *machine < primary, *machine)
         });
-        let mut taken = BTreeSet::new();
+        let mut taken = FewSet::new();
         let mut backups = Vec::new();
         for (domain, machine, _) in machines {
             if backups.len() + 1 < count && taken.insert(domain) {
@@ -250,7 +249,7 @@ impl Placement {
         region: RegionId,
         having: &[MachineId],
         count: usize,
-        excluded: &BTreeSet<MachineId>,
+        excluded: &FewSet<MachineId>,
     ) -> Vec<MachineId> {
         let free = self
             .domains
@@ -274,7 +273,7 @@ impl Placement {
         &self,
         region: RegionId,
         replication: Replication,
-        excluded: &BTreeSet<MachineId>,
+        excluded: &FewSet<MachineId>,
     ) -> Result<(usize, Vec<Candidate<'_>>), PlacementError> {
         let mut lowest = Vec::new();
         let mut able = 0;
@@ -315,7 +314,7 @@ impl Placement {
     pub fn near(
         &self,
         other: &Mapping,
-        excluded: &BTreeSet<MachineId>,
+        excluded: &FewSet<MachineId>,
     ) -> Result<Replicas, PlacementError> {
         let able = |machine| self.load(machine).is_some() && !excluded.contains(&machine);
         match other.replicas.all().find(|machine| !able(*machine)) {

@@ -58,19 +58,17 @@ fn play(history: &History) -> Result<Played, TestCaseError> {
         primaries: 0,
         forced: 0,
     };
-    let mut forced = BTreeMap::new();
+    let mut forced = FewMap::new();
     for (n, near) in (1..).zip(&history.near) {
         let region = RegionId(n);
         let near = near
             .filter(|_| n > 1)
             .map(|near| near.get(&played.mappings).clone());
         let replicas = match &near {
-            Some(other) => played.placement.near(other, &BTreeSet::new()),
+            Some(other) => played.placement.near(other, &FewSet::new()),
             None => {
                 let replication = Replication::new(history.f, history.f + 1);
-                played
-                    .placement
-                    .choose(region, replication, &BTreeSet::new())
+                played.placement.choose(region, replication, &FewSet::new())
             }
         };
         let replicas = replicas.map_err(|error| TestCaseError::fail(error.to_string()))?;
@@ -101,7 +99,7 @@ fn spread(played: &Played, held: impl Fn(Load) -> usize) -> usize {
     loads.iter().max().unwrap_or(&0) - loads.iter().min().unwrap_or(&0)
 }
 
-fn domains_of(played: &Played, replicas: &Replicas) -> BTreeSet<FailureDomain> {
+fn domains_of(played: &Played, replicas: &Replicas) -> FewSet<FailureDomain> {
     let machines = replicas
         .all()
         .map(|machine| played.configuration.machine(machine));
@@ -190,12 +188,12 @@ proptest! {
         let replication = Replication::new(f, 1);
         for wish in wishes {
             let wish = wish.get(configuration.machines());
-            let chosen = placement.choose_at(wish.id, replication, &BTreeSet::new());
+            let chosen = placement.choose_at(wish.id, replication, &FewSet::new());
             let replicas = chosen.map_err(|error| TestCaseError::fail(error.to_string()))?;
             prop_assert_eq!(replicas.primary(), wish.id);
             prop_assert_eq!(replicas.count(), (f + 1).min(sizes.len()));
             let domain = |id| &configuration.machine(id).expect("a member").domain;
-            let taken: BTreeSet<_> = replicas.all().map(domain).collect();
+            let taken: FewSet<_> = replicas.all().map(domain).collect();
             prop_assert_eq!(taken.len(), replicas.count());
             // PLACE-4, where every other domain is a choice.
             if sizes.iter().all(|size| *size == 1) {
@@ -222,11 +220,11 @@ fn machines_that_each_have_regions_of_their_own_hold_as_much() {
         let mut placement = Placement::new(&configuration);
         for at in [0, 3, 1, 4, 2].map(|at| (at + first) % 5) {
             let primary = MachineId(at + 1);
-            let replicas = placement.choose_at(primary, Replication::new(2, 3), &BTreeSet::new());
+            let replicas = placement.choose_at(primary, Replication::new(2, 3), &FewSet::new());
             let replicas = replicas.unwrap();
             let next = |by: u32| MachineId((at + by) % 5 + 1);
-            let following = BTreeSet::from([next(1), next(2)]);
-            let backups: BTreeSet<_> = replicas.backups().iter().copied().collect();
+            let following = FewSet::from([next(1), next(2)]);
+            let backups: FewSet<_> = replicas.backups().iter().copied().collect();
             assert_eq!(backups, following);
             placement.hold(&replicas);
         }
@@ -240,9 +238,9 @@ fn machines_that_each_have_regions_of_their_own_hold_as_much() {
 fn a_wish_that_cannot_be_met_is_refused() {
     let placement = Placement::new(&testing::configuration(&[1, 2, 2]));
     let two = Replication::new(1, 2);
-    let (first, none) = (MachineId(1), BTreeSet::new());
+    let (first, none) = (MachineId(1), FewSet::new());
     let unavailable = |machine| Err(PlacementError::PrimaryUnavailable { machine });
-    let full = BTreeSet::from([first]);
+    let full = FewSet::from([first]);
     assert_eq!(placement.choose_at(first, two, &full), unavailable(first));
     let stranger = MachineId(9);
     assert_eq!(
@@ -250,7 +248,7 @@ fn a_wish_that_cannot_be_met_is_refused() {
         unavailable(stranger)
     );
     let few = PlacementError::TooFewMachines { need: 2, have: 1 };
-    let alone = BTreeSet::from([2, 3].map(MachineId));
+    let alone = FewSet::from([2, 3].map(MachineId));
     assert_eq!(placement.choose_at(first, two, &alone), Err(few));
     let domains = PlacementError::TooFewDomains { need: 3, have: 2 };
     let three = Replication::new(2, 3);
@@ -306,10 +304,10 @@ fn a_group_is_not_split_when_one_of_its_machines_cannot() {
         let (group, machine) = (GroupId(RegionId(1)), MachineId(machine));
         Err(PlacementError::GroupUnavailable { group, machine })
     };
-    let full = BTreeSet::from([MachineId(2)]);
+    let full = FewSet::from([MachineId(2)]);
     assert_eq!(placement.near(&founder(&[1, 2]), &full), unavailable(2));
     assert_eq!(
-        placement.near(&founder(&[1, 9]), &BTreeSet::new()),
+        placement.near(&founder(&[1, 9]), &FewSet::new()),
         unavailable(9)
     );
     assert!(placement.near(&founder(&[1, 3]), &full).is_ok());

@@ -8,10 +8,9 @@
 //! A machine *bears* its replicas, and those once more that it is the primary of. The sum of the squares of what machines
 //! bear becomes less with each step, so that there is a last one.
 
-use std::collections::BTreeSet;
-
 use fencepost_fabric::MachineId;
 
+use crate::few::FewSet;
 use crate::placement::Placement;
 use crate::region::{RegionId, Replicas};
 use crate::successors::mix;
@@ -34,13 +33,13 @@ pub(super) struct Together<'a> {
 
 impl Together<'_> {
     /// Who of `stay` becomes the primary, if the one there is does not stay.
-    pub fn heir(&self, stay: &BTreeSet<MachineId>) -> Option<MachineId> {
+    pub fn heir(&self, stay: &FewSet<MachineId>) -> Option<MachineId> {
         let stay = stay.iter().copied();
         stay.min_by_key(|machine| rank(*machine, self.group, self.placement))
     }
 
     /// Of these machines the one without whom all bear most equally.
-    pub fn too_many(&self, machines: &BTreeSet<MachineId>) -> Option<MachineId> {
+    pub fn too_many(&self, machines: &FewSet<MachineId>) -> Option<MachineId> {
         let machines_but = |machine: MachineId| {
             let mut rest = machines.clone();
             rest.remove(&machine);
@@ -59,7 +58,7 @@ impl Together<'_> {
         &self,
         from: MachineId,
         to: Option<MachineId>,
-        then: &BTreeSet<MachineId>,
+        then: &FewSet<MachineId>,
     ) -> i64 {
         let count = self.count as i64;
         let mut changes = vec![(from, -count)];
@@ -90,9 +89,9 @@ impl Together<'_> {
     pub fn step(
         &self,
         replicas: &Replicas,
-        closed: &BTreeSet<MachineId>,
+        closed: &FewSet<MachineId>,
     ) -> Option<(i64, MachineId)> {
-        let all: BTreeSet<MachineId> = replicas.all().collect();
+        let all: FewSet<MachineId> = replicas.all().collect();
         let mut best = None;
         for from in &all {
             let having: Vec<MachineId> = all.iter().copied().filter(|m| m != from).collect();

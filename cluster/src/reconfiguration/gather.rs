@@ -7,12 +7,11 @@
 //! Who answered has been taking no part in allocation since (see [`super::ReconfigurationMessage::Probe`]), so
 //! that nothing comes to be behind the back of the new CM.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use fencepost_fabric::MachineId;
 
 use super::message::Holdings;
 use crate::allocation::{HeldRegion, RequestId};
+use crate::few::{FewMap, FewSet};
 use crate::ids::ConfigurationId;
 use crate::region::{Mapping, RegionId};
 
@@ -24,16 +23,16 @@ pub(super) struct Found {
     /// What it was made for, and who of the machines that are left holds it, and whether with all its data;
     /// `None` and nobody where it is lost.
     pub request: Option<RequestId>,
-    pub holders: BTreeMap<MachineId, bool>,
+    pub holders: FewMap<MachineId, bool>,
 }
 
 /// What all machines that are left hold and know.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
-    pub regions: BTreeMap<RegionId, Found>,
+    pub regions: FewMap<RegionId, Found>,
     /// What each machine has prepared that does not exist.
-    pub given_up: BTreeMap<MachineId, Vec<RegionId>>,
-    pub last_drained: BTreeMap<MachineId, ConfigurationId>,
+    pub given_up: FewMap<MachineId, Vec<RegionId>>,
+    pub last_drained: FewMap<MachineId, ConfigurationId>,
     pub next_region: u32,
 }
 
@@ -48,9 +47,9 @@ impl Gathered {
 }
 
 /// What `answers` come to.
-pub(super) fn gather(answers: &BTreeMap<MachineId, Holdings>) -> Gathered {
-    let mut known: BTreeMap<RegionId, Mapping> = BTreeMap::new();
-    let mut held: BTreeMap<RegionId, BTreeMap<MachineId, &HeldRegion>> = BTreeMap::new();
+pub(super) fn gather(answers: &FewMap<MachineId, Holdings>) -> Gathered {
+    let mut known: FewMap<RegionId, Mapping> = FewMap::new();
+    let mut held: FewMap<RegionId, FewMap<MachineId, &HeldRegion>> = FewMap::new();
     let mut gathered = Gathered::default();
     for (machine, holdings) in answers {
         gathered
@@ -77,7 +76,7 @@ pub(super) fn gather(answers: &BTreeMap<MachineId, Holdings>) -> Gathered {
         .filter(|holdings| holdings.numbers || !numbering);
     let next = told.map(|holdings| holdings.next_region.0).max();
     gathered.next_region = gathered.next_region.max(next.unwrap_or(0));
-    let left: BTreeSet<MachineId> = answers.keys().copied().collect();
+    let left: FewSet<MachineId> = answers.keys().copied().collect();
     for (region, holders) in &held {
         let found = match known.remove(region) {
             Some(mapping) => Some(of_committed(mapping, holders)),
@@ -99,14 +98,14 @@ pub(super) fn gather(answers: &BTreeMap<MachineId, Holdings>) -> Gathered {
         let found = Found {
             mapping,
             request: None,
-            holders: BTreeMap::new(),
+            holders: FewMap::new(),
         };
         gathered.regions.insert(region, found);
     }
     gathered
 }
 
-fn learn(known: &mut BTreeMap<RegionId, Mapping>, mapping: &Mapping) {
+fn learn(known: &mut FewMap<RegionId, Mapping>, mapping: &Mapping) {
     let newest = known
         .entry(mapping.region)
         .or_insert_with(|| mapping.clone());
@@ -116,7 +115,7 @@ fn learn(known: &mut BTreeMap<RegionId, Mapping>, mapping: &Mapping) {
 }
 
 /// A region that exists for certain. Who has but prepared it holds it if that was the same attempt.
-fn of_committed(mapping: Mapping, held: &BTreeMap<MachineId, &HeldRegion>) -> Found {
+fn of_committed(mapping: Mapping, held: &FewMap<MachineId, &HeldRegion>) -> Found {
     let mut committed = held.values().filter(|region| region.committed);
     let of_attempt = committed.next().map(|region| region.request);
     let holds = |region: &HeldRegion| {
@@ -125,8 +124,7 @@ fn of_committed(mapping: Mapping, held: &BTreeMap<MachineId, &HeldRegion>) -> Fo
             || (of_attempt.is_none() && region.mapping == mapping)
     };
     let holders = held.iter().filter(|(_, region)| holds(region));
-    let holders: BTreeMap<MachineId, bool> =
-        holders.map(|(m, region)| (*m, region.whole)).collect();
+    let holders: FewMap<MachineId, bool> = holders.map(|(m, region)| (*m, region.whole)).collect();
     let request = of_attempt.or_else(|| {
         let first = holders.keys().next()?;
         Some(held.get(first)?.request)
@@ -140,10 +138,7 @@ fn of_committed(mapping: Mapping, held: &BTreeMap<MachineId, &HeldRegion>) -> Fo
 
 /// A region that exists if all who are left of its replicas have prepared it. Of two attempts under one number
 /// at most the later can; of the earlier one some replica has nothing, so that the fuller one is taken.
-fn of_prepared(
-    held: &BTreeMap<MachineId, &HeldRegion>,
-    left: &BTreeSet<MachineId>,
-) -> Option<Found> {
+fn of_prepared(held: &FewMap<MachineId, &HeldRegion>, left: &FewSet<MachineId>) -> Option<Found> {
     let prepared = held.values().filter_map(|region| {
         let replicas = &region.mapping.replicas;
         let same = |machine: &MachineId| {

@@ -4,8 +4,6 @@
 //! An attempt is about one configuration. Until it has asked the store it may begin anew; then it repeats
 //! the same swap until it knows who has won, because the first may yet come true.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use fencepost_fabric::MachineId;
 
 use super::gather::gather;
@@ -13,6 +11,7 @@ use super::message::{Holdings, ReconfigurationMessage};
 use super::state::Reconfiguration;
 use super::{Action, Survey, WishError};
 use crate::configuration::Configuration;
+use crate::few::{FewMap, FewSet};
 use crate::ids::{Address, ConfigurationId, FailureDomain};
 use crate::lease::LeaseOrder;
 use crate::store::Swapped;
@@ -36,7 +35,7 @@ pub(super) struct Attempt {
     pub number: u64,
     pub base: Configuration,
     pub wish: Option<Wish>,
-    pub answers: BTreeMap<MachineId, Holdings>,
+    pub answers: FewMap<MachineId, Holdings>,
     /// When leases will have run out that stand on what those who have answered had granted before.
     pub old_until: u64,
     pub stage: Stage,
@@ -54,7 +53,7 @@ pub(super) struct Swap {
 pub(super) enum Stage {
     /// These machines have not answered, and are not waited for any longer than that.
     Probing {
-        waiting: BTreeSet<MachineId>,
+        waiting: FewSet<MachineId>,
         until: u64,
     },
     Swapping(Swap),
@@ -168,7 +167,7 @@ impl Reconfiguration {
             .extend([Action::Block, Action::Leases(order), Action::Survey(survey)]);
         let members = base.machines().iter().map(|machine| machine.id);
         let waiting = members.filter(|m| !self.suspects.contains(m));
-        let waiting: BTreeSet<MachineId> = waiting.collect();
+        let waiting: FewSet<MachineId> = waiting.collect();
         for machine in waiting.iter().filter(|machine| **machine != me) {
             let base = base.clone();
             self.send(*machine, ReconfigurationMessage::Probe { base, attempt });
@@ -178,7 +177,7 @@ impl Reconfiguration {
             number: attempt,
             base,
             wish,
-            answers: BTreeMap::new(),
+            answers: FewMap::new(),
             old_until: now,
             stage: Stage::Probing { waiting, until },
         });
@@ -256,7 +255,7 @@ impl Reconfiguration {
         };
         let lost = members
             .filter(|machine| !attempt.answers.contains_key(machine) || Some(*machine) == removed);
-        let lost: BTreeSet<MachineId> = lost.collect();
+        let lost: FewSet<MachineId> = lost.collect();
         let calm = lost.is_empty() && base.cm() == self.me;
         if !(calm || matches!(attempt.wish, Some(Wish::Remove(_)) | None)) {
             // Those who are lost come first.

@@ -1,7 +1,5 @@
 //! Remap, send, commit: the steps of the machine that has become the CM.
 
-use std::collections::BTreeSet;
-
 use fencepost_fabric::MachineId;
 
 use super::gather::{Gathered, gather};
@@ -12,6 +10,7 @@ use super::state::Reconfiguration;
 use super::{Action, Leading, Report};
 use crate::allocation::{MovedRegion, REGIONS_A_CONFIGURATION};
 use crate::configuration::Configuration;
+use crate::few::FewSet;
 use crate::ids::ConfigurationId;
 use crate::lease::LeaseOrder;
 use crate::region::RegionId;
@@ -23,12 +22,12 @@ pub(super) struct Lead {
     gathered: Gathered,
     remapped: Remapped,
     /// Members that have not applied it.
-    waiting: BTreeSet<MachineId>,
-    refused: BTreeSet<MachineId>,
+    waiting: FewSet<MachineId>,
+    refused: FewSet<MachineId>,
     /// Members whose regions cannot all be used yet.
-    inactive: BTreeSet<MachineId>,
+    inactive: FewSet<MachineId>,
     /// Members that have not said that all of their replicas have all data.
-    lacking: BTreeSet<MachineId>,
+    lacking: FewSet<MachineId>,
     /// Whether regions go on to be moved to machines that have less.
     balances: bool,
     stage: Stage,
@@ -120,7 +119,7 @@ impl Reconfiguration {
             next_region: RegionId(gathered.next_region),
             time_ns: time_ns.unwrap_or(0),
         })));
-        let members: BTreeSet<MachineId> = new.machines().iter().map(|m| m.id).collect();
+        let members: FewSet<MachineId> = new.machines().iter().map(|m| m.id).collect();
         let stage = Stage::Sending {
             again: now.saturating_add(self.options.retry_ns),
             until: now.saturating_add(self.options.ack_ns),
@@ -130,7 +129,7 @@ impl Reconfiguration {
             gathered,
             remapped,
             waiting: members.clone(),
-            refused: BTreeSet::new(),
+            refused: FewSet::new(),
             inactive: members.clone(),
             lacking: members,
             balances: occasion.balances,
@@ -192,7 +191,7 @@ impl Reconfiguration {
             self.out.push(Action::Leases(LeaseOrder::AwaitOld));
         } else {
             // Within a configuration mappings do not change: those replicas go elsewhere in the next.
-            self.full.append(&mut lead.refused);
+            self.full.extend(std::mem::take(&mut lead.refused));
             self.probe(now, None);
         }
     }

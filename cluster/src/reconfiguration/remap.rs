@@ -17,14 +17,13 @@
 //! The regions of a group stay together (MAP-2): they are promoted and completed on the same machines. Where
 //! a machine has no memory for some of them, that comes first and togetherness second.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use fencepost_fabric::MachineId;
 
 use super::balance::{Together, rank};
 use super::gather::{Found, Gathered};
 use crate::allocation::RequestId;
 use crate::configuration::Configuration;
+use crate::few::{FewMap, FewSet};
 use crate::ids::ConfigurationId;
 use crate::placement::{Placement, Replication};
 use crate::region::{GroupId, MAX_REPLICAS, Mapping, RegionId, Replicas};
@@ -34,7 +33,7 @@ use crate::region_map::{MapVersion, RegionMap};
 #[derive(Debug)]
 pub(super) struct Remapped {
     pub map: RegionMap,
-    pub requests: BTreeMap<RegionId, RequestId>,
+    pub requests: FewMap<RegionId, RequestId>,
     pub lost: Vec<RegionId>,
     pub under_replicated: Vec<RegionId>,
     /// Whether replicas wait to be given up until those that stay are whole.
@@ -45,7 +44,7 @@ pub(super) struct Remapped {
 struct Left<'a> {
     found: &'a Found,
     request: RequestId,
-    holders: BTreeMap<MachineId, bool>,
+    holders: FewMap<MachineId, bool>,
     primary: MachineId,
 }
 
@@ -70,7 +69,7 @@ pub(super) struct Occasion {
 
 /// Where the regions of a group are to be.
 struct Goal {
-    machines: BTreeSet<MachineId>,
+    machines: FewSet<MachineId>,
     /// Who takes over from a primary that is not among them.
     heir: Option<MachineId>,
     /// Whether more machines are among them than will be.
@@ -82,19 +81,19 @@ pub(super) fn remap_regions(
     gathered: &Gathered,
     next: &Configuration,
     replication: Replication,
-    full: &BTreeSet<MachineId>,
+    full: &FewSet<MachineId>,
     occasion: Occasion,
 ) -> Remapped {
     let mut remapped = Remapped {
         map: RegionMap::new(next.id()),
-        requests: BTreeMap::new(),
+        requests: FewMap::new(),
         lost: Vec::new(),
         under_replicated: Vec::new(),
         moving: false,
     };
     let leaving = next.leaving();
-    let closed = full.union(&leaving).copied().collect();
-    let mut groups: BTreeMap<GroupId, Vec<Left<'_>>> = BTreeMap::new();
+    let closed = full.iter().chain(&leaving).copied().collect();
+    let mut groups: FewMap<GroupId, Vec<Left<'_>>> = FewMap::new();
     for (region, found) in &gathered.regions {
         match what_is_left(found, next) {
             Some(left) => groups.entry(found.mapping.group).or_default().push(left),
@@ -149,13 +148,13 @@ pub(super) fn remap_regions(
 /// Has one group get a further replica, so that another one can be given up and all machines bear about as much; whether
 /// there is such a group. It waits until all is whole.
 fn balance(
-    groups: &BTreeMap<GroupId, Vec<Left<'_>>>,
+    groups: &FewMap<GroupId, Vec<Left<'_>>>,
     mappings: &mut [Mapping],
     placement: &Placement,
-    closed: &BTreeSet<MachineId>,
+    closed: &FewSet<MachineId>,
     id: ConfigurationId,
 ) -> bool {
-    let mut by_group: BTreeMap<GroupId, Vec<&mut Mapping>> = BTreeMap::new();
+    let mut by_group: FewMap<GroupId, Vec<&mut Mapping>> = FewMap::new();
     for mapping in mappings {
         by_group.entry(mapping.group).or_default().push(mapping);
     }
@@ -204,7 +203,7 @@ fn what_is_left<'a>(found: &'a Found, next: &Configuration) -> Option<Left<'a>> 
         let whole = found.holders.get(&machine).filter(|_| next.has(machine))?;
         Some((machine, *whole))
     });
-    let holders: BTreeMap<MachineId, bool> = holders.collect();
+    let holders: FewMap<MachineId, bool> = holders.collect();
     let mut whole = found
         .mapping
         .replicas
@@ -219,8 +218,8 @@ fn what_is_left<'a>(found: &'a Found, next: &Configuration) -> Option<Left<'a>> 
 }
 
 /// Chooses the backup that becomes the primary: the same one for all regions that it has the data of.
-fn promote(group: &mut [Left<'_>], placement: &Placement, leaving: &BTreeSet<MachineId>) {
-    let machines: BTreeSet<MachineId> = group
+fn promote(group: &mut [Left<'_>], placement: &Placement, leaving: &FewSet<MachineId>) {
+    let machines: FewSet<MachineId> = group
         .iter()
         .flat_map(|left| left.holders.keys().copied())
         .collect();
@@ -253,7 +252,7 @@ fn left_replicas(left: &Left<'_>) -> Replicas {
 }
 
 fn replicas(primary: MachineId, machines: impl Iterator<Item = MachineId>) -> Replicas {
-    let others: BTreeSet<MachineId> = machines.filter(|machine| *machine != primary).collect();
+    let others: FewSet<MachineId> = machines.filter(|machine| *machine != primary).collect();
     let backups = others.into_iter().take(MAX_REPLICAS - 1).collect();
     Replicas::new(primary, backups).expect("they are of a set, and few")
 }
@@ -264,9 +263,9 @@ fn machines_for(
     group: &[Left<'_>],
     placement: &Placement,
     replication: Replication,
-    (closed, leaving): (&BTreeSet<MachineId>, &BTreeSet<MachineId>),
-) -> BTreeSet<MachineId> {
-    let all: BTreeSet<MachineId> = group
+    (closed, leaving): (&FewSet<MachineId>, &FewSet<MachineId>),
+) -> FewSet<MachineId> {
+    let all: FewSet<MachineId> = group
         .iter()
         .flat_map(|left| left.holders.keys().copied())
         .collect();
@@ -275,7 +274,7 @@ fn machines_for(
         let data_in_one = || group.iter().any(|left| left.is_whole_at(*machine));
         !leaving.contains(machine) && (!closed.contains(machine) || in_all() || data_in_one())
     };
-    let mut machines: BTreeSet<MachineId> = all.into_iter().filter(stays).collect();
+    let mut machines: FewSet<MachineId> = all.into_iter().filter(stays).collect();
     if let Some(founder) = group.first() {
         let having: Vec<MachineId> = machines.iter().copied().collect();
         let count = replication.wanted().saturating_sub(having.len());
@@ -290,11 +289,11 @@ fn goal_of(
     group: &[Left<'_>],
     placement: &Placement,
     replication: Replication,
-    (mut stay, leaving): (BTreeSet<MachineId>, &BTreeSet<MachineId>),
+    (mut stay, leaving): (FewSet<MachineId>, &FewSet<MachineId>),
     occasion: Occasion,
 ) -> Goal {
     let holders = group.iter().flat_map(|left| left.holders.keys().copied());
-    let parting: BTreeSet<MachineId> = holders.filter(|m| leaving.contains(m)).collect();
+    let parting: FewSet<MachineId> = holders.filter(|m| leaving.contains(m)).collect();
     let wanted = replication.wanted();
     let moving = stay.len() >= wanted && stay.len() + parting.len() > wanted;
     let is_whole = |machine: &MachineId| group.iter().all(|left| left.is_whole_at(*machine));
@@ -337,7 +336,7 @@ fn together<'a>(group: &[Left<'_>], placement: &'a Placement) -> Together<'a> {
 fn mapping_of(
     left: &Left<'_>,
     goal: &Goal,
-    closed: &BTreeSet<MachineId>,
+    closed: &FewSet<MachineId>,
     next: &Configuration,
 ) -> Mapping {
     let before = &left.found.mapping;

@@ -10,8 +10,6 @@
 //!
 //! *Failure.* A region of which no replica with its data is left is told, and nothing is to be changed then.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use fencepost_fabric::MachineId;
 
 use super::gather::gather;
@@ -20,6 +18,7 @@ use super::remap::{Occasion, remap_regions};
 use crate::allocation::{HeldRegion, MovedRegion, RequestId};
 use crate::codec::{DecodeError, Wire, wire_structs};
 use crate::configuration::Configuration;
+use crate::few::{FewMap, FewSet};
 use crate::ids::ConfigurationId;
 use crate::placement::Replication;
 use crate::region::{Mapping, RegionId};
@@ -166,7 +165,7 @@ impl Resuming {
 /// # Errors
 /// The regions of which no replica with its data is left.
 pub fn resume(
-    kept: &BTreeMap<MachineId, Kept>,
+    kept: &FewMap<MachineId, Kept>,
     next: &Configuration,
     replication: Replication,
 ) -> Result<(Vec<Resuming>, RegionId), Vec<RegionId>> {
@@ -177,7 +176,7 @@ pub fn resume(
         &gathered,
         next,
         replication,
-        &BTreeSet::new(),
+        &FewSet::new(),
         Occasion::default(),
     );
     if !remapped.lost.is_empty() {
@@ -239,13 +238,13 @@ mod tests {
         }
     }
 
-    fn all(of: &[u32], torn: &[u32]) -> BTreeMap<MachineId, Kept> {
+    fn all(of: &[u32], torn: &[u32]) -> FewMap<MachineId, Kept> {
         let regions = [mapping(0, 1, &[2]), mapping(4, 3, &[1])];
         let kept = |machine: &u32| (MachineId(*machine), kept(*machine, &regions, torn));
         of.iter().map(kept).collect()
     }
 
-    fn places(kept: &BTreeMap<MachineId, Kept>) -> Result<Vec<(u32, u32, usize)>, Vec<RegionId>> {
+    fn places(kept: &FewMap<MachineId, Kept>) -> Result<Vec<(u32, u32, usize)>, Vec<RegionId>> {
         let before = machines(3);
         let next = before.again().unwrap();
         assert_eq!(next.id().0, before.id().0 + 1);

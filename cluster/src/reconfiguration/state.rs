@@ -1,7 +1,5 @@
 //! The state of a machine between configurations, its messages and its timers.
 
-use std::collections::BTreeSet;
-
 use fencepost_fabric::MachineId;
 
 use super::initiator::Attempt;
@@ -9,6 +7,7 @@ use super::manager::Lead;
 use super::message::{ReconfigurationMessage, Refused};
 use super::{Action, Options};
 use crate::configuration::Configuration;
+use crate::few::FewSet;
 use crate::ids::ConfigurationId;
 use crate::lease::LeaseEvent;
 
@@ -26,7 +25,7 @@ pub struct Reconfiguration {
     /// The newest configuration that this machine has promised to help replace.
     pub(super) promised: Option<ConfigurationId>,
     /// Suspected members of the newest configuration.
-    pub(super) suspects: BTreeSet<MachineId>,
+    pub(super) suspects: FewSet<MachineId>,
     /// When this machine starts itself if nothing is new.
     pub(super) patience: Option<u64>,
     /// When to put a question again that has no answer.
@@ -40,7 +39,7 @@ pub struct Reconfiguration {
     pub(super) attempt: Option<Attempt>,
     pub(super) lead: Option<Lead>,
     /// Machines that had no room for a new replica.
-    pub(super) full: BTreeSet<MachineId>,
+    pub(super) full: FewSet<MachineId>,
     pub(super) evicted: bool,
     pub(super) out: Vec<Action>,
 }
@@ -56,7 +55,7 @@ impl Reconfiguration {
             joining: false,
             committed: true,
             promised: None,
-            suspects: BTreeSet::new(),
+            suspects: FewSet::new(),
             patience: None,
             ask_at: None,
             applying: None,
@@ -65,7 +64,7 @@ impl Reconfiguration {
             attempts: 0,
             attempt: None,
             lead: None,
-            full: BTreeSet::new(),
+            full: FewSet::new(),
             evicted: false,
             out: Vec::new(),
         }

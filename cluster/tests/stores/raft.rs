@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use fencepost_cluster::few::FewSet;
 use fencepost_cluster::join::{
     ClusterSecret, Door, JoinMessage, JoinRefusal, JoinRequest, Keeps, PROTOCOL_VERSION,
 };
@@ -247,7 +248,7 @@ fn who_votes_follows_the_configuration_and_a_machine_that_comes_late_is_told_wha
     assert_eq!(swap(&stores[1], &first), Swapped::Won);
     let mut current = first;
     // One that is out does not vote any more, and goes on knowing nothing else.
-    let without = current.without(&BTreeSet::from([MachineId(3)]), current.cm());
+    let without = current.without(&FewSet::from([MachineId(3)]), current.cm());
     current = without.expect("there are others");
     assert_eq!(swap(&stores[0], &current), Swapped::Won);
     until(|| votes_of(&stores[0]) == lives(&[1, 2]));
@@ -261,7 +262,7 @@ fn who_votes_follows_the_configuration_and_a_machine_that_comes_late_is_told_wha
     for n in 0..20 {
         let with = joined(&current, &format!("nowhere-{n}"));
         assert_eq!(swap(&stores[n % 2], &with), Swapped::Won);
-        let gone = BTreeSet::from([with.machines().last().expect("it has machines").id]);
+        let gone = FewSet::from([with.machines().last().expect("it has machines").id]);
         current = with.without(&gone, with.cm()).expect("there are others");
         assert_eq!(swap(&stores[1 - n % 2], &current), Swapped::Won);
     }

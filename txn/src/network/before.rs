@@ -22,10 +22,10 @@
 //! # Failure
 //! What cannot be read is not there, and everything is copied.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
 
+use fencepost_cluster::few::FewMap;
 use fencepost_fabric::{Gone, Remains, SegmentId};
 use fencepost_storage::classes::Class;
 use fencepost_storage::region::{BlockId, Image, Regions};
@@ -42,7 +42,7 @@ pub(crate) enum Part {
     /// Regions, all of them as backups, that nobody has ever written to but to make them what they were.
     Replayed(Box<Regions>),
     /// Memory as a process has left it.
-    Left(BTreeMap<RegionId, Image>),
+    Left(FewMap<RegionId, Image>),
 }
 
 impl Before {

@@ -12,8 +12,9 @@
 //! * PRIMARY-4: a new object comes into a slot that was lent to the peer and is not allocated; it is locked as
 //!   others are, so whoever finds a pointer to it before it is there waits.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
+use fencepost_cluster::few::FewSet;
 use fencepost_fabric::Kept;
 use fencepost_storage::header::{Header, Link, OldPlace};
 use fencepost_storage::lanes::Lane;
@@ -336,7 +337,7 @@ impl Primary {
                 Some(_) => Evidence::LOCK.and(Evidence::COMMIT_PRIMARY),
                 None => Evidence::LOCK,
             };
-            let regions: BTreeSet<u32> = locked.held.iter().map(Held::region).collect();
+            let regions: FewSet<u32> = locked.held.iter().map(Held::region).collect();
             for region in regions
                 .into_iter()
                 .filter(|region| locked.has_values(*region))

@@ -12,10 +12,11 @@
 //! the transaction may have been reported. What it wrote in the lost region is gone with all the rest there.
 //! A region that this machine does not know of is no lost one; it is waited for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fencepost_cluster::MachineId;
+use fencepost_cluster::few::{FewMap, FewSet};
 
 use super::decide::{Decision, decide};
 use super::message::Body;
@@ -39,9 +40,9 @@ pub(super) struct Coordinator {
 #[derive(Debug)]
 struct Voting {
     written: Arc<[u32]>,
-    votes: BTreeMap<u32, RegionVote>,
+    votes: FewMap<u32, RegionVote>,
     /// Regions that will never vote.
-    lost: BTreeSet<u32>,
+    lost: FewSet<u32>,
     /// When those that are missing are asked.
     ask_at: u64,
 }
@@ -49,17 +50,17 @@ struct Voting {
 /// One that is.
 #[derive(Debug)]
 struct Telling {
-    replicas: BTreeSet<MachineId>,
+    replicas: FewSet<MachineId>,
     /// Of these, those that have not acknowledged.
-    missing: BTreeSet<MachineId>,
+    missing: FewSet<MachineId>,
 }
 
 impl Voting {
     fn new(now: u64, written: Arc<[u32]>) -> Voting {
         Voting {
             written,
-            votes: BTreeMap::new(),
-            lost: BTreeSet::new(),
+            votes: FewMap::new(),
+            lost: FewSet::new(),
             ask_at: now.saturating_add(PATIENCE_NS),
         }
     }
@@ -158,7 +159,7 @@ impl Coordinator {
             (Decision::Commit, None) => return,
             (Decision::Abort, _) => Body::AbortRecovery { id, written },
         };
-        let replicas: BTreeSet<MachineId> = votes
+        let replicas: FewSet<MachineId> = votes
             .flat_map(|vote| vote.replicas.iter().copied())
             .collect();
         self.voting.remove(&id);

@@ -1,9 +1,9 @@
 //! A machine's part in the recovery of transactions, from one configuration to the next.
 
-use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::Arc;
 
+use fencepost_cluster::few::FewMap;
 use fencepost_cluster::{ConfigurationId, MachineId, Replicas};
 use fencepost_storage::Timestamp;
 
@@ -50,7 +50,7 @@ pub struct Recovery {
 #[derive(Debug)]
 struct Running {
     post: Post,
-    regions: BTreeMap<u32, Region>,
+    regions: FewMap<u32, Region>,
     coordinator: Coordinator,
     /// Whether it was said that all regions are active.
     active: bool,
@@ -168,7 +168,7 @@ impl Region {
 
 impl Running {
     fn new(me: MachineId, begin: Begin, now: u64) -> Running {
-        let mut found: BTreeMap<u32, Vec<Seen>> = BTreeMap::new();
+        let mut found: FewMap<u32, Vec<Seen>> = FewMap::new();
         for seen in begin.found {
             debug_assert!(seen.is_whole(), "{seen:?}");
             if seen.evidence.has_records() && seen.id.configuration < begin.configuration.0 {

@@ -13,10 +13,11 @@
 //! One of which any replica has seen ABORT-RECOVERY is not locked again, for what it had locked may have been changed
 //! by others since; what it was to write is of no use any more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem::replace;
 use std::sync::Arc;
 
+use fencepost_cluster::few::{FewMap, FewSet};
 use fencepost_cluster::{MachineId, Replicas};
 
 use super::message::Body;
@@ -33,7 +34,7 @@ pub(super) struct Primary {
     region: u32,
     replicas: Replicas,
     /// Backups that have not said all that they have seen.
-    missing: BTreeSet<MachineId>,
+    missing: FewSet<MachineId>,
     recovering: BTreeMap<TxnId, Recovering>,
     /// Transactions whose contents have been asked for.
     fetching: usize,
@@ -46,7 +47,7 @@ struct Recovering {
     /// What all of them together have seen.
     all: Seen,
     /// What each backup has.
-    backups: BTreeMap<MachineId, Evidence>,
+    backups: FewMap<MachineId, Evidence>,
     stage: Stage,
 }
 
@@ -55,7 +56,7 @@ enum Stage {
     Found,
     Fetching,
     /// These have yet to acknowledge what they were told.
-    Replicating(BTreeSet<MachineId>),
+    Replicating(FewSet<MachineId>),
     Voted,
 }
 
@@ -116,7 +117,7 @@ impl Primary {
         let recovering = self.recovering.entry(seen.id);
         let recovering = recovering.or_insert_with(|| Recovering {
             all: seen.clone(),
-            backups: BTreeMap::new(),
+            backups: FewMap::new(),
             stage: Stage::Found,
         });
         recovering.all.learn(&seen);
@@ -228,7 +229,7 @@ impl Primary {
             return;
         };
         let mut content = fetched;
-        let mut told = BTreeSet::new();
+        let mut told = FewSet::new();
         for backup in self.replicas.backups() {
             let has = found.backups.get(backup).copied();
             let has = has.unwrap_or(Evidence::NONE);

@@ -1,11 +1,10 @@
 //! How the parts move from one configuration to the next.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use fencepost_fabric::MachineId;
 
 use crate::allocation::*;
 use crate::configuration::Configuration;
+use crate::few::{FewMap, FewSet};
 use crate::placement::Replication;
 use crate::region::{GroupId, Mapping, RegionId, Replicas};
 use crate::region_map::{MapVersion, RegionMap};
@@ -16,7 +15,7 @@ const ME: MachineId = MachineId(2);
 
 /// Regions that have room, and whether it is theirs for good.
 #[derive(Default)]
-struct Rooms(BTreeMap<RegionId, bool>);
+struct Rooms(FewMap<RegionId, bool>);
 
 impl RegionHost for Rooms {
     fn reserve(&mut self, mapping: &Mapping) -> Result<(), Refusal> {
@@ -63,7 +62,7 @@ fn request(number: u64) -> RequestId {
 /// The configuration of three, and the one after the first of them is lost.
 fn both() -> (Configuration, Configuration) {
     let three = testing::machines(3);
-    let next = three.without(&BTreeSet::from([CM]), MachineId(3)).unwrap();
+    let next = three.without(&FewSet::from([CM]), MachineId(3)).unwrap();
     (three, next)
 }
 

@@ -1,11 +1,10 @@
 //! Single rules of allocation and of the cache.
 
-use std::collections::BTreeSet;
-
 use fencepost_fabric::MachineId;
 
 use crate::allocation::*;
 use crate::configuration::Configuration;
+use crate::few::FewSet;
 use crate::ids::ConfigurationId;
 use crate::placement::{PlacementError, Replication};
 use crate::region::{GroupId, Mapping, RegionId};
@@ -60,7 +59,7 @@ fn prepares(outgoing: &[(MachineId, RegionBody)]) -> (Vec<MachineId>, RegionId) 
         RegionBody::Prepare { mapping, .. } => Some((*to, mapping.region)),
         _ => None,
     });
-    let (machines, regions): (Vec<_>, BTreeSet<_>) = prepares.unzip();
+    let (machines, regions): (Vec<_>, FewSet<_>) = prepares.unzip();
     assert_eq!(regions.len(), 1, "{outgoing:?}");
     (machines, *regions.first().unwrap())
 }
@@ -226,9 +225,7 @@ fn a_new_cm_knows_the_requests_that_replicas_have_kept() {
     let region = answer(&prepare_all(&mut old, &prepared)).unwrap();
     let kept = [(request, region)];
     let replication = Replication::new(1, 2);
-    let next = configuration
-        .without(&BTreeSet::new(), MachineId(2))
-        .unwrap();
+    let next = configuration.without(&FewSet::new(), MachineId(2)).unwrap();
     let mut new = Allocator::new(&next, replication, old.map().clone(), kept, RegionId(9));
     assert_eq!(answer(&tell(&mut new, CM, ask(4, 0, None))), Ok(region));
     assert_eq!(new.placement().load(CM).unwrap().replicas, 1);
@@ -336,7 +333,7 @@ fn a_cache_asks_once_and_puts_open_questions_to_the_next_cm() {
     };
     let (request, ..) = cache.allocate(wish);
     let next = configuration
-        .without(&BTreeSet::from([CM]), MachineId(2))
+        .without(&FewSet::from([CM]), MachineId(2))
         .unwrap();
     let version = MapVersion {
         configuration: next.id(),

@@ -1,13 +1,14 @@
 //! A cluster in one thread: first-in-first-out channels between machines, delivered in an order
 //! drawn from a seed; machines that refuse, machines that are lost, requests that are made twice.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use fencepost_fabric::{MachineId, Random};
 
 use crate::allocation::*;
 use crate::codec::Wire;
 use crate::configuration::Configuration;
+use crate::few::{FewMap, FewSet};
 use crate::ids::FailureDomain;
 use crate::placement::Replication;
 use crate::region::{Mapping, RegionId};
@@ -19,8 +20,8 @@ const CM: MachineId = MachineId(1);
 /// Memory for a few regions.
 struct Memory {
     room: usize,
-    reserved: BTreeSet<RegionId>,
-    kept: BTreeSet<RegionId>,
+    reserved: FewSet<RegionId>,
+    kept: FewSet<RegionId>,
 }
 
 impl RegionHost for Memory {
@@ -54,12 +55,12 @@ pub struct World {
     random: Random,
     configuration: Configuration,
     allocator: Allocator,
-    nodes: BTreeMap<MachineId, Node>,
-    channels: BTreeMap<(MachineId, MachineId), VecDeque<Vec<u8>>>,
+    nodes: FewMap<MachineId, Node>,
+    channels: FewMap<(MachineId, MachineId), VecDeque<Vec<u8>>>,
     /// What each request was, and its answer.
-    requests: BTreeMap<RequestId, (RegionMessage, Option<Result<RegionId, AllocationError>>)>,
+    requests: FewMap<RequestId, (RegionMessage, Option<Result<RegionId, AllocationError>>)>,
     /// Who is to be the primary of what some of them ask for.
-    wishes: BTreeMap<RequestId, MachineId>,
+    wishes: FewMap<RequestId, MachineId>,
 }
 
 impl World {
@@ -75,8 +76,8 @@ impl World {
         let nodes = members.map(|machine| {
             let memory = Memory {
                 room: random.below(12) as usize,
-                reserved: BTreeSet::new(),
-                kept: BTreeSet::new(),
+                reserved: FewSet::new(),
+                kept: FewSet::new(),
             };
             let node = Node {
                 cache: RegionCache::new(machine, &configuration),
@@ -91,9 +92,9 @@ impl World {
             random,
             configuration,
             nodes,
-            channels: BTreeMap::new(),
-            requests: BTreeMap::new(),
-            wishes: BTreeMap::new(),
+            channels: FewMap::new(),
+            requests: FewMap::new(),
+            wishes: FewMap::new(),
         }
     }
 
@@ -245,7 +246,7 @@ impl World {
 
     fn check(self) {
         assert!(self.allocator.is_idle());
-        let mut regions = BTreeSet::new();
+        let mut regions = FewSet::new();
         for (request, (_, answer)) in &self.requests {
             let asker = self.nodes.contains_key(&request.machine);
             assert!(answer.is_some() || !asker, "{request:?} has an answer");
@@ -253,7 +254,7 @@ impl World {
                 assert!(regions.insert(*region), "ALLOC-2: a region has one request");
             }
         }
-        let mut expected: BTreeMap<MachineId, BTreeSet<RegionId>> = BTreeMap::new();
+        let mut expected: FewMap<MachineId, FewSet<RegionId>> = FewMap::new();
         for mapping in self.allocator.map().mappings() {
             let founder = self.allocator.map().get(mapping.group.0);
             assert_eq!(
@@ -261,7 +262,7 @@ impl World {
                 Some(&mapping.replicas),
                 "MAP-2"
             );
-            let domains: BTreeSet<&FailureDomain> = mapping
+            let domains: FewSet<&FailureDomain> = mapping
                 .replicas
                 .all()
                 .filter_map(|machine| self.configuration.machine(machine))
@@ -276,7 +277,7 @@ impl World {
             let regions = expected.remove(machine).unwrap_or_default();
             assert!(node.replica.held().all(|held| held.committed));
             let held = node.replica.held().map(|held| held.mapping.region);
-            assert_eq!(held.collect::<BTreeSet<_>>(), regions, "ALLOC-3");
+            assert_eq!(held.collect::<FewSet<_>>(), regions, "ALLOC-3");
             assert_eq!(
                 node.memory.reserved, regions,
                 "memory is held for regions alone"

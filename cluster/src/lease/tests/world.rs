@@ -1,12 +1,13 @@
 //! Machines with clocks of their own, a network that delays, loses, doubles and reorders, machines that
 //! pause, and one that takes over.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fencepost_fabric::{MachineId, Random};
 
 use crate::configuration::Configuration;
+use crate::few::{FewMap, FewSet};
 use crate::lease::{LeaseEvent, LeaseMessage, LeaseOrder, LeaseStep, LeaseTerms, Leases};
 use crate::testing;
 
@@ -39,7 +40,7 @@ pub struct World {
     time: u64,
     configuration: Configuration,
     next: Option<Configuration>,
-    nodes: BTreeMap<MachineId, Node>,
+    nodes: FewMap<MachineId, Node>,
     /// What is on its way, by the time it arrives.
     flying: BTreeMap<(u64, u64), (MachineId, MachineId, [u8; 32])>,
     flown: u64,
@@ -194,7 +195,7 @@ impl World {
         } else {
             members[0]
         };
-        let lost: BTreeSet<MachineId> = out.iter().copied().collect();
+        let lost: FewSet<MachineId> = out.iter().copied().collect();
         let next = base.without(&lost, cm).unwrap();
         let mut granted_ns = 0;
         for id in members {

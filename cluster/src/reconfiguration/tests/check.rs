@@ -1,30 +1,29 @@
 //! What must never be, and what must be in the end.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use fencepost_fabric::MachineId;
 
 use super::node::options;
 use super::world::World;
 use crate::allocation::RequestId;
 use crate::configuration::Configuration;
+use crate::few::{FewMap, FewSet};
 use crate::ids::ConfigurationId;
 use crate::reconfiguration::Leading;
 use crate::region::{GroupId, Mapping, RegionId};
 
 pub struct Checks {
     /// Who has answered whose probes of which configuration.
-    answers: BTreeMap<(MachineId, ConfigurationId), BTreeSet<MachineId>>,
+    answers: FewMap<(MachineId, ConfigurationId), FewSet<MachineId>>,
     committed: ConfigurationId,
     led: ConfigurationId,
     first: ConfigurationId,
     /// Regions that somebody was told of.
-    used: BTreeSet<RegionId>,
+    used: FewSet<RegionId>,
     /// The newest mappings that CMs have made.
-    mapped: BTreeMap<RegionId, Mapping>,
-    requests: BTreeMap<RequestId, RegionId>,
-    pub lost: BTreeSet<RegionId>,
-    applied: BTreeMap<MachineId, ConfigurationId>,
+    mapped: FewMap<RegionId, Mapping>,
+    requests: FewMap<RequestId, RegionId>,
+    pub lost: FewSet<RegionId>,
+    applied: FewMap<MachineId, ConfigurationId>,
     pub seen: Seen,
 }
 
@@ -76,15 +75,15 @@ impl Seen {
 impl Checks {
     pub fn new(configuration: &Configuration) -> Self {
         Self {
-            answers: BTreeMap::new(),
+            answers: FewMap::new(),
             committed: configuration.id(),
             led: configuration.id(),
             first: configuration.id(),
-            used: BTreeSet::new(),
-            mapped: BTreeMap::new(),
-            requests: BTreeMap::new(),
-            lost: BTreeSet::new(),
-            applied: BTreeMap::new(),
+            used: FewSet::new(),
+            mapped: FewMap::new(),
+            requests: FewMap::new(),
+            lost: FewSet::new(),
+            applied: FewMap::new(),
             seen: Seen::default(),
         }
     }
@@ -206,7 +205,7 @@ impl World {
             return;
         }
         self.checks.led = configuration.id();
-        let mut groups: BTreeMap<GroupId, BTreeSet<Vec<MachineId>>> = BTreeMap::new();
+        let mut groups: FewMap<GroupId, FewSet<Vec<MachineId>>> = FewMap::new();
         for mapping in leading.map.mappings() {
             let region = mapping.region;
             assert!(region < leading.next_region);
@@ -218,11 +217,13 @@ impl World {
             if let Some(before) = self.checks.mapped.get(&region) {
                 let stays = before.replicas.all().any(|m| mapping.replicas.has(m));
                 assert!(stays, "{region} keeps a replica");
-                assert!(before.replicas.has(primary), "{region} was at its primary");
+                // What was made in a configuration that never came into force took nothing from anybody.
+                let in_force = before.last_replica_change <= self.checks.committed;
+                let was_there = before.replicas.has(primary);
+                assert!(was_there || !in_force, "{region} was at its primary");
                 let was = before.replicas.primary();
                 let demoted = primary != was && mapping.replicas.has(was);
-                let had = self.nodes[&was].memory.data.contains(&region)
-                    && before.last_replica_change <= self.checks.committed;
+                let had = self.nodes[&was].memory.data.contains(&region) && in_force;
                 assert!(!(demoted && had), "{region} has left its primary there");
                 let given_up = before.replicas.all().filter(|machine| {
                     let whole = self.nodes[machine].memory.data.contains(&region);
@@ -235,10 +236,7 @@ impl World {
                     assert!(whole >= options().replication.wanted(), "REMAP-4: {region}");
                 }
                 let forward = before.last_replica_change <= mapping.last_replica_change;
-                assert!(
-                    forward || before.last_replica_change > self.checks.committed,
-                    "MAP-1"
-                );
+                assert!(forward || !in_force, "MAP-1");
             }
             self.checks.mapped.insert(region, mapping.clone());
             all.sort_unstable();
@@ -276,7 +274,7 @@ impl World {
             self.checks.seen.stuck += 1;
             return;
         }
-        let members: BTreeSet<MachineId> = members.collect();
+        let members: FewSet<MachineId> = members.collect();
         for id in &members {
             assert!(
                 up(id),

@@ -1,6 +1,5 @@
 //! A machine of the world: its parts, its clock and its memory.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fencepost_fabric::{MachineId, Random};
@@ -9,6 +8,7 @@ use crate::allocation::{
     Allocator, REGIONS_A_CONFIGURATION, Refusal, RegionCache, RegionHost, ReplicaRegions,
 };
 use crate::configuration::Configuration;
+use crate::few::FewSet;
 use crate::ids::ConfigurationId;
 use crate::lease::{LeaseTerms, Leases};
 use crate::placement::Replication;
@@ -30,8 +30,8 @@ pub fn options() -> Options {
 #[derive(Default)]
 pub struct Memory {
     pub room: usize,
-    pub reserved: BTreeSet<RegionId>,
-    pub data: BTreeSet<RegionId>,
+    pub reserved: FewSet<RegionId>,
+    pub data: FewSet<RegionId>,
     /// Regions that are being made have their data from the start.
     pub making: bool,
 }

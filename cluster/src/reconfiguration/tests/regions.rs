@@ -1,12 +1,11 @@
 //! Which regions there are, and where they go.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use fencepost_fabric::MachineId;
 
 use super::node::Node;
 use crate::allocation::{HeldRegion, RegionBody, RegionMessage, RequestId, Wish};
 use crate::configuration::Configuration;
+use crate::few::{FewMap, FewSet};
 use crate::ids::ConfigurationId;
 use crate::placement::Replication;
 use crate::reconfiguration::Holdings;
@@ -58,7 +57,7 @@ fn holdings(held: Vec<HeldRegion>, known: Vec<Mapping>) -> Holdings {
     }
 }
 
-fn answers(list: Vec<(u32, Holdings)>) -> BTreeMap<MachineId, Holdings> {
+fn answers(list: Vec<(u32, Holdings)>) -> FewMap<MachineId, Holdings> {
     list.into_iter()
         .map(|(id, holdings)| (m(id), holdings))
         .collect()
@@ -156,7 +155,7 @@ fn remap(
 ) -> Remapped {
     let before = testing::configuration(domains);
     let lost = before.machines().iter().map(|machine| machine.id);
-    let lost: BTreeSet<MachineId> = lost.filter(|id| !left.contains(&id.0)).collect();
+    let lost: FewSet<MachineId> = lost.filter(|id| !left.contains(&id.0)).collect();
     let next = before.without(&lost, m(left[0])).unwrap();
     remap_in(of, empty, &next, f, &[])
 }
@@ -192,7 +191,7 @@ fn remap_in(
     )
 }
 
-fn of(remapped: &Remapped, region: u32) -> (u32, BTreeSet<u32>, u64, u64) {
+fn of(remapped: &Remapped, region: u32) -> (u32, FewSet<u32>, u64, u64) {
     let mapping = remapped.map.get(RegionId(region)).unwrap();
     (
         mapping.replicas.primary().0,
@@ -210,7 +209,7 @@ fn a_backup_takes_over_and_another_machine_becomes_a_backup() {
         mapping(3, 3, &[2, 1], 3),
     ];
     let remapped = remap(&regions, &[], &[1, 2, 3], &[2, 3], 1);
-    let both = || BTreeSet::from([2, 3]);
+    let both = || FewSet::from([2, 3]);
     assert_eq!(of(&remapped, 1), (2, both(), 4, 4));
     assert_eq!(of(&remapped, 2), (2, both(), 3, 3), "nothing has changed");
     assert_eq!(
@@ -250,8 +249,8 @@ fn groups_stay_together_and_promotions_are_spread() {
         .flat_map(|group| [group, group + 10].map(|region| mapping(region, group, &[1, 2, 3], 3)))
         .collect();
     let remapped = remap(&regions, &[], &[1, 2, 3, 4, 5], &[2, 3, 4, 5], 2);
-    let mut primaries: BTreeMap<u32, usize> = BTreeMap::new();
-    let mut added: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut primaries: FewMap<u32, usize> = FewMap::new();
+    let mut added: FewMap<u32, usize> = FewMap::new();
     for group in 1..=10 {
         let (primary, machines, ..) = of(&remapped, group);
         let other = of(&remapped, group + 10);
@@ -329,7 +328,7 @@ fn a_machine_that_joins_makes_up_for_what_was_missing() {
 fn remap_leaving(of: &[Mapping], empty: &[(u32, u32)], settled: bool) -> Remapped {
     let next = testing::machines(4).with_leaving(m(1)).unwrap();
     let gathered = gathered_in(of, empty, &next);
-    let none = BTreeSet::new();
+    let none = FewSet::new();
     let occasion = Occasion {
         settled,
         balances: false,
@@ -346,7 +345,7 @@ fn a_machine_that_is_to_leave_keeps_its_replicas_until_others_are_whole() {
     assert!(first.moving && first.under_replicated.is_empty());
     let (primary, machines, ..) = of(&first, 1);
     assert_eq!((primary, machines.len()), (1, 3));
-    assert!(machines.is_superset(&[1, 2].into()));
+    assert!(FewSet::from([1, 2]).is_subset(&machines));
     assert_eq!(of(&first, 2).1, machines, "MAP-2");
     assert_eq!(of(&first, 3).1.len(), 3);
     assert_eq!(of(&first, 4), (3, [2, 3].into(), 3, 3), "it has none of it");
@@ -412,7 +411,7 @@ fn a_machine_that_has_joined_is_given_its_part_one_group_at_a_time() {
             (machine.id, holdings(its.collect(), regions.to_vec()))
         });
         let gathered = gather(&answers.collect());
-        let (replication, none) = (Replication::exactly(2), BTreeSet::new());
+        let (replication, none) = (Replication::exactly(2), FewSet::new());
         let occasion = Occasion {
             settled: true,
             balances: true,
@@ -437,7 +436,7 @@ fn a_machine_that_has_joined_is_given_its_part_one_group_at_a_time() {
             .zip(&before)
             .filter(|(a, b)| a.replicas != b.replicas);
         let added = changed.filter(|(a, b)| a.replicas.count() > b.replicas.count());
-        let groups: BTreeSet<GroupId> = added.map(|(a, _)| a.group).collect();
+        let groups: FewSet<GroupId> = added.map(|(a, _)| a.group).collect();
         assert!(groups.len() <= 1, "one at a time");
         for mapping in &regions {
             let other = regions

@@ -1,15 +1,15 @@
 //! A cluster in one thread and virtual time: what is sent arrives, in order, until a connection breaks;
 //! what is asked of the store is answered, late or never.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use fencepost_fabric::{MachineId, Random};
+use std::collections::BTreeMap;
 
 use super::check::{Checks, Seen};
 use super::node::{Node, options};
 use crate::allocation::{Allocator, CacheEvent, RegionMessage, Wish};
 use crate::codec::Wire;
 use crate::configuration::Configuration;
+use crate::few::{FewMap, FewSet};
 use crate::ids::ConfigurationId;
 use crate::lease::{LeaseMessage, LeaseStep};
 use crate::reconfiguration::{
@@ -47,13 +47,13 @@ pub enum Event {
 pub struct World {
     pub random: Random,
     pub time: u64,
-    pub nodes: BTreeMap<MachineId, Node>,
+    pub nodes: FewMap<MachineId, Node>,
     pub events: BTreeMap<(u64, u64), (MachineId, Event)>,
     sequence: u64,
     /// When the last message from one to the other arrives.
-    arrived: BTreeMap<(MachineId, MachineId), u64>,
-    lives: BTreeMap<(MachineId, MachineId), u64>,
-    pub cut: BTreeSet<(MachineId, MachineId)>,
+    arrived: FewMap<(MachineId, MachineId), u64>,
+    lives: FewMap<(MachineId, MachineId), u64>,
+    pub cut: FewSet<(MachineId, MachineId)>,
     pub store: Configuration,
     pub store_down: bool,
     pub faults: bool,
@@ -69,7 +69,7 @@ impl World {
             .map(|n| if random.one_in(5) { 1 } else { n })
             .collect();
         let configuration = testing::configuration(&domains);
-        let mut nodes = BTreeMap::new();
+        let mut nodes = FewMap::new();
         for machine in configuration.machines() {
             let node = Node::new(machine.id, &configuration, false, 0, &mut random);
             nodes.insert(machine.id, node);
@@ -81,9 +81,9 @@ impl World {
             time: 0,
             events: BTreeMap::new(),
             sequence: 0,
-            arrived: BTreeMap::new(),
-            lives: BTreeMap::new(),
-            cut: BTreeSet::new(),
+            arrived: FewMap::new(),
+            lives: FewMap::new(),
+            cut: FewSet::new(),
             checks: Checks::new(&configuration),
             store: configuration,
             store_down: false,

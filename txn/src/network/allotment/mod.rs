@@ -30,12 +30,13 @@ mod reconfigure;
 mod whereabouts;
 mod written;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use fencepost_cluster::allocation::{
     Allocator, CacheEvent, REGIONS_A_CONFIGURATION, RegionBody, RegionCache, RegionMessage,
     ReplicaRegions,
 };
+use fencepost_cluster::few::FewSet;
 use fencepost_cluster::reconfiguration::{Report, Resumed};
 use fencepost_cluster::{Mapping, RegionMap, Replicas, Replication, Wire};
 use fencepost_fabric::{Completer, FabricError, MachineId};
@@ -78,15 +79,15 @@ struct State {
     growing: Option<Growing>,
     /// Whether machines that fail are replaced.
     replaces: bool,
-    lost: BTreeSet<MachineId>,
+    lost: FewSet<MachineId>,
     /// Below this are the numbers of all regions.
     next_region: RegionId,
     /// See [`Allotment::to_recover`].
     to_recover: Vec<(u32, Replicas)>,
     /// Regions that have another primary, which has not recovered them yet.
-    inactive: BTreeSet<RegionId>,
+    inactive: FewSet<RegionId>,
     /// Regions that no machine has any more.
-    gone: BTreeSet<RegionId>,
+    gone: FewSet<RegionId>,
     /// What became of the regions of machines that were lost last.
     report: Option<Report>,
     writing: Writing,
@@ -164,11 +165,11 @@ impl Allotment {
             lists: HashMap::default(),
             growing: None,
             replaces: options.leases.is_some() && options.store.is_some(),
-            lost: BTreeSet::new(),
+            lost: FewSet::new(),
             next_region: RegionId(next.0.saturating_add(REGIONS_A_CONFIGURATION)),
             to_recover: Vec::new(),
-            inactive: BTreeSet::new(),
-            gone: BTreeSet::new(),
+            inactive: FewSet::new(),
+            gone: FewSet::new(),
             report: None,
             writing: Writing::of(&*options.fabric, id)?,
         };

@@ -1,8 +1,7 @@
 //! Regions from one configuration to the next: what a reconfiguration does with what is known and held here.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use fencepost_cluster::allocation::{Allocator, CacheEvent, Lookup, MovedRegion, RegionMessage};
+use fencepost_cluster::few::{FewMap, FewSet};
 use fencepost_cluster::reconfiguration::{Holdings, Leading, NewConfig, Refused, Regions, Report};
 use fencepost_cluster::{ConfigurationId, Mapping, RegionMap, Replicas, Replication};
 use fencepost_fabric::MachineId;
@@ -76,7 +75,7 @@ impl Allotment {
     }
 
     /// The regions that this machine has, for its disk.
-    pub fn held(&self) -> BTreeMap<RegionId, Held> {
+    pub fn held(&self) -> FewMap<RegionId, Held> {
         let state = self.0.lock();
         let held = state.replica.held().map(|held| {
             let (mapping, whole) = (held.mapping.clone(), held.whole);
@@ -117,7 +116,7 @@ impl Network {
         &self,
         new: &NewConfig,
         last_drained: ConfigurationId,
-    ) -> BTreeSet<RegionId> {
+    ) -> FewSet<RegionId> {
         let id = new.configuration.id();
         self.with_allotment(|state, _| {
             let missed = |mapping: &Mapping| {
@@ -142,7 +141,7 @@ impl Network {
         &self,
         machine: &Machine,
         new: &NewConfig,
-        moved: &BTreeSet<RegionId>,
+        moved: &FewSet<RegionId>,
     ) -> (Vec<Refused>, Outgoing, Vec<RegionId>) {
         self.with_allotment(|state, told| {
             state.cm = new.configuration.cm();

@@ -13,9 +13,9 @@
 //! * WHERE-2: who knows a primary knows its floor, or a later one. It is a time that no write of a configuration
 //!   before is above in which another machine was the primary: of what is older there are no old versions.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+use fencepost_cluster::few::FewSet;
 use fencepost_cluster::{MAX_REPLICAS, MachineId, Replicas};
 use fencepost_storage::region::MAX_REGIONS;
 use fencepost_storage::{RegionId, Timestamp};
@@ -37,7 +37,7 @@ pub(crate) struct Whereabouts {
     floor: AtomicU64,
     /// Held by who writes. Regions that are about to have another primary, of which no machine is known before a
     /// configuration says that it serves ([`Self::suspend`]).
-    writing: Mutex<BTreeSet<RegionId>>,
+    writing: Mutex<FewSet<RegionId>>,
 }
 
 struct Place {

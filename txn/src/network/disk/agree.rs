@@ -20,6 +20,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fencepost_cluster::few::{FewMap, FewSet};
 use fencepost_cluster::reconfiguration::{MovedRegion, Resumed};
 use fencepost_cluster::{Configuration, ConfigurationId, Mapping, RegionId, Replicas};
 use fencepost_fabric::MachineId;
@@ -31,14 +32,14 @@ use super::state::State;
 use crate::record::TxnId;
 
 /// What all machines have, by their numbers.
-pub type States = BTreeMap<MachineId, State>;
+pub type States = FewMap<MachineId, State>;
 
 /// What machines begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
     pub cluster: u64,
     pub configuration: Configuration,
-    pub regions: BTreeMap<RegionId, Mapping>,
+    pub regions: FewMap<RegionId, Mapping>,
     pub newest: Timestamp,
     /// What was in doubt and has taken effect.
     pub committed: BTreeMap<TxnId, Timestamp>,
@@ -118,7 +119,7 @@ pub fn agree(
         return Ok(Agreed {
             cluster: seal(all),
             configuration,
-            regions: BTreeMap::new(),
+            regions: FewMap::new(),
             newest,
             committed: BTreeMap::new(),
         });
@@ -157,8 +158,8 @@ pub fn agree(
 fn regions_of(
     states: &States,
     next: ConfigurationId,
-) -> Result<BTreeMap<RegionId, Mapping>, MeetError> {
-    let mut newest: BTreeMap<RegionId, &Mapping> = BTreeMap::new();
+) -> Result<FewMap<RegionId, Mapping>, MeetError> {
+    let mut newest: FewMap<RegionId, &Mapping> = FewMap::new();
     let held = states.values().filter_map(|state| state.holdings.as_ref());
     for held in held.flat_map(|holdings| holdings.held.values()) {
         let there = newest.entry(held.mapping.region).or_insert(&held.mapping);
@@ -167,7 +168,7 @@ fn regions_of(
         }
     }
     let mut lost = Vec::new();
-    let mut regions = BTreeMap::new();
+    let mut regions = FewMap::new();
     for mapping in newest.into_values() {
         match left_of(states, mapping, next) {
             Some(left) => drop(regions.insert(left.region, left)),
@@ -244,7 +245,7 @@ fn ids(configuration: &Configuration) -> impl Iterator<Item = MachineId> {
 }
 
 /// When a transaction takes effect, if it does.
-fn outcome(states: &States, regions: &BTreeMap<RegionId, Mapping>, id: TxnId) -> Option<Timestamp> {
+fn outcome(states: &States, regions: &FewMap<RegionId, Mapping>, id: TxnId) -> Option<Timestamp> {
     let all = || states.values();
     let doubts = || all().filter_map(|state| state.doubts.get(&id));
     let listed = |list: &[(TxnId, Timestamp)]| {
@@ -271,7 +272,7 @@ fn outcome(states: &States, regions: &BTreeMap<RegionId, Mapping>, id: TxnId) ->
         return decided;
     }
     let w = doubts().find_map(|doubt| doubt.w)?;
-    let written: BTreeSet<u32> = doubts().flat_map(|doubt| doubt.written.clone()).collect();
+    let written: FewSet<u32> = doubts().flat_map(|doubt| doubt.written.clone()).collect();
     let is_covered = |region: &u32| {
         let mapping = regions.get(&RegionId(*region));
         mapping.is_some_and(|mapping| {

@@ -2,9 +2,9 @@
 //!
 //! What was in doubt is not in it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use fencepost_cluster::few::FewSet;
 use fencepost_storage::region::Regions;
 use fencepost_storage::{Private, RegionId};
 
@@ -28,7 +28,7 @@ pub fn load(
         return None;
     }
     let whole = holdings.held.values().filter(|held| held.whole);
-    let whole: BTreeSet<RegionId> = whole.map(|held| held.mapping.region).collect();
+    let whole: FewSet<RegionId> = whole.map(|held| held.mapping.region).collect();
     let regions = Regions::with(region_bytes, Arc::new(Private));
     let load = || -> Result<(), OpenError> {
         for region in &whole {

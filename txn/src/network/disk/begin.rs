@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fencepost_cluster::few::FewMap;
 use fencepost_cluster::join::Offer;
 use fencepost_cluster::reconfiguration::Resumed;
 use fencepost_cluster::{Configuration, ConfigurationId, MAX_MACHINES, Machine};
@@ -196,7 +197,7 @@ impl Contents {
             agreed: Agreed {
                 cluster: begun.map_or(0, |begun| begun.cluster),
                 configuration: configuration.clone(),
-                regions: BTreeMap::new(),
+                regions: FewMap::new(),
                 newest: Timestamp::ZERO,
                 committed: BTreeMap::new(),
             },

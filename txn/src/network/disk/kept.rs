@@ -119,9 +119,8 @@ pub fn is_of_others(disk: &dyn Disk) -> Result<bool, CheckpointError> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use fencepost_cluster::Configuration;
+    use fencepost_cluster::few::FewMap;
     use fencepost_fabric::{CrashLoss, SimDisk};
     use fencepost_storage::Timestamp;
 
@@ -140,7 +139,7 @@ mod tests {
             },
             holdings: Holdings {
                 configuration,
-                held: BTreeMap::new(),
+                held: FewMap::new(),
             },
         }
     }

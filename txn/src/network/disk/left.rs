@@ -3,9 +3,10 @@
 //! Records are taken in their order, each as when it was written. What a transaction writes is not looked at but for
 //! where that is; [`super::replay`] does, once it is known what has taken effect.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use fencepost_cluster::RegionId;
+use fencepost_cluster::few::{FewMap, FewSet};
 use fencepost_cluster::join::Offer;
 use fencepost_fabric::MachineId;
 use fencepost_storage::Timestamp;
@@ -27,11 +28,11 @@ pub struct Doubt {
     /// When it takes effect, where that is known: then it was valid.
     pub w: Option<Timestamp>,
     /// All regions that it writes.
-    pub written: BTreeSet<u32>,
+    pub written: FewSet<u32>,
     /// Regions of which all that it writes is there.
-    pub covered: BTreeSet<u32>,
+    pub covered: FewSet<u32>,
     /// Regions in parts of which the last is not there.
-    pub parts: BTreeSet<u32>,
+    pub parts: FewSet<u32>,
     /// When it takes effect, where recovery has decided that it does.
     pub committed: Option<Timestamp>,
     /// Recovery has decided that it does not.
@@ -53,7 +54,7 @@ pub struct Left {
     pub holdings: Option<Holdings>,
     pub doubts: BTreeMap<TxnId, Doubt>,
     /// Truncations that are remembered (TRUNCATE-1), by the machine of the coordinator, and when those took effect.
-    truncated: BTreeMap<u32, Truncated>,
+    truncated: FewMap<u32, Truncated>,
     outcomes: BTreeMap<TxnId, Timestamp>,
     /// No timestamp in the log is above it.
     pub newest: Timestamp,
@@ -121,7 +122,7 @@ impl Left {
             }),
             holdings: Some(Holdings {
                 configuration,
-                held: BTreeMap::new(),
+                held: FewMap::new(),
             }),
             ..Left::default()
         }
@@ -154,7 +155,7 @@ impl Left {
                 // What was written down beside the log may be newer.
                 let newer = |there: &Holdings| there.configuration.id() > begun.configuration.id();
                 if !holdings.as_ref().is_some_and(newer) {
-                    let held = holdings.map_or_else(BTreeMap::new, |there| there.held);
+                    let held = holdings.map_or_else(FewMap::new, |there| there.held);
                     let configuration = begun.configuration.clone();
                     holdings = Some(Holdings {
                         configuration,
@@ -241,7 +242,7 @@ impl Left {
                 }
                 if kind != COMMIT_BACKUP_PART {
                     doubt.w = Some(w);
-                    doubt.covered.append(&mut doubt.parts);
+                    doubt.covered.extend(std::mem::take(&mut doubt.parts));
                 }
             }
             COMMIT_PRIMARY => {

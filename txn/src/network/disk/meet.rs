@@ -12,10 +12,10 @@
 //! A machine that is not there, or goes on with what another process of a peer had, keeps the others waiting: who waits
 //! asks who that is ([`Meeting::missing`]).
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use fencepost_cluster::few::{FewMap, FewSet};
 use fencepost_cluster::{Address, Configuration, ConfigurationError, ConfigurationId, RegionId};
 use fencepost_fabric::{
     Completion, Fabric, FabricError, MachineId, Memory, Place, SegmentId, Writer,
@@ -101,10 +101,10 @@ pub struct Meeting {
     shown: Arc<Memory>,
     states: States,
     /// The digests of those that were read.
-    digests: BTreeMap<MachineId, u64>,
+    digests: FewMap<MachineId, u64>,
     /// Seals that others show.
-    seals: BTreeMap<MachineId, u64>,
-    looking: BTreeMap<MachineId, Looking>,
+    seals: FewMap<MachineId, u64>,
+    looking: FewMap<MachineId, Looking>,
 }
 
 /// How far a machine has been looked at.
@@ -139,7 +139,7 @@ impl Meeting {
         // Who sees how many they are sees all of them.
         shown.words()[1].store(words.len() as u64, Ordering::Release);
         Ok(Meeting {
-            states: BTreeMap::from([(fabric.me(), own)]),
+            states: FewMap::from([(fabric.me(), own)]),
             fabric: Arc::clone(fabric),
             founders: founders.clone(),
             machines: machines.clone(),
@@ -147,9 +147,9 @@ impl Meeting {
             known: known.unwrap_or(ConfigurationId(0)),
             taken_back,
             shown,
-            digests: BTreeMap::new(),
-            seals: BTreeMap::new(),
-            looking: BTreeMap::new(),
+            digests: FewMap::new(),
+            seals: FewMap::new(),
+            looking: FewMap::new(),
         })
     }
 
@@ -227,7 +227,7 @@ impl Meeting {
         let newest = newest(&self.states, self.fabric.me()).cloned();
         let newest = newest.filter(|_| self.taken_back == TakenBack::Nobody);
         let heard = self.states.keys().copied();
-        let heard: Option<BTreeSet<MachineId>> =
+        let heard: Option<FewSet<MachineId>> =
             planted::is(Planted::BeginAlone).then(|| heard.collect());
         let members =
             move |machine: &MachineId| newest.as_ref().is_none_or(|all| all.has(*machine));
@@ -238,7 +238,7 @@ impl Meeting {
     /// What they and this machine have.
     fn those_needed(&self) -> States {
         let mut states = self.states.clone();
-        let needed: BTreeSet<MachineId> = self.needed().collect();
+        let needed: FewSet<MachineId> = self.needed().collect();
         states.retain(|machine, _| *machine == self.fabric.me() || needed.contains(machine));
         states
     }

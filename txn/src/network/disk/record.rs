@@ -29,8 +29,7 @@
 //! # Failure
 //! Records come back from a disk, and are decoded as those of a peer.
 
-use std::collections::BTreeMap;
-
+use fencepost_cluster::few::FewMap;
 use fencepost_cluster::join::{DiskData, Offer};
 use fencepost_cluster::{Configuration, Mapping, RegionId, Wire};
 use fencepost_fabric::MachineId;
@@ -110,7 +109,7 @@ pub struct Held {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holdings {
     pub configuration: Configuration,
-    pub held: BTreeMap<RegionId, Held>,
+    pub held: FewMap<RegionId, Held>,
 }
 
 impl Holdings {

@@ -6,8 +6,9 @@
 //! ```
 //! The nonce is another one in every process, so that two that have shown the same are the same.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use fencepost_cluster::few::FewSet;
 use fencepost_cluster::{Configuration, ConfigurationId};
 use fencepost_storage::Timestamp;
 
@@ -90,7 +91,7 @@ impl State {
         for _ in 0..reader.word()? {
             let id = reader.id()?;
             let (w, decided) = (reader.timestamp()?, reader.timestamp()?);
-            let regions = |words: &[u64]| -> Result<BTreeSet<u32>, BadRecord> {
+            let regions = |words: &[u64]| -> Result<FewSet<u32>, BadRecord> {
                 let region = |region: &u64| u32::try_from(*region);
                 let regions: Result<_, _> = words.iter().map(region).collect();
                 regions.map_err(|_| BadRecord("a region whose number is too large"))

@@ -12,8 +12,7 @@
 //! Where a configuration is never committed, the clocks of those who have applied it stand still until a later one is.
 //! Its time was gone by nowhere, and the next one is above it.
 
-use std::collections::BTreeMap;
-
+use fencepost_cluster::few::FewMap;
 use fencepost_cluster::reconfiguration::{NewClock, NewConfig};
 use fencepost_fabric::MachineId;
 use fencepost_storage::Timestamp;
@@ -25,7 +24,7 @@ use crate::network::Network;
 #[derive(Default)]
 pub(super) struct Handover {
     /// When this machine answered probes last, by its own clock.
-    answered: BTreeMap<MachineId, u64>,
+    answered: FewMap<MachineId, u64>,
     /// The highest time that anybody has answered, where this machine is to be the CM.
     highest_ns: u64,
     /// Whether the time is what it was before, where this machine is the CM.

@@ -17,6 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use fencepost_cluster::few::FewSet;
 use fencepost_cluster::{ConfigurationId, Replicas};
 use fencepost_fabric::MachineId;
 use fencepost_storage::log::Lsn;
@@ -264,7 +265,7 @@ impl Network {
         let kept = state.recovering.kept.values();
         kept.map(|held| held.seen.clone()).for_each(&mut add);
         // What this machine was the primary of when the commit began, it still is.
-        let own: BTreeSet<u32> = regions
+        let own: FewSet<u32> = regions
             .iter()
             .map(|(region, _)| *region)
             .filter(|region| machine.regions().has_own(RegionId(*region)))

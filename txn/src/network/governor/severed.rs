@@ -5,14 +5,13 @@
 //! there is another connection soon. So one of both has to leave: the CM is told, again and again, until one has
 //! ([`Reconfiguration::severed`]). What waits for acknowledgements is decided by the recovery that follows.
 
-use std::collections::BTreeSet;
-
+use fencepost_cluster::few::FewSet;
 use fencepost_cluster::reconfiguration::{Action, Reconfiguration};
 use fencepost_fabric::MachineId;
 
 /// The peers, and when the CM is told next.
 pub(super) struct Severed {
-    peers: BTreeSet<MachineId>,
+    peers: FewSet<MachineId>,
     again_at: u64,
     every_ns: u64,
 }
@@ -20,7 +19,7 @@ pub(super) struct Severed {
 impl Severed {
     pub fn new(every_ns: u64) -> Severed {
         Severed {
-            peers: BTreeSet::new(),
+            peers: FewSet::new(),
             again_at: 0,
             every_ns,
         }

@@ -1,8 +1,7 @@
 //! Who is suspected, for whoever asks.
 
-use std::collections::BTreeSet;
-
 use fencepost_cluster::MachineId;
+use fencepost_cluster::few::FewSet;
 use fencepost_cluster::lease::LeaseEvent;
 use parking_lot::Mutex;
 
@@ -23,7 +22,7 @@ pub struct LeaseCounts {
 
 /// The machines that are suspected now.
 #[derive(Debug, Default)]
-pub(in crate::network) struct Suspicions(Mutex<BTreeSet<MachineId>>);
+pub(in crate::network) struct Suspicions(Mutex<FewSet<MachineId>>);
 
 impl Suspicions {
     /// Takes note of an event.

@@ -11,8 +11,7 @@
 //! Who had truncated a transaction was told to by its coordinator, after all primaries had COMMIT-PRIMARY; so where a
 //! primary has neither that nor the new versions nobody had.
 
-use std::collections::BTreeMap;
-
+use fencepost_cluster::few::FewMap;
 use fencepost_fabric::MachineId;
 use fencepost_storage::classes::Class;
 use fencepost_storage::region::Image;
@@ -60,7 +59,7 @@ pub struct Change {
 /// What takes effect.
 pub struct Decided {
     /// By region, in the order of their timestamps: who ran it, and what it writes there.
-    pub changes: BTreeMap<RegionId, Vec<(Timestamp, MachineId, Vec<Change>)>>,
+    pub changes: FewMap<RegionId, Vec<(Timestamp, MachineId, Vec<Change>)>>,
     /// The newest timestamp that there was anything of.
     pub newest: u64,
 }
@@ -77,7 +76,7 @@ impl Change {
     }
 }
 
-type ByRegion = BTreeMap<RegionId, Vec<Change>>;
+type ByRegion = FewMap<RegionId, Vec<Change>>;
 
 /// What a COMMIT-BACKUP says.
 fn of_backup(record: &[u64], changes: &mut ByRegion) -> Result<(), BadRecord> {
@@ -170,7 +169,7 @@ fn locked_value(
     })
 }
 
-type Sources<'a> = BTreeMap<RegionId, Source<'a>>;
+type Sources<'a> = FewMap<RegionId, Source<'a>>;
 
 /// What a transaction writes, as far as that is known; a COMMIT-BACKUP says more than a LOCK.
 fn changes_of(found: &Found, sources: &Sources<'_>) -> Result<ByRegion, BadRecord> {
@@ -230,7 +229,7 @@ impl Decided {
     /// What becomes of everything that the logs have.
     pub fn of(logs: &Logs, sources: &Sources<'_>) -> Result<Decided, (MachineId, BadRecord)> {
         let mut decided = Decided {
-            changes: BTreeMap::new(),
+            changes: FewMap::new(),
             newest: 0,
         };
         for (id, found) in &logs.transactions {

@@ -3,9 +3,9 @@
 //! A record that was released may still be there, behind one that was not. That does no harm: whatever has taken effect
 //! is installed at its primary, and an ABORT stands behind what it is about.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use fencepost_cluster::few::{FewMap, FewSet};
 use fencepost_fabric::{Afterlife, MachineId, Remains, SegmentId, ring};
 use fencepost_storage::Timestamp;
 
@@ -24,7 +24,7 @@ pub struct Logs {
 #[derive(Default)]
 pub struct Found {
     /// All regions that it writes.
-    pub written: BTreeSet<u32>,
+    pub written: FewSet<u32>,
     /// The write timestamp, where it is known.
     pub w: Option<Timestamp>,
     /// A COMMIT-PRIMARY.
@@ -32,9 +32,9 @@ pub struct Found {
     /// An ABORT.
     pub aborted: bool,
     /// LOCK and LOCK-MOVED at a primary.
-    pub locks: BTreeMap<MachineId, Locked>,
+    pub locks: FewMap<MachineId, Locked>,
     /// COMMIT-BACKUP at a backup.
-    pub backups: BTreeMap<MachineId, Backed>,
+    pub backups: FewMap<MachineId, Backed>,
 }
 
 /// The records of a primary.
@@ -62,11 +62,11 @@ impl Logs {
     /// Reads all logs, but for transactions of configurations before `recovered`, which are settled everywhere.
     pub fn read(
         after: &dyn Afterlife,
-        remains: &BTreeMap<MachineId, Remains>,
+        remains: &FewMap<MachineId, Remains>,
         recovered: u64,
     ) -> Result<Logs, RestartError> {
         let mut logs = Logs::default();
-        let mut out = BTreeMap::new();
+        let mut out = FewMap::new();
         for (at, left) in remains {
             // What was copied out of a log stood there before all that is in it still.
             for (of, tag, record) in copied::left_by(left) {
@@ -87,10 +87,7 @@ impl Logs {
                 let sender = match remains.get(&of) {
                     Some(sender) => sender,
                     // It was out before, and has written what there is of it here.
-                    None => match out.entry(of) {
-                        Entry::Occupied(there) => there.into_mut(),
-                        Entry::Vacant(there) => there.insert(after.remains(of)?),
-                    },
+                    None => out.entry(of).or_try_insert_with(|| after.remains(of))?,
                 };
                 let told = word(Some(sender), SegmentId::HEAD, at.0).unwrap_or(head);
                 let records = ring::left_in(ring, (head, told), of);

@@ -37,10 +37,10 @@ mod logs;
 mod order;
 mod resume;
 
-use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::atomic::{self, AtomicUsize};
 
+use fencepost_cluster::few::FewMap;
 use fencepost_cluster::reconfiguration::{Kept, Resumed, Resuming, resume};
 use fencepost_cluster::{Configuration, Replication};
 use fencepost_fabric::{Afterlife, MachineId, Remains, SegmentId};
@@ -92,9 +92,9 @@ fn list(regions: &[RegionId]) -> String {
 
 /// The memory of all machines that have some.
 struct Left {
-    remains: BTreeMap<MachineId, Remains>,
-    kept: BTreeMap<MachineId, Kept>,
-    images: BTreeMap<(MachineId, RegionId), Image>,
+    remains: FewMap<MachineId, Remains>,
+    kept: FewMap<MachineId, Kept>,
+    images: FewMap<(MachineId, RegionId), Image>,
 }
 
 impl Left {
@@ -105,9 +105,9 @@ impl Left {
         begun: Option<&Resumed>,
     ) -> Result<Left, RestartError> {
         let mut left = Left {
-            remains: BTreeMap::new(),
-            kept: BTreeMap::new(),
-            images: BTreeMap::new(),
+            remains: FewMap::new(),
+            kept: FewMap::new(),
+            images: FewMap::new(),
         };
         for machine in members.iter().copied() {
             let remains = after.remains(machine)?;
@@ -179,7 +179,7 @@ pub fn settle(
     let left = Left::of(after, &members.collect::<Vec<_>>(), begun)?;
     let resumed = resume(&left.kept, &configuration, replication);
     let (regions, next_region) = resumed.map_err(RestartError::Lost)?;
-    let sources: BTreeMap<RegionId, Source<'_>> = regions
+    let sources: FewMap<RegionId, Source<'_>> = regions
         .iter()
         .filter_map(|region| Some((region.before.region, source(&left, region)?)))
         .collect();
@@ -220,7 +220,7 @@ pub fn settle(
 struct Ordering<'a> {
     after: &'a (dyn Afterlife + Sync),
     left: &'a Left,
-    sources: &'a BTreeMap<RegionId, Source<'a>>,
+    sources: &'a FewMap<RegionId, Source<'a>>,
     decided: &'a Decided,
 }
 
