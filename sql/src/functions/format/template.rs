@@ -22,19 +22,127 @@ pub(super) struct Field {
     pub(super) ordinal: Option<bool>,
 }
 
-/// Longer names before those that they begin with.
-const NAMES: [&str; 84] = [
-    "A.D.", "a.d.", "AD", "ad", "A.M.", "a.m.", "AM", "am", "B.C.", "b.c.", "BC", "bc", "CC", "cc",
-    "DAY", "Day", "day", "DDD", "ddd", "DD", "dd", "DY", "Dy", "dy", "D", "d", "FF1", "FF2", "FF3",
-    "FF4", "FF5", "FF6", "ff1", "ff2", "ff3", "ff4", "ff5", "ff6", "HH24", "hh24", "HH12", "hh12",
-    "HH", "hh", "IDDD", "iddd", "ID", "id", "IW", "iw", "IYYY", "iyyy", "IYY", "iyy", "IY", "iy",
-    "I", "J", "j", "MI", "mi", "MM", "mm", "MONTH", "Month", "month", "MON", "Mon", "mon", "MS",
-    "ms", "OF", "P.M.", "p.m.", "PM", "pm", "Q", "q", "RM", "rm", "SSSSS", "SSSS", "SS", "TZH",
-];
-const MORE: [&str; 22] = [
-    "sssss", "ssss", "ss", "TZM", "TZ", "tz", "US", "us", "WW", "ww", "W", "w", "Y,YYY", "y,yyy",
-    "YYYY", "yyyy", "YYY", "yyy", "YY", "yy", "Y", "y",
-];
+/// The fields that begin with a letter, as they are written and as they are called; longer ones before those that they
+/// begin with.
+fn fields(first: u8) -> &'static [(&'static str, &'static str)] {
+    match first {
+        b'A' => &[
+            ("A.D.", "A.D."),
+            ("AD", "AD"),
+            ("A.M.", "A.M."),
+            ("AM", "AM"),
+        ],
+        b'B' => &[("B.C.", "B.C."), ("BC", "BC")],
+        b'C' => &[("CC", "CC")],
+        b'D' => &[
+            ("DAY", "DAY"),
+            ("Day", "Day"),
+            ("DDD", "DDD"),
+            ("DD", "DD"),
+            ("DY", "DY"),
+            ("Dy", "Dy"),
+            ("D", "D"),
+        ],
+        b'F' => &[
+            ("FF1", "FF1"),
+            ("FF2", "FF2"),
+            ("FF3", "FF3"),
+            ("FF4", "FF4"),
+            ("FF5", "FF5"),
+            ("FF6", "FF6"),
+        ],
+        b'H' => &[("HH24", "HH24"), ("HH12", "HH12"), ("HH", "HH")],
+        b'I' => &[
+            ("IDDD", "IDDD"),
+            ("ID", "ID"),
+            ("IW", "IW"),
+            ("IYYY", "IYYY"),
+            ("IYY", "IYY"),
+            ("IY", "IY"),
+            ("I", "I"),
+        ],
+        b'J' => &[("J", "J")],
+        b'M' => &[
+            ("MI", "MI"),
+            ("MM", "MM"),
+            ("MONTH", "MONTH"),
+            ("Month", "Month"),
+            ("MON", "MON"),
+            ("Mon", "Mon"),
+            ("MS", "MS"),
+        ],
+        b'O' => &[("OF", "OF")],
+        b'P' => &[("P.M.", "P.M."), ("PM", "PM")],
+        b'Q' => &[("Q", "Q")],
+        b'R' => &[("RM", "RM")],
+        b'S' => &[("SSSSS", "SSSSS"), ("SSSS", "SSSS"), ("SS", "SS")],
+        b'T' => &[("TZH", "TZH"), ("TZM", "TZM"), ("TZ", "TZ")],
+        b'U' => &[("US", "US")],
+        b'W' => &[("WW", "WW"), ("W", "W")],
+        b'Y' => &[
+            ("Y,YYY", "Y,YYY"),
+            ("YYYY", "YYYY"),
+            ("YYY", "YYY"),
+            ("YY", "YY"),
+            ("Y", "Y"),
+        ],
+        b'a' => &[
+            ("a.d.", "a.d."),
+            ("ad", "ad"),
+            ("a.m.", "a.m."),
+            ("am", "am"),
+        ],
+        b'b' => &[("b.c.", "b.c."), ("bc", "bc")],
+        b'c' => &[("cc", "CC")],
+        b'd' => &[
+            ("day", "day"),
+            ("ddd", "DDD"),
+            ("dd", "DD"),
+            ("dy", "dy"),
+            ("d", "D"),
+        ],
+        b'f' => &[
+            ("ff1", "FF1"),
+            ("ff2", "FF2"),
+            ("ff3", "FF3"),
+            ("ff4", "FF4"),
+            ("ff5", "FF5"),
+            ("ff6", "FF6"),
+        ],
+        b'h' => &[("hh24", "HH24"), ("hh12", "HH12"), ("hh", "HH")],
+        b'i' => &[
+            ("iddd", "IDDD"),
+            ("id", "ID"),
+            ("iw", "IW"),
+            ("iyyy", "IYYY"),
+            ("iyy", "IYY"),
+            ("iy", "IY"),
+        ],
+        b'j' => &[("j", "J")],
+        b'm' => &[
+            ("mi", "MI"),
+            ("mm", "MM"),
+            ("month", "month"),
+            ("mon", "mon"),
+            ("ms", "MS"),
+        ],
+        b'p' => &[("p.m.", "p.m."), ("pm", "pm")],
+        b'q' => &[("q", "Q")],
+        b'r' => &[("rm", "rm")],
+        b's' => &[("sssss", "SSSSS"), ("ssss", "SSSS"), ("ss", "SS")],
+        b't' => &[("tz", "tz")],
+        b'u' => &[("us", "US")],
+        b'w' => &[("ww", "WW"), ("w", "W")],
+        b'y' => &[
+            ("y,yyy", "Y,YYY"),
+            ("yyyy", "YYYY"),
+            ("yyy", "YYY"),
+            ("yy", "YY"),
+            ("y", "Y"),
+        ],
+        _ => &[],
+    }
+}
 
 /// The text in the quotes that a template begins with, and what stands behind them. A backslash quotes what follows it.
 pub(super) fn quoted(template: &str) -> (String, &str) {
@@ -51,39 +159,13 @@ pub(super) fn quoted(template: &str) -> (String, &str) {
 }
 
 /// These mean something else in another case.
-pub(super) fn case_matters(name: &str) -> bool {
-    let upper = name.to_ascii_uppercase();
-    matches!(
-        upper.as_str(),
-        "A.D."
-            | "AD"
-            | "A.M."
-            | "AM"
-            | "B.C."
-            | "BC"
-            | "P.M."
-            | "PM"
-            | "DAY"
-            | "DY"
-            | "MONTH"
-            | "MON"
-            | "RM"
-            | "TZ"
-    )
-}
+const CASED: [&str; 14] = [
+    "A.D.", "AD", "A.M.", "AM", "B.C.", "BC", "P.M.", "PM", "DAY", "DY", "MONTH", "MON", "RM", "TZ",
+];
 
-/// The field's name in upper case, unless its case matters.
-fn canonical(name: &'static str) -> &'static str {
-    if case_matters(name) {
-        return name;
-    }
-    let all = || NAMES.iter().chain(&MORE);
-    all()
-        .find(|known| {
-            known.eq_ignore_ascii_case(name) && !known.contains(|c: char| c.is_ascii_lowercase())
-        })
-        .copied()
-        .unwrap_or(name)
+/// Whether the field means something else in another case.
+pub(super) fn case_matters(name: &str) -> bool {
+    CASED.iter().any(|cased| cased.eq_ignore_ascii_case(name))
 }
 
 /// The parts of a template.
@@ -93,19 +175,14 @@ pub(super) fn parts(template: &str) -> Vec<Part> {
     while let Some(first) = rest.chars().next() {
         let mut behind = rest;
         let mut bare = false;
-        while let Some(tail) = ["FM", "fm", "TM", "tm", "FX", "fx"]
-            .iter()
-            .find_map(|prefix| behind.strip_prefix(prefix))
-        {
-            bare |= behind[..2].eq_ignore_ascii_case("fm");
-            behind = tail;
+        while let Some(prefix @ ("FM" | "fm" | "TM" | "tm" | "FX" | "fx")) = behind.get(..2) {
+            bare |= matches!(prefix, "FM" | "fm");
+            behind = &behind[2..];
         }
-        let name = NAMES
-            .iter()
-            .chain(&MORE)
-            .find(|name| behind.starts_with(**name));
-        if let Some(name) = name {
-            rest = &behind[name.len()..];
+        let begins = behind.bytes().next().map_or(&[][..], fields);
+        let field = begins.iter().find(|(name, _)| behind.starts_with(name));
+        if let Some((written, name)) = field {
+            rest = &behind[written.len()..];
             let ordinal = match rest.get(..2) {
                 Some("TH") => Some(true),
                 Some("th") => Some(false),
@@ -115,7 +192,7 @@ pub(super) fn parts(template: &str) -> Vec<Part> {
                 rest = &rest[2..];
             }
             parts.push(Part::Field(Field {
-                name: canonical(name),
+                name,
                 bare,
                 ordinal,
             }));
