@@ -70,24 +70,9 @@ impl<K, V> FewMap<K, V> {
         self.0.iter_mut().map(|(_, value)| value)
     }
 
-    /// The keys themselves.
-    pub fn into_keys(self) -> impl DoubleEndedIterator<Item = K> + ExactSizeIterator {
-        self.0.into_iter().map(|(key, _)| key)
-    }
-
     /// The values themselves, in the order of keys.
     pub fn into_values(self) -> impl DoubleEndedIterator<Item = V> + ExactSizeIterator {
         self.0.into_iter().map(|(_, value)| value)
-    }
-
-    /// The smallest key and its value.
-    pub fn first_key_value(&self) -> Option<(&K, &V)> {
-        self.0.first().map(|(key, value)| (key, value))
-    }
-
-    /// The largest key and its value.
-    pub fn last_key_value(&self) -> Option<(&K, &V)> {
-        self.0.last().map(|(key, value)| (key, value))
     }
 
     /// Keeps what `keep` says.
@@ -225,14 +210,6 @@ impl<'a, K, V> Vacancy<'a, K, V> {
         V: Default,
     {
         self.or_insert_with(V::default)
-    }
-
-    /// Changes the key's value, if it has one.
-    pub fn and_modify(self, change: impl FnOnce(&mut V)) -> Self {
-        if let Ok(at) = self.at {
-            change(&mut self.map.0[at].1);
-        }
-        self
     }
 }
 

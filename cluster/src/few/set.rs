@@ -1,8 +1,10 @@
-//! A set that is a sorted list.
+//! A set: the keys of a map.
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::{slice, vec};
+use std::iter;
+
+use super::map::{self, FewMap};
 
 /// A set with few elements, in their order.
 ///
@@ -14,12 +16,17 @@ use std::{slice, vec};
 /// assert!(machines.iter().eq(&[1, 2, 3]));
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FewSet<T>(Vec<T>);
+pub struct FewSet<T>(FewMap<T, ()>);
+
+/// Goes through a set.
+pub type Iter<'a, T> = iter::Map<map::Iter<'a, T, ()>, fn((&'a T, &'a ())) -> &'a T>;
+/// The elements themselves.
+pub type IntoIter<T> = iter::Map<<FewMap<T, ()> as IntoIterator>::IntoIter, fn((T, ())) -> T>;
 
 impl<T> FewSet<T> {
     /// An empty one.
     pub const fn new() -> Self {
-        Self(Vec::new())
+        Self(FewMap::new())
     }
 
     /// How many elements it has.
@@ -38,59 +45,38 @@ impl<T> FewSet<T> {
     }
 
     /// The elements in order.
-    pub fn iter(&self) -> slice::Iter<'_, T> {
-        self.0.iter()
+    pub fn iter(&self) -> Iter<'_, T> {
+        self.0.iter().map(|(element, ())| element)
     }
 
     /// The smallest element.
     pub fn first(&self) -> Option<&T> {
-        self.0.first()
+        self.iter().next()
     }
 
     /// The largest element.
     pub fn last(&self) -> Option<&T> {
-        self.0.last()
-    }
-
-    /// Removes the smallest element.
-    pub fn pop_first(&mut self) -> Option<T> {
-        (!self.0.is_empty()).then(|| self.0.remove(0))
+        self.iter().next_back()
     }
 
     /// Keeps what `keep` says.
-    pub fn retain(&mut self, keep: impl FnMut(&T) -> bool) {
-        self.0.retain(keep);
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        self.0.retain(|element, ()| keep(element));
     }
 }
 
 impl<T: Ord> FewSet<T> {
-    /// Where an element is, or where it would be.
-    fn find<Q: Ord + ?Sized>(&self, element: &Q) -> Result<usize, usize>
-    where
-        T: Borrow<Q>,
-    {
-        match self.0.last() {
-            // Mostly they come in order.
-            Some(last) if last.borrow() < element => Err(self.0.len()),
-            _ => self.0.binary_search_by(|there| there.borrow().cmp(element)),
-        }
-    }
-
     /// Whether the element is there.
     pub fn contains<Q: Ord + ?Sized>(&self, element: &Q) -> bool
     where
         T: Borrow<Q>,
     {
-        self.find(element).is_ok()
+        self.0.contains_key(element)
     }
 
     /// Inserts an element; false if it was there.
     pub fn insert(&mut self, element: T) -> bool {
-        let place = self.find(&element);
-        if let Err(at) = place {
-            self.0.insert(at, element);
-        }
-        place.is_err()
+        self.0.insert(element, ()).is_none()
     }
 
     /// Removes an element; whether it was there.
@@ -98,31 +84,12 @@ impl<T: Ord> FewSet<T> {
     where
         T: Borrow<Q>,
     {
-        let place = self.find(element);
-        if let Ok(at) = place {
-            self.0.remove(at);
-        }
-        place.is_ok()
+        self.0.remove(element).is_some()
     }
 
     /// Whether all elements are in `other`.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.iter().all(|element| other.contains(element))
-    }
-
-    /// Whether no element is in `other`.
-    pub fn is_disjoint(&self, other: &Self) -> bool {
-        !self.iter().any(|element| other.contains(element))
-    }
-
-    /// What is not in `other`.
-    pub fn difference<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a T> {
-        self.iter().filter(|element| !other.contains(*element))
-    }
-
-    /// What is in `other`, too.
-    pub fn intersection<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a T> {
-        self.iter().filter(|element| other.contains(*element))
     }
 }
 
@@ -134,21 +101,13 @@ impl<T> Default for FewSet<T> {
 
 impl<T: fmt::Debug> fmt::Debug for FewSet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(&self.0).finish()
+        f.debug_set().entries(self).finish()
     }
 }
 
 impl<T: Ord> Extend<T> for FewSet<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, more: I) {
-        for element in more {
-            self.insert(element);
-        }
-    }
-}
-
-impl<'a, T: Ord + Copy> Extend<&'a T> for FewSet<T> {
-    fn extend<I: IntoIterator<Item = &'a T>>(&mut self, more: I) {
-        self.extend(more.into_iter().copied());
+        self.0.extend(more.into_iter().map(|element| (element, ())));
     }
 }
 
@@ -168,18 +127,18 @@ impl<T: Ord, const N: usize> From<[T; N]> for FewSet<T> {
 
 impl<T> IntoIterator for FewSet<T> {
     type Item = T;
-    type IntoIter = vec::IntoIter<T>;
+    type IntoIter = IntoIter<T>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+        self.0.into_iter().map(|(element, ())| element)
     }
 }
 
 impl<'a, T> IntoIterator for &'a FewSet<T> {
     type Item = &'a T;
-    type IntoIter = slice::Iter<'a, T>;
+    type IntoIter = Iter<'a, T>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
+        self.iter()
     }
 }

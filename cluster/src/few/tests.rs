@@ -16,8 +16,8 @@ proptest! {
                 0..3 => prop_assert_eq!(map.insert(key, value), model.insert(key, value)),
                 3 => prop_assert_eq!(map.remove(&key), model.remove(&key)),
                 4 => {
-                    let changed = *map.entry(key).and_modify(|v| *v ^= 1).or_insert(value);
-                    prop_assert_eq!(changed, *model.entry(key).and_modify(|v| *v ^= 1).or_insert(value));
+                    *map.entry(key).or_insert(value) ^= 1;
+                    *model.entry(key).or_insert(value) ^= 1;
                 }
                 5 => prop_assert_eq!(map.get_mut(&key), model.get_mut(&key)),
                 6 => {
@@ -37,8 +37,6 @@ proptest! {
             prop_assert!(map.keys().eq(model.keys()) && map.values().eq(model.values()));
             prop_assert_eq!(map.get(&key), model.get(&key));
             prop_assert_eq!(map.contains_key(&key), model.contains_key(&key));
-            prop_assert_eq!(map.first_key_value(), model.first_key_value());
-            prop_assert_eq!(map.last_key_value(), model.last_key_value());
         }
         prop_assert_eq!(format!("{map:?}"), format!("{model:?}"));
         prop_assert!(map.into_iter().eq(model));
@@ -53,7 +51,8 @@ proptest! {
                 0..3 => prop_assert_eq!(set.insert(element), model.insert(element)),
                 3 => prop_assert_eq!(set.remove(&element), model.remove(&element)),
                 _ => {
-                    prop_assert_eq!(set.pop_first(), model.pop_first());
+                    set.retain(|there| there % 3 != element % 3);
+                    model.retain(|there| there % 3 != element % 3);
                     (before, model_before) = (set.clone(), model.clone());
                 }
             }
@@ -61,9 +60,6 @@ proptest! {
             prop_assert_eq!(set.contains(&element), model.contains(&element));
             prop_assert_eq!((set.first(), set.last()), (model.first(), model.last()));
             prop_assert_eq!(before.is_subset(&set), model_before.is_subset(&model));
-            prop_assert_eq!(before.is_disjoint(&set), model_before.is_disjoint(&model));
-            prop_assert!(before.difference(&set).eq(model_before.difference(&model)));
-            prop_assert!(before.intersection(&set).eq(model_before.intersection(&model)));
         }
         prop_assert_eq!(format!("{set:?}"), format!("{model:?}"));
         prop_assert!(set.into_iter().eq(model));

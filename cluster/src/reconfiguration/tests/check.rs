@@ -21,6 +21,8 @@ pub struct Checks {
     used: FewSet<RegionId>,
     /// The newest mappings that CMs have made.
     mapped: FewMap<RegionId, Mapping>,
+    /// The newest of those that have come into force.
+    in_force: FewMap<RegionId, Mapping>,
     requests: FewMap<RequestId, RegionId>,
     pub lost: FewSet<RegionId>,
     applied: FewMap<MachineId, ConfigurationId>,
@@ -81,6 +83,7 @@ impl Checks {
             first: configuration.id(),
             used: FewSet::new(),
             mapped: FewMap::new(),
+            in_force: FewMap::new(),
             requests: FewMap::new(),
             lost: FewSet::new(),
             applied: FewMap::new(),
@@ -217,10 +220,15 @@ impl World {
             if let Some(before) = self.checks.mapped.get(&region) {
                 let stays = before.replicas.all().any(|m| mapping.replicas.has(m));
                 assert!(stays, "{region} keeps a replica");
-                // What was made in a configuration that never came into force took nothing from anybody.
                 let in_force = before.last_replica_change <= self.checks.committed;
-                let was_there = before.replicas.has(primary);
-                assert!(was_there || !in_force, "{region} was at its primary");
+                // What was made in a configuration that never came into force took nothing from anybody: who had the
+                // region before it has it still.
+                let had_it = match in_force {
+                    true => Some(before),
+                    false => self.checks.in_force.get(&region),
+                };
+                let was_there = had_it.is_none_or(|had_it| had_it.replicas.has(primary));
+                assert!(was_there, "{region} was at its primary");
                 let was = before.replicas.primary();
                 let demoted = primary != was && mapping.replicas.has(was);
                 let had = self.nodes[&was].memory.data.contains(&region) && in_force;
@@ -237,6 +245,10 @@ impl World {
                 }
                 let forward = before.last_replica_change <= mapping.last_replica_change;
                 assert!(forward || !in_force, "MAP-1");
+                if in_force {
+                    let before = before.clone();
+                    self.checks.in_force.insert(region, before);
+                }
             }
             self.checks.mapped.insert(region, mapping.clone());
             all.sort_unstable();

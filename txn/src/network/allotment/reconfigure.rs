@@ -150,7 +150,7 @@ impl Network {
             for region in moved {
                 self.whereabouts.suspend(*region);
             }
-            state.inactive.extend(moved);
+            state.inactive.extend(moved.iter().copied());
             let mut host = self.host(machine);
             // All of them are written down at once, with the configuration.
             host.writes = false;
