@@ -22,123 +22,87 @@ pub(super) struct Field {
     pub(super) ordinal: Option<bool>,
 }
 
-/// The fields that begin with a letter, as they are written and as they are called; longer ones before those that they
-/// begin with.
-fn fields(first: u8) -> &'static [(&'static str, &'static str)] {
-    match first {
+/// The fields that begin with a letter: how they are called, and how else they may be written; longer ones before those
+/// that they begin with.
+fn fields(letter: u8) -> &'static [(&'static str, &'static str)] {
+    match letter.to_ascii_uppercase() {
         b'A' => &[
             ("A.D.", "A.D."),
             ("AD", "AD"),
             ("A.M.", "A.M."),
             ("AM", "AM"),
-        ],
-        b'B' => &[("B.C.", "B.C."), ("BC", "BC")],
-        b'C' => &[("CC", "CC")],
-        b'D' => &[
-            ("DAY", "DAY"),
-            ("Day", "Day"),
-            ("DDD", "DDD"),
-            ("DD", "DD"),
-            ("DY", "DY"),
-            ("Dy", "Dy"),
-            ("D", "D"),
-        ],
-        b'F' => &[
-            ("FF1", "FF1"),
-            ("FF2", "FF2"),
-            ("FF3", "FF3"),
-            ("FF4", "FF4"),
-            ("FF5", "FF5"),
-            ("FF6", "FF6"),
-        ],
-        b'H' => &[("HH24", "HH24"), ("HH12", "HH12"), ("HH", "HH")],
-        b'I' => &[
-            ("IDDD", "IDDD"),
-            ("ID", "ID"),
-            ("IW", "IW"),
-            ("IYYY", "IYYY"),
-            ("IYY", "IYY"),
-            ("IY", "IY"),
-            ("I", "I"),
-        ],
-        b'J' => &[("J", "J")],
-        b'M' => &[
-            ("MI", "MI"),
-            ("MM", "MM"),
-            ("MONTH", "MONTH"),
-            ("Month", "Month"),
-            ("MON", "MON"),
-            ("Mon", "Mon"),
-            ("MS", "MS"),
-        ],
-        b'O' => &[("OF", "OF")],
-        b'P' => &[("P.M.", "P.M."), ("PM", "PM")],
-        b'Q' => &[("Q", "Q")],
-        b'R' => &[("RM", "RM")],
-        b'S' => &[("SSSSS", "SSSSS"), ("SSSS", "SSSS"), ("SS", "SS")],
-        b'T' => &[("TZH", "TZH"), ("TZM", "TZM"), ("TZ", "TZ")],
-        b'U' => &[("US", "US")],
-        b'W' => &[("WW", "WW"), ("W", "W")],
-        b'Y' => &[
-            ("Y,YYY", "Y,YYY"),
-            ("YYYY", "YYYY"),
-            ("YYY", "YYY"),
-            ("YY", "YY"),
-            ("Y", "Y"),
-        ],
-        b'a' => &[
             ("a.d.", "a.d."),
             ("ad", "ad"),
             ("a.m.", "a.m."),
             ("am", "am"),
         ],
-        b'b' => &[("b.c.", "b.c."), ("bc", "bc")],
-        b'c' => &[("cc", "CC")],
-        b'd' => &[
+        b'B' => &[
+            ("B.C.", "B.C."),
+            ("BC", "BC"),
+            ("b.c.", "b.c."),
+            ("bc", "bc"),
+        ],
+        b'C' => &[("CC", "cc")],
+        b'D' => &[
+            ("DAY", "DAY"),
+            ("Day", "Day"),
             ("day", "day"),
-            ("ddd", "DDD"),
-            ("dd", "DD"),
+            ("DDD", "ddd"),
+            ("DD", "dd"),
+            ("DY", "DY"),
+            ("Dy", "Dy"),
             ("dy", "dy"),
-            ("d", "D"),
+            ("D", "d"),
         ],
-        b'f' => &[
-            ("ff1", "FF1"),
-            ("ff2", "FF2"),
-            ("ff3", "FF3"),
-            ("ff4", "FF4"),
-            ("ff5", "FF5"),
-            ("ff6", "FF6"),
+        b'F' => &[
+            ("FF1", "ff1"),
+            ("FF2", "ff2"),
+            ("FF3", "ff3"),
+            ("FF4", "ff4"),
+            ("FF5", "ff5"),
+            ("FF6", "ff6"),
         ],
-        b'h' => &[("hh24", "HH24"), ("hh12", "HH12"), ("hh", "HH")],
-        b'i' => &[
-            ("iddd", "IDDD"),
-            ("id", "ID"),
-            ("iw", "IW"),
-            ("iyyy", "IYYY"),
-            ("iyy", "IYY"),
-            ("iy", "IY"),
+        b'H' => &[("HH24", "hh24"), ("HH12", "hh12"), ("HH", "hh")],
+        b'I' => &[
+            ("IDDD", "iddd"),
+            ("ID", "id"),
+            ("IW", "iw"),
+            ("IYYY", "iyyy"),
+            ("IYY", "iyy"),
+            ("IY", "iy"),
+            ("I", "I"),
         ],
-        b'j' => &[("j", "J")],
-        b'm' => &[
-            ("mi", "MI"),
-            ("mm", "MM"),
+        b'J' => &[("J", "j")],
+        b'M' => &[
+            ("MI", "mi"),
+            ("MM", "mm"),
+            ("MONTH", "MONTH"),
+            ("Month", "Month"),
             ("month", "month"),
+            ("MON", "MON"),
+            ("Mon", "Mon"),
             ("mon", "mon"),
-            ("ms", "MS"),
+            ("MS", "ms"),
         ],
-        b'p' => &[("p.m.", "p.m."), ("pm", "pm")],
-        b'q' => &[("q", "Q")],
-        b'r' => &[("rm", "rm")],
-        b's' => &[("sssss", "SSSSS"), ("ssss", "SSSS"), ("ss", "SS")],
-        b't' => &[("tz", "tz")],
-        b'u' => &[("us", "US")],
-        b'w' => &[("ww", "WW"), ("w", "W")],
-        b'y' => &[
-            ("y,yyy", "Y,YYY"),
-            ("yyyy", "YYYY"),
-            ("yyy", "YYY"),
-            ("yy", "YY"),
-            ("y", "Y"),
+        b'O' => &[("OF", "OF")],
+        b'P' => &[
+            ("P.M.", "P.M."),
+            ("PM", "PM"),
+            ("p.m.", "p.m."),
+            ("pm", "pm"),
+        ],
+        b'Q' => &[("Q", "q")],
+        b'R' => &[("RM", "RM"), ("rm", "rm")],
+        b'S' => &[("SSSSS", "sssss"), ("SSSS", "ssss"), ("SS", "ss")],
+        b'T' => &[("TZH", "TZH"), ("TZM", "TZM"), ("TZ", "TZ"), ("tz", "tz")],
+        b'U' => &[("US", "us")],
+        b'W' => &[("WW", "ww"), ("W", "w")],
+        b'Y' => &[
+            ("Y,YYY", "y,yyy"),
+            ("YYYY", "yyyy"),
+            ("YYY", "yyy"),
+            ("YY", "yy"),
+            ("Y", "y"),
         ],
         _ => &[],
     }
@@ -180,9 +144,10 @@ pub(super) fn parts(template: &str) -> Vec<Part> {
             behind = &behind[2..];
         }
         let begins = behind.bytes().next().map_or(&[][..], fields);
-        let field = begins.iter().find(|(name, _)| behind.starts_with(name));
-        if let Some((written, name)) = field {
-            rest = &behind[written.len()..];
+        let is =
+            |(name, other): &&(&str, &str)| behind.starts_with(name) || behind.starts_with(other);
+        if let Some((name, _)) = begins.iter().find(is) {
+            rest = &behind[name.len()..];
             let ordinal = match rest.get(..2) {
                 Some("TH") => Some(true),
                 Some("th") => Some(false),
@@ -245,3 +210,23 @@ pub(super) const DAYS: [&str; 7] = [
 pub(super) const ROMAN: [&str; 12] = [
     "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_field_is_found_whole_in_each_spelling() {
+        let mut found = 0;
+        for (name, other) in (b'A'..=b'Z').flat_map(fields) {
+            for written in [name, other] {
+                match &parts(written)[..] {
+                    [Part::Field(field)] => assert_eq!(field.name, *name),
+                    other => panic!("{written}: {other:?}"),
+                }
+                found += 1;
+            }
+        }
+        assert!(found > 100);
+    }
+}
