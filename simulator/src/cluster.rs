@@ -252,10 +252,9 @@ fn door_of(plan: &Plan) -> Result<Arc<Door>, String> {
 
 /// The manager of a machine's configuration, where both are in it.
 fn manager_of<'a>(machine: &Machine, all: &'a [Arc<Machine>]) -> Option<&'a Machine> {
-    let members = machine.members();
-    let cm = all.iter().find(|cm| cm.number() == members.manager)?;
+    let cm = all.iter().find(|cm| cm.number() == machine.manager())?;
     let answer = machine.is_answering() && cm.is_answering();
-    (answer && cm.members().configuration == members.configuration).then_some(cm)
+    (answer && cm.configuration() == machine.configuration()).then_some(cm)
 }
 
 /// Whether the manager's time is beyond the bounds that a machine has of it (CLOCK-1).

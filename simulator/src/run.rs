@@ -194,14 +194,19 @@ fn unrest(machines: &[Arc<Machine>], dooms: &[Doom], since: Timestamp) -> String
 fn rest(machines: &[Arc<Machine>], dooms: &[Doom], since: Timestamp) -> bool {
     let all = || machines.iter().zip(dooms);
     let living = || all().filter(|(_, doom)| !doom.has_come());
-    let newest = living().map(|(machine, _)| machine.members());
-    let Some(newest) = newest.max_by_key(|members| members.configuration) else {
+    // Asked at each turn of a run, and mostly answered here.
+    if !living().all(|(machine, _)| machine.is_evicted() || over(machine, since)) {
+        return false;
+    }
+    let newest = living().map(|(machine, _)| machine);
+    let newest = newest.max_by_key(|machine| machine.configuration());
+    let Some(newest) = newest.map(|machine| machine.members()) else {
         return false;
     };
     let is_in = |number: u32| newest.machines.iter().any(|member| member.id == number);
     let changed = newest.configuration > 1;
     let member = |machine: &Machine| {
-        let current = machine.members().configuration == newest.configuration;
+        let current = machine.configuration() == newest.configuration;
         current && (!changed || machine.is_answering()) && over(machine, since)
     };
     all().all(

@@ -1,7 +1,7 @@
 //! Mistakes that are planted in the protocol are found: by the seed, and the checker, that the README names for each.
 //!
 //! A change of the protocol, of plans or of the workload makes other runs of the seeds. Then
-//! `cargo test -p fencepost-simulator --features planted --test planted -- --ignored --nocapture looked_for` looks for
+//! `cargo test -p fencepost-simulator --test planted -- --ignored --nocapture looked_for` looks for
 //! others, and writes the table.
 
 use std::fmt;

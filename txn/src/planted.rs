@@ -11,7 +11,8 @@
 //!
 //! *Concurrency.* A thread has its own: whole clusters of the simulator run in one.
 //!
-//! Without the feature `planted`, which nothing that is shipped has, [`is`] is a constant and nothing is left of it.
+//! Without the feature `planted`, which tests are built with and nothing that is shipped has, [`is`] is a constant and nothing
+//! is left of it.
 
 #[cfg(feature = "planted")]
 use std::cell::Cell;

@@ -96,6 +96,7 @@ use crate::catalog::CatalogView;
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::parser::{self, Parsed, position_of};
+use crate::stack;
 
 pub use cursor::goes_back;
 pub use domain::domain_conditions;
@@ -350,7 +351,7 @@ impl Binder<'_> {
             return Err(parser::too_deep());
         }
         self.depth += 1;
-        let result = f(self);
+        let result = stack::enough(|| f(self));
         self.depth -= 1;
         result
     }

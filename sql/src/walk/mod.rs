@@ -15,11 +15,7 @@ use sqlparser::ast::{
 };
 
 use crate::error::SqlError;
-
-/// The stack that is left at least for an expression within another, and what there is more where it is less: a chain of
-/// operators is as deep as it is long.
-const STACK_LEFT: usize = 128 << 10;
-const STACK_MORE: usize = 2 << 20;
+use crate::stack;
 
 parts! {
     /// Sees the parts of a tree.

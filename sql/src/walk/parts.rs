@@ -82,7 +82,7 @@ macro_rules! parts {
                     SetExpr::Select(select) => self.select(select),
                     SetExpr::Query(query) => self.query(query),
                     SetExpr::SetOperation { left, right, .. } => {
-                        stacker::maybe_grow(STACK_LEFT, STACK_MORE, || self.set(left))?;
+                        stack::enough(|| self.set(left))?;
                         self.set(right)
                     }
                     SetExpr::Values(values) => self.values(values),
@@ -225,7 +225,7 @@ macro_rules! parts {
             }
 
             pub(crate) fn expr(&mut self, expr: &$($mut)? Expr) -> Result<(), SqlError> {
-                stacker::maybe_grow(STACK_LEFT, STACK_MORE, || {
+                stack::enough(|| {
                     self.0.expr(expr)?;
                     self.within(expr)?;
                     self.0.expr_end(expr);

@@ -11,11 +11,16 @@ impl Network {
     /// answer that is waited for; and no call is open. Slots that are reserved for new objects may stay in
     /// stock.
     pub fn is_at_rest(&self) -> bool {
-        self.unrest().is_empty()
+        self.left(1).is_empty()
     }
 
     /// What is left, for people.
     pub fn unrest(&self) -> Vec<&'static str> {
+        self.left(usize::MAX)
+    }
+
+    /// What is left, `most` of it.
+    fn left(&self, most: usize) -> Vec<&'static str> {
         // Who governs may want the ends.
         let settled = self.is_settled();
         let ends = self.ends.lock();
@@ -38,6 +43,6 @@ impl Network {
             ("calls", &|| peers().all(|peer| peer.line.is_at_rest())),
         ];
         let left = all.into_iter().filter(|(_, rests)| !rests());
-        left.map(|(what, _)| what).collect()
+        left.map(|(what, _)| what).take(most).collect()
     }
 }

@@ -9,7 +9,6 @@ mod host;
 mod in_turn;
 mod leased;
 mod met_before;
-#[cfg(feature = "planted")]
 mod planted;
 
 use fencepost_txn::{Addr, Mode, Outcome};
