@@ -43,6 +43,9 @@ pub enum DiskOp {
     Write,
     /// Syncing a file.
     Sync,
+    /// Syncing a file's data, which is a `Sync`, too: where others make room in files meanwhile, [`DiskFile::sync_all`], it
+    /// is told apart from that.
+    SyncData,
     /// Creating, opening, renaming, removing, listing, syncing names.
     Names,
 }

@@ -20,6 +20,7 @@ pub mod functions;
 pub mod key;
 pub mod lock_mode;
 pub mod notify;
+pub mod order;
 pub mod parser;
 pub mod password;
 pub mod pg_catalog;

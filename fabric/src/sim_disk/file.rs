@@ -91,6 +91,7 @@ impl DiskFile for SimFile {
 
     fn sync(&self) -> io::Result<()> {
         self.gate.pass();
+        self.run(DiskOp::SyncData, |_, _| Ok(()))?;
         self.sync_all()
     }
 

@@ -4,6 +4,7 @@ use fencepost_sql::bound::{DefaultPrivileges, Grant, NamedObject, RoleRef};
 use fencepost_sql::catalog::acl::{self, Acl, Dependent, PUBLIC, Privileges};
 use fencepost_sql::catalog::{DefaultAcl, Object, ObjectKind, RoleDef, denied, no_privilege};
 use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::order::InOrder;
 use fencepost_sql::stop::Halt;
 
 use super::authorize::{Asker, schema_object};
@@ -224,7 +225,7 @@ fn one_column(
     said.columns.retain(|(of, _)| *of != number);
     if !list.is_empty() {
         said.columns.push((number, list));
-        said.columns.sort_by_key(|(of, _)| *of);
+        said.columns.order_by_key(|(of, _)| *of);
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use fencepost_sql::bound::TriggerChange;
 use fencepost_sql::catalog::{CatalogView, TableDef, TriggerDef};
 use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::order::InOrder;
 use fencepost_sql::stop::Halt;
 
 use super::changes::Changes;
@@ -125,7 +126,7 @@ pub async fn change_below(
 
 /// TRG-1
 pub fn sort_triggers(table: &mut TableDef) {
-    table.rules.triggers.sort_by(|a, b| a.name.cmp(&b.name));
+    table.rules.triggers.order_by(|a, b| a.name.cmp(&b.name));
 }
 
 /// The trigger of the table above that a trigger of a partition is one for.

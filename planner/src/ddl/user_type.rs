@@ -13,6 +13,7 @@ use fencepost_sql::catalog::{
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::quote_ident;
+use fencepost_sql::order::InOrder;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::citext::CitextDef;
 use fencepost_sql::types::composites::is_made_of;
@@ -440,7 +441,7 @@ pub async fn drop_type(
             }
         }
     }
-    types.sort_by_key(|ty| ty.id);
+    types.order_by_key(|ty| ty.id);
     types.dedup_by_key(|ty| ty.id);
     for ty in &types {
         extension::check_free(Object::new(ObjectKind::Type, ty.id), ddl)?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use fencepost_sql::bound::{AlterView, CreateView, DropView, ViewChange};
 use fencepost_sql::catalog::{CatalogView, Object, ObjectKind, TableDef, ViewDef, ViewMore};
 use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::order::InOrder;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::composites::ROW_TYPE;
 
@@ -155,7 +156,7 @@ pub fn drop_views(
     ddl: &mut DdlCx<'_>,
 ) -> Result<Vec<Arc<ViewDef>>, SqlError> {
     let mut going: Vec<Arc<ViewDef>> = views.to_vec();
-    going.sort_by_key(|view| view.id);
+    going.order_by_key(|view| view.id);
     going.dedup_by_key(|view| view.id);
     let all = ddl.snapshot.queries();
     let mut next = 0;

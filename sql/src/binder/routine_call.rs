@@ -15,6 +15,7 @@ use crate::catalog::acl::Privileges;
 use crate::catalog::{ArgMode, CATALOG_SCHEMA, Object, RoutineArg, RoutineDef, RoutineKind};
 use crate::error::{SqlError, SqlState};
 use crate::functions::{CastContext, candidates};
+use crate::order::InOrder;
 use crate::parser;
 use crate::types::{Type, TypeKind};
 
@@ -322,7 +323,7 @@ impl Binder<'_> {
             fitting.extend(candidate);
         }
         // Of those that take the same the nearer one is meant, and the one that adds least.
-        fitting.sort_by_key(Candidate::defaults);
+        fitting.order_by_key(Candidate::defaults);
         let mut known: Vec<Candidate> = Vec::new();
         for candidate in fitting {
             if known.iter().all(|other| other.kinds != candidate.kinds) {

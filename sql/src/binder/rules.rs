@@ -15,6 +15,7 @@ use crate::catalog::{
 };
 use crate::context::EvalContext;
 use crate::error::SqlError;
+use crate::order::InOrder;
 use crate::settings::Settings;
 
 /// What a statement does to the rows of a table.
@@ -258,7 +259,7 @@ impl Binder<'_> {
             return Ok(rules);
         }
         let mut checks: Vec<_> = table.rules.checks.iter().collect();
-        checks.sort_by(|a, b| a.name.cmp(&b.name));
+        checks.order_by(|a, b| a.name.cmp(&b.name));
         self.of_table(table, |binder| {
             for check in checks {
                 let condition = binder.stored(table, &check.text, Clause::Check)?;

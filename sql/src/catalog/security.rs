@@ -12,6 +12,7 @@ use super::acl::{Acl, PUBLIC, Privileges, grant, same};
 use super::def::RoleDef;
 use super::store::SUPERUSER_OID;
 use crate::error::{SqlError, SqlState};
+use crate::order::InOrder;
 
 /// The role whose only member is the owner of the database.
 pub const DATABASE_OWNER: u32 = 6171;
@@ -68,7 +69,7 @@ impl Security {
     }
 
     pub(super) fn set_defaults(&mut self, mut defaults: Vec<DefaultAcl>) {
-        defaults.sort_by_key(|of| of.id);
+        defaults.order_by_key(|of| of.id);
         self.defaults = defaults.into_iter().map(Arc::new).collect();
     }
 
@@ -105,7 +106,7 @@ impl Security {
     /// All that is said about objects, by class and oid.
     pub fn abouts(&self) -> Vec<Arc<About>> {
         let mut all: Vec<_> = self.abouts.values().cloned().collect();
-        all.sort_by_key(|about| (about.class, about.id));
+        all.order_by_key(|about| (about.class, about.id));
         all
     }
 
@@ -329,7 +330,7 @@ impl Security {
             grant(&mut acl, pair, item.privileges, false);
             grant(&mut acl, pair, item.options, true);
         }
-        acl.sort_by_key(|item| (item.grantee, item.grantor));
+        acl.order_by_key(|item| (item.grantee, item.grantor));
         Some(acl).filter(|acl| !same(acl, &object.first_acl(role)))
     }
 

@@ -16,6 +16,7 @@ use super::user_type::{TypeDef, TypeSet, row_type_def};
 use super::view::ViewDef;
 use crate::bound::NamedObject;
 use crate::error::SqlError;
+use crate::order::InOrder;
 use crate::pg_catalog::{Constraint, PUBLIC_NAMESPACE, class, namespace_name, relation_name};
 use crate::types::TypeKind;
 use crate::types::composites::{ROW_ARRAY, ROW_TYPE};
@@ -76,7 +77,7 @@ impl Snapshot {
         self.database = database;
         self.security.set_database(database);
         self.databases = databases.into_iter().map(Arc::new).collect();
-        self.databases.sort_by(|a, b| a.name.cmp(&b.name));
+        self.databases.order_by(|a, b| a.name.cmp(&b.name));
         self
     }
 
@@ -112,7 +113,7 @@ impl Snapshot {
 
     /// The same with these routines.
     pub fn with_routines(mut self, mut routines: Vec<RoutineDef>) -> Snapshot {
-        routines.sort_by_key(|routine| routine.id);
+        routines.order_by_key(|routine| routine.id);
         for routine in routines {
             self.security.set_routine_owner(routine.id, routine.owner);
             let name = key(&routine.schema, &routine.name);
@@ -124,7 +125,7 @@ impl Snapshot {
 
     /// The same with these extensions besides that which is there from the start.
     pub fn with_extensions(mut self, mut extensions: Vec<ExtensionDef>) -> Snapshot {
-        extensions.sort_by_key(|extension| extension.id);
+        extensions.order_by_key(|extension| extension.id);
         let all = ExtensionDef::plpgsql().into_iter().chain(extensions);
         self.extensions = all.map(Arc::new).collect();
         self
@@ -165,7 +166,7 @@ impl Snapshot {
     /// Every routine, in the order in which they were made.
     pub fn all_routines(&self) -> Vec<Arc<RoutineDef>> {
         let mut all: Vec<_> = self.routines.values().flatten().cloned().collect();
-        all.sort_by_key(|routine| routine.id);
+        all.order_by_key(|routine| routine.id);
         all
     }
 
@@ -258,7 +259,7 @@ impl Snapshot {
         let materialized = self.tables.values().filter_map(|table| table.as_view());
         let mut all: Vec<_> = materialized.map(Arc::new).collect();
         all.extend(self.views().cloned());
-        all.sort_by_key(|view| view.id);
+        all.order_by_key(|view| view.id);
         all
     }
 
@@ -276,14 +277,14 @@ impl Snapshot {
     pub fn schemas(&self) -> Vec<(String, u32)> {
         let own = self.schemas.iter().map(|(name, oid)| (name.clone(), *oid));
         let mut all: Vec<_> = own.collect();
-        all.sort();
+        all.order_by(Ord::cmp);
         all
     }
 
     /// Every table, by name.
     pub fn tables(&self) -> Vec<Arc<TableDef>> {
         let mut tables: Vec<_> = self.tables.values().cloned().collect();
-        tables.sort_by(|a, b| a.name.cmp(&b.name));
+        tables.order_by(|a, b| a.name.cmp(&b.name));
         tables
     }
 
@@ -439,7 +440,7 @@ impl Snapshot {
     /// Every role, by name.
     pub fn roles(&self) -> Vec<Arc<RoleDef>> {
         let mut roles: Vec<_> = self.roles.values().cloned().collect();
-        roles.sort_by(|a, b| a.name.cmp(&b.name));
+        roles.order_by(|a, b| a.name.cmp(&b.name));
         roles
     }
 
@@ -550,7 +551,7 @@ impl CatalogView for Snapshot {
         let routines = routines.map(|of| named(of.kind.into(), of.id, &of.name));
         let mut all: Vec<_> = tables.chain(views).chain(sequences).collect();
         all.extend(routines);
-        all.sort_by_key(|of| of.object.id);
+        all.order_by_key(|of| of.object.id);
         all
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::def::TableDef;
 use super::guard::Guards;
 use super::view::ViewDef;
+use crate::order::InOrder;
 use crate::types::composites::{CompositeDef, Field, ROW_ARRAY, ROW_TYPE};
 use crate::types::{Citext, Composite, Domain, Enum, Type, TypeKind};
 
@@ -178,7 +179,7 @@ impl TypeSet {
     /// All of them, the oldest first.
     pub fn all(&self) -> Vec<Arc<TypeDef>> {
         let mut all: Vec<_> = self.by_name.values().cloned().collect();
-        all.sort_by_key(|ty| ty.id);
+        all.order_by_key(|ty| ty.id);
         all
     }
 

@@ -14,6 +14,7 @@ use sqlparser::ast;
 use super::lexer::{Kind, Token};
 use super::parse_expression;
 use crate::error::SqlError;
+use crate::order::InOrder;
 
 /// How far the characters are moved: to a plane for private use.
 const MOVED: u32 = 0xF_0000;
@@ -151,7 +152,7 @@ fn target(text: &str, tokens: &[Token], at: usize, found: &mut Vec<Range<usize>>
 /// The text with names in the place of the subscripts, from its end on: their bytes are more than before.
 pub(super) fn apply(patched: &mut String, targets: &[Range<usize>]) {
     let mut targets: Vec<&Range<usize>> = targets.iter().collect();
-    targets.sort_by_key(|range| std::cmp::Reverse(range.start));
+    targets.order_by_key(|range| std::cmp::Reverse(range.start));
     for range in targets {
         let inner = patched.get(range.start + 1..range.end).unwrap_or("");
         let moved = |ch: char| char::from_u32(u32::from(ch) + MOVED).unwrap_or(ch);

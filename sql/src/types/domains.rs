@@ -20,6 +20,7 @@ use crate::bound::Expr;
 use crate::catalog::PUBLIC_SCHEMA;
 use crate::error::SqlError;
 use crate::functions::quote_ident;
+use crate::order::InOrder;
 
 /// What there is of a domain.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,7 +100,7 @@ static DEFINITIONS: Mutex<Vec<&'static Kept>> = Mutex::new(Vec::new());
 impl Domain {
     /// The domain of a definition, whose constraints are put in their order.
     pub fn of(mut definition: DomainDef) -> Domain {
-        definition.checks.sort_by(|a, b| a.name.cmp(&b.name));
+        definition.checks.order_by(|a, b| a.name.cmp(&b.name));
         let mut all = DEFINITIONS.lock();
         let same = |kept: &&&'static Kept| {
             kept.definition == definition && is_same(kept.definition.base, definition.base)

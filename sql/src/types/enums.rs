@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use crate::catalog::PUBLIC_SCHEMA;
 use crate::error::{SqlError, SqlState};
 use crate::functions::quote_ident;
+use crate::order::InOrder;
 use crate::value::Value;
 
 /// Bytes that the name of a label may have.
@@ -93,7 +94,7 @@ impl Enum {
     pub fn of(mut definition: EnumDef) -> Enum {
         definition
             .labels
-            .sort_by(|a, b| a.place.total_cmp(&b.place));
+            .order_by(|a, b| a.place.total_cmp(&b.place));
         let mut all = DEFINITIONS.lock();
         if let Some(same) = all.iter().find(|of| ***of == definition) {
             return Enum(same);

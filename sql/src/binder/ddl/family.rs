@@ -15,6 +15,7 @@ use crate::catalog::{
 };
 use crate::error::{SqlError, SqlState};
 use crate::functions::eval;
+use crate::order::InOrder;
 use crate::parser::{PartitionChange, PartitionSyntax};
 use crate::value::Value;
 
@@ -488,7 +489,7 @@ fn hash_bound(level: &Level, modulus: u64, remainder: u64) -> Result<Bound, SqlE
         _ => None,
     };
     let mut all: Vec<_> = level.members.iter().filter_map(of).collect();
-    all.sort();
+    all.order_by(Ord::cmp);
     let factors = "every hash partition modulus must be a factor of the next larger modulus";
     if let Some((below, name)) = all.iter().rfind(|(other, _)| *other <= modulus)
         && modulus % below != 0

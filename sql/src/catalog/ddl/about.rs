@@ -10,6 +10,7 @@ use crate::catalog::{
     SUPERUSER_OID, Security, Snapshot, TableDef,
 };
 use crate::functions::quote_literal;
+use crate::order::InOrder;
 use crate::pg_catalog::{Constraint, class, namespace_name};
 use crate::settings::Settings;
 use crate::types::{Type, TypeKind, text_out};
@@ -176,9 +177,9 @@ fn named(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Named> {
         });
     }
     let mut sequences: Vec<_> = snapshot.sequences().collect();
-    sequences.sort_by_key(|sequence| sequence.id);
+    sequences.order_by_key(|sequence| sequence.id);
     let mut views: Vec<_> = snapshot.views().collect();
-    views.sort_by_key(|view| view.id);
+    views.order_by_key(|view| view.id);
     let tables = tables
         .iter()
         .map(|table| (ObjectKind::Table, table.id, false));

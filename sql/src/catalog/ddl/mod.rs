@@ -22,6 +22,7 @@ use std::sync::Arc;
 use super::{
     Object, PUBLIC_SCHEMA, RoutineDef, Snapshot, TableDef, TypeDef, UserType, ViewDef, temporary,
 };
+use crate::order::InOrder;
 use crate::parser::{calls, mentions};
 use crate::types::Type;
 use crate::types::composites::ROW_TYPE;
@@ -139,7 +140,7 @@ pub fn statements(snapshot: &Snapshot, with_passwords: bool) -> Vec<Ddl> {
 fn kept_tables(snapshot: &Snapshot) -> Vec<Arc<TableDef>> {
     let mut tables = snapshot.tables();
     tables.retain(|table| is_kept(&table.schema));
-    tables.sort_by_key(|table| table.id);
+    tables.order_by_key(|table| table.id);
     tables
 }
 

@@ -10,6 +10,7 @@ use crate::catalog::{
 };
 use crate::context::EvalContext;
 use crate::functions::quote_literal;
+use crate::order::InOrder;
 use crate::pg_catalog::{domain_check_text, reader, routine_definition, trigger_definition};
 use crate::types::composites::is_made_of;
 
@@ -115,7 +116,7 @@ pub(super) fn is_of_identity(snapshot: &Snapshot, sequence: &SequenceDef) -> boo
 fn kept_sequences(snapshot: &Snapshot) -> Vec<Arc<SequenceDef>> {
     let all = snapshot.sequences().filter(|of| is_kept(&of.schema));
     let mut all: Vec<_> = all.cloned().collect();
-    all.sort_by_key(|sequence| sequence.id);
+    all.order_by_key(|sequence| sequence.id);
     all
 }
 
@@ -211,7 +212,7 @@ pub(super) fn view_defaults(snapshot: &Snapshot) -> Vec<Ddl> {
 fn views(snapshot: &Snapshot) -> Vec<&Arc<ViewDef>> {
     let mut views: Vec<_> = snapshot.views().collect();
     views.retain(|view| is_kept(&view.schema));
-    views.sort_by_key(|view| view.id);
+    views.order_by_key(|view| view.id);
     views
 }
 

@@ -5,6 +5,7 @@ use super::super::lexer::{Kind, Token};
 use super::role::role;
 use crate::bound::{CreateSchema, DropSchema, RenameSchema, RoleRef, Statement};
 use crate::error::{SqlError, SqlState};
+use crate::order::InOrder;
 
 /// What a schema can come with, in the order in which it is made.
 const ELEMENTS: [&str; 6] = ["sequence", "table", "view", "index", "trigger", "grant"];
@@ -62,7 +63,7 @@ fn create(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         let message = "CREATE SCHEMA IF NOT EXISTS cannot include schema elements";
         return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
     }
-    elements.sort_by_key(|(place, _)| *place);
+    elements.order_by_key(|(place, _)| *place);
     Ok(Statement::CreateSchema(CreateSchema {
         name,
         if_not_exists,
