@@ -12,9 +12,10 @@ use crate::executor::Halted;
 pub fn wrong_about(manager: &Machine, machines: &[Arc<Machine>]) -> Option<String> {
     let counts = manager.lease_counts()?;
     let suspected = |machine: &&Arc<Machine>| counts.suspected.contains(&machine.number());
-    let current = manager.configuration();
+    let configuration = |machine: &Machine| machine.members().configuration;
+    let current = configuration(manager);
     let believes =
-        |machine: &&Arc<Machine>| machine.holds_lease() && machine.configuration() == current;
+        |machine: &&Arc<Machine>| machine.holds_lease() && configuration(machine) == current;
     let wrong = machines.iter().filter(suspected).find(believes)?;
     Some(format!(
         "m{} is suspected in configuration {current}, and has its lease",

@@ -198,7 +198,9 @@ fn rest(machines: &[Arc<Machine>], dooms: &[Doom], since: Timestamp) -> bool {
     if !living().all(|(machine, _)| machine.is_evicted() || over(machine, since)) {
         return false;
     }
+    // Who is out of all configurations has none.
     let newest = living().map(|(machine, _)| machine);
+    let newest = newest.filter(|machine| !machine.is_evicted());
     let newest = newest.max_by_key(|machine| machine.configuration());
     let Some(newest) = newest.map(|machine| machine.members()) else {
         return false;
