@@ -4,8 +4,8 @@
 //! parameters as it meets them, and evaluates constants it can evaluate for good.
 //!
 //! Invariants
-//! - BIN-1: the binder never recurses deeper than `EXPR_DEPTH_MAX` (54001), and bound expressions
-//!   are no deeper than a few times that.
+//! - BIN-1: the binder never recurses deeper than `EXPR_DEPTH_MAX` (54001), with more stack where little is left (`stack`),
+//!   and bound expressions are no deeper than a few times that.
 //! - BIN-2: what PostgreSQL has and we have not answers 0A000 and names it.
 
 mod aggregate;

@@ -106,6 +106,20 @@ fn what_is_just_allowed_fits_the_stack() {
                 " END".repeat(120)
             ),
             format!(
+                "SELECT '{}{}'::jsonb::text",
+                "[".repeat(990),
+                "]".repeat(990)
+            ),
+            format!("SELECT '{}{}'::json", "[".repeat(990), "]".repeat(990)),
+            format!(
+                "SELECT '$ ? ({}@ > 1{})'::jsonpath::text",
+                "(".repeat(140),
+                ")".repeat(140)
+            ),
+            format!("SELECT '$ ? ({}@ > 1)'::jsonpath::text", "-".repeat(290)),
+            format!("SELECT jsonb_path_exists('1', '{}$')", "-".repeat(290)),
+            format!("SELECT 'a' ~ '{}a{}'", "(".repeat(90), ")".repeat(90)),
+            format!(
                 "SELECT * FROM {}generate_series(1, 2){}",
                 "(SELECT * FROM ".repeat(40),
                 ") AS s".repeat(40)

@@ -12,6 +12,7 @@ use super::lexer::{Token, Word, unexpected, words};
 use super::{Chain, Comparison, DEPTH_MAX, Head, Method, Operator, Path, Predicate, Step};
 use crate::error::{SqlError, SqlState};
 use crate::functions::check_path_regex;
+use crate::stack;
 
 /// Reads a path.
 pub fn parse(text: &str) -> Result<Path, SqlError> {
@@ -119,12 +120,26 @@ impl Parser<'_> {
         }
     }
 
-    /// A condition or a value.
-    fn either(&mut self) -> Result<Either, SqlError> {
+    /// Reads what is within something else.
+    fn deeper(
+        &mut self,
+        read: fn(&mut Self) -> Result<Either, SqlError>,
+    ) -> Result<Either, SqlError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return Err(crate::parser::too_deep());
         }
+        let inner = stack::enough(|| read(self))?;
+        self.depth -= 1;
+        Ok(inner)
+    }
+
+    /// A condition or a value.
+    fn either(&mut self) -> Result<Either, SqlError> {
+        self.deeper(Self::disjunction)
+    }
+
+    fn disjunction(&mut self) -> Result<Either, SqlError> {
         let mut left = self.conjunction()?;
         while matches!(left, Either::Truth(_)) && self.sign("||") {
             let right = self.conjunction()?;
@@ -133,7 +148,6 @@ impl Parser<'_> {
                 Box::new(self.truth_of(right)?),
             ));
         }
-        self.depth -= 1;
         Ok(left)
     }
 
@@ -280,13 +294,8 @@ impl Parser<'_> {
             _ => return self.primary(),
         };
         self.at += 1;
-        self.depth += 1;
-        if self.depth > DEPTH_MAX {
-            return Err(crate::parser::too_deep());
-        }
-        let arg = self.signed()?;
+        let arg = self.deeper(Self::signed)?;
         let arg = self.value_of(arg)?;
-        self.depth -= 1;
         Ok(Either::Value(match (&arg.head, arg.steps.is_empty()) {
             (Head::Number(text), true) => alone(Head::Number(match text.strip_prefix('-') {
                 _ if !negative => text.clone(),
