@@ -361,6 +361,11 @@ fn who_has_forgotten_its_votes_is_somebody_else() {
     block_on(stores[0].found(MACHINES.map(member).to_vec())).expect("there is none");
     let first = founders(3);
     assert_eq!(swap(&stores[0], &first), Swapped::Won);
+    // Two of three have agreed on it, and the third may not have been one of them.
+    until(|| {
+        let third = stores[2].here();
+        third.configured && third.voters == [1001, 1002, 1003]
+    });
     // Two of three have forgotten that there was a group: they must not begin another one with the log of the third.
     drop(stores);
     let again = |machine: u32| RaftMember {
