@@ -267,8 +267,10 @@ impl End {
             self.messages.release(kept);
             handled?;
         }
+        let mut log_read = false;
         for _ in 0..AT_ONCE {
             let Some((tag, kept)) = self.log.next(record).map_err(|_| TORN)? else {
+                log_read = true;
                 break;
             };
             any = true;
@@ -287,7 +289,8 @@ impl End {
         any |= self.calls.poll(network, record, AT_ONCE)?;
         if let Some(link) = network.link(self.peer) {
             any |= self.lines.tell(machine.intents(), link);
-            any |= self.primary.lent.lend_later((machine, network), LANE, link);
+            let lent = &mut self.primary.lent;
+            any |= lent.lend_later((machine, network), LANE, link, log_read);
         }
         Ok(any)
     }

@@ -5,6 +5,7 @@
 //!   is in no free list, so its block keeps its class.
 //! * LENT-2: only a slot that was lent to a peer becomes its new object, once.
 //!
+//! Where there is none, the peer's log is read first as far as it has come: what it gave back before it asked may be in it.
 //! Where a slot needs another region of this machine, the answer waits until that has come.
 
 use std::collections::HashSet;
@@ -27,16 +28,23 @@ use crate::record::BadRecord;
 #[derive(Default)]
 pub(super) struct Lent {
     slots: HashSet<Addr, FixedState>,
-    /// What it has asked for and waits for a region.
-    later: Vec<Later>,
+    /// What it has asked for, and what the answer waits for.
+    later: Vec<(Ask, Awaited)>,
 }
 
-struct Later {
+#[derive(Clone, Copy)]
+struct Ask {
     ticket: u64,
     wanted: Wanted,
-    grown: Completion<bool>,
+    /// Whether all has been read that was in the peer's log when this came.
+    log_read: bool,
     /// Regions that came and were taken by others.
     rounds: u32,
+}
+
+enum Awaited {
+    Log,
+    Region(Completion<bool>),
 }
 
 impl Lent {
@@ -49,7 +57,13 @@ impl Lent {
         words: &[u64],
     ) -> Result<(), BadRecord> {
         let (ticket, wanted) = Wanted::decode(words)?;
-        self.lend(here, lane, link, (ticket, wanted, 0));
+        let ask = Ask {
+            ticket,
+            wanted,
+            log_read: false,
+            rounds: 0,
+        };
+        self.lend(here, lane, link, ask);
         Ok(())
     }
 
@@ -58,62 +72,75 @@ impl Lent {
         (machine, network): (&Machine, &Network),
         lane: usize,
         link: &Link,
-        (ticket, wanted, rounds): (u64, Wanted, u32),
+        ask: Ask,
     ) {
         let regions = machine.regions();
         let slots = loop {
             let there = regions.count();
-            let slots = take(machine, lane, wanted);
+            let slots = take(machine, lane, ask.wanted);
             // A region that has come since is not full, and has not been tried.
             if !slots.is_empty() || regions.count() == there {
                 break slots;
             }
         };
+        if slots.is_empty() && !ask.log_read {
+            self.later.push((ask, Awaited::Log));
+            return;
+        }
         // Otherwise it is not for want of a region.
-        if slots.is_empty() && regions.is_full() && rounds < ROUNDS {
-            let grown = network.grow(machine, wanted.near);
-            let rounds = rounds + 1;
-            self.later.push(Later {
-                ticket,
-                wanted,
-                grown,
-                rounds,
-            });
+        if slots.is_empty() && regions.is_full() && ask.rounds < ROUNDS {
+            let grown = network.grow(machine, ask.wanted.near);
+            let rounds = ask.rounds + 1;
+            let ask = Ask { rounds, ..ask };
+            self.later.push((ask, Awaited::Region(grown)));
             return;
         }
         self.slots.extend(slots.iter().map(|slot| slot.addr));
-        reserve::answer(ticket, &slots, |words| link.send_surely(RESERVED, words));
+        reserve::answer(ask.ticket, &slots, |words| {
+            link.send_surely(RESERVED, words)
+        });
     }
 
-    /// Lends what has waited for a region that has come, or will not come; whether there was anything.
-    pub fn lend_later(&mut self, here: (&Machine, &Network), lane: usize, link: &Link) -> bool {
+    /// Lends what has waited for the log, which has been `read` as far as it had come, or for a region that has come, or
+    /// will not come; whether there was anything.
+    pub fn lend_later(
+        &mut self,
+        here: (&Machine, &Network),
+        lane: usize,
+        link: &Link,
+        read: bool,
+    ) -> bool {
         let mut any = false;
         let mut at = 0;
-        while let Some(later) = self.later.get_mut(at) {
-            let Some(grown) = later.grown.take() else {
+        while let Some((_, awaited)) = self.later.get_mut(at) {
+            let grown = match awaited {
+                Awaited::Log => read.then_some(Ok(true)),
+                Awaited::Region(grown) => grown.take(),
+            };
+            let Some(grown) = grown else {
                 at += 1;
                 continue;
             };
             any = true;
-            let Later {
-                ticket,
-                wanted,
-                rounds,
-                ..
-            } = self.later.remove(at);
+            let (ask, _) = self.later.remove(at);
+            let send = |words: &[u64]| link.send_surely(RESERVED, words);
             match grown {
-                Ok(true) => self.lend(here, lane, link, (ticket, wanted, rounds)),
-                // Without a region there is no memory.
-                Ok(false) => {
-                    reserve::answer(ticket, &[], |words| link.send_surely(RESERVED, words));
+                Ok(true) => {
+                    let ask = Ask {
+                        log_read: true,
+                        ..ask
+                    };
+                    self.lend(here, lane, link, ask);
                 }
-                Err(_) => reserve::answer_later(ticket, |words| link.send_surely(RESERVED, words)),
+                // Without a region there is no memory.
+                Ok(false) => reserve::answer(ask.ticket, &[], send),
+                Err(_) => reserve::answer_later(ask.ticket, send),
             }
         }
         any
     }
 
-    /// Whether nothing waits for a region.
+    /// Whether nothing waits.
     pub fn is_at_rest(&self) -> bool {
         self.later.is_empty()
     }

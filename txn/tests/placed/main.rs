@@ -209,6 +209,30 @@ fn a_run_lies_side_by_side() {
 }
 
 #[test]
+fn what_went_back_before_it_was_asked_for_counts() {
+    for kind in KINDS {
+        let world = World::limited(kind, 2, 1, 2 << 20);
+        let mut made = Vec::new();
+        for _ in 0..40 {
+            let mut tx = world.begin(0, Mode::ReadWrite);
+            let new = || block_on(tx.alloc(1000, place(1)));
+            made.push(
+                std::iter::repeat_with(new)
+                    .take_while(Result::is_ok)
+                    .count(),
+            );
+            // Most of it goes back while the next one asks for it.
+            tx.abort();
+        }
+        assert!(
+            made[0] > 50 && made.iter().all(|n| *n == made[0]),
+            "{made:?}"
+        );
+        world.settle();
+    }
+}
+
+#[test]
 fn without_memory_at_its_machine_an_object_is_refused_and_nothing_is_lost() {
     for kind in KINDS {
         let world = World::limited(kind, 2, 1, 2 << 20);
