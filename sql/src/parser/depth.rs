@@ -91,7 +91,7 @@ pub(crate) fn check(sql: &str, tokens: &[Token]) -> Result<(), SqlError> {
                 }
                 1
             }
-            Kind::Word => usize::from(is_chaining(token.text(sql))),
+            Kind::Word => usize::from(token.is_one_of(sql, &CHAINING)),
             _ => 0,
         };
         if chained > 0 {
@@ -105,8 +105,4 @@ pub(crate) fn check(sql: &str, tokens: &[Token]) -> Result<(), SqlError> {
         }
     }
     Ok(())
-}
-
-fn is_chaining(word: &str) -> bool {
-    word.len() <= 9 && CHAINING.iter().any(|w| w.eq_ignore_ascii_case(word))
 }

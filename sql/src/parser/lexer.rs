@@ -57,7 +57,20 @@ impl Token {
 
     /// Is it this keyword?
     pub(crate) fn is(&self, sql: &str, keyword: &str) -> bool {
-        self.kind == Kind::Word && self.text(sql).eq_ignore_ascii_case(keyword)
+        self.kind == Kind::Word && self.is_one_of(sql, &[keyword])
+    }
+
+    /// Is its text one of these, whose letters may be large or small in it?
+    pub(crate) fn is_one_of(&self, sql: &str, words: &[&str]) -> bool {
+        let text = sql.as_bytes().get(self.start..self.end);
+        let text = text.unwrap_or_default();
+        // Most are told by their length.
+        for word in words {
+            if word.len() == text.len() && are_same(text, word.as_bytes()) {
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -68,15 +81,55 @@ pub(crate) struct Lexer<'a> {
     at: usize,
 }
 
-const OPERATOR_CHARS: &[u8] = b"+-*/<>=~!@#%^&|`?";
+/// Bits of [`CLASSES`].
+const BLANK: u8 = 1;
+const WORD_START: u8 = 2;
+const WORD: u8 = 4;
+const OPERATOR: u8 = 8;
+
+/// What a byte may be part of: each one of each statement is looked up here.
+static CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut b = 0;
+    while b < classes.len() {
+        classes[b] = match b as u8 {
+            b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => BLANK,
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => WORD_START | WORD,
+            b'0'..=b'9' | b'$' => WORD,
+            b'+' | b'-' | b'*' | b'/' | b'<' | b'>' | b'=' | b'~' | b'!' | b'@' | b'#' | b'%'
+            | b'^' | b'&' | b'|' | b'`' | b'?' => OPERATOR,
+            _ => 0,
+        };
+        b += 1;
+    }
+    classes
+};
+
+#[inline(always)]
+fn is_of(b: u8, class: u8) -> bool {
+    CLASSES[b as usize] & class != 0
+}
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(sql: &'a str) -> Lexer<'a> {
         Lexer { sql, at: 0 }
     }
 
+    /// Zero behind the end.
+    #[inline(always)]
     fn byte(&self, i: usize) -> u8 {
-        self.sql.as_bytes().get(i).copied().unwrap_or(0)
+        let bytes = self.sql.as_bytes();
+        if i < bytes.len() { bytes[i] } else { 0 }
+    }
+
+    /// Goes on behind all bytes of a class. The zero at the end is of none.
+    #[inline(always)]
+    fn skip(&mut self, class: u8) {
+        let mut at = self.at;
+        while is_of(self.byte(at), class) {
+            at += 1;
+        }
+        self.at = at;
     }
 
     /// The next token; `None` at the end.
@@ -111,8 +164,8 @@ impl<'a> Lexer<'a> {
                 self.at += 2;
                 Kind::Cast
             }
-            b if is_word_start(b) => self.word(start)?,
-            b if OPERATOR_CHARS.contains(&b) => {
+            b if is_of(b, WORD_START) => self.word(start)?,
+            b if is_of(b, OPERATOR) => {
                 self.operator();
                 Kind::Operator
             }
@@ -133,8 +186,8 @@ impl<'a> Lexer<'a> {
     /// Skips white space and comments; block comments nest.
     fn skip_blank(&mut self) -> Result<(), SqlError> {
         loop {
+            self.skip(BLANK);
             match (self.byte(self.at), self.byte(self.at + 1)) {
-                (b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c, _) => self.at += 1,
                 (b'-', b'-') => {
                     let rest = &self.sql.as_bytes()[self.at..];
                     let length = rest.iter().position(|b| matches!(b, b'\n' | b'\r'));
@@ -221,13 +274,13 @@ impl<'a> Lexer<'a> {
 
     /// A word must not begin where a number ends.
     fn no_junk(&self, start: usize, behind: &str) -> Result<(), SqlError> {
-        if !is_word_start(self.byte(self.at)) {
+        if !is_of(self.byte(self.at), WORD_START) {
             return Ok(());
         }
         let rest = &self.sql[start..];
         let length = rest
             .bytes()
-            .take_while(|b| is_word(*b) || *b == b'.')
+            .take_while(|b| is_of(*b, WORD) || *b == b'.')
             .count();
         let what = format!(
             "trailing junk after {behind} at or near \"{}\"",
@@ -236,8 +289,9 @@ impl<'a> Lexer<'a> {
         Err(SqlError::new(SqlState::SYNTAX_ERROR, what).at(position(self.sql, start)))
     }
 
+    #[inline(always)]
     fn digits(&mut self) {
-        while self.byte(self.at).is_ascii_digit() {
+        while matches!(self.byte(self.at), b'0'..=b'9') {
             self.at += 1;
         }
     }
@@ -250,7 +304,7 @@ impl<'a> Lexer<'a> {
             self.no_junk(start, "parameter")?;
             return Ok(Kind::Param);
         }
-        while is_word(self.byte(self.at)) && self.byte(self.at) != b'$' {
+        while is_of(self.byte(self.at), WORD) && self.byte(self.at) != b'$' {
             self.at += 1;
         }
         if self.byte(self.at) != b'$' {
@@ -290,9 +344,7 @@ impl<'a> Lexer<'a> {
             }
             _ => {}
         }
-        while is_word(self.byte(self.at)) {
-            self.at += 1;
-        }
+        self.skip(WORD);
         Ok(Kind::Word)
     }
 
@@ -301,7 +353,7 @@ impl<'a> Lexer<'a> {
         loop {
             let (b, next) = (self.byte(self.at), self.byte(self.at + 1));
             let comment = matches!((b, next), (b'-', b'-') | (b'/', b'*'));
-            if comment || !OPERATOR_CHARS.contains(&b) {
+            if comment || !is_of(b, OPERATOR) {
                 return;
             }
             self.at += 1;
@@ -309,12 +361,18 @@ impl<'a> Lexer<'a> {
     }
 }
 
-fn is_word_start(b: u8) -> bool {
-    b.is_ascii_alphabetic() || b == b'_' || b >= 0x80
-}
-
-fn is_word(b: u8) -> bool {
-    is_word_start(b) || b.is_ascii_digit() || b == b'$'
+/// Whether two words of one length are the same but for large and small letters of ASCII.
+fn are_same(one: &[u8], other: &[u8]) -> bool {
+    let mut at = 0;
+    while at < one.len() && at < other.len() {
+        let (a, b) = (one[at], other[at]);
+        let letter = (a | 0x20).wrapping_sub(b'a') < 26;
+        if a != b && !(letter && a ^ b == 0x20) {
+            return false;
+        }
+        at += 1;
+    }
+    true
 }
 
 /// All tokens of a text.

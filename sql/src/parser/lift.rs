@@ -129,10 +129,7 @@ const TYPES_WITH_MODIFIER: [&str; 18] = [
 pub fn lift(sql: &str) -> Option<Lifted> {
     let mut lexer = Lexer::new(sql);
     let first = lexer.next_token().ok()??;
-    let liftable = ["select", "insert", "update", "delete"]
-        .iter()
-        .any(|w| first.is(sql, w));
-    if !liftable {
+    if !first.is_one_of(sql, &["select", "insert", "update", "delete"]) {
         return None;
     }
     let mut walk = Walk {
@@ -188,7 +185,7 @@ impl Walk<'_> {
             Kind::Open => {
                 self.depth += 1;
                 let typed =
-                    before.kind == Kind::Word && is_one_of(before, self.sql, &TYPES_WITH_MODIFIER);
+                    before.kind == Kind::Word && before.is_one_of(self.sql, &TYPES_WITH_MODIFIER);
                 if typed && self.modifier_at.is_none() {
                     self.modifier_at = Some(self.depth);
                 }
@@ -212,16 +209,16 @@ impl Walk<'_> {
     }
 
     fn word(&mut self, token: Token) -> Option<()> {
-        let text = token.text(self.sql);
-        match text.len() {
-            4 if self.selects && text.eq_ignore_ascii_case("into") => return None,
-            5 if text.eq_ignore_ascii_case("group") => return None,
-            8 if text.eq_ignore_ascii_case("distinct") => return None,
-            5 if text.eq_ignore_ascii_case("order") => self.order_by_at = Some(self.depth),
-            5 if text.eq_ignore_ascii_case("limit") => self.order_by_at = None,
-            6 if text.eq_ignore_ascii_case("offset") => self.order_by_at = None,
-            5 if text.eq_ignore_ascii_case("union") => return None,
-            6 if text.eq_ignore_ascii_case("window") => return None,
+        let sql = self.sql;
+        // The length tells most words from these.
+        match token.end - token.start {
+            4 if self.selects && token.is(sql, "into") => return None,
+            5 if token.is_one_of(sql, &["group", "union"]) => return None,
+            6 if token.is(sql, "window") => return None,
+            8 if token.is(sql, "distinct") => return None,
+            5 if token.is(sql, "order") => self.order_by_at = Some(self.depth),
+            5 if token.is(sql, "limit") => self.order_by_at = None,
+            6 if token.is(sql, "offset") => self.order_by_at = None,
             _ => {}
         }
         Some(())
@@ -269,7 +266,7 @@ impl Walk<'_> {
     /// Does a function's first argument follow that is a name, or a second one?
     fn is_named(&self, before: Token, before_that: Option<Token>) -> bool {
         match before.kind {
-            Kind::Open => before_that.is_some_and(|word| is_one_of(word, self.sql, &OF_NAMES)),
+            Kind::Open => before_that.is_some_and(|word| word.is_one_of(self.sql, &OF_NAMES)),
             Kind::Comma => before_that.is_some_and(|name| {
                 let end = self.sql.get(..name.start).unwrap_or("").trim_end();
                 name.kind == Kind::String
@@ -285,17 +282,18 @@ impl Walk<'_> {
         let text = token.text(self.sql);
         match token.kind {
             Kind::String => Some(Literal::Text(unquoted(text).into())),
-            Kind::Integer => match text.parse::<i128>() {
-                Ok(v) => {
-                    let v = if negative { -v } else { v };
-                    match (i32::try_from(v), i64::try_from(v)) {
-                        (Ok(v), _) => Some(Literal::Int4(v)),
-                        (_, Ok(v)) => Some(Literal::Int8(v)),
-                        _ => self.decimal(text, negative),
-                    }
-                }
-                Err(_) => None,
-            },
+            Kind::Integer => {
+                let size = text.parse::<u64>().ok();
+                let value = size.and_then(|size| match negative {
+                    true => 0i64.checked_sub_unsigned(size),
+                    false => i64::try_from(size).ok(),
+                });
+                let Some(value) = value else {
+                    return self.decimal(text, negative);
+                };
+                let short = i32::try_from(value).map(Literal::Int4);
+                Some(short.unwrap_or(Literal::Int8(value)))
+            }
             _ => self.decimal(text, negative),
         }
     }
@@ -310,7 +308,7 @@ impl Walk<'_> {
         match token.kind {
             Kind::Open | Kind::Comma => true,
             Kind::Operator => true,
-            Kind::Word => is_one_of(token, self.sql, &BEFORE_EXPRESSION),
+            Kind::Word => token.is_one_of(self.sql, &BEFORE_EXPRESSION),
             _ => false,
         }
     }
@@ -342,9 +340,4 @@ impl Walk<'_> {
             literals: self.literals,
         })
     }
-}
-
-fn is_one_of(token: Token, sql: &str, words: &[&str]) -> bool {
-    let text = token.text(sql);
-    words.iter().any(|w| w.eq_ignore_ascii_case(text))
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::lexer::Lexer;
 use super::{Literal, Statement, Upkeep, lift, parse};
 use crate::bound;
 use crate::error::{SqlError, SqlState};
@@ -349,10 +350,47 @@ fn literals_are_lifted() {
         lifted.text,
         "select x::varchar(3), $1 from t order by x, 2 limit $2/*:ti*/"
     );
-    assert_eq!(
-        lift("select - 2147483648").expect("one").literals,
-        [Literal::Int4(i32::MIN)]
-    );
+    let one = |sql: &str| lift(sql).expect("one").literals.remove(0);
+    for (sql, literal) in [
+        ("select - 2147483648", Literal::Int4(i32::MIN)),
+        ("select 2147483648", Literal::Int8(1 << 31)),
+        ("select - 9223372036854775808", Literal::Int8(i64::MIN)),
+    ] {
+        assert_eq!(one(sql), literal, "{sql}");
+    }
+    for sql in [
+        "9223372036854775808",
+        "-9223372036854775809",
+        "99999999999999999999",
+    ] {
+        let value = sql.parse().expect("a number");
+        assert_eq!(one(&format!("select {sql}")), Literal::Numeric(value));
+    }
+    // More digits than any type has.
+    assert_eq!(lift(&format!("select {}", "9".repeat(60))), None);
+}
+
+#[test]
+fn words_are_told_by_their_letters_large_or_small() {
+    let is = |sql: &str, word| {
+        let token = Lexer::new(sql).next_token().expect("a token");
+        token.is_some_and(|token| token.is(sql, word))
+    };
+    for sql in ["select", "SELECT", "sElEcT", "Select(", "select é"] {
+        assert!(is(sql, "select"), "{sql}");
+    }
+    // A bit tells large letters from small ones, and other characters from each other.
+    for (sql, word) in [
+        ("a\u{7f}", "a_"),
+        ("a@", "a`"),
+        ("selec", "select"),
+        ("selectt", "select"),
+        ("selecté", "select"),
+        ("\"select\"", "select"),
+        ("'select'", "select"),
+    ] {
+        assert!(!is(sql, word), "{sql}");
+    }
 }
 
 #[test]
