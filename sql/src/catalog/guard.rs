@@ -6,8 +6,10 @@
 //! A transaction has the guard of its own machine in its read set, so a table costs no message and no one-sided
 //! read however many machines there are; DDL on the table writes all of them (CAT-5).
 
+use std::sync::Arc;
+
 use fencepost_storage::Addr;
-use fencepost_txn::{Machine, MachineId, Near, Stop, Transaction};
+use fencepost_txn::{Machine, MachineId, Near, Stop, Transaction, Work};
 
 use super::def::TableDef;
 use super::user_type::TypeDef;
@@ -32,21 +34,23 @@ impl Guards {
     }
 
     /// Makes them for the new table `id`.
-    pub async fn create(tx: &mut Transaction, id: u32, version: u64) -> Result<Guards, Halt> {
-        let machine = std::sync::Arc::clone(tx.machine());
-        let mut guards = Vec::new();
-        match machine.number() {
-            0 => guards.push(tx.alloc(2, Near::Own).await?.addr.raw()),
-            _ => {
-                for member in machine.members().machines {
-                    let near = Near::Machine(MachineId(member.id));
-                    guards.push(tx.alloc(2, near).await?.addr.raw());
+    pub fn create(tx: &mut Transaction, id: u32, version: u64) -> Work<'_, Result<Guards, Halt>> {
+        Box::pin(async move {
+            let machine = Arc::clone(tx.machine());
+            let mut guards = Vec::new();
+            match machine.number() {
+                0 => guards.push(tx.alloc(2, Near::Own).await?.addr.raw()),
+                _ => {
+                    for member in machine.members().machines {
+                        let near = Near::Machine(MachineId(member.id));
+                        guards.push(tx.alloc(2, near).await?.addr.raw());
+                    }
                 }
             }
-        }
-        let guards = Guards(guards.into());
-        guards.write(tx, id, version).await?;
-        Ok(guards)
+            let guards = Guards(guards.into());
+            guards.write(tx, id, version).await?;
+            Ok(guards)
+        })
     }
 
     /// Gives the table another version.

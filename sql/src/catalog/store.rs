@@ -23,38 +23,29 @@
 //!   read set; DDL on the table writes all its guards.
 
 mod databases;
+mod definitions;
 
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fencepost_btree::{BTree, Direction, Insert, ScanBatch, Taken};
+use fencepost_btree::{BTree, Direction, ScanBatch, Taken};
 use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{Machine, Near, Stop, Strength, Transaction, Work};
 use foldhash::HashMap;
 use parking_lot::{Mutex, RwLock};
 
-use super::about::{About, DefaultAcl};
+use self::definitions::beside;
 use super::def::{ColumnDef, RoleDef, TableDef};
 use super::encode::{
-    decode_about, decode_default_acl, encode_about, encode_default_acl, is_about, is_default_acl,
+    decode_about, decode_database, decode_default_acl, decode_extension, decode_role,
+    decode_schema, decode_sequence, decode_table, decode_types, decode_view, is_about, is_database,
+    is_default_acl, is_extension, is_sequence, is_type, is_view,
 };
-use super::encode::{decode_database, is_database};
-use super::encode::{decode_extension, encode_extension, is_extension};
-use super::encode::{
-    decode_role, decode_schema, decode_sequence, decode_table, decode_types, decode_view,
-    encode_role, encode_schema, encode_sequence, encode_table, encode_type, encode_view,
-    is_sequence, is_type, is_view,
-};
-use super::encode_routine::{decode_routine, encode_routine, is_routine};
-use super::extension::ExtensionDef;
+use super::encode_routine::{decode_routine, is_routine};
 use super::outcomes::Outcomes;
-use super::routine::RoutineDef;
 use super::rules::ColumnMore;
-use super::sequence::SequenceDef;
 use super::snapshot::Snapshot;
-use super::user_type::TypeDef;
-use super::view::ViewDef;
 use crate::error::SqlError;
 use crate::pg_catalog::{DATABASE_OID, class};
 use crate::row::RowLayout;
@@ -428,266 +419,6 @@ impl Catalog {
             u32::try_from(oid).map_err(|_| SqlError::internal("out of oids").into())
         })
     }
-
-    /// Adds `table`, whose guards exist already.
-    pub async fn insert_table(&self, tx: &mut Transaction, table: &TableDef) -> Result<(), Halt> {
-        let bytes = encode_table(table);
-        self.insert_row(tx, self.definitions, table.id, &table.name, bytes)
-            .await
-    }
-
-    /// Puts `table` in the place of the definition with the same oid; its version must be new.
-    pub async fn replace_table(&self, tx: &mut Transaction, table: &TableDef) -> Result<(), Halt> {
-        table.guards.write(tx, table.id, table.version).await?;
-        let bytes = encode_table(table);
-        self.remove_row(tx, self.definitions, table.id).await?;
-        self.insert_row(tx, self.definitions, table.id, &table.name, bytes)
-            .await
-    }
-
-    /// Removes `table` and its guards. Its trees are the caller's to drop.
-    pub async fn remove_table(&self, tx: &mut Transaction, table: &TableDef) -> Result<(), Halt> {
-        table.guards.free(tx).await?;
-        self.remove_row(tx, self.definitions, table.id).await
-    }
-
-    /// Adds `sequence`, whose cell exists already.
-    pub async fn insert_sequence(
-        &self,
-        tx: &mut Transaction,
-        sequence: &SequenceDef,
-    ) -> Result<(), Halt> {
-        let bytes = encode_sequence(sequence);
-        self.insert_row(tx, self.definitions, sequence.id, &sequence.name, bytes)
-            .await
-    }
-
-    /// Removes the definition of `sequence`; its cell is the caller's to free.
-    pub async fn remove_sequence(
-        &self,
-        tx: &mut Transaction,
-        sequence: &SequenceDef,
-    ) -> Result<(), Halt> {
-        self.remove_row(tx, self.definitions, sequence.id).await
-    }
-
-    /// Adds a schema.
-    pub async fn insert_schema(
-        &self,
-        tx: &mut Transaction,
-        id: u32,
-        name: &str,
-    ) -> Result<(), Halt> {
-        let bytes = encode_schema(id, name);
-        self.insert_row(tx, self.definitions, id, name, bytes).await
-    }
-
-    /// Removes the schema with the oid `id`.
-    pub async fn remove_schema(&self, tx: &mut Transaction, id: u32) -> Result<(), Halt> {
-        self.remove_row(tx, self.definitions, id).await
-    }
-
-    /// Adds `view`.
-    pub async fn insert_view(&self, tx: &mut Transaction, view: &ViewDef) -> Result<(), Halt> {
-        let bytes = encode_view(view);
-        self.insert_row(tx, self.definitions, view.id, &view.name, bytes)
-            .await
-    }
-
-    /// Removes `view`.
-    pub async fn remove_view(&self, tx: &mut Transaction, view: &ViewDef) -> Result<(), Halt> {
-        self.remove_row(tx, self.definitions, view.id).await
-    }
-
-    /// Adds `routine`, whose guards exist already.
-    pub async fn insert_routine(
-        &self,
-        tx: &mut Transaction,
-        routine: &RoutineDef,
-    ) -> Result<(), Halt> {
-        let bytes = encode_routine(routine);
-        self.insert_row(tx, self.definitions, routine.id, &routine.name, bytes)
-            .await
-    }
-
-    /// Puts `routine` in the place of the definition with the same oid; its version must be new.
-    pub async fn replace_routine(
-        &self,
-        tx: &mut Transaction,
-        routine: &RoutineDef,
-    ) -> Result<(), Halt> {
-        let guards = &routine.guards;
-        guards.write(tx, routine.id, routine.version).await?;
-        self.remove_row(tx, self.definitions, routine.id).await?;
-        self.insert_routine(tx, routine).await
-    }
-
-    /// Removes `routine` and its guards.
-    pub async fn remove_routine(
-        &self,
-        tx: &mut Transaction,
-        routine: &RoutineDef,
-    ) -> Result<(), Halt> {
-        routine.guards.free(tx).await?;
-        self.remove_row(tx, self.definitions, routine.id).await
-    }
-
-    /// Adds an extension, whose objects are added each by itself.
-    pub async fn insert_extension(
-        &self,
-        tx: &mut Transaction,
-        extension: &ExtensionDef,
-    ) -> Result<(), Halt> {
-        let bytes = encode_extension(extension);
-        self.insert_row(tx, self.definitions, extension.id, &extension.name, bytes)
-            .await
-    }
-
-    /// Removes the extension with the oid `id`; its objects are the caller's to remove.
-    pub async fn remove_extension(&self, tx: &mut Transaction, id: u32) -> Result<(), Halt> {
-        self.remove_row(tx, self.definitions, id).await
-    }
-
-    /// Adds a type, whose guards exist already.
-    pub async fn insert_type(&self, tx: &mut Transaction, ty: &TypeDef) -> Result<(), Halt> {
-        self.insert_row(tx, self.definitions, ty.id, &ty.name, encode_type(ty))
-            .await
-    }
-
-    /// Puts `ty` in the place of the definition with the same oid; its version must be new.
-    pub async fn replace_type(&self, tx: &mut Transaction, ty: &TypeDef) -> Result<(), Halt> {
-        ty.guards.write(tx, ty.id, ty.version).await?;
-        self.remove_row(tx, self.definitions, ty.id).await?;
-        self.insert_type(tx, ty).await
-    }
-
-    /// Removes `ty` and its guards.
-    pub async fn remove_type(&self, tx: &mut Transaction, ty: &TypeDef) -> Result<(), Halt> {
-        ty.guards.free(tx).await?;
-        self.remove_row(tx, self.definitions, ty.id).await
-    }
-
-    /// Adds a role.
-    pub async fn insert_role(&self, tx: &mut Transaction, role: &RoleDef) -> Result<(), Halt> {
-        self.insert_row(tx, self.whole.roles, role.id, &role.name, encode_role(role))
-            .await
-    }
-
-    /// Puts `role` in the place of the one with its oid.
-    pub async fn replace_role(&self, tx: &mut Transaction, role: &RoleDef) -> Result<(), Halt> {
-        self.remove_role(tx, role).await?;
-        self.insert_role(tx, role).await
-    }
-
-    /// What is said about an object from now on; `before` is what was.
-    pub async fn replace_about(
-        &self,
-        tx: &mut Transaction,
-        before: Option<&About>,
-        about: &About,
-    ) -> Result<(), Halt> {
-        let key = beside(about.class, about.id);
-        let tree = match COMMON_CLASSES.contains(&about.class) {
-            true => self.whole.first,
-            false => self.definitions,
-        };
-        if before.is_some() {
-            self.remove_keyed(tx, tree, key).await?;
-        }
-        if about.is_empty() {
-            return Ok(());
-        }
-        let bytes = encode_about(about);
-        self.insert_keyed(tx, tree, key, "", bytes).await
-    }
-
-    /// The same of ALTER DEFAULT PRIVILEGES; of a list that is the default one nothing is said any more.
-    pub async fn replace_default_acl(
-        &self,
-        tx: &mut Transaction,
-        (was_there, of): (bool, &DefaultAcl),
-        is_default: bool,
-    ) -> Result<(), Halt> {
-        let key = beside(class::DEFAULT_ACL, of.id);
-        if was_there {
-            self.remove_keyed(tx, self.definitions, key).await?;
-        }
-        if is_default {
-            return Ok(());
-        }
-        let bytes = encode_default_acl(of);
-        self.insert_keyed(tx, self.definitions, key, "", bytes)
-            .await
-    }
-
-    /// Removes a role.
-    pub async fn remove_role(&self, tx: &mut Transaction, role: &RoleDef) -> Result<(), Halt> {
-        self.remove_row(tx, self.whole.roles, role.id).await
-    }
-
-    async fn insert_row(
-        &self,
-        tx: &mut Transaction,
-        tree: BTree,
-        id: u32,
-        name: &str,
-        definition: Vec<u8>,
-    ) -> Result<(), Halt> {
-        let key = u64::from(id);
-        self.insert_keyed(tx, tree, key, name, definition).await
-    }
-
-    fn insert_keyed<'a>(
-        &'a self,
-        tx: &'a mut Transaction,
-        tree: BTree,
-        key: u64,
-        name: &'a str,
-        definition: Vec<u8>,
-    ) -> Work<'a, Result<(), Halt>> {
-        Box::pin(async move {
-            let row = [
-                Value::Int8(key as i64),
-                Value::text(name),
-                Value::Bytea(definition),
-            ];
-            let mut words = Vec::new();
-            self.whole.layout.encode(&row, &mut words)?;
-            let place = tx.alloc(words.len(), Near::Own).await?;
-            tx.write(place.addr, &words).await?;
-            let key = key.to_be_bytes();
-            match tree.insert(tx, &key, place.to_words()).await? {
-                Insert::Done => Ok(()),
-                Insert::Exists(_) => Err(SqlError::internal("an oid was given twice").into()),
-            }
-        })
-    }
-
-    async fn remove_row(&self, tx: &mut Transaction, tree: BTree, id: u32) -> Result<(), Halt> {
-        self.remove_keyed(tx, tree, u64::from(id)).await
-    }
-
-    fn remove_keyed<'a>(
-        &'a self,
-        tx: &'a mut Transaction,
-        tree: BTree,
-        key: u64,
-    ) -> Work<'a, Result<(), Halt>> {
-        Box::pin(async move {
-            let key = key.to_be_bytes();
-            let Some(words) = tree.get(tx, &key).await? else {
-                return Err(SqlError::internal("a definition is gone").into());
-            };
-            tree.remove(tx, &key).await?;
-            tx.free(FatPtr::from_words(words).addr).await?;
-            Ok(())
-        })
-    }
-}
-
-/// The key of what is beside the definition of an object.
-fn beside(class: u32, id: u32) -> u64 {
-    u64::from(class) << 32 | u64::from(id)
 }
 
 fn catalog_columns() -> [ColumnDef; 3] {

@@ -12,6 +12,7 @@ use super::super::about::{About, Object, ObjectKind};
 use super::super::acl::{Acl, Privileges, default_acl};
 use super::super::database::DatabaseDef;
 use super::super::encode::encode_database;
+use super::definitions::Written;
 use super::{COMMON_CLASSES, Catalog, LOAD_BATCH, SUPERUSER_OID};
 use crate::error::{SqlError, SqlState};
 use crate::pg_catalog::DATABASE_OID;
@@ -86,30 +87,29 @@ impl Catalog {
     }
 
     /// Adds a database, whose tree exists already.
-    pub async fn insert_database(
-        &self,
-        tx: &mut Transaction,
-        database: &DatabaseDef,
-    ) -> Result<(), Halt> {
-        let bytes = encode_database(database);
-        self.insert_row(tx, self.whole.roles, database.id, &database.name, bytes)
-            .await
+    pub fn insert_database<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        database: &'a DatabaseDef,
+    ) -> Written<'a> {
+        let row = (database.name.as_str(), encode_database(database));
+        self.put_common(tx, database.id, false, Some(row))
     }
 
     /// Puts `database` in the place of the one with its oid.
-    pub async fn replace_database(
-        &self,
-        tx: &mut Transaction,
-        database: &DatabaseDef,
-    ) -> Result<(), Halt> {
-        self.remove_row(tx, self.whole.roles, database.id).await?;
-        self.insert_database(tx, database).await
+    pub fn replace_database<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        database: &'a DatabaseDef,
+    ) -> Written<'a> {
+        let row = (database.name.as_str(), encode_database(database));
+        self.put_common(tx, database.id, true, Some(row))
     }
 
     /// Removes this database with what is left of its definitions. The tree of the first one stays, for what it has of
     /// all of them.
     pub async fn remove_database(&self, tx: &mut Transaction) -> Result<(), Halt> {
-        self.remove_row(tx, self.whole.roles, self.database).await?;
+        self.put_common(tx, self.database, true, None).await?;
         let is_first = self.definitions.root() == self.whole.first.root();
         let mut keys = Vec::new();
         let mut batch = ScanBatch::new();
@@ -128,7 +128,7 @@ impl Catalog {
         }
         let common = |key: &u64| COMMON_CLASSES.contains(&((key >> 32) as u32));
         for key in keys.into_iter().filter(|key| !is_first || !common(key)) {
-            self.remove_keyed(tx, self.definitions, key).await?;
+            self.put(tx, self.definitions, key, true, None).await?;
         }
         if !is_first {
             self.definitions.drop_tree(tx).await?;

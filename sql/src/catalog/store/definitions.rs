@@ -1,0 +1,303 @@
+//! Definitions come, change and go: each is a row under its oid.
+//!
+//! What is guarded is changed together with its guards, so that whoever was planned with it notices (CAT-5).
+
+use fencepost_btree::{BTree, Insert};
+use fencepost_storage::FatPtr;
+use fencepost_txn::{Near, Transaction, Work};
+
+use super::super::about::{About, DefaultAcl};
+use super::super::def::{RoleDef, TableDef};
+use super::super::encode::{
+    encode_about, encode_default_acl, encode_extension, encode_role, encode_schema,
+    encode_sequence, encode_table, encode_type, encode_view,
+};
+use super::super::encode_routine::encode_routine;
+use super::super::extension::ExtensionDef;
+use super::super::guard::Guards;
+use super::super::routine::RoutineDef;
+use super::super::sequence::SequenceDef;
+use super::super::user_type::TypeDef;
+use super::super::view::ViewDef;
+use super::{COMMON_CLASSES, Catalog};
+use crate::error::SqlError;
+use crate::pg_catalog::class;
+use crate::stop::Halt;
+use crate::value::Value;
+
+/// Done when it is written to the transaction.
+pub(super) type Written<'a> = Work<'a, Result<(), Halt>>;
+
+/// A name and a definition.
+type Row<'a> = (&'a str, Vec<u8>);
+
+impl Catalog {
+    /// Adds `table`, whose guards exist already.
+    pub fn insert_table<'a>(&'a self, tx: &'a mut Transaction, table: &'a TableDef) -> Written<'a> {
+        self.insert(tx, table.id, &table.name, encode_table(table))
+    }
+
+    /// Puts `table` in the place of the definition with the same oid; its version must be new.
+    pub fn replace_table<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        table: &'a TableDef,
+    ) -> Written<'a> {
+        let guards = (&table.guards, table.version);
+        self.replace_guarded(tx, guards, table.id, &table.name, encode_table(table))
+    }
+
+    /// Removes `table` and its guards. Its trees are the caller's to drop.
+    pub fn remove_table<'a>(&'a self, tx: &'a mut Transaction, table: &'a TableDef) -> Written<'a> {
+        self.remove_guarded(tx, &table.guards, table.id)
+    }
+
+    /// Adds `sequence`, whose cell exists already.
+    pub fn insert_sequence<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        sequence: &'a SequenceDef,
+    ) -> Written<'a> {
+        self.insert(tx, sequence.id, &sequence.name, encode_sequence(sequence))
+    }
+
+    /// Removes the definition of `sequence`; its cell is the caller's to free.
+    pub fn remove_sequence<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        sequence: &SequenceDef,
+    ) -> Written<'a> {
+        self.remove(tx, sequence.id)
+    }
+
+    /// Adds a schema.
+    pub fn insert_schema<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        id: u32,
+        name: &'a str,
+    ) -> Written<'a> {
+        self.insert(tx, id, name, encode_schema(id, name))
+    }
+
+    /// Removes the schema with the oid `id`.
+    pub fn remove_schema<'a>(&'a self, tx: &'a mut Transaction, id: u32) -> Written<'a> {
+        self.remove(tx, id)
+    }
+
+    /// Adds `view`.
+    pub fn insert_view<'a>(&'a self, tx: &'a mut Transaction, view: &'a ViewDef) -> Written<'a> {
+        self.insert(tx, view.id, &view.name, encode_view(view))
+    }
+
+    /// Removes `view`.
+    pub fn remove_view<'a>(&'a self, tx: &'a mut Transaction, view: &ViewDef) -> Written<'a> {
+        self.remove(tx, view.id)
+    }
+
+    /// Adds `routine`, whose guards exist already.
+    pub fn insert_routine<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        routine: &'a RoutineDef,
+    ) -> Written<'a> {
+        self.insert(tx, routine.id, &routine.name, encode_routine(routine))
+    }
+
+    /// Puts `routine` in the place of the definition with the same oid; its version must be new.
+    pub fn replace_routine<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        routine: &'a RoutineDef,
+    ) -> Written<'a> {
+        let guards = (&routine.guards, routine.version);
+        let bytes = encode_routine(routine);
+        self.replace_guarded(tx, guards, routine.id, &routine.name, bytes)
+    }
+
+    /// Removes `routine` and its guards.
+    pub fn remove_routine<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        routine: &'a RoutineDef,
+    ) -> Written<'a> {
+        self.remove_guarded(tx, &routine.guards, routine.id)
+    }
+
+    /// Adds an extension, whose objects are added each by itself.
+    pub fn insert_extension<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        extension: &'a ExtensionDef,
+    ) -> Written<'a> {
+        let bytes = encode_extension(extension);
+        self.insert(tx, extension.id, &extension.name, bytes)
+    }
+
+    /// Removes the extension with the oid `id`; its objects are the caller's to remove.
+    pub fn remove_extension<'a>(&'a self, tx: &'a mut Transaction, id: u32) -> Written<'a> {
+        self.remove(tx, id)
+    }
+
+    /// Adds a type, whose guards exist already.
+    pub fn insert_type<'a>(&'a self, tx: &'a mut Transaction, ty: &'a TypeDef) -> Written<'a> {
+        self.insert(tx, ty.id, &ty.name, encode_type(ty))
+    }
+
+    /// Puts `ty` in the place of the definition with the same oid; its version must be new.
+    pub fn replace_type<'a>(&'a self, tx: &'a mut Transaction, ty: &'a TypeDef) -> Written<'a> {
+        self.replace_guarded(
+            tx,
+            (&ty.guards, ty.version),
+            ty.id,
+            &ty.name,
+            encode_type(ty),
+        )
+    }
+
+    /// Removes `ty` and its guards.
+    pub fn remove_type<'a>(&'a self, tx: &'a mut Transaction, ty: &'a TypeDef) -> Written<'a> {
+        self.remove_guarded(tx, &ty.guards, ty.id)
+    }
+
+    /// Adds a role.
+    pub fn insert_role<'a>(&'a self, tx: &'a mut Transaction, role: &'a RoleDef) -> Written<'a> {
+        let row = (role.name.as_str(), encode_role(role));
+        self.put_common(tx, role.id, false, Some(row))
+    }
+
+    /// Puts `role` in the place of the one with its oid.
+    pub fn replace_role<'a>(&'a self, tx: &'a mut Transaction, role: &'a RoleDef) -> Written<'a> {
+        let row = (role.name.as_str(), encode_role(role));
+        self.put_common(tx, role.id, true, Some(row))
+    }
+
+    /// Removes a role.
+    pub fn remove_role<'a>(&'a self, tx: &'a mut Transaction, role: &RoleDef) -> Written<'a> {
+        self.put_common(tx, role.id, true, None)
+    }
+
+    /// What is said about an object from now on; `before` is what was.
+    pub fn replace_about<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        before: Option<&About>,
+        about: &About,
+    ) -> Written<'a> {
+        let key = beside(about.class, about.id);
+        let tree = match COMMON_CLASSES.contains(&about.class) {
+            true => self.whole.first,
+            false => self.definitions,
+        };
+        let row = (!about.is_empty()).then(|| ("", encode_about(about)));
+        self.put(tx, tree, key, before.is_some(), row)
+    }
+
+    /// The same of ALTER DEFAULT PRIVILEGES; of a list that is the default one nothing is said any more.
+    pub fn replace_default_acl<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        (was_there, of): (bool, &DefaultAcl),
+        is_default: bool,
+    ) -> Written<'a> {
+        let key = beside(class::DEFAULT_ACL, of.id);
+        let row = (!is_default).then(|| ("", encode_default_acl(of)));
+        self.put(tx, self.definitions, key, was_there, row)
+    }
+
+    fn insert<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        id: u32,
+        name: &'a str,
+        definition: Vec<u8>,
+    ) -> Written<'a> {
+        let row = Some((name, definition));
+        self.put(tx, self.definitions, u64::from(id), false, row)
+    }
+
+    fn remove<'a>(&'a self, tx: &'a mut Transaction, id: u32) -> Written<'a> {
+        self.put(tx, self.definitions, u64::from(id), true, None)
+    }
+
+    /// As [`Self::put`], of a role or a database.
+    pub(super) fn put_common<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        id: u32,
+        is_there: bool,
+        row: Option<Row<'a>>,
+    ) -> Written<'a> {
+        self.put(tx, self.whole.roles, u64::from(id), is_there, row)
+    }
+
+    fn replace_guarded<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        (guards, version): (&'a Guards, u64),
+        id: u32,
+        name: &'a str,
+        definition: Vec<u8>,
+    ) -> Written<'a> {
+        Box::pin(async move {
+            guards.write(tx, id, version).await?;
+            let row = Some((name, definition));
+            self.put(tx, self.definitions, u64::from(id), true, row)
+                .await
+        })
+    }
+
+    fn remove_guarded<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        guards: &'a Guards,
+        id: u32,
+    ) -> Written<'a> {
+        Box::pin(async move {
+            guards.free(tx).await?;
+            self.remove(tx, id).await
+        })
+    }
+
+    /// The row of `key` from now on; one `is_there` before, or none.
+    pub(super) fn put<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        tree: BTree,
+        key: u64,
+        is_there: bool,
+        row: Option<Row<'a>>,
+    ) -> Written<'a> {
+        Box::pin(async move {
+            let key_bytes = key.to_be_bytes();
+            if is_there {
+                let Some(words) = tree.get(tx, &key_bytes).await? else {
+                    return Err(SqlError::internal("a definition is gone").into());
+                };
+                tree.remove(tx, &key_bytes).await?;
+                tx.free(FatPtr::from_words(words).addr).await?;
+            }
+            let Some((name, definition)) = row else {
+                return Ok(());
+            };
+            let row = [
+                Value::Int8(key as i64),
+                Value::text(name),
+                Value::Bytea(definition),
+            ];
+            let mut words = Vec::new();
+            self.whole.layout.encode(&row, &mut words)?;
+            let place = tx.alloc(words.len(), Near::Own).await?;
+            tx.write(place.addr, &words).await?;
+            match tree.insert(tx, &key_bytes, place.to_words()).await? {
+                Insert::Done => Ok(()),
+                Insert::Exists(_) => Err(SqlError::internal("an oid was given twice").into()),
+            }
+        })
+    }
+}
+
+/// The key of what is beside the definition of an object.
+pub(super) fn beside(class: u32, id: u32) -> u64 {
+    u64::from(class) << 32 | u64::from(id)
+}
