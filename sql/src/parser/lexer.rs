@@ -291,7 +291,7 @@ impl<'a> Lexer<'a> {
 
     #[inline(always)]
     fn digits(&mut self) {
-        while matches!(self.byte(self.at), b'0'..=b'9') {
+        while self.byte(self.at).is_ascii_digit() {
             self.at += 1;
         }
     }
