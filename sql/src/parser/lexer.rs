@@ -64,13 +64,8 @@ impl Token {
     pub(crate) fn is_one_of(&self, sql: &str, words: &[&str]) -> bool {
         let text = sql.as_bytes().get(self.start..self.end);
         let text = text.unwrap_or_default();
-        // Most are told by their length.
-        for word in words {
-            if word.len() == text.len() && are_same(text, word.as_bytes()) {
-                return true;
-            }
-        }
-        false
+        let mut words = words.iter();
+        words.any(|word| text.eq_ignore_ascii_case(word.as_bytes()))
     }
 }
 
@@ -118,8 +113,7 @@ impl<'a> Lexer<'a> {
     /// Zero behind the end.
     #[inline(always)]
     fn byte(&self, i: usize) -> u8 {
-        let bytes = self.sql.as_bytes();
-        if i < bytes.len() { bytes[i] } else { 0 }
+        self.sql.as_bytes().get(i).copied().unwrap_or(0)
     }
 
     /// Goes on behind all bytes of a class. The zero at the end is of none.
@@ -359,20 +353,6 @@ impl<'a> Lexer<'a> {
             self.at += 1;
         }
     }
-}
-
-/// Whether two words of one length are the same but for large and small letters of ASCII.
-fn are_same(one: &[u8], other: &[u8]) -> bool {
-    let mut at = 0;
-    while at < one.len() && at < other.len() {
-        let (a, b) = (one[at], other[at]);
-        let letter = (a | 0x20).wrapping_sub(b'a') < 26;
-        if a != b && !(letter && a ^ b == 0x20) {
-            return false;
-        }
-        at += 1;
-    }
-    true
 }
 
 /// All tokens of a text.
