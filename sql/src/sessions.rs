@@ -116,7 +116,7 @@ pub fn waited_for(turns: &[RowTurn], session: i32) -> Vec<i32> {
             continue;
         }
         let before = || turns[..at].iter().filter(|other| other.row == turn.row);
-        let stands = turn.strength == Strength::Update
+        let stands = turn.strength >= Strength::NoKeyUpdate
             && !before().any(|other| other.session == turn.session && other.granted);
         let ahead = before().filter(|other| {
             other.session != turn.session

@@ -245,7 +245,9 @@ impl Context {
     pub(crate) fn give_way(&self) -> Result<(), LockFailure> {
         let (intents, me) = (self.machine.intents(), u64::from(self.number));
         let mut exact = self.writes.writes.iter().filter(|write| write.is_exact());
-        if self.yields && exact.any(|write| intents.is_others(write.addr, me, Strength::Update)) {
+        if self.yields
+            && exact.any(|write| intents.is_others(write.addr, me, Strength::NoKeyUpdate))
+        {
             return Err(LockFailure::Abort(AbortReason::IntentHeld));
         }
         Ok(())

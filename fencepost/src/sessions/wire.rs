@@ -138,8 +138,8 @@ pub(super) struct InLine {
 /// Rows, and who is in line for each.
 pub(super) type Lines = Vec<(u64, Vec<InLine>)>;
 
+/// Set in the byte of a place that has the row; the number of its strength is in the bits above.
 const GRANTED: u8 = 1;
-const SHARED: u8 = 2;
 
 pub(super) fn encode_lines(lines: &Lines) -> Vec<u8> {
     let mut out = Vec::new();
@@ -151,8 +151,7 @@ pub(super) fn encode_lines(lines: &Lines) -> Vec<u8> {
             out.extend_from_slice(&machine.to_le_bytes());
             out.extend_from_slice(&coordinator.to_le_bytes());
             let granted = GRANTED * u8::from(place.granted);
-            let shared = SHARED * u8::from(place.strength == Strength::Share);
-            out.push(granted | shared);
+            out.push(granted | place.strength.code() << 1);
         }
     }
     out
@@ -170,10 +169,7 @@ pub(super) fn decode_lines(mut bytes: &[u8]) -> Option<Lines> {
             let [place] = *chunk(&mut bytes)?;
             line.push(InLine {
                 of: (machine, coordinator),
-                strength: match place & SHARED {
-                    0 => Strength::Update,
-                    _ => Strength::Share,
-                },
+                strength: Strength::of_code(u64::from(place >> 1))?,
                 granted: place & GRANTED != 0,
             });
         }

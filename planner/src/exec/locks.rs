@@ -87,8 +87,10 @@ pub async fn rows(
 /// What PostgreSQL calls the mode of a row's lock.
 fn mode_of(strength: Strength) -> &'static str {
     match strength {
+        Strength::KeyShare => "AccessShareLock",
         Strength::Share => "RowShareLock",
-        Strength::Update => "ExclusiveLock",
+        Strength::NoKeyUpdate => "ExclusiveLock",
+        Strength::Update => "AccessExclusiveLock",
     }
 }
 

@@ -36,7 +36,9 @@ pub(super) fn lock_rows(clause: &ast::LockClause, select: &mut Select) -> Result
 /// What a clause is called.
 pub(super) fn name_of(strength: Strength) -> &'static str {
     match strength {
+        Strength::KeyShare => "FOR KEY SHARE",
         Strength::Share => "FOR SHARE",
+        Strength::NoKeyUpdate => "FOR NO KEY UPDATE",
         Strength::Update => "FOR UPDATE",
     }
 }

@@ -1,17 +1,81 @@
-//! How strong an intent is.
+//! How strong an intent is: PostgreSQL's four row locks, weakest first.
+//!
+//! ```text
+//!                KeyShare  Share  NoKeyUpdate  Update
+//! KeyShare          ·        ·         ·          x
+//! Share             ·        ·         x          x        x: two transactions cannot have these at a time
+//! NoKeyUpdate       ·        x         x          x
+//! Update            x        x         x          x
+//! ```
+//! Each strength conflicts with all that a weaker one conflicts with, so the order tells which one implies which.
 
-/// Which others an intent goes along with.
+/// The strength of an intent on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strength {
-    /// Nobody is to write the row: others may want the same.
+    /// The row stays, and keeps its keys: the lock of a foreign key on the row that is referenced.
+    KeyShare,
+    /// No other transaction writes the row.
     Share,
-    /// Nobody else is to write the row, or to want that nobody does.
+    /// The transaction changes the row, but no key of it.
+    NoKeyUpdate,
+    /// The transaction deletes the row or changes a key of it.
     Update,
 }
 
 impl Strength {
-    /// Whether two cannot have a row with these at a time.
+    /// All strengths, weakest first.
+    pub const ALL: [Strength; 4] = [
+        Strength::KeyShare,
+        Strength::Share,
+        Strength::NoKeyUpdate,
+        Strength::Update,
+    ];
+
+    /// Whether two transactions cannot have a row with these strengths at the same time.
     pub fn conflicts(self, other: Strength) -> bool {
-        self == Strength::Update || other == Strength::Update
+        match self.max(other) {
+            Strength::Update => true,
+            Strength::NoKeyUpdate => self.min(other) > Strength::KeyShare,
+            Strength::Share | Strength::KeyShare => false,
+        }
+    }
+
+    /// The number of the strength in a message.
+    pub fn code(self) -> u8 {
+        match self {
+            Strength::KeyShare => 1,
+            Strength::Share => 2,
+            Strength::NoKeyUpdate => 3,
+            Strength::Update => 4,
+        }
+    }
+
+    /// The strength of a number in a message; `None` if the number stands for no strength.
+    pub fn of_code(code: u64) -> Option<Strength> {
+        let mut all = Strength::ALL.into_iter();
+        all.find(|strength| u64::from(strength.code()) == code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Strength;
+
+    #[test]
+    fn strengths_conflict_as_the_row_locks_of_postgresql() {
+        const CONFLICTS: [[bool; 4]; 4] = [
+            [false, false, false, true],
+            [false, false, true, true],
+            [false, true, true, true],
+            [true, true, true, true],
+        ];
+        for (one, row) in Strength::ALL.into_iter().zip(CONFLICTS) {
+            for (other, conflicts) in Strength::ALL.into_iter().zip(row) {
+                assert_eq!(one.conflicts(other), conflicts, "{one:?} and {other:?}");
+            }
+            assert_eq!(Strength::of_code(one.code().into()), Some(one));
+        }
+        assert_eq!(Strength::of_code(0), None);
+        assert_eq!(Strength::of_code(5), None);
     }
 }

@@ -80,7 +80,7 @@ impl Transaction {
             let wish = Wish {
                 strength,
                 yields: context.yields,
-                has_it: context.has_intent(addr, Strength::Share),
+                has_it: context.has_intent(addr, Strength::KeyShare),
             };
             let taken = context.machine.intents().take(addr, holder, wish).await;
             match taken {

@@ -43,10 +43,6 @@ const YIELDS: u64 = 1;
 /// Not at all.
 const NEVER: u64 = 2;
 
-/// How strong an intent is that is asked for.
-const SHARE: u64 = 1;
-const UPDATE: u64 = 2;
-
 /// What is given back: the intent, or only the place in line of one who wanted more of a row than it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Back {
@@ -120,11 +116,8 @@ impl Lines {
         let mut reader = Reader(words);
         let (ticket, number) = (reader.word()?, reader.word()?);
         let (addr, how) = (Addr::from_raw(reader.word()?), reader.word()?);
-        let strength = match reader.word()? {
-            SHARE => Strength::Share,
-            UPDATE => Strength::Update,
-            _ => return Err(BadRecord("no intent is that strong")),
-        };
+        let strength = Strength::of_code(reader.word()?);
+        let strength = strength.ok_or(BadRecord("no intent is that strong"))?;
         if !is_here(addr) {
             answer(link, ticket, Ok(Turn::Without));
             return Ok(());
@@ -275,10 +268,7 @@ impl Network {
             completer,
         };
         self.turns.lock().insert(ticket, waits);
-        let strength = match strength {
-            Strength::Share => SHARE,
-            Strength::Update => UPDATE,
-        };
+        let strength = u64::from(strength.code());
         let asked = link.send(INTEND, &[ticket, number, addr.raw(), how, strength]);
         if asked.is_err() {
             self.turns.lock().remove(&ticket);
@@ -361,7 +351,7 @@ impl Transaction {
         };
         let counters = context.machine.counters();
         counters.count(context.lane, Event::IntentWait);
-        let back = match context.has_intent(addr, Strength::Share) {
+        let back = match context.has_intent(addr, Strength::KeyShare) {
             true => Back::Place,
             false => Back::All,
         };
