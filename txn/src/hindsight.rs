@@ -53,7 +53,7 @@ pub(crate) enum Before<'a> {
     Was(Write, &'a [u64]),
 }
 
-/// A transaction that looks back, as long as this is there.
+/// A transaction as its scans see it, as long as this value lives: at a mark, and by its isolation level.
 pub struct Past<'a>(&'a mut Transaction);
 
 impl Deref for Past<'_> {
@@ -72,7 +72,9 @@ impl DerefMut for Past<'_> {
 
 impl Drop for Past<'_> {
     fn drop(&mut self) {
-        self.0.context_mut().undos.look_at = None;
+        let context = self.0.context_mut();
+        context.undos.look_at = None;
+        context.scans = false;
     }
 }
 
@@ -106,10 +108,12 @@ impl Transaction {
         self.release(mark.savepoint);
     }
 
-    /// The transaction, reading what it saw at a mark, or what it sees now.
+    /// The transaction for a scan, which reads what the transaction saw at a mark, or what it sees now.
     #[inline]
     pub fn seen_at(&mut self, mark: Option<MarkPlace>) -> Past<'_> {
-        self.context_mut().undos.look_at = mark;
+        let context = self.context_mut();
+        context.undos.look_at = mark;
+        context.scans = true;
         Past(self)
     }
 

@@ -131,7 +131,9 @@ impl Transaction {
                     }
                     Sight::Changed => {}
                     Sight::Newer => {
-                        if self.mode() == Mode::ReadWrite && self.may_refresh() {
+                        if self.context().is_plain_read() {
+                            // A scan keeps the snapshot at these levels.
+                        } else if self.mode() == Mode::ReadWrite && self.may_refresh() {
                             let was = self.incarnation_at(addr).await?;
                             match self.refresh().await {
                                 // Once the snapshot has moved nothing keeps the slot of an object that
@@ -240,7 +242,7 @@ impl Transaction {
         if header.is_locked() {
             return Ok(Sight::Locked);
         }
-        let newer = header.timestamp() > context.r;
+        let newer = header.timestamp() > context.r && !context.reads_newest;
         if newer
             && !(header.is_allocated() && kind.is_some_and(|kind| kind.admits(&view, context.r)))
         {

@@ -30,7 +30,9 @@ impl Transaction {
         if network.comes_near(addr).await? {
             return Ok(Sight::Changed);
         }
-        let known = self.context().fetched.get(addr);
+        let context = self.context();
+        let known = (!context.reads_newest).then(|| context.fetched.get(addr));
+        let known = known.flatten();
         let is_known = known.is_some();
         let copy = match known {
             Some(copy) => copy,
@@ -47,14 +49,14 @@ impl Transaction {
             return Ok(Sight::Locked);
         }
         let context = self.context_mut();
-        let newer = header.timestamp() > context.r;
+        let newer = header.timestamp() > context.r && !context.reads_newest;
         let admitted = || kind.is_some_and(|kind| kind.admits(&view, context.r));
         if newer && !(header.is_allocated() && admitted()) {
             return Ok(Sight::Newer);
         }
         context.newest = context.newest.max(header.timestamp());
         // A node that was only admitted is asked for anew: the index may want the newest.
-        if !is_known && !newer && kind.is_none() {
+        if !is_known && header.timestamp() <= context.r && kind.is_none() {
             context.fetched.keep(addr, &copy);
         }
         let own = false;

@@ -36,6 +36,8 @@ impl Seen {
 #[derive(Clone, Copy)]
 pub(crate) struct Read {
     pub seen: Seen,
+    /// Whether the commit does without validating it ([`crate::isolation`]).
+    pub plain: bool,
     /// Who judges a node that moved; `None` where any move is a conflict.
     pub keys: Option<(&'static dyn NodeKind, u32, u32)>,
 }
@@ -65,17 +67,21 @@ impl ReadSet {
     }
 
     #[inline]
-    pub fn push(&mut self, seen: Seen) {
-        self.reads.push(Read { seen, keys: None });
+    pub fn push(&mut self, seen: Seen, plain: bool) {
+        let keys = None;
+        self.reads.push(Read { seen, plain, keys });
     }
 
-    pub fn push_keys(&mut self, seen: Seen, kind: &'static dyn NodeKind, note: &[u64]) {
+    pub fn push_keys(
+        &mut self,
+        seen: Seen,
+        plain: bool,
+        (kind, note): (&'static dyn NodeKind, &[u64]),
+    ) {
         let from = self.notes.len() as u32;
         self.notes.extend_from_slice(note);
-        self.reads.push(Read {
-            seen,
-            keys: Some((kind, from, note.len() as u32)),
-        });
+        let keys = Some((kind, from, note.len() as u32));
+        self.reads.push(Read { seen, plain, keys });
     }
 
     /// Forgets the entries from `len` on.

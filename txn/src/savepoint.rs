@@ -205,7 +205,7 @@ impl Context {
         match write.what {
             What::Image { .. } | What::Freed => {
                 if !before.is_some_and(|before| before.is_exact()) {
-                    self.reads.push(seen);
+                    self.reads.push(seen, false);
                 }
             }
             What::Patched(kind) => {
@@ -220,8 +220,8 @@ impl Context {
                         continue;
                     }
                     match kind.condition(op, self.writes.image(&write)) {
-                        Some(note) => self.reads.push_keys(seen, kind, &note),
-                        None => self.reads.push(seen),
+                        Some(note) => self.reads.push_keys(seen, false, (kind, &note)),
+                        None => self.reads.push(seen, false),
                     }
                 }
             }

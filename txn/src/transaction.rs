@@ -25,6 +25,7 @@ use fencepost_storage::{Addr, Timestamp};
 
 use crate::fetched::Fetched;
 use crate::intent::Strength;
+use crate::isolation::Isolation;
 use crate::lock::LockFailure;
 use crate::machine::Machine;
 use crate::network::Spread;
@@ -69,6 +70,11 @@ pub(crate) struct Context {
     /// Local counter of the transaction ids.
     pub local: u64,
     pub mode: Mode,
+    pub isolation: Isolation,
+    /// Whether a scan reads now ([`crate::isolation`]).
+    pub scans: bool,
+    /// Whether reads answer from newest versions now.
+    pub reads_newest: bool,
     pub r: Timestamp,
     /// Whether R is in force, so that something may be read ([`crate::in_force`]).
     pub in_force: bool,
@@ -151,6 +157,9 @@ impl Context {
             number,
             local: 0,
             mode: Mode::ReadOnly,
+            isolation: Isolation::default(),
+            scans: false,
+            reads_newest: false,
             r: Timestamp::ZERO,
             in_force: false,
             newest: Timestamp::ZERO,
@@ -271,6 +280,9 @@ impl Coordinator {
             .take()
             .unwrap_or_else(|| Context::new(&self.machine, &self.home));
         context.mode = mode;
+        context.isolation = Isolation::default();
+        context.scans = false;
+        context.reads_newest = false;
         context.local += 1;
         let clock = self.machine.clock();
         (context.r, context.in_force) = match snapshot {
@@ -394,8 +406,9 @@ impl Transaction {
     #[inline]
     pub fn guard(&mut self, seen: Seen) {
         let context = self.context_mut();
-        if context.mode == Mode::ReadWrite && !seen.addr.is_null() {
-            context.reads.push(seen);
+        if context.mode == Mode::ReadWrite && !seen.addr.is_null() && !context.is_unchecked_read() {
+            let plain = context.is_plain_read();
+            context.reads.push(seen, plain);
         }
     }
 
@@ -407,8 +420,9 @@ impl Transaction {
         note: &[u64],
     ) {
         let context = self.context_mut();
-        if context.mode == Mode::ReadWrite && !seen.addr.is_null() {
-            context.reads.push_keys(seen, kind, note);
+        if context.mode == Mode::ReadWrite && !seen.addr.is_null() && !context.is_unchecked_read() {
+            let plain = context.is_plain_read();
+            context.reads.push_keys(seen, plain, (kind, note));
         }
     }
 

@@ -9,6 +9,7 @@ use std::ops::Range;
 use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, Timestamp, View};
 
+use crate::isolation::Isolation;
 use crate::lock::LockFailure;
 use crate::network::{Expected, Headers, Network};
 use crate::node::Revalidate;
@@ -63,6 +64,9 @@ impl Context {
     #[inline]
     pub(crate) fn first_moved(&self, locking: bool) -> Option<usize> {
         let stands = |read: &Read| {
+            if self.does_without(read, locking) {
+                return true;
+            }
             let (addr, seen) = (read.seen.addr, read.seen.header);
             if self.machine.far(addr).is_some() {
                 return false;
@@ -80,7 +84,11 @@ impl Context {
             return Headers::default();
         }
         self.look_at(of.filter_map(|at| {
-            let seen = self.reads.get(at).seen;
+            let read = self.reads.get(at);
+            if self.does_without(read, locking) {
+                return None;
+            }
+            let seen = read.seen;
             let held = locking && self.machine.is_far(seen.addr) && self.holds(seen.addr);
             (!held).then_some((at, seen.addr, seen.header))
         }))
@@ -119,6 +127,9 @@ impl Context {
         locking: bool,
     ) -> Result<Option<Addr>, AbortReason> {
         let read = self.reads.get(at);
+        if self.does_without(read, locking) {
+            return Ok(None);
+        }
         let addr = read.seen.addr;
         let header = match self.machine.far(addr) {
             None => self.machine.regions().object(addr).map(|o| o.header()),
@@ -137,6 +148,11 @@ impl Context {
             Some(header) => self.check_moved(*read, header, when, locking).await,
             None => Err(AbortReason::ReadConflict),
         }
+    }
+
+    /// Whether the commit, which holds its write locks if it is `locking`, does not validate an entry of the read set.
+    fn does_without(&self, read: &Read, locking: bool) -> bool {
+        locking && read.plain && self.isolation != Isolation::Serializable
     }
 
     async fn check_moved(

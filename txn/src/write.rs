@@ -5,7 +5,9 @@ use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, View};
 
 use crate::changes::LEAST_WORDS;
+use crate::isolation::Isolation;
 use crate::node::{NodeKind, Refusal};
+use crate::read_set::Seen;
 use crate::savepoint::Undo;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Mode, Transaction};
@@ -97,7 +99,7 @@ impl Transaction {
             }
             let mut image = std::mem::take(&mut self.context_mut().scratch);
             let found = self
-                .view(addr, None, |view| copy_whole(view, &mut image))
+                .view_to_write(addr, |view| copy_whole(view, &mut image))
                 .await;
             let done = match found {
                 // A refresh on the way has rerouted patches to this very object.
@@ -113,6 +115,19 @@ impl Transaction {
             if let Some(done) = done {
                 return done;
             }
+        }
+    }
+
+    /// [`Self::view`] of an object that is about to be overwritten. At read committed a version that is newer than the
+    /// snapshot is a conflict: the caller has decided by another one (LEVEL-2).
+    async fn view_to_write<T: Send>(
+        &mut self,
+        addr: Addr,
+        f: impl FnMut(&View<'_>) -> T + Send,
+    ) -> Result<Option<(T, Seen)>, Stop> {
+        match self.isolation() {
+            Isolation::ReadCommitted => self.seen_at(None).view(addr, None, f).await,
+            Isolation::Serializable | Isolation::RepeatableRead => self.view(addr, None, f).await,
         }
     }
 
@@ -269,7 +284,8 @@ impl Transaction {
     ) -> Result<T, Stop> {
         self.writable()?;
         self.catch_up().await?;
-        let (answer, seen) = self.view(addr, None, &mut f).await?.ok_or(Stop::Damaged)?;
+        let found = self.view_to_write(addr, &mut f).await?;
+        let (answer, seen) = found.ok_or(Stop::Damaged)?;
         let context = self.context_mut();
         context.prewritten_touched = true;
         let entry = context.writes.find(addr);
