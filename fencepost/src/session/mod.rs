@@ -418,6 +418,7 @@ fn cx<'a>(
     deadline: Option<Instant>,
     intents: bool,
 ) -> Cx<'a> {
+    scratch.pace.restart();
     Cx {
         tx,
         params,
@@ -426,7 +427,6 @@ fn cx<'a>(
         intents,
         scratch,
         deadline,
-        batches: 0,
         held: 0,
         deferred: None,
         part: None,

@@ -13,6 +13,7 @@ use super::copy::Copying;
 use super::drive::Handoff;
 use super::extended::OpenPortal;
 use super::opening::{Opened, Seat};
+use super::turn::Burst;
 use super::{Ending, Rest, broken, report};
 use crate::cancel::CancelKey;
 use crate::engine::{self, Notified, Prepared, Session, SqlError, SqlState, Style};
@@ -49,11 +50,15 @@ pub(super) struct Dialogue<'p> {
     pub(super) key: CancelKey,
     seat: Seat,
     home: Home,
+    pub(super) burst: Burst,
 }
 
 /// Runs `$work`, which borrows the session, while the rest of the dialogue watches the client.
 macro_rules! watched {
     ($self:ident, $io:expr, $work:expr) => {{
+        if $self.burst.is_over() {
+            ::tokio::task::yield_now().await;
+        }
         let timeout = $self.style.statement_timeout;
         let watch = $crate::connection::drive::Watch {
             handoff: &$self.handoff,
@@ -81,6 +86,7 @@ impl<'p> Dialogue<'p> {
             key,
             seat,
             home: Home::after(rest.moves),
+            burst: Burst::default(),
         }
     }
 
@@ -135,6 +141,7 @@ impl<'p> Dialogue<'p> {
             if let Err(ending) = self.fill(io).await {
                 return ending;
             }
+            self.burst = Burst::default();
         }
     }
 

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::time::{Sleep, sleep};
 
 use super::Ending;
+use super::turn::Turn;
 use crate::cancel::CancelKey;
 use crate::io::Io;
 use crate::worker::{Place, Stage};
@@ -82,6 +83,7 @@ pub(super) struct Watch<'a> {
 
 /// What is only needed once work has had to wait.
 struct Vigil {
+    turn: Turn,
     timeout: Option<Pin<Box<Sleep>>>,
     look: Option<Pin<Box<Sleep>>>,
     gone: Option<Pin<Box<Sleep>>>,
@@ -100,10 +102,14 @@ pub(super) async fn drive<F: Future>(
     let mut vigil: Option<Box<Vigil>> = None;
     let answer = poll_fn(|cx| {
         loop {
-            if let Poll::Ready(answer) = work.as_mut().poll(cx) {
+            let polled = match &vigil {
+                None => work.as_mut().poll(cx),
+                Some(vigil) => vigil.turn.poll(cx, |cx| work.as_mut().poll(cx)),
+            };
+            if let Poll::Ready(answer) = polled {
                 return Poll::Ready(Ok(answer));
             }
-            let vigil = vigil.get_or_insert_with(|| Box::new(Vigil::start(&watch)));
+            let vigil = vigil.get_or_insert_with(|| Box::new(Vigil::start(&watch, cx.waker())));
             match vigil.poll(cx, io, &watch) {
                 Poll::Ready(Next::Work) => continue,
                 Poll::Ready(Next::GiveUp) => return Poll::Ready(Err(Ending::Gone)),
@@ -125,8 +131,9 @@ enum Next {
 }
 
 impl Vigil {
-    fn start(watch: &Watch<'_>) -> Vigil {
+    fn start(watch: &Watch<'_>, task: &Waker) -> Vigil {
         Vigil {
+            turn: Turn::new(task),
             timeout: watch.timeout.map(|limit| Box::pin(sleep(limit))),
             look: None,
             gone: None,

@@ -19,6 +19,7 @@ mod opening;
 mod report;
 mod simple;
 mod sink;
+mod turn;
 
 use std::net::TcpStream;
 use std::sync::Arc;

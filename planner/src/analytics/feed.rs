@@ -154,6 +154,9 @@ impl Leaf {
             self.page.clear();
             self.more = self.state.next(scan, cx, &mut self.page, CHUNK).await?;
             for i in 0..self.page.len() {
+                if cx.is_due() {
+                    cx.pause().await?;
+                }
                 let row = self.page.row(i);
                 if filter.is_none() || cx.holds(filter, row)? {
                     self.columns.push(row, cx, grouping)?;
@@ -192,15 +195,18 @@ impl Work {
     }
 
     /// The keys and arguments of those rows of `batch` that pass `filter`.
-    pub fn compute(
+    pub async fn compute(
         &mut self,
         batch: &RecordBatch,
         places: &[Column],
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
         (grouping, filter): (&Grouping, Option<&Expr>),
     ) -> Result<RecordBatch, SqlError> {
         let given = given(batch, places)?;
         for at in 0..batch.num_rows() {
+            if cx.is_due() {
+                cx.pause().await?;
+            }
             for (place, given) in places.iter().zip(&given) {
                 self.row[place.slot] = given.value(at, place.kind)?;
             }

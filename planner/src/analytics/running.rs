@@ -105,7 +105,7 @@ impl Running {
         while let Some(batch) = live.next(source.0, cx, above).await? {
             values.clear();
             let width = partials(&batch, grouping, shape, &mut values)?;
-            groups.merge(grouping, cx, (&values, width))?;
+            groups.merge(grouping, cx, (&values, width)).await?;
         }
         Ok(())
     }
@@ -163,7 +163,7 @@ impl Live {
         above: Above<'_>,
     ) -> Result<Option<RecordBatch>, Halt> {
         loop {
-            cx.check_cancel()?;
+            cx.breathe().await?;
             match self.events.recv().await {
                 Some(Event::Rows(batch)) => return Ok(Some(batch)),
                 Some(Event::Wants(number)) => self.feed(number, source, cx, above).await?,
@@ -171,7 +171,8 @@ impl Live {
                     if let (Some((work, batches)), Some((grouping, _, filter))) =
                         (&mut self.work, above)
                     {
-                        let made = work.compute(&batch, &self.columns, cx, (grouping, filter))?;
+                        let what = (grouping, filter);
+                        let made = work.compute(&batch, &self.columns, cx, what).await?;
                         // Whoever asked may have been given up.
                         let _ = batches.send(made);
                     }

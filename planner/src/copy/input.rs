@@ -142,7 +142,7 @@ impl CopyInput {
         }
         while std::mem::take(&mut self.again) || self.next_record(last)? {
             self.line_number += 1;
-            cx.check_cancel()?;
+            cx.breathe().await?;
             if std::mem::take(&mut self.header_due) {
                 self.check_header()?;
                 continue;

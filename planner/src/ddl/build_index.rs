@@ -40,6 +40,7 @@ impl RowWalk {
 
     /// The next row's place.
     pub async fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<FatPtr>, Halt> {
+        cx.breathe().await?;
         while self.next == self.entries.len() {
             let Some(cursor) = &mut self.cursor else {
                 let Some(tree) = self.trees.next() else {
@@ -49,7 +50,6 @@ impl RowWalk {
                 self.cursor = Some(whole);
                 continue;
             };
-            cx.breathe().await?;
             self.entries.clear();
             self.next = 0;
             if !cursor.next_batch(cx.tx, &mut self.entries, CHUNK).await? {
@@ -117,8 +117,12 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
             gather.push(cx.tx, partition, &key, place)?;
         }
     }
-    let twin = strict.and_then(|(_, mut gather)| gather.sort());
-    if let Some(twin) = twin.or_else(|| gather.sort()) {
+    let twin = match &mut strict {
+        Some((_, gather)) => gather.sort(cx).await?,
+        None => None,
+    };
+    let sorted = gather.sort(cx).await?;
+    if let Some(twin) = twin.or(sorted) {
         read_row(cx.tx, twin.place.addr, &mut words).await?;
         layout.decode(&words, &mut row)?;
         return Err(not_unique(table, index, &row, &cx.eval.settings).into());

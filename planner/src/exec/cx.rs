@@ -21,11 +21,11 @@ use fencepost_txn::{MarkPlace, Stop, Strength, Transaction};
 use parking_lot::Mutex;
 
 use super::gather::Parts;
+use super::pace::Pace;
 use super::subquery::Queries;
 use crate::routines::Routines;
 use crate::write::Deferred;
 
-const BATCHES_A_BREATH: u32 = 8;
 const RUNNING: u8 = 0;
 const CANCELLED: u8 = 1;
 const TIMED_OUT: u8 = 2;
@@ -139,6 +139,8 @@ pub struct Scratch {
     pub routines: Routines,
     /// Where it counts what it does.
     pub counting: Counting,
+    /// Its time slice.
+    pub pace: Pace,
 }
 
 /// Words of a row that is not kept from statement to statement.
@@ -173,8 +175,6 @@ pub struct Cx<'a> {
     pub scratch: &'a mut Scratch,
     /// When `statement_timeout` ends the statement.
     pub deadline: Option<Instant>,
-    /// Batches since other tasks of the thread last had their turn.
-    pub batches: u32,
     /// Bytes that operators hold and that count against the memory limit.
     pub held: usize,
     /// The partitions, in order, that the scan of a plan that is split reads; `None`: all.
@@ -206,7 +206,6 @@ impl Cx<'_> {
             intents: true,
             scratch: self.scratch,
             deadline: self.deadline,
-            batches: self.batches,
             held: 0,
             part: None,
             deferred: self.deferred.as_deref_mut(),
@@ -284,35 +283,61 @@ impl Cx<'_> {
         Ok(take_turn(self.tx, self.intents, (row, strength)).await?)
     }
 
-    /// The cancel request, if there is one.
+    /// Counts a step of work; returns true when [`Cx::pause`] is due. Loops whose steps are cheap use both directly.
     #[inline]
-    pub fn check_cancel(&self) -> Result<(), SqlError> {
-        if let Some(deadline) = self.deadline
-            && Instant::now() >= deadline
-        {
+    pub fn is_due(&mut self) -> bool {
+        self.scratch.pace.step()
+    }
+
+    /// Ends a statement that is cancelled or past its time limit, and yields to the other tasks of the thread when the time
+    /// slice is over.
+    ///
+    /// # Errors
+    /// 57014 or 57P01.
+    #[cold]
+    pub async fn pause(&mut self) -> Result<(), SqlError> {
+        let now = Instant::now();
+        self.check_stop(now)?;
+        if self.scratch.pace.is_over(now) {
+            yield_now().await;
+            let now = Instant::now();
+            self.scratch.pace.begin_slice(now);
+            self.check_stop(now)?;
+        }
+        Ok(())
+    }
+
+    /// Counts a step of work and pauses when that is due. Every loop over rows calls it, or [`Cx::is_due`].
+    ///
+    /// # Errors
+    /// As [`Cx::pause`].
+    #[inline]
+    pub async fn breathe(&mut self) -> Result<(), SqlError> {
+        match self.is_due() {
+            true => self.pause().await,
+            false => Ok(()),
+        }
+    }
+
+    fn check_stop(&self, now: Instant) -> Result<(), SqlError> {
+        if self.deadline.is_some_and(|deadline| now >= deadline) {
             self.cancel.time_out();
         }
         self.cancel.check()
     }
+}
 
-    /// Between two batches: ends a cancelled statement, and now and then lets the thread's other
-    /// tasks run.
-    pub async fn breathe(&mut self) -> Result<(), SqlError> {
-        self.check_cancel()?;
-        self.batches += 1;
-        if self.batches.is_multiple_of(BATCHES_A_BREATH) {
-            let mut paused = false;
-            poll_fn(|task| match std::mem::replace(&mut paused, true) {
-                true => Poll::Ready(()),
-                false => {
-                    task.waker().wake_by_ref();
-                    Poll::Pending
-                }
-            })
-            .await;
+/// Lets the executor run its other tasks.
+async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|task| match std::mem::replace(&mut yielded, true) {
+        true => Poll::Ready(()),
+        false => {
+            task.waker().wake_by_ref();
+            Poll::Pending
         }
-        Ok(())
-    }
+    })
+    .await;
 }
 
 #[inline]

@@ -133,7 +133,7 @@ impl Gather {
                 push_rows(&mut values, theirs.rows());
                 gathered.add_rows(cx, theirs.rows(), from)?;
             }
-            theirs.finish(0);
+            theirs.finish(cx, 0).await?;
             let own = cx.part.take().unwrap_or_default();
             self.undone.extend(own);
             self.merging = Some(Merging {

@@ -63,10 +63,18 @@ impl Groups {
     }
 
     /// Adds from rows.
-    pub fn add(&mut self, grouping: &Grouping, cx: &mut Cx<'_>, input: &Batch) -> Result<(), Halt> {
+    pub async fn add(
+        &mut self,
+        grouping: &Grouping,
+        cx: &mut Cx<'_>,
+        input: &Batch,
+    ) -> Result<(), Halt> {
         let from = self.rows.len();
         let mut keys = Vec::with_capacity(grouping.keys.len());
         for i in 0..input.len() {
+            if cx.is_due() {
+                cx.pause().await?;
+            }
             let row = input.row(i);
             if !grouping.sets.is_empty() {
                 self.add_to_sets(grouping, cx, row)?;
@@ -121,7 +129,7 @@ impl Groups {
     }
 
     /// Adds what rows of other machines come to: keys, then partial aggregates, side by side.
-    pub fn merge(
+    pub async fn merge(
         &mut self,
         grouping: &Grouping,
         cx: &mut Cx<'_>,
@@ -130,6 +138,7 @@ impl Groups {
         let from = self.rows.len();
         let mut keys = Vec::with_capacity(grouping.keys.len());
         for row in values.chunks_exact(width.max(1)) {
+            cx.breathe().await?;
             let (key, mut parts) = row.split_at(grouping.keys.len());
             keys.clear();
             keys.extend_from_slice(key);
@@ -148,14 +157,16 @@ impl Groups {
     }
 
     /// Gives what each group's rows come to so far, for [`Groups::merge`].
-    pub fn partial(
+    pub async fn partial(
         &mut self,
         grouping: &Grouping,
-        mut give: impl FnMut(&[Value]) -> Result<(), SqlError>,
+        cx: &mut Cx<'_>,
+        mut give: impl FnMut(&[Value]) -> Result<(), SqlError> + Send,
     ) -> Result<u64, SqlError> {
         let (keys, aggregates) = (grouping.keys.len(), grouping.aggregates.len());
         let mut row = Vec::new();
         for group in 0..self.rows.len() {
+            cx.breathe().await?;
             row.clear();
             row.extend_from_slice(&self.rows.row(group)[..keys]);
             let first = group * aggregates;
@@ -196,10 +207,11 @@ impl Groups {
     }
 
     /// Computes the results.
-    pub fn finish(&mut self, grouping: &Grouping) -> Result<(), SqlError> {
+    pub async fn finish(&mut self, grouping: &Grouping, cx: &mut Cx<'_>) -> Result<(), SqlError> {
         let aggregates = grouping.aggregates.len();
         let accumulators = std::mem::take(&mut self.accumulators);
         for (i, accumulator) in accumulators.into_iter().enumerate() {
+            cx.breathe().await?;
             let result = accumulator.finish(&grouping.aggregates[i % aggregates])?;
             let slot = grouping.keys.len() + i % aggregates;
             self.rows.row_mut(i / aggregates)[slot] = result;

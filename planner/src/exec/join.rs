@@ -78,7 +78,7 @@ impl JoinState {
         }
         let target = out.len() + max;
         while out.len() < target {
-            cx.check_cancel()?;
+            cx.breathe().await?;
             if self.current == self.left_rows.len() {
                 if !self.left_more {
                     return Ok(self.unmatched_right(join, out, target));
@@ -130,6 +130,9 @@ impl JoinState {
         }
         if let JoinMethod::Hash { right_keys, .. } = &join.method {
             for i in 0..self.right_rows.len() {
+                if cx.is_due() {
+                    cx.pause().await?;
+                }
                 if hash_key(right_keys, cx, self.right_rows.row(i), &mut self.key)? {
                     match self.by_key.get_mut(&self.key) {
                         Some(rows) => rows.push(i as u32),
@@ -224,6 +227,9 @@ impl JoinState {
         for candidate in candidates {
             if out.len() >= target {
                 return Ok(false);
+            }
+            if cx.is_due() {
+                cx.pause().await?;
             }
             self.right_at = candidate + 1;
             let right = match join.method {

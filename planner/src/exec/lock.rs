@@ -61,7 +61,7 @@ pub async fn lock_rows(
     let mut row = vec![Value::Null; plan.width];
     let mut kept = from;
     for i in from..out.len() {
-        cx.check_cancel()?;
+        cx.breathe().await?;
         let pointer = &out.row(i)[lock.pointer];
         let place = pointer_of(pointer).ok_or_else(|| SqlError::internal("a row has no place"))?;
         if !lock_row(cx, &scan.table, place.addr, lock.hold).await? {

@@ -47,7 +47,8 @@ async fn give_part(
             return state.give_columns(plan, cx, sink).await;
         }
         let mut groups = state.group(plan, grouping, cx).await?;
-        return Ok(groups.partial(grouping, |row| sink.row(row))?);
+        let given = groups.partial(grouping, cx, |row| sink.row(row)).await;
+        return Ok(given?);
     }
     let mut batch = Batch::new(plan.targets.len());
     let mut given = 0;

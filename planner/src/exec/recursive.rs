@@ -63,6 +63,9 @@ impl RecursiveState {
         let more = self.current.next(select, cx, &mut self.rows, max).await?;
         let from = self.round.len();
         for i in 0..self.rows.len() {
+            if cx.is_due() {
+                cx.pause().await?;
+            }
             let row = &self.rows.row(i)[..plan.base.visible];
             if !plan.all {
                 key_of(row, &mut self.key);

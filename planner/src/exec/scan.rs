@@ -173,6 +173,9 @@ impl ScanState {
             }
         }
         while self.entry < self.entries.len() && out.weight() < heavy {
+            if cx.is_due() {
+                cx.pause().await?;
+            }
             let row = FatPtr::from_words(self.entries.value(self.entry));
             self.entry += 1;
             let locks = scan.locks.filter(|_| queues_first(scan));

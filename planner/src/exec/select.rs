@@ -178,14 +178,14 @@ impl SelectState {
         loop {
             let from = sorter.rows().len();
             let more = self.project(plan, cx, sorter.rows(), CHUNK).await?;
-            if !sorter.trim() {
+            if !sorter.trim(cx).await? {
                 gathered.add_rows(cx, sorter.rows(), from)?;
             }
             if !more {
                 break;
             }
         }
-        sorter.finish(skip);
+        sorter.finish(cx, skip).await?;
         if plan.with_ties {
             sorter.keep_ties(limits.skip.saturating_add(limits.take));
         }
@@ -227,6 +227,9 @@ impl SelectState {
         let from = out.len();
         let more = self.next_input(plan, cx, max).await?;
         for i in 0..self.input.len() {
+            if cx.is_due() {
+                cx.pause().await?;
+            }
             let row = self.input.row(i);
             if plan.deep {
                 deep_target_row(plan, cx, row, out, &mut self.seen, &mut self.key).await?;
@@ -257,6 +260,7 @@ impl SelectState {
         self.windowed = Some(windowed);
         let from = out.len();
         for i in 0..page.len() {
+            cx.breathe().await?;
             let row = page.row(i);
             deep_target_row(plan, cx, row, out, &mut self.seen, &mut self.key).await?;
         }
@@ -278,17 +282,19 @@ impl SelectState {
                     break;
                 }
             }
-            windowed.compute(&plan.windows, cx, plan.width - calls)?;
+            let first = plan.width - calls;
+            windowed.compute(&plan.windows, cx, first).await?;
             return Ok(Box::new(windowed));
         };
         let width = grouping.keys.len() + grouping.aggregates.len();
         let mut windowed = Windowed::new(width + calls);
         let mut groups = self.group(plan, grouping, cx).await?;
-        groups.finish(grouping)?;
+        groups.finish(grouping, cx).await?;
         loop {
             let (rows, more) = groups.rows(CHUNK);
             let mut kept = Batch::new(width);
             for i in 0..rows.len() {
+                cx.breathe().await?;
                 if cx.deep_holds(plan.having.as_ref(), rows.row(i)).await? {
                     kept.push().clone_from_slice(rows.row(i));
                 }
@@ -298,7 +304,7 @@ impl SelectState {
                 break;
             }
         }
-        windowed.compute(&plan.windows, cx, width)?;
+        windowed.compute(&plan.windows, cx, width).await?;
         Ok(Box::new(windowed))
     }
 
@@ -313,7 +319,7 @@ impl SelectState {
         let from = out.len();
         if let (None, Some(grouping)) = (&self.groups, &plan.grouping) {
             let mut groups = self.group(plan, grouping, cx).await?;
-            groups.finish(grouping)?;
+            groups.finish(grouping, cx).await?;
             self.groups = Some(groups);
         }
         let groups = self.groups.as_mut();
@@ -323,6 +329,9 @@ impl SelectState {
         };
         let (rows, more) = rows;
         for i in 0..rows.len() {
+            if cx.is_due() {
+                cx.pause().await?;
+            }
             if plan.deep {
                 if cx.deep_holds(plan.having.as_ref(), rows.row(i)).await? {
                     let row = rows.row(i);
@@ -358,7 +367,8 @@ impl SelectState {
         if let (Some(split), Some(mut gather)) = (&plan.split, self.gather.take()) {
             while let Some(mut values) = gather.next(cx).await? {
                 if split.gives == Gives::Groups {
-                    groups.merge(grouping, cx, (&values, split.columns.len()))?;
+                    let theirs = (values.as_slice(), split.columns.len());
+                    groups.merge(grouping, cx, theirs).await?;
                     continue;
                 }
                 self.input.clear();
@@ -370,7 +380,7 @@ impl SelectState {
                         }
                     }
                 }
-                groups.add(grouping, cx, &self.input)?;
+                groups.add(grouping, cx, &self.input).await?;
             }
             if gather.begin_rest(cx) {
                 self.restart(plan);
@@ -396,6 +406,7 @@ impl SelectState {
         loop {
             let more = self.next_input(plan, cx, CHUNK).await?;
             for i in 0..self.input.len() {
+                cx.breathe().await?;
                 let slots = &self.input.row(i)[scan.first_slot..];
                 row.clear();
                 row.extend(scan.columns.iter().map(|column| slots[*column].clone()));
@@ -415,9 +426,9 @@ impl SelectState {
         cx: &mut Cx<'_>,
     ) -> Result<(), Halt> {
         while self.next_input(plan, cx, CHUNK).await? {
-            groups.add(grouping, cx, &self.input)?;
+            groups.add(grouping, cx, &self.input).await?;
         }
-        groups.add(grouping, cx, &self.input)
+        groups.add(grouping, cx, &self.input).await
     }
 
     /// Of the from rows of this machine, and of targets that others have made.
@@ -453,6 +464,7 @@ impl SelectState {
         }
         let from = out.len();
         for row in values.chunks_exact_mut(out.width().max(1)) {
+            cx.breathe().await?;
             push_rows(row, out);
             keep_new(plan, out, &mut self.seen, &mut self.key);
         }
@@ -510,6 +522,9 @@ impl SelectState {
             let mut kept = 0;
             let deep = filter.has_subquery();
             for i in 0..self.input.len() {
+                if cx.is_due() {
+                    cx.pause().await?;
+                }
                 let row = self.input.row(i);
                 let holds = match deep {
                     true => cx.deep_holds(Some(filter), row).await?,
@@ -524,6 +539,7 @@ impl SelectState {
         }
         if !plan.computed.is_empty() {
             for i in 0..self.input.len() {
+                cx.breathe().await?;
                 for (nth, expr) in plan.computed.iter().enumerate() {
                     let value = cx.deep_value(expr, self.input.row(i)).await?;
                     let slot = plan.width - plan.computed.len() + nth;

@@ -73,6 +73,9 @@ impl SetState {
         self.rows.clear();
         let more = self.current.next(plan, cx, &mut self.rows, max).await?;
         for i in 0..self.rows.len() {
+            if cx.is_due() {
+                cx.pause().await?;
+            }
             let all = set.op == SetOp::Union && set.all;
             if all || self.passes(set, cx, i, plan.visible)? {
                 let row = &mut self.rows.row_mut(i)[..plan.visible];
@@ -99,6 +102,9 @@ impl SetState {
             let next = self.current.next(&set.right, cx, &mut self.rows, CHUNK);
             let more = next.await?;
             for i in 0..self.rows.len() {
+                if cx.is_due() {
+                    cx.pause().await?;
+                }
                 key_of(&self.rows.row(i)[..set.right.visible], &mut self.key);
                 match self.counts.get_mut(&self.key) {
                     Some(count) => *count += 1,

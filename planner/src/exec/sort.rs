@@ -3,10 +3,13 @@
 use std::cmp::Ordering;
 
 use fencepost_sql::bound::OrderKey;
+use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::sort_compare;
 use fencepost_sql::value::Value;
 
 use super::batch::Batch;
+use super::cx::Cx;
+use super::order::sort_indexes;
 use crate::plan::SelectPlan;
 
 /// Rows beyond the limit that gather before they are thrown away.
@@ -44,24 +47,28 @@ impl Sorter {
     }
 
     /// Throws rows away that cannot be among the first, now and then; whether it did.
-    pub fn trim(&mut self) -> bool {
+    pub async fn trim(&mut self, cx: &mut Cx<'_>) -> Result<bool, SqlError> {
         if self.rows.len() < self.keep.saturating_mul(2).saturating_add(SLACK) {
-            return false;
+            return Ok(false);
         }
-        self.sort();
+        self.sort(cx).await?;
         let mut best = Batch::new(self.rows.width());
         for &row in self.order.iter().take(self.keep) {
+            if cx.is_due() {
+                cx.pause().await?;
+            }
             take_row(&mut self.rows, row, best.push());
         }
         self.rows = best;
-        true
+        Ok(true)
     }
 
     /// Sorts, and passes the first `skip` rows over.
-    pub fn finish(&mut self, skip: u64) {
-        self.sort();
+    pub async fn finish(&mut self, cx: &mut Cx<'_>, skip: u64) -> Result<(), SqlError> {
+        self.sort(cx).await?;
         self.order.truncate(self.keep);
         self.next = usize::try_from(skip).unwrap_or(usize::MAX);
+        Ok(())
     }
 
     /// Keeps the first `count` rows, and those that are equal to the last of them.
@@ -93,13 +100,13 @@ impl Sorter {
         true
     }
 
-    fn sort(&mut self) {
+    async fn sort(&mut self, cx: &mut Cx<'_>) -> Result<(), SqlError> {
         self.order.clear();
         self.order.extend(0..self.rows.len() as u32);
         let (rows, keys) = (&self.rows, &self.keys);
         // Stable, so rows that are equal under the keys keep the order they came in.
-        self.order
-            .sort_by(|&a, &b| compare_rows(rows.row(a as usize), rows.row(b as usize), keys));
+        let compare = |a, b| compare_rows(rows.row(a as usize), rows.row(b as usize), keys);
+        sort_indexes(&mut self.order, cx, compare).await
     }
 }
 

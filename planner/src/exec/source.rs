@@ -207,7 +207,7 @@ impl SourceState {
                 Box::pin(ready(Ok(false)))
             }
             (SourceState::Values(at), Source::Values { rows, first_slot }) => {
-                Box::pin(ready(values(at, (rows, *first_slot), cx, out, max)))
+                Box::pin(values(at, (rows, *first_slot), cx, out, max))
             }
             (SourceState::DeepValues(at), Source::Values { rows, first_slot }) => {
                 Box::pin(deep_values(at, (rows, *first_slot), cx, out, max))
@@ -222,7 +222,7 @@ impl SourceState {
                     Some(series) => series,
                     None => state.insert(start_series(args, cx).await?),
                 };
-                cx.breathe().await?;
+                cx.pause().await?;
                 for _ in 0..max {
                     match series.next_value()? {
                         Some(value) => out.push()[*first_slot] = value,
@@ -243,7 +243,7 @@ impl SourceState {
                     Some(rows) => rows,
                     None => state.insert(Rows::open(args, *wide, *ordinality, cx).await?),
                 };
-                cx.breathe().await?;
+                cx.pause().await?;
                 Ok(rows.next(*first_slot, out, max))
             }),
             (
@@ -258,6 +258,7 @@ impl SourceState {
                     Some(left) => left,
                     None => left.insert(routine_rows(args, cx).await?.into_iter()),
                 };
+                cx.pause().await?;
                 for row in left.take(max) {
                     let slots = &mut out.push()[*first_slot..];
                     let width = row.len();
@@ -307,6 +308,7 @@ impl SourceState {
                             left.insert(rows)
                         }
                     };
+                    cx.pause().await?;
                     let from = left.len().saturating_sub(max);
                     for row in left.drain(from..).rev() {
                         let slots = &mut out.push()[*first_slot..];
@@ -334,15 +336,16 @@ async fn routine_rows(args: &[Expr], cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>,
     }
 }
 
-fn values(
+async fn values(
     at: &mut usize,
     (rows, first_slot): (&[Vec<Expr>], usize),
-    cx: &Cx<'_>,
+    cx: &mut Cx<'_>,
     out: &mut Batch,
     max: usize,
 ) -> Result<bool, Halt> {
     let end = rows.len().min(*at + max);
     for row in &rows[*at..end] {
+        cx.breathe().await?;
         let slots = &mut out.push()[first_slot..];
         for (slot, expr) in slots.iter_mut().zip(row) {
             *slot = cx.value(expr, &[])?;
@@ -361,6 +364,7 @@ async fn deep_values(
 ) -> Result<bool, Halt> {
     let end = rows.len().min(*at + max);
     for row in &rows[*at..end] {
+        cx.breathe().await?;
         let mut values = Vec::with_capacity(row.len());
         for expr in row {
             values.push(cx.deep_value(expr, &[]).await?);
@@ -411,6 +415,9 @@ async fn filtered(
     let mut kept = start;
     let deep = filter.has_subquery();
     for i in start..out.len() {
+        if cx.is_due() {
+            cx.pause().await?;
+        }
         let holds = match deep {
             true => cx.deep_holds(Some(filter), out.row(i)).await?,
             false => cx.holds(Some(filter), out.row(i))?,

@@ -305,7 +305,7 @@ impl Cx<'_> {
                 match member_test(test, columns).filter(|_| !all) {
                     Some((input, candidate)) => {
                         let input = self.deep_value(input, row).await?;
-                        self.is_member(sub, &input, candidate, columns)?
+                        self.is_member(sub, &input, candidate, columns).await?
                     }
                     None => self.quantified(sub.id, (*all, test, columns), row).await?,
                 }
@@ -394,7 +394,7 @@ impl Cx<'_> {
                     args.push(self.value(arg, &[])?);
                 }
                 self.run_query(sub, args, usize::MAX).await?;
-                return self.find_members(sub.id, candidate, columns);
+                return self.find_members(sub.id, candidate, columns).await;
             }
             self.deep_value(init, &[]).await?;
             Ok(())
@@ -412,7 +412,12 @@ impl Cx<'_> {
     }
 
     /// Makes the hash table of a query's rows.
-    fn find_members(&mut self, id: usize, candidate: &Expr, columns: &[usize]) -> Result<(), Halt> {
+    async fn find_members(
+        &mut self,
+        id: usize,
+        candidate: &Expr,
+        columns: &[usize],
+    ) -> Result<(), Halt> {
         if self.kept(id)?.members.is_some() {
             return Ok(());
         }
@@ -420,6 +425,7 @@ impl Cx<'_> {
         let mut members = Members::default();
         let mut key = Vec::new();
         for i in 0..kept.rows.len() {
+            self.breathe().await?;
             if let (Some(queries), [slot, ..]) = (&mut self.queries, columns) {
                 queries.set(*slot, kept.rows.row(i)[0].clone());
             }
@@ -442,14 +448,14 @@ impl Cx<'_> {
     }
 
     /// `input = ANY (…)` by a hash table of the candidates.
-    fn is_member(
+    async fn is_member(
         &mut self,
         sub: &Subquery,
         input: &Value,
         candidate: &Expr,
         columns: &[usize],
     ) -> Result<Value, Halt> {
-        self.find_members(sub.id, candidate, columns)?;
+        self.find_members(sub.id, candidate, columns).await?;
         let kept = self.kept(sub.id)?;
         let Some(members) = kept.members.as_ref().filter(|_| kept.rows.len() > 0) else {
             return Ok(Value::Bool(false));
@@ -477,6 +483,7 @@ impl Cx<'_> {
         let kept = std::mem::take(self.kept(id)?);
         let mut result = Value::Bool(all);
         for i in 0..kept.rows.len() {
+            self.breathe().await?;
             if let Some(queries) = &mut self.queries {
                 for (slot, value) in columns.iter().zip(kept.rows.row(i)) {
                     queries.set(*slot, value.clone());

@@ -22,9 +22,10 @@ use fencepost_sql::value::Value;
 use super::batch::Batch;
 use super::cx::Cx;
 use super::gathered::Gathered;
+use super::order::sort_indexes;
 use super::set::give;
 
-/// Rows between two looks at the cancel flag.
+/// Rows between two counts of their memory.
 const BREATH: usize = 1024;
 
 /// Rows with their window calls, the first before anything is computed.
@@ -61,7 +62,7 @@ impl Windowed {
     }
 
     /// Computes all calls; the slots of their values begin at `first`.
-    pub fn compute(
+    pub async fn compute(
         &mut self,
         calls: &[WindowCall],
         cx: &mut Cx<'_>,
@@ -74,20 +75,20 @@ impl Windowed {
                 continue;
             }
             let window = &calls[at];
-            let sorted = Sorted::new(&mut self.order, &self.rows, window, cx)?;
+            let sorted = Sorted::new(&mut self.order, &self.rows, window, cx).await?;
             for (nth, call) in calls.iter().enumerate() {
                 let same =
                     call.partition_by == window.partition_by && call.order_by == window.order_by;
                 if same && !done[nth] {
                     done[nth] = true;
-                    self.call(call, &sorted, cx, first + nth)?;
+                    self.call(call, &sorted, cx, first + nth).await?;
                 }
             }
         }
         Ok(())
     }
 
-    fn call(
+    async fn call(
         &mut self,
         call: &WindowCall,
         sorted: &Sorted,
@@ -104,8 +105,11 @@ impl Windowed {
                 call,
                 bounds: &bounds,
             };
-            let values = part.values(cx)?;
+            let values = part.values(cx).await?;
             for (row, value) in self.order[partition.clone()].iter().zip(values) {
+                if cx.is_due() {
+                    cx.pause().await?;
+                }
                 self.rows.row_mut(*row as usize)[slot] = value;
             }
         }
@@ -137,8 +141,8 @@ struct Sorted {
 
 impl Sorted {
     /// Puts `order` in the window's order.
-    fn new(
-        order: &mut [u32],
+    async fn new(
+        order: &mut Vec<u32>,
         rows: &Batch,
         window: &WindowCall,
         cx: &mut Cx<'_>,
@@ -160,7 +164,9 @@ impl Sorted {
         for i in 0..rows.len() {
             if i % BREATH == 0 {
                 gathered.add_rows(cx, &keys, i.saturating_sub(BREATH))?;
-                cx.check_cancel()?;
+            }
+            if cx.is_due() {
+                cx.pause().await?;
             }
             for (slot, (expr, ..)) in keys.push().iter_mut().zip(&exprs) {
                 *slot = cx.value(expr, rows.row(i))?;
@@ -178,7 +184,7 @@ impl Sorted {
             Ordering::Equal
         };
         if !exprs.is_empty() {
-            order.sort_by(|a, b| compare(*a, *b, 0..exprs.len()));
+            sort_indexes(order, cx, |a, b| compare(a, b, 0..exprs.len())).await?;
         }
         let mut sorted = Sorted {
             partitions: Vec::new(),
@@ -187,6 +193,9 @@ impl Sorted {
             keys: Vec::new(),
         };
         for (place, row) in order.iter().enumerate() {
+            if cx.is_due() {
+                cx.pause().await?;
+            }
             let before = place.checked_sub(1).map(|before| order[before]);
             let new_partition = before.is_none_or(|b| compare(b, *row, 0..parts).is_ne());
             let new_group = new_partition
@@ -291,14 +300,14 @@ impl Part<'_> {
     }
 
     /// The call's value for each row.
-    fn values(&self, cx: &mut Cx<'_>) -> Result<Vec<Value>, Halt> {
+    async fn values(&self, cx: &mut Cx<'_>) -> Result<Vec<Value>, Halt> {
         if let WindowFunction::Aggregate(aggregate) = &self.call.function {
-            return self.aggregates(aggregate, cx);
+            return self.aggregates(aggregate, cx).await;
         }
         let mut values = Vec::with_capacity(self.order.len());
         for at in 0..self.order.len() {
-            if at % BREATH == 0 {
-                cx.check_cancel()?;
+            if cx.is_due() {
+                cx.pause().await?;
             }
             values.push(self.value(at, cx)?);
         }
@@ -400,16 +409,18 @@ impl Part<'_> {
         }
     }
 
-    fn aggregates(&self, aggregate: &Aggregate, cx: &mut Cx<'_>) -> Result<Vec<Value>, Halt> {
+    async fn aggregates(&self, aggregate: &Aggregate, cx: &mut Cx<'_>) -> Result<Vec<Value>, Halt> {
         if self.call.frame.exclude != Exclude::Nobody {
-            return self.aggregates_of_pieces(aggregate, cx);
+            return self.aggregates_of_pieces(aggregate, cx).await;
         }
         let mut values: Vec<Value> = Vec::with_capacity(self.order.len());
         let grows = self.call.frame.start == FrameBound::First;
         let mut sum = Accumulator::new(aggregate);
         let mut last: Option<Range<usize>> = None;
         for at in 0..self.order.len() {
-            cx.check_cancel()?;
+            if cx.is_due() {
+                cx.pause().await?;
+            }
             let frame = self.frame(at, cx)?;
             if let (Some(same), Some(value)) = (&last, values.last())
                 && *same == frame
@@ -425,6 +436,9 @@ impl Part<'_> {
                 }
             };
             for at in taken..frame.end {
+                if cx.is_due() {
+                    cx.pause().await?;
+                }
                 sum.update(aggregate, self.row(at), cx.params(), cx.eval)?;
             }
             values.push(sum.clone().finish(aggregate)?);
@@ -434,16 +448,21 @@ impl Part<'_> {
     }
 
     /// As [`Part::aggregates`], where the frames have holes.
-    fn aggregates_of_pieces(
+    async fn aggregates_of_pieces(
         &self,
         aggregate: &Aggregate,
         cx: &mut Cx<'_>,
     ) -> Result<Vec<Value>, Halt> {
         let mut values = Vec::with_capacity(self.order.len());
         for at in 0..self.order.len() {
-            cx.check_cancel()?;
+            if cx.is_due() {
+                cx.pause().await?;
+            }
             let mut sum = Accumulator::new(aggregate);
             for at in self.pieces(at, cx)?.into_iter().flatten() {
+                if cx.is_due() {
+                    cx.pause().await?;
+                }
                 sum.update(aggregate, self.row(at), cx.params(), cx.eval)?;
             }
             values.push(sum.finish(aggregate)?);

@@ -22,9 +22,6 @@ use super::returned::{Returned, check_query, check_types, fit, fit_row, unpacked
 use super::variables::{Row, Slot, Slots};
 use crate::exec::{Cx, Gathered};
 
-/// Steps between two looks at whether the statement is cancelled.
-const STEPS_A_BREATH: u32 = 128;
-
 /// A body with what has been planned of it.
 #[derive(Debug)]
 pub struct Body {
@@ -88,7 +85,6 @@ pub struct Machine {
     pub ends: bool,
     /// The transaction has met a conflict, and cannot go on.
     pub doomed: bool,
-    steps: u32,
 }
 
 impl Machine {
@@ -105,7 +101,6 @@ impl Machine {
             gathered: Gathered::default(),
             ends: false,
             doomed: false,
-            steps: 0,
             body: Arc::clone(body),
         }
     }
@@ -160,10 +155,7 @@ impl Machine {
             if cx.eval.is_unsettled() {
                 return Ok(None);
             }
-            self.steps += 1;
-            if self.steps.is_multiple_of(STEPS_A_BREATH) {
-                cx.breathe().await?;
-            }
+            cx.breathe().await?;
             let at = self.next;
             // What a step that is run again has changed is taken back.
             let op = self.body.code.ops.get(at);

@@ -252,7 +252,7 @@ pub async fn run_change(
     // A row that changes while its turn is awaited makes the statement start over: all at once then,
     // and not row by row.
     for i in 0..rows.len() {
-        cx.check_cancel()?;
+        cx.breathe().await?;
         if !is_view {
             cx.queue(place(i)?.addr, Strength::Update).await?;
         }
@@ -264,7 +264,7 @@ pub async fn run_change(
         _ => None,
     };
     for i in 0..rows.len() {
-        cx.check_cancel()?;
+        cx.breathe().await?;
         changer.set = set.as_mut().map(|set| std::mem::take(&mut set[i]));
         if is_view {
             count += changer.instead(plan, cx, rows.row(i), returning).await?;

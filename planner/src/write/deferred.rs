@@ -162,11 +162,11 @@ impl Deferred {
             let due = end || !self.waits(waiting.constraint());
             match waiting {
                 Waiting::Check(references, check) if due => {
-                    cx.check_cancel()?;
+                    cx.breathe().await?;
                     verify(cx, &references, &check).await?;
                 }
                 Waiting::Twin(twin) if due => {
-                    cx.check_cancel()?;
+                    cx.breathe().await?;
                     twin.verify(cx).await?;
                 }
                 Waiting::Trigger(queued) if due && !self.ran.contains(&position) => {

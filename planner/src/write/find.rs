@@ -22,6 +22,7 @@ pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batc
         }
         let mut kept = start;
         for i in start..rows.len() {
+            cx.breathe().await?;
             let holds = match plan.deep {
                 true => cx.deep_holds(plan.filter.as_ref(), rows.row(i)).await?,
                 false => cx.holds(plan.filter.as_ref(), rows.row(i))?,
@@ -50,7 +51,7 @@ pub(super) async fn deep_values(
 ) -> Result<Vec<Vec<Value>>, Halt> {
     let mut all = Vec::with_capacity(rows.len());
     for i in 0..rows.len() {
-        cx.check_cancel()?;
+        cx.breathe().await?;
         let mut values = Vec::with_capacity(assignments.len());
         for assignment in assignments {
             values.push(cx.deep_value(&assignment.value, rows.row(i)).await?);

@@ -15,13 +15,11 @@ use fencepost_sql::stop::Halt;
 use fencepost_storage::FatPtr;
 use fencepost_txn::Transaction;
 
-use crate::exec::Cx;
+use crate::exec::{Cx, sort_indexes};
 use crate::index::{self, tree};
 
 /// Bytes by which the memory of what is gathered is counted.
 const CHARGE_BYTES: usize = 1 << 20;
-/// Entries that are sorted between two breaths.
-const BREATH: usize = 4096;
 
 /// One entry.
 #[derive(Clone, Copy, Debug)]
@@ -106,13 +104,34 @@ impl Gather {
 
     /// Puts the entries in the order of their keys; the later one of two with the same key, if there
     /// are such.
-    pub fn sort(&mut self) -> Option<Entry> {
-        let keys = &self.keys;
-        let key = |e: &Entry| &keys[e.start..e.start + e.len as usize];
-        self.entries
-            .sort_unstable_by(|a, b| key(a).cmp(key(b)).then(a.nth.cmp(&b.nth)));
-        let twins = self.entries.windows(2).filter(|w| key(&w[0]) == key(&w[1]));
-        twins.map(|w| w[1]).min_by_key(|entry| entry.nth)
+    ///
+    /// # Errors
+    /// As [`Cx::pause`].
+    pub async fn sort(&mut self, cx: &mut Cx<'_>) -> Result<Option<Entry>, Halt> {
+        let (keys, entries) = (&self.keys, &self.entries);
+        let key = |at: u32| {
+            let entry = &entries[at as usize];
+            &keys[entry.start..entry.start + entry.len as usize]
+        };
+        let mut order: Vec<u32> = (0..entries.len() as u32).collect();
+        sort_indexes(&mut order, cx, |a, b| key(a).cmp(key(b))).await?;
+        let mut sorted = Vec::with_capacity(order.len());
+        let mut twin: Option<Entry> = None;
+        for (place, at) in order.iter().enumerate() {
+            if cx.is_due() {
+                cx.pause().await?;
+            }
+            let entry = entries[*at as usize];
+            let before = place.checked_sub(1).map(|before| order[before]);
+            if before.is_some_and(|before| key(before) == key(*at))
+                && twin.is_none_or(|twin| entry.nth < twin.nth)
+            {
+                twin = Some(entry);
+            }
+            sorted.push(entry);
+        }
+        self.entries = sorted;
+        Ok(twin)
     }
 
     /// Builds the sorted entries into trees that are empty and leaves none; false, and those that are not
@@ -149,10 +168,8 @@ impl Gather {
         let Some(mut bulk) = Bulk::into(cx.tx, tree).await? else {
             return Ok(false);
         };
-        for (nth, entry) in self.entries[entries].iter().enumerate() {
-            if nth % BREATH == 0 {
-                cx.breathe().await?;
-            }
+        for entry in &self.entries[entries] {
+            cx.breathe().await?;
             bulk.push(cx.tx, self.key(entry), entry.place.to_words())
                 .await?;
         }
@@ -166,10 +183,8 @@ impl Gather {
         cx: &mut Cx<'_>,
         index: &IndexDef,
     ) -> Result<Option<Entry>, Halt> {
-        for (nth, entry) in self.entries.iter().enumerate() {
-            if nth % BREATH == 0 {
-                cx.breathe().await?;
-            }
+        for entry in &self.entries {
+            cx.breathe().await?;
             let place = entry.place.to_words();
             let at = (index, self.partition(entry));
             match index::insert(cx.tx, at, self.key(entry), place).await? {

@@ -159,6 +159,7 @@ pub async fn run_insert(
             // The queries see the table as it was before the first row goes in.
             let mut all = Batch::new(width);
             for exprs in rows {
+                cx.breathe().await?;
                 let mut values = Vec::with_capacity(width);
                 for expr in exprs {
                     values.push(cx.deep_value(expr, &[]).await?);
@@ -168,7 +169,7 @@ pub async fn run_insert(
                 }
             }
             for i in 0..all.len() {
-                cx.check_cancel()?;
+                cx.breathe().await?;
                 row[..width].clone_from_slice(all.row(i));
                 count += inserter.put(plan, cx, &mut row, returning).await?;
             }
@@ -178,7 +179,7 @@ pub async fn run_insert(
         InsertSource::Values(rows) => {
             let mut count = 0;
             for exprs in rows {
-                cx.check_cancel()?;
+                cx.breathe().await?;
                 let values = (exprs.as_slice(), [].as_slice());
                 let inserted = inserter.one(plan, cx, values, &mut row, returning);
                 count += inserted.await?;
@@ -210,6 +211,7 @@ pub async fn run_insert(
                     more = state.next(select, cx, &mut batch, CHUNK).await?;
                 }
                 for i in 0..batch.len() {
+                    cx.breathe().await?;
                     let values = (exprs.as_slice(), &batch.row(i)[..select.visible]);
                     if calls {
                         Box::pin(called(values, cx, &mut row)).await?;

@@ -90,7 +90,7 @@ pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> 
     let held = rows.weight();
     let place = |i: usize| pointer_of(&rows.row(i)[plan.width]);
     for i in 0..rows.len() {
-        cx.check_cancel()?;
+        cx.breathe().await?;
         if let Some(place) = place(i) {
             cx.queue(place.addr, Strength::Update).await?;
         }
@@ -98,7 +98,7 @@ pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> 
     // What is to be done, and with what values, before anything is.
     let mut todo = Vec::with_capacity(rows.len());
     for i in 0..rows.len() {
-        cx.check_cancel()?;
+        cx.breathe().await?;
         let when = first_when(whens, cx, rows.row(i), place(i).is_some()).await?;
         let exprs: Vec<&Expr> = match when.map(|when| &when.does) {
             Some(Does::Update { assignments, .. }) => {
@@ -118,7 +118,7 @@ pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> 
     let mut changed = HashSet::new();
     let mut count = 0;
     for (i, (when, mut values)) in todo.into_iter().enumerate() {
-        cx.check_cancel()?;
+        cx.breathe().await?;
         let row = rows.row(i);
         match (when.map(|when| &when.does), place(i)) {
             (Some(Does::Delete), Some(place)) => {

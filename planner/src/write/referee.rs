@@ -189,10 +189,11 @@ impl Referee {
     /// The statement has changed all its rows.
     pub async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
         while let Some(effect) = self.effects.pop_front() {
-            cx.check_cancel()?;
+            cx.breathe().await?;
             self.act(cx, effect).await?;
         }
         for check in std::mem::take(&mut self.checks) {
+            cx.breathe().await?;
             let references = &self.references;
             let key = &references.keys[check.key];
             let restricts = check.fault == Fault::Restrict;
@@ -235,7 +236,7 @@ impl Referee {
             .await?;
         let found = references.referencing(cx, key, &effect.old, usize::MAX);
         for found in found.await? {
-            cx.check_cancel()?;
+            cx.breathe().await?;
             self.follow(cx, &effect, action, found).await?;
         }
         Ok(())

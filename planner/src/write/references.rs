@@ -235,6 +235,7 @@ impl References {
             entries.clear();
             more = cursor.next_batch(cx.tx, &mut entries, CHUNK).await?;
             for i in 0..entries.len() {
+                cx.breathe().await?;
                 let place = FatPtr::from_words(entries.value(i));
                 if !read_row(cx.tx, place.addr, &mut words).await? {
                     continue;

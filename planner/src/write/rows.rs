@@ -125,7 +125,7 @@ impl RowWriter {
         };
         for (position, mut gather) in gathered.into_iter().enumerate() {
             let index = table.index_def(position);
-            let mut twin = gather.sort();
+            let mut twin = gather.sort(cx).await?;
             if twin.is_none() {
                 let built = gather.len() >= MANY && gather.build(cx, index).await?;
                 if !built {

@@ -126,7 +126,7 @@ impl Queued {
 
     /// Runs it.
     pub async fn run(&self, cx: &mut Cx<'_>) -> Result<(), Halt> {
-        cx.check_cancel()?;
+        cx.breathe().await?;
         let call = TriggerCall {
             trigger: self.trigger(),
             table: &self.table.def,
@@ -503,6 +503,7 @@ impl Firing {
         let changed: Vec<_> = changed.map(Changed::into_arrays).collect();
         let none = Arc::new([Value::from(Array::default()), Value::from(Array::default())]);
         for mut queued in queue.into_iter().chain(std::mem::take(&mut self.at_end)) {
+            cx.breathe().await?;
             if queued.trigger().def.sees_rows() {
                 let of = (queued.table(), queued.event);
                 let rows = changed.iter().find(|(by, _)| *by == of);

@@ -74,6 +74,7 @@ impl Twin {
         let mut entries = ScanBatch::default();
         let mut found = 0;
         loop {
+            cx.breathe().await?;
             let more = cursor.next_batch(cx.tx, &mut entries, 2).await?;
             found += entries.len();
             if found > 1 || !more {
@@ -125,6 +126,7 @@ pub async fn check_twins(cx: &mut Cx<'_>) -> Result<(), Halt> {
         _ => return Ok(()),
     };
     for twin in due {
+        cx.breathe().await?;
         twin.verify(cx).await?;
     }
     Ok(())

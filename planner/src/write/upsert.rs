@@ -67,7 +67,7 @@ impl Upsert {
         check_row(cx, table, row, None).await?;
         let mut last = Addr::NULL;
         loop {
-            cx.check_cancel()?;
+            cx.breathe().await?;
             let Some(place) = writer.holder(cx, (table, index), row).await? else {
                 match writer.insert(cx, table, row, Yield::Index(index)).await? {
                     Inserted::Conflict => continue,
