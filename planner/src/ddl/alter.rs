@@ -18,10 +18,12 @@ use super::family::{attach, attach_index, detach, hand_down, partitions_of};
 use super::follow::rename_in_views;
 use super::keep::keep;
 use super::ownership::{about, store};
+use super::referencing::{
+    dependents_of_column, drop_dependents, drop_key, forget_references, still_referenced, tell,
+};
 use super::rewrite::{rewrite, set_type};
 use super::rules::{
-    Rows, add_check, add_foreign_key, constraint_name, drop_references, validate_foreign_key,
-    validate_named_check,
+    Rows, add_check, add_foreign_key, constraint_name, validate_foreign_key, validate_named_check,
 };
 use super::sequence::{add_for_column, drop_owned};
 use super::trigger::{change_below, change_triggers};
@@ -439,26 +441,16 @@ pub async fn drop_column(
         );
         return Err(needed(&what, &dependent).into());
     }
-    for child in table.rules.referenced_by.clone() {
-        if child == table.id {
-            continue;
-        }
-        let child = changes.by_id(cx, ddl, child).await?;
-        let parent = table.id;
-        let leads = |key: &fencepost_sql::catalog::ForeignKeyDef| {
-            key.parent == parent && key.parent_columns.contains(&column)
-        };
-        let key = child.rules.foreign_keys.iter().find(|key| leads(key));
-        if let (Some(key), false) = (key, cascade) {
-            let what = format!("column {name} of table {}", table.name);
-            let dependent = format!(
-                "constraint {} on table {} depends on {what}",
-                key.name, child.name
-            );
-            return Err(needed(&what, &dependent).into());
-        }
-        drop_references(child, ddl, &leads);
-        child.parent_lost_column(parent, column);
+    let found = dependents_of_column(column, cx, ddl, changes, table).await?;
+    if !found.is_empty() && !cascade {
+        let what = format!("column {name} of table {}", table.name);
+        return Err(still_referenced(&what, &found).into());
+    }
+    tell(&found, ddl);
+    drop_dependents(&found, cx, ddl, changes, table).await?;
+    for child in table.rules.referenced_by.iter().filter(|c| **c != table.id) {
+        let child = changes.by_id(cx, ddl, *child).await?;
+        child.parent_lost_column(table.id, column);
     }
     let old = table.clone();
     drop_owned(old.columns[column].more.sequence.into_iter(), cx, ddl).await?;
@@ -477,38 +469,6 @@ pub async fn drop_column(
     };
     rewrite(cx, &old, table, Default::default(), &without).await?;
     forget_references(&old, table, cx, ddl, changes).await
-}
-
-/// Parents that `old` referenced and `table` does not learn of it (FK-2).
-async fn forget_references(
-    old: &TableDef,
-    table: &mut TableDef,
-    cx: &mut Cx<'_>,
-    ddl: &mut DdlCx<'_>,
-    changes: &mut Changes,
-) -> Result<(), Halt> {
-    let id = table.id;
-    for key in &old.rules.foreign_keys {
-        let mut left = table.rules.foreign_keys.iter();
-        if left.any(|k| k.parent == key.parent) {
-            continue;
-        }
-        let parent = match key.parent == id {
-            true => &mut *table,
-            false => changes.by_id(cx, ddl, key.parent).await?,
-        };
-        parent.rules.referenced_by.retain(|child| *child != id);
-    }
-    // Children that lead here no more.
-    let mut children = table.rules.referenced_by.clone();
-    for child in table.rules.referenced_by.iter().filter(|c| **c != id) {
-        let def = changes.by_id(cx, ddl, *child).await?;
-        if def.rules.foreign_keys.iter().all(|key| key.parent != id) {
-            children.retain(|c| c != child);
-        }
-    }
-    table.rules.referenced_by = children;
-    Ok(())
 }
 
 pub(super) fn rename_index(
@@ -570,78 +530,10 @@ async fn drop_constraint(
     table.rules.foreign_keys.retain(|key| key.name != name);
     let mut indexes = table.indexes.iter();
     if let Some(position) = indexes.position(|i| i.constraint && i.name == name) {
-        drop_key(position, cascade, cx, ddl, changes, table).await?;
+        drop_key((position, cascade), cx, ddl, changes, table).await?;
     }
     forget_references(&old, table, cx, ddl, changes).await?;
     Ok(true)
-}
-
-/// Takes the index of a constraint away, and the foreign keys that need it.
-async fn drop_key(
-    position: usize,
-    cascade: bool,
-    cx: &mut Cx<'_>,
-    ddl: &mut DdlCx<'_>,
-    changes: &mut Changes,
-    table: &mut TableDef,
-) -> Result<(), Halt> {
-    let gone = table.indexes[position].clone();
-    let id = table.id;
-    // Another unique index over the same columns would do.
-    let covers = |index: &fencepost_sql::catalog::IndexDef, columns: &[usize]| {
-        index.unique
-            && !index.is_partial()
-            && index.columns.len() == columns.len()
-            && columns.iter().all(|column| index.covers(*column))
-    };
-    let others = || {
-        let indexes = table.indexes.iter().enumerate();
-        indexes.filter(move |(i, _)| *i != position).map(|(_, i)| i)
-    };
-    let needs = |key: &fencepost_sql::catalog::ForeignKeyDef| {
-        let columns = &key.parent_columns;
-        key.parent == id && covers(&gone, columns) && !others().any(|i| covers(i, columns))
-    };
-    let what = format!("constraint {} on table {}", gone.name, table.name);
-    let mut own = table.rules.clone();
-    for child in &table.rules.referenced_by {
-        let (keys, child_name) = match *child == id {
-            true => (own.foreign_keys.clone(), table.name.clone()),
-            false => {
-                let child = changes.by_id(cx, ddl, *child).await?;
-                (child.rules.foreign_keys.clone(), child.name.clone())
-            }
-        };
-        if let (Some(key), false) = (keys.iter().find(|key| needs(key)), cascade) {
-            let dependent = format!(
-                "constraint {} on table {child_name} depends on index {}",
-                key.name, gone.name
-            );
-            return Err(needed(&what, &dependent).into());
-        }
-        match *child == id {
-            true => own.foreign_keys.retain(|key| !needs(key)),
-            false => {
-                let child = changes.by_id(cx, ddl, *child).await?;
-                drop_references(child, ddl, &needs);
-            }
-        }
-    }
-    table.rules = own;
-    if position == 0 {
-        let mut hidden = hidden_index(cx, ddl, table, &Places::with(table)).await?;
-        index::drop_index(cx.tx, &hidden).await?;
-        hidden.roots = super::build_index::build(cx, table, &hidden).await?;
-        table.indexes.push(hidden);
-        let last = table.indexes.len() - 1;
-        table.indexes.swap(0, last);
-        let gone = table.indexes.remove(last);
-        index::drop_index(cx.tx, &gone).await?;
-    } else {
-        let gone = table.indexes.remove(position);
-        index::drop_index(cx.tx, &gone).await?;
-    }
-    Ok(())
 }
 
 pub(super) async fn set_not_null(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{DropIndex, DropTable, RowRules, Trigger, Truncate};
-use fencepost_sql::catalog::{CatalogView, TableDef, guard_routine, guard_table};
+use fencepost_sql::catalog::{CatalogView, IndexDef, TableDef, guard_routine, guard_table};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::composites::ROW_TYPE;
@@ -11,6 +11,7 @@ use fencepost_sql::types::composites::ROW_TYPE;
 use super::build_index::RowWalk;
 use super::changes::{Changes, check_settled};
 use super::family::{partitions_of, unlink, with_partitions};
+use super::referencing::{dependents_of_index, drop_dependents, still_referenced, tell};
 use super::routine::drop_row_users;
 use super::rules::drop_references;
 use super::sequence::{drop_owned, restart_owned};
@@ -140,32 +141,54 @@ pub async fn drop_index(
         return Ok("DROP INDEX");
     }
     let mut changes = Changes::begin(cx, ddl).await?;
+    let mut found = Vec::new();
+    for (owner, name) in &statement.indexes {
+        let table = changes.take(cx, owner).await?.clone();
+        let named = |index: &IndexDef| !index.is_hidden() && index.name == *name;
+        if let Some(position) = table.indexes.iter().position(named) {
+            check_droppable(owner, (&table, position), ddl)?;
+            found.extend(dependents_of_index(position, cx, ddl, &mut changes, &table).await?);
+        }
+    }
+    if !found.is_empty() && !statement.cascade {
+        let what = match statement.indexes.as_slice() {
+            [(_, name)] => format!("index {name}"),
+            _ => "desired object(s)".to_owned(),
+        };
+        return Err(still_referenced(&what, &found).into());
+    }
+    tell(&found, ddl);
     for (owner, name) in &statement.indexes {
         let mut table = changes.take(cx, owner).await?.clone();
-        let Some(index) = table.index(name).cloned() else {
+        let Some(index) = table.index(name).map(|index| index.id) else {
             continue;
         };
-        let (needed_by, what) = match table.link(index.id) {
-            Some(of) => (parents_index(owner, of, ddl)?, "index"),
-            None if index.constraint => {
-                let table = &table.name;
-                (format!("constraint {name} on table {table}"), "constraint")
-            }
-            None => (String::new(), ""),
-        };
-        if !what.is_empty() {
-            return Err(SqlError::new(
-                SqlState::DEPENDENT_OBJECTS,
-                format!("cannot drop index {name} because {needed_by} requires it"),
-            )
-            .hint(format!("You can drop {needed_by} instead."))
-            .into());
-        }
-        drop_with_parts(cx, ddl, &mut changes, &mut table, index.id).await?;
+        drop_dependents(&found, cx, ddl, &mut changes, &mut table).await?;
+        drop_with_parts(cx, ddl, &mut changes, &mut table, index).await?;
         changes.put(table);
     }
     changes.finish(cx, ddl).await?;
     Ok("DROP INDEX")
+}
+
+/// 2BP01 where an index is part of a constraint or of an index of the table above.
+fn check_droppable(
+    owner: &TableDef,
+    (table, position): (&TableDef, usize),
+    ddl: &DdlCx<'_>,
+) -> Result<(), SqlError> {
+    let index = &table.indexes[position];
+    let name = &index.name;
+    let needed_by = match table.link(index.id) {
+        Some(of) => parents_index(owner, of, ddl)?,
+        None if index.constraint => format!("constraint {name} on table {}", table.name),
+        None => return Ok(()),
+    };
+    Err(SqlError::new(
+        SqlState::DEPENDENT_OBJECTS,
+        format!("cannot drop index {name} because {needed_by} requires it"),
+    )
+    .hint(format!("You can drop {needed_by} instead.")))
 }
 
 /// The index of the table above `table` with this oid, as it is told of.

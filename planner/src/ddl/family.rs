@@ -250,6 +250,7 @@ async fn give_foreign_key(
         let named = ForeignKeyDef {
             id: key.id,
             name: key.name.clone(),
+            index: key.index,
             ..(*own).clone()
         };
         named == *key && partition.link(own.id).is_none()
@@ -263,6 +264,7 @@ async fn give_foreign_key(
                 columns: key.columns.clone(),
                 parent: ddl.snapshot.table_by_id(key.parent)?,
                 parent_columns: key.parent_columns.clone(),
+                of_primary_key: false,
                 on_delete: key.on_delete,
                 on_update: key.on_update,
                 full: key.full,
@@ -272,7 +274,9 @@ async fn give_foreign_key(
             let validate = !partition.is_parent();
             add_foreign_key(cx, ddl, changes, partition, (&new, validate)).await?;
             let newest = partition.rules.foreign_keys.last_mut();
-            newest.into_iter().for_each(|own| own.valid = key.valid);
+            if let Some(own) = newest {
+                (own.valid, own.index) = (key.valid, key.index);
+            }
             let newest = partition.rules.foreign_keys.last();
             newest.cloned().unwrap_or_else(|| key.clone())
         }

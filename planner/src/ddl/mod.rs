@@ -20,6 +20,7 @@ mod materialized;
 mod membership;
 mod names;
 mod ownership;
+mod referencing;
 mod rename_schema;
 mod rename_view;
 mod rewrite;

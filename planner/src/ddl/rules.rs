@@ -111,12 +111,21 @@ pub async fn add_foreign_key(
 ) -> Result<(), Halt> {
     let name = constraint_name(table, key.name.as_deref(), &key.columns, "fkey")?;
     let parent = key.parent.as_ref().map_or(table.id, |parent| parent.id);
+    let referenced = key.parent.as_deref().unwrap_or(table);
+    let position = match key.of_primary_key {
+        true => referenced.indexes.iter().position(|index| index.primary),
+        false => referenced.unique_index_of(&key.parent_columns),
+    };
+    let Some(index) = position.map(|position| referenced.indexes[position].id) else {
+        return Err(SqlError::internal("a foreign key without an index").into());
+    };
     table.rules.foreign_keys.push(ForeignKeyDef {
         id: ddl.catalog.next_oid(cx.tx).await?,
         name,
         columns: key.columns.clone(),
         parent,
         parent_columns: key.parent_columns.clone(),
+        index,
         on_delete: key.on_delete,
         on_update: key.on_update,
         full: key.full,

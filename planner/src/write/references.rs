@@ -97,14 +97,7 @@ impl References {
     fn key(&self, child: usize, def: &ForeignKeyDef) -> Option<Key> {
         let mut tables = self.tables.iter();
         let parent = tables.position(|table| table.def.id == def.parent)?;
-        let columns = &def.parent_columns;
-        let parent_index = self.tables[parent].def.indexes.iter().position(|index| {
-            index.unique
-                && self.tables[parent].def.is_whole(index)
-                && !index.is_partial()
-                && index.columns.len() == columns.len()
-                && columns.iter().all(|column| index.covers(*column))
-        })?;
+        let parent_index = self.tables[parent].def.referenced_index(def)?;
         let mut indexes = self.tables[child].def.indexes.iter();
         let child_index = indexes.position(|index| {
             let first = index.columns.get(..def.columns.len());

@@ -219,7 +219,7 @@ impl Binder<'_> {
         match object_type {
             ast::ObjectType::Table => self.drop_tables((if_exists, cascade), list, false),
             ast::ObjectType::MaterializedView => self.drop_tables((if_exists, cascade), list, true),
-            ast::ObjectType::Index => self.drop_indexes(if_exists, list),
+            ast::ObjectType::Index => self.drop_indexes((if_exists, cascade), list),
             ast::ObjectType::View => self.drop_views(if_exists, list, cascade),
             other => Err(SqlError::unsupported(format!("DROP {other}"))),
         }
@@ -281,11 +281,12 @@ impl Binder<'_> {
 
     fn drop_indexes(
         &mut self,
-        if_exists: bool,
+        (if_exists, cascade): (bool, bool),
         list: &[ast::ObjectName],
     ) -> Result<Statement, SqlError> {
         let mut drop = DropIndex {
             indexes: Vec::new(),
+            cascade,
             missing: Vec::new(),
         };
         for name in list {

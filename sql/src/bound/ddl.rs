@@ -140,6 +140,8 @@ pub struct NewForeignKey {
     pub parent: Option<Arc<TableDef>>,
     /// The referenced columns, by position in that table.
     pub parent_columns: Vec<usize>,
+    /// No columns are given: it depends on the primary key, not on any unique index.
+    pub of_primary_key: bool,
     /// ON DELETE.
     pub on_delete: Referential,
     /// ON UPDATE.
@@ -191,6 +193,8 @@ pub struct CreateIndex {
 pub struct DropIndex {
     /// The indexes that exist: owner and name.
     pub indexes: Vec<(Arc<TableDef>, String)>,
+    /// CASCADE: foreign keys that depend on them are dropped, too.
+    pub cascade: bool,
     /// The names that do not exist and were allowed not to (IF EXISTS): a notice each.
     pub missing: Vec<String>,
 }

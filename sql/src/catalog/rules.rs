@@ -5,8 +5,10 @@
 //!   order.
 //! - FK-2: a table is in the `referenced_by` of each table that a foreign key of it leads to, and nothing else is.
 //!   So who changes a parent knows whose rows to look at, and DDL on either finds the other.
+//! - FK-3: a foreign key depends on one unique index of its parent, and is dropped with that index or keeps it.
 
 use super::collation::Collation;
+use super::def::TableDef;
 use super::trigger::TriggerDef;
 use crate::types::Domain;
 use crate::value::Value;
@@ -71,6 +73,8 @@ pub struct ForeignKeyDef {
     pub parent: u32,
     /// The referenced columns, by position in that table.
     pub parent_columns: Vec<usize>,
+    /// The oid of the unique index of the parent that it depends on (FK-3); 0 in definitions stored without one.
+    pub index: u32,
     /// What a DELETE there does here.
     pub on_delete: Referential,
     /// What an UPDATE there does here.
@@ -141,5 +145,28 @@ impl Referential {
     /// Does it change the rows that reference?
     pub fn changes(self) -> bool {
         !matches!(self, Referential::NoAction | Referential::Restrict)
+    }
+}
+
+impl TableDef {
+    /// Returns the position of the unique index that a foreign key to this table depends on (FK-3): the recorded
+    /// one, or the oldest that fits.
+    pub fn referenced_index(&self, key: &ForeignKeyDef) -> Option<usize> {
+        let recorded = self.indexes.iter().position(|index| index.id == key.index);
+        recorded.or_else(|| self.unique_index_of(&key.parent_columns))
+    }
+
+    /// Returns the position of the oldest unique index over exactly these columns, in any order.
+    pub fn unique_index_of(&self, columns: &[usize]) -> Option<usize> {
+        let fits = |position: &usize| {
+            let index = &self.indexes[*position];
+            index.unique
+                && !index.is_partial()
+                && self.is_whole(index)
+                && index.columns.len() == columns.len()
+                && columns.iter().all(|column| index.covers(*column))
+        };
+        let fitting = (0..self.indexes.len()).filter(fits);
+        fitting.min_by_key(|position| self.indexes[*position].id)
     }
 }

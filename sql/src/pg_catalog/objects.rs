@@ -662,10 +662,8 @@ fn more(constraint: &Constraint<'_>, around: &Around<'_>) -> Vec<(&'static str, 
 
 /// The index by which a parent's rows are found (FK-1).
 pub fn parent_index<'a>(parent: &'a TableDef, key: &ForeignKeyDef) -> Option<&'a IndexDef> {
-    parent.indexes.iter().find(|index| {
-        let same = index.columns.len() == key.parent_columns.len();
-        index.unique && same && key.parent_columns.iter().all(|at| index.covers(*at))
-    })
+    let position = parent.referenced_index(key)?;
+    parent.indexes.get(position)
 }
 
 fn letter(action: Referential) -> Value {

@@ -304,6 +304,7 @@ impl Binder<'_> {
             columns,
             parent,
             parent_columns,
+            of_primary_key: list.is_empty(),
             on_delete: referential(key.on_delete),
             on_update: referential(key.on_update),
             full,

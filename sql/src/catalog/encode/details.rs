@@ -1,12 +1,15 @@
 //! What is said of few tables, and stands before their definitions: storage parameters, UNLOGGED, collations, operator classes,
-//! constraints that are NOT VALID or NO INHERIT. Where nothing of that is said there is none of it.
+//! constraints that are NOT VALID or NO INHERIT, and the indexes that foreign keys depend on. Where nothing of that is said
+//! there is none of it.
 
 use super::super::collation::Collation;
 use super::super::def::{KeyLook, TableDef};
 use super::{Reader, Writer};
 
-/// What begins with it.
+/// The first byte of details without the indexes that foreign keys depend on.
 pub(super) const DETAILS_FORMAT: u8 = 0x21;
+/// The first byte of details that end with these indexes.
+pub(super) const DETAILS_FORMAT_KEYS: u8 = 0x22;
 
 const NOT_VALID: u8 = 1;
 const NO_INHERIT: u8 = 2;
@@ -24,6 +27,8 @@ pub(super) struct Details {
     constraints: Vec<(u32, u8)>,
     /// Of indexes, by oid.
     indexes: Vec<(u32, Options, Vec<KeyLook>)>,
+    /// The oids of foreign keys, each with that of the index it depends on (FK-3).
+    keys: Vec<(u32, u32)>,
 }
 
 impl Details {
@@ -46,6 +51,9 @@ impl Details {
         for key in &table.rules.foreign_keys {
             let valid = if key.valid { 0 } else { NOT_VALID };
             details.constraints.push((key.id, valid));
+            if key.index != 0 {
+                details.keys.push((key.id, key.index));
+            }
         }
         details.constraints.retain(|(_, bits)| *bits != 0);
         for index in &table.indexes {
@@ -85,6 +93,10 @@ impl Details {
             index.more.options = options;
             index.more.looks = looks;
         }
+        for (id, index) in self.keys {
+            let mut keys = table.rules.foreign_keys.iter_mut();
+            keys.find(|key| key.id == id)?.index = index;
+        }
         Some(())
     }
 }
@@ -101,7 +113,10 @@ pub(super) fn encode(table: &TableDef, out: &mut Writer) {
     if details == Details::default() {
         return;
     }
-    out.0.push(DETAILS_FORMAT);
+    out.0.push(match details.keys.is_empty() {
+        true => DETAILS_FORMAT,
+        false => DETAILS_FORMAT_KEYS,
+    });
     out.flag(details.unlogged);
     encode_options(&details.options, out);
     for list in [&details.collations, &details.constraints] {
@@ -124,6 +139,13 @@ pub(super) fn encode(table: &TableDef, out: &mut Writer) {
             out.optional(look.class.as_deref());
         }
     }
+    if !details.keys.is_empty() {
+        out.u32(details.keys.len() as u32);
+        for (key, index) in &details.keys {
+            out.u32(*key);
+            out.u32(*index);
+        }
+    }
 }
 
 fn encode_options(options: &Options, out: &mut Writer) {
@@ -137,9 +159,10 @@ fn encode_options(options: &Options, out: &mut Writer) {
 /// What stands before a table's definition.
 pub(super) fn read(input: &mut Reader<'_>) -> Option<Details> {
     let mut details = Details::default();
-    if input.0.first() != Some(&DETAILS_FORMAT) {
-        return Some(details);
-    }
+    let format = match input.0.first() {
+        Some(format @ (&DETAILS_FORMAT | &DETAILS_FORMAT_KEYS)) => *format,
+        _ => return Some(details),
+    };
     input.u8()?;
     details.unlogged = input.flag()?;
     details.options = read_options(input)?;
@@ -163,6 +186,11 @@ pub(super) fn read(input: &mut Reader<'_>) -> Option<Details> {
             });
         }
         details.indexes.push((id, options, looks));
+    }
+    if format == DETAILS_FORMAT_KEYS {
+        for _ in 0..input.u32()? {
+            details.keys.push((input.u32()?, input.u32()?));
+        }
     }
     Some(details)
 }

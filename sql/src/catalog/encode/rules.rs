@@ -75,6 +75,8 @@ pub(super) fn read_rules(input: &mut Reader<'_>, width: usize) -> Option<TableRu
             columns,
             parent,
             parent_columns,
+            // As above.
+            index: 0,
             on_delete: *REFERENTIAL.get(usize::from(input.u8()?))?,
             on_update: *REFERENTIAL.get(usize::from(input.u8()?))?,
             full: input.flag()?,

@@ -164,6 +164,7 @@ fn ruled() -> TableDef {
             columns: vec![0],
             parent: 16384,
             parent_columns: vec![0],
+            index: 16385,
             on_delete: Referential::SetDefault,
             on_update: Referential::Cascade,
             full: true,

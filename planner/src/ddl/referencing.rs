@@ -1,0 +1,219 @@
+//! Foreign keys that depend on a unique index or a column of the table they reference (FK-3).
+
+use fencepost_sql::catalog::{ForeignKeyDef, TableDef};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::stop::Halt;
+
+use super::changes::Changes;
+use super::create::hidden_index;
+use super::{DdlCx, Notice};
+use crate::exec::Cx;
+use crate::index;
+use crate::place::Places;
+
+/// A foreign key that depends on an object that is dropped.
+pub struct Dependent {
+    /// The oid of the table that the key is of.
+    child: u32,
+    /// The oid of the key.
+    key: u32,
+    /// The key and its table, as messages name them.
+    name: String,
+    /// The object, as messages name it.
+    on: String,
+    /// It is a partition's part of another key, which messages name instead.
+    inherited: bool,
+}
+
+/// Says which object a foreign key of a table (by its oid) depends on, if it is one that is dropped.
+pub type DependsOn<'a> = &'a (dyn Fn(u32, &ForeignKeyDef) -> Option<String> + Send + Sync);
+
+/// Finds the foreign keys to `table` that depend on an object.
+pub async fn dependents(
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    changes: &mut Changes,
+    table: &TableDef,
+    depends_on: DependsOn<'_>,
+) -> Result<Vec<Dependent>, Halt> {
+    let mut found = Vec::new();
+    for id in &table.rules.referenced_by {
+        let child = match *id == table.id {
+            true => table,
+            false => changes.by_id(cx, ddl, *id).await?,
+        };
+        let keys = child.rules.foreign_keys.iter();
+        for key in keys.filter(|key| key.parent == table.id) {
+            if let Some(on) = depends_on(*id, key) {
+                found.push(Dependent {
+                    child: *id,
+                    key: key.id,
+                    name: format!("constraint {} on table {}", key.name, child.name),
+                    on,
+                    inherited: child.link(key.id).is_some(),
+                });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the error 2BP01 for `what`, on which foreign keys depend.
+pub fn still_referenced(what: &str, dependents: &[Dependent]) -> SqlError {
+    let them = match what {
+        "desired object(s)" => "them",
+        _ => "it",
+    };
+    let told = dependents.iter().filter(|dependent| !dependent.inherited);
+    let lines = told.map(|dependent| format!("{} depends on {}", dependent.name, dependent.on));
+    SqlError::new(
+        SqlState::DEPENDENT_OBJECTS,
+        format!("cannot drop {what} because other objects depend on {them}"),
+    )
+    .detail(lines.collect::<Vec<_>>().join("\n"))
+    .hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}
+
+/// Adds the notice of a DROP … CASCADE that drops `dependents`.
+pub fn tell(dependents: &[Dependent], ddl: &mut DdlCx<'_>) {
+    let told = dependents.iter().filter(|dependent| !dependent.inherited);
+    let lines: Vec<String> = told
+        .map(|dependent| format!("drop cascades to {}", dependent.name))
+        .collect();
+    let notice = |message| Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
+    match lines.as_slice() {
+        [] => {}
+        [one] => ddl.notices.push(notice(one.clone())),
+        several => {
+            let message = format!("drop cascades to {} other objects", several.len());
+            let mut notice = notice(message);
+            notice.report = notice.report.detail(several.join("\n"));
+            ddl.notices.push(notice);
+        }
+    }
+}
+
+/// Drops foreign keys to `table`, which forgets the tables that no key connects with it any more (FK-2).
+pub async fn drop_dependents(
+    dependents: &[Dependent],
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    changes: &mut Changes,
+    table: &mut TableDef,
+) -> Result<(), Halt> {
+    let old = table.clone();
+    for dependent in dependents {
+        let child = match dependent.child == table.id {
+            true => &mut *table,
+            false => changes.by_id(cx, ddl, dependent.child).await?,
+        };
+        let keys = &mut child.rules.foreign_keys;
+        keys.retain(|key| key.id != dependent.key);
+    }
+    forget_references(&old, table, cx, ddl, changes).await
+}
+
+/// Takes the index at `position`, that of a constraint, out of a table, and with CASCADE the foreign keys that depend on
+/// it. Without it they are the error 2BP01.
+pub async fn drop_key(
+    (position, cascade): (usize, bool),
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+    table: &mut TableDef,
+) -> Result<(), Halt> {
+    let gone = table.indexes[position].clone();
+    let what = format!("constraint {} on table {}", gone.name, table.name);
+    let found = dependents_of_index(position, cx, ddl, changes, table).await?;
+    if !found.is_empty() && !cascade {
+        return Err(still_referenced(&what, &found).into());
+    }
+    tell(&found, ddl);
+    drop_dependents(&found, cx, ddl, changes, table).await?;
+    if position == 0 {
+        let mut hidden = hidden_index(cx, ddl, table, &Places::with(table)).await?;
+        index::drop_index(cx.tx, &hidden).await?;
+        hidden.roots = super::build_index::build(cx, table, &hidden).await?;
+        table.indexes.push(hidden);
+        let last = table.indexes.len() - 1;
+        table.indexes.swap(0, last);
+        let gone = table.indexes.remove(last);
+        index::drop_index(cx.tx, &gone).await?;
+    } else {
+        let gone = table.indexes.remove(position);
+        index::drop_index(cx.tx, &gone).await?;
+    }
+    Ok(())
+}
+
+/// Finds the foreign keys that depend on the index at `position` of `table`.
+pub async fn dependents_of_index(
+    position: usize,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    changes: &mut Changes,
+    table: &TableDef,
+) -> Result<Vec<Dependent>, Halt> {
+    let on = format!("index {}", table.indexes[position].name);
+    let depends_on = |_: u32, key: &ForeignKeyDef| {
+        let depends = table.referenced_index(key) == Some(position);
+        depends.then(|| on.clone())
+    };
+    dependents(cx, ddl, changes, table, &depends_on).await
+}
+
+/// Finds the foreign keys that depend on a column of `table`, or on an index that goes with it.
+pub async fn dependents_of_column(
+    column: usize,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    changes: &mut Changes,
+    table: &TableDef,
+) -> Result<Vec<Dependent>, Halt> {
+    let depends_on = |child: u32, key: &ForeignKeyDef| {
+        if child == table.id && key.columns.contains(&column) {
+            // It goes with its own column.
+            return None;
+        }
+        if key.parent_columns.contains(&column) {
+            let name = &table.columns[column].name;
+            return Some(format!("column {name} of table {}", table.name));
+        }
+        let index = &table.indexes[table.referenced_index(key)?];
+        let goes = index.concerns(column);
+        goes.then(|| format!("index {}", index.name))
+    };
+    dependents(cx, ddl, changes, table, &depends_on).await
+}
+
+/// Lets the tables that `old` had foreign keys to, and `table` has not, forget it, and `table` those that have none to it
+/// any more (FK-2).
+pub async fn forget_references(
+    old: &TableDef,
+    table: &mut TableDef,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    let id = table.id;
+    for key in &old.rules.foreign_keys {
+        let mut left = table.rules.foreign_keys.iter();
+        if left.any(|k| k.parent == key.parent) {
+            continue;
+        }
+        let parent = match key.parent == id {
+            true => &mut *table,
+            false => changes.by_id(cx, ddl, key.parent).await?,
+        };
+        parent.rules.referenced_by.retain(|child| *child != id);
+    }
+    let mut children = table.rules.referenced_by.clone();
+    for child in table.rules.referenced_by.iter().filter(|c| **c != id) {
+        let def = changes.by_id(cx, ddl, *child).await?;
+        if def.rules.foreign_keys.iter().all(|key| key.parent != id) {
+            children.retain(|c| c != child);
+        }
+    }
+    table.rules.referenced_by = children;
+    Ok(())
+}
