@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use fencepost_sql::bound::{Changes, InsertSource, LeafSource, Select, Statement};
+use fencepost_sql::bound::{Changes, InsertSource, LeafSource, Select, Statement, Volatility};
 use foldhash::fast::FixedState;
 
 /// Might a part of the statement read what another part has changed by then?
@@ -23,12 +23,6 @@ pub fn looks_back(statement: &Statement) -> bool {
         statement.for_each_leaf(&mut |leaf| {
             reads |= matches!(leaf.source.inner(), LeafSource::Table(_));
         });
-        let finds_rows = |part: &Statement| {
-            matches!(
-                part,
-                Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_)
-            )
-        };
         let puts_over =
             |part: &Statement| matches!(part, Statement::Insert(i) if i.on_conflict.is_some());
         let last = !unread_changes(changes).is_empty();
@@ -37,7 +31,8 @@ pub fn looks_back(statement: &Statement) -> bool {
     let Some(table) = statement.changed_table() else {
         return false;
     };
-    let mut found = false;
+    // Rows that a function changes meanwhile are found by their marks.
+    let mut found = finds_rows(statement) && calls_volatile(statement);
     let mut check = |select: &Select| {
         select.for_each_table(&mut |read| found |= read.id == table.id);
     };
@@ -59,17 +54,68 @@ pub fn looks_back(statement: &Statement) -> bool {
     found
 }
 
-/// The parts whose rows nobody reads, and that change the table that the statement itself changes: they come last.
+/// Does a statement look for rows before it changes them?
+fn finds_rows(part: &Statement) -> bool {
+    matches!(
+        part,
+        Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_)
+    )
+}
+
+/// Does a statement call functions that may change rows, besides those of its triggers?
+fn calls_volatile(statement: &Statement) -> bool {
+    let mut found = false;
+    statement.for_each_routine(&mut |call| {
+        found |= call.routine.volatility == Volatility::Volatile;
+    });
+    found
+}
+
+/// The parts whose rows no part reads, and that change the table that the statement itself changes: they come last.
 pub fn unread_changes(changes: &Changes) -> HashSet<usize, FixedState> {
-    let mut last = HashSet::default();
     let Some(table) = changes.main.changed_table() else {
-        return last;
+        return HashSet::default();
     };
+    let mut last = unread(changes);
     for (id, change) in &changes.first {
-        if change.changed_table().is_some_and(|of| of.id == table.id) {
-            last.insert(*id);
+        if change.changed_table().is_none_or(|of| of.id != table.id) {
+            last.remove(id);
         }
     }
+    last
+}
+
+/// The positions of the parts in the order in which they run. Of several updates and deletes of one table whose rows no
+/// part reads, the last comes first, as in PostgreSQL: a row that two of them are to change is changed by that alone.
+pub fn order_of_changes(changes: &Changes) -> Vec<usize> {
+    let unread = unread(changes);
+    let group = |at: &usize| {
+        let (id, part) = &changes.first[*at];
+        let finds = matches!(part, Statement::Update(_) | Statement::Delete(_));
+        let table = part
+            .changed_table()
+            .filter(|_| finds && unread.contains(id));
+        table.map(|table| table.id)
+    };
+    let mut order: Vec<usize> = (0..changes.first.len()).collect();
+    for at in 0..order.len() {
+        let Some(table) = group(&at) else {
+            continue;
+        };
+        let of_table = (0..order.len()).filter(|other| group(other) == Some(table));
+        let of_table: Vec<usize> = of_table.collect();
+        let nth = of_table.iter().position(|other| *other == at);
+        if let Some(mirrored) = nth.and_then(|nth| of_table.iter().rev().nth(nth)) {
+            order[at] = *mirrored;
+        }
+    }
+    order
+}
+
+/// The parts that change rows and whose rows no part reads.
+fn unread(changes: &Changes) -> HashSet<usize, FixedState> {
+    let ids = changes.first.iter().map(|(id, _)| *id);
+    let mut last: HashSet<usize, FixedState> = ids.collect();
     let parts = changes.first.iter().map(|(_, part)| part);
     for part in parts.chain([&changes.main]) {
         part.for_each_leaf(&mut |leaf| {

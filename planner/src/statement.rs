@@ -16,7 +16,7 @@ use fencepost_txn::{Machine, Stop};
 use crate::analytics::pays;
 use crate::build::plan_whole_select;
 use crate::decorrelate::decorrelate;
-use crate::hindsight::{looks_back, unread_changes};
+use crate::hindsight::{looks_back, order_of_changes, unread_changes};
 use crate::inline::inline_queries;
 use crate::plan::{Scan, SelectPlan, Source, TablePlan};
 use crate::subplans::{Change, Subplans};
@@ -56,8 +56,11 @@ pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
     let looks_back = looks_back(&statement);
     if let Statement::With(changes) = statement {
         let unread = unread_changes(&changes);
-        let mut first = Vec::with_capacity(changes.first.len());
-        for (id, change) in changes.first {
+        let order = order_of_changes(&changes);
+        let mut parts: Vec<Option<(usize, Statement)>> =
+            changes.first.into_iter().map(Some).collect();
+        let mut first = Vec::with_capacity(parts.len());
+        for (id, change) in order.into_iter().filter_map(|at| parts[at].take()) {
             let mut plan = plan_alone(change)?;
             if let Plan::Insert(insert) = &mut plan {
                 // What its queries read is not known here.

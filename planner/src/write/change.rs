@@ -16,14 +16,14 @@ use fencepost_storage::FatPtr;
 use fencepost_txn::Strength;
 use foldhash::{HashSet, HashSetExt};
 
-use super::find::{deep_values, find_rows};
+use super::find::{deep_values, find_rows, is_changed};
 use super::merge::{When, begin_merge};
 use super::referee::Referee;
 use super::references::References;
 use super::returning::Returning;
 use super::rows::{RowWriter, Yield};
 use super::rules::{check_views, generate};
-use super::triggers::{Doing, Firing, check_unchanged};
+use super::triggers::{Doing, Firing, already_modified, check_unchanged};
 use crate::build::{Builder, Changed, mark, mark_joins};
 use crate::exec::{Cx, fetch_point, point_key, pointer_of};
 use crate::home::HomeKey;
@@ -79,6 +79,14 @@ pub enum Action {
 }
 
 impl Action {
+    /// What it does to a row, as messages say it.
+    fn participle(&self) -> &'static str {
+        match self {
+            Action::Delete => "deleted",
+            Action::Update { .. } | Action::Merge(_) => "updated",
+        }
+    }
+
     /// Calls `f` on each expression in it.
     pub fn for_each_expr<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
         match self {
@@ -275,6 +283,10 @@ pub async fn run_change(
         if joined && !seen.insert(place.addr.raw()) {
             continue;
         }
+        // Other parts of the statement have been looked for: a function or a trigger has changed it since.
+        if is_changed(cx, place) {
+            return Err(already_modified(plan.action.participle()).into());
+        }
         count += u64::from(changer.change(plan, cx, place, row, returning).await?);
     }
     changer.finish(cx).await?;
@@ -301,6 +313,9 @@ async fn change_point(
         let Some(place) = found.await? else {
             return Ok(0);
         };
+        if is_changed(cx, place) {
+            return Ok(0);
+        }
         row.clear();
         row.resize(plan.width, Value::Null);
         let layout = &plan.table.layout;

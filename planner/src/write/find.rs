@@ -3,8 +3,9 @@
 use fencepost_sql::bound::Assignment;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
+use fencepost_storage::FatPtr;
 
-use super::change::ChangePlan;
+use super::change::{Action, ChangePlan};
 use crate::exec::{Batch, Cx, SourceState, pointer_of};
 
 const CHUNK: usize = 1024;
@@ -14,6 +15,8 @@ pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batc
     let mut rows = Batch::new(plan.width + 1);
     let mut state = SourceState::new(&plan.source, plan.width + 1);
     let mut more = true;
+    // Whether MERGE may change a row that another part has changed depends on what it does with it.
+    let merges = matches!(plan.action, Action::Merge(_));
     while more {
         let (start, held) = (rows.len(), rows.weight());
         more = state.next(&plan.source, cx, &mut rows, CHUNK).await?;
@@ -23,11 +26,15 @@ pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batc
         let mut kept = start;
         for i in start..rows.len() {
             cx.breathe().await?;
+            let place = pointer_of(&rows.row(i)[plan.width]);
+            if !merges && place.is_some_and(|place| is_changed(cx, place)) {
+                continue;
+            }
             let holds = match plan.deep {
                 true => cx.deep_holds(plan.filter.as_ref(), rows.row(i)).await?,
                 false => cx.holds(plan.filter.as_ref(), rows.row(i))?,
             };
-            if holds && !is_changed(cx, &rows.row(i)[plan.width]) {
+            if holds {
                 rows.swap(kept, i);
                 kept += 1;
             }
@@ -37,10 +44,10 @@ pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batc
     Ok(rows)
 }
 
-/// Has another part of the statement changed the row at this place? Then that part alone does.
-fn is_changed(cx: &Cx<'_>, place: &Value) -> bool {
-    let place = cx.before.zip(pointer_of(place));
-    place.is_some_and(|(mark, place)| cx.tx.has_changed_since(mark, place.addr))
+/// Has another part of the statement, or what it calls, changed the row at this place?
+pub(super) fn is_changed(cx: &Cx<'_>, place: FatPtr) -> bool {
+    let mark = cx.before;
+    mark.is_some_and(|mark| cx.tx.has_changed_since(mark, place.addr))
 }
 
 /// What SET gives each row, where it has queries, which see the tables as they were before the first change.

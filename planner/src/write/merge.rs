@@ -13,7 +13,7 @@ use fencepost_txn::Strength;
 use foldhash::{HashSet, HashSetExt};
 
 use super::change::{Action, ChangePlan, Changer, plan_change};
-use super::find::find_rows;
+use super::find::{find_rows, is_changed};
 use super::triggers::{Doing, Firing};
 use crate::exec::{Cx, pointer_of};
 use crate::plan::TablePlan;
@@ -122,7 +122,7 @@ pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> 
         let row = rows.row(i);
         match (when.map(|when| &when.does), place(i)) {
             (Some(Does::Delete), Some(place)) => {
-                once(&mut changed, place)?;
+                once(cx, &mut changed, place)?;
                 count += u64::from(changer.delete(plan, cx, place, row).await?);
             }
             (
@@ -132,7 +132,7 @@ pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> 
                 }),
                 Some(place),
             ) => {
-                once(&mut changed, place)?;
+                once(cx, &mut changed, place)?;
                 changer.set = Some(values);
                 let set = (&assignments[..], &columns[..]);
                 count += u64::from(changer.update(plan, cx, set, place, row).await?);
@@ -189,9 +189,9 @@ async fn first_when<'a>(
     Ok(None)
 }
 
-/// 21000 where a row is to be changed that has been.
-fn once(changed: &mut HashSet<u64>, place: FatPtr) -> Result<(), SqlError> {
-    match changed.insert(place.addr.raw()) {
+/// 21000 where a row is to be changed that has been, by this or another part of the statement.
+fn once(cx: &Cx<'_>, changed: &mut HashSet<u64>, place: FatPtr) -> Result<(), SqlError> {
+    match changed.insert(place.addr.raw()) && !is_changed(cx, place) {
         true => Ok(()),
         false => Err(SqlError::new(
             SqlState::CARDINALITY_VIOLATION,

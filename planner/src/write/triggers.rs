@@ -538,7 +538,12 @@ pub async fn check_unchanged(
             return Ok(());
         }
     }
-    Err(SqlError::new(
+    Err(already_modified(verb).into())
+}
+
+/// 27000
+pub fn already_modified(verb: &str) -> SqlError {
+    SqlError::new(
         TRIGGERED_CHANGE,
         format!(
             "tuple to be {verb} was already modified by an operation triggered by the current command"
@@ -547,5 +552,4 @@ pub async fn check_unchanged(
     .hint(
         "Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to other rows.",
     )
-    .into())
 }
