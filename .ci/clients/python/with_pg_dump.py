@@ -46,6 +46,38 @@ INSERT INTO book (author, other, title, price, doc, raw, took, key, flag, ratio,
 SELECT nextval('free'), nextval('free');
 """
 
+TRIGGERS = """
+CREATE FUNCTION touched() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+CREATE TRIGGER touch AFTER UPDATE ON author FOR EACH ROW EXECUTE FUNCTION touched();
+CREATE TABLE part (x int PRIMARY KEY, author int REFERENCES author) PARTITION BY RANGE (x);
+CREATE TABLE part_1 PARTITION OF part FOR VALUES FROM (0) TO (10);
+CREATE MATERIALIZED VIEW names AS SELECT name FROM author;
+CREATE INDEX names_name ON names (name);
+INSERT INTO part VALUES (1, 1);
+"""
+
+# Entries of a dump that read rows, and the entries that pg_restore has to wait for.
+WAITS = {
+    "CONSTRAINT author author_pkey": ["TABLE author"],
+    "CONSTRAINT author author_name": ["TABLE author"],
+    "CONSTRAINT book book_pkey": ["TABLE book"],
+    "CONSTRAINT book book_author_title_key": ["TABLE book"],
+    "CONSTRAINT empty empty_pkey": ["TABLE empty"],
+    "CONSTRAINT part_1 part_1_pkey": ["TABLE part_1", "CONSTRAINT part part_pkey"],
+    "INDEX book_price_desc": ["TABLE book"],
+    "INDEX book_key": ["TABLE book"],
+    "INDEX book_with": ["TABLE book"],
+    "INDEX names_name": ["MATERIALIZED VIEW names"],
+    "FK CONSTRAINT book book_author_fkey": ["TABLE book", "TABLE author", "CONSTRAINT author author_pkey"],
+    "FK CONSTRAINT book book_other_fkey": ["TABLE book", "TABLE author", "CONSTRAINT author author_pkey"],
+    "FK CONSTRAINT part part_author_fkey": ["TABLE part", "TABLE author", "CONSTRAINT author author_pkey"],
+    "TRIGGER author touch": ["TABLE author", "FUNCTION touched()"],
+    "VIEW cheap": ["TABLE book", "TABLE author"],
+    "VIEW of_views": ["VIEW cheap", "TABLE author"],
+    "MATERIALIZED VIEW DATA names": ["MATERIALIZED VIEW names"],
+    "TABLE DATA author": ["TABLE author"],
+}
+
 _names = iter(range(100))
 
 
@@ -64,6 +96,19 @@ def round_trip(statements, *arguments):
     psql(first)
     same(dump("-n", schema, *arguments), first)
     return first
+
+
+def waits_of(archive):
+    """What each entry of an archive waits for, as `pg_restore -l -v` says it: kinds and names, without the schema."""
+    names, waits, last = {}, {}, None
+    for line in called("pg_restore", "-l", "-v", archive, url=None).splitlines():
+        if entry := re.match(r"(\d+); \d+ \d+ ([A-Z ]+) \S+ (.+) \S*$", line):
+            last = entry[1]
+            names[last] = f"{entry[2]} {entry[3]}"
+            waits[last] = []
+        elif depends := re.match(r";\s+depends on: ([\d ]+)$", line):
+            waits[last] = depends[1].split()
+    return {names[entry]: {names[on] for on in all if on in names} for entry, all in waits.items()}
 
 
 @check
@@ -118,11 +163,16 @@ def a_dump_of_its_own_format():
 
 @check
 def a_dump_by_several_jobs():
-    psql("CREATE SCHEMA jobs; SET search_path = jobs;" + TABLES)
+    psql("CREATE SCHEMA jobs; SET search_path = jobs;" + TABLES + TRIGGERS)
     first = dump("-n", "jobs")
     with tempfile.TemporaryDirectory() as directory:
         written = directory + "/dump"
         called("pg_dump", "--no-owner", "-Fd", "-j", "2", "-n", "jobs", "-f", written)
+        # Jobs run beside each other what does not wait: a missing dependency fails only on a busy host.
+        waits = waits_of(written)
+        for entry, wanted in WAITS.items():
+            missing = set(wanted) - waits.get(entry, set())
+            assert not missing, f"{entry} does not wait for {sorted(missing)}, but for {sorted(waits.get(entry, []))}"
         psql("DROP SCHEMA jobs CASCADE;")
         called("pg_restore", "--exit-on-error", "-j", "2", "-d", URL, written, url=None)
         same(dump("-n", "jobs"), first)

@@ -83,8 +83,12 @@ impl Binder<'_> {
                 }
                 Ok(self.cast_node(typed, to, context))
             }
-            Node::Const(Value::Null) => Ok(Expr::constant(to, Value::Null)),
+            Node::Const(Value::Null) => {
+                self.note_type(to);
+                Ok(Expr::constant(to, Value::Null))
+            }
             node => {
+                self.note_type(to);
                 let cast = Expr::new(
                     to,
                     Node::Cast {

@@ -280,13 +280,13 @@ impl Binder<'_> {
         };
         let parsed = crate::parser::parse_expression(text)?;
         let needs = self.needs.len();
-        let bound = self.scalar(&parsed, &Scope::default(), Clause::Default)?;
+        let bound = self.unnoted(|of| of.scalar(&parsed, &Scope::default(), Clause::Default))?;
         if column.more.identity.is_some() {
             // Its sequence is the table's, and nobody has to be allowed to use it.
             self.needs.truncate(needs);
         }
         self.guard_needs(needs);
-        self.assign(bound, column)
+        self.unnoted(|of| of.assign(bound, column))
     }
 
     /// RETURNING over the rows of one table, and whether it is known of each if it was there before.

@@ -50,6 +50,7 @@ mod params;
 mod path;
 mod polymorphic;
 mod query;
+mod references;
 mod routine;
 mod routine_call;
 mod row_compare;
@@ -103,6 +104,7 @@ pub use domain::domain_conditions;
 pub use params::ParamTypes;
 pub(crate) use path::PathView;
 pub use path::{explicit_path, search_path};
+pub use references::{Part, References};
 pub use routine::{BoundBody, bind_body};
 pub use rules::{index_condition, index_expression};
 pub use show::{Over, Reader, Renaming, Style};
@@ -187,6 +189,8 @@ struct Binder<'a> {
     asker: Option<u32>,
     /// It makes the rows of a materialized view, which nothing else may change.
     refreshes: bool,
+    /// The objects that the text refers to, where a caller asks for them.
+    references: Option<references::Noted>,
 }
 
 impl<'a> Binder<'a> {
@@ -216,6 +220,7 @@ impl<'a> Binder<'a> {
             role: None,
             asker: None,
             refreshes: false,
+            references: None,
         }
     }
 }

@@ -46,6 +46,7 @@ impl Binder<'_> {
 
     fn need(&mut self, object: Object, name: &str, wanted: Privileges) -> Columns {
         let reads = Columns::default();
+        self.note(object, &reads);
         let role = match self.acting() {
             Some((role, security)) if !security.is_superuser(role) => role,
             _ => return reads,
@@ -90,6 +91,7 @@ impl Binder<'_> {
     /// Something is wanted of columns of a table that is changed, by their positions.
     pub(super) fn need_columns(&mut self, table: &TableDef, wanted: Privileges, columns: &[usize]) {
         let object = object_of(table);
+        self.note_columns(table, columns);
         let mut needs = self.needs.iter_mut().rev();
         let Some(need) =
             needs.find(|need| need.object == object && need.wanted != Privileges::SELECT)
@@ -166,7 +168,7 @@ impl Binder<'_> {
 }
 
 /// A table, or the view that it is.
-fn object_of(table: &TableDef) -> Object {
+pub(super) fn object_of(table: &TableDef) -> Object {
     let kind = match table.is_view() {
         true => ObjectKind::View,
         false => ObjectKind::Table,

@@ -503,9 +503,9 @@ fn planning_after(before: Planning, said: &Attributes, set: bool) -> Result<Plan
 }
 
 /// The arguments of a function in SQL, by their names.
-struct Arguments<'a> {
-    function: &'a str,
-    args: Vec<&'a RoutineArg>,
+pub(super) struct Arguments<'a> {
+    pub(super) function: &'a str,
+    pub(super) args: Vec<&'a RoutineArg>,
 }
 
 impl Arguments<'_> {
@@ -573,7 +573,7 @@ impl Variables for Arguments<'_> {
 }
 
 /// The statements of a body in SQL.
-fn parsed_body((body, atomic): (&str, bool)) -> Result<Vec<parser::Parsed>, SqlError> {
+pub(super) fn parsed_body((body, atomic): (&str, bool)) -> Result<Vec<parser::Parsed>, SqlError> {
     match atomic {
         true => parser::parse(&parser::atomic_body(body)?),
         false => parser::parse(body),

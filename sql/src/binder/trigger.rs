@@ -198,7 +198,7 @@ impl Binder<'_> {
             };
             let condition = match &def.condition {
                 None => None,
-                Some(text) => Some(self.trigger_condition(table, text)?),
+                Some(text) => Some(self.unnoted(|of| of.trigger_condition(table, text))?),
             };
             triggers.push(Trigger {
                 def: def.clone(),

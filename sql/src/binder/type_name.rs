@@ -22,6 +22,7 @@ impl Binder<'_> {
     /// The type that a type name means, which the plan names.
     pub(super) fn type_of(&mut self, data_type: &DataType) -> Result<Type, SqlError> {
         let ty = type_of(data_type, self.catalog)?;
+        self.note_type(ty);
         self.name_type(ty);
         Ok(ty)
     }

@@ -6,7 +6,7 @@
 //! Snapshot ──────► objects.rs   pg_class, pg_attribute, pg_index, pg_constraint, pg_attrdef
 //! types.txt ─────► types.rs     pg_type
 //!                  families.rs  partitioned tables and partitions
-//!                  depend.rs    pg_depend, pg_rewrite
+//!                  depend/      pg_depend, pg_shdepend, pg_rewrite
 //!                  routines.rs   pg_proc of users' functions     triggers.rs      pg_trigger
 //!                  user_types.rs what of pg_type users made, pg_enum
 //!                  server.rs    namespaces, roles, databases, settings, access methods and their kin
@@ -101,6 +101,7 @@ pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>>
         ("pg_catalog", "pg_partitioned_table") => families::partitioned_tables,
         ("pg_catalog", "pg_inherits") => families::inherits,
         ("pg_catalog", "pg_depend") => depend::dependencies,
+        ("pg_catalog", "pg_shdepend") => depend::shared_dependencies,
         ("pg_catalog", "pg_rewrite") => depend::rules,
         ("pg_catalog", "pg_description") => |rows, around| {
             objects::descriptions(rows, around);

@@ -142,6 +142,11 @@ impl Reader<'_> {
     }
 }
 
+/// Returns the scope of an expression that belongs to no query.
+pub(super) fn scope_over(over: Over<'_>) -> Result<Scope, SqlError> {
+    level_over(over).map(|level| level.scope)
+}
+
 /// The columns of an expression that belongs to no query, none of which is qualified.
 fn level_over(over: Over<'_>) -> Result<Level, SqlError> {
     let mut level = Level {
