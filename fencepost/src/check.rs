@@ -118,6 +118,17 @@ impl Check<'_> {
             let guards = routine.guards.all();
             guards.for_each(|guard| self.claim(owner, guard));
         }
+        for view in snapshot.views().filter(|view| !view.guards.are_none()) {
+            let owner = self.owner(format!("view {}", view.name));
+            let guards = view.guards.all();
+            guards.for_each(|guard| self.claim(owner, guard));
+            if !fencepost_sql::catalog::guard_view(&mut self.tx, view).await? {
+                self.problem(format!(
+                    "view {}: its guard is not that of its definition",
+                    view.name
+                ));
+            }
+        }
         for ty in snapshot.types().all() {
             let owner = self.owner(format!("type {}", ty.name));
             ty.guards.all().for_each(|guard| self.claim(owner, guard));

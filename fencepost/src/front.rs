@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use fencepost_planner::{check_supported, ddl_command, plan};
 use fencepost_sql::binder::{ParamTypes, bind};
 use fencepost_sql::bound::{self, Explain, ResultColumn};
-use fencepost_sql::catalog::Snapshot;
+use fencepost_sql::catalog::{Dependencies, Snapshot};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser::{self, Lifted, Literal};
@@ -38,17 +38,17 @@ pub(crate) fn plan_statement(
     let allowed = Allowed {
         names: Arc::clone(&cx.names),
         is_bound_here: cx.temporary.is_some(),
-        watched: types.watches_catalog().then(|| snapshot.version()),
+        depends: types.dependencies(snapshot.version()),
     };
     planned(bound, parsed.text, &types, &allowed)
 }
 
-/// Who was allowed to run a statement, with which names, and for which catalog alone that holds.
+/// Who was allowed to run a statement, with which names, and what it depends on.
 struct Allowed {
     names: Arc<str>,
     /// It may be about temporary objects.
     is_bound_here: bool,
-    watched: Option<u64>,
+    depends: Dependencies,
 }
 
 fn planned(
@@ -62,12 +62,11 @@ fn planned(
     Ok(Planned {
         number: number_of(&text),
         names: Arc::clone(&allowed.names),
-        watched: allowed.watched,
+        depends: allowed.depends.clone(),
         text,
         params: types.types().to_vec(),
-        types: types.named().to_vec(),
         is_bound_here: allowed.is_bound_here
-            || !types.named().is_empty()
+            || !allowed.depends.types().is_empty()
             || body.has_users_types()
             || gives_rows(columns.as_deref()),
         columns,
@@ -134,13 +133,12 @@ fn explain_body(
             let planned = Planned {
                 number: number_of(text),
                 names: Arc::clone(&allowed.names),
-                watched: allowed.watched,
+                depends: allowed.depends.clone(),
                 text: text.to_owned(),
                 params: types.types().to_vec(),
-                types: types.named().to_vec(),
                 columns: None,
                 is_bound_here: allowed.is_bound_here
-                    || !types.named().is_empty()
+                    || !allowed.depends.types().is_empty()
                     || body.has_users_types(),
                 is_volatile: body.is_volatile(),
                 body,

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use fencepost_planner::{Execution, Kept, Plan, TablePlan, ddl_command};
 use fencepost_sql::bound::{self, CursorOptions, ExplainOptions, Expr};
-use fencepost_sql::catalog::{ColumnDef, TypeDef};
+use fencepost_sql::catalog::{ColumnDef, Dependencies};
 use fencepost_sql::functions::quote_literal;
 use fencepost_sql::settings::Settings;
 use fencepost_sql::types::{Type, text_out};
@@ -58,12 +58,10 @@ pub(crate) struct Planned {
     pub columns: Option<Arc<[Column]>>,
     /// What it does.
     pub body: Body,
-    /// The types of users' that the text names.
-    pub types: Vec<Arc<TypeDef>>,
+    /// The types and views that it depends on, besides its tables and routines.
+    pub depends: Dependencies,
     /// The role that was allowed to run it (SEC-1), and where its names were looked for.
     pub names: Arc<str>,
-    /// The version of the catalog, where it holds for that alone.
-    pub watched: Option<u64>,
     /// It has to do with types of users'. What they are is known where they are guarded, so it runs nowhere else.
     pub is_bound_here: bool,
     /// It has to do with the state of the session that runs it.
@@ -153,6 +151,8 @@ pub struct Prepared {
     pub(crate) literals: Vec<Value>,
     /// There is one in `current`.
     replaced: AtomicBool,
+    /// A session keeps it under a name.
+    named: AtomicBool,
     /// The plan made when a table had changed; it has the same parameters and columns.
     current: RwLock<Option<Arc<Planned>>>,
 }
@@ -163,6 +163,7 @@ impl Prepared {
             planned,
             literals,
             replaced: AtomicBool::new(false),
+            named: AtomicBool::new(false),
             current: RwLock::new(None),
         })
     }
@@ -211,6 +212,16 @@ impl Prepared {
     pub(crate) fn replace(&self, planned: &Arc<Planned>) {
         *self.current.write() = Some(Arc::clone(planned));
         self.replaced.store(true, Relaxed);
+    }
+
+    /// Notes that a session keeps it under a name.
+    pub(crate) fn note_named(&self) {
+        self.named.store(true, Relaxed);
+    }
+
+    /// Does a session keep it under a name, so that it may be older than what its text means now?
+    pub(crate) fn is_named(&self) -> bool {
+        self.named.load(Relaxed)
     }
 
     /// The types of the parameters that a client gives.

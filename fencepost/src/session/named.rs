@@ -66,6 +66,7 @@ impl Session {
     }
 
     fn keep_named(&mut self, name: &str, prepared: Arc<Prepared>, prepare: Option<String>) {
+        prepared.note_named();
         let named = Arc::new(Named {
             prepared,
             made: self.eval.clock_now(),

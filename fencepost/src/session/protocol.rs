@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use fencepost_planner::Tag;
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound;
-use fencepost_sql::catalog::Snapshot;
+use fencepost_sql::catalog::{Dependencies, Snapshot};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser;
 use fencepost_sql::stop::Halt;
@@ -234,9 +234,8 @@ pub(super) fn empty() -> Arc<Prepared> {
         params: Vec::new(),
         columns: None,
         body: Body::Empty,
-        types: Vec::new(),
+        depends: Dependencies::default(),
         names: Arc::from(""),
-        watched: None,
         is_bound_here: true,
         is_volatile: true,
         key: None,

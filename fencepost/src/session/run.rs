@@ -11,7 +11,7 @@ use fencepost_planner::{
 };
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::Copy;
-use fencepost_sql::catalog::{guard_routine, guard_table, guard_type};
+use fencepost_sql::catalog::{guard_routine, guard_table};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::counts::Event;
 use fencepost_sql::error::{SqlError, SqlState};
@@ -26,7 +26,7 @@ use super::copy::CopyIn;
 use super::protocol::{Completion, block_failed};
 use super::{Block, Session, cx};
 use crate::front::{parse_single, plan_statement};
-use crate::prepared::{Ahead, Body, Column, Planned, Portal};
+use crate::prepared::{Ahead, Body, Column, Planned, Portal, Prepared};
 
 /// Runs of what may be run again unseen before its conflict is the client's.
 pub(crate) const ATTEMPTS_MAX: u32 = 64;
@@ -334,29 +334,22 @@ impl Session {
                 // The table changed under an open portal: there is no going on with it.
                 return Err(Halt::Stale);
             }
-            planned = self.plan_again(&planned).await?;
+            planned = self.plan_again(&planned, &portal.prepared).await?;
             portal.prepared.replace(&planned);
             refit(&mut portal.params, &planned.params, &self.eval)?;
-            self.keep(&planned);
+            self.keep_again(&planned, &portal.prepared);
         }
         Err(Halt::Stale)
     }
 
-    /// Puts the guards of a plan's tables and types into the read set; false where one is not as it was planned with
+    /// Puts the guards of a plan's tables, types and views into the read set; false where one is not as it was planned with
     /// (SES-2).
     pub(super) async fn guard(&mut self, planned: &Planned) -> Result<bool, Halt> {
         let (Some(tx), Body::Plan(_, tables)) = (&mut self.tx, &planned.body) else {
             return Err(SqlError::internal("no transaction, or no plan").into());
         };
-        if let Some(version) = planned.watched
-            && !self.served.catalog.is_still(tx, version).await?
-        {
+        if !planned.depends.hold(tx, Some(&self.served.catalog)).await? {
             return Ok(false);
-        }
-        for ty in &planned.types {
-            if !guard_type(tx, ty).await? {
-                return Ok(false);
-            }
         }
         for table in tables {
             if !guard_table(tx, &table.def).await? {
@@ -380,12 +373,19 @@ impl Session {
     }
 
     /// Plans a statement on the catalog as the transaction sees it, for a client that knows its columns.
-    fn plan_again<'a>(&'a mut self, planned: &'a Planned) -> Work<'a, Result<Arc<Planned>, Halt>> {
+    fn plan_again<'a>(
+        &'a mut self,
+        planned: &'a Planned,
+        prepared: &'a Prepared,
+    ) -> Work<'a, Result<Arc<Planned>, Halt>> {
         Box::pin(async move {
-            let again = self.plan_anew(planned).await?;
+            let again = match prepared.is_named() {
+                true => self.plan_kept(planned).await?,
+                false => self.plan_anew(planned).await?,
+            };
             if !same_shape(again.columns.as_deref(), planned.columns.as_deref()) {
-                // It is right for whoever parses the text next.
-                self.keep(&again);
+                // It is right for the next session that parses the text.
+                self.keep_again(&again, prepared);
                 return Err(SqlError::plan_changed().into());
             }
             Ok(again)
@@ -397,6 +397,26 @@ impl Session {
         &'a mut self,
         planned: &'a Planned,
     ) -> Work<'a, Result<Arc<Planned>, Halt>> {
+        self.plan_by(planned, &|types| types)
+    }
+
+    /// Keeps the new plan of a statement for other sessions, unless literals in it may mean what they meant before.
+    fn keep_again(&self, planned: &Arc<Planned>, prepared: &Prepared) {
+        if !prepared.is_named() || planned.depends.types().is_empty() {
+            self.keep(planned);
+        }
+    }
+
+    /// As [`Session::plan_anew`], of a statement with a name, whose literals are the values that they were.
+    fn plan_kept<'a>(&'a mut self, planned: &'a Planned) -> Work<'a, Result<Arc<Planned>, Halt>> {
+        self.plan_by(planned, &ParamTypes::bound_before)
+    }
+
+    fn plan_by<'a>(
+        &'a mut self,
+        planned: &'a Planned,
+        params: &'a (dyn Fn(ParamTypes) -> ParamTypes + Send + Sync),
+    ) -> Work<'a, Result<Arc<Planned>, Halt>> {
         Box::pin(async move {
             let Some(tx) = &mut self.tx else {
                 return Err(SqlError::internal("no transaction").into());
@@ -405,7 +425,7 @@ impl Session {
             let Some(tree) = parse_single(&planned.text)? else {
                 return Err(SqlError::internal("a plan without a text").into());
             };
-            let types = ParamTypes::declared_in(planned.params.clone(), &snapshot);
+            let types = params(ParamTypes::declared_in(planned.params.clone(), &snapshot));
             let mut again = plan_statement(tree, &snapshot, types, &self.eval)?;
             // What another role's plan is kept by is not for this one.
             again.key = planned.key.clone().filter(|_| planned.names == again.names);

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::catalog::{CatalogView, Roots, RoutineDef, TableDef, guard_table};
+use fencepost_sql::catalog::{
+    CatalogView, Guards, Roots, RoutineDef, TableDef, ViewDef, guard_table,
+};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::composites::ROW_TYPE;
@@ -17,6 +19,8 @@ pub struct Changes {
     /// The version that they get.
     pub version: u64,
     tables: Vec<TableDef>,
+    /// The views that it changes.
+    views: Vec<ViewDef>,
     /// The routines and views that have been dropped, by oid: there is more than one reason to.
     dropped: Vec<u32>,
     /// The views whose texts were written anew, because something that they name is called otherwise.
@@ -30,6 +34,7 @@ impl Changes {
         Ok(Changes {
             version: ddl.catalog.begin_change(cx.tx, planned).await?,
             tables: Vec::new(),
+            views: Vec::new(),
             dropped: Vec::new(),
             followed: Vec::new(),
         })
@@ -40,6 +45,7 @@ impl Changes {
         Changes {
             version,
             tables: Vec::new(),
+            views: Vec::new(),
             dropped: Vec::new(),
             followed: Vec::new(),
         }
@@ -68,6 +74,16 @@ impl Changes {
             }
         };
         Ok(&mut self.tables[position])
+    }
+
+    /// Returns a view that the statement changes, as it is so far. It is stored at the end, with the statement's version.
+    pub fn view(&mut self, view: &ViewDef) -> &mut ViewDef {
+        let taken = self.views.iter().position(|of| of.id == view.id);
+        let position = taken.unwrap_or_else(|| {
+            self.views.push(view.clone());
+            self.views.len() - 1
+        });
+        &mut self.views[position]
     }
 
     /// Puts a definition back that was taken.
@@ -128,6 +144,21 @@ impl Changes {
         self.take(cx, &Arc::clone(&table)).await
     }
 
+    /// Stores the views that are changed and not dropped. One that was stored without guards gets some.
+    async fn store_views(&mut self, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
+        for mut view in std::mem::take(&mut self.views) {
+            if self.has_dropped(view.id) {
+                continue;
+            }
+            view.version = self.version;
+            if view.guards.are_none() {
+                view.guards = Guards::create(cx.tx, view.id, view.version).await?;
+            }
+            ddl.catalog.replace_view(cx.tx, &view).await?;
+        }
+        Ok(())
+    }
+
     /// Stores what has been taken, and gives the tables above partitions that change a new version (FAMILY-2).
     pub async fn finish(mut self, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
         for table in &mut self.tables {
@@ -144,6 +175,7 @@ impl Changes {
             ddl.catalog.replace_table(cx.tx, table).await?;
             self.touch_routines(table.id | ROW_TYPE, cx, ddl).await?;
         }
+        self.store_views(cx, ddl).await?;
         check_followed(&self.followed, cx, ddl).await
     }
 }

@@ -48,12 +48,7 @@ pub async fn rename_in_views(
             continue;
         }
         touch(&view, cx, ddl, changes).await?;
-        let written = ViewDef {
-            text,
-            ..ViewDef::clone(&view)
-        };
-        ddl.catalog.remove_view(cx.tx, &view).await?;
-        ddl.catalog.insert_view(cx.tx, &written).await?;
+        changes.view(&view).text = text;
     }
     Ok(())
 }

@@ -89,8 +89,7 @@ pub async fn rename_schema(
         }
         if changed {
             touch(&view, cx, ddl, &mut changes).await?;
-            ddl.catalog.remove_view(cx.tx, &view).await?;
-            ddl.catalog.insert_view(cx.tx, &written).await?;
+            *changes.view(&view) = written;
         }
     }
     let sequences = ddl.snapshot.sequences();

@@ -61,8 +61,7 @@ pub async fn rename_view(
     let mut changes = Changes::begin(cx, ddl).await?;
     touch(&view, cx, ddl, &mut changes).await?;
     rename_in_views((&renaming, &old), cx, ddl, &mut changes).await?;
-    ddl.catalog.remove_view(cx.tx, &view).await?;
-    ddl.catalog.insert_view(cx.tx, &renamed).await?;
+    *changes.view(&view) = renamed;
     changes.finish(cx, ddl).await?;
     Ok(TAG)
 }

@@ -354,7 +354,6 @@ pub async fn drop_routines(
             if changes.has_dropped(view.id) {
                 continue;
             }
-            let mut left = ViewDef::clone(&view);
             for trigger in &view.more.triggers {
                 if trigger.function == routine.id {
                     let message = format!(
@@ -365,11 +364,9 @@ pub async fn drop_routines(
                         .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
                 }
             }
-            let goes = |function: u32| changes.has_dropped(function);
-            left.more.triggers.retain(|trigger| !goes(trigger.function));
             touch(&view, cx, ddl, changes).await?;
-            ddl.catalog.remove_view(cx.tx, &view).await?;
-            ddl.catalog.insert_view(cx.tx, &left).await?;
+            let triggers = &mut changes.view(&view).more.triggers;
+            triggers.retain(|trigger| trigger.function != routine.id);
         }
         ddl.catalog.remove_routine(cx.tx, routine).await?;
     }

@@ -112,13 +112,10 @@ async fn move_view(
     check_not_type(to, &view.name, ddl)?;
     check_texts(&[&view.text], (&view.schema, to), &[], ddl)?;
     touch(view, cx, ddl, changes).await?;
-    let moved = ViewDef {
-        schema: to.to_owned(),
-        text: view_text(view, ddl.snapshot, &[]),
-        ..view.clone()
-    };
-    ddl.catalog.remove_view(cx.tx, view).await?;
-    ddl.catalog.insert_view(cx.tx, &moved).await
+    let moved = changes.view(view);
+    to.clone_into(&mut moved.schema);
+    moved.text = view_text(view, ddl.snapshot, &[]);
+    Ok(())
 }
 
 async fn move_sequence(

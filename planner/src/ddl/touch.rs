@@ -25,9 +25,8 @@ pub async fn touch(
         }
         ObjectKind::View => {
             let mut views = ddl.snapshot.views();
-            let view = views.find(|view| view.id == object.id).cloned();
-            for table in view.iter().flat_map(|view| &view.tables) {
-                changes.by_id(cx, ddl, *table).await?;
+            if let Some(view) = views.find(|view| view.id == object.id) {
+                changes.view(view);
             }
         }
         // Of other plans that name one the catalog is watched.

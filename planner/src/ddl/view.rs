@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{AlterView, CreateView, DropView, ViewChange};
-use fencepost_sql::catalog::{CatalogView, Object, ObjectKind, TableDef, ViewDef, ViewMore};
+use fencepost_sql::catalog::{
+    CatalogView, Guards, Object, ObjectKind, TableDef, ViewDef, ViewMore,
+};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::order::InOrder;
 use fencepost_sql::stop::Halt;
@@ -41,13 +43,15 @@ pub async fn create_view(
     }
     check_not_type(&statement.schema, &statement.name, ddl)?;
     let mut changes = Changes::begin(cx, ddl).await?;
-    let id = match &old {
-        None => ddl.catalog.next_oid(cx.tx).await?,
+    let (id, guards) = match &old {
+        None => {
+            let id = ddl.catalog.next_oid(cx.tx).await?;
+            (id, Guards::create(cx.tx, id, changes.version).await?)
+        }
         Some(old) => {
             check_replaceable(old, statement)?;
             touch(old, cx, ddl, &mut changes).await?;
-            ddl.catalog.remove_view(cx.tx, old).await?;
-            old.id
+            (old.id, old.guards.clone())
         }
     };
     let view = ViewDef {
@@ -65,6 +69,8 @@ pub async fn create_view(
                 .as_ref()
                 .map_or_else(ViewMore::default, |old| old.more.clone())
         },
+        version: changes.version,
+        guards,
     };
     if view.views.contains(&id) {
         let message = format!(
@@ -73,10 +79,13 @@ pub async fn create_view(
         );
         return Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message).into());
     }
-    ddl.catalog.insert_view(cx.tx, &view).await?;
-    if old.is_none() {
-        let object = Object::new(ObjectKind::View, view.id);
-        claim(object, &view.schema, cx, ddl).await?;
+    match &old {
+        None => {
+            ddl.catalog.insert_view(cx.tx, &view).await?;
+            let object = Object::new(ObjectKind::View, view.id);
+            claim(object, &view.schema, cx, ddl).await?;
+        }
+        Some(old) => *changes.view(old) = view,
     }
     changes.finish(cx, ddl).await?;
     Ok(TAG)
@@ -121,8 +130,7 @@ pub async fn alter_view(
         }
     }
     touch(view, cx, ddl, &mut changes).await?;
-    ddl.catalog.remove_view(cx.tx, view).await?;
-    ddl.catalog.insert_view(cx.tx, &altered).await?;
+    *changes.view(view) = altered;
     changes.finish(cx, ddl).await?;
     Ok(statement.tag)
 }
@@ -231,9 +239,11 @@ pub async fn remove_views(
         if !changes.drops(view.id) {
             continue;
         }
-        let goes = |id: &u32| go.contains(id) || views.iter().any(|other| other.id == *id);
-        for table in view.tables.iter().filter(|id| !goes(id)) {
-            changes.by_id(cx, ddl, *table).await?;
+        if view.guards.are_none() {
+            let goes = |id: &u32| go.contains(id) || views.iter().any(|other| other.id == *id);
+            for table in view.tables.iter().filter(|id| !goes(id)) {
+                changes.by_id(cx, ddl, *table).await?;
+            }
         }
         match ddl.snapshot.table_by_id(view.id)? {
             Some(table) => Box::pin(remove_table(&table, cx, ddl, changes)).await?,
@@ -247,16 +257,14 @@ pub async fn remove_views(
     Ok(())
 }
 
-/// What is planned over the view is planned again.
+/// Gives the view a new version: what is planned over it is planned again.
 pub async fn touch(
     view: &ViewDef,
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
     changes: &mut Changes,
 ) -> Result<(), Halt> {
-    for table in &view.tables {
-        changes.by_id(cx, ddl, *table).await?;
-    }
+    changes.view(view);
     changes.touch_routines(view.id | ROW_TYPE, cx, ddl).await
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fencepost_sql::binder::{ParamTypes, Prefer, Variable, Variables, bind_among, goes_back};
 use fencepost_sql::bound::{Expr, ResultColumn, Statement};
-use fencepost_sql::catalog::{RoutineDef, Snapshot, guard_routine, guard_table};
+use fencepost_sql::catalog::{Dependencies, RoutineDef, Snapshot, guard_routine, guard_table};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser;
 use fencepost_sql::plpgsql::{Code, Named};
@@ -58,8 +58,8 @@ pub struct Planned {
     pub tables: Vec<Arc<TablePlan>>,
     /// The columns of its rows, if it gives some.
     pub columns: Option<Vec<(String, Type)>>,
-    /// The version of the catalog, where it holds for that alone.
-    pub watched: Option<u64>,
+    /// The other objects that it depends on.
+    pub depends: Dependencies,
     /// A cursor can read its rows backward, too.
     pub goes_back: bool,
 }
@@ -182,8 +182,8 @@ impl Prepared {
                 format!("there is no parameter ${}", given.len() + 1),
             ));
         }
-        let watched = types.watches_catalog().then(|| snapshot.version());
-        let prepared = Prepared::planned(bound, references, watched)?;
+        let depends = types.dependencies(snapshot.version());
+        let prepared = Prepared::planned(bound, references, depends)?;
         Ok(Prepared {
             within: cx.eval.within.clone(),
             ..prepared
@@ -194,7 +194,7 @@ impl Prepared {
     pub fn planned(
         bound: Statement,
         references: Vec<(Named, Type)>,
-        watched: Option<u64>,
+        depends: Dependencies,
     ) -> Result<Prepared, SqlError> {
         check_supported(&bound)?;
         let of = |column: ResultColumn| (column.name, column.ty);
@@ -202,7 +202,7 @@ impl Prepared {
         let goes_back = matches!(&bound, Statement::Select(select) if goes_back(select));
         let body = match plan(bound) {
             Ok(Plan::Row(mut row))
-                if row.visible == 1 && row.queries.is_none() && watched.is_none() =>
+                if row.visible == 1 && row.queries.is_none() && depends.is_empty() =>
             {
                 Body::Value(row.targets.swap_remove(0).expr)
             }
@@ -210,7 +210,7 @@ impl Prepared {
                 tables: plan.tables(),
                 plan,
                 columns,
-                watched,
+                depends,
                 goes_back,
             })),
             Err(utility) => Body::Utility(utility),
@@ -225,11 +225,9 @@ impl Prepared {
 
 /// Puts what a plan uses into the read set; false where something is not as it was planned with.
 pub async fn guard(planned: &Planned, cx: &mut Cx<'_>) -> Result<bool, Halt> {
-    if let (Some(version), Some(catalog)) = (planned.watched, &cx.eval.database_catalog) {
-        let catalog = Arc::clone(catalog);
-        if !catalog.is_still(cx.tx, version).await? {
-            return Ok(false);
-        }
+    let catalog = cx.eval.database_catalog.as_deref();
+    if !planned.depends.hold(cx.tx, catalog).await? {
+        return Ok(false);
     }
     for table in &planned.tables {
         if !guard_table(cx.tx, &table.def).await? {

@@ -43,8 +43,9 @@ impl SqlBody {
             bound = bind_body(text, of, &*catalog, cx.eval);
         }
         let planned = bound?.statements.into_iter();
-        let planned = planned.map(|(statement, watches)| {
-            Prepared::planned(statement, Vec::new(), watches.then(|| catalog.version()))
+        let planned = planned.map(|(statement, params)| {
+            let depends = params.dependencies(catalog.version());
+            Prepared::planned(statement, Vec::new(), depends)
         });
         Ok(SqlBody {
             owner,

@@ -5,7 +5,7 @@ use crate::bound::{Expr, Node, Volatility};
 use crate::catalog::ColumnDef;
 use crate::error::{SqlError, SqlState};
 use crate::functions::{CastContext, cast_context, cast_volatility, checked, eval, no_cast};
-use crate::types::{Type, TypeKind};
+use crate::types::{Enum, EnumValue, Type, TypeKind};
 use crate::value::Value;
 
 /// Can a value of one type be used as the other without being told?
@@ -105,7 +105,15 @@ impl Binder<'_> {
                 }
                 // A literal that is no value of the type fails now. One that reads settings is kept
                 // to be read again, where other settings may hold.
-                let value = eval(&cast, &[], &[], self.cx)?;
+                let value = match (eval(&cast, &[], &[], self.cx), to.kind, &cast.node) {
+                    (Err(e), TypeKind::Enum(of), Node::Cast { input, .. })
+                        if self.params.are_bound_before() =>
+                    {
+                        let former = former_value(of, &input.node);
+                        former.map(Value::Enum).ok_or(e)?
+                    }
+                    (value, _, _) => value?,
+                };
                 // What a sign in it means depends on IntervalStyle, the rest on nothing.
                 let steady = matches!(&value, Value::Interval(_))
                     && !matches!(&cast.node, Node::Cast { input, .. } if has_sign(input));
@@ -218,4 +226,12 @@ pub(super) fn common_type(exprs: &[Expr], what: &str) -> Result<Type, SqlError> 
         chosen = Type::of(if wider { ty.kind } else { chosen.kind });
     }
     Ok(chosen)
+}
+
+/// The value whose label a literal was before that had another name.
+fn former_value(of: Enum, literal: &Node) -> Option<EnumValue> {
+    match literal {
+        Node::Const(Value::Text(text)) => of.formerly(text),
+        _ => None,
+    }
 }

@@ -89,8 +89,7 @@ impl Binder<'_> {
     ) -> Result<(CopySource, Vec<String>), SqlError> {
         let table = match self.catalog.view(schema, name)? {
             Some(view) if copies_instead(&view, direction) => {
-                // No table's guard tells that the triggers have changed.
-                self.params.watch_catalog();
+                self.params.name_view(&view);
                 Arc::new(view.as_table())
             }
             Some(view) => return Err(of_view(&view, direction)),

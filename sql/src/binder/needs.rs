@@ -68,13 +68,10 @@ impl Binder<'_> {
         self.need(Object::new(kind, id), name, Privileges::SELECT)
     }
 
-    /// The same of a view; one without tables is not found to have changed by theirs.
+    /// The same of a view, on which the statement depends.
     pub(super) fn need_view(&mut self, view: &ViewDef) -> Columns {
-        let reads = self.need_read(ObjectKind::View, view.id, &view.name);
-        if let Some(need) = self.needs.last_mut() {
-            need.unguarded |= view.tables.is_empty() && need.object.id == view.id;
-        }
-        reads
+        self.params.name_view(view);
+        self.need_read(ObjectKind::View, view.id, &view.name)
     }
 
     /// What has been needed since there were so many is told by the guard of the table that it is a default of.

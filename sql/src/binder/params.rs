@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::catalog::{Snapshot, TypeDef};
+use crate::catalog::{Dependencies, Snapshot, TypeDef, ViewDef};
 use crate::error::{SqlError, SqlState};
 use crate::types::{Type, TypeKind};
 
@@ -12,10 +12,12 @@ pub struct ParamTypes {
     types: Vec<Type>,
     /// How many the client declared; EXECUTE of PREPARE needs no more than it declares.
     declared: usize,
-    /// The types of users' that the statement names.
-    named: Vec<Arc<TypeDef>>,
+    /// The types and views that the statement names.
+    depends: Dependencies,
     /// It was allowed something by what has no guard of its own: it holds for this catalog alone.
     watches: bool,
+    /// The statement was bound before: a literal may be an enum's label that has another name since.
+    again: bool,
 }
 
 impl ParamTypes {
@@ -29,22 +31,39 @@ impl ParamTypes {
         ParamTypes {
             declared: types.len(),
             types,
-            named: Vec::new(),
+            depends: Dependencies::default(),
             watches: false,
+            again: false,
         }
     }
 
     /// The same, where those that users made are as the catalog has them.
     pub fn declared_in(mut types: Vec<Type>, catalog: &Snapshot) -> ParamTypes {
-        let mut named = Vec::new();
+        let mut depends = Dependencies::default();
         for ty in types.iter_mut().filter(|ty| ty.kind.is_users()) {
             ty.kind = catalog.type_kind(ty.oid()).unwrap_or(ty.kind);
-            named.extend(catalog.guarded_type(ty.oid()));
+            if let Some(ty) = catalog.guarded_type(ty.oid()) {
+                depends.add_type(ty);
+            }
         }
         ParamTypes {
-            named,
+            depends,
             ..ParamTypes::declared(types)
         }
+    }
+
+    /// The same of a statement that was bound before and is kept: its literals are the values that they were then, whatever
+    /// the labels of enums are called by now.
+    pub fn bound_before(self) -> ParamTypes {
+        ParamTypes {
+            again: true,
+            ..self
+        }
+    }
+
+    /// Was the statement bound before?
+    pub(super) fn are_bound_before(&self) -> bool {
+        self.again
     }
 
     /// From the OIDs of a Parse message; 0 is for us to find out.
@@ -68,14 +87,13 @@ impl ParamTypes {
         &self.types
     }
 
-    /// The types of users' that the statement names, after binding.
-    pub fn named(&self) -> &[Arc<TypeDef>] {
-        &self.named
-    }
-
-    /// Does the plan hold for this catalog alone?
-    pub fn watches_catalog(&self) -> bool {
-        self.watches
+    /// The objects that a plan made with a version of the catalog depends on, after binding.
+    pub fn dependencies(&self, version: u64) -> Dependencies {
+        let depends = self.depends.clone();
+        match self.watches {
+            true => depends.watching(version),
+            false => depends,
+        }
     }
 
     pub(super) fn watch_catalog(&mut self) {
@@ -83,9 +101,12 @@ impl ParamTypes {
     }
 
     pub(super) fn name_type(&mut self, ty: Arc<TypeDef>) {
-        if !self.named.iter().any(|of| of.id == ty.id) {
-            self.named.push(ty);
-        }
+        self.depends.add_type(ty);
+    }
+
+    /// Notes that the statement depends on a view.
+    pub(super) fn name_view(&mut self, view: &ViewDef) {
+        self.watches |= !self.depends.add_view(view);
     }
 
     /// How many there are.

@@ -44,8 +44,8 @@ enum Of {
 
 /// The statements of a function in SQL.
 pub struct BoundBody {
-    /// Each with whether it holds for this catalog alone.
-    pub statements: Vec<(Statement, bool)>,
+    /// Each with its parameters, and so with what it depends on.
+    pub statements: Vec<(Statement, ParamTypes)>,
 }
 
 impl Binder<'_> {
@@ -634,7 +634,7 @@ pub fn bind_body(
         };
         let bound = bound.map_err(in_body)?;
         check_statement(&bound)?;
-        statements.push((bound, params.watches_catalog()));
+        statements.push((bound, params));
     }
     check_result(statements.last().map(|(last, _)| last), result)
         .map_err(|e| e.context(format!("SQL function \"{name}\"")))?;

@@ -99,8 +99,7 @@ impl Binder<'_> {
             });
         };
         if view.is_done_instead(event) {
-            // No table's guard tells that the triggers have changed.
-            self.params.watch_catalog();
+            self.params.name_view(&view);
             let table = Arc::new(view.as_table());
             return Ok(Changing {
                 table,
@@ -108,9 +107,6 @@ impl Binder<'_> {
             });
         }
         let through = self.through(&view, event)?;
-        if through.base.is_view() {
-            self.params.watch_catalog();
-        }
         Ok(Changing {
             table: Arc::clone(&through.shown),
             through: Some(through),

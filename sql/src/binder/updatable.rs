@@ -222,6 +222,9 @@ impl Binder<'_> {
                 Err(detail) => return Ok(Err(detail)),
             };
             let below = binder.view(name)?;
+            if let Some(below) = &below {
+                binder.params.name_view(below);
+            }
             let under = match &below {
                 Some(below) => Arc::new(below.as_table()),
                 None => binder.table(name)?,

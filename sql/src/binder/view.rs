@@ -103,6 +103,9 @@ impl Binder<'_> {
         kind: ObjectKind,
         bind: impl FnOnce(&mut Binder<'_>) -> Result<T, SqlError>,
     ) -> Result<T, SqlError> {
+        if kind == ObjectKind::View {
+            self.params.name_view(view);
+        }
         let path = [view.schema.clone(), PUBLIC_SCHEMA.to_owned()];
         let along = PathView {
             catalog: self.catalog,

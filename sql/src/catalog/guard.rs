@@ -13,6 +13,7 @@ use fencepost_txn::{Machine, MachineId, Near, Stop, Transaction, Work};
 
 use super::def::TableDef;
 use super::user_type::TypeDef;
+use super::view::ViewDef;
 use crate::stop::Halt;
 
 const GUARD: u64 = 0x4647_5244_0000_0000;
@@ -31,6 +32,11 @@ impl Guards {
     /// Those of what is not stored yet.
     pub fn none() -> Guards {
         Guards([0].into())
+    }
+
+    /// Are there none, as of a view that was stored without?
+    pub fn are_none(&self) -> bool {
+        self.0[..] == [0]
     }
 
     /// Makes them for the new table `id`.
@@ -120,6 +126,11 @@ pub async fn guard_type(tx: &mut Transaction, ty: &TypeDef) -> Result<bool, Halt
         _ => ty.id,
     };
     ty.guards.hold(tx, id, ty.version).await
+}
+
+/// The same of a view that the plan reads.
+pub async fn guard_view(tx: &mut Transaction, view: &ViewDef) -> Result<bool, Halt> {
+    view.guards.hold(tx, view.id, view.version).await
 }
 
 /// Whether all guards of `table` are those of its definition, for whoever checks.

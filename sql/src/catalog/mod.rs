@@ -8,6 +8,7 @@ mod collation;
 mod database;
 mod ddl;
 mod def;
+mod dependencies;
 mod encode;
 mod encode_routine;
 mod extension;
@@ -35,13 +36,14 @@ pub use def::{
     IndexKind, IndexMore, KeyLook, Membership, PUBLIC_SCHEMA, Predicate, RoleDef, RoleSettings,
     SETTINGS_OF_ALL, TableDef,
 };
+pub use dependencies::Dependencies;
 pub(crate) use encode::can_be_in_bounds;
 pub use extension::ExtensionDef;
 pub use family::{
     Bound, Edge, Family, Known, Level, Member, PartitionKey, PartitionOf, Strategy, Tree, can_hash,
     hash_of,
 };
-pub use guard::{Guards, all_guard, guard_table, guard_type};
+pub use guard::{Guards, all_guard, guard_table, guard_type, guard_view};
 pub use outcomes::{Ending, Outcomes};
 pub use partition::{PARTITIONS_DEFAULT, PARTITIONS_MAX, Partitioning, Roots};
 pub use routine::{

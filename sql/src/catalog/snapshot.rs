@@ -181,13 +181,18 @@ impl Snapshot {
         &self.types
     }
 
-    /// As [`Self::type_by_id`], where a plan may depend on it: not that of a view's rows, which has no guards.
+    /// As [`Self::type_by_id`], where a plan may depend on it: not that of the rows of a view without guards.
     pub fn guarded_type(&self, id: u32) -> Option<Arc<TypeDef>> {
         if id & (ROW_TYPE | ROW_ARRAY) == 0 {
             return self.types.with_oid(id).cloned();
         }
-        let table = self.by_oid.get(&(id & !(ROW_TYPE | ROW_ARRAY)))?;
-        Some(Arc::new(row_type_def(table)))
+        let relation = id & !(ROW_TYPE | ROW_ARRAY);
+        if let Some(table) = self.by_oid.get(&relation) {
+            return Some(Arc::new(row_type_def(table)));
+        }
+        let mut views = self.views().filter(|view| !view.guards.are_none());
+        let view = views.find(|view| view.id == relation)?;
+        Some(Arc::new(view.row_type_def()))
     }
 
     /// The type of an oid, or that whose arrays are of it: one that users made, or that of the rows of a table or view.

@@ -105,7 +105,7 @@ pub(super) fn row_type_def(table: &TableDef) -> TypeDef {
 }
 
 impl ViewDef {
-    /// The type of its rows as if it had been made; it has no guards.
+    /// The type of its rows as if it had been made; its guards are the view's.
     pub(super) fn row_type_def(&self) -> TypeDef {
         let of = self.row_type();
         TypeDef {
@@ -113,8 +113,8 @@ impl ViewDef {
             schema: self.schema.clone(),
             name: self.name.clone(),
             of: UserType::Composite(of),
-            version: 0,
-            guards: Guards::none(),
+            version: self.version,
+            guards: self.guards.clone(),
         }
     }
 }

@@ -32,6 +32,10 @@ pub struct ViewDef {
     pub types: Vec<u32>,
     /// What else it is.
     pub more: ViewMore,
+    /// The catalog version of its last change; 0 where it has no guards.
+    pub version: u64,
+    /// Its guards; none in definitions stored without.
+    pub guards: Guards,
 }
 
 /// What a view is besides its query.
@@ -142,8 +146,8 @@ impl ViewDef {
                 triggers: self.more.triggers.clone(),
                 ..TableRules::default()
             },
-            version: 0,
-            guards: Guards::none(),
+            version: self.version,
+            guards: self.guards.clone(),
         }
     }
 }
@@ -168,6 +172,8 @@ impl TableDef {
             views: of.views.clone(),
             types: of.types.clone(),
             more: ViewMore::default(),
+            version: self.version,
+            guards: self.guards.clone(),
         })
     }
 

@@ -125,6 +125,19 @@ impl Enum {
         })
     }
 
+    /// The value that an earlier definition of the type had this name for, if it is still one.
+    pub fn formerly(self, name: &str) -> Option<EnumValue> {
+        let all = DEFINITIONS.lock();
+        let mut earlier = all.iter().rev().filter(|of| of.id == self.0.id);
+        let oid = earlier.find_map(|of| {
+            let mut labels = of.labels.iter();
+            labels
+                .find(|label| label.name == name)
+                .map(|label| label.id)
+        });
+        self.with_oid(oid?)
+    }
+
     /// The value of an oid, as rows have it.
     pub fn with_oid(self, oid: u32) -> Option<EnumValue> {
         self.values().find(|value| value.oid() == oid)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::RowRules;
 use fencepost_sql::catalog::{
-    DatabaseDef, Guards, PUBLIC_SCHEMA, Roots, RoutineDef, SequenceDef, TableDef, TypeDef,
+    DatabaseDef, Guards, PUBLIC_SCHEMA, Roots, RoutineDef, SequenceDef, TableDef, TypeDef, ViewDef,
 };
 use fencepost_sql::pg_catalog::{PUBLIC_NAMESPACE, class};
 use fencepost_sql::row::RowLayout;
@@ -73,7 +73,12 @@ pub async fn copy(
         to.insert_table(cx.tx, &table).await?;
     }
     for view in all.views() {
-        to.insert_view(cx.tx, view).await?;
+        let view = ViewDef {
+            version,
+            guards: Guards::create(cx.tx, view.id, version).await?,
+            ..ViewDef::clone(view)
+        };
+        to.insert_view(cx.tx, &view).await?;
     }
     let abouts = all.security().abouts().into_iter();
     for about in abouts.filter(|about| !matches!(about.class, class::DATABASE | class::ROLE)) {
@@ -141,6 +146,9 @@ pub async fn free(database: &DatabaseDef, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> R
     }
     for routine in all.all_routines() {
         catalog.remove_routine(cx.tx, &routine).await?;
+    }
+    for view in all.views() {
+        catalog.remove_view(cx.tx, view).await?;
     }
     for extension in all.extensions().iter().filter(|of| !of.is_built_in()) {
         catalog.remove_extension(cx.tx, extension.id).await?;

@@ -281,6 +281,8 @@ fn views_come_back() {
         views: Vec::new(),
         types: vec![16402],
         more: ViewMore::default(),
+        version: 9,
+        guards: Guards::at([88, 89]).expect("two"),
     };
     let with_more = ViewDef {
         more: ViewMore {

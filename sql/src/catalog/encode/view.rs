@@ -1,26 +1,25 @@
 //! Views as bytes. They are among the tables.
 
 use super::bytes::{Reader, Writer};
-use super::{corrupt, trigger};
+use super::{GUARDS_MAX, corrupt, trigger};
+use crate::catalog::guard::Guards;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::view::{ViewDef, ViewMore};
 use crate::error::SqlError;
 use crate::types::Type;
 
 /// Of views, which are among the tables.
-pub(super) const VIEW_FORMAT: u8 = 0x48;
-/// Of views that are nothing but a query.
+pub(super) const VIEW_FORMAT: u8 = 0x4c;
+/// Of views before they had guards.
+pub(super) const VIEW_FORMAT_NO_GUARDS: u8 = 0x48;
+/// Of views before they had guards, where they are nothing but a query.
 pub(super) const VIEW_FORMAT_PLAIN: u8 = 0x44;
 /// Of views before there were types that users made.
 pub(super) const VIEW_FORMAT_NO_TYPES: u8 = 0x41;
 
 /// The bytes of a view's definition.
 pub fn encode_view(view: &ViewDef) -> Vec<u8> {
-    let plain = view.more == ViewMore::default();
-    let mut out = Writer(vec![match plain {
-        true => VIEW_FORMAT_PLAIN,
-        false => VIEW_FORMAT,
-    }]);
+    let mut out = Writer(vec![VIEW_FORMAT]);
     out.u32(view.id);
     out.text(&view.schema);
     out.text(&view.name);
@@ -34,9 +33,6 @@ pub fn encode_view(view: &ViewDef) -> Vec<u8> {
     out.list(view.tables.iter().copied());
     out.list(view.views.iter().copied());
     out.list(view.types.iter().copied());
-    if plain {
-        return out.0;
-    }
     let more = &view.more;
     out.u32(more.options.len() as u32);
     for (name, value) in &more.options {
@@ -49,6 +45,9 @@ pub fn encode_view(view: &ViewDef) -> Vec<u8> {
         out.text(text);
     }
     trigger::encode(&more.triggers, &mut out);
+    out.u64(view.version);
+    out.u32(view.guards.raw().len() as u32);
+    view.guards.raw().iter().for_each(|guard| out.u64(*guard));
     out.0
 }
 
@@ -68,7 +67,12 @@ fn read_view_more(input: &mut Reader<'_>, width: usize) -> Option<ViewMore> {
 
 /// Are these bytes a view's definition?
 pub fn is_view(bytes: &[u8]) -> bool {
-    let formats = [VIEW_FORMAT, VIEW_FORMAT_PLAIN, VIEW_FORMAT_NO_TYPES];
+    let formats = [
+        VIEW_FORMAT,
+        VIEW_FORMAT_NO_GUARDS,
+        VIEW_FORMAT_PLAIN,
+        VIEW_FORMAT_NO_TYPES,
+    ];
     bytes.first().is_some_and(|first| formats.contains(first))
 }
 
@@ -78,10 +82,11 @@ pub fn decode_view(bytes: &[u8], around: &Snapshot) -> Result<ViewDef, SqlError>
 }
 
 fn read_view(input: &mut Reader<'_>, around: &Snapshot) -> Option<ViewDef> {
-    let (has_types, has_more) = match input.u8()? {
-        VIEW_FORMAT => (true, true),
-        VIEW_FORMAT_PLAIN => (true, false),
-        VIEW_FORMAT_NO_TYPES => (false, false),
+    let (has_types, has_more, has_guards) = match input.u8()? {
+        VIEW_FORMAT => (true, true, true),
+        VIEW_FORMAT_NO_GUARDS => (true, true, false),
+        VIEW_FORMAT_PLAIN => (true, false, false),
+        VIEW_FORMAT_NO_TYPES => (false, false, false),
         _ => return None,
     };
     let id = input.u32()?;
@@ -97,7 +102,7 @@ fn read_view(input: &mut Reader<'_>, around: &Snapshot) -> Option<ViewDef> {
         columns.push((name, ty));
     }
     let width = columns.len();
-    let view = ViewDef {
+    let mut view = ViewDef {
         id,
         schema,
         name,
@@ -113,6 +118,14 @@ fn read_view(input: &mut Reader<'_>, around: &Snapshot) -> Option<ViewDef> {
             true => read_view_more(input, width)?,
             false => ViewMore::default(),
         },
+        version: 0,
+        guards: Guards::none(),
     };
+    if has_guards {
+        view.version = input.u64()?;
+        let count = Some(input.u32()?).filter(|count| *count <= GUARDS_MAX)?;
+        let guards: Option<Vec<u64>> = (0..count).map(|_| input.u64()).collect();
+        view.guards = Guards::at(guards?)?;
+    }
     input.0.is_empty().then_some(view)
 }

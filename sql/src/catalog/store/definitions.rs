@@ -85,14 +85,23 @@ impl Catalog {
         self.remove(tx, id)
     }
 
-    /// Adds `view`.
+    /// Adds `view`, whose guards exist already.
     pub fn insert_view<'a>(&'a self, tx: &'a mut Transaction, view: &'a ViewDef) -> Written<'a> {
         self.insert(tx, view.id, &view.name, encode_view(view))
     }
 
-    /// Removes `view`.
-    pub fn remove_view<'a>(&'a self, tx: &'a mut Transaction, view: &ViewDef) -> Written<'a> {
-        self.remove(tx, view.id)
+    /// Puts `view` in the place of the definition with the same oid; its version must be new.
+    pub fn replace_view<'a>(&'a self, tx: &'a mut Transaction, view: &'a ViewDef) -> Written<'a> {
+        let guards = (&view.guards, view.version);
+        self.replace_guarded(tx, guards, view.id, &view.name, encode_view(view))
+    }
+
+    /// Removes `view` and its guards.
+    pub fn remove_view<'a>(&'a self, tx: &'a mut Transaction, view: &'a ViewDef) -> Written<'a> {
+        match view.guards.are_none() {
+            true => self.remove(tx, view.id),
+            false => self.remove_guarded(tx, &view.guards, view.id),
+        }
     }
 
     /// Adds `routine`, whose guards exist already.
