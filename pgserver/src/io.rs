@@ -5,6 +5,8 @@
 //!   buffer: both go back to the worker's pool.
 //! - IO-2: the input grows only with bytes that have arrived, never by what a length promises.
 //! - IO-3: bytes are sent in the order of the replies: what was posted ([`crate::outbox`]) is settled before more is written.
+//! - IO-4: a connection waits for its client only after every byte that it has read was handled. Bytes
+//!   are also read while a statement waits, so [`Io::put_back`] reports whether any arrived.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -162,15 +164,18 @@ impl Io {
         std::mem::take(&mut self.input)
     }
 
-    /// Returns what is left of the input; bytes that arrived meanwhile come behind it.
+    /// Returns the unhandled rest of the input and appends the bytes that arrived meanwhile. Returns
+    /// whether any arrived: the caller handles them before it waits for more (IO-4).
     #[inline]
-    pub(crate) fn put_back(&mut self, input: Input) {
+    pub(crate) fn put_back(&mut self, input: Input) -> bool {
         let mut later = std::mem::replace(&mut self.input, input);
-        if !later.is_empty() {
+        let has_arrived = !later.is_empty();
+        if has_arrived {
             self.input.append(&later, &self.worker.pool);
             later.consume(later.len());
         }
         later.relax(&self.worker.pool);
+        has_arrived
     }
 
     pub(crate) fn input(&mut self) -> &mut Input {

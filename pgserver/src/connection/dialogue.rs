@@ -125,12 +125,16 @@ impl<'p> Dialogue<'p> {
             }
             let mut input = io.take_input();
             let handled = self.handle_all(io, &mut input).await;
-            io.put_back(input);
+            let has_arrived = io.put_back(input);
             if let Err(ending) = handled {
                 return ending;
             }
             if io.post().await.is_err() {
                 return Ending::Gone;
+            }
+            // IO-4. A worker that drains ends the session in `fill` instead.
+            if has_arrived && self.place.worker.stage() == Stage::Running {
+                continue;
             }
             if let Some(worker) = self.better_worker(io) {
                 if io.send().await.is_err() {

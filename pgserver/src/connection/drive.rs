@@ -4,8 +4,9 @@
 //! this sends pieces of a large result that the sink hands over, notices a client that vanishes,
 //! and counts the statement timeout; the last two cancel the work, and it ends by itself.
 //!
-//! Failure: work that does not end within [`GONE_LIMIT`] after its client has gone is dropped,
-//! which aborts its transaction.
+//! Failure: the connection ends with the work during which its client vanished, so that no later
+//! message runs after one that was cancelled. Work that does not end within [`GONE_LIMIT`] is
+//! dropped, which aborts its transaction.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -119,6 +120,9 @@ pub(super) async fn drive<F: Future>(
     })
     .await?;
     if let Some(vigil) = &mut vigil {
+        if vigil.gone.is_some() {
+            return Err(Ending::Gone);
+        }
         vigil.send_rest(io, watch.handoff).await?;
     }
     Ok(answer)

@@ -127,6 +127,25 @@ pub fn startup(more: &str) -> Vec<u8> {
     packet(3 << 16, format!("user\0postgres\0{more}\0").as_bytes())
 }
 
+/// Reads the next message of `stream`; `None` at the end of the connection.
+pub fn read_message(stream: &mut impl Read) -> Option<Message> {
+    let mut head = [0; 5];
+    match stream.read_exact(&mut head) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+            panic!("no answer in time")
+        }
+        Err(_) => return None,
+    }
+    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+    let mut body = vec![0; length - 4];
+    stream.read_exact(&mut body).expect("a whole message");
+    Some(Message {
+        tag: char::from(head[0]),
+        body,
+    })
+}
+
 /// The tags of messages, in a row.
 pub fn tags(messages: &[Message]) -> String {
     messages.iter().map(|message| message.tag).collect()
@@ -181,21 +200,7 @@ impl Client {
 
     /// The next message; `None` at the end of the connection.
     pub fn read(&mut self) -> Option<Message> {
-        let mut head = [0; 5];
-        match self.stream.read_exact(&mut head) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                panic!("no answer in time")
-            }
-            Err(_) => return None,
-        }
-        let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
-        let mut body = vec![0; length - 4];
-        self.stream.read_exact(&mut body).expect("a whole message");
-        Some(Message {
-            tag: char::from(head[0]),
-            body,
-        })
+        read_message(&mut self.stream)
     }
 
     /// The messages up to the first with `tag`.

@@ -1,6 +1,7 @@
 //! Passwords and TLS.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -168,12 +169,16 @@ fn plain_text_behind_a_tls_request_is_refused() {
     }
 }
 
-#[test]
-fn queries_run_under_tls() {
-    let server = server_with(ListenOptions {
+/// A server that offers TLS.
+pub fn server_with_tls() -> Server {
+    server_with(ListenOptions {
         tls: Some(tls(true)),
         ..ListenOptions::new("127.0.0.1:0")
-    });
+    })
+}
+
+/// Connects to a server that offers TLS and completes the handshake, before the start-up packet.
+pub fn connect_in_tls(server: &Server) -> StreamOwned<ClientConnection, TcpStream> {
     let mut client = Client::connect(server.local_addr());
     client.send(&packet(TLS_CODE, b""));
     let mut answer = [0];
@@ -190,7 +195,13 @@ fn queries_run_under_tls() {
         .with_no_client_auth();
     let name = ServerName::try_from("localhost").expect("a name");
     let session = ClientConnection::new(Arc::new(config), name).expect("a session");
-    let mut stream = StreamOwned::new(session, client.stream);
+    StreamOwned::new(session, client.stream)
+}
+
+#[test]
+fn queries_run_under_tls() {
+    let server = server_with_tls();
+    let mut stream = connect_in_tls(&server);
     stream.write_all(&startup("")).expect("written");
     let mut text = Vec::new();
     let mut read_until = |wanted: &[u8]| {

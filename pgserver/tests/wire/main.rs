@@ -10,6 +10,7 @@ mod frames;
 mod login;
 mod moves;
 mod notify;
+mod pipelines;
 mod replies;
 mod sessions;
 mod tools;
