@@ -6,7 +6,7 @@
 use std::vec::IntoIter;
 
 use super::Ending;
-use super::dialogue::{Dialogue, Mode, watched};
+use super::dialogue::{Dialogue, Mode, malformed, watched};
 use crate::engine::{self, CopyIn, Parsed, SqlError, SqlState};
 use crate::io::Io;
 use crate::proto::encode;
@@ -27,42 +27,34 @@ impl Dialogue<'_> {
         io: &mut Io,
         frame: Frame<'_>,
     ) -> Result<(), Ending> {
-        let message = match front::decode(&frame) {
-            Ok(message) => message,
-            Err(error) if error.is_fatal() => return Err(super::broken(io, &error)),
-            Err(_) => Front::CopyFail("the message of CopyFail is not UTF-8"),
-        };
         let Mode::CopyIn(copying) = &mut self.mode else {
             return Ok(());
         };
-        match message {
-            Front::CopyData(data) => {
+        let error = match (frame.tag, front::decode(&frame)) {
+            (b'S' | b'H', _) => return Ok(()),
+            (_, Ok(Front::CopyData(data))) => {
                 match watched!(
                     self,
                     io,
                     engine::copy_feed(&mut copying.copy, &mut self.session, data)
                 )? {
-                    Ok(()) => Ok(()),
-                    Err(error) => self.fail_copy(io, &error).await,
+                    Ok(()) => return Ok(()),
+                    Err(error) => error,
                 }
             }
-            Front::CopyDone => self.finish_copy(io).await,
-            Front::CopyFail(message) => {
+            (_, Ok(Front::CopyDone)) => return self.finish_copy(io).await,
+            (_, Ok(Front::CopyFail(message))) => {
                 let message = format!("COPY from stdin failed: {message}");
-                let error = SqlError::new(SqlState::QUERY_CANCELED, message);
-                self.fail_copy(io, &error).await
+                SqlError::new(SqlState::QUERY_CANCELED, message)
             }
-            Front::Sync | Front::Flush => Ok(()),
-            Front::Terminate => Err(Ending::Gone),
-            _ => {
-                let message = format!(
-                    "unexpected message type 0x{:02X} during COPY from stdin",
-                    frame.tag
-                );
-                let error = SqlError::new(SqlState::PROTOCOL_VIOLATION, message);
-                self.fail_copy(io, &error).await
+            (_, Ok(Front::Terminate)) => return Err(Ending::Gone),
+            (b'f', Err(error)) => malformed(&error),
+            (tag, _) => {
+                let message = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
+                SqlError::new(SqlState::PROTOCOL_VIOLATION, message)
             }
-        }
+        };
+        self.fail_copy(io, &error).await
     }
 
     async fn finish_copy(&mut self, io: &mut Io) -> Result<(), Ending> {

@@ -19,6 +19,7 @@ use crate::cancel::CancelKey;
 use crate::engine::{self, Notified, Prepared, Session, SqlError, SqlState, Style};
 use crate::io::{Input, Io, SEND_BYTES};
 use crate::lanes::Home;
+use crate::proto::ProtoError;
 use crate::proto::encode::{self, Ready};
 use crate::proto::frame::{self, Frame};
 use crate::proto::front::{self, Front};
@@ -192,13 +193,9 @@ impl<'p> Dialogue<'p> {
         let message = match front::decode(&frame) {
             Ok(message) => message,
             Err(error) if error.is_fatal() => return Err(broken(io, &error)),
-            Err(error) => {
-                let error = SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, error.to_string());
-                return match frame.tag {
-                    b'Q' => self.fail_query(io, &error).await,
-                    _ => self.fail(io, &error),
-                };
-            }
+            // A CopyFail after the end of its COPY is ignored, whatever its body.
+            Err(_) if frame.tag == b'f' => return Ok(()),
+            Err(error) => return self.refuse(io, frame.tag, &malformed(&error)).await,
         };
         match message {
             Front::Bind(bind) => self.bind(io, &bind),
@@ -224,6 +221,16 @@ impl<'p> Dialogue<'p> {
                 io.send().await?;
                 Err(Ending::Gone)
             }
+        }
+    }
+
+    /// Reports a message of type `tag` whose body is malformed. A message of the extended protocol
+    /// fails the others up to Sync; any other is answered with ReadyForQuery at once.
+    #[cold]
+    async fn refuse(&mut self, io: &mut Io, tag: u8, error: &SqlError) -> Result<(), Ending> {
+        match tag {
+            b'Q' | b'S' | b'F' => self.fail_query(io, error).await,
+            _ => self.fail(io, error),
         }
     }
 
@@ -363,6 +370,16 @@ impl<'p> Dialogue<'p> {
             }
         }
     }
+}
+
+/// The error of a message whose body is malformed, after which the session goes on.
+#[cold]
+pub(super) fn malformed(error: &ProtoError) -> SqlError {
+    let state = match error {
+        ProtoError::Encoding(_) => SqlState::CHARACTER_NOT_IN_REPERTOIRE,
+        _ => SqlState::PROTOCOL_VIOLATION,
+    };
+    SqlError::new(state, error.to_string())
 }
 
 /// Why waiting for input ended without input.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Ending;
 use super::copy::Copying;
 use super::dialogue::{Dialogue, Mode, watched};
-use super::sink::{ResultFormats, WireSink};
+use super::sink::{ResultFormats, WireSink, unsupported_format};
 use crate::engine::{self, Completion, Portal, Prepared, SqlError, SqlState};
 use crate::io::Io;
 use crate::proto::encode::{self, Ready};
@@ -32,6 +32,24 @@ fn no_unnamed() -> SqlError {
 fn no_portal(name: &str) -> SqlError {
     let message = format!("portal \"{name}\" does not exist");
     SqlError::new(SqlState::INVALID_CURSOR_NAME, message)
+}
+
+/// Checks the numbers of a Bind's parameters and of their formats: 08P01.
+#[inline]
+fn check_parameter_counts(bind: &Bind<'_>, required: usize) -> Result<(), SqlError> {
+    let (formats, count) = (bind.parameter_formats.count(), bind.parameters.count());
+    let message = if formats > 1 && formats != count {
+        format!("bind message has {formats} parameter formats but {count} parameters")
+    } else if count != required {
+        let name = bind.statement;
+        format!(
+            "bind message supplies {count} parameters, but prepared statement \"{name}\" \
+             requires {required}"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message))
 }
 
 /// Appends the RowDescription of a statement, or NoData.
@@ -121,28 +139,18 @@ impl Dialogue<'_> {
 
     pub(super) fn open_portal(&mut self, bind: &Bind<'_>) -> Result<OpenPortal, SqlError> {
         let prepared = Arc::clone(self.statement(bind.statement)?);
-        let columns = engine::columns(&prepared).map_or(0, <[_]>::len);
-        let formats = ResultFormats::of(&bind.result_formats, columns).ok_or_else(|| {
-            let sent = bind.result_formats.count();
-            let message =
-                format!("bind message has {sent} result formats but query has {columns} columns");
-            SqlError::new(SqlState::PROTOCOL_VIOLATION, message)
-        })?;
         let types = engine::parameter_types(&self.session, &prepared);
-        if types.len() != bind.parameters.count() {
-            let message = format!(
-                "bind message supplies {} parameters, but prepared statement \"{}\" requires {}",
-                bind.parameters.count(),
-                bind.statement,
-                types.len()
-            );
-            return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
-        }
+        check_parameter_counts(bind, types.len())?;
         let mut values = Vec::with_capacity(types.len());
         for (index, (bytes, ty)) in bind.parameters.iter().zip(types.iter()).enumerate() {
-            let binary = bind.parameter_formats.is_binary(index);
+            let binary = match bind.parameter_formats.code(index) {
+                0 => false,
+                1 => true,
+                code => return Err(unsupported_format(code)),
+            };
             values.push(engine::read_value(bytes, ty, binary, &self.style)?);
         }
+        let formats = ResultFormats::of(&bind.result_formats, engine::columns(&prepared))?;
         let portal = engine::bind(&mut self.session, &prepared, values)?;
         Ok(OpenPortal {
             prepared,

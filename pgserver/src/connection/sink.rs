@@ -6,10 +6,19 @@
 use std::future::poll_fn;
 
 use super::drive::Handoff;
-use crate::engine::{self, Flushed, OutputColumn, Prepared, RowSink, SqlError, Style, Value};
+use crate::engine::{
+    self, Flushed, OutputColumn, Prepared, RowSink, SqlError, SqlState, Style, Value,
+};
 use crate::io::SEND_BYTES;
 use crate::proto::encode;
 use crate::proto::front::Formats;
+
+/// 22023: a format code that is neither text nor binary.
+#[cold]
+pub(super) fn unsupported_format(code: i16) -> SqlError {
+    let message = format!("unsupported format code: {code}");
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
 
 /// The formats of a result's columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,18 +32,34 @@ pub(super) enum ResultFormats {
 }
 
 impl ResultFormats {
-    /// The formats a client asks for, for `columns` columns; `None` when their numbers differ.
+    /// Returns the formats that a client asks for, for the columns of its statement. Formats of a
+    /// statement without rows are ignored.
+    ///
+    /// Errors: 08P01 when the numbers of formats and columns differ, 22023 for an unsupported code.
+    /// PostgreSQL reports the latter with the first row.
     #[inline]
-    pub(super) fn of(formats: &Formats<'_>, columns: usize) -> Option<ResultFormats> {
-        match formats.count() {
-            0 => Some(ResultFormats::Text),
-            1 if formats.is_binary(0) => Some(ResultFormats::Binary),
-            1 => Some(ResultFormats::Text),
-            count if count == columns => Some(ResultFormats::Mixed(
-                (0..columns).map(|i| formats.is_binary(i)).collect(),
-            )),
-            _ => None,
+    pub(super) fn of(
+        formats: &Formats<'_>,
+        columns: Option<&[OutputColumn]>,
+    ) -> Result<ResultFormats, SqlError> {
+        let (count, Some(columns)) = (formats.count(), columns) else {
+            return Ok(ResultFormats::Text);
+        };
+        if count > 1 && count != columns.len() {
+            let columns = columns.len();
+            let message =
+                format!("bind message has {count} result formats but query has {columns} columns");
+            return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
         }
+        if let Some(code) = formats.unsupported() {
+            return Err(unsupported_format(code));
+        }
+        Ok(match count {
+            0 => ResultFormats::Text,
+            1 if formats.code(0) == 1 => ResultFormats::Binary,
+            1 => ResultFormats::Text,
+            count => ResultFormats::Mixed((0..count).map(|at| formats.code(at) == 1).collect()),
+        })
     }
 
     /// Of each column of a statement, whether it is binary.

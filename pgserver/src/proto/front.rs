@@ -99,16 +99,18 @@ impl Formats<'_> {
         self.0.len() / 2
     }
 
-    /// Whether column `index` is binary.
+    /// The code of column `index`: 0 for text, 1 for binary, and any other that the client sent.
     #[inline]
-    pub fn is_binary(&self, index: usize) -> bool {
+    pub fn code(&self, index: usize) -> i16 {
         let at = if self.0.len() == 2 { 0 } else { index * 2 };
-        self.0.get(at + 1) == Some(&1)
+        let code = self.0.get(at..).and_then(|codes| codes.first_chunk());
+        code.map_or(0, |code| i16::from_be_bytes(*code))
     }
 
-    /// Whether the number of codes fits `columns` columns.
-    pub fn fits(&self, columns: usize) -> bool {
-        self.count() <= 1 || self.count() == columns
+    /// The first code that is neither text nor binary.
+    pub fn unsupported(&self) -> Option<i16> {
+        let mut codes = (0..self.count()).map(|index| self.code(index));
+        codes.find(|code| !matches!(code, 0 | 1))
     }
 }
 
@@ -137,8 +139,8 @@ fn parameter<'a>(reader: &mut Reader<'a>) -> Result<Option<&'a [u8]>, ProtoError
     match reader.i32()? {
         -1 => Ok(None),
         length => {
-            let length = usize::try_from(length)
-                .map_err(|_| ProtoError::Format("invalid parameter length"))?;
+            // A negative length is longer than any message.
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
             reader.bytes(length).map(Some)
         }
     }
@@ -146,27 +148,22 @@ fn parameter<'a>(reader: &mut Reader<'a>) -> Result<Option<&'a [u8]>, ProtoError
 
 fn formats<'a>(reader: &mut Reader<'a>) -> Result<Formats<'a>, ProtoError> {
     let count = usize::from(reader.u16()?);
-    let codes = reader.bytes(count * 2)?;
-    match codes
-        .chunks_exact(2)
-        .all(|code| code[0] == 0 && code[1] <= 1)
-    {
-        true => Ok(Formats(codes)),
-        false => Err(ProtoError::Format("unsupported format code")),
-    }
+    Ok(Formats(reader.bytes(count * 2)?))
 }
 
-fn target<'a>(reader: &mut Reader<'a>) -> Result<(Target, &'a str), ProtoError> {
-    let target = match reader.byte()? {
-        b'S' => Target::Statement,
-        b'P' => Target::Portal,
-        _ => {
-            return Err(ProtoError::Format(
-                "invalid DESCRIBE or CLOSE message subtype",
-            ));
-        }
-    };
-    Ok((target, reader.cstring()?))
+/// Reads the body of Describe or Close; `message` is its name in errors.
+fn target<'a>(
+    reader: &mut Reader<'a>,
+    message: &'static str,
+) -> Result<(Target, &'a str), ProtoError> {
+    let subtype = reader.byte()?;
+    let name = reader.cstring()?;
+    reader.end()?;
+    match subtype {
+        b'S' => Ok((Target::Statement, name)),
+        b'P' => Ok((Target::Portal, name)),
+        _ => Err(ProtoError::Subtype { message, subtype }),
+    }
 }
 
 fn bind<'a>(reader: &mut Reader<'a>) -> Result<Bind<'a>, ProtoError> {
@@ -181,11 +178,6 @@ fn bind<'a>(reader: &mut Reader<'a>) -> Result<Bind<'a>, ProtoError> {
     let bytes = &start[..start.len() - reader.rest().len()];
     let result_formats = formats(reader)?;
     let parameters = Parameters { count, bytes };
-    if !parameter_formats.fits(count) {
-        return Err(ProtoError::Format(
-            "bind message has wrong number of parameter formats",
-        ));
-    }
     Ok(Bind {
         portal,
         statement,
@@ -221,16 +213,16 @@ pub fn decode<'a>(frame: &Frame<'a>) -> Result<Front<'a>, ProtoError> {
             }
         }
         b'D' => {
-            let (target, name) = target(&mut reader)?;
+            let (target, name) = target(&mut reader, "DESCRIBE")?;
             Front::Describe(target, name)
         }
         b'C' => {
-            let (target, name) = target(&mut reader)?;
+            let (target, name) = target(&mut reader, "CLOSE")?;
             Front::Close(target, name)
         }
         b'H' => Front::Flush,
         b'd' => return Ok(Front::CopyData(frame.body)),
-        b'c' => Front::CopyDone,
+        b'c' => return Ok(Front::CopyDone),
         b'f' => Front::CopyFail(reader.cstring()?),
         b'F' => return Ok(Front::FunctionCall),
         b'p' => return Ok(Front::Password(frame.body)),
@@ -269,15 +261,27 @@ mod tests {
             bind.parameters.iter().collect::<Vec<_>>(),
             [Some(&b"ab"[..]), None]
         );
-        assert!(bind.parameter_formats.is_binary(0) && bind.parameter_formats.is_binary(1));
-        assert!(!bind.result_formats.is_binary(0) && bind.result_formats.is_binary(1));
-        assert!(!bind.result_formats.fits(3));
+        let codes = |formats: Formats<'_>| [0, 1, 2].map(|index| formats.code(index));
+        assert_eq!(codes(bind.parameter_formats), [1, 1, 1]);
+        assert_eq!(codes(bind.result_formats), [0, 1, 0]);
+        assert_eq!(bind.result_formats.count(), 2);
+        assert_eq!(bind.result_formats.unsupported(), None);
     }
 
     #[test]
     fn one_format_with_no_parameter_is_taken() {
         let body = b"\0\0\0\x01\0\x01\0\0\0\0";
         assert!(matches!(decoded(b'B', body), Ok(Front::Bind(_))));
+    }
+
+    #[test]
+    fn unsupported_format_code_is_kept() {
+        let body = b"\0\0\0\x01\0\x07\0\0\0\x02\0\0\xff\xfe";
+        let Ok(Front::Bind(bind)) = decoded(b'B', body) else {
+            panic!("a Bind")
+        };
+        assert_eq!(bind.parameter_formats.unsupported(), Some(7));
+        assert_eq!(bind.result_formats.unsupported(), Some(-2));
     }
 
     #[test]
@@ -288,9 +292,9 @@ mod tests {
             (b'P', b"\0select 1\0\0\x05\0\0\0\x17"),
             (b'B', b"\0\0\0\0\0\x01\0\0\0\x09ab\0\0"),
             (b'B', b"\0\0\0\0\0\x01\xff\xff\xff\xfe\0\0"),
-            (b'B', b"\0\0\0\x01\0\x07\0\0\0\0"),
             (b'E', b"\0\0\0"),
-            (b'D', b"Xname\0"),
+            (b'D', b""),
+            (b'D', b"Xname"),
             (b'S', b"x"),
         ] {
             assert!(
@@ -298,6 +302,14 @@ mod tests {
                 "{tag} {body:?}"
             );
         }
+    }
+
+    #[test]
+    fn unknown_subtype_is_named() {
+        let error = |tag| decoded(tag, b"Xname\0").map_err(|error| error.to_string());
+        let message = |name| Err(format!("invalid {name} message subtype 88"));
+        assert_eq!(error(b'D'), message("DESCRIBE"));
+        assert_eq!(error(b'C'), message("CLOSE"));
     }
 
     #[test]

@@ -26,9 +26,18 @@ pub enum ProtoError {
     /// The length of a frame is below four or above the limit; the connection ends.
     #[error("invalid message length")]
     Length,
-    /// The body does not have the fields of its type; the connection ends.
-    #[error("invalid message format: {0}")]
+    /// The body does not have the fields of its type; the message fails and the connection goes on.
+    #[error("{0}")]
     Format(&'static str),
+    /// Describe or Close of neither a statement nor a portal; the message fails and the connection
+    /// goes on.
+    #[error("invalid {message} message subtype {subtype}")]
+    Subtype {
+        /// The message, in capitals.
+        message: &'static str,
+        /// The byte in the place of `S` or `P`.
+        subtype: u8,
+    },
     /// A text is not UTF-8; the statement fails and the connection goes on.
     #[error("invalid byte sequence for encoding \"UTF8\": {0}")]
     Encoding(String),
@@ -46,9 +55,12 @@ impl ProtoError {
         }
     }
 
-    /// Whether the connection cannot go on after it.
+    /// Whether the session cannot go on after it: where the next message begins is not known.
     pub fn is_fatal(&self) -> bool {
-        !matches!(self, ProtoError::Encoding(_))
+        match self {
+            ProtoError::Format(_) | ProtoError::Subtype { .. } | ProtoError::Encoding(_) => false,
+            ProtoError::UnknownType(_) | ProtoError::Length | ProtoError::Startup(_) => true,
+        }
     }
 
     pub(crate) fn encoding(bytes: &[u8]) -> ProtoError {

@@ -34,7 +34,13 @@ impl<'a> Reader<'a> {
     /// One byte.
     #[inline]
     pub fn byte(&mut self) -> Result<u8, ProtoError> {
-        Ok(self.bytes(1)?[0])
+        match self.rest.split_first() {
+            Some((byte, tail)) => {
+                self.rest = tail;
+                Ok(*byte)
+            }
+            None => Err(ProtoError::Format("no data left in message")),
+        }
     }
 
     /// A big-endian 16-bit number.
@@ -77,7 +83,7 @@ impl<'a> Reader<'a> {
         if self.rest.is_empty() {
             Ok(())
         } else {
-            Err(ProtoError::Format("trailing bytes"))
+            Err(ProtoError::Format("invalid message format"))
         }
     }
 }

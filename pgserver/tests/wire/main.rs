@@ -8,6 +8,7 @@ mod driver;
 mod extended;
 mod frames;
 mod login;
+mod malformed;
 mod moves;
 mod notify;
 mod pipelines;
