@@ -25,6 +25,7 @@ use fencepost_fabric::entropy_seed;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::Builder;
 
+use crate::access::Access;
 use crate::failure::Failure;
 use crate::signals::Signals;
 use crate::size;
@@ -83,6 +84,8 @@ pub struct DevCluster {
     /// Memory of each machine's own data. [default: what half of the free shared memory has room for]
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     memory_limit: Option<u64>,
+    #[command(flatten)]
+    access: Access,
     /// Worker threads of each machine; 0 for one a core.
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
@@ -156,7 +159,8 @@ impl DevCluster {
                 .args(["--replicas", &replicas.to_string()])
                 .args(["--listen", &format!("{host}:{}", port + number as u16 - 1)])
                 .args(["--memory-limit", &limit.to_string()])
-                .args(["--workers", &self.workers.to_string()]);
+                .args(["--workers", &self.workers.to_string()])
+                .args(self.access.arguments());
             if nvram {
                 command.args(["--durability", "nvram"]);
             }

@@ -10,6 +10,12 @@ pub enum Failure {
     /// The database did not open.
     #[error("could not open the database: {0}")]
     Open(#[from] fencepost::OpenError),
+    /// With `--auth scram` a database would be made that no role could log in to.
+    #[error(
+        "a new database with --auth scram needs a password of the superuser postgres\n\
+         HINT: pass --superuser-password-file FILE, or set FENCEPOST_SUPERUSER_PASSWORD."
+    )]
+    NoPassword,
     /// The database did not close well.
     #[error("could not close the database: {0}")]
     Close(fencepost::Error),

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod backup;
 #[cfg(feature = "bench")]
 mod bench;
@@ -55,10 +56,10 @@ enum Command {
     /// Serve PostgreSQL clients.
     Start(Box<start::Start>),
     /// Run a database of several machines on this host.
-    DevCluster(dev_cluster::DevCluster),
+    DevCluster(Box<dev_cluster::DevCluster>),
     /// Run a benchmark, check its data and report.
     #[cfg(feature = "bench")]
-    Bench(bench::Bench),
+    Bench(Box<bench::Bench>),
     /// Verify a stopped database.
     Check(check::Check),
     /// Write all tables of a running database to a directory.

@@ -11,11 +11,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use fencepost::{Cluster, Database, Durability, Options, SaveEnd, Saver};
-use fencepost_pgserver::{AuthMode, ListenOptions, TlsOptions, listen};
+use fencepost::{Cluster, Database, Durability, OpenError, Options, SaveEnd, Saver};
+use fencepost_pgserver::{ListenOptions, listen};
 use tokio::runtime::Builder;
 use tokio::task::{JoinError, spawn_blocking};
 
+use crate::access::Access;
 use crate::failure::Failure;
 use crate::leave::{is_to_part, part};
 use crate::signals::Signals;
@@ -115,18 +116,8 @@ pub struct Start {
     /// End when the process that started this one has ended.
     #[arg(long, hide = true)]
     ends_with_parent: bool,
-    /// Certificate chain in PEM; with --tls-key, clients may use TLS.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-    /// Private key in PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-    /// Refuse clients of other hosts that do not use TLS.
-    #[arg(long, requires = "tls_cert")]
-    tls_required: bool,
-    /// Who must prove a password.
-    #[arg(long, default_value = "trust-loopback")]
-    auth: Auth,
+    #[command(flatten)]
+    access: Access,
     /// Worker threads; 0 for one a core.
     #[arg(long, value_name = "N", default_value_t = 0)]
     workers: usize,
@@ -143,16 +134,6 @@ pub enum Tier {
     Nvram,
     /// Survives kill -9 and power loss.
     Ssd,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Auth {
-    /// Clients of other hosts (SCRAM-SHA-256); those of this host are trusted.
-    TrustLoopback,
-    /// Everybody (SCRAM-SHA-256).
-    Scram,
-    /// Nobody.
-    Trust,
 }
 
 impl Start {
@@ -260,6 +241,7 @@ impl Start {
         let opening = spawn_blocking(move || options.open());
         tokio::select! {
             opened = opening => match opened.map_err(JoinError::try_into_panic) {
+                Ok(Err(OpenError::NoSuperuserPassword)) => Err(Failure::NoPassword),
                 Ok(opened) => Ok(opened?),
                 Err(Ok(panic)) => std::panic::resume_unwind(panic),
                 Err(Err(ended)) => Err(Failure::Broken(ended.to_string())),
@@ -287,6 +269,12 @@ impl Start {
         }
         if let Some(bytes) = self.region_size {
             options = options.region_size(bytes);
+        }
+        if let Some(password) = self.access.superuser_password()? {
+            options = options.superuser_password(&password);
+        }
+        if self.access.asks_all() {
+            options = options.require_superuser_password();
         }
         if let Some(cluster) = self.cluster()? {
             let mut cluster = cluster.replicas(self.replicas);
@@ -353,18 +341,8 @@ impl Start {
 
     fn listen_options(&self) -> ListenOptions {
         let mut options = ListenOptions::new(&self.listen);
-        options.auth = match self.auth {
-            Auth::TrustLoopback => AuthMode::TrustLoopback,
-            Auth::Scram => AuthMode::Scram,
-            Auth::Trust => AuthMode::Trust,
-        };
-        if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
-            options.tls = Some(TlsOptions {
-                certificate: certificate.clone(),
-                key: key.clone(),
-                required: self.tls_required,
-            });
-        }
+        options.auth = self.access.auth();
+        options.tls = self.access.tls();
         options.workers = self.workers;
         options.connections_max = self.max_connections;
         options

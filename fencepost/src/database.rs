@@ -25,7 +25,7 @@ use crate::cluster::{Cluster, Joined};
 use crate::counters;
 use crate::databases::{Databases, Served};
 use crate::error::{Error, OpenError};
-use crate::options::{Durability, Options};
+use crate::options::{Durability, FirstPassword, Options};
 use crate::saves::{Loaded, Saver};
 use crate::session::{ATTEMPTS_MAX, Session, SessionOptions, back_off, now};
 use crate::sessions::Register;
@@ -107,9 +107,10 @@ impl Database {
     pub(crate) fn start(
         options: MachineOptions,
         joined: Option<&Joined>,
+        password: &FirstPassword,
     ) -> Result<Database, OpenError> {
         let machine = Machine::open(options)?;
-        let catalog = catalog_among(&machine, joined).inspect_err(|_| {
+        let catalog = catalog_among(&machine, joined, password).inspect_err(|_| {
             // Nothing that it holds outlasts the attempt; what failed is told already.
             let _ = machine.close();
         })?;
@@ -345,20 +346,27 @@ fn within<T>(patience: Duration, future: impl Future<Output = T>) -> Option<T> {
 }
 
 /// The catalog of a machine, once all of those that it is among are there.
-fn catalog_among(machine: &Arc<Machine>, joined: Option<&Joined>) -> Result<Catalog, OpenError> {
+fn catalog_among(
+    machine: &Arc<Machine>,
+    joined: Option<&Joined>,
+    password: &FirstPassword,
+) -> Result<Catalog, OpenError> {
     if let Some(joined) = joined {
         joined.await_machines(machine)?;
     }
     match joined.filter(|_| !machine.is_founder()) {
-        None => Ok(open_catalog(machine).block_on().map_err(Error::from)?),
+        None => open_catalog(machine, password).block_on(),
         // The founder makes it, once it sees all machines.
-        Some(joined) => joined.await_others(|| open_catalog(machine).block_on().ok()),
+        Some(joined) => joined.await_others(|| open_catalog(machine, password).block_on().ok()),
     }
 }
 
 /// The catalog of the machine, with its newest snapshot loaded. Where there is none the machine makes it that has the root
 /// object: what that holds is read, whatever is known of what was there before.
-async fn open_catalog(machine: &Arc<Machine>) -> Result<Catalog, SqlError> {
+async fn open_catalog(
+    machine: &Arc<Machine>,
+    password: &FirstPassword,
+) -> Result<Catalog, OpenError> {
     let mut coordinator = machine.coordinator();
     let mut tx = coordinator.begin(Mode::ReadOnly);
     let made = Catalog::is_made(&mut tx, machine.root()).await;
@@ -372,17 +380,20 @@ async fn open_catalog(machine: &Arc<Machine>) -> Result<Catalog, SqlError> {
             }
             catalog
         }
-        false if machine.is_founder() => make_catalog(machine).await?,
-        false => return Err(SqlError::internal("the catalog has yet to be made")),
+        false if machine.is_founder() => make_catalog(machine, password.verifier()?).await?,
+        false => return Err(SqlError::internal("the catalog has yet to be made").into()),
     };
     let mut tx = coordinator.begin(Mode::ReadOnly);
     catalog.snapshot(&mut tx).await.map_err(Halt::into_error)?;
     Ok(catalog)
 }
 
-async fn make_catalog(machine: &Arc<Machine>) -> Result<Catalog, SqlError> {
+async fn make_catalog(
+    machine: &Arc<Machine>,
+    verifier: Option<String>,
+) -> Result<Catalog, SqlError> {
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
-    let created = Catalog::create(&mut tx, machine.root()).await;
+    let created = Catalog::create(&mut tx, machine.root(), verifier).await;
     let catalog = created.map_err(Halt::into_error)?;
     let ended = tx.commit().await;
     match ended.map_err(|stop| Halt::Stop(stop).into_error())? {

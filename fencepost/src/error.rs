@@ -79,9 +79,18 @@ pub enum OpenError {
     /// The threads for statements of other machines did not start.
     #[error("cannot start a thread: {0}")]
     Threads(std::io::Error),
+    /// A database would be made that no role could log in to ([`crate::Options::require_superuser_password`]).
+    #[error("a new database needs a password of its superuser")]
+    NoSuperuserPassword,
     /// The catalog cannot be read.
     #[error(transparent)]
     Catalog(#[from] Error),
+}
+
+impl From<SqlError> for OpenError {
+    fn from(error: SqlError) -> OpenError {
+        OpenError::Catalog(error.into())
+    }
 }
 
 /// Why a statement failed.

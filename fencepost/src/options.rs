@@ -1,5 +1,6 @@
 //! How a database is opened.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +12,8 @@ use fencepost_txn::MachineOptions;
 use crate::cluster::{Cluster, Tier};
 use crate::database::Database;
 use crate::error::OpenError;
+use crate::session::fresh_salt;
+use fencepost_sql::password::Verifier;
 
 /// Growth of the log between two checkpoints, where nothing else is said.
 const CHECKPOINT_BYTES: u64 = 256 << 20;
@@ -27,6 +30,33 @@ pub enum Durability {
     Ssd,
 }
 
+/// The password of the superuser of a new database. Neither it nor its verifier is shown by `Debug`.
+#[derive(Clone, Default)]
+pub(crate) struct FirstPassword {
+    /// The text form of its verifier.
+    verifier: Option<String>,
+    is_required: bool,
+}
+
+impl FirstPassword {
+    /// Returns the verifier for a database that is being made.
+    pub fn verifier(&self) -> Result<Option<String>, OpenError> {
+        match &self.verifier {
+            None if self.is_required => Err(OpenError::NoSuperuserPassword),
+            verifier => Ok(verifier.clone()),
+        }
+    }
+}
+
+impl fmt::Debug for FirstPassword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FirstPassword")
+            .field("is_given", &self.verifier.is_some())
+            .field("is_required", &self.is_required)
+            .finish()
+    }
+}
+
 /// How a database is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -36,6 +66,7 @@ pub struct Options {
     region_bytes: Option<usize>,
     checkpoint_bytes: u64,
     cluster: Option<Cluster>,
+    password: FirstPassword,
 }
 
 impl Options {
@@ -47,6 +78,7 @@ impl Options {
             region_bytes: None,
             checkpoint_bytes: CHECKPOINT_BYTES,
             cluster: None,
+            password: FirstPassword::default(),
         }
     }
 
@@ -83,6 +115,21 @@ impl Options {
     /// The process is one of several machines that are one database. It opens once all are there.
     pub fn cluster(mut self, cluster: Cluster) -> Options {
         self.cluster = Some(cluster);
+        self
+    }
+
+    /// The password of the superuser `postgres` of a new database, or its SCRAM-SHA-256 verifier. A
+    /// database that is there already keeps its own.
+    pub fn superuser_password(mut self, password: &str) -> Options {
+        let verifier = Verifier::of_text(password, fresh_salt());
+        self.password.verifier = Some(verifier.to_string());
+        self
+    }
+
+    /// Makes no new database without [`Options::superuser_password`]: for servers that ask every
+    /// client for a password.
+    pub fn require_superuser_password(mut self) -> Options {
+        self.password.is_required = true;
         self
     }
 
@@ -126,6 +173,6 @@ impl Options {
         options.durable = kept.filter(|_| joined.is_none());
         options.network = joined.as_ref().map(|joined| joined.network.clone());
         options.resumed = joined.as_ref().and_then(|joined| joined.resumed.clone());
-        Database::start(options, joined.as_ref())
+        Database::start(options, joined.as_ref(), &self.password)
     }
 }

@@ -49,6 +49,11 @@ impl Verifier {
         }
     }
 
+    /// Returns the verifier that `password` is the text form of, or else the verifier of the password.
+    pub fn of_text(password: &str, salt: [u8; 16]) -> Verifier {
+        Verifier::parse(password).unwrap_or_else(|| Verifier::of_password(password, salt))
+    }
+
     /// Reads the text form; `None` for any other text.
     pub fn parse(text: &str) -> Option<Verifier> {
         let (head, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;

@@ -1,5 +1,6 @@
 //! The `fencepost` program as its users run it: real processes, stopped and killed.
 
+mod access;
 mod backup;
 mod cancels;
 mod cluster_errors;

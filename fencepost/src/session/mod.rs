@@ -75,6 +75,7 @@ pub use copy::CopyIn;
 pub use protocol::Completion;
 pub(crate) use run::{ATTEMPTS_MAX, back_off};
 pub use statement::{Query, Statement, TransactionBody};
+pub(crate) use utility::fresh_salt;
 
 /// Microseconds from 1970-01-01 to 2000-01-01.
 const EPOCH_US: i64 = 946_684_800_000_000;

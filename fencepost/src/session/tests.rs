@@ -16,6 +16,7 @@ use pollster::FutureExt;
 use super::{Session, TxStatus};
 use crate::database::Database;
 use crate::error::Error;
+use crate::options::FirstPassword;
 use crate::prepared::Body;
 
 /// Polls a future once.
@@ -38,6 +39,7 @@ fn with_a_change_in_flight() -> (Database, SimDisk, HeldSyncs) {
             ..MachineOptions::default()
         },
         None,
+        &FirstPassword::default(),
     )
     .expect("a database");
     let schema = "CREATE TABLE t (a int PRIMARY KEY, b int); INSERT INTO t VALUES (1, 1), (2, 2)";

@@ -399,7 +399,7 @@ impl Session {
 }
 
 /// Random bytes that no other password was hashed with.
-pub(super) fn fresh_salt() -> [u8; 16] {
+pub(crate) fn fresh_salt() -> [u8; 16] {
     let mut salt = [0; 16];
     Random::from_entropy().fill(&mut salt);
     salt

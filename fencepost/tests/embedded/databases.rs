@@ -1,6 +1,6 @@
 //! Several databases: what is copied and dropped leaves nothing, and is there again after a restart.
 
-use fencepost::{Database, Error, Session, SessionOptions, SqlState, check};
+use fencepost::{Database, Durability, Error, Session, SessionOptions, SqlState, check};
 use fencepost_sql::catalog::Catalog;
 use fencepost_txn::Mode;
 use pollster::FutureExt;
@@ -171,6 +171,48 @@ fn sequences_and_messages_are_of_one_database() {
     assert!(b.take_notifications().is_empty() && first.take_notifications().is_empty());
 }
 
+#[test]
+fn superuser_password_is_of_the_new_database_only() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let open = |password: &str| {
+        let options = Database::options().region_size(16 << 20);
+        let options = options
+            .data_dir(directory.path())
+            .require_superuser_password();
+        let options = match password {
+            "" => options,
+            password => options.superuser_password(password),
+        };
+        assert!(
+            !format!("{options:?}").contains("horse"),
+            "it is not logged"
+        );
+        options.open()
+    };
+    let refused = open("").err().map(|error| error.to_string());
+    assert_eq!(
+        refused.as_deref(),
+        Some("a new database needs a password of its superuser")
+    );
+    let first = open("correct horse").expect("it has a password");
+    let verifier = first.verifier("postgres").expect("a verifier");
+    assert!(verifier.starts_with("SCRAM-SHA-256$"), "{verifier}");
+    first.close().expect("closes");
+    for later in ["", "another horse"] {
+        let again = open(later).expect("it is there");
+        assert_eq!(again.verifier("postgres").as_ref(), Some(&verifier));
+        again.close().expect("closes");
+    }
+}
+
+#[test]
+fn superuser_password_may_be_a_verifier() {
+    let text = "SCRAM-SHA-256$4096:je6l9rsU0ThF4b5kzigWVQ==$7dF6yAYBjAYHE9dsXGUP10m53GRPISv8EnXZkZRUvRM=:4YzjozLgzhhK2/216TkdCIWu8MnQW5NxDGad8nRJ1E4=";
+    let options = Database::options().durability(Durability::Memory);
+    let database = options.superuser_password(text).open().expect("opens");
+    assert_eq!(database.verifier("postgres").as_deref(), Some(text));
+}
+
 /// Whoever takes a database for new finds out that it is not.
 #[test]
 fn a_catalog_that_is_there_is_not_replaced() {
@@ -180,7 +222,7 @@ fn a_catalog_that_is_there_is_not_replaced() {
         .expect("a table");
     let machine = db.machine();
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
-    let made = Catalog::create(&mut tx, machine.root()).block_on();
+    let made = Catalog::create(&mut tx, machine.root(), None).block_on();
     assert!(made.is_err(), "there is one");
     tx.abort();
     let mut session = db.blocking();

@@ -472,9 +472,7 @@ fn verifier(password: &str, ddl: &mut DdlCx<'_>) -> Result<Option<String>, SqlEr
             .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
         return Ok(None);
     }
-    let given = Verifier::parse(password);
-    let verifier = given.unwrap_or_else(|| Verifier::of_password(password, ddl.salt));
-    Ok(Some(verifier.to_string()))
+    Ok(Some(Verifier::of_text(password, ddl.salt).to_string()))
 }
 
 fn denied(message: &str) -> SqlError {

@@ -106,11 +106,15 @@ impl Catalog {
     }
 
     /// Lays out an empty catalog with the superuser `postgres` and the first databases under the root object; the one
-    /// of `postgres`.
+    /// of `postgres`. `verifier` is of the superuser's password, if it is to have one.
     ///
     /// # Errors
     /// Where there is one: whatever is known of a machine's data, what is there is not replaced.
-    pub fn create(tx: &mut Transaction, root: Addr) -> Work<'_, Result<Catalog, Halt>> {
+    pub fn create(
+        tx: &mut Transaction,
+        root: Addr,
+        verifier: Option<String>,
+    ) -> Work<'_, Result<Catalog, Halt>> {
         Box::pin(async move {
             if Catalog::is_made(tx, root).await? {
                 return Err(SqlError::internal("there is a catalog already").into());
@@ -132,6 +136,7 @@ impl Catalog {
                 create_db: true,
                 replication: true,
                 bypass_rls: true,
+                verifier,
                 ..RoleDef::new(SUPERUSER_OID, "postgres")
             };
             catalog.insert_role(tx, &superuser).await?;

@@ -50,22 +50,32 @@ impl DevCluster {
 
     /// The same with what its machines share in a directory that stays.
     pub fn start_in(shared: &Path, fabric: &str, further: &[&str]) -> DevCluster {
+        DevCluster::start_as(shared, fabric, |command| command.args(further))
+    }
+
+    /// The same with more arguments or environment variables.
+    pub fn start_as(
+        shared: &Path,
+        fabric: &str,
+        more: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> DevCluster {
         let first_port = ports();
-        let mut child = program(&[
+        let mut command = program(&[
             "dev-cluster",
             "--memory-limit",
             "64M",
             "--fabric",
             fabric,
             "--listen",
-        ])
-        .arg(format!("127.0.0.1:{first_port}"))
-        .arg("--directory")
-        .arg(shared)
-        .args(further)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
+        ]);
+        command
+            .arg(format!("127.0.0.1:{first_port}"))
+            .arg("--directory")
+            .arg(shared);
+        let mut child = more(&mut command)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut lines = out.lines().map_while(Result::ok);
         assert!(lines.any(|line| line.contains("3 machines ready")));

@@ -21,11 +21,19 @@ pub struct Server {
 impl Server {
     /// Starts the program on a free port and waits until it is ready.
     pub fn start(data_dir: Option<&Path>) -> Server {
+        Server::start_with(data_dir, |command| command)
+    }
+
+    /// The same with more arguments or environment variables.
+    pub fn start_with(
+        data_dir: Option<&Path>,
+        more: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Server {
         let mut command = program(&["start", "--listen", "127.0.0.1:0", "--region-size", "64M"]);
         if let Some(dir) = data_dir {
             command.arg("--data-dir").arg(dir);
         }
-        let mut child = command
+        let mut child = more(&mut command)
             .stdout(Stdio::piped())
             .spawn()
             .expect("the program starts");

@@ -1,0 +1,122 @@
+//! Options that say how clients reach a server: passwords and TLS.
+//!
+//! The first password of the superuser is never an argument of a process, where other users of the
+//! host could read it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use fencepost_pgserver::{AuthMode, TlsOptions};
+
+use crate::failure::Failure;
+
+/// Environment variable with the first password of the superuser.
+const PASSWORD_VARIABLE: &str = "FENCEPOST_SUPERUSER_PASSWORD";
+
+// The options of `start` and of `dev-cluster`. A doc comment here would replace theirs in the help.
+#[derive(Debug, Args)]
+pub struct Access {
+    /// Certificate chain in PEM; with --tls-key, clients may use TLS.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Private key in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Refuse clients of other hosts that do not use TLS.
+    #[arg(long, requires = "tls_cert")]
+    tls_required: bool,
+    /// Clients that must prove a password.
+    #[arg(long, default_value = "trust-loopback")]
+    auth: Auth,
+    /// File whose first line is the password of the superuser postgres when the database is new; an existing
+    /// database keeps its own. Without it the environment variable FENCEPOST_SUPERUSER_PASSWORD is read.
+    #[arg(long, value_name = "FILE")]
+    superuser_password_file: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Auth {
+    /// Clients of other hosts (SCRAM-SHA-256); those of this host are trusted.
+    TrustLoopback,
+    /// All clients (SCRAM-SHA-256). A new database needs a password of its superuser.
+    Scram,
+    /// None.
+    Trust,
+}
+
+impl Auth {
+    /// The value of `--auth`.
+    fn name(self) -> &'static str {
+        match self {
+            Auth::TrustLoopback => "trust-loopback",
+            Auth::Scram => "scram",
+            Auth::Trust => "trust",
+        }
+    }
+}
+
+impl Access {
+    /// Returns which clients must prove a password.
+    pub fn auth(&self) -> AuthMode {
+        match self.auth {
+            Auth::TrustLoopback => AuthMode::TrustLoopback,
+            Auth::Scram => AuthMode::Scram,
+            Auth::Trust => AuthMode::Trust,
+        }
+    }
+
+    /// Whether every client is asked for a password.
+    pub fn asks_all(&self) -> bool {
+        self.auth == Auth::Scram
+    }
+
+    /// Returns the certificate for clients, if there is one.
+    pub fn tls(&self) -> Option<TlsOptions> {
+        let (certificate, key) = self.tls_cert.as_ref().zip(self.tls_key.as_ref())?;
+        Some(TlsOptions {
+            certificate: certificate.clone(),
+            key: key.clone(),
+            required: self.tls_required,
+        })
+    }
+
+    /// Reads the first password of the superuser: from the file, or else from the environment, where
+    /// an empty variable counts as none.
+    pub fn superuser_password(&self) -> Result<Option<String>, Failure> {
+        let Some(file) = &self.superuser_password_file else {
+            let password = std::env::var_os(PASSWORD_VARIABLE).filter(|text| !text.is_empty());
+            let password = password.map(OsString::into_string).transpose();
+            let not_utf8 = |_| Failure::Broken(format!("{PASSWORD_VARIABLE} is not UTF-8"));
+            return password.map_err(not_utf8);
+        };
+        let name = file.display();
+        let text = std::fs::read_to_string(file).map_err(Failure::io(name.to_string()))?;
+        match text.lines().next().filter(|line| !line.is_empty()) {
+            Some(password) => Ok(Some(password.to_owned())),
+            None => Err(Failure::Broken(format!(
+                "password file \"{name}\" is empty"
+            ))),
+        }
+    }
+
+    /// Returns the arguments by which another process takes the same options. A password in the
+    /// environment is inherited instead.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut arguments = vec!["--auth".into(), self.auth.name().into()];
+        let files = [
+            ("--tls-cert", &self.tls_cert),
+            ("--tls-key", &self.tls_key),
+            ("--superuser-password-file", &self.superuser_password_file),
+        ];
+        for (option, file) in files {
+            if let Some(file) = file {
+                arguments.extend([option.into(), file.into()]);
+            }
+        }
+        if self.tls_required {
+            arguments.push("--tls-required".into());
+        }
+        arguments
+    }
+}
