@@ -27,6 +27,7 @@ use tokio::runtime::Builder;
 
 use crate::access::Access;
 use crate::failure::Failure;
+use crate::shared_directory::SharedDirectory;
 use crate::signals::Signals;
 use crate::size;
 use crate::start::Tier;
@@ -104,7 +105,7 @@ const SHARED: &str = "directory of the shared memory";
 /// What the machines share.
 enum Shared {
     /// It goes with them.
-    Gone(tempfile::TempDir),
+    Gone(SharedDirectory),
     /// It stays.
     Kept(PathBuf),
 }
@@ -339,13 +340,12 @@ impl DevCluster {
             std::fs::create_dir_all(directory).map_err(Failure::io(SHARED))?;
             return Ok(Shared::Kept(directory.clone()));
         }
-        let mut name = tempfile::Builder::new();
-        let name = name.prefix("fencepost-");
-        let made = match &self.directory {
-            Some(directory) => name.tempdir_in(directory),
-            None if Path::new(TMPFS).is_dir() => name.tempdir_in(TMPFS),
-            None => name.tempdir(),
+        let parent = match &self.directory {
+            Some(directory) => directory.clone(),
+            None if Path::new(TMPFS).is_dir() => PathBuf::from(TMPFS),
+            None => std::env::temp_dir(),
         };
+        let made = SharedDirectory::create(&parent);
         made.map(Shared::Gone).map_err(Failure::io(SHARED))
     }
 }

@@ -27,6 +27,7 @@ mod failover;
 mod failure;
 mod leave;
 mod link;
+mod shared_directory;
 mod signals;
 mod size;
 mod start;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use fencepost_benchmarks::sql::{Cell, SqlSession};
 
 use crate::common::dev_cluster::{DevCluster, MACHINES, is_gone, signal};
+use crate::common::insist;
 
 #[test]
 fn three_machines_are_one_database_until_ctrl_c() {
@@ -86,8 +87,65 @@ fn a_machine_that_dies_ends_the_others_and_so_does_the_parent() {
     let machines = cluster.machines();
     cluster.child.kill().expect("it runs");
     assert!(!cluster.ended());
+    await_end(&machines);
+}
+
+#[test]
+fn directory_of_a_killed_cluster_is_removed_once_all_its_processes_have_ended() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let start = || DevCluster::start_in(parent.path(), "shm", &[]);
+    let directories = || {
+        std::fs::read_dir(parent.path())
+            .expect("a directory")
+            .count()
+    };
+    let kill = |mut cluster: DevCluster, machines: &[String]| {
+        // It must not see its machines end.
+        signal("-STOP", &cluster.child.id().to_string());
+        machines.iter().for_each(|pid| signal("-KILL", pid));
+        cluster.child.kill().expect("it is there");
+        assert!(!cluster.ended());
+        await_end(machines);
+    };
+
+    let first = start();
+    let machines = first.machines();
+    kill(first, &machines);
+    assert_eq!(directories(), 1, "nothing has removed it");
+
+    // One machine of the second cluster survives, and with it the directory: it waits for a statement.
+    let second = start();
+    assert_eq!(directories(), 1, "that of the first is gone");
+    let machines = second.machines();
+    let mut session = second.session(1);
+    let statement = std::thread::spawn(move || session.script("SELECT pg_sleep(600)"));
+    let watcher: &mut dyn SqlSession = &mut second.session(1);
+    let running =
+        "SELECT count(*)::bigint FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)'";
+    insist("the statement runs", || match watcher.number(running) {
+        Ok(1) => Ok(()),
+        other => Err(other),
+    });
+    kill(second, &[machines[0].clone(), machines[2].clone()]);
+    signal("-STOP", &machines[1]);
+    let third = start();
+    assert_eq!(directories(), 2, "a machine of the second lives");
+    signal("-KILL", &machines[1]);
+    await_end(&machines);
+    assert!(statement.join().expect("no panic").is_err());
+    let machines = third.machines();
+    kill(third, &machines);
+
+    let fourth = start();
+    assert_eq!(directories(), 1, "only its own");
+    let session: &mut dyn SqlSession = &mut fourth.session(2);
+    assert_eq!(session.number("SELECT 7::bigint").expect("a number"), 7);
+}
+
+/// Waits until processes have ended.
+fn await_end(pids: &[String]) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !machines.iter().all(|pid| is_gone(pid)) {
+    while !pids.iter().all(|pid| is_gone(pid)) {
         assert!(Instant::now() < deadline, "machines outlive their parent");
         std::thread::sleep(Duration::from_millis(10));
     }
