@@ -133,8 +133,12 @@ impl Input {
 /// A connection's socket and buffers.
 pub(crate) struct Io {
     pub(crate) socket: Socket,
-    /// Replies not sent yet.
+    /// Replies not sent yet; those in `finished` come before them.
     pub(crate) out: Vec<u8>,
+    /// Replies of finished requests, which may be sent while a later request waits.
+    finished: Vec<u8>,
+    /// How many bytes of `finished` were sent.
+    finished_sent: usize,
     input: Input,
     worker: Rc<Worker>,
     /// Its place among the worker's connections.
@@ -150,6 +154,8 @@ impl Io {
         Io {
             socket,
             out: Vec::new(),
+            finished: Vec::new(),
+            finished_sent: 0,
             input: Input::default(),
             worker: place.worker.clone(),
             number: place.number(),
@@ -190,6 +196,55 @@ impl Io {
         }
     }
 
+    /// Allows the replies so far to be sent while a later request waits ([`Io::poll_finished`]).
+    pub(crate) fn finish_replies(&mut self) {
+        if self.finished.is_empty() {
+            std::mem::swap(&mut self.finished, &mut self.out);
+        } else {
+            self.finished.extend_from_slice(&self.out);
+            self.out.clear();
+        }
+        self.prepare_out();
+    }
+
+    /// Whether there are replies of finished requests.
+    pub(crate) fn has_finished(&self) -> bool {
+        !self.finished.is_empty()
+    }
+
+    /// Bytes of the replies that were not sent.
+    #[inline]
+    pub(crate) fn reply_bytes(&self) -> usize {
+        self.finished.len() + self.out.len()
+    }
+
+    /// Sends the replies of finished requests.
+    pub(crate) fn poll_finished(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.finished.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut finished = std::mem::take(&mut self.finished);
+        let mut at = self.finished_sent;
+        let sent = self.poll_drain(cx, &mut finished, &mut at);
+        (self.finished, self.finished_sent) = (finished, at);
+        sent
+    }
+
+    /// Puts the replies of finished requests back before the others.
+    #[inline]
+    fn join_replies(&mut self) {
+        if self.finished.is_empty() {
+            return;
+        }
+        self.finished
+            .drain(..std::mem::take(&mut self.finished_sent));
+        self.finished.extend_from_slice(&self.out);
+        std::mem::swap(&mut self.finished, &mut self.out);
+        self.worker
+            .pool
+            .keep_output(std::mem::take(&mut self.finished));
+    }
+
     /// Reads more bytes behind the input; 0 is the end. Pending gives idle buffers back.
     #[inline]
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -214,7 +269,7 @@ impl Io {
 
     /// Is there nothing half read or unsent?
     pub(crate) fn rests(&self) -> bool {
-        self.input.is_empty() && self.out.is_empty()
+        self.input.is_empty() && self.reply_bytes() == 0
     }
 
     /// Whether more may be read ahead while a statement runs.
@@ -225,6 +280,7 @@ impl Io {
     /// Gives all replies to the worker's outbox. What that cannot send is sent by [`Io::poll_left`], or before the next reply.
     #[inline]
     pub(crate) async fn post(&mut self) -> io::Result<()> {
+        self.join_replies();
         if self.out.is_empty() || self.socket.is_tls() || !self.worker.outbox.takes() {
             return self.send().await;
         }
@@ -310,6 +366,7 @@ impl Io {
     /// Sends all replies, those that were posted too.
     #[inline]
     pub(crate) async fn send(&mut self) -> io::Result<()> {
+        self.join_replies();
         if self.out.is_empty() && self.posted.is_none() {
             return Ok(());
         }

@@ -154,12 +154,18 @@ impl<'p> Dialogue<'p> {
     async fn handle_all(&mut self, io: &mut Io, input: &mut Input) -> Result<(), Ending> {
         let bytes_max = self.place.worker.shared.options.message_bytes_max;
         io.prepare_out();
+        let mut may_leave = false;
         loop {
             let frame = match frame::split(input.bytes(), bytes_max) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(broken(io, &error)),
             };
+            if may_leave && !io.out.is_empty() {
+                io.finish_replies();
+            }
+            // ReadyForQuery ends the replies to a request, and Flush asks for those there are.
+            may_leave = matches!(frame.tag, b'Q' | b'S' | b'H' | b'F');
             let size = frame.size();
             if frame.tag == b'B'
                 && matches!(self.mode, Mode::Ready)
@@ -174,7 +180,7 @@ impl<'p> Dialogue<'p> {
             let last = input.bytes().get(size) == Some(&b'S');
             self.handle(io, frame, last).await?;
             input.consume(size);
-            if io.out.len() > SEND_BYTES {
+            if io.reply_bytes() > SEND_BYTES {
                 io.send().await?;
             }
         }

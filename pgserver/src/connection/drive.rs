@@ -1,7 +1,8 @@
 //! Running engine work while the client is kept in view.
 //!
 //! The work is polled first, and work that is ready at once costs nothing more. While it waits,
-//! this sends pieces of a large result that the sink hands over, notices a client that vanishes,
+//! this sends pieces of a large result that the sink hands over, sends the replies to earlier requests
+//! (the client may do something on them that the work waits for), notices a client that vanishes,
 //! and counts the statement timeout; the last two cancel the work, and it ends by itself.
 //!
 //! Failure: the connection ends with the work during which its client vanished, so that no later
@@ -9,8 +10,9 @@
 //! dropped, which aborts its transaction.
 
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -24,6 +26,9 @@ use crate::worker::{Place, Stage};
 
 /// How long cancelled work of a client that has gone may take.
 const GONE_LIMIT: Duration = Duration::from_secs(10);
+/// How long replies to earlier requests wait for those of the work: many requests of a pipeline
+/// wait for less, and their replies go out with one call.
+const REPLY_WAIT: Duration = Duration::from_millis(1);
 /// How often a client with much unread input is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -86,6 +91,8 @@ pub(super) struct Watch<'a> {
 struct Vigil {
     turn: Turn,
     timeout: Option<Pin<Box<Sleep>>>,
+    /// Until replies to earlier requests are sent.
+    replies: Option<Pin<Box<Sleep>>>,
     look: Option<Pin<Box<Sleep>>>,
     gone: Option<Pin<Box<Sleep>>>,
     stopped: bool,
@@ -110,7 +117,8 @@ pub(super) async fn drive<F: Future>(
             if let Poll::Ready(answer) = polled {
                 return Poll::Ready(Ok(answer));
             }
-            let vigil = vigil.get_or_insert_with(|| Box::new(Vigil::start(&watch, cx.waker())));
+            let start = || Box::new(Vigil::start(io, &watch, cx.waker()));
+            let vigil = vigil.get_or_insert_with(start);
             match vigil.poll(cx, io, &watch) {
                 Poll::Ready(Next::Work) => continue,
                 Poll::Ready(Next::GiveUp) => return Poll::Ready(Err(Ending::Gone)),
@@ -135,10 +143,11 @@ enum Next {
 }
 
 impl Vigil {
-    fn start(watch: &Watch<'_>, task: &Waker) -> Vigil {
+    fn start(io: &Io, watch: &Watch<'_>, task: &Waker) -> Vigil {
         Vigil {
             turn: Turn::new(task),
             timeout: watch.timeout.map(|limit| Box::pin(sleep(limit))),
+            replies: io.has_finished().then(|| Box::pin(sleep(REPLY_WAIT))),
             look: None,
             gone: None,
             stopped: false,
@@ -169,13 +178,21 @@ impl Vigil {
         self.poll_send(cx, io, watch.handoff)
     }
 
-    /// Sends the piece the sink gave.
+    /// Sends the piece that the sink gave, and earlier replies before it or once they have waited.
     fn poll_send(&mut self, cx: &mut Context<'_>, io: &mut Io, handoff: &Handoff) -> Poll<Next> {
+        if let Some(wait) = &mut self.replies
+            && wait.as_mut().poll(cx).is_ready()
+        {
+            self.replies = None;
+        }
         let mut piece = handoff.take();
         if piece.is_empty() {
+            if self.replies.is_none() && matches!(io.poll_finished(cx), Poll::Ready(Err(_))) {
+                return Poll::Ready(Next::GiveUp);
+            }
             return Poll::Pending;
         }
-        match io.poll_drain(cx, &mut piece, &mut self.sent) {
+        match self.poll_piece(cx, io, &mut piece) {
             Poll::Ready(Ok(())) => {
                 handoff.wake_sender();
                 Poll::Ready(Next::Work)
@@ -188,10 +205,24 @@ impl Vigil {
         }
     }
 
+    /// Sends earlier replies, then `piece`.
+    fn poll_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+        io: &mut Io,
+        piece: &mut Vec<u8>,
+    ) -> Poll<io::Result<()>> {
+        ready!(io.poll_finished(cx))?;
+        io.poll_drain(cx, piece, &mut self.sent)
+    }
+
     /// Sends what work that was cut short has left behind.
     async fn send_rest(&mut self, io: &mut Io, handoff: &Handoff) -> Result<(), Ending> {
         let mut piece = handoff.take();
-        Ok(poll_fn(|cx| io.poll_drain(cx, &mut piece, &mut self.sent)).await?)
+        if piece.is_empty() {
+            return Ok(());
+        }
+        Ok(poll_fn(|cx| self.poll_piece(cx, io, &mut piece)).await?)
     }
 
     /// Reads ahead, which is how the end of a stream is seen.

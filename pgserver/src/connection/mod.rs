@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Invariants
-//! - CONN-1: replies gather in one buffer, which is sent when the input has no whole message left
-//!   or when it is larger than 64 KiB, and never before.
+//! - CONN-1: replies gather and are sent when the input has no whole message left or when they are
+//!   larger than 64 KiB. Replies of finished requests are also sent when a later request waits.
 //! - CONN-2: a message is handled to its end before the next one is looked at.
 //! - CONN-3: however the task ends, its session is dropped, which aborts what it had open.
 

@@ -8,8 +8,8 @@ use fencepost::{Database, Durability};
 use fencepost_pgserver::{ListenOptions, listen};
 
 use crate::common::{
-    Client, Message, bind, error, eventually, execute, frame, parse, query, read_message, server,
-    startup, sync, tags,
+    Client, Message, bind, error, eventually, execute, flush, frame, parse, query, read_message,
+    server, startup, sync, tags,
 };
 use crate::login::{connect_in_tls, server_with_tls};
 
@@ -175,6 +175,56 @@ fn copy_data_sent_while_the_copy_waits_is_taken() {
     let messages = requests(&mut client.stream, 2);
     assert_eq!(tags(&messages), "CTDCGCZTDCZ", "{:?}", error(&messages));
     assert_eq!(messages[8].columns(), [Some("2".into())]);
+}
+
+#[test]
+fn replies_to_finished_requests_leave_while_a_later_one_waits() {
+    let server = server();
+    let mut client = Client::start(server.local_addr());
+    client.send_all(&[
+        query("SELECT 1"),
+        query("SELECT 2"),
+        query("SELECT pg_sleep(600)"),
+    ]);
+    assert_eq!(tags(&requests(&mut client.stream, 2)), "TDCZTDCZ");
+    client.cancel();
+    assert_eq!(tags(&client.until('Z')), "TEZ");
+    // Flush asks for the replies there are, without the end of a request.
+    let parsed = [
+        parse("", "SELECT pg_sleep(600)"),
+        bind("", "", &[]),
+        flush(),
+    ]
+    .concat();
+    client.send_all(&[query("SELECT 1"), parsed, execute("", 0), sync()]);
+    assert_eq!(tags(&client.until('2')), "TDCZ12");
+    client.cancel();
+    assert_eq!(tags(&client.until('Z')), "EZ");
+}
+
+#[test]
+fn replies_stay_in_order_before_a_large_result() {
+    let server = server();
+    let mut client = Client::start(server.local_addr());
+    let large = "SELECT g, repeat('x', 2000) FROM generate_series(1, 5000) g";
+    client.send_all(&[
+        query("SELECT 1"),
+        query(large),
+        query("SELECT 3"),
+        query(large),
+    ]);
+    // The server meets a full socket.
+    sleep(ARRIVAL * 3);
+    let messages = requests(&mut client.stream, 4);
+    let result = format!("T{}CZ", "D".repeat(5000));
+    assert_eq!(tags(&messages), format!("TDCZ{result}TDCZ{result}"));
+    let numbers = messages.iter().filter(|message| message.tag == 'D');
+    let numbers: Vec<usize> = numbers
+        .map(|row| row.columns()[0].as_deref().map(str::parse))
+        .map(|number| number.expect("a value").expect("a number"))
+        .collect();
+    let expected = [1].into_iter().chain(1..=5000).chain([3]).chain(1..=5000);
+    assert_eq!(numbers, expected.collect::<Vec<_>>());
 }
 
 #[test]
