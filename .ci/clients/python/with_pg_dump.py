@@ -99,7 +99,7 @@ def round_trip(statements, *arguments):
 
 
 def waits_of(archive):
-    """What each entry of an archive waits for, as `pg_restore -l -v` says it: kinds and names, without the schema."""
+    """The dependencies of each entry of an archive, by kind and name without the schema, as `pg_restore -l -v` has them."""
     names, waits, last = {}, {}, None
     for line in called("pg_restore", "-l", "-v", archive, url=None).splitlines():
         if entry := re.match(r"(\d+); \d+ \d+ ([A-Z ]+) \S+ (.+) \S*$", line):

@@ -122,7 +122,7 @@ impl Dependencies<'_, '_> {
         }
     }
 
-    /// Adds what an expression refers to, and gives it back; nothing where it cannot be bound.
+    /// Adds the references of an expression, and returns them; there are none if it cannot be bound.
     fn expression(
         &mut self,
         of: Part,

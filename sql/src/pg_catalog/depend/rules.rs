@@ -1,9 +1,11 @@
 //! Dependencies of constraints and indexes of tables.
 
+use std::collections::BTreeSet;
+
 use super::super::Constraint;
 use super::super::objects::{parent_index, shown};
 use super::{AUTO, Dependencies, INTERNAL, NORMAL, class};
-use crate::binder::Over;
+use crate::binder::{Over, References};
 use crate::catalog::{CheckDef, ForeignKeyDef, IndexDef, TableDef};
 use crate::types::Type;
 
@@ -88,14 +90,14 @@ impl Dependencies<'_, '_> {
         let of = (class::RELATION, index.id, 0);
         let mut plain = columns_of(table, index);
         if plain.is_empty() {
-            plain.push(0);
+            plain.insert(0);
         }
         for number in plain {
             self.add(of, (class::RELATION, table.id, number), AUTO);
         }
         let expressions = index.more.expressions.iter().map(|of| &of.text);
         let place = (table.schema.as_str(), Over::Table(table));
-        let mut on = crate::binder::References::new();
+        let mut on = References::new();
         for text in expressions {
             on.extend(
                 self.reader
@@ -116,12 +118,9 @@ impl Dependencies<'_, '_> {
 }
 
 /// The numbers of the columns of an index, those of INCLUDE too, but for expressions.
-fn columns_of(table: &TableDef, index: &IndexDef) -> Vec<i16> {
+fn columns_of(table: &TableDef, index: &IndexDef) -> BTreeSet<i16> {
     let keys = index.columns.iter().map(|key| key.column);
     let all = keys.chain(index.more.include.iter().copied());
     let columns = all.filter_map(|at| table.columns.get(at));
-    let mut numbers: Vec<i16> = columns.map(|column| column.attnum).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    numbers
+    columns.map(|column| column.attnum).collect()
 }
