@@ -298,7 +298,8 @@ impl Session {
             self.catalog_changed();
         }
         self.deferred.clear();
-        self.eval.sequences.give_back();
+        self.eval.sequences.settle(false);
+        self.eval.sequences.rewind();
     }
 
     fn abort_below(&mut self) {
@@ -611,6 +612,7 @@ impl Session {
             cursors: self.cursors_mark(),
             locks: self.locks.mark(),
             notified: self.eval.notifications.mark(),
+            sequences: self.eval.sequences.mark(),
             lasting: Arc::clone(&self.lasting),
             current: Arc::clone(&self.eval.settings),
             modes: self.modes,
@@ -648,7 +650,7 @@ impl Session {
         let cursors = savepoint.cursors;
         self.locks.back_to(savepoint.locks);
         self.eval.notifications.back_to(savepoint.notified);
-        self.eval.sequences.settle(false);
+        self.eval.sequences.back_to(savepoint.sequences);
         self.lasting = Arc::clone(&savepoint.lasting);
         self.eval.settings = Arc::clone(&savepoint.current);
         self.modes = savepoint.modes;

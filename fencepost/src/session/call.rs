@@ -32,10 +32,10 @@ impl Session {
         let alone = last && self.block == Block::Implicit && self.statements == 0;
         let portals = self.scratch.routines.portals.mark();
         let mut attempt = 0;
+        self.eval.sequences.begin_in(self.modes.read_only);
         loop {
             self.scratch.routines.notices.clear();
             self.scratch.routines.portals.back_to(portals);
-            self.eval.sequences.begin_in(self.modes.read_only);
             self.begin_transaction(false);
             let before = match (&mut self.tx, alone) {
                 (Some(tx), false) => Some(tx.savepoint()),
@@ -51,7 +51,7 @@ impl Session {
                 tx.release(before);
             }
             if let Some(id) = range {
-                self.take_range(id, true).await?;
+                self.take_range(id).await?;
                 continue;
             }
             if let Err(halt) = result {
@@ -72,13 +72,14 @@ impl Session {
                     if self.block != Block::Idle {
                         self.statements += 1;
                     }
+                    self.eval.sequences.end();
                     return Ok(Completion::Complete(Tag::plain(tag)));
                 }
                 Err(halt) if halt.is_retryable() && alone && !ended && attempt < ATTEMPTS_MAX => {
                     self.cancel.check()?;
                     Box::pin(back_off(attempt)).await;
                     attempt += 1;
-                    self.eval.sequences.give_back();
+                    self.eval.sequences.rewind();
                     self.abort_to_run_again(&halt);
                     self.enter();
                 }
@@ -142,7 +143,7 @@ impl Session {
                 }
                 Paused::Done(row) => return Ok((tag, row)),
                 Paused::Range(id) => {
-                    self.take_range(id, false).await?;
+                    self.take_range(id).await?;
                     continue;
                 }
                 Paused::Commit { chain } => {

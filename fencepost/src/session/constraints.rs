@@ -79,6 +79,7 @@ impl Session {
     /// Checks what waited; all of it at the `end` of the transaction.
     pub(super) fn check_deferred<'a>(&'a mut self, end: bool) -> Work<'a, Result<(), Halt>> {
         Box::pin(async move {
+            self.eval.sequences.begin_part();
             loop {
                 let mark = self.deferred.mark();
                 let before = self.tx.as_mut().map(|tx| tx.savepoint());
@@ -94,7 +95,7 @@ impl Session {
                     // A trigger has used up a sequence: all of it once more.
                     Some(id) => {
                         self.deferred.back_to(mark);
-                        self.take_range(id, true).await?;
+                        self.take_range(id).await?;
                     }
                     None => return checked,
                 }
@@ -103,7 +104,6 @@ impl Session {
     }
 
     async fn check_deferred_once(&mut self, end: bool) -> Result<(), Halt> {
-        self.eval.sequences.begin();
         let mut deferred = std::mem::take(&mut self.deferred);
         let checked = match &mut self.tx {
             // Nothing was written.

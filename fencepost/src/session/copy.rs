@@ -55,7 +55,7 @@ impl CopyIn {
             let result = self.feed_once(session, data).await;
             match session.wanted_range(&result) {
                 Some(id) => {
-                    if let Err(halt) = session.take_range(id, false).await {
+                    if let Err(halt) = session.take_range(id).await {
                         return Err(session.fail_with(halt).await);
                     }
                     // It has taken the data, and goes on where it was.

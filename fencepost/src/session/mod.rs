@@ -31,6 +31,7 @@ mod named;
 mod notify;
 mod parts;
 mod protocol;
+mod resumed;
 mod run;
 mod sequences;
 mod settings;
@@ -53,7 +54,7 @@ use fencepost_sql::catalog::CatalogView;
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::counts::Event;
 use fencepost_sql::notify::NotifyMark;
-use fencepost_sql::sequences::Sequences;
+use fencepost_sql::sequences::{SequenceMark, Sequences};
 use fencepost_sql::settings::Settings;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Coordinator, Savepoint, Transaction};
@@ -205,6 +206,7 @@ struct OpenSavepoint {
     cursors: (u64, u64),
     locks: LockMark,
     notified: NotifyMark,
+    sequences: SequenceMark,
     lasting: Arc<Settings>,
     current: Arc<Settings>,
     modes: Modes,

@@ -24,6 +24,7 @@ use fencepost_txn::{Stop, Work};
 
 use super::copy::CopyIn;
 use super::protocol::{Completion, block_failed};
+use super::resumed::Resumed;
 use super::{Block, Session, cx};
 use crate::front::{parse_single, plan_statement};
 use crate::prepared::{Ahead, Body, Column, Planned, Portal, Prepared};
@@ -188,6 +189,7 @@ impl Session {
         if !self.cursors.is_empty() && portal.is_write() {
             Box::pin(self.settle_cursors()).await?;
         }
+        self.eval.sequences.begin_in(self.modes.read_only);
         let alone = self.block == Block::Implicit && self.statements == 0;
         let begun = self.transaction;
         let portals = self.scratch.routines.portals.mark();
@@ -195,6 +197,7 @@ impl Session {
         let single = alone && last;
         let mut intents = !single;
         let mut attempt = 0;
+        let mut sink = Resumed::new(sink);
         loop {
             portal.transaction = Some(self.transaction);
             self.scratch.routines.notices.clear();
@@ -203,11 +206,11 @@ impl Session {
                 intents: intents || attempt >= ATTEMPTS_BEFORE_INTENTS,
                 yields: single && attempt < ATTEMPTS_MAX,
             };
-            let mut result = self.attempt(portal, max_rows, sink, last, line).await;
-            if let Some(id) = self.wanted_range(&result)
-                && sink.rewind()
-            {
-                self.take_range(id, true).await?;
+            let ran = self.attempt(portal, max_rows, &mut sink, last, line);
+            let mut result = ran.await;
+            if let Some(id) = self.wanted_range(&result) {
+                sink.resume();
+                self.take_range(id).await?;
                 portal.execution = Execution::default();
                 continue;
             }
@@ -232,7 +235,7 @@ impl Session {
                     attempt += 1;
                     intents |= halt.is_held_by_intent();
                     self.note_conflict(&halt, &portal.prepared.planned).await;
-                    self.eval.sequences.give_back();
+                    self.eval.sequences.rewind();
                     self.locks.give_back();
                     self.abort_to_run_again(&halt);
                     self.enter();
@@ -242,6 +245,7 @@ impl Session {
                     if self.transaction == begun {
                         self.statements += 1;
                     }
+                    self.eval.sequences.end();
                     return Ok(done);
                 }
                 Err(halt) => return Err(halt),
@@ -462,7 +466,6 @@ impl Session {
             return Err(SqlError::internal("no transaction").into());
         };
         if planned.is_volatile {
-            self.eval.sequences.begin_in(self.modes.read_only);
             self.locks.begin();
         }
         // Pinned where it is made: it is long.

@@ -1,28 +1,37 @@
 //! Sequences of a session: ranges of values taken for the machine, in transactions of their own.
 
-use std::sync::Arc;
+use std::pin::pin;
 
-use fencepost_sql::catalog::{CatalogView, SequenceDef, Taken};
-use fencepost_sql::error::SqlError;
-use fencepost_sql::sequences::{SetValue, wanted_range};
+use fencepost_sql::catalog::{Catalog, CatalogView, Reached, Taken};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::sequences::{CellLock, SetValue, wanted_range};
 use fencepost_sql::stop::Halt;
 use fencepost_txn::{Mode, Outcome, Stop, Transaction, Work};
 
 use super::Session;
-use super::run::back_off;
+use super::run::{back_off, interruptible};
 
-/// Tries to take a range before others' luck is the client's conflict.
+/// Attempts to take a range before the client gets the conflict.
 const ATTEMPTS_MAX: u32 = 64;
 
-/// What is done with a sequence.
+/// A change of the cell of a sequence.
 #[derive(Clone, Copy)]
 enum Ask {
     Take(u64),
-    Set(SetValue),
+    Set(Reached),
+}
+
+/// A change that was carried out.
+#[derive(Clone, Copy)]
+struct Answer {
+    /// The values, of a take.
+    taken: Option<Taken>,
+    /// The open transaction has carried it out.
+    is_private: bool,
 }
 
 impl Session {
-    /// The sequence that a statement has used up the values of, if that is why it has ended.
+    /// The sequence that a statement waits for, if its end says that.
     pub(super) fn wanted_range<T>(&self, result: &Result<T, Halt>) -> Option<u32> {
         match result {
             Err(Halt::Error(error)) => wanted_range(error),
@@ -30,76 +39,72 @@ impl Session {
         }
     }
 
-    /// Takes a range of values of the sequence `id`. What the statement has drawn is given back if it is run `again`,
-    /// and counts if it goes on.
-    pub(super) fn take_range<'a>(&'a mut self, id: u32, again: bool) -> Work<'a, Result<(), Halt>> {
+    /// Takes a range of values of the sequence `id`, for a statement that is run again now, or
+    /// whose last part is. It gets the values that it has drawn.
+    pub(super) fn take_range(&mut self, id: u32) -> Work<'_, Result<(), Halt>> {
         Box::pin(async move {
-            let sequences = &self.eval.sequences;
-            let count = sequences.wanted(id);
-            match again {
-                true => sequences.give_back(),
-                false => sequences.begin(),
+            // The statement may have called `setval` before.
+            self.set_sequences().await?;
+            let _lock = self.lock_cell(id).await?;
+            if let Some(count) = self.eval.sequences.wanted(id) {
+                let answer = self.ask(id, Ask::Take(count)).await?;
+                if let Some(taken) = answer.taken {
+                    match answer.is_private {
+                        true => self.eval.sequences.add_private(id, &taken),
+                        false => self.eval.sequences.add(id, &taken),
+                    }
+                }
             }
-            let sequence = self.sequence(id).await?;
-            let (taken, private) = self.ask(&sequence, Ask::Take(count)).await?;
-            if let Some(taken) = taken {
-                let increment = sequence.increment;
-                self.eval.sequences.add(id, increment, taken, private);
-            }
+            self.eval.sequences.rewind();
             Ok(())
         })
     }
 
-    /// Does what `setval` has asked for.
-    pub(super) fn set_sequences<'a>(&'a mut self) -> Work<'a, Result<(), Halt>> {
+    /// Carries out the calls of `setval`.
+    pub(super) fn set_sequences(&mut self) -> Work<'_, Result<(), Halt>> {
         Box::pin(async move {
             for set in self.eval.sequences.take_sets() {
-                let sequence = self.sequence(set.id).await?;
-                self.ask(&sequence, Ask::Set(set)).await?;
-                self.eval.sequences.forget(set.id);
+                let SetValue {
+                    id,
+                    value,
+                    was_given,
+                } = set;
+                let _lock = self.lock_cell(id).await?;
+                self.ask(id, Ask::Set(Reached { value, was_given })).await?;
+                self.eval.sequences.forget(id);
             }
             Ok(())
         })
     }
 
-    /// The definition, as the transaction sees it, or the newest.
-    async fn sequence(&mut self, id: u32) -> Result<Arc<SequenceDef>, Halt> {
-        let known = self.snapshot().0.sequence_by_id(id)?;
-        let found = match (known, &mut self.tx) {
-            (Some(known), _) => Some(known),
-            (None, Some(tx)) => {
-                let snapshot = self.served.catalog.snapshot(tx).await?;
-                snapshot.sequence_by_id(id)?
-            }
-            (None, None) => None,
-        };
-        found.ok_or_else(|| SqlError::internal("the sequence is gone").into())
+    async fn lock_cell(&self, id: u32) -> Result<CellLock, Halt> {
+        let lock = async { Ok(self.eval.sequences.lock(id).await) };
+        interruptible(&self.cancel, self.deadline, pin!(lock)).await
     }
 
-    /// Asks in a transaction of its own; where that does not see the sequence, in the open one. Whether it was that.
-    async fn ask(
-        &mut self,
-        sequence: &SequenceDef,
-        ask: Ask,
-    ) -> Result<(Option<Taken>, bool), Halt> {
+    /// Asks in a transaction of its own; in the open one where only that sees the sequence as it
+    /// is.
+    async fn ask(&mut self, id: u32, ask: Ask) -> Result<Answer, Halt> {
+        if self.eval.sequences.is_private(id) {
+            return self.ask_privately(id, ask).await;
+        }
         let mut coordinator = self.db.machine.coordinator();
         for attempt in 0..ATTEMPTS_MAX {
             self.cancel.check()?;
             let mut tx = coordinator.begin(Mode::ReadWrite);
             tx.set_synchronous(self.eval.settings.synchronous_commit);
-            match asked(&mut tx, sequence, ask).await {
+            match asked(&mut tx, &self.served.catalog, id, ask).await {
                 Ok(None) => {
                     tx.abort();
-                    let Some(own) = &mut self.tx else {
-                        break;
-                    };
-                    return match asked(own, sequence, ask).await? {
-                        Some(taken) => Ok((taken, true)),
-                        None => Err(SqlError::internal("the sequence is gone").into()),
-                    };
+                    return self.ask_privately(id, ask).await;
                 }
                 Ok(Some(taken)) => match tx.commit().await? {
-                    Outcome::Committed(_) => return Ok((taken, false)),
+                    Outcome::Committed(_) => {
+                        return Ok(Answer {
+                            taken,
+                            is_private: false,
+                        });
+                    }
                     Outcome::Aborted(_) => {}
                 },
                 Err(Halt::Stop(Stop::Retry(_))) => tx.abort(),
@@ -107,20 +112,41 @@ impl Session {
             }
             Box::pin(back_off(attempt)).await;
         }
-        Err(SqlError::internal("the sequence is gone").into())
+        Err(SqlError::internal("the sequence is in use").into())
+    }
+
+    async fn ask_privately(&mut self, id: u32, ask: Ask) -> Result<Answer, Halt> {
+        let taken = match &mut self.tx {
+            Some(tx) => asked(tx, &self.served.catalog, id, ask).await?,
+            None => None,
+        };
+        let Some(taken) = taken else {
+            let message = format!("relation with OID {id} does not exist");
+            return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).into());
+        };
+        Ok(Answer {
+            taken,
+            is_private: true,
+        })
     }
 }
 
-/// What came of it; `None` where `tx` does not see the sequence.
+/// The values of a take; `None` where `tx` does not see the sequence.
 async fn asked(
     tx: &mut Transaction,
-    sequence: &SequenceDef,
+    catalog: &Catalog,
+    id: u32,
     ask: Ask,
 ) -> Result<Option<Option<Taken>>, Halt> {
+    // Not as the session knows the definition: another session may have altered it since.
+    let snapshot = catalog.snapshot(tx).await?;
+    let Some(sequence) = snapshot.sequence_by_id(id)? else {
+        return Ok(None);
+    };
     match ask {
         Ask::Take(count) => Ok(sequence.take(tx, count).await?.map(Some)),
-        Ask::Set(set) => {
-            let done = sequence.set(tx, set.value, set.was_given).await?;
+        Ask::Set(reached) => {
+            let done = sequence.set(tx, reached).await?;
             Ok(done.then_some(None))
         }
     }

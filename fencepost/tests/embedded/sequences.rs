@@ -1,6 +1,8 @@
 //! Sequences drawn from by several sessions at once: no value is given twice, whatever becomes of transactions.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 
 use fencepost::{Database, SqlState};
@@ -52,6 +54,43 @@ fn no_value_is_given_twice() {
     let sql = "SELECT count(*) AS n FROM t";
     let row = db.blocking().query_one(sql, &[]).expect("a row");
     assert_eq!(row.get::<i64>("n").expect("a number"), kept);
+}
+
+#[test]
+fn statement_draws_later_value_than_statements_that_ended_before_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = Database::options().data_dir(directory.path());
+    let db = options.open().expect("a database");
+    let schema = "CREATE SEQUENCE s; CREATE TABLE t (id serial, n bigint DEFAULT nextval('s'))";
+    db.blocking().batch(schema).expect("the schema");
+    let greatest = Arc::new(AtomicI64::new(0));
+    let drawers: Vec<_> = (0..8)
+        .map(|thread| {
+            let (db, greatest) = (db.clone(), Arc::clone(&greatest));
+            thread::spawn(move || {
+                let mut session = db.blocking();
+                for round in 0..150 {
+                    let sql = match (thread, round % 50) {
+                        // More values than a statement takes at once.
+                        (0, 0) => {
+                            "SELECT min(n) AS n FROM (SELECT nextval('s') AS n \
+                                   FROM generate_series(1, 200)) AS a"
+                        }
+                        (1, _) => "INSERT INTO t DEFAULT VALUES RETURNING n",
+                        _ => "SELECT nextval('s') AS n",
+                    };
+                    let before = greatest.load(Ordering::SeqCst);
+                    let row = session.query_one(sql, &[]).expect("a value");
+                    let value = row.get::<i64>("n").expect("a number");
+                    assert!(value > before, "{value} after {before}: {sql}");
+                    greatest.fetch_max(value, Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    drawers
+        .into_iter()
+        .for_each(|drawer| drawer.join().expect("no panic"));
 }
 
 #[test]

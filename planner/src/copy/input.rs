@@ -140,7 +140,13 @@ impl CopyInput {
             firing.begin(cx, &self.table, Doing::INSERT).await?;
             self.begins = false;
         }
-        while std::mem::take(&mut self.again) || self.next_record(last)? {
+        loop {
+            if !std::mem::take(&mut self.again) {
+                if !self.next_record(last)? {
+                    break;
+                }
+                cx.eval.sequences.begin_part();
+            }
             self.line_number += 1;
             cx.breathe().await?;
             if std::mem::take(&mut self.header_due) {

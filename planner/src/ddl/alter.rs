@@ -408,10 +408,15 @@ async fn fill_from(
         0 => None,
         count => sequence.take(cx.tx, count).await?,
     };
+    if taken.is_some_and(|taken| taken.count < count) {
+        return Err(sequence.exhausted().into());
+    }
     let next = AtomicI64::new(taken.map_or(0, |taken| taken.first));
+    let steps = sequence.steps();
     let kind = table.columns[table.columns.len() - 1].ty.kind;
     let fill = |_: &Cx<'_>, row: &[Value]| {
-        let value = next.fetch_add(sequence.increment, Ordering::Relaxed);
+        let value = next.load(Ordering::Relaxed);
+        next.store(steps.after(value).unwrap_or(value), Ordering::Relaxed);
         let mut row = row.to_vec();
         row.push(match kind {
             TypeKind::Int2 => Value::Int2(value as i16),

@@ -5,7 +5,7 @@ use fencepost_sql::bound::{
     AlterSequence, CreateSequence, DropSequence, NewSequence, SequenceOptions,
 };
 use fencepost_sql::catalog::{
-    CatalogView, Object, ObjectKind, PUBLIC_SCHEMA, SequenceDef, TableDef,
+    CatalogView, Object, ObjectKind, PUBLIC_SCHEMA, Reached, SequenceDef, TableDef,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser::quoted;
@@ -81,12 +81,11 @@ pub async fn alter_sequence(
         rename_in_views((&renaming, &found.name), cx, ddl, &mut changes).await?;
     }
     own(&mut sequence, &statement.options, cx, ddl, &mut changes).await?;
-    if let Some(restart) = statement.options.restart {
-        let at = restart.unwrap_or(sequence.start);
-        check_restart(&sequence, at)?;
-        sequence.set(cx.tx, at, false).await?;
+    let restart = statement.options.restart;
+    let restart = restart.map(|at| at.unwrap_or(sequence.start));
+    if restart.is_some() || !sequence.has_values_of(&found) {
+        write_cell(&sequence, restart, cx).await?;
     }
-    cx.eval.sequences.forget(sequence.id);
     ddl.catalog.remove_sequence(cx.tx, &found).await?;
     ddl.catalog.insert_sequence(cx.tx, &sequence).await?;
     changes.finish(cx, ddl).await?;
@@ -213,18 +212,46 @@ pub async fn restart_owned(
 ) -> Result<(), Halt> {
     for id in ids {
         if let Some(sequence) = ddl.snapshot.sequence_by_id(id)? {
-            sequence.set(cx.tx, sequence.start, false).await?;
-            cx.eval.sequences.forget(id);
+            write_cell(&sequence, Some(sequence.start), cx).await?;
         }
     }
     Ok(())
 }
 
+/// Writes into the cell of a sequence where it is told to go on, or else the last value that was
+/// given. The values that machines have taken are of no use. A take that runs at the same time
+/// conflicts, as it writes the cell, too.
+async fn write_cell(
+    sequence: &SequenceDef,
+    restart: Option<i64>,
+    cx: &mut Cx<'_>,
+) -> Result<(), Halt> {
+    let _lock = cx.eval.sequences.lock(sequence.id).await;
+    let given = cx.eval.sequences.alter(sequence.id);
+    let Some((cell, taker)) = sequence.read(cx.tx).await? else {
+        return Err(SqlError::internal("the sequence is gone").into());
+    };
+    let given = given.filter(|_| taker == Some(cx.tx.machine().number()));
+    let reached = match restart {
+        Some(value) => Reached {
+            value,
+            was_given: false,
+        },
+        None => given.unwrap_or(cell),
+    };
+    check_restart(sequence, reached.value)?;
+    sequence.set(cx.tx, reached).await?;
+    Ok(())
+}
+
+/// Removes a sequence, and the values that the machine has taken of it.
 pub async fn remove(
     sequence: &SequenceDef,
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
 ) -> Result<(), Halt> {
+    let _lock = cx.eval.sequences.lock(sequence.id).await;
+    cx.eval.sequences.alter(sequence.id);
     sequence.free_cell(cx.tx).await?;
     ddl.catalog.remove_sequence(cx.tx, sequence).await
 }

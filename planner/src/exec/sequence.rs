@@ -1,7 +1,7 @@
 //! A sequence read as a relation: one row of how far it is, of what its machines have taken of it.
 
 use fencepost_sql::bound::Expr;
-use fencepost_sql::catalog::CatalogView;
+use fencepost_sql::catalog::{CatalogView, Reached, SequenceDef, Snapshot};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
@@ -18,6 +18,40 @@ pub(super) async fn row(args: &[Expr], cx: &mut Cx<'_>) -> Result<[Value; 3], Ha
     };
     let snapshot = catalog(cx).await?;
     let sequence = snapshot.sequence_by_id(oid)?.ok_or_else(gone)?;
-    let (last, was_given) = sequence.read(cx.tx).await?.ok_or_else(gone)?;
+    let reached = reached(&sequence, cx).await?.ok_or_else(gone)?;
+    let (last, was_given) = (reached.value, reached.was_given);
     Ok([Value::Int8(last), Value::Int8(0), Value::Bool(was_given)])
+}
+
+/// How far a sequence is; `None` where the transaction does not see its cell.
+pub(super) async fn reached(
+    sequence: &SequenceDef,
+    cx: &mut Cx<'_>,
+) -> Result<Option<Reached>, Halt> {
+    let machine = cx.tx.machine().number();
+    let cell = sequence.read(cx.tx).await?;
+    let sequences = &cx.eval.sequences;
+    Ok(cell.map(|cell| sequences.reached(sequence.id, cell, machine)))
+}
+
+/// Puts the last values of sequences into the rows of `pg_sequences`: its last column.
+pub(super) async fn add_last_values(
+    rows: &mut [Vec<Value>],
+    snapshot: &Snapshot,
+    cx: &mut Cx<'_>,
+) -> Result<(), Halt> {
+    for row in rows {
+        let [Value::Text(schema), Value::Text(name), .., last] = &mut row[..] else {
+            continue;
+        };
+        let Some(sequence) = snapshot.sequence(Some(&**schema), name)? else {
+            continue;
+        };
+        let reached = reached(&sequence, cx).await?;
+        *last = match reached {
+            Some(reached) if reached.was_given => Value::Int8(reached.value),
+            _ => Value::Null,
+        };
+    }
+    Ok(())
 }

@@ -13,7 +13,7 @@ use fencepost_storage::{Account, Addr};
 use fencepost_txn::MachineId;
 use fencepost_txn::network::{Mapping, MemberState, Members, Step, Timeline};
 
-use super::{Cx, live, locks, statistics};
+use super::{Cx, live, locks, sequence, statistics};
 
 /// All rows of a table, as this machine and the configuration manager know them now; what the catalog says, as
 /// the transaction sees it.
@@ -40,7 +40,11 @@ pub async fn rows(table: SystemTable, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>
             cursors: &cx.eval.cursors,
             prepared: &cx.eval.prepared,
         };
-        return Ok(pg_catalog::rows(relation, &around));
+        let mut rows = pg_catalog::rows(relation, &around);
+        if relation.schema == "pg_catalog" && relation.name == "pg_sequences" {
+            sequence::add_last_values(&mut rows, &snapshot, cx).await?;
+        }
+        return Ok(rows);
     }
     let tx = &mut *cx.tx;
     let members = tx.machine().members();

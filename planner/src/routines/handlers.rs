@@ -5,6 +5,7 @@ use std::sync::Arc;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::notify::NotifyMark;
 use fencepost_sql::plpgsql::{Condition, Diagnostic, covers};
+use fencepost_sql::sequences::SequenceMark;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Savepoint, Stop};
@@ -24,6 +25,7 @@ pub struct Try {
     /// The cursors there had been.
     portals: u64,
     notified: NotifyMark,
+    sequences: SequenceMark,
     /// How many errors were being handled.
     errors: usize,
 }
@@ -38,6 +40,7 @@ impl Machine {
             settings: cx.eval.changes_mark(),
             portals: cx.scratch.routines.portals.mark(),
             notified: cx.eval.notifications.mark(),
+            sequences: cx.eval.sequences.mark(),
             errors: self.errors.len(),
         });
     }
@@ -76,7 +79,7 @@ impl Machine {
             cx.eval.changes_back_to(block.settings);
             cx.eval.notifications.back_to(block.notified);
             cx.scratch.routines.portals.back_to(block.portals);
-            cx.eval.sequences.settle(false);
+            cx.eval.sequences.back_to(block.sequences);
             if cx.eval.has_private()
                 && let Some(catalog) = cx.eval.database_catalog.clone()
             {

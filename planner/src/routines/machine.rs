@@ -161,6 +161,9 @@ impl Machine {
             let op = self.body.code.ops.get(at);
             let brackets = matches!(op, Some(Op::Try { .. } | Op::EndTry));
             let before = (self.ends && !brackets && !self.doomed).then(|| cx.tx.savepoint());
+            if self.ends {
+                cx.eval.sequences.begin_part();
+            }
             let ran = self.step(cx).await;
             let range = match &ran {
                 Err(Halt::Error(error)) => fencepost_sql::sequences::wanted_range(error),

@@ -54,7 +54,7 @@ pub use rules::{
     CheckDef, ColumnMore, ForeignKeyDef, Identity, Referential, Storage, TableRules, set_options,
 };
 pub use security::{CHECKPOINT, DATABASE_OWNER, SIGNAL_BACKEND, Security, denied, no_privilege};
-pub use sequence::{SequenceDef, Taken};
+pub use sequence::{Reached, SequenceDef, Steps, Taken};
 pub use snapshot::Snapshot;
 pub(crate) use store::FIRST_USER_OID;
 pub use store::{Catalog, SUPERUSER_OID};

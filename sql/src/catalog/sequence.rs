@@ -1,16 +1,20 @@
 //! Sequences: their definitions, and the objects that hold how far they are.
 //!
 //! ```text
-//! cell   [CELL | oid, last value, 1 once it was given]
+//! cell   [CELL | oid, last value, 1 once it was given | taker << 32]
+//! taker  1 + the number of the machine that took the last value, or 0
 //! ```
-//! A machine takes values from the cell a range at a time, in transactions of their own, so that nobody waits for
-//! anybody's commit; what is left of a range when its machine ends is never given. `setval` on one machine does not
-//! reach the ranges that others have, as with PostgreSQL's CACHE.
+//! A machine takes values from the cell a range at a time, in transactions of their own, so that no
+//! session waits for the commit of another one. The values that a machine has not given when it
+//! ends are never given. Of several machines each gives the values of its own ranges: they rise on
+//! each machine, not from one machine to another, as with PostgreSQL's CACHE. `setval` and ALTER
+//! SEQUENCE on one machine do not reach the ranges that other machines have.
 
 use fencepost_storage::Addr;
 use fencepost_txn::{Near, Stop, Transaction};
 
 use crate::error::{SqlError, SqlState};
+use crate::sequences::Ranges;
 use crate::stop::Halt;
 use crate::types::TypeKind;
 
@@ -46,6 +50,28 @@ pub struct SequenceDef {
     pub cell: u64,
 }
 
+/// The way from value to value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// The difference; not 0.
+    pub increment: i64,
+    /// The least value.
+    pub min: i64,
+    /// The greatest value.
+    pub max: i64,
+    /// The first value follows the last one.
+    pub cycle: bool,
+}
+
+/// How far a sequence is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// The last value, or the one that comes next.
+    pub value: i64,
+    /// It is the last value that was given.
+    pub was_given: bool,
+}
+
 /// Values that were taken: so many, from the first on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
@@ -53,6 +79,48 @@ pub struct Taken {
     pub first: i64,
     /// How many.
     pub count: u64,
+    /// The way to the others.
+    pub steps: Steps,
+    /// How far the sequence was before.
+    pub before: Reached,
+}
+
+impl Steps {
+    /// The value that follows `value`; `None` at the end.
+    pub fn after(&self, value: i64) -> Option<i64> {
+        let next = value.checked_add(self.increment);
+        let next = next.filter(|next| (self.min..=self.max).contains(next));
+        next.or_else(|| self.cycle.then(|| self.first()))
+    }
+
+    /// Where a cycle begins.
+    fn first(&self) -> i64 {
+        match self.increment > 0 {
+            true => self.min,
+            false => self.max,
+        }
+    }
+
+    /// How many values there are from `value` to the end, or to the end of a cycle.
+    fn left(&self, value: i64) -> u64 {
+        let end = match self.increment > 0 {
+            true => self.max,
+            false => self.min,
+        };
+        let steps = end.abs_diff(value) / self.increment.unsigned_abs();
+        steps.saturating_add(1)
+    }
+
+    /// The value that is so many steps from `value`.
+    fn far(&self, value: i64, steps: u64) -> i64 {
+        let left = self.left(value);
+        let (from, steps) = match steps < left {
+            true => (value, steps),
+            false => (self.first(), (steps - left) % self.left(self.first())),
+        };
+        let far = i128::from(from) + i128::from(self.increment) * i128::from(steps);
+        i64::try_from(far).unwrap_or(from)
+    }
 }
 
 impl SequenceDef {
@@ -60,27 +128,24 @@ impl SequenceDef {
     pub async fn create_cell(&mut self, tx: &mut Transaction) -> Result<(), Halt> {
         let cell = tx.alloc(3, Near::Own).await?.addr;
         self.cell = cell.raw();
-        self.write(tx, self.start, false).await
+        let start = Reached {
+            value: self.start,
+            was_given: false,
+        };
+        self.write(tx, start, None).await
     }
 
-    /// Makes a cell that is as far as the sequence's own, and is that from now on. Of what was taken last, what is
-    /// `unused` (the next value, and the last one) is not taken of the copy.
-    pub async fn copy_cell(
-        &mut self,
-        tx: &mut Transaction,
-        unused: Option<(i64, i64)>,
-    ) -> Result<(), Halt> {
-        let Some((mut last, mut given)) = self.read(tx).await? else {
+    /// Makes a cell that is as far as the sequence's own, and is that from now on. The values that
+    /// the machine has taken of the sequence and not given are not taken of the copy.
+    pub async fn copy_cell(&mut self, tx: &mut Transaction, ranges: &Ranges) -> Result<(), Halt> {
+        let Some((cell, taker)) = self.read(tx).await? else {
             return Err(SqlError::internal("the sequence is gone").into());
         };
-        if let Some((next, end)) = unused
-            && given
-            && end == last
-        {
-            (last, given) = (next, false);
-        }
+        let own = taker == Some(tx.machine().number());
+        let reached = own.then(|| ranges.reached(self.id)).flatten();
+        let reached = reached.unwrap_or(cell);
         self.cell = tx.alloc(3, Near::Own).await?.addr.raw();
-        self.write(tx, last, given).await
+        self.write(tx, reached, None).await
     }
 
     /// Frees the cell.
@@ -88,61 +153,80 @@ impl SequenceDef {
         Ok(tx.free(Addr::from_raw(self.cell)).await?)
     }
 
-    /// Sets the last value; the next one is that itself unless it `was_given`.
-    pub async fn set(
-        &self,
-        tx: &mut Transaction,
-        value: i64,
-        was_given: bool,
-    ) -> Result<bool, Halt> {
-        if value < self.min || value > self.max {
-            return Err(SqlError::new(
-                SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-                format!(
-                    "setval: value {value} is out of bounds for sequence \"{}\" ({}..{})",
-                    self.name, self.min, self.max
-                ),
-            )
-            .into());
+    /// The way from value to value.
+    pub fn steps(&self) -> Steps {
+        Steps {
+            increment: self.increment,
+            min: self.min,
+            max: self.max,
+            cycle: self.cycle,
         }
+    }
+
+    /// Are the values those of `other`, and taken like them?
+    pub fn has_values_of(&self, other: &SequenceDef) -> bool {
+        self.steps() == other.steps() && self.cache == other.cache && self.start == other.start
+    }
+
+    /// 22003 for a value that `setval` may not set.
+    pub fn check_value(&self, value: i64) -> Result<(), SqlError> {
+        if (self.min..=self.max).contains(&value) {
+            return Ok(());
+        }
+        Err(SqlError::new(
+            SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+            format!(
+                "setval: value {value} is out of bounds for sequence \"{}\" ({}..{})",
+                self.name, self.min, self.max
+            ),
+        ))
+    }
+
+    /// Sets how far it is; false where `tx` does not see the sequence.
+    pub async fn set(&self, tx: &mut Transaction, reached: Reached) -> Result<bool, Halt> {
+        self.check_value(reached.value)?;
         if self.read(tx).await?.is_none() {
             return Ok(false);
         }
-        self.write(tx, value, was_given).await?;
+        self.write(tx, reached, None).await?;
         Ok(true)
     }
 
     /// Takes up to `count` values; `None` where `tx` does not see the sequence.
+    ///
+    /// # Errors
+    /// 2200H where no value is left.
     pub async fn take(&self, tx: &mut Transaction, count: u64) -> Result<Option<Taken>, Halt> {
-        let Some((last, was_given)) = self.read(tx).await? else {
+        let Some((before, _)) = self.read(tx).await? else {
             return Ok(None);
         };
-        let next = match was_given {
-            false => Some(last),
-            true => last.checked_add(self.increment),
-        };
+        let steps = self.steps();
         let within = |value: &i64| (self.min..=self.max).contains(value);
-        let first = match next.filter(within) {
-            Some(next) => next,
-            None if self.cycle && self.increment > 0 => self.min,
-            None if self.cycle => self.max,
-            None => return Err(self.exhausted().into()),
+        let first = match before.was_given {
+            false => Some(before.value).filter(within),
+            true => steps.after(before.value),
         };
-        let end = if self.increment > 0 {
-            self.max
-        } else {
-            self.min
+        let first = first.ok_or_else(|| self.exhausted())?;
+        let mut count = count.max(self.cache.unsigned_abs()).max(1);
+        if !self.cycle {
+            count = count.min(steps.left(first));
+        }
+        let last = Reached {
+            value: steps.far(first, count - 1),
+            was_given: true,
         };
-        let room = end.abs_diff(first) / self.increment.unsigned_abs() + 1;
-        let count = count.max(self.cache.unsigned_abs()).clamp(1, room);
-        let steps = i64::try_from(count - 1).unwrap_or(0);
-        let last = first.saturating_add(steps.saturating_mul(self.increment));
-        self.write(tx, last, true).await?;
-        Ok(Some(Taken { first, count }))
+        self.write(tx, last, Some(tx.machine().number())).await?;
+        Ok(Some(Taken {
+            first,
+            count,
+            steps,
+            before,
+        }))
     }
 
-    /// The last value that a machine has taken, and whether it was given; `None` where `tx` does not see the sequence.
-    pub async fn read(&self, tx: &mut Transaction) -> Result<Option<(i64, bool)>, Halt> {
+    /// The last value that a machine has taken, and its number; `None` where `tx` does not see the
+    /// sequence.
+    pub async fn read(&self, tx: &mut Transaction) -> Result<Option<(Reached, Option<u32>)>, Halt> {
         let mut words = Vec::new();
         match tx.read(Addr::from_raw(self.cell), &mut words).await {
             Ok(true) => {}
@@ -152,18 +236,31 @@ impl SequenceDef {
         }
         match words[..] {
             [cell, last, given, ..] if cell == CELL | u64::from(self.id) => {
-                Ok(Some((last as i64, given != 0)))
+                let reached = Reached {
+                    value: last as i64,
+                    was_given: given & 1 != 0,
+                };
+                Ok(Some((reached, ((given >> 32) as u32).checked_sub(1))))
             }
             _ => Ok(None),
         }
     }
 
-    async fn write(&self, tx: &mut Transaction, last: i64, given: bool) -> Result<(), Halt> {
-        let words = [CELL | u64::from(self.id), last as u64, u64::from(given)];
+    /// Writes the cell; its reader sees which machine has taken the values up to `reached`.
+    async fn write(
+        &self,
+        tx: &mut Transaction,
+        reached: Reached,
+        taker: Option<u32>,
+    ) -> Result<(), Halt> {
+        let taker = taker.map_or(0, |machine| u64::from(machine) + 1);
+        let given = u64::from(reached.was_given) | taker << 32;
+        let words = [CELL | u64::from(self.id), reached.value as u64, given];
         Ok(tx.write(Addr::from_raw(self.cell), &words).await?)
     }
 
-    fn exhausted(&self) -> SqlError {
+    /// 2200H
+    pub fn exhausted(&self) -> SqlError {
         let (end, limit) = match self.increment > 0 {
             true => ("maximum", self.max),
             false => ("minimum", self.min),
@@ -175,5 +272,40 @@ impl SequenceDef {
                 self.name
             ),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_a_cycle_go_on_at_its_other_end() {
+        let up = Steps {
+            increment: 3,
+            min: -2,
+            max: 6,
+            cycle: true,
+        };
+        let down = Steps {
+            increment: -3,
+            ..up
+        };
+        for (steps, from) in [(up, 0), (down, 5), (up, 6), (down, -2)] {
+            let mut value = from;
+            for count in 0..20 {
+                assert_eq!(steps.far(from, count), value);
+                value = steps.after(value).expect("a cycle has no end");
+            }
+        }
+        let all = Steps {
+            increment: i64::MAX,
+            min: i64::MIN,
+            max: i64::MAX,
+            cycle: false,
+        };
+        assert_eq!(all.left(i64::MIN), 3);
+        assert_eq!(all.far(i64::MIN, 2), i64::MAX - 1);
+        assert_eq!(all.after(i64::MAX - 1), None);
     }
 }

@@ -46,6 +46,8 @@ fn set(args: &[Value], cx: &EvalContext, was_given: bool) -> Outcome {
     let value = value.ok_or_else(|| mismatch("setval"))?;
     let id = id(args)?;
     check_writable(id, "setval", cx)?;
+    let sequence = cx.catalog().sequence_by_id(id)?;
+    sequence.map_or(Ok(()), |sequence| sequence.check_value(value))?;
     cx.sequences.set(SetValue {
         id,
         value,

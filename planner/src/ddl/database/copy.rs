@@ -64,8 +64,7 @@ pub async fn copy(
     }
     for sequence in all.sequences() {
         let mut sequence = SequenceDef::clone(sequence);
-        let unused = ranges.unused(sequence.id);
-        sequence.copy_cell(cx.tx, unused).await?;
+        sequence.copy_cell(cx.tx, &ranges).await?;
         to.insert_sequence(cx.tx, &sequence).await?;
     }
     for table in all.tables() {

@@ -1,0 +1,81 @@
+//! A sink for statements that wait for values of sequences after the client has got some of their
+//! rows: the rows of the next run that the client has already are passed over.
+//!
+//! The next run makes the same rows, as it sees the same data and draws the same values.
+
+use fencepost_planner::{Flushed, RowSink};
+use fencepost_sql::error::SqlError;
+use fencepost_sql::value::Value;
+
+/// What a run has made: rows, or bytes of a COPY.
+#[derive(Clone, Copy, Default)]
+struct Made {
+    rows: u64,
+    bytes: usize,
+}
+
+/// A sink that can be given the same rows again.
+pub(super) struct Resumed<'a> {
+    sink: &'a mut dyn RowSink,
+    /// What the sink below has got.
+    given: Made,
+    /// What this run has made.
+    made: Made,
+}
+
+impl<'a> Resumed<'a> {
+    pub(super) fn new(sink: &'a mut dyn RowSink) -> Resumed<'a> {
+        Resumed {
+            sink,
+            given: Made::default(),
+            made: Made::default(),
+        }
+    }
+
+    /// The statement is run again: what the sink below has got, and does not forget, is passed
+    /// over.
+    pub(super) fn resume(&mut self) {
+        if !self.rewind() {
+            self.made = Made::default();
+        }
+    }
+}
+
+impl RowSink for Resumed<'_> {
+    #[inline]
+    fn row(&mut self, row: &[Value]) -> Result<(), SqlError> {
+        self.made.rows += 1;
+        if self.made.rows <= self.given.rows {
+            return Ok(());
+        }
+        self.given.rows = self.made.rows;
+        self.sink.row(row)
+    }
+
+    fn copy_data(&mut self, data: &[u8]) -> Result<(), SqlError> {
+        let passed = (self.given.bytes - self.made.bytes).min(data.len());
+        self.made.bytes += data.len();
+        self.given.bytes = self.given.bytes.max(self.made.bytes);
+        match data.get(passed..) {
+            Some(new) if passed == 0 || !new.is_empty() => self.sink.copy_data(new),
+            _ => Ok(()),
+        }
+    }
+
+    fn rewind(&mut self) -> bool {
+        let forgets = self.sink.rewind();
+        if forgets {
+            (self.given, self.made) = (Made::default(), Made::default());
+        }
+        forgets
+    }
+
+    #[inline]
+    fn should_flush(&self) -> bool {
+        self.sink.should_flush()
+    }
+
+    fn flush(&mut self) -> Flushed<'_> {
+        self.sink.flush()
+    }
+}

@@ -1,0 +1,227 @@
+//! The values that a machine has taken of its sequences and not given yet.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use foldhash::HashMap;
+use parking_lot::Mutex;
+
+use super::range::{Log, Range, Take};
+use crate::catalog::{Reached, Taken};
+
+/// The pools of a machine, by the oids of their sequences.
+#[derive(Debug, Default)]
+pub struct Ranges(Mutex<HashMap<u32, Pool>>);
+
+/// The values of one sequence.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    /// In the order in which they were taken.
+    ranges: VecDeque<Range>,
+    /// The last value that the machine has given.
+    reached: Option<Reached>,
+    take: Take,
+    /// A session of the machine has a [`CellLock`].
+    is_locked: bool,
+    waiting: Vec<Waker>,
+}
+
+/// Values that a pool had when its sequence was altered.
+#[derive(Debug)]
+pub(super) struct Unused {
+    ranges: VecDeque<Range>,
+    reached: Option<Reached>,
+    take: Take,
+}
+
+/// The right to take values of a sequence for the machine, or to set it: one session has it at a
+/// time.
+#[derive(Debug)]
+pub struct CellLock {
+    ranges: Arc<Ranges>,
+    id: u32,
+}
+
+impl Drop for CellLock {
+    fn drop(&mut self) {
+        let mut all = self.ranges.0.lock();
+        if let Some(pool) = all.get_mut(&self.id) {
+            pool.is_locked = false;
+            pool.waiting.drain(..).for_each(Waker::wake);
+        }
+    }
+}
+
+impl Pool {
+    /// A value that no run of the statement of `log` has drawn: one of those that it has claimed,
+    /// or the next one.
+    pub fn draw(&mut self, log: &mut Log) -> Option<i64> {
+        if log.take.epoch != self.take.epoch {
+            log.unclaim();
+        }
+        if let Some(value) = log.draw() {
+            if log.take == self.take {
+                self.reach(value);
+            }
+            return Some(value);
+        }
+        loop {
+            let range = self.ranges.front_mut()?;
+            let steps = range.steps;
+            match range.draw() {
+                Some(value) => {
+                    self.reach(value);
+                    log.add(value, steps);
+                    return Some(value);
+                }
+                None => self.ranges.pop_front(),
+            };
+        }
+    }
+
+    fn reach(&mut self, value: i64) {
+        self.reached = Some(Reached {
+            value,
+            was_given: true,
+        });
+    }
+
+    /// Adds values that were taken.
+    pub fn add(&mut self, taken: &Taken) {
+        self.note(taken);
+        self.ranges.push_back(Range::of(taken));
+    }
+
+    /// Adds values that were taken to those that the statement of `log` has claimed.
+    pub fn add_claimed(&mut self, taken: &Taken, log: &mut Log) {
+        self.note(taken);
+        log.claim(Range::of(taken));
+        log.take = self.take;
+    }
+
+    fn note(&mut self, taken: &Taken) {
+        self.take.number += 1;
+        if self.ranges.is_empty() {
+            self.reached = Some(taken.before);
+        }
+    }
+
+    /// Has the statement of `log` claim all values.
+    pub fn claim(&mut self, log: &mut Log) {
+        self.ranges.drain(..).for_each(|range| log.claim(range));
+        log.take = self.take;
+    }
+
+    /// Takes values back that a statement has claimed and not drawn, unless later ones were taken
+    /// since (SEQ-1).
+    pub fn give_back(&mut self, left: Vec<Range>, take: Take) {
+        if self.take == take && self.ranges.is_empty() {
+            self.ranges.extend(left);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ranges.iter().all(|range| range.is_empty())
+    }
+
+    pub fn reached(&self) -> Option<Reached> {
+        self.reached
+    }
+
+    /// Drops all values.
+    pub fn forget(&mut self) {
+        self.ranges.clear();
+        self.reached = None;
+        self.take.epoch += 1;
+    }
+}
+
+impl Ranges {
+    /// Does something with the pool of a sequence; `None` where the machine has none.
+    pub(super) fn with<T>(&self, id: u32, with: impl FnOnce(&mut Pool) -> Option<T>) -> Option<T> {
+        self.0.lock().get_mut(&id).and_then(with)
+    }
+
+    /// The same, of a pool that is made where there is none.
+    pub(super) fn with_new<T>(&self, id: u32, with: impl FnOnce(&mut Pool) -> T) -> T {
+        with(self.0.lock().entry(id).or_default())
+    }
+
+    /// Waits for the right to take values of a sequence.
+    pub async fn lock(self: &Arc<Ranges>, id: u32) -> CellLock {
+        poll_fn(|task| {
+            let mut all = self.0.lock();
+            let pool = all.entry(id).or_default();
+            if pool.is_locked {
+                if !pool
+                    .waiting
+                    .iter()
+                    .any(|waker| waker.will_wake(task.waker()))
+                {
+                    pool.waiting.push(task.waker().clone());
+                }
+                return Poll::Pending;
+            }
+            pool.is_locked = true;
+            Poll::Ready(())
+        })
+        .await;
+        CellLock {
+            ranges: Arc::clone(self),
+            id,
+        }
+    }
+
+    /// The last value of a sequence that this machine has given, if it has a pool of it.
+    pub fn reached(&self, id: u32) -> Option<Reached> {
+        self.with(id, |pool| pool.reached())
+    }
+
+    pub(super) fn forget(&self, id: u32) {
+        let mut all = self.0.lock();
+        if let Some(pool) = all.get_mut(&id) {
+            pool.forget();
+        }
+    }
+
+    /// Takes out what the machine has of a sequence; claims of its values are void.
+    pub(super) fn take(&self, id: u32) -> Unused {
+        self.with_new(id, |pool| {
+            pool.take.epoch += 1;
+            Unused {
+                ranges: std::mem::take(&mut pool.ranges),
+                reached: pool.reached.take(),
+                take: pool.take,
+            }
+        })
+    }
+
+    /// Puts it back, unless later values were taken since (SEQ-1).
+    pub(super) fn put_back(&self, id: u32, unused: Unused) {
+        self.with_new(id, |pool| {
+            if pool.take == unused.take {
+                (pool.ranges, pool.reached) = (unused.ranges, unused.reached);
+            }
+        });
+    }
+
+    /// The pool of a transaction that has committed is the machine's, unless values were taken
+    /// since it altered the sequence (SEQ-1).
+    pub(super) fn replace(&self, id: u32, own: Pool, before: Option<&Unused>) {
+        let take = before.map_or_else(Take::default, |unused| unused.take);
+        self.with_new(id, |pool| {
+            if pool.take == take {
+                pool.take.epoch += 1;
+                (pool.ranges, pool.reached) = (own.ranges, own.reached);
+            }
+        });
+    }
+}
+
+impl Unused {
+    pub(super) fn reached(&self) -> Option<Reached> {
+        self.reached
+    }
+}
