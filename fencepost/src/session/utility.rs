@@ -14,6 +14,7 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{assign, eval};
 use fencepost_sql::notify::{Listening, Notification};
 use fencepost_sql::parser;
+use fencepost_sql::sequences::wanted_range;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::table_locks::TableLocks;
 use fencepost_sql::value::Value;
@@ -194,9 +195,17 @@ impl Session {
             Block::Explicit => self.tx.is_none(),
             _ => self.statements == 0,
         };
+        self.eval.sequences.begin_in(false);
         let mut attempt = 0;
         loop {
             let mut result = self.ddl_attempt(&prepared.planned).await;
+            if let Some(id) = self.wanted_range(&result) {
+                self.take_range(id).await?;
+                continue;
+            }
+            if result.is_ok() {
+                result = self.set_sequences().await.and(result);
+            }
             if let Err(halt) = result {
                 result = Err(self.doubted(halt).await);
             }
@@ -206,6 +215,7 @@ impl Session {
             match result {
                 Ok(tag) => {
                     self.statements += 1;
+                    self.eval.sequences.end();
                     return Ok(tag);
                 }
                 Err(halt) if halt.is_retryable() && first && attempt < ATTEMPTS_MAX => {
@@ -214,6 +224,7 @@ impl Session {
                         Block::Explicit => self.begin_anew(),
                         _ => {
                             self.abort_unseen();
+                            self.eval.sequences.rewind();
                             self.enter();
                         }
                     }
@@ -260,9 +271,24 @@ impl Session {
             rows: None,
             salt: fresh_salt(),
         };
+        let deferred = self.deferred.mark();
         cx.deferred = Some(&mut self.deferred);
+        let sequences = cx.eval.sequences.mark();
+        let before = cx.tx.savepoint();
         let work = run_ddl(statement, &mut cx, &mut ddl);
-        let command = interruptible(&self.cancel, self.deadline, pin!(work)).await?;
+        let ran = interruptible(&self.cancel, self.deadline, pin!(work)).await;
+        if let Err(Halt::Error(error)) = &ran
+            && wanted_range(error).is_some()
+        {
+            // The command is run again in the same transaction.
+            cx.tx.rollback_to(&before);
+            if let Some(all) = &mut cx.deferred {
+                all.back_to(deferred);
+            }
+            cx.eval.sequences.back_to(sequences);
+        }
+        cx.tx.release(before);
+        let command = ran?;
         let tag = match ddl.rows {
             Some(rows) => Tag::counted("SELECT", rows),
             None => Tag::plain(command),
