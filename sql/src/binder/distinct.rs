@@ -107,6 +107,7 @@ pub(super) fn first_of_each(mut select: Select, firsts: Vec<usize>) -> Select {
         gives_skipped: false,
         locking: None,
         places: false,
+        view: None,
     }
 }
 

@@ -5,6 +5,7 @@ use sqlparser::ast;
 
 use super::names;
 use crate::bound::{From, Hold, Leaf, LeafSource, Locking, Select, WaitPolicy};
+use crate::catalog::{Object, ObjectKind};
 use crate::error::{SqlError, SqlState};
 
 /// What a clause asks for.
@@ -31,6 +32,29 @@ pub(super) fn lock_rows(clause: &ast::LockClause, select: &mut Select) -> Result
         of: clause.of.as_ref(),
     };
     clause.lock(select)
+}
+
+/// Returns the tables and views whose rows `select` locks.
+pub(super) fn locked_relations(select: &Select) -> Vec<Object> {
+    let mut locked = Vec::new();
+    let Some(locking) = &select.locking else {
+        return locked;
+    };
+    select.from.for_each_leaf(&mut |leaf| {
+        if !locking.of.is_empty() && !locking.of.contains(&leaf.first_slot) {
+            return;
+        }
+        match &leaf.source {
+            LeafSource::Table(table) => locked.push(Object::new(ObjectKind::Table, table.id)),
+            LeafSource::Subquery(inner) => {
+                let view = inner.view.map(|id| Object::new(ObjectKind::View, id));
+                locked.extend(view);
+                locked.extend(locked_relations(inner));
+            }
+            _ => {}
+        }
+    });
+    locked
 }
 
 /// What a clause is called.

@@ -26,6 +26,8 @@ pub(super) struct Need {
     reads: Columns,
     /// Columns that something is wanted of.
     columns: Vec<(Privileges, i16)>,
+    /// Its rows are locked: UPDATE of any column is wanted, too.
+    locks: bool,
     /// No guard in the plan tells that the answer has changed.
     unguarded: bool,
 }
@@ -58,6 +60,7 @@ impl Binder<'_> {
             wanted,
             reads: Rc::clone(&reads),
             columns: Vec::new(),
+            locks: false,
             unguarded: object.kind == ObjectKind::Sequence,
         });
         reads
@@ -66,6 +69,14 @@ impl Binder<'_> {
     /// A relation of FROM is read.
     pub(super) fn need_read(&mut self, kind: ObjectKind, id: u32, name: &str) -> Columns {
         self.need(Object::new(kind, id), name, Privileges::SELECT)
+    }
+
+    /// The rows of these relations are locked, as far as they have been needed since there were so many needs.
+    pub(super) fn need_locks(&mut self, relations: &[Object], since: usize) {
+        let needs = self.needs.iter_mut().skip(since);
+        for need in needs.filter(|need| relations.contains(&need.object)) {
+            need.locks = true;
+        }
     }
 
     /// The same of a view, on which the statement depends.
@@ -175,6 +186,17 @@ pub(super) fn object_of(table: &TableDef) -> Object {
 
 impl Need {
     fn is_met(&self, security: &Security) -> bool {
+        self.may_lock(security) && self.is_allowed(security)
+    }
+
+    fn may_lock(&self, security: &Security) -> bool {
+        let update = Privileges::UPDATE;
+        !self.locks
+            || security.allowed(self.role, self.object, update).has(update)
+            || security.allowed_any_column(self.role, self.object, update)
+    }
+
+    fn is_allowed(&self, security: &Security) -> bool {
         let reads = self.reads.borrow();
         let mut wanted = self.wanted;
         if !reads.is_empty() {

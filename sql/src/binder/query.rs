@@ -7,7 +7,7 @@ use sqlparser::ast;
 use super::Binder;
 use super::distinct::has_order;
 use super::expr::Clause;
-use super::locking::lock_rows;
+use super::locking::{lock_rows, locked_relations};
 use super::scope::{Scope, ScopeColumn, ScopeLeaf};
 use crate::bound::{Expr, From, Leaf, LeafSource, Node, OrderKey, Select, Target};
 use crate::error::{SqlError, SqlState};
@@ -54,6 +54,7 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("this clause of a query"));
         }
         let order_by = order_keys(query)?;
+        let needs = self.needs.len();
         let mut select = match query.body.as_ref() {
             ast::SetExpr::Select(select) => {
                 self.unsettled = unsettled;
@@ -77,6 +78,9 @@ impl Binder<'_> {
         self.limits(query, &mut select)?;
         for clause in &query.locks {
             lock_rows(clause, &mut select)?;
+        }
+        if !query.locks.is_empty() {
+            self.need_locks(&locked_relations(&select), needs);
         }
         Ok(select)
     }

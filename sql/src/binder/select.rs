@@ -185,6 +185,7 @@ impl Binder<'_> {
             gives_skipped: false,
             locking: None,
             places: false,
+            view: None,
         };
         match &select.distinct {
             Some(ast::Distinct::On(_)) => Ok(first_of_each(bound, firsts)),

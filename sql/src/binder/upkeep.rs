@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Binder, names};
 use crate::bound::{Maintenance, Statement};
 use crate::catalog::acl::Privileges;
-use crate::catalog::{Object, ObjectKind, TableDef, ViewDef};
+use crate::catalog::{Object, ObjectKind, TableDef, ViewDef, denied};
 use crate::error::{SqlError, SqlState};
 use crate::lock_mode::LockMode;
 use crate::parser::{Upkeep, UpkeepSyntax, UpkeepTarget};
@@ -57,15 +57,29 @@ impl Binder<'_> {
             Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message))
         };
         match upkeep {
-            Upkeep::ReindexDatabase if *name == self.cx.database => return Ok(()),
+            Upkeep::ReindexDatabase if *name == self.cx.database => {
+                return match self.acting() {
+                    Some((role, security)) => security.check_owner(role, security.database(), name),
+                    None => Ok(()),
+                };
+            }
             Upkeep::ReindexDatabase => {
                 let message = "can only reindex the currently open database";
                 return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
             }
-            Upkeep::ReindexSchema => return self.check_schema(Some(name), false),
+            Upkeep::ReindexSchema => {
+                self.check_schema(Some(name), false)?;
+                return self.check_owns_schema(name);
+            }
             _ => {}
         }
         let found = self.relation_for_upkeep(target)?;
+        if matches!(
+            upkeep,
+            Upkeep::ReindexTable | Upkeep::ReindexIndex | Upkeep::Cluster
+        ) {
+            self.check_owns(&found, target)?;
+        }
         match (upkeep, found) {
             (Upkeep::ReindexIndex, Found::Index) => Ok(()),
             (Upkeep::ReindexIndex, _) => wrong("an index"),
@@ -105,6 +119,40 @@ impl Binder<'_> {
                 ));
                 Ok(())
             }
+        }
+    }
+
+    /// 42501 for a role that does not own a table, or the table of an index.
+    fn check_owns(&self, found: &Found, target: &UpkeepTarget) -> Result<(), SqlError> {
+        let Some((role, security)) = self.acting() else {
+            return Ok(());
+        };
+        let name = target.name.as_str();
+        match found {
+            Found::Table(table) => {
+                let object = Object::new(ObjectKind::Table, table.id);
+                security.check_owner(role, object, name)
+            }
+            Found::Index => {
+                let schema = target.schema.as_deref();
+                let table = self.catalog.table_of_index(schema, name)?;
+                let object = table.map(|table| Object::new(ObjectKind::Table, table.id));
+                match object.is_none_or(|object| security.owns(role, object)) {
+                    true => Ok(()),
+                    false => Err(denied(format!("must be owner of index {name}"))),
+                }
+            }
+            Found::View(_) | Found::System(_) | Found::Sequence => Ok(()),
+        }
+    }
+
+    /// 42501 for a role that does not own a schema.
+    fn check_owns_schema(&self, name: &str) -> Result<(), SqlError> {
+        match (self.acting(), self.catalog.schema_oid(name)) {
+            (Some((role, security)), Some(id)) => {
+                security.check_owner(role, Object::new(ObjectKind::Schema, id), name)
+            }
+            _ => Ok(()),
         }
     }
 

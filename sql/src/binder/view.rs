@@ -50,7 +50,8 @@ impl Binder<'_> {
         alias: Option<String>,
         first_slot: usize,
     ) -> Result<(ScopeLeaf, Select), SqlError> {
-        let select = self.query_of(view, ObjectKind::View)?;
+        let mut select = self.query_of(view, ObjectKind::View)?;
+        select.view = Some(view.id);
         let columns: Vec<ScopeColumn> = view
             .columns
             .iter()

@@ -53,6 +53,8 @@ pub struct Select {
     pub locking: Option<Locking>,
     /// It is a cursor's: the places of its rows are wanted, where they are those of one table.
     pub places: bool,
+    /// The oid of the view whose query it is.
+    pub view: Option<u32>,
 }
 
 impl Select {
@@ -75,6 +77,7 @@ impl Select {
             gives_skipped: false,
             locking: None,
             places: false,
+            view: None,
         }
     }
 }
