@@ -44,8 +44,8 @@ mod write;
 
 pub use copy::CopyInput;
 pub use ddl::{
-    DdlCx, Notice, await_turn, ddl_command, drop_temporary_schema, end_temporary, ends_on_commit,
-    is_alone, make_temporary_schema, makes_temporary, run_ddl,
+    DdlCx, Notice, await_turn, command_alone, ddl_command, drop_temporary_schema, end_temporary,
+    ends_on_commit, make_temporary_schema, makes_temporary, run_ddl,
 };
 pub use exec::{Came, CancelFlag, Cx, NextPart, Part, Parts, Scratch, run_part};
 pub use explain::{Explained, Extra, Known, explain};

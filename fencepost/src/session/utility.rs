@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fencepost_fabric::Random;
 use fencepost_planner::{
-    DdlCx, RowSink, Tag, await_turn, ddl_command, is_alone, makes_temporary, run_ddl,
+    DdlCx, RowSink, Tag, await_turn, command_alone, ddl_command, makes_temporary, run_ddl,
 };
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::{DiscardKind, Expr, Maintenance, Statement};
@@ -181,7 +181,7 @@ impl Session {
         last: bool,
     ) -> Result<Tag, Halt> {
         if let Body::Utility(statement) = &prepared.planned.body
-            && is_alone(statement)
+            && let Some(command) = command_alone(statement)
         {
             self.outside_block(command)?;
         }

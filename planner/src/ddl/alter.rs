@@ -25,6 +25,7 @@ use super::rewrite::{rewrite, set_type};
 use super::rules::{
     Rows, add_check, add_foreign_key, constraint_name, validate_foreign_key, validate_named_check,
 };
+use super::schema_elements::run_each;
 use super::sequence::{add_for_column, drop_owned};
 use super::trigger::{change_below, change_triggers};
 use super::user_type::check_not_type;
@@ -59,6 +60,9 @@ pub async fn alter_table(
     forget_columns(&table, &statement.actions, cx, ddl).await?;
     changes.put(table);
     changes.finish(cx, ddl).await?;
+    if !statement.later.is_empty() {
+        run_each(&statement.later, &|_| Ok(()), cx, ddl).await?;
+    }
     Ok(tag)
 }
 

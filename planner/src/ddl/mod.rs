@@ -203,12 +203,14 @@ async fn carry_out(
     }
 }
 
-/// Is it a statement that no block and no function can have?
-pub fn is_alone(statement: &Statement) -> bool {
-    matches!(
-        statement,
-        Statement::CreateDatabase(_) | Statement::DropDatabase(_)
-    )
+/// The command of a statement that no block and no function can have.
+pub fn command_alone(statement: &Statement) -> Option<&'static str> {
+    match statement {
+        Statement::CreateDatabase(_) | Statement::DropDatabase(_) => ddl_command(statement),
+        Statement::CreateIndex(create) if create.concurrently => Some("CREATE INDEX CONCURRENTLY"),
+        Statement::DropIndex(drop) if drop.concurrently => Some("DROP INDEX CONCURRENTLY"),
+        _ => None,
+    }
 }
 
 /// The command name of a statement for [`run_ddl`]; `None` for any other.

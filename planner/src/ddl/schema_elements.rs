@@ -48,11 +48,22 @@ async fn make_each(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
 ) -> Result<(), Halt> {
-    for text in elements {
+    let check = |statement: &Statement| check_schema(statement, schema);
+    run_each(elements, &check, cx, ddl).await
+}
+
+/// Runs statements given as text, each bound with the catalog that those before it leave.
+pub async fn run_each(
+    texts: &[String],
+    check: &(dyn Fn(&Statement) -> Result<(), SqlError> + Send + Sync),
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<(), Halt> {
+    for text in texts {
         let snapshot = ddl.catalog.snapshot(cx.tx).await?;
         cx.eval.set_private(Some(Arc::clone(&snapshot)));
         let statement = bound(text, &snapshot, cx.eval)?;
-        check_schema(&statement, schema)?;
+        check(&statement)?;
         let mut within = DdlCx {
             catalog: ddl.catalog,
             snapshot: &snapshot,

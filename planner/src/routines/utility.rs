@@ -14,7 +14,7 @@ use super::call::run_routine;
 use super::machine::Machine;
 use super::procedure::anonymous;
 use super::returned::Returned;
-use crate::ddl::{DdlCx, await_turn, ddl_command, is_alone, run_ddl};
+use crate::ddl::{DdlCx, await_turn, command_alone, ddl_command, run_ddl};
 use crate::exec::Cx;
 
 /// Runs a statement; the row that a CALL gives.
@@ -25,7 +25,7 @@ pub async fn run_utility(
     cx: &mut Cx<'_>,
 ) -> Result<Option<Vec<Value>>, Halt> {
     if let Some(command) = ddl_command(statement) {
-        if is_alone(statement) {
+        if let Some(command) = command_alone(statement) {
             let message = format!("{command} cannot be executed from a function");
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message).into());
         }

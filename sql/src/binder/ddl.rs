@@ -24,14 +24,14 @@ use super::column_name::column_name;
 use super::expr::Clause;
 use super::{Binder, index_condition, index_expression, names};
 use crate::bound::{
-    CreateIndex, DropIndex, DropTable, KeyConstraint, Statement, Truncate, Volatility,
+    CreateIndex, DropAbsent, DropIndex, DropTable, KeyConstraint, Statement, Truncate, Volatility,
 };
 use crate::catalog::{
     EXPRESSION, Event, IndexColumn, IndexExpression, IndexKind, IndexMore, KeyLook, Predicate,
     TableDef,
 };
 use crate::error::{SqlError, SqlState};
-use crate::parser::{included, index_only, position_of, storage_options};
+use crate::parser::{drops_concurrently, included, index_only, position_of, storage_options};
 
 /// Refuses what are no storage options of PostgreSQL's, which are accepted.
 pub(super) fn check_storage_options(options: &ast::CreateTableOptions) -> Result<(), SqlError> {
@@ -52,6 +52,14 @@ impl Binder<'_> {
         let kind = match &create.using {
             None | Some(ast::IndexType::BTree) => IndexKind::BTree,
             Some(ast::IndexType::Hash) => IndexKind::Hash,
+            Some(ast::IndexType::BRIN) if create.unique => {
+                return Err(SqlError::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    "access method \"brin\" does not support unique indexes",
+                ));
+            }
+            // Its columns are looked at, and nothing is made.
+            Some(ast::IndexType::BRIN) => IndexKind::BTree,
             Some(other) => {
                 return Err(SqlError::unsupported(format!("access method {other}")));
             }
@@ -98,8 +106,16 @@ impl Binder<'_> {
             Some(name) => Some(names::table_name(name)?.1),
             None => None,
         };
+        if matches!(create.using, Some(ast::IndexType::BRIN)) {
+            let name = name.map_or_else(|| "the index".to_owned(), |name| format!("\"{name}\""));
+            return Ok(Statement::DropAbsent(DropAbsent {
+                command: "CREATE INDEX",
+                notice: format!("{name} is not created: there is no access method \"brin\""),
+            }));
+        }
         Ok(Statement::CreateIndex(CreateIndex {
             name,
+            concurrently: create.concurrently,
             if_not_exists: create.if_not_exists,
             only: index_only(self.text),
             table,
@@ -287,6 +303,7 @@ impl Binder<'_> {
         let mut drop = DropIndex {
             indexes: Vec::new(),
             cascade,
+            concurrently: drops_concurrently(self.text),
             missing: Vec::new(),
         };
         for name in list {

@@ -92,7 +92,7 @@ mod with;
 use sqlparser::ast;
 use sqlparser::tokenizer::Span;
 
-use crate::bound::{Changes, Explain, Statement};
+use crate::bound::{AlterTable, Changes, Explain, Statement};
 use crate::catalog::CatalogView;
 use crate::context::EvalContext;
 use crate::error::SqlError;
@@ -236,6 +236,13 @@ impl Binder<'_> {
             parser::Statement::Identity(syntax) => self.alter_identity(syntax),
             parser::Statement::Keeping(syntax) => self.alter_keeping(syntax),
             parser::Statement::ConstraintAction(syntax) => self.constraint_action(syntax),
+            parser::Statement::Passes { first, later } => match self.statement(first)? {
+                Statement::AlterTable(alter) => Ok(Statement::AlterTable(AlterTable {
+                    later: later.clone(),
+                    ..alter
+                })),
+                _ => Err(SqlError::unsupported("these actions in one ALTER TABLE")),
+            },
             parser::Statement::Partition(syntax) => self.alter_partition(syntax),
             parser::Statement::Declare {
                 name,

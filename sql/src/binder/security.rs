@@ -275,6 +275,7 @@ impl Binder<'_> {
                 None => None,
             };
             return Ok(Statement::AlterTable(AlterTable {
+                later: Vec::new(),
                 materialized: false,
                 name: table.name.clone(),
                 table: Some(table),

@@ -60,6 +60,7 @@ impl Binder<'_> {
             found => Some(found?),
         };
         Ok(Statement::AlterTable(AlterTable {
+            later: Vec::new(),
             materialized: false,
             table,
             name: syntax.table.clone(),

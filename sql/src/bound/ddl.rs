@@ -172,6 +172,8 @@ pub struct DropTable {
 pub struct CreateIndex {
     /// The name if given, else the catalog makes one.
     pub name: Option<String>,
+    /// CONCURRENTLY: no transaction block has it.
+    pub concurrently: bool,
     /// Nothing happens where it exists.
     pub if_not_exists: bool,
     /// On this table.
@@ -195,6 +197,8 @@ pub struct DropIndex {
     pub indexes: Vec<(Arc<TableDef>, String)>,
     /// CASCADE: foreign keys that depend on them are dropped, too.
     pub cascade: bool,
+    /// CONCURRENTLY: no transaction block has it.
+    pub concurrently: bool,
     /// The names that do not exist and were allowed not to (IF EXISTS): a notice each.
     pub missing: Vec<String>,
 }
@@ -212,6 +216,8 @@ pub struct AlterTable {
     pub only: bool,
     /// What to do, in order.
     pub actions: Vec<AlterAction>,
+    /// The statements of the passes behind this one, as text.
+    pub later: Vec<String>,
 }
 
 impl CreateTable {

@@ -34,6 +34,7 @@ mod merge;
 mod misplaced;
 mod no_inherit;
 mod partition;
+mod passes;
 mod recursive_view;
 mod regroup;
 mod rename;
@@ -158,6 +159,13 @@ pub enum Statement {
     Identity(Box<IdentitySyntax>),
     /// DROP EXPRESSION, ALTER CONSTRAINT, ADD CONSTRAINT … USING INDEX.
     ConstraintAction(Box<ConstraintActionSyntax>),
+    /// ALTER TABLE with actions that PostgreSQL does in several passes.
+    Passes {
+        /// The statement of the first pass.
+        first: Box<Statement>,
+        /// The texts of the others.
+        later: Vec<String>,
+    },
     /// ALTER TABLE about how rows are kept.
     Keeping(Box<KeepingSyntax>),
     /// ATTACH and DETACH PARTITION.
@@ -268,6 +276,19 @@ fn split<'t>(sql: &str, tokens: &'t [Token]) -> Vec<&'t [Token]> {
 
 fn parse_one(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
     depth::check(text, tokens)?;
+    let mut steps = passes::steps(text, tokens).into_iter();
+    if let Some(first) = steps.next() {
+        let tokens = lexer::tokens(&first)?;
+        return Ok(Statement::Passes {
+            first: Box::new(parse_alone(&first, &tokens)?),
+            later: steps.collect(),
+        });
+    }
+    parse_alone(text, tokens)
+}
+
+/// Parses a statement of a single pass.
+fn parse_alone(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
     if tokens.first().is_some_and(|first| first.is(text, "alter"))
         && let Some(syntax) = identity::alter(text, tokens)?
     {
@@ -315,6 +336,14 @@ pub(crate) fn conflict_filter(sql: &str) -> Result<Option<Expr>, SqlError> {
     };
     let alone = partition::only(sql, range.start + "where".len()..range.end);
     parse_expression(&alone).map(Some)
+}
+
+/// Is it a DROP INDEX CONCURRENTLY?
+pub(crate) fn drops_concurrently(sql: &str) -> bool {
+    let words = ["drop", "index", "concurrently"];
+    let tokens = lexer::tokens(sql).unwrap_or_default();
+    let pairs = tokens.iter().zip(words);
+    tokens.len() > words.len() && pairs.fold(true, |all, (token, word)| all && token.is(sql, word))
 }
 
 /// Says a CREATE INDEX that it is ON ONLY the table?

@@ -24,6 +24,7 @@ use crate::types::{Type, TypeKind};
 
 fn index_renamed(table: Arc<TableDef>, from: String, to: String) -> Statement {
     Statement::AlterTable(AlterTable {
+        later: Vec::new(),
         materialized: false,
         name: table.name.clone(),
         table: Some(table),
@@ -72,6 +73,7 @@ impl Binder<'_> {
             }
         }
         Ok(Statement::AlterTable(AlterTable {
+            later: Vec::new(),
             materialized,
             table,
             name,
@@ -143,6 +145,9 @@ impl Binder<'_> {
             } => {
                 for ident in column_names {
                     let cascade = is_cascade(drop_behavior.as_ref());
+                    if cascade {
+                        self.drop_generated(table, ident, actions)?;
+                    }
                     actions.push(self.drop_column(table, ident, *if_exists, cascade)?);
                 }
                 return Ok(());
@@ -348,6 +353,29 @@ impl Binder<'_> {
         Ok(rules)
     }
 
+    /// DROP COLUMN … CASCADE drops the generated columns that read the column, too.
+    fn drop_generated(
+        &mut self,
+        table: &mut TableDef,
+        ident: &ast::Ident,
+        actions: &mut Vec<AlterAction>,
+    ) -> Result<(), SqlError> {
+        let Some(column) = table.column(&names::fold(ident)) else {
+            return Ok(());
+        };
+        let generated = table.generated_from(column).into_iter();
+        let generated: Vec<String> = generated.map(|column| column.name.clone()).collect();
+        for name in generated {
+            actions.push(AlterAction::Notice(
+                SqlState::SUCCESSFUL_COMPLETION,
+                format!("drop cascades to column {name} of table {}", table.name),
+            ));
+            let ident = ast::Ident::with_quote('"', &name);
+            actions.push(self.drop_column(table, &ident, false, true)?);
+        }
+        Ok(())
+    }
+
     fn drop_column(
         &mut self,
         table: &mut TableDef,
@@ -418,11 +446,6 @@ impl Binder<'_> {
                 table.name, table.name
             ))
             .hint("Use DROP ... CASCADE to drop the dependent objects too."));
-        }
-        if !generated.is_empty() {
-            return Err(SqlError::unsupported(
-                "DROP COLUMN CASCADE of a column that generated columns read",
-            ));
         }
         table.remove_column(column);
         Ok(AlterAction::DropColumn { column, cascade })

@@ -58,6 +58,7 @@ impl Binder<'_> {
             None => Vec::new(),
         };
         Ok(Statement::AlterTable(AlterTable {
+            later: Vec::new(),
             materialized: false,
             name: name.clone(),
             table,

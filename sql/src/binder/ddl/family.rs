@@ -266,6 +266,7 @@ impl Binder<'_> {
         let parent = match self.catalog.table(schema.as_deref(), name)? {
             None if syntax.if_exists => {
                 return Ok(Statement::AlterTable(AlterTable {
+                    later: Vec::new(),
                     materialized: false,
                     table: None,
                     name: name.clone(),
@@ -310,6 +311,7 @@ impl Binder<'_> {
             }
         };
         Ok(Statement::AlterTable(AlterTable {
+            later: Vec::new(),
             materialized: false,
             name: parent.name.clone(),
             table: Some(parent),
@@ -454,6 +456,7 @@ impl Binder<'_> {
             return Err(refused("The index definitions do not match.".to_owned()));
         }
         Ok(Statement::AlterTable(AlterTable {
+            later: Vec::new(),
             materialized: false,
             name: table.name.clone(),
             table: Some(table),

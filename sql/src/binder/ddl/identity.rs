@@ -43,6 +43,7 @@ impl Binder<'_> {
             )
         };
         Ok(Statement::AlterTable(AlterTable {
+            later: Vec::new(),
             materialized: false,
             name: table.name.clone(),
             table: Some(table),

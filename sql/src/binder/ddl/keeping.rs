@@ -57,6 +57,7 @@ impl Binder<'_> {
         }
         let index = syntax.of == KeptKind::Index;
         Ok(Statement::AlterTable(AlterTable {
+            later: Vec::new(),
             materialized,
             name: name.clone(),
             table,

@@ -90,6 +90,9 @@ const OF_SYSTEM: [&str; 8] = [
 
 /// The statement, if it drops something of such a kind.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
+    if word == "create" && c.sees("statistics") {
+        return no_statistics(c).map(Some);
+    }
     if word != "drop" {
         return Ok(None);
     }
@@ -135,4 +138,19 @@ pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>,
         command,
         notice: format!("{named} does not exist, skipping"),
     })))
+}
+
+/// CREATE STATISTICS: plans have no use for them, so there are none.
+fn no_statistics(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    c.expect("statistics")?;
+    c.accept_all(&["if", "not", "exists"]);
+    let (_, name) = c.qualified()?;
+    if c.peek().is_none() {
+        return Err(c.unexpected());
+    }
+    super::skip(c);
+    Ok(Statement::DropAbsent(DropAbsent {
+        command: "CREATE STATISTICS",
+        notice: format!("statistics object \"{name}\" is not created: no plan uses it"),
+    }))
 }
