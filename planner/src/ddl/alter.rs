@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use fencepost_sql::binder::Renaming;
-use fencepost_sql::bound::{AddColumn, AlterAction, AlterTable, NewCheck, Volatility};
+use fencepost_sql::bound::{
+    AddColumn, AlterAction, AlterTable, NewCheck, TriggerChange, Volatility,
+};
 use fencepost_sql::catalog::{IndexDef, IndexKind, Object, ObjectKind, SequenceDef, TableDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::check_rules;
@@ -19,7 +21,8 @@ use super::follow::rename_in_views;
 use super::keep::keep;
 use super::ownership::{about, store};
 use super::referencing::{
-    dependents_of_column, drop_dependents, drop_key, forget_references, still_referenced, tell,
+    dependents_of_column, drop_dependents, drop_key, forget_references, still_referenced,
+    switch_keys, switch_keys_below, tell,
 };
 use super::rewrite::{rewrite, set_type};
 use super::rules::{
@@ -80,6 +83,16 @@ async fn act_on_all(
         return Ok(());
     };
     if let AlterAction::Trigger(change) = action {
+        if !only
+            && let TriggerChange::Enable {
+                enabled,
+                keys: true,
+                ..
+            } = change
+        {
+            let table = table.id;
+            Box::pin(switch_keys_below(table, *enabled, cx, ddl, changes)).await?;
+        }
         if only {
             return Ok(());
         }
@@ -230,7 +243,17 @@ async fn act(
 ) -> Result<(), Halt> {
     match action {
         AlterAction::Keep { index, what } => Ok(keep(table, index.as_deref(), what)?),
-        AlterAction::Trigger(change) => change_triggers(change, cx, ddl, table).await,
+        AlterAction::Trigger(change) => {
+            change_triggers(change, cx, ddl, table).await?;
+            match change {
+                TriggerChange::Enable {
+                    enabled,
+                    keys: true,
+                    ..
+                } => switch_keys(*enabled, cx, ddl, changes, table).await,
+                _ => Ok(()),
+            }
+        }
         AlterAction::AttachPartition(new) => attach(cx, ddl, changes, table, new).await,
         AlterAction::DetachPartition(partition) => detach(cx, ddl, changes, table, partition).await,
         AlterAction::AttachIndex {

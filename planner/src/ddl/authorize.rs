@@ -127,6 +127,9 @@ impl<'a> Asker<'a> {
         self.table(table)?;
         for action in &alter.actions {
             match action {
+                AlterAction::Trigger(TriggerChange::Enable { keys: true, .. }) => {
+                    system_triggers(table)?;
+                }
                 AlterAction::RenameTable(_) => self.creates_in(&table.schema)?,
                 AlterAction::AddForeignKey(key, _) => self.references(key)?,
                 AlterAction::AddColumn(add) => {
@@ -293,4 +296,16 @@ impl<'a> Asker<'a> {
 /// The schema of a name; without an oid if there is none.
 pub fn schema_object(snapshot: &Snapshot, name: &str) -> Object {
     Object::new(ObjectKind::Schema, snapshot.schema(name).unwrap_or(0))
+}
+
+/// 42501 where ALL triggers are also those of foreign keys, which are a superuser's to switch.
+fn system_triggers(table: &TableDef) -> Result<(), SqlError> {
+    let own = table.rules.foreign_keys.iter().map(|key| key.id);
+    let mut all = own.chain(table.rules.referenced_by.iter().copied());
+    match all.next() {
+        None => Ok(()),
+        Some(id) => Err(denied(format!(
+            "permission denied: \"RI_ConstraintTrigger_{id}\" is a system trigger"
+        ))),
+    }
 }

@@ -251,6 +251,8 @@ async fn give_foreign_key(
             id: key.id,
             name: key.name.clone(),
             index: key.index,
+            unchecked: key.unchecked,
+            inert: key.inert,
             ..(*own).clone()
         };
         named == *key && partition.link(own.id).is_none()
@@ -276,6 +278,7 @@ async fn give_foreign_key(
             let newest = partition.rules.foreign_keys.last_mut();
             if let Some(own) = newest {
                 (own.valid, own.index) = (key.valid, key.index);
+                (own.unchecked, own.inert) = (key.unchecked, key.inert);
             }
             let newest = partition.rules.foreign_keys.last();
             newest.cloned().unwrap_or_else(|| key.clone())

@@ -1,11 +1,12 @@
 //! Foreign keys that depend on a unique index or a column of the table they reference (FK-3).
 
-use fencepost_sql::catalog::{ForeignKeyDef, TableDef};
+use fencepost_sql::catalog::{Enabled, ForeignKeyDef, TableDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 
 use super::changes::Changes;
 use super::create::hidden_index;
+use super::family::partitions_of;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index;
@@ -215,5 +216,46 @@ pub async fn forget_references(
         }
     }
     table.rules.referenced_by = children;
+    Ok(())
+}
+
+/// ENABLE and DISABLE TRIGGER ALL: switches the checks of a table's foreign keys, and the actions of those that lead to
+/// it.
+pub async fn switch_keys(
+    enabled: Enabled,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    changes: &mut Changes,
+    table: &mut TableDef,
+) -> Result<(), Halt> {
+    let off = enabled == Enabled::Disabled;
+    let id = table.id;
+    for key in &mut table.rules.foreign_keys {
+        key.unchecked = off;
+        key.inert = if key.parent == id { off } else { key.inert };
+    }
+    for child in table.rules.referenced_by.iter().filter(|c| **c != id) {
+        let child = changes.by_id(cx, ddl, *child).await?;
+        let keys = child.rules.foreign_keys.iter_mut();
+        keys.filter(|key| key.parent == id)
+            .for_each(|key| key.inert = off);
+    }
+    Ok(())
+}
+
+/// The same of all partitions below a table.
+pub async fn switch_keys_below(
+    table: u32,
+    enabled: Enabled,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    for id in partitions_of(ddl, table)? {
+        let mut partition = changes.by_id(cx, ddl, id).await?.clone();
+        switch_keys(enabled, cx, ddl, changes, &mut partition).await?;
+        changes.put(partition);
+        Box::pin(switch_keys_below(id, enabled, cx, ddl, changes)).await?;
+    }
     Ok(())
 }

@@ -132,6 +132,8 @@ pub async fn add_foreign_key(
         deferrable: key.deferrable,
         deferred: key.deferred,
         valid: validate,
+        unchecked: false,
+        inert: false,
     });
     let parent = match &key.parent {
         None => {

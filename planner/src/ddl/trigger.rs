@@ -60,7 +60,7 @@ pub async fn change_triggers(
             let at = find(table, name)?;
             table.rules.triggers[at].comment.clone_from(text);
         }
-        TriggerChange::Enable { name, enabled } => {
+        TriggerChange::Enable { name, enabled, .. } => {
             let of = match name {
                 Some(name) => {
                     let at = find(table, name)?;
@@ -109,7 +109,7 @@ pub async fn change_below(
             };
             change_triggers_below(cx, ddl, changes, (table.id, &ids), &rename).await
         }
-        TriggerChange::Enable { name, enabled } => {
+        TriggerChange::Enable { name, enabled, .. } => {
             let ids: Vec<u32> = match name {
                 Some(name) => id_of(table, name).into_iter().collect(),
                 None => table.rules.triggers.iter().map(|own| own.id).collect(),

@@ -26,7 +26,7 @@ use super::errors::{not_present, partly_null, still_referenced};
 use super::references::{Found, References, as_kind, picked, same};
 use super::rows::RowWriter;
 use super::rules::generate;
-use super::triggers::{Doing, Firing, check_unchanged};
+use super::triggers::{Doing, Firing, check_unchanged, is_replica};
 use crate::exec::Cx;
 use crate::plan::TablePlan;
 use crate::store::read_row;
@@ -40,6 +40,8 @@ pub struct Referee {
     /// The triggers of the rows that follow, and what those that are for a statement have been told of.
     firing: Option<Firing>,
     begun: Vec<(usize, Event)>,
+    /// `session_replication_role` is `replica`, once that has been asked.
+    off: Option<bool>,
 }
 
 /// A referenced row has gone, or has another key.
@@ -82,7 +84,13 @@ impl Referee {
             effects: VecDeque::new(),
             checks: Vec::new(),
             writer: RowWriter::default(),
+            off: None,
         }
+    }
+
+    /// Does the session replay changes of others, so that no foreign key is checked and none does anything?
+    fn is_off(&mut self, cx: &Cx<'_>) -> bool {
+        *self.off.get_or_insert_with(|| is_replica(cx))
     }
 
     /// A row of the statement's table is in.
@@ -163,6 +171,9 @@ impl Referee {
     ) -> Result<(), Halt> {
         let references = Arc::clone(&self.references);
         let key = &references.keys[at];
+        if key.def.unchecked || self.is_off(cx) {
+            return Ok(());
+        }
         let values = picked(row, &key.def.columns);
         let nulls = values.iter().filter(|value| value.is_null()).count();
         if nulls > 0 {
@@ -210,6 +221,9 @@ impl Referee {
     async fn act(&mut self, cx: &mut Cx<'_>, effect: Effect) -> Result<(), Halt> {
         let references = Arc::clone(&self.references);
         let key = &references.keys[effect.key];
+        if key.def.inert || self.is_off(cx) {
+            return Ok(());
+        }
         let action = match effect.new {
             None => key.def.on_delete,
             Some(_) => key.def.on_update,

@@ -160,7 +160,7 @@ fn firing<'a>(
     })
 }
 
-fn is_replica(cx: &Cx<'_>) -> bool {
+pub fn is_replica(cx: &Cx<'_>) -> bool {
     let role = cx.eval.setting("session_replication_role");
     role.is_some_and(|role| role == "replica")
 }

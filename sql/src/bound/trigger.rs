@@ -42,6 +42,8 @@ pub enum TriggerChange {
         name: Option<String>,
         /// What becomes of it.
         enabled: Enabled,
+        /// ALL: also what foreign keys do.
+        keys: bool,
     },
 }
 

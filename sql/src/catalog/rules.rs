@@ -87,6 +87,10 @@ pub struct ForeignKeyDef {
     pub deferred: bool,
     /// As of a CHECK.
     pub valid: bool,
+    /// DISABLE TRIGGER ALL of its table: new rows are not checked.
+    pub unchecked: bool,
+    /// DISABLE TRIGGER ALL of the parent: changes there are not checked, and have no effect on its rows.
+    pub inert: bool,
 }
 
 /// What becomes of rows whose referenced row goes or gets another key.

@@ -680,12 +680,17 @@ fn cannot_cast(name: &str, ty: Type) -> SqlError {
 }
 
 /// ENABLE and DISABLE TRIGGER: ALL and USER are not names.
-fn switched(name: &ast::Ident, enabled: Enabled) -> AlterAction {
-    let name = match name.quote_style {
-        None => Some(names::fold(name)).filter(|name| name != "all" && name != "user"),
-        Some(_) => Some(names::fold(name)),
+fn switched(ident: &ast::Ident, enabled: Enabled) -> AlterAction {
+    let name = match ident.quote_style {
+        None => Some(names::fold(ident)).filter(|name| name != "all" && name != "user"),
+        Some(_) => Some(names::fold(ident)),
     };
-    AlterAction::Trigger(TriggerChange::Enable { name, enabled })
+    let keys = name.is_none() && names::fold(ident) == "all";
+    AlterAction::Trigger(TriggerChange::Enable {
+        name,
+        enabled,
+        keys,
+    })
 }
 
 /// 42P16 of a column that a partition has from the table above it.

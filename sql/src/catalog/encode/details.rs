@@ -13,6 +13,8 @@ pub(super) const DETAILS_FORMAT_KEYS: u8 = 0x22;
 
 const NOT_VALID: u8 = 1;
 const NO_INHERIT: u8 = 2;
+const UNCHECKED: u8 = 4;
+const INERT: u8 = 8;
 
 type Options = Vec<(String, String)>;
 
@@ -50,7 +52,11 @@ impl Details {
         }
         for key in &table.rules.foreign_keys {
             let valid = if key.valid { 0 } else { NOT_VALID };
-            details.constraints.push((key.id, valid));
+            let unchecked = if key.unchecked { UNCHECKED } else { 0 };
+            let inert = if key.inert { INERT } else { 0 };
+            details
+                .constraints
+                .push((key.id, valid | unchecked | inert));
             if key.index != 0 {
                 details.keys.push((key.id, key.index));
             }
@@ -81,7 +87,10 @@ impl Details {
                 check.valid = bits & NOT_VALID == 0;
                 check.no_inherit = bits & NO_INHERIT != 0;
             } else {
-                keys.find(|key| key.id == id)?.valid = bits & NOT_VALID == 0;
+                let key = keys.find(|key| key.id == id)?;
+                key.valid = bits & NOT_VALID == 0;
+                key.unchecked = bits & UNCHECKED != 0;
+                key.inert = bits & INERT != 0;
             }
         }
         for (id, options, looks) in self.indexes {

@@ -83,6 +83,8 @@ pub(super) fn read_rules(input: &mut Reader<'_>, width: usize) -> Option<TableRu
             deferrable: input.flag()?,
             deferred: input.flag()?,
             valid: true,
+            unchecked: false,
+            inert: false,
         });
     }
     rules.referenced_by = input.list()?;

@@ -170,6 +170,8 @@ fn ruled() -> TableDef {
             full: true,
             deferrable: true,
             valid: false,
+            unchecked: true,
+            inert: true,
             deferred: false,
         }],
         referenced_by: vec![16384],
