@@ -22,6 +22,8 @@ const TEXT_BYTES_MAX: usize = 16 * 1024;
 pub(crate) struct PlanCache {
     plans: RwLock<HashMap<Box<str>, Entry>>,
     clock: AtomicU64,
+    /// The newest version of the catalog that a statement was planned with.
+    version: AtomicU64,
 }
 
 struct Entry {
@@ -60,6 +62,15 @@ impl PlanCache {
                 used: AtomicU64::new(now),
             },
         );
+    }
+
+    /// Forgets every plan where a statement is planned with a newer version of the catalog: a name in the text of a plan
+    /// may be found in another schema by now.
+    pub fn follow(&self, version: u64) {
+        let before = self.version.fetch_max(version, Ordering::Relaxed);
+        if before != 0 && before < version {
+            self.clear();
+        }
     }
 
     /// Forgets every plan.

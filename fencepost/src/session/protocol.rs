@@ -151,6 +151,9 @@ impl Session {
         cacheable: bool,
     ) -> Result<Arc<Planned>, SqlError> {
         let (snapshot, newest) = self.snapshot();
+        if !self.eval.has_private() {
+            self.served.plans.follow(snapshot.version());
+        }
         let planned = plan_statement(tree, &snapshot, types, &self.eval);
         // What an older catalog does not have may be there by now.
         let mut planned = planned.map_err(|error| if newest { error } else { self.unread() })?;
