@@ -97,7 +97,7 @@ impl Execution {
     ) -> Result<Progress, Halt> {
         match plan {
             Plan::Row(select) if self.state.is_none() => {
-                run_row(select, cx, sink)?;
+                run_row(select, cx, sink).await?;
                 self.state = Some(State::Over);
                 Ok(Progress::Done(1))
             }
@@ -357,11 +357,11 @@ fn run_changes<'a>(
 }
 
 /// One row that no table has a part in.
-fn run_row(plan: &SelectPlan, cx: &mut Cx<'_>, sink: &mut dyn RowSink) -> Result<(), Halt> {
+async fn run_row(plan: &SelectPlan, cx: &mut Cx<'_>, sink: &mut dyn RowSink) -> Result<(), Halt> {
     let mut out = std::mem::take(&mut cx.scratch.out);
     out.clear();
     for target in &plan.targets[..plan.visible] {
-        out.push(cx.value(&target.expr, &[])?);
+        out.push(cx.long_value(&target.expr, &[]).await?);
     }
     sink.row(&out)?;
     cx.scratch.out = out;

@@ -6,6 +6,7 @@ mod copy;
 mod cursors;
 mod driver;
 mod extended;
+mod fairness;
 mod frames;
 mod login;
 mod malformed;

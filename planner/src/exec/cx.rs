@@ -17,7 +17,7 @@ use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
 use fencepost_txn::hindsight::Past;
-use fencepost_txn::{MarkPlace, Stop, Strength, Transaction};
+use fencepost_txn::{MarkPlace, Stop, Strength, Transaction, let_others_run};
 use parking_lot::Mutex;
 
 use super::gather::Parts;
@@ -297,12 +297,12 @@ impl Cx<'_> {
     #[cold]
     pub async fn pause(&mut self) -> Result<(), SqlError> {
         let now = Instant::now();
-        self.check_stop(now)?;
+        check_stop(self.cancel, self.deadline, now)?;
         if self.scratch.pace.is_over(now) {
-            yield_now().await;
+            let_others_run().await;
             let now = Instant::now();
             self.scratch.pace.begin_slice(now);
-            self.check_stop(now)?;
+            check_stop(self.cancel, self.deadline, now)?;
         }
         Ok(())
     }
@@ -318,26 +318,18 @@ impl Cx<'_> {
             false => Ok(()),
         }
     }
-
-    fn check_stop(&self, now: Instant) -> Result<(), SqlError> {
-        if self.deadline.is_some_and(|deadline| now >= deadline) {
-            self.cancel.time_out();
-        }
-        self.cancel.check()
-    }
 }
 
-/// Lets the executor run its other tasks.
-async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|task| match std::mem::replace(&mut yielded, true) {
-        true => Poll::Ready(()),
-        false => {
-            task.waker().wake_by_ref();
-            Poll::Pending
-        }
-    })
-    .await;
+/// Ends a statement that is cancelled, or past its time limit.
+pub(super) fn check_stop(
+    cancel: &CancelFlag,
+    deadline: Option<Instant>,
+    now: Instant,
+) -> Result<(), SqlError> {
+    if deadline.is_some_and(|deadline| now >= deadline) {
+        cancel.time_out();
+    }
+    cancel.check()
 }
 
 #[inline]

@@ -47,6 +47,11 @@ impl Gathered {
         self.add(cx, key + ENTRY_BYTES)
     }
 
+    /// So many bytes were added.
+    pub fn add_bytes(&mut self, cx: &mut Cx<'_>, bytes: usize) -> Result<(), Stop> {
+        self.add(cx, bytes)
+    }
+
     fn add(&mut self, cx: &mut Cx<'_>, bytes: usize) -> Result<(), Stop> {
         self.bytes += bytes;
         if self.bytes >= self.counted + STEP_BYTES {

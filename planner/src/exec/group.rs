@@ -1,6 +1,6 @@
 //! GROUP BY and aggregates, by a hash table of groups.
 
-use fencepost_sql::bound::Grouping;
+use fencepost_sql::bound::{Aggregate, AggregateKind, Grouping};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::Accumulator;
 use fencepost_sql::stop::Halt;
@@ -11,6 +11,7 @@ use super::batch::Batch;
 use super::cx::Cx;
 use super::gathered::Gathered;
 use super::join::push_comparable;
+use super::order::sort_indexes;
 
 /// The groups: first the accumulating, then the finished.
 pub struct Groups {
@@ -70,6 +71,7 @@ impl Groups {
         input: &Batch,
     ) -> Result<(), Halt> {
         let from = self.rows.len();
+        let grows = grouping.aggregates.iter().any(grows);
         let mut keys = Vec::with_capacity(grouping.keys.len());
         for i in 0..input.len() {
             if cx.is_due() {
@@ -85,8 +87,14 @@ impl Groups {
                 false => self.group_of(grouping, cx, row, &mut keys)?,
             };
             let first = group as usize * grouping.aggregates.len();
-            for (nth, aggregate) in grouping.aggregates.iter().enumerate() {
-                self.accumulators[first + nth].update(aggregate, row, cx.params(), cx.eval)?;
+            let own = &mut self.accumulators[first..][..grouping.aggregates.len()];
+            let before = if grows { bytes_of(own) } else { 0 };
+            for (accumulator, aggregate) in own.iter_mut().zip(&grouping.aggregates) {
+                accumulator.update(aggregate, row, cx.params(), cx.eval)?;
+            }
+            if grows {
+                let more = bytes_of(own).saturating_sub(before);
+                self.gathered.add_bytes(cx, more)?;
             }
         }
         self.count(cx, from)
@@ -212,7 +220,7 @@ impl Groups {
         let accumulators = std::mem::take(&mut self.accumulators);
         for (i, accumulator) in accumulators.into_iter().enumerate() {
             cx.breathe().await?;
-            let result = accumulator.finish(&grouping.aggregates[i % aggregates])?;
+            let result = result(accumulator, &grouping.aggregates[i % aggregates], cx).await?;
             let slot = grouping.keys.len() + i % aggregates;
             self.rows.row_mut(i / aggregates)[slot] = result;
         }
@@ -232,6 +240,59 @@ impl Groups {
         self.next = end;
         (&self.page, end < self.rows.len())
     }
+}
+
+/// Whether the state of an aggregate grows with its rows.
+fn grows(aggregate: &Aggregate) -> bool {
+    aggregate.distinct
+        || !aggregate.order_by.is_empty()
+        || matches!(
+            aggregate.kind,
+            AggregateKind::StringAgg
+                | AggregateKind::ArrayAgg
+                | AggregateKind::JsonAgg
+                | AggregateKind::JsonbAgg
+                | AggregateKind::JsonObjectAgg
+                | AggregateKind::JsonbObjectAgg
+        )
+}
+
+fn bytes_of(accumulators: &[Accumulator]) -> usize {
+    accumulators.iter().map(Accumulator::bytes).sum()
+}
+
+/// Rows of one aggregate that are put in order or taken in at once.
+const AT_ONCE: usize = 1024;
+
+/// The result of an aggregate. Many rows that it has kept are sorted and taken in piece by piece.
+async fn result(
+    mut accumulator: Accumulator,
+    aggregate: &Aggregate,
+    cx: &mut Cx<'_>,
+) -> Result<Value, SqlError> {
+    let kept = accumulator.kept();
+    if kept <= AT_ONCE {
+        return accumulator.finish(aggregate);
+    }
+    let mut order: Vec<u32> = (0..kept as u32).collect();
+    let known = &accumulator;
+    sort_indexes(&mut order, cx, |a, b| {
+        known.compare_kept(aggregate, a as usize, b as usize)
+    })
+    .await?;
+    if matches!(aggregate.kind, AggregateKind::OrderedSet(_)) {
+        accumulator.arrange_kept(&order);
+        cx.pause().await?;
+        return accumulator.finish(aggregate);
+    }
+    let mut before = None;
+    for piece in order.chunks(AT_ONCE) {
+        accumulator.take_kept(aggregate, before, piece)?;
+        before = piece.last().copied();
+        cx.pause().await?;
+    }
+    accumulator.forget_kept();
+    accumulator.finish(aggregate)
 }
 
 /// The last key is the number of the grouping set.

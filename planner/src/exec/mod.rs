@@ -3,6 +3,7 @@
 //! Each operator has a state that mirrors its plan; the plan is shared and passed along. A state
 //! borrows neither the plan nor the transaction, so a portal can keep it between two calls.
 
+mod apart;
 mod batch;
 mod cx;
 mod gather;

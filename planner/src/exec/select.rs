@@ -235,7 +235,7 @@ impl SelectState {
                 deep_target_row(plan, cx, row, out, &mut self.seen, &mut self.key).await?;
                 continue;
             }
-            target_row(plan, cx, row, out, &mut self.seen, &mut self.key)?;
+            target_row(plan, cx, row, out, &mut self.seen, &mut self.key).await?;
         }
         if plan.distinct {
             self.gathered.add_rows(cx, out, from)?;
@@ -338,7 +338,8 @@ impl SelectState {
                     deep_target_row(plan, cx, row, out, &mut self.seen, &mut self.key).await?;
                 }
             } else if cx.holds(plan.having.as_ref(), rows.row(i))? {
-                target_row(plan, cx, rows.row(i), out, &mut self.seen, &mut self.key)?;
+                let row = rows.row(i);
+                target_row(plan, cx, row, out, &mut self.seen, &mut self.key).await?;
             }
         }
         if plan.distinct {
@@ -528,7 +529,7 @@ impl SelectState {
                 let row = self.input.row(i);
                 let holds = match deep {
                     true => cx.deep_holds(Some(filter), row).await?,
-                    false => cx.holds(Some(filter), row)?,
+                    false => cx.long_value(filter, row).await?.as_bool() == Some(true),
                 };
                 if holds {
                     self.input.swap(kept, i);

@@ -348,7 +348,7 @@ async fn values(
         cx.breathe().await?;
         let slots = &mut out.push()[first_slot..];
         for (slot, expr) in slots.iter_mut().zip(row) {
-            *slot = cx.value(expr, &[])?;
+            *slot = cx.long_value(expr, &[]).await?;
         }
     }
     *at = end;
@@ -420,7 +420,7 @@ async fn filtered(
         }
         let holds = match deep {
             true => cx.deep_holds(Some(filter), out.row(i)).await?,
-            false => cx.holds(Some(filter), out.row(i))?,
+            false => cx.long_value(filter, out.row(i)).await?.as_bool() == Some(true),
         };
         if holds {
             out.swap(kept, i);

@@ -102,7 +102,7 @@ impl Cx<'_> {
     pub fn deep_value<'a>(&'a mut self, expr: &'a Expr, row: &'a [Value]) -> Evaluation<'a> {
         Box::pin(async move {
             if !expr.has_subquery() {
-                return Ok(self.value(expr, row)?);
+                return Ok(self.long_value(expr, row).await?);
             }
             match &expr.node {
                 Node::Subquery(sub) => self.query(sub, row).await,

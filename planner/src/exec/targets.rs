@@ -29,9 +29,9 @@ impl Limits {
 }
 
 /// One row of targets, unless DISTINCT has seen it.
-pub fn target_row(
+pub async fn target_row(
     plan: &SelectPlan,
-    cx: &Cx<'_>,
+    cx: &mut Cx<'_>,
     row: &[Value],
     out: &mut Batch,
     seen: &mut HashSet<Vec<u8>>,
@@ -39,7 +39,7 @@ pub fn target_row(
 ) -> Result<(), SqlError> {
     let slots = out.push();
     for (slot, target) in slots.iter_mut().zip(&plan.targets) {
-        *slot = cx.value(&target.expr, row)?;
+        *slot = cx.long_value(&target.expr, row).await?;
     }
     if plan.distinct {
         keep_new(plan, out, seen, key);

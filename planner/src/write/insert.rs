@@ -274,7 +274,7 @@ impl Inserter {
         returning: &mut Returning<'_>,
     ) -> Result<u64, Halt> {
         for (slot, expr) in row.iter_mut().zip(exprs) {
-            *slot = cx.value(expr, from)?;
+            *slot = cx.long_value(expr, from).await?;
         }
         self.put(plan, cx, row, returning).await
     }

@@ -4,7 +4,9 @@ use super::Binder;
 use crate::bound::{Expr, Node, Volatility};
 use crate::catalog::ColumnDef;
 use crate::error::{SqlError, SqlState};
-use crate::functions::{CastContext, cast_context, cast_volatility, checked, eval, no_cast};
+use crate::functions::{
+    CastContext, Evaluated, cast_context, cast_volatility, checked, eval_in_parts, no_cast,
+};
 use crate::types::{Enum, EnumValue, Type, TypeKind};
 use crate::value::Value;
 
@@ -105,7 +107,12 @@ impl Binder<'_> {
                 }
                 // A literal that is no value of the type fails now. One that reads settings is kept
                 // to be read again, where other settings may hold.
-                let value = match (eval(&cast, &[], &[], self.cx), to.kind, &cast.node) {
+                let value = match eval_in_parts(&cast, &[], &[], self.cx, &mut Vec::new()) {
+                    // A long document is read when the statement runs.
+                    Evaluated::Long(_) => return Ok(cast),
+                    Evaluated::Done(value) => value,
+                };
+                let value = match (value, to.kind, &cast.node) {
                     (Err(e), TypeKind::Enum(of), Node::Cast { input, .. })
                         if self.params.are_bound_before() =>
                     {

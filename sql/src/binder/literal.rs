@@ -5,7 +5,7 @@ use sqlparser::ast;
 use super::Binder;
 use crate::bound::{Expr, Node, Volatility};
 use crate::error::{SqlError, SqlState};
-use crate::functions::eval;
+use crate::functions::{Evaluated, eval_in_parts};
 use crate::types::{Type, numeric};
 use crate::value::Value;
 
@@ -50,9 +50,10 @@ impl Binder<'_> {
         if !constant {
             return expr;
         }
-        match eval(&expr, &[], &[], self.cx) {
-            Ok(value) => Expr::constant(expr.ty, value),
-            Err(_) => expr,
+        // What takes long is left to the statement's run.
+        match eval_in_parts(&expr, &[], &[], self.cx, &mut Vec::new()) {
+            Evaluated::Done(Ok(value)) => Expr::constant(expr.ty, value),
+            Evaluated::Done(Err(_)) | Evaluated::Long(_) => expr,
         }
     }
 }

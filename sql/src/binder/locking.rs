@@ -17,10 +17,7 @@ struct Clause<'a> {
 
 /// Has the rows of `select` locked as `clause` says.
 pub(super) fn lock_rows(clause: &ast::LockClause, select: &mut Select) -> Result<(), SqlError> {
-    let strength = match clause.lock_type {
-        ast::LockType::Share => Strength::Share,
-        ast::LockType::Update => Strength::Update,
-    };
+    let strength = strength_of(clause);
     let wait = match clause.nonblock {
         None => WaitPolicy::Block,
         Some(ast::NonBlock::Nowait) => WaitPolicy::NoWait,
@@ -55,6 +52,18 @@ pub(super) fn locked_relations(select: &Select) -> Vec<Object> {
         }
     });
     locked
+}
+
+fn strength_of(clause: &ast::LockClause) -> Strength {
+    match clause.lock_type {
+        ast::LockType::Share => Strength::Share,
+        ast::LockType::Update => Strength::Update,
+    }
+}
+
+/// The words of a clause.
+pub(super) fn clause_name(clause: &ast::LockClause) -> &'static str {
+    name_of(strength_of(clause))
 }
 
 /// What a clause is called.

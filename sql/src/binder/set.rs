@@ -4,6 +4,7 @@ use sqlparser::ast;
 
 use super::Binder;
 use super::distinct::has_equality;
+use super::locking::clause_name;
 use crate::bound::{Expr, Leaf, LeafSource, Select, SetOp, SetOperation, Target};
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
@@ -77,6 +78,7 @@ impl Binder<'_> {
             }
             ast::SetExpr::Values(values) => binder.values(values, &[]),
             ast::SetExpr::Query(query) => {
+                refuse_locks(query)?;
                 binder.unsettled = matches!(query.body.as_ref(), ast::SetExpr::Select(_));
                 let bound = binder.query(query);
                 binder.unsettled = false;
@@ -163,4 +165,18 @@ pub(super) fn operation(
         other => return Err(SqlError::unsupported(format!("{} {other}", op.name()))),
     };
     Ok((op, all))
+}
+
+/// 0A000 where a side of a set operation has a FOR UPDATE of its own.
+fn refuse_locks(side: &ast::Query) -> Result<(), SqlError> {
+    let Some(clause) = side.locks.first() else {
+        return Ok(());
+    };
+    Err(SqlError::new(
+        SqlState::FEATURE_NOT_SUPPORTED,
+        format!(
+            "{} is not allowed with UNION/INTERSECT/EXCEPT",
+            clause_name(clause)
+        ),
+    ))
 }

@@ -281,6 +281,12 @@ impl Binder<'_> {
                 if cte.query.limit_clause.is_some() || cte.query.fetch.is_some() {
                     return Err(SqlError::unsupported("LIMIT in a recursive query"));
                 }
+                if !cte.query.locks.is_empty() {
+                    return Err(SqlError::new(
+                        SqlState::FEATURE_NOT_SUPPORTED,
+                        "FOR UPDATE/SHARE in a recursive query is not implemented",
+                    ));
+                }
                 let recursive = Recursive {
                     work,
                     all,

@@ -16,6 +16,7 @@ pub use partial::partial_sum;
 use stats::Stats;
 
 use super::decimal::Sum;
+use super::long::{VALUE_BYTES_MAX, too_long};
 use super::{compare, eval, eval_predicate, mismatch, out_of_range, sort_compare};
 use crate::bound::{Aggregate, AggregateKind};
 use crate::context::EvalContext;
@@ -23,12 +24,17 @@ use crate::error::SqlError;
 use crate::types::TypeKind;
 use crate::value::{Interval, Value};
 
+/// Bytes of a row that is kept, beside its values.
+const ROW_BYTES: usize = size_of::<(Vec<Value>, Vec<Value>)>();
+
 /// The state of one aggregate over one group.
 #[derive(Clone, Debug)]
 pub struct Accumulator {
     state: State,
     /// Sort keys and arguments kept for the end, if order or DISTINCT needs them.
     kept: Option<Vec<(Vec<Value>, Vec<Value>)>>,
+    /// Bytes of what is kept.
+    kept_bytes: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -132,6 +138,7 @@ impl Accumulator {
         Accumulator {
             state,
             kept: keeps.then(Vec::new),
+            kept_bytes: 0,
         }
     }
 
@@ -169,29 +176,83 @@ impl Accumulator {
         for arg in &aggregate.args {
             values.push(eval(arg, row, params, cx)?);
         }
+        let apart: usize = keys.iter().chain(&values).map(Value::bytes_apart).sum();
+        self.kept_bytes += ROW_BYTES + apart + size_of_val(&*keys) + size_of_val(&*values);
         kept.push((keys, values));
         Ok(())
+    }
+
+    /// Bytes that grow with the rows of the group.
+    pub fn bytes(&self) -> usize {
+        let state = match &self.state {
+            State::Text(Some(text)) => text.len(),
+            State::Gather(gather) => gather.bytes(),
+            _ => 0,
+        };
+        state + self.kept_bytes
+    }
+
+    /// The number of rows that are kept to be put in order at the end.
+    pub fn kept(&self) -> usize {
+        self.kept.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Compares two rows that are kept.
+    pub fn compare_kept(&self, aggregate: &Aggregate, a: usize, b: usize) -> Ordering {
+        let kept = self.kept.as_deref().unwrap_or(&[]);
+        match (kept.get(a), kept.get(b)) {
+            (Some(a), Some(b)) => compare_rows(aggregate, a, b),
+            _ => Ordering::Equal,
+        }
+    }
+
+    /// Takes some of the rows in that are kept: those at `order`, which goes on behind `before`, in this order. The last
+    /// call of all is followed by [`Self::forget_kept`].
+    ///
+    /// # Errors
+    /// Those of the aggregate.
+    pub fn take_kept(
+        &mut self,
+        aggregate: &Aggregate,
+        before: Option<u32>,
+        order: &[u32],
+    ) -> Result<(), SqlError> {
+        let Some(kept) = self.kept.take() else {
+            return Ok(());
+        };
+        let mut last = before;
+        for at in order {
+            let args = &kept[*at as usize].1;
+            let twin = last.map(|last| &kept[last as usize].1);
+            last = Some(*at);
+            if aggregate.distinct && twin.is_some_and(|twin| compare_all(twin, args).is_eq()) {
+                continue;
+            }
+            self.add(args)?;
+        }
+        self.kept = Some(kept);
+        Ok(())
+    }
+
+    /// Puts the rows that are kept in this order.
+    pub fn arrange_kept(&mut self, order: &[u32]) {
+        if let Some(kept) = &mut self.kept {
+            let mut all = std::mem::take(kept);
+            let taken = |at: &u32| all.get_mut(*at as usize).map(std::mem::take);
+            *kept = order.iter().filter_map(taken).collect();
+        }
+    }
+
+    /// Forgets the rows that are kept.
+    pub fn forget_kept(&mut self) {
+        self.kept = None;
+        self.kept_bytes = 0;
     }
 
     /// The result for the group.
     pub fn finish(mut self, aggregate: &Aggregate) -> Result<Value, SqlError> {
         if let Some(mut kept) = self.kept.take() {
-            kept.sort_by(|(keys_a, args_a), (keys_b, args_b)| {
-                let by_keys = aggregate
-                    .order_by
-                    .iter()
-                    .zip(keys_a.iter().zip(keys_b))
-                    .fold(
-                        Ordering::Equal,
-                        |so_far, ((_, desc, nulls_first), (a, b))| {
-                            so_far.then_with(|| sort_compare(a, b, *desc, *nulls_first))
-                        },
-                    );
-                match aggregate.distinct {
-                    true => by_keys.then_with(|| compare_all(args_a, args_b)),
-                    false => by_keys,
-                }
-            });
+            kept.sort_by(|a, b| compare_rows(aggregate, a, b));
             if let AggregateKind::OrderedSet(kind) = aggregate.kind {
                 return ordered_set::result(kind, aggregate, kept);
             }
@@ -320,12 +381,34 @@ impl Accumulator {
                         if let Some(separator) = args.get(1).and_then(Value::as_text) {
                             text.push_str(separator);
                         }
+                        if text.len() + piece.len() > VALUE_BYTES_MAX {
+                            return Err(too_long());
+                        }
                         text.push_str(piece);
                     }
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// Compares two rows that are kept: keys and arguments of each.
+fn compare_rows(
+    aggregate: &Aggregate,
+    (keys_a, args_a): &(Vec<Value>, Vec<Value>),
+    (keys_b, args_b): &(Vec<Value>, Vec<Value>),
+) -> Ordering {
+    let keys = aggregate.order_by.iter().zip(keys_a.iter().zip(keys_b));
+    for ((_, desc, nulls_first), (a, b)) in keys {
+        let ordering = sort_compare(a, b, *desc, *nulls_first);
+        if ordering.is_ne() {
+            return ordering;
+        }
+    }
+    match aggregate.distinct {
+        true => compare_all(args_a, args_b),
+        false => Ordering::Equal,
     }
 }
 

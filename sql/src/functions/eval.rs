@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use super::{LikeEscape, arith, cast, compare, like, mismatch, same};
+use super::{LikeEscape, arith, compare, like, long, mismatch, same};
 use crate::bound::{BoolTest, CompareClass, CompareOp, Expr, LikeKind, Node, RoutineCall};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
@@ -100,7 +100,7 @@ impl<'a> Scope<'a> {
             }
             Node::Cast { explicit, input } => {
                 let value = self.eval(input)?;
-                cast(value, &input.ty, &expr.ty, *explicit, self.cx)
+                long::cast_value(value, (&input.ty, &expr.ty), *explicit, self.cx)
             }
             Node::Call { .. } => self.call(expr),
             Node::Negate { class, input } => arith::negate(*class, &self.eval(input)?),
@@ -448,7 +448,7 @@ impl<'a> Scope<'a> {
             if function.strict && values.iter().any(Value::is_null) {
                 return Ok(Value::Null);
             }
-            return (function.eval)(&values, self.cx);
+            return long::call(function, &values, self.cx);
         }
         let mut values = [const { Value::Null }; INLINE_ARGS];
         let mut null = false;
@@ -459,7 +459,7 @@ impl<'a> Scope<'a> {
         if function.strict && null {
             return Ok(Value::Null);
         }
-        (function.eval)(&values[..args.len()], self.cx)
+        long::call(function, &values[..args.len()], self.cx)
     }
 }
 

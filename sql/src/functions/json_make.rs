@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::json::{of_text, refused, text_of};
 use super::library::{stable, variadic};
+use super::long::{VALUE_BYTES_MAX, too_long};
 use super::{ScalarFunction, mismatch};
 use crate::bound::Volatility;
 use crate::context::EvalContext;
@@ -49,6 +50,9 @@ const fn built(name: &'static str, result: TypeKind, eval: super::library::Body)
 
 /// A text that was put together as a document of one of the types.
 fn made(text: String, binary: bool) -> Outcome {
+    if text.len() > VALUE_BYTES_MAX {
+        return Err(too_long());
+    }
     match binary {
         true => Ok(Value::Jsonb(json::normal(&text)?.into())),
         false => Ok(Value::Json(text.into())),
@@ -66,6 +70,10 @@ fn single(args: &[Value], binary: bool, cx: &EvalContext) -> Outcome {
 
 /// Appends a value as JSON.
 fn write(value: &Value, cx: &EvalContext, out: &mut String) {
+    if out.len() > VALUE_BYTES_MAX {
+        // The caller refuses it.
+        return;
+    }
     let plain = |ty: Type| to_text(value, &ty, &cx.settings);
     match value {
         Value::Null => out.push_str("null"),

@@ -166,8 +166,12 @@ fn all_matches(args: &[Value], flags: &str) -> Outcome {
     let input = text(args, 0)?;
     let compiled = Compiled::get(text(args, 1)?, flags)?;
     let limit = if flags.contains('g') { usize::MAX } else { 1 };
-    let found = compiled.find_all(input, 0, limit)?;
-    Ok(Array::of(found.iter().map(|found| groups(input, found)).collect()).into())
+    let mut all = Vec::new();
+    compiled.for_each(input, 0, limit, |found| {
+        all.push(groups(input, &found));
+        Ok(())
+    })?;
+    Ok(Array::of(all).into())
 }
 
 fn split(args: &[Value], flags: &str, name: &str) -> Outcome {
@@ -176,14 +180,15 @@ fn split(args: &[Value], flags: &str, name: &str) -> Outcome {
     let compiled = Compiled::get(text(args, 1)?, flags)?;
     let mut pieces = Vec::new();
     let mut from = 0;
-    for found in compiled.find_all(input, 0, usize::MAX)? {
+    compiled.for_each(input, 0, usize::MAX, |found| {
         let (start, end) = found.whole();
         // What is at the end, or ends no later than the one before, is no separator.
         if start < input.len() && end > from {
             pieces.push(Value::text(&input[from..start]));
             from = end;
         }
-    }
+        Ok(())
+    })?;
     pieces.push(Value::text(&input[from..]));
     Ok(Array::of(pieces).into())
 }
@@ -196,8 +201,9 @@ fn count(args: &[Value]) -> Outcome {
     };
     let flags = args.get(3).and_then(Value::as_text).unwrap_or("");
     refuse_global(flags, "regexp_count()")?;
-    let found = Compiled::get(text(args, 1)?, flags)?.find_all(input, from, usize::MAX)?;
-    Ok(Value::Int4(found.len() as i32))
+    let compiled = Compiled::get(text(args, 1)?, flags)?;
+    let count = compiled.for_each(input, from, usize::MAX, |_| Ok(()))?;
+    Ok(Value::Int4(count as i32))
 }
 
 /// What a pattern finds; its first group, if it has one and that is asked for.

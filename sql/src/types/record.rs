@@ -10,6 +10,7 @@ use super::array::is_blank;
 use super::composites::{Composite, Fields};
 use super::{Type, TypeKind, binary_in, binary_out, invalid_binary, text_in_at, text_out};
 use crate::error::{SqlError, SqlState};
+use crate::functions::VALUE_BYTES_MAX;
 use crate::settings::Settings;
 use crate::value::{Record, Value};
 
@@ -19,7 +20,8 @@ pub(super) fn format(record: &Record, settings: &Settings, out: &mut Vec<u8>) {
         if at > 0 {
             out.push(b',');
         }
-        if value.is_null() {
+        // Quoting doubles at each level: what is too long already is refused by the caller, and need not grow.
+        if value.is_null() || out.len() > VALUE_BYTES_MAX {
             continue;
         }
         let start = out.len();

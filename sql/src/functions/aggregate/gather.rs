@@ -3,9 +3,13 @@
 use crate::bound::AggregateKind;
 use crate::error::{SqlError, SqlState};
 use crate::functions::array::stacked;
+use crate::functions::long::too_long;
 use crate::functions::mismatch;
 use crate::types::json;
 use crate::value::{Array, Value};
+
+/// The most bytes that one aggregate gathers, as PostgreSQL limits an array.
+const GATHERED_BYTES_MAX: usize = (1 << 30) - 1;
 
 /// The input so far, and what is to be made of it.
 #[derive(Clone, Debug)]
@@ -15,6 +19,8 @@ pub(super) struct Gather {
     values: Vec<Value>,
     /// The elements of a JSON list stand on lines of their own.
     lines: bool,
+    /// Bytes of the values.
+    bytes: usize,
 }
 
 impl Gather {
@@ -32,6 +38,7 @@ impl Gather {
             kind,
             values: Vec::new(),
             lines: false,
+            bytes: 0,
         })
     }
 
@@ -56,6 +63,11 @@ impl Gather {
                 "cannot accumulate null arrays",
             ));
         }
+        let apart: usize = args.iter().map(Value::bytes_apart).sum();
+        self.bytes += size_of_val(args) + apart;
+        if self.bytes > GATHERED_BYTES_MAX {
+            return Err(self.too_large());
+        }
         if let (AggregateKind::JsonAgg, [value, _]) = (self.kind, args) {
             self.lines = true;
             self.values.push(value.clone());
@@ -63,6 +75,23 @@ impl Gather {
         }
         self.values.extend_from_slice(args);
         Ok(())
+    }
+
+    /// Bytes of the input so far.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// 54000
+    #[cold]
+    fn too_large(&self) -> SqlError {
+        match self.kind {
+            AggregateKind::ArrayAgg => SqlError::new(
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                format!("array size exceeds the maximum allowed ({GATHERED_BYTES_MAX})"),
+            ),
+            _ => too_long(),
+        }
     }
 
     /// The result; NULL over no rows.

@@ -5,17 +5,24 @@ use std::rc::Rc;
 
 use regex_automata::nfa::thompson;
 use regex_automata::nfa::thompson::pikevm::{self, PikeVM};
+use regex_automata::util::captures::Captures;
 use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input, MatchKind, meta};
 
 use super::looking::Looking;
 use super::translate::{invalid, translated};
 use crate::error::SqlError;
+use crate::functions::long::check_stop;
 
 /// How many patterns a thread keeps.
 const KEPT: usize = 32;
 /// How much memory a compiled pattern may take.
 pub(super) const PATTERN_BYTES_MAX: usize = 4 << 20;
+
+/// The longest pattern that is compiled; PostgreSQL refuses those above some 70,000 characters as too complex.
+const PATTERN_TEXT_MAX: usize = 64 << 10;
+/// Matches between two looks at whether the call is to stop.
+const MATCHES: usize = 256;
 
 /// A pattern that is ready for use.
 pub(super) enum Compiled {
@@ -49,6 +56,9 @@ thread_local! {
 impl Compiled {
     /// The compiled form of a pattern under some flags.
     pub(super) fn get(pattern: &str, flags: &str) -> Result<Rc<Compiled>, SqlError> {
+        if pattern.len() > PATTERN_TEXT_MAX {
+            return Err(invalid("regular expression is too complex"));
+        }
         let key = format!("{flags}/{pattern}");
         let known = CACHE.with_borrow_mut(|kept| {
             let at = kept.iter().position(|(k, _)| *k == key)?;
@@ -72,6 +82,9 @@ impl Compiled {
     }
 
     fn new(pattern: &str, flags: &str) -> Result<Compiled, SqlError> {
+        if pattern.len() > PATTERN_TEXT_MAX {
+            return Err(invalid("regular expression is too complex"));
+        }
         let pattern = translated(pattern, flags)?;
         if pattern.looks {
             return Looking::new(&pattern).map(Compiled::Looking);
@@ -112,6 +125,16 @@ impl Compiled {
 
     /// The first match from a byte of the text on.
     pub(super) fn find(&self, text: &str, from: usize) -> Result<Option<Match>, SqlError> {
+        self.find_with(text, from, &mut None)
+    }
+
+    /// As [`Self::find`], with memory that is used from match to match.
+    fn find_with(
+        &self,
+        text: &str,
+        from: usize,
+        memory: &mut Option<(pikevm::Cache, Captures)>,
+    ) -> Result<Option<Match>, SqlError> {
         let (first, longest) = match self {
             Compiled::Plain { first, longest } => (first, longest),
             Compiled::Looking(pattern) => return pattern.find(text, from),
@@ -122,26 +145,31 @@ impl Compiled {
         let input = Input::new(text)
             .range(begin.start()..)
             .anchored(Anchored::Yes);
-        let mut cache = longest.create_cache();
-        let mut found = longest.create_captures();
-        longest.captures(&mut cache, input, &mut found);
+        let (cache, found) =
+            memory.get_or_insert_with(|| (longest.create_cache(), longest.create_captures()));
+        longest.captures(cache, input, found);
         let spans = (0..found.group_len())
             .map(|i| found.get_group(i).map(|span| (span.start, span.end)))
             .collect();
         Ok(found.is_match().then_some(Match { spans }))
     }
 
-    /// The matches from a byte of the text on, one behind the other.
-    pub(super) fn find_all(
+    /// Calls `each` on the matches from a byte of the text on, one behind the other, at most `limit`; how many there are.
+    pub(super) fn for_each(
         &self,
         text: &str,
         from: usize,
         limit: usize,
-    ) -> Result<Vec<Match>, SqlError> {
-        let mut all = Vec::new();
+        mut each: impl FnMut(Match) -> Result<(), SqlError>,
+    ) -> Result<usize, SqlError> {
+        let mut count = 0;
+        let mut memory = None;
         let mut at = from;
-        while all.len() < limit && at <= text.len() {
-            let Some(found) = self.find(text, at)? else {
+        while count < limit && at <= text.len() {
+            if count % MATCHES == 0 {
+                check_stop()?;
+            }
+            let Some(found) = self.find_with(text, at, &mut memory)? else {
                 break;
             };
             let (start, end) = found.whole();
@@ -150,9 +178,10 @@ impl Compiled {
                 // Behind an empty match the search goes on one character later.
                 false => end + text[end..].chars().next().map_or(1, char::len_utf8),
             };
-            all.push(found);
+            each(found)?;
+            count += 1;
         }
-        Ok(all)
+        Ok(count)
     }
 }
 

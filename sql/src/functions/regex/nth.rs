@@ -31,8 +31,13 @@ fn span(
     let group = usize::try_from(group).map_err(|_| refused("subexpr", group))?;
     let flags = args.get(flags).and_then(Value::as_text).unwrap_or("");
     refuse_global(flags, function)?;
-    let found = Compiled::get(pattern, flags)?.find_all(input, from, nth)?;
-    let found = found.get(nth - 1);
+    let mut last = None;
+    let compiled = Compiled::get(pattern, flags)?;
+    let count = compiled.for_each(input, from, nth, |found| {
+        last = Some(found);
+        Ok(())
+    })?;
+    let found = last.filter(|_| count == nth);
     Ok(found.and_then(|found| found.spans.get(group).copied().flatten()))
 }
 

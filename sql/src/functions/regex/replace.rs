@@ -3,6 +3,7 @@
 use super::compiled::{Compiled, Match};
 use super::{Outcome, text};
 use crate::error::{SqlError, SqlState};
+use crate::functions::long::{VALUE_BYTES_MAX, too_long};
 use crate::value::Value;
 
 /// The byte where the `start`-th character is.
@@ -58,15 +59,21 @@ pub(super) fn replaced(args: &[Value], nth: Option<usize>) -> Outcome {
     let limit = if nth == 0 { usize::MAX } else { nth };
     let mut out = String::with_capacity(input.len());
     let mut copied = 0;
-    for (i, found) in compiled.find_all(input, from, limit)?.iter().enumerate() {
-        if nth != 0 && i + 1 != nth {
-            continue;
+    let mut count = 0;
+    compiled.for_each(input, from, limit, |found| {
+        count += 1;
+        if nth != 0 && count != nth {
+            return Ok(());
         }
         let (start, end) = found.whole();
         out.push_str(&input[copied..start]);
-        filled(new, input, found, &mut out);
+        filled(new, input, &found, &mut out);
         copied = end;
-    }
+        match out.len() > VALUE_BYTES_MAX {
+            true => Err(too_long()),
+            false => Ok(()),
+        }
+    })?;
     out.push_str(&input[copied..]);
     Ok(Value::text(out))
 }
