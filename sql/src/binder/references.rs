@@ -3,9 +3,9 @@
 //! ```text
 //!   text ──parser──▶ syntax ──Binder with `references`──▶ Noted ──▶ References
 //! ```
-//! The binder resolves the names of a definition exactly as a statement that runs it does. It notes each relation, column,
-//! function, sequence and type in [`Noted`]. A view or a default that the text only leads to is bound without notes:
-//! its references are its own.
+//! The binder resolves the names of a definition exactly as a statement that runs it does. It notes
+//! each relation, column, function, sequence and type in [`Noted`]. A view or a default that the
+//! text only leads to is bound without notes: its references are its own.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -26,10 +26,12 @@ use crate::parser::{parse_expression, parse_query};
 use crate::pg_catalog::class;
 use crate::types::Type;
 
-/// An object or a part of one: its class, its oid, and the number of its column, 0 for the whole object.
+/// An object or a part of one: its class, its oid, and the number of its column, 0 for the whole
+/// object.
 pub type Part = (u32, u32, i16);
 
-/// The objects that a text refers to, each once. A relation of which columns are read is there by these alone.
+/// The objects that a text refers to, each once. A relation of which columns are read is there by
+/// these alone.
 pub type References = BTreeSet<Part>;
 
 /// The objects that a binder has met.
@@ -104,8 +106,8 @@ impl Binder<'_> {
 }
 
 impl Reader<'_> {
-    /// Returns the objects that an expression refers to, whose names are of `schema`. It is coerced to `to` where its
-    /// value is stored as that. `None` if it cannot be bound.
+    /// Returns the objects that an expression refers to, whose names are of `schema`. It is coerced
+    /// to `to` where its value is stored as that. `None` if it cannot be bound.
     pub fn references(
         &self,
         text: &str,
@@ -142,7 +144,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Returns the objects that a body in SQL refers to that is no string; `None` if it cannot be bound.
+    /// Returns the objects that a body in SQL refers to that is no string; `None` if it cannot be
+    /// bound.
     pub fn body_references(&self, routine: &RoutineDef) -> Option<References> {
         let arguments = Arguments {
             function: &routine.name,

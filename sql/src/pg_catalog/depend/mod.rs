@@ -1,4 +1,5 @@
-//! The dependencies of objects, and the rules of views. pg_dump orders its output by them, and pg_restore its jobs.
+//! The dependencies of objects, and the rules of views. pg_dump orders its output by them, and
+//! pg_restore its jobs.
 //!
 //! ```text
 //!   mod.rs      pg_depend, pg_rewrite; how a row is added
@@ -7,8 +8,8 @@
 //!   objects.rs  types, routines, views, sequences, extensions
 //!   shared.rs   pg_shdepend: owners and grantees
 //! ```
-//! Objects that PostgreSQL has from the start are pinned: nothing depends on them here. The texts of definitions are
-//! bound to find the objects that they refer to (`binder::References`).
+//! Objects that PostgreSQL has from the start are pinned: nothing depends on them here. The texts
+//! of definitions are bound to find the objects that they refer to (`binder::References`).
 
 mod objects;
 mod rules;
@@ -122,7 +123,8 @@ impl Dependencies<'_, '_> {
         }
     }
 
-    /// Adds the references of an expression, and returns them; there are none if it cannot be bound.
+    /// Adds the references of an expression, and returns them; there are none if it cannot be
+    /// bound.
     fn expression(
         &mut self,
         of: Part,

@@ -33,7 +33,8 @@ impl Dependencies<'_, '_> {
         }
     }
 
-    /// A CHECK has its columns twice, as PostgreSQL has it: as the constraint's and as the expression's.
+    /// A CHECK has its columns twice, as PostgreSQL has it: as the constraint's and as the
+    /// expression's.
     fn check(&mut self, table: &TableDef, check: &CheckDef) {
         let of = (class::CONSTRAINT, check.id, 0);
         let place = (table.schema.as_str(), Over::Table(table));

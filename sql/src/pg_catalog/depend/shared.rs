@@ -1,4 +1,5 @@
-//! `pg_shdepend`: the roles that own objects of the database, and those that privileges of them name.
+//! `pg_shdepend`: the roles that own objects of the database, and those that privileges of them
+//! name.
 //!
 //! Roles that are there from the start are pinned, as in PostgreSQL, and have no rows.
 
