@@ -121,12 +121,25 @@ impl Session {
             None => None,
         };
         let Some(taken) = taken else {
-            let message = format!("relation with OID {id} does not exist");
-            return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).into());
+            return Err(self.no_sequence(id)?.into());
         };
         Ok(Answer {
             taken,
             is_private: true,
+        })
+    }
+
+    /// 42809 for the oid of a table, 42P01 for the oid of a sequence that was dropped.
+    fn no_sequence(&self, id: u32) -> Result<SqlError, SqlError> {
+        Ok(match self.snapshot().0.table_by_id(id)? {
+            Some(table) => SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("\"{}\" is not a sequence", table.name),
+            ),
+            None => SqlError::new(
+                SqlState::UNDEFINED_TABLE,
+                format!("relation with OID {id} does not exist"),
+            ),
         })
     }
 }
