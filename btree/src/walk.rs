@@ -142,6 +142,11 @@ pub(crate) async fn descend(
                 at = right;
             }
             None if at == tree => return Ok(None),
+            // The copy may be of an object that had the root's slot before: a dropped tree's node.
+            _ if at == tree && !fresh && machine.is_far(tree) => {
+                count(Event::PathRepair);
+                fresh = true;
+            }
             _ if at == tree => return Err(Stop::Damaged),
             _ => {
                 count(Event::PathRepair);

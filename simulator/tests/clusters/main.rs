@@ -3,6 +3,7 @@
 mod anomalies;
 mod appends;
 mod clocks;
+mod copies;
 mod crashes;
 mod driven;
 mod failover;
