@@ -13,6 +13,7 @@
 //! finished a node becomes the root.
 
 use fencepost_storage::{Addr, FatPtr, View};
+use fencepost_txn::planted::{self, Planted};
 use fencepost_txn::{Stop, Strength, Transaction};
 
 use crate::entries::ScanBatch;
@@ -160,7 +161,8 @@ impl Bulk {
     /// A new node of a level.
     async fn node(&self, tx: &mut Transaction, level: usize, near: Addr) -> Result<FatPtr, Stop> {
         let near = grow::place(near, self.flags);
-        if self.public && level == 0 {
+        let has_past = !planted::is(Planted::FillWithoutPast);
+        if self.public && level == 0 && has_past {
             tx.alloc_split_of(self.words, near, self.root).await
         } else {
             tx.alloc(self.words, near).await
@@ -244,7 +246,7 @@ impl Bulk {
         } else {
             tx.write_new(done.node, &image)?;
         }
-        if self.public && level == 0 {
+        if self.public && level == 0 && !planted::is(Planted::FillWithoutStamp) {
             tx.stamp_with(at, &LEAF)?;
         }
         Ok(())

@@ -9,6 +9,7 @@
 //! ```
 //! * [`executor`], [`sim`]: tasks, time, who goes on when.
 //! * [`plan`], [`cluster`], [`world`]: what a seed makes of a run.
+//! * [`schema`]: the catalog of a run's tables.
 //! * [`workload`], [`attempt`]: random transactions, and what is written down of them.
 //! * [`history`], [`checker`], [`snapshots`], [`lists`]: what must hold of what they saw.
 //! * [`appends`]: the same for clients of real processes, who know no timestamps.
@@ -36,6 +37,7 @@ pub mod plan;
 mod registrar;
 pub mod rest;
 pub mod run;
+pub mod schema;
 pub mod sim;
 pub mod snapshots;
 mod versions;

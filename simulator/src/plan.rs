@@ -1,6 +1,9 @@
 //! What a seed makes of a run: how many machines, how fast, what is stored, and what clients do to it.
 
+mod tables;
 mod ways;
+
+pub use tables::TablePlan;
 
 use std::time::Duration;
 
@@ -44,6 +47,8 @@ pub struct Plan {
     pub pages: usize,
     /// Keys that the B-tree and the hash table may have.
     pub keys: u64,
+    /// Tables that clients create, change and drop, in the runs that have such.
+    pub tables: Option<TablePlan>,
     /// Words of a node of the B-tree.
     pub node_words: usize,
     /// Clients, which take turns at machines.
@@ -114,6 +119,7 @@ impl Plan {
             accounts: of(&[2, 5, 10]) as usize,
             lists: of(&[1, 3]) as usize,
             keys: of(&[4, 20, 60]),
+            tables: TablePlan::draw(seed),
             node_words: of(&[40, 40, 90]) as usize,
             clients: of(&[2, 4, 8]) as usize,
             transactions: of(&[10, 20, 30]) as usize,
@@ -418,7 +424,7 @@ pub struct Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 24] = [
+    pub const ALL: [Kind; 26] = [
         Kind::of("nothing", Plan::draw),
         Kind::of("crash", Plan::draw_with_crash),
         Kind::of("two-crashes", Plan::draw_with_two_crashes),
@@ -446,6 +452,8 @@ impl Kind {
         Kind::of("newcomer-and-crash", Plan::draw_with_newcomer_and_crash),
         Kind::of("leaving", Plan::draw_with_leaving),
         Kind::of("leaving-and-crash", Plan::draw_with_leaving_and_crash),
+        Kind::of("schema", Plan::draw_with_schema),
+        Kind::of("schema-and-crash", Plan::draw_with_schema_and_crash),
     ];
 
     const fn of(name: &'static str, draw: fn(u64) -> Plan) -> Kind {

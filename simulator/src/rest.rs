@@ -9,12 +9,14 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use fencepost_btree::BTree;
 use fencepost_fabric::Random;
 use fencepost_txn::{Addr, Machine, Mode, Outcome, Problem, Stop, Timestamp};
 
 use crate::attempt::Attempt;
 use crate::executor::Halted;
 use crate::plan::Plan;
+use crate::schema::SecondIndex;
 use crate::sim::Sim;
 use crate::workload::{Halt, Logbook, Step, resolve};
 use crate::world::World;
@@ -105,7 +107,57 @@ impl Step<'_> {
         self.all_cells().await?;
         self.audit().await?;
         self.scan(0, self.plan.keys).await?;
-        self.all_values().await
+        self.all_values().await?;
+        for name in 0..self.plan.tables.map_or(0, |tables| tables.names) {
+            if let Some((definition, _)) = self.look_up(name).await? {
+                self.scan_table(&definition).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The nodes of a sound B-tree.
+    async fn nodes_of(&mut self, what: &str, tree: BTree) -> Result<Vec<Addr>, Halt> {
+        let mut report = tree.check(self.tx).await?;
+        if !self.plan.faults.is_empty() || self.plan.next_crash.is_some() {
+            // What a machine makes in a region that it was given when another failed may be parted from the root by
+            // the next failure.
+            report.problems.retain(|problem| problem.what != PARTED);
+        }
+        sound(what, &report.problems)?;
+        Ok(report.addresses)
+    }
+
+    /// All objects that the tables of the catalog consist of. Every guard must have the version of its table.
+    async fn reach_tables(&mut self, reached: &mut BTreeSet<Addr>) -> Result<(), Halt> {
+        for name in 0..self.plan.tables.map_or(0, |tables| tables.names) {
+            let Some((definition, _)) = self.look_up(name).await? else {
+                continue;
+            };
+            for guard in &definition.guards {
+                if !definition.hold_at(self.tx, *guard).await? {
+                    let what = format!("the guard {guard} is not as {definition:?} says");
+                    return Err(Halt::Broken(what));
+                }
+            }
+            reached.extend(&definition.guards);
+            reached.extend(&definition.counters);
+            let nodes = self.nodes_of("a first index", definition.first);
+            reached.extend(nodes.await?);
+            reached.extend(self.rows_of(definition.first).await?);
+            match definition.second {
+                SecondIndex::Absent => {}
+                SecondIndex::Tree(tree) => {
+                    reached.extend(self.nodes_of("a second index", tree).await?);
+                }
+                SecondIndex::Hash(table) => {
+                    let report = table.check(self.tx).await?;
+                    sound("a second index", &report.problems)?;
+                    reached.extend(report.addresses);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// All objects that something leads to; the indexes are checked on the way.
@@ -119,24 +171,25 @@ impl Step<'_> {
             markers,
             tree,
             table,
+            schema,
         } = self.world;
         let (Some(tree), Some(table)) = (tree, table) else {
             return Err(Halt::Broken("there are no indexes".into()));
         };
         let cells = [registers, accounts, lists, large, pages, markers];
         let mut reached: BTreeSet<_> = cells.into_iter().flatten().copied().collect();
-        let mut report = tree.check(self.tx).await?;
-        if !self.plan.faults.is_empty() || self.plan.next_crash.is_some() {
-            // What a machine makes in a region that it was given when another failed may be parted from the root by
-            // the next failure.
-            report.problems.retain(|problem| problem.what != PARTED);
-        }
-        sound("the B-tree", &report.problems)?;
-        reached.extend(report.addresses);
+        reached.extend(self.nodes_of("the B-tree", *tree).await?);
         let report = table.check(self.tx).await?;
         sound("the hash table", &report.problems)?;
         reached.extend(report.addresses);
         reached.extend(self.rows_of(*tree).await?);
+        if let Some(schema) = schema {
+            reached.insert(schema.heart);
+            let names = schema.names;
+            reached.extend(self.nodes_of("the catalog's names", names).await?);
+            reached.extend(self.rows_of(names).await?);
+            self.reach_tables(&mut reached).await?;
+        }
         Ok(reached)
     }
 }

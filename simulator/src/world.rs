@@ -10,6 +10,7 @@ use fencepost_hashtable::{HashOptions, HashTable};
 use fencepost_txn::{Addr, Machine, Mode, Near, Outcome, Stop, Transaction};
 
 use crate::plan::Plan;
+use crate::schema::Schema;
 use crate::sim::Sim;
 
 /// What an account has at first.
@@ -49,6 +50,8 @@ pub struct World {
     pub tree: Option<BTree>,
     /// Keys and values: the writer, and the key once more.
     pub table: Option<HashTable>,
+    /// The catalog of tables, in runs that have some.
+    pub schema: Option<Schema>,
 }
 
 /// Which of a world's objects the machines make.
@@ -170,7 +173,14 @@ async fn make_all(
     };
     let table = HashTable::create_with(&mut tx, &options).await?;
     commit((plan, sim), tx).await?;
+    let mut schema = None;
+    if plan.tables.is_some() {
+        let mut tx = at(plan.seed / 11).coordinator().begin(Mode::ReadWrite);
+        schema = Some(Schema::create(&mut tx, plan, &mut random).await?);
+        commit((plan, sim), tx).await?;
+    }
     let mut world = world.borrow_mut();
+    world.schema = schema;
     (world.tree, world.table) = (Some(tree), Some(table));
     Ok(())
 }

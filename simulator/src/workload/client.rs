@@ -258,6 +258,11 @@ impl Client {
 impl Step<'_> {
     /// Any step.
     async fn any(&mut self) -> Result<(), Halt> {
+        if let Some(tables) = self.plan.tables
+            && self.below(100) < tables.share_percent
+        {
+            return self.tables().await;
+        }
         match self.below(22) {
             0..3 => self.registers().await,
             3 => self.skew().await,

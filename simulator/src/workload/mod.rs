@@ -1,14 +1,16 @@
 //! Clients: random transactions of many kinds, each in one of several endings.
 //!
 //! A transaction takes a few steps, whatever comes: registers, transfers between accounts, appends to
-//! lists, the B-tree, the hash table, large objects. So each has part in everything's order.
+//! lists, the B-tree, the hash table, large objects, and in some runs tables of a catalog. So each has part in everything's order.
 
 mod accounts;
+mod catalog;
 mod cells;
 mod client;
 mod cut_off;
 mod rows;
 mod step;
+mod tables;
 mod values;
 
 pub use client::{Client, Logbook, resolve};

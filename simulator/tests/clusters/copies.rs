@@ -1,4 +1,5 @@
-//! Copies that a machine keeps of another machine's inner nodes, when the slot of such a node serves another tree.
+//! Copies that a machine keeps of another machine's inner nodes, when the slot of such a node
+//! serves another tree.
 
 use std::collections::BTreeSet;
 

@@ -15,6 +15,7 @@ mod in_doubt;
 mod leases;
 mod leaving;
 mod newcomers;
+mod schema;
 mod seeds;
 mod slots;
 mod timelines;

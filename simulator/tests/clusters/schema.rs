@@ -1,0 +1,20 @@
+//! Clients create, change and drop tables while others use them: every scan of a table agrees with
+//! its counters and its second index, no transaction uses a definition that has been changed, and
+//! nothing is left of what was dropped.
+//!
+//! More seeds: `SEEDS=from..to`, or `cargo run --release -p fencepost-simulator -- --kind schema
+//! --seeds 5000`.
+
+use fencepost_simulator::plan::Plan;
+
+use crate::held::hold;
+
+#[test]
+fn ddl_beside_transactions_keeps_tables_whole() {
+    hold(0..40, Plan::draw_with_schema);
+}
+
+#[test]
+fn ddl_interrupted_by_a_crash_is_whole_or_has_no_effect() {
+    hold(0..20, Plan::draw_with_schema_and_crash);
+}
