@@ -102,6 +102,7 @@ impl Binder<'_> {
             firsts = self.first_keys(keys, &scope, &mut aggregates, (&mut targets, visible))?;
             check_first_keys(&firsts, &order)?;
         }
+        self.check_windows(&scope, &mut aggregates)?;
         let told_apart = match distinct {
             true => &targets[..visible],
             false => &[],

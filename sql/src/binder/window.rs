@@ -5,6 +5,7 @@ use sqlparser::ast;
 use super::aggregate::{Aggregates, kind_of};
 use super::call::plain_argument;
 use super::expr::{Around, Clause};
+use super::scope::Scope;
 use super::{Binder, names};
 use crate::bound::{
     Aggregate, AggregateKind, Exclude, Expr, Frame, FrameBound, FrameOffset, FrameUnit, WindowCall,
@@ -37,6 +38,26 @@ impl Aggregates {
 }
 
 impl Binder<'_> {
+    /// Checks the windows that WINDOW names, also those that no call uses.
+    ///
+    /// # Errors
+    /// Those of a call with such a window.
+    pub(super) fn check_windows(
+        &mut self,
+        scope: &Scope,
+        aggregates: &mut Aggregates,
+    ) -> Result<(), SqlError> {
+        for (_, spec) in aggregates.named.clone() {
+            let mut around = Around {
+                scope,
+                clause: Clause::Window,
+                aggregates: Some(&mut *aggregates),
+            };
+            self.window(&spec, &mut around)?;
+        }
+        Ok(())
+    }
+
     /// A call with OVER.
     pub(super) fn window_call(
         &mut self,
@@ -313,7 +334,7 @@ impl Binder<'_> {
         };
         let by = self.scalar(
             offset_of(offset, order_by),
-            &super::scope::Scope::default(),
+            &Scope::default(),
             Clause::Window,
         )?;
         let offset = match unit {
@@ -399,10 +420,7 @@ fn named_window(around: &Around<'_>, name: &ast::Ident) -> Result<ast::WindowSpe
     let mut found = windows.into_iter().flatten().filter(|(n, _)| *n == called);
     match found.next() {
         Some((_, spec)) => Ok(spec.clone()),
-        None => Err(SqlError::new(
-            SqlState::UNDEFINED_OBJECT,
-            format!("window \"{called}\" does not exist"),
-        )),
+        None => Err(no_window(&called)),
     }
 }
 
@@ -425,13 +443,29 @@ pub(super) fn exclusion(spec: &ast::WindowSpec) -> (ast::WindowSpec, Exclude) {
     (spec, exclude)
 }
 
-/// A window that builds on another.
+/// Returns `spec` with the clauses of the named windows that it builds on.
+///
+/// The loop ends because `named_windows` admits only names that are defined earlier.
 fn resolved(spec: &ast::WindowSpec, around: &Around<'_>) -> Result<ast::WindowSpec, SqlError> {
-    let Some(name) = &spec.window_name else {
-        return Ok(spec.clone());
-    };
-    let base = resolved(&named_window(around, name)?, around)?;
-    let called = names::fold(name);
+    let mut chain = Vec::new();
+    let mut base = spec.clone();
+    while let Some(name) = base.window_name.take() {
+        let next = named_window(around, &name)?;
+        chain.push((base, name));
+        base = next;
+    }
+    while let Some((spec, name)) = chain.pop() {
+        base = copied(base, spec, &names::fold(&name))?;
+    }
+    Ok(base)
+}
+
+/// Returns `spec` with the clauses of `base`, the window that is `called` so.
+fn copied(
+    base: ast::WindowSpec,
+    spec: ast::WindowSpec,
+    called: &str,
+) -> Result<ast::WindowSpec, SqlError> {
     let wrong = |why: String| Err(SqlError::new(SqlState::WINDOWING_ERROR, why));
     if !spec.partition_by.is_empty() {
         return wrong(format!(
@@ -453,13 +487,24 @@ fn resolved(spec: &ast::WindowSpec, around: &Around<'_>) -> Result<ast::WindowSp
         partition_by: base.partition_by,
         order_by: match spec.order_by.is_empty() {
             true => base.order_by,
-            false => spec.order_by.clone(),
+            false => spec.order_by,
         },
-        window_frame: spec.window_frame.clone(),
+        window_frame: spec.window_frame,
     })
 }
 
-/// The windows that WINDOW names.
+/// Returns 42704 for a window's name that is not defined.
+fn no_window(name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::UNDEFINED_OBJECT,
+        format!("window \"{name}\" does not exist"),
+    )
+}
+
+/// Returns the windows that WINDOW names.
+///
+/// # Errors
+/// 42704 for a window that builds on itself, on a later window or on none; 42P20 for a name that is there twice.
 pub(super) fn named_windows(
     definitions: &[ast::NamedWindowDefinition],
 ) -> Result<Vec<(String, ast::WindowSpec)>, SqlError> {
@@ -474,6 +519,11 @@ pub(super) fn named_windows(
                 SqlState::WINDOWING_ERROR,
                 format!("window \"{called}\" is already defined"),
             ));
+        }
+        if let Some(base) = spec.window_name.as_ref().map(names::fold)
+            && named.iter().all(|(n, _)| *n != base)
+        {
+            return Err(no_window(&base));
         }
         named.push((called, spec.clone()));
     }
