@@ -43,7 +43,7 @@ pub(crate) fn plan_statement(
     planned(bound, parsed.text, &types, &allowed)
 }
 
-/// Who was allowed to run a statement, with which names, and what it depends on.
+/// The role that may run a statement, the names it was bound with, and the objects it depends on.
 struct Allowed {
     names: Arc<str>,
     /// It may be about temporary objects.

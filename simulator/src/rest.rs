@@ -120,8 +120,8 @@ impl Step<'_> {
     async fn nodes_of(&mut self, what: &str, tree: BTree) -> Result<Vec<Addr>, Halt> {
         let mut report = tree.check(self.tx).await?;
         if !self.plan.faults.is_empty() || self.plan.next_crash.is_some() {
-            // What a machine makes in a region that it was given when another failed may be parted from the root by
-            // the next failure.
+            // A machine may make nodes in a region that it took over. The next failure may part such nodes from
+            // their root.
             report.problems.retain(|problem| problem.what != PARTED);
         }
         sound(what, &report.problems)?;

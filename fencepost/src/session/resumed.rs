@@ -7,7 +7,7 @@ use fencepost_planner::{Flushed, RowSink};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::value::Value;
 
-/// What a run has made: rows, or bytes of a COPY.
+/// The output of a run: rows, or bytes of a COPY.
 #[derive(Clone, Copy, Default)]
 struct Made {
     rows: u64,
@@ -17,9 +17,9 @@ struct Made {
 /// A sink that can be given the same rows again.
 pub(super) struct Resumed<'a> {
     sink: &'a mut dyn RowSink,
-    /// What the sink below has got.
+    /// The output that the sink below has received.
     given: Made,
-    /// What this run has made.
+    /// The output of this run so far.
     made: Made,
 }
 

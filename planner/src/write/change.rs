@@ -79,7 +79,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// What it does to a row, as messages say it.
+    /// Returns the verb for the change of a row in messages.
     fn participle(&self) -> &'static str {
         match self {
             Action::Delete => "deleted",

@@ -50,7 +50,7 @@ impl Binder<'_> {
         if !constant {
             return expr;
         }
-        // What takes long is left to the statement's run.
+        // A long evaluation is left to the run of the statement.
         match eval_in_parts(&expr, &[], &[], self.cx, &mut Vec::new()) {
             Evaluated::Done(Ok(value)) => Expr::constant(expr.ty, value),
             Evaluated::Done(Err(_)) | Evaluated::Long(_) => expr,

@@ -133,7 +133,7 @@ impl Log {
         (self.at, self.given) = ((0, 0), 0);
     }
 
-    /// What has been drawn is not drawn again: a part of the statement has ended.
+    /// Forgets the values that were drawn: a part of the statement has ended and is not run again.
     pub fn pass(&mut self) {
         let left = self.unclaim();
         self.passed += self.drawn;
