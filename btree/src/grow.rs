@@ -32,22 +32,25 @@ pub(crate) async fn split_leaf(
     leaf: Addr,
     separator: &[u8],
 ) -> Result<Option<u64>, Stop> {
-    let mut announced = 0;
+    let (mut announced, mut doubts) = (0, 0);
     for _ in 0..ATTEMPTS {
         let mut system = tx.system();
-        match split_in(&mut system, tree, leaf, separator).await {
+        let done = match split_in(&mut system, tree, leaf, separator).await {
             Ok(false) => return Ok(None),
             Ok(true) => {
                 structure::announce(tx);
                 announced += 1;
-                match system.commit().await {
-                    Ok(Outcome::Committed(_)) => return Ok(Some(announced)),
-                    Ok(Outcome::Aborted(_)) | Err(Stop::Retry(_)) => {}
-                    Err(stop) => return Err(stop),
-                }
+                system.commit().await
             }
-            Err(Stop::Retry(_)) => {}
-            Err(stop) => return Err(stop),
+            Err(stop) => Err(stop),
+        };
+        match done {
+            Ok(Outcome::Committed(_)) => return Ok(Some(announced)),
+            Ok(Outcome::Aborted(_)) | Err(Stop::Retry(_)) => {}
+            Err(stop) => {
+                tx.doubt_system(stop, doubts).await?;
+                doubts += 1;
+            }
         }
     }
     Err(Stop::Retry(AbortReason::NodeConflict))

@@ -117,26 +117,28 @@ pub(crate) fn merge<'a>(
     key: &'a [u8],
 ) -> Work<'a, Result<bool, Stop>> {
     Box::pin(async move {
-        let mut system = tx.system();
-        let merged = match merge_up(&mut system, tree, key).await {
-            Ok(true) => {
-                structure::announce(tx);
-                system.commit().await
+        for doubts in 0.. {
+            let mut system = tx.system();
+            let merged = match merge_up(&mut system, tree, key).await {
+                Ok(true) => {
+                    structure::announce(tx);
+                    system.commit().await
+                }
+                Ok(false) => return Ok(false),
+                Err(stop) => Err(stop),
+            };
+            match merged {
+                Ok(Outcome::Committed(_)) => {
+                    count(Event::Merge);
+                    return Ok(true);
+                }
+                // Without memory or disk for tidying up, things stay as they are.
+                Ok(Outcome::Aborted(_))
+                | Err(Stop::Retry(_) | Stop::OutOfMemory | Stop::DiskFull) => return Ok(false),
+                Err(stop) => tx.doubt_system(stop, doubts).await?,
             }
-            Ok(false) => return Ok(false),
-            Err(stop) => Err(stop),
-        };
-        match merged {
-            Ok(Outcome::Committed(_)) => {
-                count(Event::Merge);
-                Ok(true)
-            }
-            // Without memory or disk for tidying up, things stay as they are.
-            Ok(Outcome::Aborted(_)) | Err(Stop::Retry(_) | Stop::OutOfMemory | Stop::DiskFull) => {
-                Ok(false)
-            }
-            Err(stop) => Err(stop),
         }
+        Ok(false)
     })
 }
 

@@ -27,8 +27,13 @@ impl BTree {
                     let seen = node.map(|node| (node.level, node.count, middle(&node)));
                     (seen, node.is_some_and(|node| node.level > 0))
                 };
+                let mut seen = machine.view_copy(at, false, look).await?.flatten();
+                if seen.is_none() && at == self.root() && machine.is_far(at) {
+                    // The copy may be of an object that had the root's slot before.
+                    seen = machine.view_copy(at, true, look).await?.flatten();
+                }
                 // A node that is not there any more, or not below the one before, tells nothing.
-                match machine.view_copy(at, false, look).await?.flatten() {
+                match seen {
                     Some((level, count, child)) if level < above => {
                         entries *= count as f64;
                         if level == 0 || child.is_null() {

@@ -123,9 +123,10 @@ pub(crate) async fn grow(
     if own {
         return split(table, tx, spot.first).await;
     }
+    let mut doubts = 0;
     for _ in 0..ATTEMPTS {
         let mut system = tx.system();
-        match split(table, &mut system, spot.first).await {
+        let stop = match split(table, &mut system, spot.first).await {
             Ok(false) => return Ok(false),
             Ok(true) => match system.commit().await {
                 Ok(Outcome::Committed(_)) => {
@@ -133,13 +134,16 @@ pub(crate) async fn grow(
                     tx.refresh().await?;
                     return Ok(true);
                 }
-                Ok(Outcome::Aborted(_)) | Err(Stop::Retry(_)) => {}
+                Ok(Outcome::Aborted(_)) => continue,
                 // From another machine; there it may do so.
                 Err(Stop::TooLarge(_)) => return Ok(false),
-                Err(stop) => return Err(stop),
+                Err(stop) => stop,
             },
-            Err(Stop::Retry(_)) => {}
-            Err(stop) => return Err(stop),
+            Err(stop) => stop,
+        };
+        if !matches!(stop, Stop::Retry(_)) {
+            tx.doubt_system(stop, doubts).await?;
+            doubts += 1;
         }
     }
     Ok(false)
@@ -279,7 +283,7 @@ fn fill<'a>(
     pairs: impl Iterator<Item = &'a (u64, Pair)>,
 ) -> (Window, Vec<(usize, &'a Pair)>) {
     let images = (0..=root.buckets)
-        .map(|index| image::bucket(root.shape, table, depth, prefix, index))
+        .map(|index| image::bucket(root, table, depth, prefix, index))
         .collect();
     let mut window = Window::new(root.shape, root.buckets, 0, images);
     let mut crowded = Vec::new();

@@ -3,7 +3,7 @@
 use fencepost_storage::{Addr, FatPtr, View};
 
 use crate::layout::{
-    BLOCK_MAGIC, BUCKET_MAGIC, Bucket, Fingerprints, Key, Shape, Versions, WORD_OWNER, owner,
+    BLOCK_MAGIC, BUCKET_MAGIC, Bucket, Fingerprints, Key, Root, Shape, Versions, WORD_OWNER, owner,
 };
 
 /// The words of one slot on the move: tag, key, value.
@@ -23,11 +23,11 @@ pub(crate) fn pair(shape: Shape, key: &Key<'_>, value: &[u64]) -> Pair {
     pair
 }
 
-/// An empty bucket.
-pub(crate) fn bucket(shape: Shape, root: Addr, depth: u8, prefix: u64, index: usize) -> Vec<u64> {
-    let mut image = vec![0; shape.words()];
-    image[0] = shape.to_word(BUCKET_MAGIC, depth, 0);
-    image[WORD_OWNER] = owner(prefix, index, root);
+/// An empty bucket of the table at `table`.
+pub(crate) fn bucket(root: &Root, table: Addr, depth: u8, prefix: u64, index: usize) -> Vec<u64> {
+    let mut image = vec![0; root.shape.words()];
+    image[0] = root.shape.to_word(BUCKET_MAGIC, depth, root.homes_mark());
+    image[WORD_OWNER] = owner(prefix, index, table);
     image
 }
 

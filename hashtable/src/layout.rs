@@ -236,6 +236,11 @@ impl Root {
         ]
     }
 
+    /// The mark that buckets carry of how many homes their shard has.
+    pub(crate) fn homes_mark(&self) -> u64 {
+        self.buckets as u64 & 0xFFFF
+    }
+
     /// Index of a key's home in its shard.
     #[inline]
     pub(crate) fn home(&self, hash: u64) -> usize {
@@ -341,6 +346,14 @@ impl<'a, 'v> Bucket<'a, 'v> {
     #[inline]
     pub(crate) fn is_home(&self, hash: u64, index: usize) -> bool {
         !self.is_block && self.index() == index && low_bits(hash, self.depth) == self.prefix()
+    }
+
+    /// Whether the bucket is of a table that is laid out as this root says: a stale copy of a root may be of another
+    /// table, whose root had the same slot. A bucket without a mark of its shard's homes fits any number of them.
+    #[inline]
+    pub(crate) fn fits(&self, root: &Root) -> bool {
+        let mark = self.view.word(0) & 0xFFFF;
+        self.shape == root.shape && (mark == 0 || mark == root.homes_mark())
     }
 
     /// Whether a key of this home that is not in it may be elsewhere.

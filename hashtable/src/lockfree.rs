@@ -60,7 +60,7 @@ impl HashTable {
         let first = machine.glimpse(root.directory, shard)???;
         let spot = Spot::of(root, first, key.hash);
         spot.prefetch(machine);
-        match machine.glimpse(spot.home, |view| self.glance(view, spot.index, key, out))?? {
+        match machine.glimpse(spot.home, |view| self.glance(view, &spot, key, out))?? {
             Glance::Found => Some(true),
             Glance::Nowhere => Some(false),
             Glance::Stale => None,
@@ -102,11 +102,17 @@ impl HashTable {
     /// Where the key of a hash is looked for. Unless they are to be `fresh`, copies of another machine's
     /// root and directory serve: the bucket tells itself whether it is the right one.
     async fn place(&self, machine: &Machine, hash: u64, fresh: bool) -> Result<Option<Spot>, Stop> {
-        let look = |view: &View<'_>| (Root::open(view), true);
+        let look = |view: &View<'_>| {
+            let root = Root::open(view);
+            (root, root.is_some())
+        };
         let Some(Some(root)) = machine.view_copy(self.root, fresh, look).await? else {
             return Ok(None);
         };
-        let shard = |view: &View<'_>| (shard_of(view, self.root, hash), true);
+        let shard = |view: &View<'_>| {
+            let first = shard_of(view, self.root, hash);
+            (first, first.is_some())
+        };
         let directory = machine.view_copy(root.directory, fresh, shard);
         let Some(Some(first)) = directory.await? else {
             return Ok(None);
@@ -118,9 +124,10 @@ impl HashTable {
 
     /// What the home of a key says of it.
     #[inline]
-    fn glance(&self, view: &View<'_>, index: usize, key: &Key<'_>, out: &mut [u64]) -> Glance {
-        let home = Bucket::open(view, self.root).filter(|home| home.is_home(key.hash, index));
-        let Some(home) = home else {
+    fn glance(&self, view: &View<'_>, spot: &Spot, key: &Key<'_>, out: &mut [u64]) -> Glance {
+        let is_home =
+            |home: &Bucket<'_, '_>| home.is_home(key.hash, spot.index) && home.fits(&spot.root);
+        let Some(home) = Bucket::open(view, self.root).filter(is_home) else {
             return Glance::Stale;
         };
         match home.find(key) {
@@ -156,7 +163,7 @@ impl HashTable {
         key: &Key<'_>,
         out: &mut [u64],
     ) -> Result<Option<bool>, Stop> {
-        let look = |view: &View<'_>| self.glance(view, spot.index, key, out);
+        let look = |view: &View<'_>| self.glance(view, &spot, key, out);
         let seen = machine.view_current(spot.home, look).await?;
         let (versions, mut chain) = match seen.unwrap_or(Glance::Stale) {
             Glance::Found => return Ok(Some(true)),
@@ -193,7 +200,7 @@ impl HashTable {
             chain = block.chain();
         }
         // Nobody moved the key between bucket, neighbour and chain while we looked.
-        let look = |view: &View<'_>| self.glance(view, spot.index, key, out);
+        let look = |view: &View<'_>| self.glance(view, &spot, key, out);
         let again = machine.view_current(spot.home, look).await?;
         Ok(match again.unwrap_or(Glance::Stale) {
             Glance::Nowhere => Some(false),

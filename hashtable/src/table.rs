@@ -75,6 +75,28 @@ pub struct HashTable {
 /// Where there is no bucket for a key though nothing but the snapshot has led there.
 pub(crate) const NO_HOME: Stop = Stop::Retry(AbortReason::RefreshFailed);
 
+/// A way to find a key's home, from the cheapest to the surest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// By copies of another machine's root and directory, which may be stale: the bucket says itself whether it is
+    /// the right one.
+    Copies,
+    /// By new copies of both, which replace the stale ones.
+    NewCopies,
+    /// By the root and the directory as the transaction sees them.
+    Snapshot,
+}
+
+impl Route {
+    /// The route to take after this one has led to a wrong place.
+    pub(crate) fn next(self, is_far: bool) -> Route {
+        match self {
+            Route::Copies if is_far => Route::NewCopies,
+            _ => Route::Snapshot,
+        }
+    }
+}
+
 /// Where a key's home is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
@@ -223,18 +245,17 @@ impl HashTable {
         })
     }
 
-    /// Finds the home of a hash. A read-only transaction looks where it was in its snapshot; any other
-    /// one needs to know where it is now. Unless it is to be `exact`, copies of another machine's root and
-    /// directory serve: the bucket tells itself whether it is the right one.
+    /// Finds the home of a hash. By [`Route::Snapshot`] a read-only transaction looks where it was in its
+    /// snapshot; any other one needs to know where it is now.
     pub(crate) async fn locate(
         &self,
         tx: &mut Transaction,
         hash: u64,
-        exact: bool,
+        route: Route,
     ) -> Result<Spot, Stop> {
-        if !exact
+        if route != Route::Snapshot
             && tx.machine().is_far(self.root)
-            && let Some(spot) = self.locate_by_copies(tx.machine(), hash).await?
+            && let Some(spot) = self.locate_by_copies(tx.machine(), hash, route).await?
         {
             return Ok(spot);
         }
@@ -259,20 +280,29 @@ impl HashTable {
         Err(Stop::Retry(AbortReason::RefreshFailed))
     }
 
-    /// The home of a hash as copies of the root and the directory have it, if they go together.
+    /// The home of a hash as copies of the root and the directory have it, if they go together. A copy that is no
+    /// root or directory of this table is of an object that had the slot before, and is replaced.
     fn locate_by_copies<'a>(
         &'a self,
         machine: &'a Machine,
         hash: u64,
+        route: Route,
     ) -> Work<'a, Result<Option<Spot>, Stop>> {
         Box::pin(async move {
             let table = self.root;
-            for fresh in [false, true] {
-                let root = machine.view_copy(table, fresh, |view| (Root::open(view), true));
-                let Some(Some(root)) = root.await? else {
-                    return Ok(None);
+            let look = |view: &View<'_>| {
+                let root = Root::open(view);
+                (root, root.is_some())
+            };
+            let shard = |view: &View<'_>| {
+                let first = shard_of(view, table, hash);
+                (first, first.is_some())
+            };
+            for fresh in [route == Route::NewCopies, true] {
+                let root = machine.view_copy(table, fresh, look).await?;
+                let Some(Some(root)) = root else {
+                    continue;
                 };
-                let shard = |view: &View<'_>| (shard_of(view, table, hash), true);
                 let first = machine.view_copy(root.directory, fresh, shard).await?;
                 if let Some(Some(first)) = first {
                     return Ok(Some(Spot::of(root, first, hash)));
@@ -297,9 +327,10 @@ impl HashTable {
         }
         let seen = tx
             .view(spot.home, None, |view| {
-                let Some(bucket) =
-                    Bucket::open(view, table).filter(|bucket| bucket.is_home(key.hash, index))
-                else {
+                let is_home = |bucket: &Bucket<'_, '_>| {
+                    bucket.is_home(key.hash, index) && bucket.fits(&spot.root)
+                };
+                let Some(bucket) = Bucket::open(view, table).filter(is_home) else {
                     return Look::Stale;
                 };
                 match bucket.find(key) {
@@ -323,18 +354,18 @@ impl HashTable {
         key: &Key<'_>,
         mut found: impl FnMut(&Bucket<'_, '_>, usize) -> T + Send,
     ) -> Result<(Spot, Option<(T, Place, Seen)>), Stop> {
-        let mut exact = false;
+        let mut route = Route::Copies;
         for _ in 0..MAX_STEPS {
             let snapshot = tx.read_timestamp();
-            let spot = self.locate(tx, key.hash, exact).await?;
+            let spot = self.locate(tx, key.hash, route).await?;
             let looked = match self.look(tx, &spot, key, &mut found).await {
-                Ok(None) if exact => return Err(NO_HOME),
+                Ok(None) if route == Route::Snapshot => return Err(NO_HOME),
                 // Copies may lead to where no block is any more.
-                Err(Stop::Damaged) if !exact => None,
+                Err(Stop::Damaged) if route != Route::Snapshot => None,
                 looked => looked?,
             };
             // If copies have not led to its home, they will not do so again.
-            exact = true;
+            route = route.next(tx.machine().is_far(self.root));
             let Some(looked) = looked else { continue };
             let (away, chain) = match looked {
                 (Look::Found(value), seen) => return Ok((spot, Some((value, Place::Home, seen)))),
@@ -528,7 +559,7 @@ async fn new_shard(
             addr: root.bucket(first.addr, index),
             ..first
         };
-        tx.write_new(ptr, &image::bucket(root.shape, table, depth, prefix, index))?;
+        tx.write_new(ptr, &image::bucket(root, table, depth, prefix, index))?;
     }
     Ok(first.addr)
 }

@@ -15,7 +15,7 @@ use crate::kind::TABLE;
 use crate::layout::{Bucket, Key, Root};
 use crate::op::{self, Code};
 use crate::place::Window;
-use crate::table::{HashTable, Look, MAX_STEPS, Moved, NO_HOME, Place, Spot};
+use crate::table::{HashTable, Look, MAX_STEPS, Moved, NO_HOME, Place, Route, Spot};
 
 /// Buckets after the home that are probed for a free slot.
 const PROBES: usize = 16;
@@ -66,16 +66,23 @@ impl HashTable {
         value: &[u64],
     ) -> Result<Insert, IndexError> {
         let key = self.key(bytes)?;
-        let mut exact = false;
+        let mut route = Route::Copies;
         for _ in 0..MAX_STEPS {
-            let spot = self.locate(tx, key.hash, exact).await?;
-            self.key_for(bytes, &spot)?;
+            let spot = self.locate(tx, key.hash, route).await?;
+            match self.key_for(bytes, &spot) {
+                // A stale root may be of a table with shorter keys.
+                Err(_) if route != Route::Snapshot && tx.machine().is_far(self.root) => {
+                    route = Route::Snapshot;
+                    continue;
+                }
+                fits => fits?,
+            }
             let looked = match self.look(tx, &spot, &key, start_of_value).await {
-                Ok(None) if exact => return Err(IndexError::Stop(NO_HOME)),
-                Err(Stop::Damaged) if !exact => Look::Stale,
+                Ok(None) if route == Route::Snapshot => return Err(IndexError::Stop(NO_HOME)),
+                Err(Stop::Damaged) if route != Route::Snapshot => Look::Stale,
                 looked => looked?.map_or(Look::Stale, |(look, _)| look),
             };
-            exact = true;
+            route = route.next(tx.machine().is_far(self.root));
             match looked {
                 Look::Found(value) => return Ok(Insert::Exists(value)),
                 Look::Stale => continue,

@@ -28,6 +28,9 @@ const REFRESHES_OF_LARGE: u32 = 16;
 /// Times that R' is picked anew because a patched node has moved beyond it.
 const ROUNDS: u32 = 64;
 
+/// Times that a system transaction that meets damage is tried again.
+const MAX_DOUBTS: u32 = 3;
+
 /// A node that no longer takes a transaction's patches.
 pub(crate) type Stray = (Addr, &'static dyn NodeKind);
 
@@ -69,6 +72,23 @@ impl Transaction {
             },
             _ => stop,
         }
+    }
+
+    /// As [`Self::doubt`], for `stop` of a transaction of its own ([`Self::system`]), whose snapshot is newer: there
+    /// an index may be gone that this transaction uses, and its nodes' memory may serve other objects. `Ok` where
+    /// the system transaction should be tried again: it may have met the remains of a change, and `doubts` says how
+    /// often that was so before.
+    ///
+    /// # Errors
+    /// A conflict if what this transaction has read does not hold any more; otherwise `stop`, unless it is a
+    /// [`Stop::Damaged`] that is doubted for the first few times.
+    pub fn doubt_system(&mut self, stop: Stop, doubts: u32) -> Work<'_, Result<(), Stop>> {
+        Box::pin(async move {
+            match self.doubt(stop).await {
+                Stop::Damaged if doubts < MAX_DOUBTS => Ok(()),
+                stop => Err(stop),
+            }
+        })
     }
 
     /// Brings patched nodes to the snapshot where a rollback has left them behind it.

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use fencepost_btree::{BTree, Bulk, TreeOptions};
+use fencepost_hashtable::{HashOptions, HashTable};
 use fencepost_simulator::plan::{Plan, terms};
 use fencepost_txn::{Addr, Coordinator, Mode, Outcome, Transaction};
 
@@ -47,17 +48,21 @@ async fn fill(coordinator: &mut Coordinator, tree: BTree) -> BTreeSet<Addr> {
     nodes.filter(|addr| *addr != tree.root()).collect()
 }
 
-#[test]
-fn tree_whose_root_has_the_slot_of_a_dropped_node_is_found_from_elsewhere() {
-    let plan = Plan {
+/// Two machines on one host, without backups.
+fn plan() -> Plan {
+    Plan {
         machines: 2,
         hosts: 1,
         replicas: 1,
         leases: terms(50),
         few_blocks: false,
         ..Plan::draw(1)
-    };
-    with(&plan, |world| async move {
+    }
+}
+
+#[test]
+fn tree_whose_root_has_the_slot_of_a_dropped_node_is_found_from_elsewhere() {
+    with(&plan(), |world| async move {
         let (mut here, mut there) = (
             world.machines[0].coordinator(),
             world.machines[1].coordinator(),
@@ -76,11 +81,18 @@ fn tree_whose_root_has_the_slot_of_a_dropped_node_is_found_from_elsewhere() {
         dropped.drop_tree(&mut tx).await.expect("is there");
         commit(tx).await;
         let mut reused = 0;
-        for _ in 0..TREES {
+        for number in 0..TREES {
             world.sim.nap(1_000_000).await;
             world.machines[0].tidy();
             let tree = create(&mut here).await;
             reused += usize::from(nodes.contains(&tree.root()));
+            if number % 2 == 0 {
+                let mut tx = here.begin(Mode::ReadWrite);
+                let inserted = tree.insert(&mut tx, &8u64.to_be_bytes(), [8, 0]).await;
+                assert_eq!(inserted, Ok(fencepost_btree::Insert::Done));
+                commit(tx).await;
+                assert_eq!(tree.about(&world.machines[1]).await, Ok(1.0));
+            }
             let mut tx = there.begin(Mode::ReadWrite);
             let key = 7u64.to_be_bytes();
             assert_eq!(tree.get(&mut tx, &key).await, Ok(None));
@@ -89,5 +101,81 @@ fn tree_whose_root_has_the_slot_of_a_dropped_node_is_found_from_elsewhere() {
             commit(tx).await;
         }
         assert!(reused > 10, "{reused} of {}", nodes.len());
+    });
+}
+
+async fn create_hash(coordinator: &mut Coordinator) -> HashTable {
+    let mut tx = coordinator.begin(Mode::ReadWrite);
+    let options = HashOptions {
+        shard_buckets: 4,
+        ..HashOptions::default()
+    };
+    let table = HashTable::create_with(&mut tx, &options).await;
+    let table = table.expect("memory");
+    commit(tx).await;
+    table
+}
+
+async fn fill_hash(coordinator: &mut Coordinator, table: HashTable, keys: u64) {
+    for key in 0..keys {
+        let mut tx = coordinator.begin(Mode::ReadWrite);
+        let inserted = table.insert(&mut tx, &key.to_be_bytes(), &[key, 0]).await;
+        assert_eq!(inserted, Ok(fencepost_hashtable::Insert::Done));
+        commit(tx).await;
+    }
+}
+
+/// Looks a key up; how many objects of other machines the transaction has read.
+async fn reads_of_lookup(coordinator: &mut Coordinator, table: HashTable, key: u64) -> u32 {
+    let mut tx = coordinator.begin(Mode::ReadOnly);
+    let found = table.get(&mut tx, &key.to_be_bytes()).await;
+    assert_eq!(found, Ok(Some([key, 0])));
+    tx.far_counts().reads
+}
+
+#[test]
+fn stale_copies_of_a_hash_table_are_replaced_by_the_first_lookup_that_they_mislead() {
+    with(&plan(), |world| async move {
+        let (mut here, mut there) = (
+            world.machines[0].coordinator(),
+            world.machines[1].coordinator(),
+        );
+        let grown = create_hash(&mut here).await;
+        fill_hash(&mut here, grown, 1).await;
+        reads_of_lookup(&mut there, grown, 0).await;
+        let mut tx = here.begin(Mode::ReadWrite);
+        for key in 1..40u64 {
+            let inserted = grown.insert(&mut tx, &key.to_be_bytes(), &[key, 0]).await;
+            assert_eq!(inserted, Ok(fencepost_hashtable::Insert::Done));
+        }
+        commit(tx).await;
+        let keys = 0..40;
+        for key in keys.clone() {
+            reads_of_lookup(&mut there, grown, key).await;
+        }
+        for key in keys {
+            let reads = reads_of_lookup(&mut there, grown, key).await;
+            assert!(reads <= 2, "{reads} reads for {key}");
+        }
+        // The slot of the root serves the root of the next table, or its directory.
+        let mut roots = BTreeSet::new();
+        let mut reused = 0;
+        for _ in 0..TREES {
+            let table = create_hash(&mut here).await;
+            fill_hash(&mut here, table, 4).await;
+            reused += usize::from(!roots.insert(table.root()));
+            for key in 0..4 {
+                reads_of_lookup(&mut there, table, key).await;
+            }
+            for key in 0..4 {
+                assert_eq!(reads_of_lookup(&mut there, table, key).await, 1);
+            }
+            let mut tx = here.begin(Mode::ReadWrite);
+            table.drop_table(&mut tx).await.expect("is there");
+            commit(tx).await;
+            world.sim.nap(1_000_000).await;
+            world.machines[0].tidy();
+        }
+        assert!(reused > 10, "{reused}");
     });
 }

@@ -18,3 +18,10 @@ fn ddl_beside_transactions_keeps_tables_whole() {
 fn ddl_interrupted_by_a_crash_is_whole_or_has_no_effect() {
     hold(0..20, Plan::draw_with_schema_and_crash);
 }
+
+#[test]
+fn hash_table_that_is_dropped_under_a_split_makes_a_conflict() {
+    for seed in [863, 1232, 1437, 1985, 2173] {
+        hold(seed..seed + 1, Plan::draw_with_schema);
+    }
+}
