@@ -302,10 +302,11 @@ impl BTree {
         let mut checked = false;
         let mut fresh = false;
         for _ in 0..MAX_STEPS {
-            let Some(leaf) =
-                walk::descend(tx.machine(), self.root, 0, Target::At(key), fresh).await?
-            else {
-                return self.change_private(tx, op, key).await;
+            let found = walk::descend(tx.machine(), self.root, 0, Target::At(key), fresh).await?;
+            let leaf = match found {
+                Some(leaf) => leaf,
+                None if tx.owns(self.root) => return self.change_private(tx, op, key).await,
+                None => self.wait_for_root(tx).await?,
             };
             if what == What::Insert && !checked {
                 self.check_length(tx, leaf, key).await?;
@@ -400,6 +401,18 @@ impl BTree {
                 }
             }
             Ok(())
+        })
+    }
+
+    /// Returns the root once the commit that makes the tree has reached it. The snapshot may have the tree before
+    /// that: then it is patched as any other, so that it gets the commit timestamp.
+    ///
+    /// # Errors
+    /// [`Stop::Damaged`] if the snapshot does not have the tree; otherwise as [`Transaction::view`].
+    fn wait_for_root<'a>(&'a self, tx: &'a mut Transaction) -> Work<'a, Result<Addr, Stop>> {
+        Box::pin(async move {
+            let there = tx.view(self.root, Some(&LEAF), |_| ()).await?;
+            there.map(|_| self.root).ok_or(Stop::Damaged)
         })
     }
 

@@ -25,3 +25,8 @@ fn hash_table_that_is_dropped_under_a_split_makes_a_conflict() {
         hold(seed..seed + 1, Plan::draw_with_schema);
     }
 }
+
+#[test]
+fn insert_into_a_tree_whose_root_is_not_yet_committed_carries_the_commit_timestamp() {
+    hold(2604..2605, Plan::draw_with_schema);
+}
