@@ -1,0 +1,196 @@
+//! Differences between two servers, and the report of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::known::Known;
+use crate::stage::{Done, Line, Record};
+use crate::variable;
+
+/// The first thing in which two records differ.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// In what: waits, rows, an error and so on.
+    pub kind: &'static str,
+    /// Where, and what both have.
+    pub text: String,
+}
+
+/// Returns the first thing in which the record of this server differs from PostgreSQL's.
+pub fn difference(ours: &Record, theirs: &Record) -> Option<Difference> {
+    let found = |kind, text| Some(Difference { kind, text });
+    if let Some((kind, text)) = of_lines(&ours.setup, &theirs.setup) {
+        return found("setup", format!("{kind}: {text}"));
+    }
+    for (ours, theirs) in ours.steps.iter().zip(&theirs.steps) {
+        if let Some((kind, text)) = of_steps(ours, theirs) {
+            return found(kind, format!("{}: {text}", ours.step));
+        }
+    }
+    if ours.is_stuck != theirs.is_stuck || ours.steps.len() != theirs.steps.len() {
+        let said = |record: &Record| match record.is_stuck {
+            true => format!("stuck after {} steps", record.steps.len()),
+            false => "comes to its end".to_owned(),
+        };
+        return found("stuck", pair(&said(ours), &said(theirs)));
+    }
+    let (kind, text) = of_lines(&ours.teardown, &theirs.teardown)?;
+    found("teardown", format!("{kind}: {text}"))
+}
+
+fn pair(ours: &str, theirs: &str) -> String {
+    format!("here {ours}, there {theirs}")
+}
+
+fn of_steps(ours: &Done, theirs: &Done) -> Option<(&'static str, String)> {
+    if ours.waited != theirs.waited {
+        let said = |done: &Done| match (done.waited, done.reported) {
+            (false, _) => "done at once",
+            (true, None) => "waits for ever",
+            (true, Some(_)) => "waits",
+        };
+        return Some(("waits", pair(said(ours), said(theirs))));
+    }
+    if let Some(found) = of_lines(&ours.lines, &theirs.lines) {
+        return Some(found);
+    }
+    (ours.reported != theirs.reported).then(|| {
+        let said = |done: &Done| match done.reported {
+            None => "never".to_owned(),
+            Some(steps) => format!("after {steps} steps"),
+        };
+        ("completed", pair(&said(ours), &said(theirs)))
+    })
+}
+
+fn of_lines(ours: &[Line], theirs: &[Line]) -> Option<(&'static str, String)> {
+    let length = ours.len().max(theirs.len());
+    for at in 0..length {
+        let (ours, theirs) = (ours.get(at), theirs.get(at));
+        if ours == theirs || is_serialization_failure(ours) && is_serialization_failure(theirs) {
+            continue;
+        }
+        let kind = match (ours, theirs) {
+            (Some(Line::Error(state, _)), Some(Line::Error(other, _))) if state == other => "text",
+            (Some(Line::Error(..)), _) | (_, Some(Line::Error(..))) => "error",
+            (Some(Line::Notice(_)), _) | (_, Some(Line::Notice(_))) => "notice",
+            _ => "rows",
+        };
+        let said = |line: Option<&Line>| match line {
+            None => "nothing".to_owned(),
+            Some(Line::Result(text)) => format!("«{text}»"),
+            Some(Line::Notice(text)) => text.clone(),
+            Some(Line::Error(state, text)) => format!("{state} {text}"),
+        };
+        return Some((kind, pair(&said(ours), &said(theirs))));
+    }
+    None
+}
+
+/// Whether a line is an error that asks for the transaction to be run again, whose text says how it was found out.
+fn is_serialization_failure(line: Option<&Line>) -> bool {
+    matches!(line, Some(Line::Error(state, _)) if state == "40001")
+}
+
+/// What was found in all specifications.
+pub struct Report {
+    known: Known,
+    /// Permutations that ran, by file.
+    ran: BTreeMap<String, usize>,
+    differ: BTreeMap<(String, String), Difference>,
+    /// Titles of permutations that agree.
+    agree: BTreeSet<(String, String)>,
+    unreadable: Vec<String>,
+}
+
+impl Report {
+    /// An empty report, with the list of known differences.
+    pub fn new(known: Known) -> Report {
+        Report {
+            known,
+            ran: BTreeMap::new(),
+            differ: BTreeMap::new(),
+            agree: BTreeSet::new(),
+            unreadable: Vec::new(),
+        }
+    }
+
+    /// Notes that a file is no specification.
+    pub fn unreadable(&mut self, name: &str, why: &str) {
+        self.unreadable.push(format!("{name}: {why}"));
+    }
+
+    /// Whether a permutation is known to differ.
+    pub fn knows(&self, name: &str, title: &str) -> bool {
+        let of = |title: &str| self.known.contains_key(&(name.into(), title.into()));
+        of(title) || of("*")
+    }
+
+    /// Adds what both servers did.
+    pub fn add(&mut self, name: &str, title: &str, ours: &Record, theirs: &Record) {
+        let found = difference(ours, theirs);
+        let shows = variable("ISOLATION_SHOW");
+        if shows.is_some() && found.is_some() || shows.as_deref() == Some("all") {
+            println!("==== {name}, here\n{}", ours.text);
+            println!("---- {name}, on PostgreSQL\n{}", theirs.text);
+        }
+        *self.ran.entry(name.into()).or_default() += 1;
+        let key = (name.to_owned(), title.to_owned());
+        match found {
+            None => drop(self.agree.insert(key)),
+            Some(difference) => {
+                let Difference { kind, text } = &difference;
+                println!("{name} | {title} | {kind} | {text}");
+                self.differ.insert(key, difference);
+            }
+        }
+    }
+
+    /// Prints how many permutations of each file differ, and in what.
+    pub fn print(&self) {
+        println!("\npermutations that differ, of all, by file:");
+        let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut of_file: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
+        for ((name, _), Difference { kind, .. }) in &self.differ {
+            *kinds.entry(kind).or_default() += 1;
+            *of_file.entry(name).or_default().entry(kind).or_default() += 1;
+        }
+        for (name, ran) in &self.ran {
+            let none = BTreeMap::new();
+            let found = of_file.get(&**name).unwrap_or(&none);
+            let count: usize = found.values().sum();
+            println!("{count:4} / {ran:4}  {name}  {}", counts(found));
+        }
+        let ran: usize = self.ran.values().sum();
+        println!("{:4} / {ran:4}  all  {}", self.differ.len(), counts(&kinds));
+        for line in &self.unreadable {
+            println!("not read: {line}");
+        }
+    }
+
+    /// Returns the permutations that differ without being known, and the known ones that do not differ any more. Where
+    /// only some permutations ran, `*` in the list says nothing.
+    pub fn unexpected(&self, is_partial: bool) -> Vec<String> {
+        let mut found = self.unreadable.clone();
+        for ((name, title), Difference { kind, text }) in &self.differ {
+            if !self.knows(name, title) {
+                found.push(format!("differs: {name} | {title} | {kind}: {text}"));
+            }
+        }
+        for (name, title) in self.known.keys() {
+            let differs = self.differ.keys().any(|(of, _)| of == name);
+            let is_over = match &**title {
+                "*" => !is_partial && self.ran.contains_key(name) && !differs,
+                _ => self.agree.contains(&(name.clone(), title.clone())),
+            };
+            if is_over {
+                found.push(format!("does not differ any more: {name} | {title}"));
+            }
+        }
+        found
+    }
+}
+
+fn counts(kinds: &BTreeMap<&str, usize>) -> String {
+    let each = kinds.iter().map(|(kind, count)| format!("{kind} {count}"));
+    each.collect::<Vec<_>>().join(", ")
+}

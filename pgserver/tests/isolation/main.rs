@@ -1,0 +1,91 @@
+//! Isolation tests: steps of several sessions in a given order, here and on PostgreSQL 15, where both must do the same.
+//!
+//! The specifications in `specs/` are in the format of PostgreSQL's `isolationtester` (`spec.rs`). Each permutation runs
+//! on a database of this process and on a PostgreSQL 15 of this machine. Compared are rows, SQLSTATEs, error texts and
+//! notices of each step, whether the step waited, and when it was done. Permutations that are known to differ are in
+//! `known.txt`, with the reason; one that does not differ any more must leave that list.
+//!
+//! ```sh
+//! cargo test -p fencepost-pgserver --test isolation -- --nocapture        # all specifications
+//! ISOLATION=deadlock cargo test …        # the files with that in their name
+//! ISOLATION_PERMUTATION='a1 b1' …        # the permutations with these steps in a row
+//! ISOLATION_SHOW=1 …                     # what both servers did where they differ; ISOLATION_SHOW=all for all
+//! ISOLATION_SPECS=dir …                  # the specifications of another folder, such as PostgreSQL's own
+//! ISOLATION_KNOWN=file …                 # another list of known differences; without one nothing fails
+//! ISOLATION_HERE=127.0.0.1:5433 …        # a running server in the place of this process
+//! ISOLATION_WAIT_MS=300 …                # a step without an answer for so long counts as waiting
+//! ```
+
+mod client;
+mod compare;
+mod known;
+#[path = "../compat/postgres.rs"]
+#[expect(dead_code, reason = "psql is run by the compatibility tests")]
+mod postgres;
+mod server;
+mod spec;
+mod stage;
+
+use std::path::{Path, PathBuf};
+
+use compare::Report;
+use server::Servers;
+
+#[test]
+fn sessions_do_the_same_in_turn_as_on_postgresql() {
+    let servers = match Servers::start() {
+        Ok(servers) => servers,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let known = known::read(variable("ISOLATION_KNOWN").as_deref());
+    let mut report = Report::new(known);
+    for file in files() {
+        let name = name_of(&file);
+        let text = std::fs::read_to_string(&file).expect("a specification");
+        match spec::read(&text) {
+            Ok(specs) => {
+                for (suffix, spec) in specs {
+                    servers.compare(&format!("{name}{suffix}"), &spec, &mut report);
+                }
+            }
+            Err(why) => report.unreadable(&name, &why),
+        }
+    }
+    report.print();
+    let is_partial = variable("ISOLATION_PERMUTATION").is_some();
+    let unexpected = report.unexpected(is_partial);
+    let is_free = variable("ISOLATION_SPECS").is_some() && variable("ISOLATION_KNOWN").is_none();
+    assert!(
+        is_free || unexpected.is_empty(),
+        "\n{}",
+        unexpected.join("\n")
+    );
+}
+
+/// The value of a variable of the environment, if it is set.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/isolation")
+}
+
+fn name_of(file: &Path) -> String {
+    let stem = file.file_stem().expect("a file");
+    stem.to_string_lossy().into_owned()
+}
+
+/// The specifications that are asked for, by name.
+fn files() -> Vec<PathBuf> {
+    let folder = variable("ISOLATION_SPECS").map_or_else(|| folder().join("specs"), PathBuf::from);
+    let part = variable("ISOLATION").unwrap_or_default();
+    let entries = std::fs::read_dir(&folder).expect("a folder of specifications");
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|file| file.extension().is_some_and(|end| end == "spec"))
+        .filter(|file| part.split(',').any(|part| name_of(file).contains(part)))
+        .collect();
+    files.sort();
+    files
+}

@@ -1,0 +1,157 @@
+//! The two servers that are compared.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use fencepost::Database;
+use fencepost_pgserver::{ListenOptions, Server, listen};
+
+use crate::compare::{Report, difference};
+use crate::postgres::{self, Postgres};
+use crate::spec::{Move, Spec};
+use crate::stage::{Blocked, Record, Stage};
+use crate::variable;
+
+/// A step that has no answer for so long is deemed to wait, unless a variable says otherwise.
+const WAIT_MS: u64 = 300;
+
+/// Where the other server is reached.
+pub struct Servers {
+    postgres: Postgres,
+    made: AtomicU32,
+}
+
+/// A server that runs the permutations of one specification, one after the other.
+enum Side<'a> {
+    /// This process serves a database in memory, made anew where a permutation has not come to its end.
+    Here(Option<(Server, Stage)>),
+    /// A running server, in the place of this process.
+    Running(SocketAddr, Option<Stage>),
+    /// A database of PostgreSQL.
+    There(&'a Servers, Option<(String, Stage)>),
+}
+
+impl Servers {
+    /// Starts a PostgreSQL 15, or says why not.
+    pub fn start() -> Result<Servers, String> {
+        Ok(Servers {
+            postgres: postgres::start()?,
+            made: AtomicU32::new(0),
+        })
+    }
+
+    /// Runs the permutations of a specification on both servers and reports where they differ. A permutation that
+    /// differs and is not known runs once more, as steps may be slow.
+    pub fn compare(&self, name: &str, spec: &Spec, report: &mut Report) {
+        let mut here = match variable("ISOLATION_HERE") {
+            None => Side::Here(None),
+            Some(addr) => Side::Running(addr.parse().expect("an address"), None),
+        };
+        let mut there = Side::There(self, None);
+        let part = variable("ISOLATION_PERMUTATION").unwrap_or_default();
+        for moves in &spec.permutations {
+            let title = spec.title(moves);
+            if !title.contains(&part) {
+                continue;
+            }
+            let mut both = || {
+                std::thread::scope(|scope| {
+                    let here = scope.spawn(|| here.run(spec, moves));
+                    let there = there.run(spec, moves);
+                    (here.join().expect("no panic"), there)
+                })
+            };
+            let (mut ours, mut theirs) = both();
+            let differs = difference(&ours, &theirs).is_some() && !ours.is_canceled;
+            if differs && !report.knows(name, &title) {
+                (ours, theirs) = both();
+            }
+            report.add(name, &title, &ours, &theirs);
+        }
+        here.close();
+        there.close();
+    }
+
+    fn address(&self) -> SocketAddr {
+        let url = self.postgres.url();
+        let port = url.split_once("port=").expect("a port").1;
+        let port = port.split(' ').next().expect("a port");
+        SocketAddr::from(([127, 0, 0, 1], port.parse().expect("a port")))
+    }
+
+    /// Runs a statement in the database postgres.
+    fn administrate(&self, sql: &str) {
+        let stage = Stage::open(
+            self.address(),
+            "postgres",
+            &Spec::default(),
+            Blocked::ByFunction,
+        );
+        let mut stage = stage.expect("a connection to PostgreSQL");
+        stage.administrate(sql);
+    }
+}
+
+impl Side<'_> {
+    fn run(&mut self, spec: &Spec, moves: &[Move]) -> Record {
+        let record = match self.stage(spec) {
+            Ok(stage) => stage.run(spec, moves),
+            Err(why) => Record::failed(&why),
+        };
+        if record.is_stuck {
+            self.close();
+        }
+        record
+    }
+
+    /// The stage, which is set anew where there is none.
+    fn stage(&mut self, spec: &Spec) -> Result<&mut Stage, String> {
+        let wait =
+            variable("ISOLATION_WAIT_MS").map_or(WAIT_MS, |ms| ms.parse().expect("a number"));
+        let by_time = Blocked::ByTime(Duration::from_millis(wait));
+        match self {
+            Side::Here(kept) => {
+                if kept.is_none() {
+                    let database = Database::in_memory().map_err(|error| error.to_string())?;
+                    let server = listen(&database, ListenOptions::new("127.0.0.1:0"));
+                    let server = server.map_err(|error| error.to_string())?;
+                    let stage = Stage::open(server.local_addr(), "postgres", spec, by_time)?;
+                    *kept = Some((server, stage));
+                }
+                kept.as_mut().map(|(_, stage)| stage)
+            }
+            Side::Running(addr, kept) => {
+                if kept.is_none() {
+                    *kept = Some(Stage::open(*addr, "postgres", spec, by_time)?);
+                }
+                kept.as_mut()
+            }
+            Side::There(servers, kept) => {
+                if kept.is_none() {
+                    let number = servers.made.fetch_add(1, Ordering::Relaxed);
+                    let name = format!("isolation_{number}");
+                    servers.administrate(&format!("CREATE DATABASE {name}"));
+                    let addr = servers.address();
+                    let stage = Stage::open(addr, &name, spec, Blocked::ByFunction)?;
+                    *kept = Some((name, stage));
+                }
+                kept.as_mut().map(|(_, stage)| stage)
+            }
+        }
+        .ok_or_else(|| "no stage".to_owned())
+    }
+
+    fn close(&mut self) {
+        match self {
+            Side::Here(kept) => *kept = None,
+            Side::Running(_, kept) => *kept = None,
+            Side::There(servers, kept) => {
+                if let Some((name, stage)) = kept.take() {
+                    drop(stage);
+                    servers.administrate(&format!("DROP DATABASE {name} WITH (FORCE)"));
+                }
+            }
+        }
+    }
+}
