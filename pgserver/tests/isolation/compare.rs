@@ -9,7 +9,9 @@ use crate::variable;
 /// The first thing in which two records differ.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// In what: waits, rows, an error and so on.
+    /// In what: `waits` (whether a step waits), `completed` (when a step that waits is done), `rows`, `notice`,
+    /// `conflict` (only one of both has a serialization failure), `error` (of another SQLSTATE, or only of one),
+    /// `text` (of an error with the same SQLSTATE), `setup`, `teardown`, `stuck` (no end).
     pub kind: &'static str,
     /// Where, and what both have.
     pub text: String,
@@ -71,6 +73,12 @@ fn of_lines(ours: &[Line], theirs: &[Line]) -> Option<(&'static str, String)> {
         }
         let kind = match (ours, theirs) {
             (Some(Line::Error(state, _)), Some(Line::Error(other, _))) if state == other => "text",
+            (Some(Line::Error(..)), Some(Line::Error(..))) => "error",
+            (Some(Line::Error(state, _)), _) | (_, Some(Line::Error(state, _)))
+                if state == "40001" =>
+            {
+                "conflict"
+            }
             (Some(Line::Error(..)), _) | (_, Some(Line::Error(..))) => "error",
             (Some(Line::Notice(_)), _) | (_, Some(Line::Notice(_))) => "notice",
             _ => "rows",
@@ -165,6 +173,29 @@ impl Report {
         for line in &self.unreadable {
             println!("not read: {line}");
         }
+    }
+
+    /// Returns the list of known differences as it should be: what differs now, with the reasons that are known. Files
+    /// that did not run keep their lines.
+    pub fn known_anew(&self) -> String {
+        let mut known = self.known.clone();
+        known.retain(|(name, _), _| !self.ran.contains_key(name));
+        for (key, Difference { kind, text }) in &self.differ {
+            let every = (key.0.clone(), "*".to_owned());
+            let reason = self.known.get(key).cloned();
+            match (reason, self.known.get(&every)) {
+                (None, Some(reason)) => drop(known.insert(every, reason.clone())),
+                (reason, _) => {
+                    let reason = reason.unwrap_or_else(|| format!("{kind}: {text}"));
+                    known.insert(key.clone(), reason);
+                }
+            }
+        }
+        let line = |((name, title), reason): (&(String, String), &String)| {
+            let reason: String = reason.chars().take(120).collect();
+            format!("{name} | {title} | {}\n", reason.replace('\n', " "))
+        };
+        known.iter().map(line).collect()
     }
 
     /// Returns the permutations that differ without being known, and the known ones that do not differ any more. Where

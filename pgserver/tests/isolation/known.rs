@@ -9,12 +9,31 @@ use std::path::PathBuf;
 /// Reasons by file and permutation.
 pub type Known = BTreeMap<(String, String), String>;
 
-/// Reads the list of a file; without one the list beside the specifications of this repository.
-pub fn read(path: Option<&str>) -> Known {
-    let path = match (path, crate::variable("ISOLATION_SPECS")) {
-        (Some(path), _) => PathBuf::from(path),
-        (None, Some(_)) => return Known::new(),
-        (None, None) => crate::folder().join("known.txt"),
+/// The head of a list.
+const HEAD: &str = "# Permutations that differ from PostgreSQL 15: file | steps | reason\n";
+
+/// The list that counts: that of the environment, or the one beside the specifications of this repository.
+fn path() -> Option<PathBuf> {
+    match (
+        crate::variable("ISOLATION_KNOWN"),
+        crate::variable("ISOLATION_SPECS"),
+    ) {
+        (Some(path), _) => Some(PathBuf::from(path)),
+        (None, Some(_)) => None,
+        (None, None) => Some(crate::folder().join("known.txt")),
+    }
+}
+
+/// Writes the lines of the list anew.
+pub fn write(lines: &str) {
+    let path = path().expect("ISOLATION_KNOWN names the list");
+    std::fs::write(path, format!("{HEAD}{lines}")).expect("a list that can be written");
+}
+
+/// Reads the list.
+pub fn read() -> Known {
+    let Some(path) = path().filter(|path| path.exists()) else {
+        return Known::new();
     };
     let text = std::fs::read_to_string(path).expect("a list of known differences");
     let lines = text.lines().filter(|line| !line.starts_with('#'));

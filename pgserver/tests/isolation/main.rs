@@ -12,6 +12,7 @@
 //! ISOLATION_SHOW=1 …                     # what both servers did where they differ; ISOLATION_SHOW=all for all
 //! ISOLATION_SPECS=dir …                  # the specifications of another folder, such as PostgreSQL's own
 //! ISOLATION_KNOWN=file …                 # another list of known differences; without one nothing fails
+//! ISOLATION_FILL=1 …                     # writes what differs into that list; reasons that it has stay
 //! ISOLATION_HERE=127.0.0.1:5433 …        # a running server in the place of this process
 //! ISOLATION_WAIT_MS=300 …                # a step without an answer for so long counts as waiting
 //! ```
@@ -37,7 +38,7 @@ fn sessions_do_the_same_in_turn_as_on_postgresql() {
         Ok(servers) => servers,
         Err(why) => return println!("skipped: {why}"),
     };
-    let known = known::read(variable("ISOLATION_KNOWN").as_deref());
+    let known = known::read();
     let mut report = Report::new(known);
     for file in files() {
         let name = name_of(&file);
@@ -52,6 +53,9 @@ fn sessions_do_the_same_in_turn_as_on_postgresql() {
         }
     }
     report.print();
+    if variable("ISOLATION_FILL").is_some() {
+        return known::write(&report.known_anew());
+    }
     let is_partial = variable("ISOLATION_PERMUTATION").is_some();
     let unexpected = report.unexpected(is_partial);
     let is_free = variable("ISOLATION_SPECS").is_some() && variable("ISOLATION_KNOWN").is_none();

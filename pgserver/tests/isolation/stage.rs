@@ -90,19 +90,33 @@ struct Session {
     active: Option<usize>,
     is_ready: bool,
     lines: Vec<Line>,
-    /// Rows of the result that is coming, if one is.
-    rows: Option<usize>,
+    /// The first line of the result that is coming, if one is.
+    result: Option<usize>,
     notices: usize,
 }
 
 impl Session {
     fn end_result(&mut self) {
-        let count = match self.rows.take() {
-            None => return,
-            Some(1) => "(1 row)".into(),
-            Some(rows) => format!("({rows} rows)"),
+        let Some(first) = self.result.take() else {
+            return;
+        };
+        let is_row = |line: &&Line| matches!(line, Line::Result(_));
+        let count = match self.lines[first + 1..].iter().filter(is_row).count() {
+            1 => "(1 row)".into(),
+            rows => format!("({rows} rows)"),
         };
         self.lines.push(Line::Result(count));
+    }
+
+    /// Drops what has come of a result that an error ends.
+    fn drop_result(&mut self) {
+        if let Some(first) = self.result.take() {
+            let begun = self.lines.split_off(first);
+            let others = begun
+                .into_iter()
+                .filter(|line| !matches!(line, Line::Result(_)));
+            self.lines.extend(others);
+        }
     }
 }
 
@@ -180,7 +194,7 @@ impl Stage {
                 active: None,
                 is_ready: true,
                 lines: Vec::new(),
-                rows: None,
+                result: None,
                 notices: 0,
             });
         }
@@ -461,18 +475,17 @@ impl Stage {
         let session = &mut self.sessions[number];
         match event {
             Event::Columns(names) => {
-                session.rows = Some(0);
+                session.result = Some(session.lines.len());
                 session.lines.push(Line::Result(names.join("|")));
             }
             Event::Row(cells) => {
                 let cells = cells.into_iter().map(Option::unwrap_or_default);
                 let cells: Vec<String> = cells.collect();
-                session.rows = session.rows.map(|rows| rows + 1);
                 session.lines.push(Line::Result(cells.join("|")));
             }
             Event::Complete => session.end_result(),
             Event::Error(severity, state, text) => {
-                session.end_result();
+                session.drop_result();
                 let text = format!("{severity}:  {text}");
                 session.lines.push(Line::Error(state, text));
             }
