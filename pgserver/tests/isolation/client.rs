@@ -20,8 +20,8 @@ pub enum Event {
     Notice(String, String),
     /// A notification: the sender's process, channel and payload.
     Notify(i32, String, String),
-    /// The server waits for the next query.
-    Ready,
+    /// The server waits for the next query; whether no transaction is open.
+    Ready(bool),
     /// The connection has ended.
     Lost(String),
 }
@@ -136,7 +136,7 @@ fn event(stream: &mut TcpStream, tag: u8, body: &[u8]) -> Option<Event> {
             let (channel, rest) = text(&body[4..]);
             Event::Notify(number_at(body, 0), channel, text(rest).0)
         }
-        b'Z' => Event::Ready,
+        b'Z' => Event::Ready(body == b"I"),
         b'G' => {
             // COPY FROM STDIN gets no data.
             let _ = stream.write_all(b"f\0\0\0\x05\0");

@@ -28,9 +28,13 @@ mod spec;
 mod stage;
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use compare::Report;
 use server::Servers;
+
+/// Files that run at a time: steps mostly wait.
+const WORKERS: usize = 3;
 
 #[test]
 fn sessions_do_the_same_in_turn_as_on_postgresql() {
@@ -38,20 +42,19 @@ fn sessions_do_the_same_in_turn_as_on_postgresql() {
         Ok(servers) => servers,
         Err(why) => return println!("skipped: {why}"),
     };
-    let known = known::read();
-    let mut report = Report::new(known);
-    for file in files() {
-        let name = name_of(&file);
-        let text = std::fs::read_to_string(&file).expect("a specification");
-        match spec::read(&text) {
-            Ok(specs) => {
-                for (suffix, spec) in specs {
-                    servers.compare(&format!("{name}{suffix}"), &spec, &mut report);
+    let report = Mutex::new(Report::new(known::read()));
+    let files = Mutex::new(files().into_iter());
+    let next = || files.lock().expect("no panic").next();
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                while let Some(file) = next() {
+                    run(&servers, &file, &report);
                 }
-            }
-            Err(why) => report.unreadable(&name, &why),
+            });
         }
-    }
+    });
+    let report = report.into_inner().expect("no panic");
     report.print();
     if variable("ISOLATION_FILL").is_some() {
         return known::write(&report.known_anew());
@@ -64,6 +67,20 @@ fn sessions_do_the_same_in_turn_as_on_postgresql() {
         "\n{}",
         unexpected.join("\n")
     );
+}
+
+/// Runs the specifications of a file.
+fn run(servers: &Servers, file: &Path, report: &Mutex<Report>) {
+    let name = name_of(file);
+    let text = std::fs::read_to_string(file).expect("a specification");
+    match spec::read(&text) {
+        Ok(specs) => {
+            for (suffix, spec) in specs {
+                servers.compare(&format!("{name}{suffix}"), &spec, report);
+            }
+        }
+        Err(why) => report.lock().expect("no panic").unreadable(&name, &why),
+    }
 }
 
 /// The value of a variable of the environment, if it is set.

@@ -1,6 +1,7 @@
 //! The two servers that are compared.
 
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -43,31 +44,27 @@ impl Servers {
 
     /// Runs the permutations of a specification on both servers and reports where they differ. A permutation that
     /// differs and is not known runs once more, as steps may be slow.
-    pub fn compare(&self, name: &str, spec: &Spec, report: &mut Report) {
+    pub fn compare(&self, name: &str, spec: &Spec, report: &Mutex<Report>) {
         let mut here = match variable("ISOLATION_HERE") {
             None => Side::Here(None),
             Some(addr) => Side::Running(addr.parse().expect("an address"), None),
         };
         let mut there = Side::There(self, None);
+        let report = || report.lock().expect("no panic");
         let part = variable("ISOLATION_PERMUTATION").unwrap_or_default();
         for moves in &spec.permutations {
             let title = spec.title(moves);
             if !title.contains(&part) {
                 continue;
             }
-            let mut both = || {
-                std::thread::scope(|scope| {
-                    let here = scope.spawn(|| here.run(spec, moves));
-                    let there = there.run(spec, moves);
-                    (here.join().expect("no panic"), there)
-                })
-            };
-            let (mut ours, mut theirs) = both();
+            let (mut ours, mut theirs) = both(&mut here, &mut there, spec, moves);
             let differs = difference(&ours, &theirs).is_some() && !ours.is_canceled;
-            if differs && !report.knows(name, &title) {
-                (ours, theirs) = both();
+            if differs && !report().knows(name, &title) {
+                here.close();
+                there.close();
+                (ours, theirs) = both(&mut here, &mut there, spec, moves);
             }
-            report.add(name, &title, &ours, &theirs);
+            report().add(name, &title, &ours, &theirs);
         }
         here.close();
         there.close();
@@ -93,13 +90,27 @@ impl Servers {
     }
 }
 
+/// Runs a permutation on both sides at once.
+fn both(
+    here: &mut Side<'_>,
+    there: &mut Side<'_>,
+    spec: &Spec,
+    moves: &[Move],
+) -> (Record, Record) {
+    std::thread::scope(|scope| {
+        let here = scope.spawn(|| here.run(spec, moves));
+        let there = there.run(spec, moves);
+        (here.join().expect("no panic"), there)
+    })
+}
+
 impl Side<'_> {
     fn run(&mut self, spec: &Spec, moves: &[Move]) -> Record {
         let record = match self.stage(spec) {
             Ok(stage) => stage.run(spec, moves),
             Err(why) => Record::failed(&why),
         };
-        if record.is_stuck {
+        if record.is_stuck || record.is_dirty {
             self.close();
         }
         record

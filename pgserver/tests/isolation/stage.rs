@@ -67,6 +67,8 @@ pub struct Record {
     pub text: String,
     /// Whether a step took too long and was canceled.
     pub is_canceled: bool,
+    /// Whether something may be left that the next permutation would meet.
+    pub is_dirty: bool,
     /// Whether steps never ended, or a connection was lost.
     pub is_stuck: bool,
 }
@@ -78,6 +80,7 @@ impl Record {
             text: format!("{why}\n"),
             setup: vec![Line::Error("lost".into(), why.into())],
             is_stuck: true,
+            is_dirty: true,
             ..Record::default()
         }
     }
@@ -89,6 +92,8 @@ struct Session {
     /// The index of the launched step that is not reported as done.
     active: Option<usize>,
     is_ready: bool,
+    /// Whether no transaction is open.
+    is_idle: bool,
     lines: Vec<Line>,
     /// The first line of the result that is coming, if one is.
     result: Option<usize>,
@@ -193,6 +198,7 @@ impl Stage {
                 connection,
                 active: None,
                 is_ready: true,
+                is_idle: true,
                 lines: Vec::new(),
                 result: None,
                 notices: 0,
@@ -253,6 +259,10 @@ impl Stage {
         let teardown = run.record.teardown.clone();
         run.note(&teardown);
         run.record.is_stuck |= self.is_lost;
+        let mut around = run.record.setup.iter().chain(&run.record.teardown);
+        let has_failed = around.any(|line| matches!(line, Line::Error(..)));
+        let is_idle = self.sessions.iter().all(|session| session.is_idle);
+        run.record.is_dirty = has_failed || !is_idle;
         run.record
     }
 
@@ -494,7 +504,7 @@ impl Stage {
                 session.lines.push(line(notified));
             }
             Event::Notify(..) => session.lines.push(line(notified)),
-            Event::Ready => session.is_ready = true,
+            Event::Ready(is_idle) => (session.is_ready, session.is_idle) = (true, is_idle),
             Event::Lost(why) => {
                 session.lines.push(Line::Error("lost".into(), why));
                 session.is_ready = true;
