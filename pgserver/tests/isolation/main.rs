@@ -11,6 +11,8 @@
 //! ISOLATION_PERMUTATION='a1 b1' …        # the permutations with these steps in a row
 //! ISOLATION_SHOW=1 …                     # what both servers did where they differ; ISOLATION_SHOW=all for all
 //! ISOLATION_SPECS=dir …                  # the specifications of another folder, such as PostgreSQL's own
+//! ISOLATION_LENIENT=1 …                  # statements of a setup that fail here do not count, but for what comes of them
+//! ISOLATION_IGNORE=notice,text …         # kinds of differences that do not count: of notice, text and completed
 //! ISOLATION_KNOWN=file …                 # another list of known differences; without one nothing fails
 //! ISOLATION_FILL=1 …                     # writes what differs into that list; reasons that it has stay
 //! ISOLATION_HERE=127.0.0.1:5433 …        # a running server in the place of this process

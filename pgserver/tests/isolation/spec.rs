@@ -97,6 +97,42 @@ pub fn read(text: &str) -> Result<Vec<(String, Spec)>, String> {
     levels.map(of).collect()
 }
 
+/// Returns the statements of a block of SQL, without those that are empty.
+pub fn statements(sql: &str) -> Vec<String> {
+    let (mut found, mut begin, mut at) = (Vec::new(), 0, 0);
+    while let Some(first) = sql[at..].chars().next() {
+        let rest = &sql[at..];
+        at += match first {
+            '\'' | '"' => rest[1..].find(first).map_or(rest.len(), |end| end + 2),
+            '-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
+            '$' => quoted_by_dollars(rest),
+            _ => first.len_utf8(),
+        };
+        if first == ';' || at == sql.len() {
+            let statement = sql[begin..at].trim().trim_end_matches(';').trim_end();
+            found.extend((!statement.is_empty()).then(|| statement.to_owned()));
+            begin = at;
+        }
+    }
+    found
+}
+
+/// The length of the text between dollars that begins here, or 1 if none does.
+fn quoted_by_dollars(rest: &str) -> usize {
+    let Some(end) = rest[1..].find('$') else {
+        return 1;
+    };
+    let tag = &rest[..end + 2];
+    if !tag[1..=end]
+        .chars()
+        .all(|c| c.is_alphanumeric() || c == '_')
+    {
+        return 1;
+    }
+    let close = rest[tag.len()..].find(tag);
+    close.map_or(rest.len(), |close| close + 2 * tag.len())
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     Word(String),

@@ -9,7 +9,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::client::{Connection, Event};
-use crate::spec::{Marker, Move, Spec};
+use crate::spec::{Marker, Move, Spec, statements};
+use crate::variable;
 
 /// How often a server is asked whether a session is blocked.
 const POLL: Duration = Duration::from_millis(10);
@@ -233,11 +234,11 @@ impl Stage {
         let title = spec.title(moves);
         run.record.text = format!("starting permutation: {title}\n");
         for sql in &spec.setup {
-            run.record.setup.extend(self.query(CONTROL, sql));
+            run.record.setup.extend(self.set_up(CONTROL, sql));
         }
         for (at, session) in spec.sessions.iter().enumerate() {
             if let Some(sql) = &session.setup {
-                run.record.setup.extend(self.query(at + 1, sql));
+                run.record.setup.extend(self.set_up(at + 1, sql));
             }
         }
         let setup = run.record.setup.clone();
@@ -422,6 +423,20 @@ impl Stage {
     fn is_true(&mut self, sql: &str) -> bool {
         let lines = self.query(CONTROL, sql);
         lines.contains(&Line::Result("t".into()))
+    }
+
+    /// Runs statements of a setup. Where it is lenient they run one by one, and those that fail leave nothing.
+    fn set_up(&mut self, session: usize, sql: &str) -> Vec<Line> {
+        if variable("ISOLATION_LENIENT").is_none() {
+            return self.query(session, sql);
+        }
+        let mut lines = Vec::new();
+        for statement in statements(sql) {
+            let left = self.query(session, &statement);
+            let fails = left.iter().any(|line| matches!(line, Line::Error(..)));
+            lines.extend(left.into_iter().filter(|_| !fails));
+        }
+        lines
     }
 
     /// Runs statements to their end; what they left.
