@@ -404,8 +404,8 @@ impl BTree {
         })
     }
 
-    /// Returns the root once the commit that makes the tree has reached it. The snapshot may have the tree before
-    /// that: then it is patched as any other, so that it gets the commit timestamp.
+    /// Returns the root once the commit that makes the tree has reached it. The snapshot may have
+    /// the tree before that: then it is patched as any other, so that it gets the commit timestamp.
     ///
     /// # Errors
     /// [`Stop::Damaged`] if the snapshot does not have the tree; otherwise as [`Transaction::view`].

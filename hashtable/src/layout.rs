@@ -348,8 +348,9 @@ impl<'a, 'v> Bucket<'a, 'v> {
         !self.is_block && self.index() == index && low_bits(hash, self.depth) == self.prefix()
     }
 
-    /// Whether the bucket is of a table that is laid out as this root says: a stale copy of a root may be of another
-    /// table, whose root had the same slot. A bucket without a mark of its shard's homes fits any number of them.
+    /// Whether the bucket is of a table that is laid out as this root says: a stale copy of a root
+    /// may be of another table, whose root had the same slot. A bucket without a mark of its
+    /// shard's homes fits any number of them.
     #[inline]
     pub(crate) fn fits(&self, root: &Root) -> bool {
         let mark = self.view.word(0) & 0xFFFF;

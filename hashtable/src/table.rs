@@ -78,8 +78,8 @@ pub(crate) const NO_HOME: Stop = Stop::Retry(AbortReason::RefreshFailed);
 /// A way to find a key's home, from the cheapest to the surest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// By copies of another machine's root and directory, which may be stale: the bucket says itself whether it is
-    /// the right one.
+    /// By copies of another machine's root and directory, which may be stale: the bucket says
+    /// itself whether it is the right one.
     Copies,
     /// By new copies of both, which replace the stale ones.
     NewCopies,
@@ -88,10 +88,10 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    /// The route to take after this one has led to a wrong place.
-    pub(crate) fn next(self, is_far: bool) -> Route {
+    /// Returns the route to take after this one has led to a wrong place in the table at `root`.
+    pub(crate) fn next(self, machine: &Machine, root: Addr) -> Route {
         match self {
-            Route::Copies if is_far => Route::NewCopies,
+            Route::Copies if machine.is_far(root) => Route::NewCopies,
             _ => Route::Snapshot,
         }
     }
@@ -245,8 +245,8 @@ impl HashTable {
         })
     }
 
-    /// Finds the home of a hash. By [`Route::Snapshot`] a read-only transaction looks where it was in its
-    /// snapshot; any other one needs to know where it is now.
+    /// Finds the home of a hash. By [`Route::Snapshot`] a read-only transaction looks where it was
+    /// in its snapshot; any other one needs to know where it is now.
     pub(crate) async fn locate(
         &self,
         tx: &mut Transaction,
@@ -280,8 +280,9 @@ impl HashTable {
         Err(Stop::Retry(AbortReason::RefreshFailed))
     }
 
-    /// The home of a hash as copies of the root and the directory have it, if they go together. A copy that is no
-    /// root or directory of this table is of an object that had the slot before, and is replaced.
+    /// The home of a hash as copies of the root and the directory have it, if they go together. A
+    /// copy that is no root or directory of this table is of an object that had the slot before,
+    /// and is replaced.
     fn locate_by_copies<'a>(
         &'a self,
         machine: &'a Machine,
@@ -365,7 +366,7 @@ impl HashTable {
                 looked => looked?,
             };
             // If copies have not led to its home, they will not do so again.
-            route = route.next(tx.machine().is_far(self.root));
+            route = route.next(tx.machine(), self.root);
             let Some(looked) = looked else { continue };
             let (away, chain) = match looked {
                 (Look::Found(value), seen) => return Ok((spot, Some((value, Place::Home, seen)))),

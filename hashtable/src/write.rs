@@ -82,7 +82,7 @@ impl HashTable {
                 Err(Stop::Damaged) if route != Route::Snapshot => Look::Stale,
                 looked => looked?.map_or(Look::Stale, |(look, _)| look),
             };
-            route = route.next(tx.machine().is_far(self.root));
+            route = route.next(tx.machine(), self.root);
             match looked {
                 Look::Found(value) => return Ok(Insert::Exists(value)),
                 Look::Stale => continue,

@@ -74,14 +74,14 @@ impl Transaction {
         }
     }
 
-    /// As [`Self::doubt`], for `stop` of a transaction of its own ([`Self::system`]), whose snapshot is newer: there
-    /// an index may be gone that this transaction uses, and its nodes' memory may serve other objects. `Ok` where
-    /// the system transaction should be tried again: it may have met the remains of a change, and `doubts` says how
-    /// often that was so before.
+    /// As [`Self::doubt`], for `stop` of a transaction of its own ([`Self::system`]), whose
+    /// snapshot is newer: there an index may be gone that this transaction uses, and its nodes'
+    /// memory may serve other objects. `Ok` where the system transaction should be tried again: it
+    /// may have met the remains of a change, and `doubts` says how often that was so before.
     ///
     /// # Errors
-    /// A conflict if what this transaction has read does not hold any more; otherwise `stop`, unless it is a
-    /// [`Stop::Damaged`] that is doubted for the first few times.
+    /// A conflict if what this transaction has read does not hold any more; otherwise `stop`,
+    /// unless it is a [`Stop::Damaged`] that is doubted for the first few times.
     pub fn doubt_system(&mut self, stop: Stop, doubts: u32) -> Work<'_, Result<(), Stop>> {
         Box::pin(async move {
             match self.doubt(stop).await {

@@ -38,7 +38,7 @@ impl Connection {
     /// Connects; events come with `number`. Returns when the server is ready.
     ///
     /// # Errors
-    /// What the server or the network said.
+    /// The message of the server or the network.
     pub fn open(
         addr: SocketAddr,
         database: &str,
@@ -49,7 +49,8 @@ impl Connection {
         let mut stream = TcpStream::connect(addr).map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         let options = format!(
-            "user\0postgres\0database\0{database}\0application_name\0isolation\0client_encoding\0UTF8\0\0"
+            "user\0postgres\0database\0{database}\0application_name\0isolation\0\
+             client_encoding\0UTF8\0\0"
         );
         let mut body = 196_608u32.to_be_bytes().to_vec();
         body.extend_from_slice(options.as_bytes());

@@ -9,9 +9,10 @@ use crate::variable;
 /// The first thing in which two records differ.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// In what: `waits` (whether a step waits), `completed` (when a step that waits is done), `rows`, `notice`,
-    /// `conflict` (only one of both has a serialization failure), `error` (of another SQLSTATE, or only of one),
-    /// `text` (of an error with the same SQLSTATE), `setup`, `teardown`, `stuck` (no end).
+    /// In what: `waits` (whether a step waits), `completed` (when a step that waits is done),
+    /// `rows`, `notice`, `conflict` (only one of both has a serialization failure), `error` (of
+    /// another SQLSTATE, or only of one), `text` (of an error with the same SQLSTATE), `setup`,
+    /// `teardown`, `stuck` (no end).
     pub kind: &'static str,
     /// Where, and what both have.
     pub text: String,
@@ -30,9 +31,12 @@ pub fn difference(ours: &Record, theirs: &Record) -> Option<Difference> {
         }
     }
     if ours.is_stuck != theirs.is_stuck || ours.steps.len() != theirs.steps.len() {
-        let said = |record: &Record| match record.is_stuck {
-            true => format!("stuck after {} steps", record.steps.len()),
-            false => "comes to its end".to_owned(),
+        let said = |record: &Record| {
+            if record.is_stuck {
+                format!("stuck after {} steps", record.steps.len())
+            } else {
+                "comes to its end".to_owned()
+            }
         };
         return found("stuck", pair(&said(ours), &said(theirs)));
     }
@@ -110,12 +114,13 @@ fn of_lines(ours: &[Line], theirs: &[Line]) -> Option<(&'static str, String)> {
     None
 }
 
-/// Whether a line is an error that asks for the transaction to be run again, whose text says how it was found out.
+/// Whether a line is an error that asks for the transaction to be run again, whose text says how it
+/// was found out.
 fn is_serialization_failure(line: Option<&Line>) -> bool {
     matches!(line, Some(Line::Error(state, _)) if state == "40001")
 }
 
-/// What was found in all specifications.
+/// The results of all specifications.
 pub struct Report {
     known: Known,
     /// Permutations that ran, by file.
@@ -191,8 +196,8 @@ impl Report {
         }
     }
 
-    /// Returns the list of known differences as it should be: what differs now, with the reasons that are known. Files
-    /// that did not run keep their lines.
+    /// Returns the list of known differences as it should be: what differs now, with the reasons
+    /// that are known. Files that did not run keep their lines.
     pub fn known_anew(&self) -> String {
         let mut known = self.known.clone();
         known.retain(|(name, _), _| !self.ran.contains_key(name));
@@ -214,8 +219,8 @@ impl Report {
         known.iter().map(line).collect()
     }
 
-    /// Returns the permutations that differ without being known, and the known ones that do not differ any more. Where
-    /// only some permutations ran, `*` in the list says nothing.
+    /// Returns the permutations that differ without being known, and the known ones that do not
+    /// differ any more. Where only some permutations ran, `*` in the list says nothing.
     pub fn unexpected(&self, is_partial: bool) -> Vec<String> {
         let mut found = self.unreadable.clone();
         for ((name, title), Difference { kind, text }) in &self.differ {

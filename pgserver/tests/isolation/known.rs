@@ -1,7 +1,8 @@
 //! The list of permutations that are known to differ.
 //!
-//! A line names a file, a permutation by its steps, and the reason: `file | a1 b1 a2 | why`. `*` stands for the
-//! permutations of a file that do not have a line of their own; then at least one must differ.
+//! A line names a file, a permutation by its steps, and the reason: `file | a1 b1 a2 | why`. `*`
+//! stands for the permutations of a file that do not have a line of their own; then at least one
+//! must differ.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +13,8 @@ pub type Known = BTreeMap<(String, String), String>;
 /// The head of a list.
 const HEAD: &str = "# Permutations that differ from PostgreSQL 15: file | steps | reason\n";
 
-/// The list that counts: that of the environment, or the one beside the specifications of this repository.
+/// The list that counts: that of the environment, or the one beside the specifications of this
+/// repository.
 fn path() -> Option<PathBuf> {
     match (
         crate::variable("ISOLATION_KNOWN"),

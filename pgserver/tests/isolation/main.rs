@@ -1,22 +1,24 @@
-//! Isolation tests: steps of several sessions in a given order, here and on PostgreSQL 15, where both must do the same.
+//! Isolation tests: steps of several sessions in a given order, here and on PostgreSQL 15, where
+//! both must do the same.
 //!
-//! The specifications in `specs/` are in the format of PostgreSQL's `isolationtester` (`spec.rs`). Each permutation runs
-//! on a database of this process and on a PostgreSQL 15 of this machine. Compared are rows, SQLSTATEs, error texts and
-//! notices of each step, whether the step waited, and when it was done. Permutations that are known to differ are in
-//! `known.txt`, with the reason; one that does not differ any more must leave that list.
+//! The specifications in `specs/` are in the format of PostgreSQL's `isolationtester` (`spec.rs`).
+//! Each permutation runs on a database of this process and on a PostgreSQL 15 of this machine.
+//! Compared are rows, SQLSTATEs, error texts and notices of each step, whether the step waited, and
+//! when it was done. Permutations that are known to differ are in `known.txt`, with the reason; one
+//! that does not differ any more must leave that list.
 //!
 //! ```sh
-//! cargo test -p fencepost-pgserver --test isolation -- --nocapture        # all specifications
-//! ISOLATION=deadlock cargo test …        # the files with that in their name
-//! ISOLATION_PERMUTATION='a1 b1' …        # the permutations with these steps in a row
-//! ISOLATION_SHOW=1 …                     # what both servers did where they differ; ISOLATION_SHOW=all for all
-//! ISOLATION_SPECS=dir …                  # the specifications of another folder, such as PostgreSQL's own
-//! ISOLATION_LENIENT=1 …                  # statements of a setup that fail here do not count, but for what comes of them
-//! ISOLATION_IGNORE=notice,text …         # kinds of differences that do not count: of notice, text and completed
-//! ISOLATION_KNOWN=file …                 # another list of known differences; without one nothing fails
-//! ISOLATION_FILL=1 …                     # writes what differs into that list; reasons that it has stay
-//! ISOLATION_HERE=127.0.0.1:5433 …        # a running server in the place of this process
-//! ISOLATION_WAIT_MS=300 …                # a step without an answer for so long counts as waiting
+//! cargo test -p fencepost-pgserver --test isolation -- --nocapture   # all specifications
+//! ISOLATION=deadlock cargo test …   # the files with that in their name
+//! ISOLATION_PERMUTATION='a1 b1' …   # the permutations with these steps in a row
+//! ISOLATION_SHOW=1 …                # transcripts of both servers where they differ; or `all`
+//! ISOLATION_SPECS=dir …             # the specifications of a folder, such as PostgreSQL's own
+//! ISOLATION_LENIENT=1 …             # setups run statement by statement, without those that fail
+//! ISOLATION_IGNORE=notice,text …    # kinds that do not count: of notice, text and completed
+//! ISOLATION_KNOWN=file …            # another list of known differences; nothing fails without one
+//! ISOLATION_FILL=1 …                # writes that list anew; reasons that it has stay
+//! ISOLATION_HERE=127.0.0.1:5433 …   # a running server in the place of this process
+//! ISOLATION_WAIT_MS=300 …           # a step without an answer for so long counts as waiting
 //! ```
 
 mod client;

@@ -25,8 +25,9 @@ pub struct Servers {
 
 /// A server that runs the permutations of one specification, one after the other.
 enum Side<'a> {
-    /// This process serves a database in memory, made anew where a permutation has not come to its end.
-    Here(Option<(Server, Stage)>),
+    /// This process serves a database in memory, made anew where a permutation has not come to its
+    /// end.
+    Here(Option<Box<(Server, Stage)>>),
     /// A running server, in the place of this process.
     Running(SocketAddr, Option<Stage>),
     /// A database of PostgreSQL.
@@ -42,8 +43,8 @@ impl Servers {
         })
     }
 
-    /// Runs the permutations of a specification on both servers and reports where they differ. A permutation that
-    /// differs and is not known runs once more, as steps may be slow.
+    /// Runs the permutations of a specification on both servers and reports where they differ. A
+    /// permutation that differs and is not known runs once more, as steps may be slow.
     pub fn compare(&self, name: &str, spec: &Spec, report: &Mutex<Report>) {
         let mut here = match variable("ISOLATION_HERE") {
             None => Side::Here(None),
@@ -128,9 +129,9 @@ impl Side<'_> {
                     let server = listen(&database, ListenOptions::new("127.0.0.1:0"));
                     let server = server.map_err(|error| error.to_string())?;
                     let stage = Stage::open(server.local_addr(), "postgres", spec, by_time)?;
-                    *kept = Some((server, stage));
+                    *kept = Some(Box::new((server, stage)));
                 }
-                kept.as_mut().map(|(_, stage)| stage)
+                kept.as_mut().map(|kept| &mut kept.1)
             }
             Side::Running(addr, kept) => {
                 if kept.is_none() {

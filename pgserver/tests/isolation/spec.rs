@@ -79,7 +79,8 @@ impl Spec {
     }
 }
 
-/// Returns the specifications of a file, by the suffix of their names: one for each level that it names.
+/// Returns the specifications of a file, by the suffix of their names: one for each level that it
+/// names.
 ///
 /// # Errors
 /// The line and what is wrong there.
@@ -241,9 +242,10 @@ impl Parser {
     }
 
     fn optional(&mut self, word: &str) -> Result<Option<String>, String> {
-        match self.takes_word(word) {
-            true => self.block().map(Some),
-            false => Ok(None),
+        if self.takes_word(word) {
+            self.block().map(Some)
+        } else {
+            Ok(None)
         }
     }
 

@@ -1,8 +1,8 @@
 //! One server's side of a specification: its sessions, and permutations that run there.
 //!
-//! A step that is launched is either done, or deemed to wait: the server says that its session is blocked, or it gives
-//! no answer for long. Then the next step is launched, as `isolationtester` does. A permutation is written down step by
-//! step, so that what two servers did can be compared.
+//! A step that is launched is either done, or deemed to wait: the server says that its session is
+//! blocked, or it gives no answer for long. Then the next step is launched, as `isolationtester`
+//! does. A permutation is written down step by step, so that what two servers did can be compared.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,9 +14,11 @@ use crate::variable;
 
 /// How often a server is asked whether a session is blocked.
 const POLL: Duration = Duration::from_millis(10);
-/// Longer than any step takes that does not wait for another session, on a server that says who is blocked.
+/// Longer than any step takes that does not wait for another session, on a server that says who is
+/// blocked.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The same where waiting is told by time: a permutation that waits for ever is a difference, and is given up soon.
+/// The same where waiting is told by time: a permutation that waits for ever is a difference, and
+/// is given up soon.
 const SHORT_LIMIT: Duration = Duration::from_secs(4);
 
 /// How a server tells that a session is blocked.
@@ -28,7 +30,8 @@ pub enum Blocked {
     ByTime(Duration),
 }
 
-/// How often a session is seen blocked in a row before it counts as blocked, where each look may be too early.
+/// How often a session is seen blocked in a row before it counts as blocked, where each look may be
+/// too early.
 const LOOKS: u32 = 4;
 
 /// A line that a step left.
@@ -42,7 +45,7 @@ pub enum Line {
     Notice(String),
 }
 
-/// What a launched step did.
+/// The record of a launched step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
     /// The name of the step.
@@ -51,18 +54,18 @@ pub struct Done {
     pub waited: bool,
     /// How many steps had been launched when it was reported as done; `None` if it never was.
     pub reported: Option<usize>,
-    /// What came meanwhile.
+    /// The lines that came until it was reported.
     pub lines: Vec<Line>,
 }
 
-/// What a permutation did.
+/// The record of a permutation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// What the setup left.
+    /// The lines of the setup.
     pub setup: Vec<Line>,
     /// The steps in the order of their launch.
     pub steps: Vec<Done>,
-    /// What the teardown left.
+    /// The lines of the teardown.
     pub teardown: Vec<Line>,
     /// The same as a text, about as `isolationtester` has it.
     pub text: String,
@@ -169,10 +172,7 @@ impl Run<'_> {
 
     fn complete(&mut self, at: usize, first: bool, lines: Vec<Line>) {
         let step = &self.spec.steps[self.moves[at].step];
-        let what = match first {
-            true => &*step.sql,
-            false => "<... completed>",
-        };
+        let what = if first { &*step.sql } else { "<... completed>" };
         self.record.text += &format!("step {}: {what}\n", step.name);
         self.note(&lines);
         self.record.steps[at].reported = Some(self.record.steps.len());
@@ -184,7 +184,7 @@ impl Stage {
     /// Connects all sessions to a database.
     ///
     /// # Errors
-    /// What the server or the network said.
+    /// The message of the server or the network.
     pub fn open(
         addr: SocketAddr,
         database: &str,
@@ -411,10 +411,7 @@ impl Stage {
             }
             Blocked::ByTime(long) => {
                 let sql = format!("SELECT cardinality(pg_blocking_pids({pid})) > 0");
-                *looks = match self.is_true(&sql) {
-                    true => *looks + 1,
-                    false => 0,
-                };
+                *looks = if self.is_true(&sql) { *looks + 1 } else { 0 };
                 *looks >= LOOKS || began.elapsed() > long
             }
         }
@@ -425,7 +422,8 @@ impl Stage {
         lines.contains(&Line::Result("t".into()))
     }
 
-    /// Runs statements of a setup. Where it is lenient they run one by one, and those that fail leave nothing.
+    /// Runs statements of a setup. Where it is lenient they run one by one, and those that fail
+    /// leave nothing.
     fn set_up(&mut self, session: usize, sql: &str) -> Vec<Line> {
         if variable("ISOLATION_LENIENT").is_none() {
             return self.query(session, sql);
@@ -439,7 +437,7 @@ impl Stage {
         lines
     }
 
-    /// Runs statements to their end; what they left.
+    /// Runs statements to their end and returns their lines.
     fn query(&mut self, session: usize, sql: &str) -> Vec<Line> {
         let began = Instant::now();
         self.send(session, sql);
