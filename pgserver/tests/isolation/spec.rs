@@ -359,3 +359,59 @@ fn interleave(sessions: &[Session], taken: &mut Vec<usize>, found: &mut Vec<Vec<
         found.push(taken.iter().map(as_move).collect());
     }
 }
+
+#[test]
+fn specification_of_two_levels_gives_sessions_steps_and_markers() {
+    let text = "# levels: READ COMMITTED, SERIALIZABLE
+        setup { CREATE TABLE t (i int); } setup { VACUUM t; } # a comment
+        teardown { DROP TABLE t; }
+        session \"s 1\" setup { BEGIN ISOLATION LEVEL @LEVEL@; } step a { SELECT 1; } step b { }
+        session s2 step c-1 { SELECT '#'; } teardown { SELECT 2; }
+        permutation a c-1(*, a) b(c-1 notices 2)";
+    let specs = read(text).expect("a specification");
+    let names: Vec<_> = specs.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["@read-committed", "@serializable"]);
+    let spec = &specs[1].1;
+    let setup = spec.sessions[0].setup.as_deref();
+    assert_eq!(setup, Some("BEGIN ISOLATION LEVEL SERIALIZABLE;"));
+    assert_eq!(
+        (spec.setup.len(), spec.sessions[0].name.as_str()),
+        (2, "s 1")
+    );
+    let permutation = &spec.permutations[0];
+    assert_eq!(spec.title(permutation), "a c-1 b");
+    assert_eq!(permutation[1].markers, [Marker::Once, Marker::Step(0)]);
+    assert_eq!(permutation[2].markers, [Marker::Notices(2, 2)]);
+}
+
+#[test]
+fn specification_without_permutations_gives_all_interleavings() {
+    let text = "session s1 step a { } step b { } session s2 step c { } step d { }";
+    let spec = &read(text).expect("a specification")[0].1;
+    let titles = spec.permutations.iter().map(|moves| spec.title(moves));
+    let titles: Vec<String> = titles.collect();
+    let expected = [
+        "a b c d", "a c b d", "a c d b", "c a b d", "c a d b", "c d a b",
+    ];
+    assert_eq!(titles, expected);
+}
+
+#[test]
+fn mistakes_of_a_specification_are_told_with_their_line() {
+    let failed = |text: &str| read(text).err().expect("a mistake");
+    assert!(failed("session s1\nstep a").starts_with("line 2"));
+    assert!(failed("session s1 step a { } permutation b").contains("no step b"));
+    assert!(failed("setup {").contains("no end"));
+}
+
+#[test]
+fn statements_end_at_semicolons_outside_of_quotes() {
+    let sql = "SELECT ';' AS \"a;b\"; -- no; end\n DO $x$ BEGIN; $y$ END $x$;; SELECT $1";
+    let found = statements(sql);
+    let expected = [
+        "SELECT ';' AS \"a;b\"",
+        "-- no; end\n DO $x$ BEGIN; $y$ END $x$",
+        "SELECT $1",
+    ];
+    assert_eq!(found, expected);
+}
