@@ -9,6 +9,7 @@ use fencepost_sql::catalog::{Dependencies, Snapshot};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser::{self, Lifted, Literal};
+use fencepost_sql::stack::{self, Deep};
 use fencepost_sql::statements::number_of;
 use fencepost_sql::types::{Type, text_in};
 use fencepost_sql::value::Value;
@@ -30,23 +31,32 @@ pub(crate) enum Syntax {
 pub(crate) fn plan_statement(
     parsed: parser::Parsed,
     snapshot: &Snapshot,
+    types: ParamTypes,
+    cx: &EvalContext,
+) -> Result<Planned, SqlError> {
+    stack::with_room(|| plan_here(&parsed, snapshot, types.clone(), cx))
+}
+
+fn plan_here(
+    parsed: &parser::Parsed,
+    snapshot: &Snapshot,
     mut types: ParamTypes,
     cx: &EvalContext,
 ) -> Result<Planned, SqlError> {
-    let bound = bind(&parsed, snapshot, &mut types, cx).map_err(|e| moved(e, parsed.offset))?;
+    let bound = bind(parsed, snapshot, &mut types, cx).map_err(|e| moved(e, parsed.offset))?;
     check_supported(&bound)?;
     let allowed = Allowed {
         names: Arc::clone(&cx.names),
-        is_bound_here: cx.temporary.is_some(),
+        is_bound_here: cx.temporary.is_some() || stack::is_roomy(),
         depends: types.dependencies(snapshot.version()),
     };
-    planned(bound, parsed.text, &types, &allowed)
+    planned(bound, parsed.text.clone(), &types, &allowed)
 }
 
 /// The role that may run a statement, the names it was bound with, and the objects it depends on.
 struct Allowed {
     names: Arc<str>,
-    /// It may be about temporary objects.
+    /// It may be about temporary objects, or too deep for the stacks of other machines' threads.
     is_bound_here: bool,
     depends: Dependencies,
 }
@@ -74,6 +84,7 @@ fn planned(
         body,
         key: None,
         tally: OnceLock::new(),
+        deep: Deep::now(),
     })
 }
 
@@ -144,6 +155,7 @@ fn explain_body(
                 body,
                 key: None,
                 tally: OnceLock::new(),
+                deep: Deep::now(),
             };
             Ok(Body::Explain {
                 planned: Some(Arc::new(planned)),

@@ -8,6 +8,7 @@ use fencepost_sql::bound::{self, CursorOptions, ExplainOptions, Expr};
 use fencepost_sql::catalog::{ColumnDef, Dependencies};
 use fencepost_sql::functions::quote_literal;
 use fencepost_sql::settings::Settings;
+use fencepost_sql::stack::{Deep, roomy};
 use fencepost_sql::types::{Type, text_out};
 use fencepost_sql::value::Value;
 use parking_lot::RwLock;
@@ -72,6 +73,17 @@ pub(crate) struct Planned {
     pub number: i64,
     /// What its runs come to, once it has run.
     pub tally: OnceLock<Arc<Tally>>,
+    /// It takes a roomy stack.
+    pub deep: Deep,
+}
+
+impl Drop for Planned {
+    fn drop(&mut self) {
+        if self.deep.is_deep() {
+            let body = std::mem::replace(&mut self.body, Body::Empty);
+            roomy(|| drop(body));
+        }
+    }
 }
 
 /// What a statement does.
@@ -283,6 +295,12 @@ pub(crate) struct Ahead {
     pub given: u64,
 }
 
+impl Drop for Portal {
+    fn drop(&mut self) {
+        self.restart();
+    }
+}
+
 impl Portal {
     /// A portal that has not begun.
     pub(crate) fn new(prepared: Arc<Prepared>, params: Vec<Value>) -> Portal {
@@ -292,6 +310,14 @@ impl Portal {
             execution: Execution::default(),
             transaction: None,
             ahead: None,
+        }
+    }
+
+    /// Forgets how far it has come.
+    pub(crate) fn restart(&mut self) {
+        let execution = std::mem::take(&mut self.execution);
+        if self.prepared.current().deep.is_deep() {
+            roomy(|| drop(execution));
         }
     }
 

@@ -29,7 +29,7 @@ pub mod row;
 pub mod sequences;
 pub mod sessions;
 pub mod settings;
-mod stack;
+pub mod stack;
 pub mod statements;
 pub mod stop;
 pub mod system;

@@ -9,6 +9,7 @@ use fencepost_sql::bound;
 use fencepost_sql::catalog::{Dependencies, Snapshot};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser;
+use fencepost_sql::stack::Deep;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
@@ -244,6 +245,7 @@ pub(super) fn empty() -> Arc<Prepared> {
         key: None,
         number: 0,
         tally: OnceLock::new(),
+        deep: Deep::now(),
     };
     Prepared::new(Arc::new(planned), Vec::new())
 }

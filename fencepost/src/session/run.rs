@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use fencepost_planner::{
-    CancelFlag, CopyInput, Execution, Keeping, Kept, Notice, Plan, Progress, RowSink, Tag,
+    CancelFlag, CopyInput, Keeping, Kept, Notice, Plan, Progress, RowSink, Tag,
 };
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::Copy;
@@ -17,6 +17,7 @@ use fencepost_sql::counts::Event;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::assign;
 use fencepost_sql::sequences::wanted_range;
+use fencepost_sql::stack::polled;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
@@ -211,7 +212,7 @@ impl Session {
             if let Some(id) = self.wanted_range(&result) {
                 sink.resume();
                 self.take_range(id).await?;
-                portal.execution = Execution::default();
+                portal.restart();
                 continue;
             }
             if let Err(halt) = result {
@@ -239,7 +240,7 @@ impl Session {
                     self.locks.give_back();
                     self.abort_to_run_again(&halt);
                     self.enter();
-                    portal.execution = Execution::default();
+                    portal.restart();
                 }
                 Ok(done) => {
                     if self.transaction == begun {
@@ -483,9 +484,16 @@ impl Session {
             cx.deferred = Some(&mut self.deferred);
             // A statement that draws from sequences may have to be run again.
             let before = planned.is_volatile.then(|| cx.tx.savepoint());
-            let progress = {
-                let work = pin!(portal.execution.run(plan, &mut cx, sink, max_rows));
-                interruptible(&self.cancel, self.deadline, work).await
+            let run = portal.execution.run(plan, &mut cx, sink, max_rows);
+            let progress = match planned.deep.is_deep() {
+                true => {
+                    let work = pin!(polled(run));
+                    interruptible(&self.cancel, self.deadline, work).await
+                }
+                false => {
+                    let work = pin!(run);
+                    interruptible(&self.cancel, self.deadline, work).await
+                }
             };
             if let Some(before) = before {
                 let again = matches!(&progress, Err(Halt::Error(e)) if wanted_range(e).is_some());

@@ -368,9 +368,9 @@ impl Session {
             Body::Plan(..) => self.run_plan(&mut inner, max_rows, sink, last).await,
             _ => Err(SqlError::unsupported("EXECUTE of a utility statement").into()),
         };
-        portal.execution = inner.execution;
+        portal.execution = std::mem::take(&mut inner.execution);
         portal.transaction = inner.transaction;
-        portal.ahead = inner.ahead;
+        portal.ahead = inner.ahead.take();
         done
     }
 

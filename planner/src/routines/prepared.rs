@@ -10,6 +10,7 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser;
 use fencepost_sql::plpgsql::{Code, Named};
 use fencepost_sql::sequences::wanted_range;
+use fencepost_sql::stack::{Deep, is_roomy, polled, roomy, with_room};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
@@ -38,6 +39,7 @@ pub struct Prepared {
     pub references: Vec<(Named, Type)>,
     /// What names and literals meant.
     pub within: Option<Arc<str>>,
+    deep: Deep,
 }
 
 /// What a statement does.
@@ -62,6 +64,8 @@ pub struct Planned {
     pub depends: Dependencies,
     /// A cursor can read its rows backward, too.
     pub goes_back: bool,
+    /// It takes a roomy stack.
+    pub deep: Deep,
 }
 
 /// The variables of a scope, as far as a statement names them.
@@ -138,6 +142,7 @@ impl Variables for Seen<'_> {
 }
 
 /// Where the names of a statement stand.
+#[derive(Clone, Copy)]
 pub struct Place<'a> {
     pub code: &'a Code,
     pub scope: usize,
@@ -146,9 +151,28 @@ pub struct Place<'a> {
     pub cursor: bool,
 }
 
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        if self.deep.is_deep() {
+            let nothing = Body::Value(Expr::constant(Type::UNKNOWN, Value::Null));
+            let body = std::mem::replace(&mut self.body, nothing);
+            roomy(|| drop(body));
+        }
+    }
+}
+
 impl Prepared {
     /// Binds and plans the one statement of a text. `given` are the types of its parameters.
     pub fn of(
+        text: &str,
+        given: &[Type],
+        place: Option<Place<'_>>,
+        cx: (&Cx<'_>, &Snapshot),
+    ) -> Result<Prepared, SqlError> {
+        with_room(|| Prepared::made(text, given, place, cx))
+    }
+
+    fn made(
         text: &str,
         given: &[Type],
         place: Option<Place<'_>>,
@@ -183,11 +207,9 @@ impl Prepared {
             ));
         }
         let depends = types.dependencies(snapshot.version());
-        let prepared = Prepared::planned(bound, references, depends)?;
-        Ok(Prepared {
-            within: cx.eval.within.clone(),
-            ..prepared
-        })
+        let mut prepared = Prepared::planned(bound, references, depends)?;
+        prepared.within = cx.eval.within.clone();
+        Ok(prepared)
     }
 
     /// Plans a statement.
@@ -202,7 +224,10 @@ impl Prepared {
         let goes_back = matches!(&bound, Statement::Select(select) if goes_back(select));
         let body = match plan(bound) {
             Ok(Plan::Row(mut row))
-                if row.visible == 1 && row.queries.is_none() && depends.is_empty() =>
+                if row.visible == 1
+                    && row.queries.is_none()
+                    && depends.is_empty()
+                    && !is_roomy() =>
             {
                 Body::Value(row.targets.swap_remove(0).expr)
             }
@@ -212,6 +237,7 @@ impl Prepared {
                 columns,
                 depends,
                 goes_back,
+                deep: Deep::now(),
             })),
             Err(utility) => Body::Utility(utility),
         };
@@ -219,6 +245,7 @@ impl Prepared {
             body,
             references,
             within: None,
+            deep: Deep::now(),
         })
     }
 }
@@ -335,7 +362,11 @@ pub async fn run(
     };
     let mut kept = 0;
     let count = loop {
-        let ran = execution.run(plan, &mut inner, &mut sink, step).await;
+        let run = execution.run(plan, &mut inner, &mut sink, step);
+        let ran = match planned.deep.is_deep() {
+            true => polled(run).await,
+            false => run.await,
+        };
         let progress = match ran {
             Ok(progress) => progress,
             Err(halt) => {

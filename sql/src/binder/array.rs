@@ -8,7 +8,7 @@ use super::{Binder, names};
 use crate::bound::{CompareClass, CompareOp, Expr, Node};
 use crate::error::{SqlError, SqlState};
 use crate::functions::{ARRAY_OF, ARRAY_OF_ARRAYS, CastContext, SLICE, SUBSCRIPT};
-use crate::types::{Type, TypeKind};
+use crate::types::{DIMENSIONS_MAX, Type, TypeKind, too_many_dimensions};
 use crate::value::{Array, Value};
 
 impl Binder<'_> {
@@ -167,6 +167,9 @@ impl Binder<'_> {
         let Some(element) = base.ty.element() else {
             return Err(not_subscriptable(base.ty));
         };
+        if indexes.len() > DIMENSIONS_MAX {
+            return Err(too_many_dimensions(indexes.len()));
+        }
         if !is_sliced(&indexes) {
             let places = self.places(&indexes, around)?;
             return Ok(self.element_at(base, element, places));

@@ -21,9 +21,8 @@ impl Binder<'_> {
         list: &[ast::TableWithJoins],
         scope: &mut Scope,
     ) -> Result<From, SqlError> {
-        if list.len() > super::EXPR_DEPTH_MAX {
-            return Err(crate::parser::too_deep());
-        }
+        // The tree leans left by one join each.
+        crate::stack::check(self.depth + list.len())?;
         let mut from = From::Nothing;
         for item in list {
             let right = self.joined(item, scope, &[])?;

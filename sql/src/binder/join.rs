@@ -22,10 +22,8 @@ impl Binder<'_> {
             width: outer.width,
             ..Scope::default()
         };
-        // The tree leans left by one join each; who walks it recurses.
-        if item.joins.len() > super::EXPR_DEPTH_MAX {
-            return Err(crate::parser::too_deep());
-        }
+        // The tree leans left by one join each.
+        crate::stack::check(self.depth + item.joins.len())?;
         let mut left = left.to_vec();
         left.push(outer);
         let mut from = self.factor(&item.relation, &mut scope, &left)?;

@@ -4,7 +4,7 @@
 //! parameters as it meets them, and evaluates constants it can evaluate for good.
 //!
 //! Invariants
-//! - BIN-1: the binder never recurses deeper than `EXPR_DEPTH_MAX` (54001), with more stack where little is left (`stack`),
+//! - BIN-1: the binder recurses only through `deeper`, which asks `stack` for the levels and the stack (54001),
 //!   and bound expressions are no deeper than a few times that.
 //! - BIN-2: what PostgreSQL has and we have not answers 0A000 and names it.
 
@@ -115,8 +115,12 @@ pub use type_name::{type_for, type_of};
 pub use updatable::view_is_updatable;
 pub use variables::{Prefer, Variable, Variables};
 
-/// How deep expressions and subqueries may nest.
-pub const EXPR_DEPTH_MAX: usize = 250;
+/// Levels that a query adds to a tree, which has more to it than an expression.
+const QUERY_LEVELS: usize = 5;
+/// Levels that a row adds to a tree: its value nests, too.
+const ROW_LEVELS: usize = 10;
+/// How many views a changing statement may lead through.
+const VIEWS_MAX: usize = 250;
 
 /// Binds a statement. The context gives the settings; its clock is not looked at.
 pub fn bind(
@@ -167,6 +171,8 @@ struct Binder<'a> {
     variables: Option<&'a dyn Variables>,
     cx: &'a EvalContext,
     depth: usize,
+    /// How many calls of `deeper` are open.
+    nesting: usize,
     /// What is around the query in hand, from the outside in.
     surroundings: Vec<subquery::Surroundings>,
     /// The names that WITH has given, the nearest last.
@@ -209,6 +215,7 @@ impl<'a> Binder<'a> {
             variables: None,
             cx,
             depth,
+            nesting: depth,
             surroundings: Vec::new(),
             named: Vec::new(),
             unsettled: false,
@@ -359,12 +366,21 @@ impl Binder<'_> {
         &mut self,
         f: impl FnOnce(&mut Self) -> Result<T, SqlError>,
     ) -> Result<T, SqlError> {
-        if self.depth >= EXPR_DEPTH_MAX {
-            return Err(parser::too_deep());
-        }
-        self.depth += 1;
+        self.deeper_by(1, f)
+    }
+
+    /// Runs `f` as many levels deeper as the tree grows.
+    fn deeper_by<T>(
+        &mut self,
+        levels: usize,
+        f: impl FnOnce(&mut Self) -> Result<T, SqlError>,
+    ) -> Result<T, SqlError> {
+        stack::check(self.depth + levels)?;
+        self.depth += levels;
+        self.nesting += 1;
         let result = stack::enough(|| f(self));
-        self.depth -= 1;
+        self.nesting -= 1;
+        self.depth -= levels;
         result
     }
 }

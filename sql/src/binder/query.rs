@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use sqlparser::ast;
 
-use super::Binder;
 use super::distinct::has_order;
 use super::expr::Clause;
 use super::locking::{lock_rows, locked_relations};
 use super::scope::{Scope, ScopeColumn, ScopeLeaf};
+use super::{Binder, QUERY_LEVELS};
 use crate::bound::{Expr, From, Leaf, LeafSource, Node, OrderKey, Select, Target};
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
@@ -26,7 +26,7 @@ impl Binder<'_> {
         query: &ast::Query,
         wanted: Option<&[Type]>,
     ) -> Result<Select, SqlError> {
-        self.deeper(|binder| binder.query_here(query, wanted))
+        self.deeper_by(QUERY_LEVELS, |binder| binder.query_here(query, wanted))
     }
 
     fn query_here(

@@ -2,10 +2,10 @@
 
 use sqlparser::ast;
 
-use super::Binder;
 use super::collation::{collatable, collation_of};
 use super::expr::Around;
 use super::subquery::query_of;
+use super::{Binder, ROW_LEVELS};
 use crate::bound::{CompareOp, Expr, LikeKind, Node};
 use crate::error::SqlError;
 use crate::parser::SYMMETRIC;
@@ -214,7 +214,7 @@ impl Binder<'_> {
                 self.subscripted(root, access_chain, around)
             }
             E::Interval(interval) => self.interval_literal(interval, around),
-            E::Tuple(parts) => self.tuple(parts, around),
+            E::Tuple(parts) => self.deeper_by(ROW_LEVELS, |binder| binder.tuple(parts, around)),
             _ => Err(SqlError::unsupported("this kind of expression")),
         }
     }

@@ -14,12 +14,13 @@ use super::column_name::column_name;
 use super::expr::Around;
 use super::rows::gives_rows;
 use super::whole_row::row_of_star;
-use super::{Binder, EXPR_DEPTH_MAX, names};
+use super::{Binder, names};
 use crate::bound::{Expr, TableFunction};
 use crate::catalog::CatalogView;
 use crate::error::{SqlError, SqlState};
 use crate::functions::rows_candidates;
-use crate::parser::{parse_query, too_deep};
+use crate::parser::parse_query;
+use crate::stack;
 use crate::walk::{TreeMut, Visitor, VisitorMut, Walk};
 
 /// The name of the relation, and what divides the name of a row from that of a field: no text has this character.
@@ -68,9 +69,7 @@ impl Binder<'_> {
         }
         Walk(&mut looked).select(select)?;
         // Copying a tree recurses.
-        if looked.deepest > EXPR_DEPTH_MAX {
-            return Err(too_deep());
-        }
+        stack::check(looked.deepest)?;
         let mut calls = Calls::of(&known, looked.within);
         let mut projection = Vec::with_capacity(select.projection.len());
         for item in &select.projection {

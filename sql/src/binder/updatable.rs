@@ -11,14 +11,15 @@ use super::expr::Clause;
 use super::from::table_leaf;
 use super::needs::Columns;
 use super::scope::Scope;
-use super::{Binder, EXPR_DEPTH_MAX, ParamTypes, names};
+use super::{Binder, ParamTypes, VIEWS_MAX, names};
 use crate::bound::{Expr, From, LeafSource, Node, Select, ViewCheck};
 use crate::catalog::{
     CatalogView, CheckOption, Event, Events, ObjectKind, PUBLIC_SCHEMA, TableDef, ViewDef,
 };
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
-use crate::parser::{parse_query, too_deep};
+use crate::parser::parse_query;
+use crate::stack::too_deep;
 
 /// What is said of a view without a column that could be given a value.
 const NO_COLUMN: &str = "Views that have no updatable columns are not automatically updatable.";
@@ -192,7 +193,7 @@ impl Binder<'_> {
         let mut levels: Vec<Level> = Vec::new();
         let mut next = Some(Arc::clone(view));
         while let Some(view) = next {
-            if levels.len() >= EXPR_DEPTH_MAX {
+            if levels.len() >= VIEWS_MAX {
                 return Err(too_deep());
             }
             let refused = |detail: &str| not_updatable(&view, event, detail);
@@ -409,7 +410,7 @@ pub fn view_is_updatable(
     for event in changes {
         left.add(event);
     }
-    for _ in 0..EXPR_DEPTH_MAX {
+    for _ in 0..VIEWS_MAX {
         let Some(view) = next.take() else { break };
         let instead = view.instead();
         if with_triggers {

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::Binder;
-use super::names;
 use super::scope::{ScopeColumn, ScopeLeaf};
 use super::search_cycle::{extended, name_columns, not_recursive};
 use super::set::operation;
+use super::{Binder, QUERY_LEVELS, names};
 use crate::bound::{
     Cte, Expr, From, LeafSource, Node, Recursive, Select, SetOp, Target, Volatility,
 };
 use crate::error::{SqlError, SqlState};
 use crate::parser::{all_names, search_cycle};
+use crate::stack;
 use crate::types::Type;
 use crate::value::Value;
 
@@ -111,8 +111,13 @@ impl Binder<'_> {
         let Some(with) = with else {
             return bind(self);
         };
+        // Where each part reads the one before, the tree is as deep as there are parts.
+        let levels = with.cte_tables.len() * QUERY_LEVELS;
+        stack::check(self.depth + levels)?;
         let names = self.named.len();
+        self.depth += levels;
         let bound = self.with(with).and_then(|()| bind(self));
+        self.depth -= levels;
         self.named.truncate(names);
         bound
     }
@@ -139,7 +144,7 @@ impl Binder<'_> {
         name: String,
         changing: &ast::Statement,
     ) -> Result<Named, SqlError> {
-        if self.depth > 1 || !self.surroundings.is_empty() {
+        if self.nesting > 1 || !self.surroundings.is_empty() {
             return Err(SqlError::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
                 "WITH clause containing a data-modifying statement must be at the top level",

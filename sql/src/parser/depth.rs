@@ -5,54 +5,56 @@
 //! here, for any text; the binder limits the depth of what it recurses over once more.
 
 use super::lexer::{Kind, Token};
-use crate::error::{SqlError, SqlState};
+use crate::error::SqlError;
+use crate::stack::{is_roomy, too_deep};
 
-/// Open brackets and CASEs at one place.
-const NESTING_MAX: usize = 200;
+/// Open brackets and CASEs at one place, on any stack.
+const NESTING_SHALLOW: usize = 200;
+/// Open brackets and CASEs at one place, as PostgreSQL's parser has it.
+const NESTING_MAX: usize = 10_000;
+/// Operators between two commas, summed over the open levels, on any stack.
+const CHAIN_SHALLOW: usize = 4000;
 /// Operators between two commas, summed over the open levels.
-const CHAIN_MAX: usize = 4000;
+const CHAIN_MAX: usize = 50_000;
 
 /// Words that make a tree deeper without a bracket.
-const CHAINING: [&str; 22] = [
+const CHAINING: [&str; 17] = [
     "and",
     "or",
     "not",
     "is",
     "in",
-    "like",
-    "ilike",
     "similar",
     "between",
-    "collate",
     "at",
     "union",
     "intersect",
     "except",
     "explain",
     "prior",
-    "isnull",
-    "notnull",
     "escape",
     "overlaps",
     "with",
     "join",
 ];
 
-/// 54001.
-#[cold]
-pub(crate) fn too_deep() -> SqlError {
-    SqlError::new(
-        SqlState::STATEMENT_TOO_COMPLEX,
-        "stack depth limit exceeded",
-    )
-    .hint("The statement nests or chains too many expressions; split it up.")
-}
+/// Words whose operand on the left is copied when they are read: a chain of them takes quadratic time.
+const COPYING: [&str; 5] = ["isnull", "notnull", "collate", "like", "ilike"];
+/// What one of them counts.
+const COPYING_WEIGHT: usize = 10;
 
 /// Checks one statement.
+///
+/// # Errors
+/// 54001 where it is too deep for this stack (`stack`).
 pub(crate) fn check(sql: &str, tokens: &[Token]) -> Result<(), SqlError> {
     // For each open level: is it a CASE, and how many operators has its current item chained.
     let mut levels: Vec<(bool, usize)> = vec![(false, 0)];
     let mut total = 0;
+    let (nesting_max, chain_max) = match is_roomy() {
+        true => (NESTING_MAX, CHAIN_MAX),
+        false => (NESTING_SHALLOW, CHAIN_SHALLOW),
+    };
     for token in tokens {
         let chained = match token.kind {
             Kind::Open => {
@@ -91,6 +93,7 @@ pub(crate) fn check(sql: &str, tokens: &[Token]) -> Result<(), SqlError> {
                 }
                 1
             }
+            Kind::Word if token.is_one_of(sql, &COPYING) => COPYING_WEIGHT,
             Kind::Word => usize::from(token.is_one_of(sql, &CHAINING)),
             _ => 0,
         };
@@ -100,7 +103,7 @@ pub(crate) fn check(sql: &str, tokens: &[Token]) -> Result<(), SqlError> {
                 *count += chained;
             }
         }
-        if levels.len() > NESTING_MAX || total > CHAIN_MAX {
+        if levels.len() > nesting_max || total > chain_max {
             return Err(too_deep());
         }
     }

@@ -16,6 +16,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
 use super::is_reserved;
+use super::prefixes::{arguments, call, prefixed};
 use super::subscripts::is_moved;
 
 /// The dialect, of texts with NATURAL in them or of others.
@@ -426,6 +427,17 @@ impl Dialect for Postgres {
         supports_string_escape_constant
         supports_numeric_literal_underscores
         supports_array_typedef_with_brackets
+        if let Some(prefixed) = prefixed(parser) {
+            return Some(prefixed);
+        }
+        if let Some(op) = prefix_operator(parser) {
+            parser.advance_token();
+            let operand = parser.parse_subexpr(self.prec_value(Precedence::PgOther));
+            return Some(operand.map(|operand| Expr::UnaryOp {
+                op,
+                expr: Box::new(operand),
+            }));
+        }
         supports_geometric_types
         supports_set_names
         supports_alter_column_type_using

@@ -7,7 +7,6 @@ use sqlparser::ast;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token as SqlToken;
 
-use super::depth::too_deep;
 use super::dialect::{EVERY_FIELD, Postgres};
 use super::lexer::{Kind, Token, syntax_error};
 use super::{
@@ -17,10 +16,11 @@ use super::{
     subscripts, table_query, type_collation, unicode, using_alias, variadic, view,
 };
 use crate::error::{SqlError, SqlState};
+use crate::stack::too_deep;
 use crate::walk::TreeMut;
 
-/// Brackets are limited before (`depth`); this is for what recurses without them.
-const RECURSION_MAX: usize = 300;
+/// sqlparser's own limit. The tokens have been checked before (`depth`), so this one is never met.
+const RECURSION_MAX: usize = 1 << 30;
 
 static NATURAL: Postgres = Postgres { nests_joins: false };
 static OTHERS: Postgres = Postgres { nests_joins: true };

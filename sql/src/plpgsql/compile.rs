@@ -239,7 +239,7 @@ impl<'a> Compiler<'a> {
     /// Statements up to one of these words, which is not taken.
     pub(super) fn statements(&mut self, until: &[&str]) -> Result<(), SqlError> {
         if self.frames.len() > NESTING_MAX {
-            return Err(crate::parser::too_deep());
+            return Err(crate::stack::too_deep());
         }
         while !until.iter().any(|word| self.cursor.sees(word)) {
             if self.cursor.peek().is_none() {

@@ -266,7 +266,7 @@ impl<'a> Reader<'a> {
 
     fn value(&mut self, depth: usize) -> Result<Json<'a>, SqlError> {
         if depth > DEPTH_MAX {
-            return Err(crate::parser::too_deep());
+            return Err(crate::stack::too_deep());
         }
         self.blanks();
         let start = self.at;

@@ -11,6 +11,7 @@ use super::tree::{Piece, QueryKind, Subscript, Tree};
 use super::{Level, Shower, Shown};
 use crate::error::SqlError;
 use crate::parser::SYMMETRIC;
+use crate::stack;
 use crate::types::{Type, TypeKind};
 
 impl Shower<'_, '_> {
@@ -38,6 +39,10 @@ impl Shower<'_, '_> {
     }
 
     pub(super) fn expr(&mut self, expr: &ast::Expr, level: &Level) -> Result<Shown, SqlError> {
+        stack::enough(|| self.expr_here(expr, level))
+    }
+
+    fn expr_here(&mut self, expr: &ast::Expr, level: &Level) -> Result<Shown, SqlError> {
         use ast::Expr as E;
         match expr {
             E::Nested(inner) => self.expr(inner, level),

@@ -40,6 +40,7 @@ use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::functions::quote_ident as quoted;
 use crate::parser::{parse_expression, parse_query};
+use crate::stack::with_room;
 use crate::types::Type;
 use crate::value::Value;
 
@@ -86,7 +87,11 @@ impl Reader<'_> {
 
     /// The expression, and whether it is a call of a function.
     fn shown(&self, text: &str, over: Over<'_>) -> Option<(String, bool)> {
-        let parsed = parse_expression(text).ok()?;
+        with_room(|| self.shown_here(text, over)).ok()
+    }
+
+    fn shown_here(&self, text: &str, over: Over<'_>) -> Result<(String, bool), SqlError> {
+        let parsed = parse_expression(text)?;
         let schema = match over {
             Over::Table(table) | Over::Trigger(table) => table.schema.as_str(),
             _ => PUBLIC_SCHEMA,
@@ -96,23 +101,27 @@ impl Reader<'_> {
             let shown = shower.settled(&parsed, &level)?;
             Ok(shown.tree)
         });
-        let tree = tree.ok()?;
+        let tree = tree?;
         let mut writer = Writer::new(self.style);
         writer.tree(&tree, false);
         let call = matches!(tree, Tree::Call { .. }) && !writer.text.starts_with("ARRAY");
-        Some((writer.text, call))
+        Ok((writer.text, call))
     }
 
     /// The query of a view, without the semicolon.
     pub fn view(&self, view: &ViewDef) -> Option<String> {
-        let parsed = parse_query(&view.text).ok()?;
+        with_room(|| self.view_here(view)).ok()
+    }
+
+    fn view_here(&self, view: &ViewDef) -> Result<String, SqlError> {
+        let parsed = parse_query(&view.text)?;
         let query = self.along(&view.schema, &view.text, |shower| {
             shower.query(&parsed, None)
         });
         let names: Vec<String> = view.columns.iter().map(|(name, _)| name.clone()).collect();
         let mut writer = Writer::new(self.style);
-        writer.query(&query.ok()?, Some(&names), true);
-        Some(writer.text)
+        writer.query(&query?, Some(&names), true);
+        Ok(writer.text)
     }
 
     /// Runs `show` where names are those of `schema`.

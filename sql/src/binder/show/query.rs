@@ -19,6 +19,7 @@ use crate::bound::{Expr, SetOp};
 use crate::error::SqlError;
 use crate::functions::quote_ident as quoted;
 use crate::parser::search_cycle;
+use crate::stack;
 use crate::types::Type;
 
 impl Shower<'_, '_> {
@@ -45,7 +46,7 @@ impl Shower<'_, '_> {
         wanted: Option<&[Type]>,
     ) -> Result<Query, SqlError> {
         let named = self.binder.named.len();
-        let shown = self.query_here(query, wanted);
+        let shown = stack::enough(|| self.query_here(query, wanted));
         self.binder.named.truncate(named);
         shown
     }
@@ -161,7 +162,7 @@ impl Shower<'_, '_> {
                 };
                 Ok(Side::Set(Box::new(Set {
                     words,
-                    left: self.side(left, types)?,
+                    left: stack::enough(|| self.side(left, types))?,
                     right: self.side(right, types)?,
                 })))
             }

@@ -4,6 +4,7 @@
 //! clause begins a line where lines are `indented`.
 
 use super::tree::{Piece, QueryKind, SortBy, SortKey, Subscript, Tree};
+use crate::stack;
 use crate::types::TypeKind;
 
 /// How far a query is indented in another, and its clauses in it.
@@ -115,6 +116,10 @@ impl Writer {
 
     /// An expression; `casts` shows an implicit cast around it.
     pub(super) fn tree(&mut self, tree: &Tree, casts: bool) {
+        stack::enough(|| self.tree_here(tree, casts));
+    }
+
+    fn tree_here(&mut self, tree: &Tree, casts: bool) {
         match tree {
             Tree::Var(name) => self.put(name),
             Tree::Const { text, kind, label } => self.constant(text.as_deref(), *kind, label, 0),

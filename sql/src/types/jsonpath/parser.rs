@@ -127,7 +127,7 @@ impl Parser<'_> {
     ) -> Result<Either, SqlError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(crate::parser::too_deep());
+            return Err(crate::stack::too_deep());
         }
         let inner = stack::enough(|| read(self))?;
         self.depth -= 1;
