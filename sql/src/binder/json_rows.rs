@@ -6,7 +6,7 @@ use sqlparser::ast;
 use super::call::{function_name, no_function, plain_argument};
 use super::expr::Clause;
 use super::from::lateral;
-use super::scope::{Scope, ScopeColumn, ScopeLeaf};
+use super::scope::{RowValue, Scope, ScopeColumn, ScopeLeaf};
 use super::target_rows::is_own;
 use super::{Binder, names};
 use crate::bound::{Expr, From, LeafSource, Node, TableFunction};
@@ -191,6 +191,7 @@ impl Binder<'_> {
             Node::Call { function, args },
         )];
         let row = fields.kind().as_composite().filter(|_| !ordinality);
+        let row = row.map(RowValue::Composite);
         let column = |(name, ty): (String, Type)| ScopeColumn {
             name,
             ty,

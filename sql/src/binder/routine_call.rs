@@ -7,7 +7,7 @@ use sqlparser::ast;
 use super::call::{Signature, choose, choose_among, no_function};
 use super::coerce::implicitly;
 use super::expr::{Around, Clause};
-use super::scope::{Scope, ScopeColumn, ScopeLeaf};
+use super::scope::{RowValue, Scope, ScopeColumn, ScopeLeaf};
 use super::stand_ins::{StandIns, concrete, element_of};
 use super::{Binder, names};
 use crate::bound::{Expr, From, Leaf, LeafSource, Node, RoutineCall, TableFunction};
@@ -471,7 +471,12 @@ impl Binder<'_> {
             ));
         }
         let ty = call.routine.result.ty.plain();
-        let call_row = ty.kind.as_composite().filter(|_| !ordinality);
+        let mut value = match (ty.kind.as_composite(), call.routine.result.record) {
+            (Some(of), _) => Some(RowValue::Composite(of)),
+            (None, false) if call.columns.len() < 2 => Some(RowValue::Scalar),
+            (None, _) => None,
+        };
+        value = value.filter(|_| !ordinality);
         let row = call.routine.gives_row();
         let mut columns = call.columns.clone();
         columns.iter_mut().for_each(|(_, ty)| *ty = ty.plain());
@@ -505,7 +510,7 @@ impl Binder<'_> {
             key: Vec::new(),
             routed: Vec::new(),
             reads: None,
-            row: call_row,
+            row: value,
         };
         let source = super::from::lateral(read, source);
         self.leaf(leaf, source, alias, scope).map(Some)

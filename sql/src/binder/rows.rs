@@ -7,7 +7,7 @@ use super::call::{choose_among, no_function};
 use super::expr::Clause;
 use super::from::lateral;
 use super::json_rows::JsonRows;
-use super::scope::{Scope, ScopeColumn, ScopeLeaf};
+use super::scope::{RowValue, Scope, ScopeColumn, ScopeLeaf};
 use super::target_rows::is_own;
 use super::{names, polymorphic};
 use crate::bound::{Expr, From, LeafSource, Node, TableFunction};
@@ -96,6 +96,7 @@ impl Binder<'_> {
         scope: &mut Scope,
     ) -> Result<From, SqlError> {
         let row = rows.ty.kind.element().and_then(TypeKind::as_composite);
+        let row = row.map(RowValue::Composite);
         let rows = self.rows_call("unnest", vec![rows], (false, true))?;
         let column = |(name, ty): (String, Type)| ScopeColumn {
             name,
@@ -145,6 +146,14 @@ impl Binder<'_> {
         };
         // A column without a name has that of the function; one that stands alone, that of the alias.
         let alone = rows.columns.len() == 1 + usize::from(ordinality);
+        let is_wide = matches!(
+            rows.source,
+            LeafSource::Function {
+                function: TableFunction::Rows { wide: true, .. },
+                ..
+            }
+        );
+        let is_scalar = alone && !ordinality && !is_wide;
         let column = |(column, ty): (String, Type)| ScopeColumn {
             name: match column.as_str() {
                 "" if alone => shown.clone(),
@@ -164,7 +173,7 @@ impl Binder<'_> {
             key: Vec::new(),
             routed: Vec::new(),
             reads: None,
-            row: None,
+            row: is_scalar.then_some(RowValue::Scalar),
         };
         self.leaf(leaf, lateral(read, rows.source), alias, scope)
     }

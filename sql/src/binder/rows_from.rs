@@ -64,6 +64,16 @@ impl Binder<'_> {
         alias: Option<&ast::TableAlias>,
         (scope, left): (&mut Scope, &[&Scope]),
     ) -> Result<From, SqlError> {
+        if let ([(name, args)], false) = (calls, ordinality) {
+            let factor = TableFactor::Function {
+                lateral: false,
+                name: name.clone(),
+                args: args.clone(),
+                with_ordinality: false,
+                alias: alias.cloned(),
+            };
+            return self.factor(&factor, scope, left);
+        }
         // One function alone has the alias for its column, unless that is one of ours.
         let only = alias.filter(|alias| calls.len() == 1 && !is_own(&alias.name.value));
         let (all, read) = self.beside(left, |binder| {

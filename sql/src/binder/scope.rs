@@ -51,8 +51,17 @@ pub(super) struct ScopeLeaf {
     pub(super) routed: Vec<usize>,
     /// Where it is noted that columns are read, if that has to be allowed.
     pub(super) reads: Option<Columns>,
-    /// The type of its rows, if that of no table or view.
-    pub(super) row: Option<Composite>,
+    /// The value that its name alone stands for, if not the row of a table, a view or a query.
+    pub(super) row: Option<RowValue>,
+}
+
+/// The value that the name of a function in FROM stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum RowValue {
+    /// A row of this type.
+    Composite(Composite),
+    /// The value of its one column.
+    Scalar,
 }
 
 #[derive(Clone, Debug)]

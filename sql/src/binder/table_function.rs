@@ -5,7 +5,7 @@ use sqlparser::ast;
 use super::call::{function_name, no_function, plain_argument};
 use super::expr::Clause;
 use super::from::lateral;
-use super::scope::{Scope, ScopeColumn, ScopeLeaf};
+use super::scope::{RowValue, Scope, ScopeColumn, ScopeLeaf};
 use super::{Binder, names};
 use crate::bound::{Expr, From, LeafSource, TableFunction};
 use crate::error::{SqlError, SqlState};
@@ -55,7 +55,7 @@ impl Binder<'_> {
             key: Vec::new(),
             routed: Vec::new(),
             reads: None,
-            row: None,
+            row: (!ty.kind.is_row()).then_some(RowValue::Scalar),
         };
         self.leaf(leaf, lateral(read, source), alias, scope)
     }

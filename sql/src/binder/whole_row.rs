@@ -8,7 +8,7 @@ use sqlparser::ast;
 use super::Binder;
 use super::expr::Around;
 use super::names;
-use super::scope::{Found, Scope, ScopeLeaf};
+use super::scope::{Found, RowValue, Scope, ScopeLeaf};
 use crate::bound::{Expr, Node};
 use crate::catalog::{CatalogView, row_type};
 use crate::error::{SqlError, SqlState};
@@ -96,6 +96,9 @@ impl Scope {
     /// The row of the relation that goes by a name, if there is one.
     fn row(&self, alias: &str, catalog: &dyn CatalogView) -> Option<Found> {
         let leaf = self.leaf(None, alias).ok()?;
+        if matches!(leaf.row, Some(RowValue::Scalar)) {
+            return Some(leaf.found(0));
+        }
         let columns = 0..leaf.columns.len();
         let values: Vec<Expr> = columns.map(|column| leaf.found(column).expr).collect();
         let fields = match leaf.row_type(catalog) {
@@ -119,8 +122,8 @@ impl Scope {
 impl ScopeLeaf {
     /// The type of its rows, if it is a table or view.
     fn row_type(&self, catalog: &dyn CatalogView) -> Option<Composite> {
-        if self.row.is_some() {
-            return self.row;
+        if let Some(RowValue::Composite(of)) = self.row {
+            return Some(of);
         }
         let id = self.columns.first()?.origin?.table;
         let schema = self.schema.as_deref()?;
