@@ -137,6 +137,7 @@ impl Binder<'_> {
     ) -> Result<Option<Expr>, SqlError> {
         let mut conditions = Vec::new();
         let mut merged = Vec::new();
+        let first = left.leaves.first().map_or(left.width, |l| l.first_slot);
         for name in shared {
             let find = |scope: &Scope, side: &str| {
                 scope.unqualified(name)?.ok_or_else(|| {
@@ -159,6 +160,7 @@ impl Binder<'_> {
             };
             merged.push(Merged {
                 name: name.clone(),
+                first,
                 expr,
             });
             hide(left, name);

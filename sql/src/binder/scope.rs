@@ -77,7 +77,24 @@ pub(super) struct ScopeColumn {
 #[derive(Clone, Debug)]
 pub(super) struct Merged {
     pub(super) name: String,
+    /// The first slot of the join's left side, before which `*` has it.
+    pub(super) first: usize,
     pub(super) expr: Expr,
+}
+
+/// A column that `*` stands for.
+enum StarColumn<'a> {
+    Merged(&'a Merged),
+    Of(&'a ScopeLeaf, usize),
+}
+
+impl StarColumn<'_> {
+    fn name(&self) -> &str {
+        match self {
+            StarColumn::Merged(merged) => &merged.name,
+            StarColumn::Of(leaf, i) => &leaf.columns[*i].name,
+        }
+    }
 }
 
 /// What USING merges, under an alias.
@@ -264,28 +281,41 @@ impl Scope {
         }
     }
 
-    /// What `*` stands for: merged columns first, then the others in order.
+    /// Returns what `*` stands for: of each join the merged columns, then those of its sides.
     pub(super) fn star(&self) -> Vec<(String, Found)> {
-        let mut out: Vec<(String, Found)> = Vec::new();
-        for merged in &self.merged {
-            out.push((merged.name.clone(), self.found_merged(merged)));
-        }
-        for leaf in self.leaves.iter().filter(|leaf| !is_own(&leaf.alias)) {
-            for (i, column) in leaf.columns.iter().enumerate() {
-                if !column.hidden && !column.name.starts_with(UNSEEN) {
-                    out.push((column.name.clone(), leaf.found(i)));
-                }
-            }
-        }
-        out
+        let found = |at: &StarColumn<'_>| match at {
+            StarColumn::Merged(merged) => self.found_merged(merged),
+            StarColumn::Of(leaf, i) => leaf.found(*i),
+        };
+        let columns = self.star_columns().into_iter();
+        columns
+            .filter(|at| !at.name().starts_with(UNSEEN))
+            .map(|at| (at.name().to_owned(), found(&at)))
+            .collect()
     }
 
-    /// The names of what `*` stands for, none of which is read by that.
+    /// Returns the names of what `*` stands for, none of which is read by that.
     pub(super) fn star_names(&self) -> Vec<String> {
-        let merged = self.merged.iter().map(|merged| &merged.name);
-        let leaves = self.leaves.iter().filter(|leaf| !is_own(&leaf.alias));
-        let columns = leaves.flat_map(|leaf| leaf.columns.iter().filter(|c| !c.hidden));
-        merged.chain(columns.map(|c| &c.name)).cloned().collect()
+        let columns = self.star_columns().into_iter();
+        columns.map(|at| at.name().to_owned()).collect()
+    }
+
+    fn star_columns(&self) -> Vec<StarColumn<'_>> {
+        let mut out = Vec::new();
+        let mut given = None;
+        for leaf in &self.leaves {
+            let first = leaf.first_slot;
+            if given.replace(first) != Some(first) {
+                let merged = self.merged.iter().filter(|merged| merged.first == first);
+                out.extend(merged.map(StarColumn::Merged));
+            }
+            if is_own(&leaf.alias) {
+                continue;
+            }
+            let shown = leaf.columns.iter().enumerate().filter(|(_, c)| !c.hidden);
+            out.extend(shown.map(|(i, _)| StarColumn::Of(leaf, i)));
+        }
+        out
     }
 
     /// The table column that a slot is.
