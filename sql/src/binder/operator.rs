@@ -52,14 +52,18 @@ impl Binder<'_> {
             }
             BinaryOperator::PGExp => return self.call("power", vec![left, right]),
             BinaryOperator::PGCustomBinaryOperator(parts) => {
-                let plain = match parts.as_slice() {
-                    [schema, symbol] if schema == "pg_catalog" => plain(symbol),
-                    _ => None,
+                let symbol = match parts.as_slice() {
+                    [schema, symbol] if schema == "pg_catalog" => symbol,
+                    [symbol] => symbol,
+                    _ => return Err(SqlError::unsupported(format!("operator {op}"))),
                 };
-                return match plain {
-                    Some(plain) => self.binary(&plain, left, right),
-                    None => Err(SqlError::unsupported(format!("operator {op}"))),
-                };
+                if let Some(plain) = plain(symbol) {
+                    return self.binary(&plain, left, right);
+                }
+                if candidates(symbol).next().is_none() {
+                    return Err(SqlError::unsupported(format!("operator {op}")));
+                }
+                return self.symbol(symbol, left, right);
             }
             other => {
                 let symbol = other.to_string();

@@ -8,7 +8,7 @@ use std::any::TypeId;
 
 use sqlparser::ast::{
     BinaryOperator, ColumnOption, DataType, Expr, Ident, KeyOrIndexDisplay, NullsDistinctOption,
-    Query, TrimWhereField, TypedString, UniqueConstraint,
+    Query, TrimWhereField, TypedString, UnaryOperator, UniqueConstraint, Value, ValueWithSpan,
 };
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
@@ -75,6 +75,34 @@ fn is_word(parser: &Parser<'_>, n: usize, keyword: Keyword) -> bool {
 /// ISNULL, which is no word to the parser.
 fn is_isnull(parser: &Parser<'_>) -> bool {
     matches!(&parser.peek_nth_token_ref(0).token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("isnull"))
+}
+
+/// Is it an operator that binds as all but the best known do, and that sqlparser gives another precedence?
+fn is_other_operator(parser: &Parser<'_>) -> bool {
+    let quoted = || parser.peek_nth_token_ref(1).token == Token::LParen;
+    match &parser.peek_nth_token_ref(0).token {
+        Token::Word(word) => word.keyword == Keyword::OPERATOR && quoted(),
+        Token::Tilde
+        | Token::TildeAsterisk
+        | Token::ExclamationMarkTilde
+        | Token::ExclamationMarkTildeAsterisk
+        | Token::DoubleTilde
+        | Token::DoubleTildeAsterisk
+        | Token::ExclamationMarkDoubleTilde
+        | Token::ExclamationMarkDoubleTildeAsterisk => true,
+        _ => false,
+    }
+}
+
+/// Returns the operator before an operand that sqlparser lets bind more than `+` does.
+fn prefix_operator(parser: &Parser<'_>) -> Option<UnaryOperator> {
+    match &parser.peek_nth_token_ref(0).token {
+        Token::Tilde => Some(UnaryOperator::BitwiseNot),
+        Token::AtSign => Some(UnaryOperator::PGAbs),
+        Token::PGSquareRoot => Some(UnaryOperator::PGSquareRoot),
+        Token::PGCubeRoot => Some(UnaryOperator::PGCubeRoot),
+        _ => None,
+    }
 }
 
 fn trim_side(keyword: Keyword) -> Option<TrimWhereField> {
@@ -359,6 +387,9 @@ impl Dialect for Postgres {
     ) -> Option<Result<Expr, ParserError>> {
         if let Some(quantified) = of_values(parser, expr) {
             return Some(quantified);
+        if is_other_operator(parser) {
+            return Some(Ok(self.prec_value(Precedence::PgOther)));
+        }
         }
         let is = |n: usize, keyword: Keyword| matches!(parser.peek_nth_token_ref(n).token, Token::Word(ref word) if word.keyword == keyword);
         if is(0, Keyword::COLLATE) {
@@ -396,6 +427,17 @@ impl Dialect for Postgres {
         }
         Some(between(self, parser, (expr, negated), word))
     }
+        if let Some(prefixed) = prefixed(parser) {
+            return Some(prefixed);
+        }
+        if let Some(op) = prefix_operator(parser) {
+            parser.advance_token();
+            let operand = parser.parse_subexpr(self.prec_value(Precedence::PgOther));
+            return Some(operand.map(|operand| Expr::UnaryOp {
+                op,
+                expr: Box::new(operand),
+            }));
+        }
 
     /// `TABLE t` is read as `FROM t`, which takes its place (`table_query`).
     fn supports_from_first_select(&self) -> bool {
@@ -427,17 +469,6 @@ impl Dialect for Postgres {
         supports_string_escape_constant
         supports_numeric_literal_underscores
         supports_array_typedef_with_brackets
-        if let Some(prefixed) = prefixed(parser) {
-            return Some(prefixed);
-        }
-        if let Some(op) = prefix_operator(parser) {
-            parser.advance_token();
-            let operand = parser.parse_subexpr(self.prec_value(Precedence::PgOther));
-            return Some(operand.map(|operand| Expr::UnaryOp {
-                op,
-                expr: Box::new(operand),
-            }));
-        }
         supports_geometric_types
         supports_set_names
         supports_alter_column_type_using

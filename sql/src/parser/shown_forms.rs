@@ -46,7 +46,7 @@ fn operator(i: usize, (text, tokens): (&str, &[Token])) -> Vec<Token> {
     let quantified = ["any", "some", "all"].iter().any(|word| is(at + 2, word));
     let closed = kind(at) == Some(Kind::Operator) && kind(at + 1) == Some(Kind::Close);
     let mut found = Vec::new();
-    if closed && (quantified || !qualified) {
+    if closed && quantified {
         found.extend(&tokens[i..at]);
         found.push(tokens[at + 1]);
     }
