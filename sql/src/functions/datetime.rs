@@ -1,5 +1,7 @@
 //! Clocks and functions on dates and times.
 
+use jiff::tz::{Offset, TimeZone};
+
 use super::library::{pure, stable, volatile};
 use super::{ScalarFunction, mismatch};
 use crate::context::EvalContext;
@@ -12,6 +14,7 @@ use crate::types::calendar::{
     days_in_month,
 };
 use crate::types::zone;
+use crate::types::zone_abbreviation::abbreviated_offset;
 use crate::value::{TimeTz as ZonedTime, Value};
 
 type Outcome = Result<Value, SqlError>;
@@ -44,16 +47,13 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     }),
     stable("date_trunc", &[Text, TimestampTz], TimestampTz, |a, cx| match a {
         [Value::Text(unit), Value::TimestampTz(us)] => {
-            let local = zone::to_local(&cx.settings.time_zone, *us);
-            Ok(Value::TimestampTz(zone::to_absolute(&cx.settings.time_zone, truncated(unit, local)?)))
+            truncated_in(&cx.settings.time_zone, unit, *us).map(Value::TimestampTz)
         }
         _ => Err(mismatch("date_trunc")),
     }),
     stable("date_trunc", &[Text, TimestampTz, Text], TimestampTz, |a, _| match a {
         [Value::Text(unit), Value::TimestampTz(us), Value::Text(name)] => {
-            let zone = named(name)?;
-            let local = zone::to_local(&zone, *us);
-            Ok(Value::TimestampTz(zone::to_absolute(&zone, truncated(unit, local)?)))
+            truncated_in(&named(name)?, unit, *us).map(Value::TimestampTz)
         }
         _ => Err(mismatch("date_trunc")),
     }),
@@ -72,12 +72,44 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("isfinite", &[TimestampTz], Bool, |a, _| Ok(Value::Bool(!matches!(a, [Value::TimestampTz(i64::MIN | i64::MAX)])))),
 ];
 
-pub(super) fn named(name: &str) -> Result<jiff::tz::TimeZone, SqlError> {
-    crate::settings::parse_zone(name).map_err(|_| {
+/// Returns the zone of an abbreviation, a name or a POSIX offset, which counts to the west.
+///
+/// # Errors
+/// 22023 where it is none of them.
+pub(super) fn named(name: &str) -> Result<TimeZone, SqlError> {
+    let offset = abbreviated_offset(name).map(|seconds| Offset::from_seconds(seconds).ok());
+    let zone = match offset {
+        Some(offset) => offset.map(TimeZone::fixed),
+        None => crate::settings::posix_zone(name),
+    };
+    zone.ok_or_else(|| {
         SqlError::new(
             SqlState::INVALID_PARAMETER_VALUE,
             format!("time zone \"{name}\" not recognized"),
         )
+    })
+}
+
+/// Returns the start of the unit that a moment is in. Units below a day keep the offset of the moment, which tells
+/// two equal local times apart.
+fn truncated_in(zone: &TimeZone, unit: &str, us: i64) -> Result<i64, SqlError> {
+    let local = zone::to_local(zone, us);
+    let start = truncated(unit, local)?;
+    let below_a_day = [
+        "microsecond",
+        "u",
+        "millisecond",
+        "m",
+        "second",
+        "sec",
+        "minute",
+        "min",
+        "hour",
+    ];
+    let lowered = unit.to_ascii_lowercase();
+    Ok(match below_a_day.contains(&lowered.trim_end_matches('s')) {
+        true => us.saturating_add(start.saturating_sub(local)),
+        false => zone::to_absolute(zone, start),
     })
 }
 

@@ -20,6 +20,7 @@ pub use table::Values;
 pub(crate) use table::parse_bool;
 use table::{Context, Known, known};
 pub use zone::parse_zone;
+pub(crate) use zone::{clock_offset, east, posix_zone};
 
 /// Is the value of a setting a list of names, each of which may stand in quotes?
 pub fn is_list(name: &str) -> bool {

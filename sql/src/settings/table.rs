@@ -227,8 +227,9 @@ impl Known {
             }
             Kind::Zone => {
                 let zone = super::parse_zone(trimmed)?;
-                Ok(match zone.iana_name() {
-                    Some(name) if name != "UTC" => name.to_owned(),
+                Ok(match (zone.iana_name(), super::zone::hours_east(trimmed)) {
+                    (_, Some(seconds)) => super::east(seconds),
+                    (Some(name), _) if name != "UTC" => name.to_owned(),
                     _ => trimmed.to_owned(),
                 })
             }

@@ -4,6 +4,9 @@ use jiff::tz::{Offset, TimeZone};
 
 use crate::error::{SqlError, SqlState};
 
+/// Hours that an offset has at most: a week, but for one.
+const HOURS_MAX: i32 = 167;
+
 /// The zone that `SET TimeZone` or a literal names.
 pub fn parse_zone(name: &str) -> Result<TimeZone, SqlError> {
     let unknown = || {
@@ -18,44 +21,76 @@ pub fn parse_zone(name: &str) -> Result<TimeZone, SqlError> {
         "localtime" => return Err(unknown()),
         _ => {}
     }
-    if let Some(seconds) = numeric_offset(trimmed) {
-        return Offset::from_seconds(seconds)
-            .map(TimeZone::fixed)
-            .map_err(|_| unknown());
+    match hours_east(trimmed) {
+        Some(seconds) => Offset::from_seconds(seconds).ok().map(TimeZone::fixed),
+        None => posix_zone(trimmed),
     }
-    // `UTC+10` is, as in POSIX, ten hours west.
-    let zone = TimeZone::get(trimmed).or_else(|_| TimeZone::posix(trimmed));
-    zone.map_err(|_| unknown())
+    .ok_or_else(unknown)
 }
 
-/// A bare number is hours east; `<+03>-03` is how SHOW writes it back.
-fn numeric_offset(text: &str) -> Option<i32> {
-    if let Some(rest) = text.strip_prefix('<') {
-        let (sign_name, _) = rest.split_once('>')?;
-        return clock_offset(sign_name);
+/// Returns the zone of an IANA name, or of a POSIX offset, which counts to the west: `UTC+10`, `<+03>-03`, `+02:30`.
+pub(crate) fn posix_zone(name: &str) -> Option<TimeZone> {
+    if let Some(seconds) = posix_offset(name) {
+        return Offset::from_seconds(-seconds).ok().map(TimeZone::fixed);
     }
-    let first = text.chars().next()?;
-    if first.is_ascii_digit() || ((first == '+' || first == '-') && text.len() > 1) {
-        return clock_offset(text);
-    }
-    None
+    let zone = TimeZone::get(name).or_else(|_| TimeZone::posix(name));
+    zone.ok()
 }
 
-/// `[+-]hh[:mm[:ss]]` or hours with a fraction, in seconds east.
-fn clock_offset(text: &str) -> Option<i32> {
-    let (sign, digits) = match text.strip_prefix('-') {
+/// Returns the seconds of a bare number of hours, which SET counts to the east.
+pub(super) fn hours_east(text: &str) -> Option<i32> {
+    let (sign, digits) = signed(text);
+    let is_number = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+        && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let hours: f64 = digits.parse().ok().filter(|_| is_number)?;
+    (hours <= f64::from(HOURS_MAX)).then_some(sign * (hours * 3600.0) as i32)
+}
+
+/// Returns how SHOW writes an offset east of UTC: `<+03:30>-03:30`.
+pub(crate) fn east(seconds: i32) -> String {
+    let (sign, opposite) = match seconds < 0 {
+        true => ('-', '+'),
+        false => ('+', '-'),
+    };
+    let (hours, minutes, rest) = (
+        seconds.abs() / 3600,
+        seconds.abs() / 60 % 60,
+        seconds.abs() % 60,
+    );
+    let mut clock = format!("{hours:02}");
+    if minutes != 0 || rest != 0 {
+        clock += &format!(":{minutes:02}");
+    }
+    if rest != 0 {
+        clock += &format!(":{rest:02}");
+    }
+    format!("<{sign}{clock}>{opposite}{clock}")
+}
+
+fn signed(text: &str) -> (i32, &str) {
+    match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
         None => (1, text.strip_prefix('+').unwrap_or(text)),
-    };
-    if let Ok(hours) = digits.parse::<f64>() {
-        if !(0.0..=168.0).contains(&hours) {
-            return None;
-        }
-        return Some(sign * (hours * 3600.0) as i32);
     }
+}
+
+/// Returns the seconds of `[+-]hh[:mm[:ss]]` behind an abbreviation in angle brackets, or behind none.
+fn posix_offset(text: &str) -> Option<i32> {
+    let offset = match text.strip_prefix('<') {
+        Some(rest) => rest.split_once('>')?.1,
+        None => text,
+    };
+    clock_offset(offset)
+}
+
+/// Returns the seconds of `[+-]hh[:mm[:ss]]`.
+pub(crate) fn clock_offset(text: &str) -> Option<i32> {
+    let (sign, digits) = signed(text);
     let mut seconds = 0;
     for (i, part) in digits.split(':').enumerate() {
-        let value: i32 = part.parse().ok().filter(|v| (0..=60 * 3).contains(v))?;
+        let most = if i == 0 { HOURS_MAX } else { 59 };
+        let is_number = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        let value: i32 = part.parse().ok().filter(|v| is_number && *v <= most)?;
         seconds += value * [3600, 60, 1].get(i)?;
     }
     Some(sign * seconds)

@@ -10,8 +10,9 @@ use super::calendar::{
     days_in_month,
 };
 use super::zone;
+use super::zone_abbreviation::abbreviated_offset;
 use crate::error::{SqlError, SqlState};
-use crate::settings::{DateOrder, Settings, parse_zone};
+use crate::settings::{DateOrder, Settings, posix_zone};
 use crate::value::TimeTz;
 
 mod fields;
@@ -242,28 +243,10 @@ fn days_of(fields: &Fields) -> Result<i64, Fault> {
 
 /// A zone by name, abbreviation or POSIX-like offset.
 fn named_zone(word: &str) -> Option<Zone> {
-    let hours = match word.to_ascii_lowercase().as_str() {
-        "z" | "utc" | "gmt" | "zulu" | "ut" | "uct" => 0,
-        "est" => -5,
-        "edt" => -4,
-        "cst" => -6,
-        "cdt" => -5,
-        "mst" => -7,
-        "mdt" => -6,
-        "pst" => -8,
-        "pdt" => -7,
-        "cet" | "bst" | "met" => 1,
-        "cest" | "eet" | "mest" => 2,
-        "eest" | "msk" => 3,
-        "jst" | "kst" => 9,
-        _ => {
-            return TimeZone::get(word)
-                .ok()
-                .or_else(|| parse_zone(word).ok())
-                .map(Zone::Named);
-        }
-    };
-    Some(Zone::Offset(hours * 3600))
+    match abbreviated_offset(word) {
+        Some(offset) => Some(Zone::Offset(offset)),
+        None => posix_zone(word).map(Zone::Named),
+    }
 }
 
 /// Which of three numbers is year, month and day; a first number of three digits or more is the

@@ -34,6 +34,7 @@ mod time;
 mod typmod;
 mod uuid;
 pub mod zone;
+pub(crate) mod zone_abbreviation;
 
 pub use array::{DIMENSIONS_MAX, too_many_dimensions};
 pub use citext::Citext;

@@ -6,6 +6,7 @@ use super::super::lexer::Kind;
 use super::transaction::modes;
 use crate::bound::{SetScope, SetStatement, SetValue, Statement};
 use crate::error::SqlError;
+use crate::settings::{clock_offset, east};
 
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     match word {
@@ -122,7 +123,9 @@ fn zone(c: &mut Cursor<'_>) -> Result<SetValue, SqlError> {
         if c.accept("hour") && c.accept("to") {
             c.expect("minute")?;
         }
-        return Ok(SetValue::Value(offset));
+        // An interval counts to the east.
+        let seconds = clock_offset(offset.trim());
+        return Ok(SetValue::Value(seconds.map_or(offset, east)));
     }
     value(c)
 }
