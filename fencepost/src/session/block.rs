@@ -533,11 +533,20 @@ impl Session {
                 .tx
                 .as_ref()
                 .is_some_and(|tx| tx.mode() == Mode::ReadOnly);
-            if !read_only && was_reader {
-                return Err(SqlError::new(
-                    SqlState::ACTIVE_SQL_TRANSACTION,
-                    "transaction read-write mode must be set before any query",
-                ));
+            let refused = match (
+                read_only,
+                self.modes.read_only && !self.savepoints.is_empty(),
+            ) {
+                (false, true) => {
+                    "cannot set transaction read-write mode inside a read-only transaction"
+                }
+                (false, false) if was_reader => {
+                    "transaction read-write mode must be set before any query"
+                }
+                _ => "",
+            };
+            if !refused.is_empty() {
+                return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, refused));
             }
             self.modes.read_only = read_only;
         }

@@ -1,5 +1,6 @@
 //! What a body gives: RETURN with a value or without, the rows of a set, and what falls off the end.
 
+use fencepost_sql::catalog::RoutineKind;
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
@@ -88,7 +89,11 @@ impl Machine {
             return Ok(Step::Done(Returned::Set(std::mem::take(&mut self.set))));
         }
         let outputs = self.outputs(eval)?;
+        let is_void = routine.kind == RoutineKind::Function
+            && routine.result.ty.kind == TypeKind::Void
+            && !routine.result.trigger;
         Ok(Step::Done(Returned::Row(match outputs.is_empty() {
+            true if is_void => Some(vec![Value::text("")]),
             true => None,
             false => Some(outputs),
         })))

@@ -127,10 +127,18 @@ impl Binder<'_> {
                     format!("column \"{name}\" specified more than once"),
                 ));
             }
+            if table.columns[column].more.generated.is_some() {
+                return Err(SqlError::new(
+                    SqlState::INVALID_COLUMN_REFERENCE,
+                    format!("column \"{name}\" is a generated column"),
+                )
+                .detail("Generated columns cannot be used in COPY."));
+            }
             columns.push(column);
         }
         if list.is_empty() {
-            columns = (0..table.columns.len()).collect();
+            let is_stored = |at: &usize| table.columns[*at].more.generated.is_none();
+            columns = (0..table.columns.len()).filter(is_stored).collect();
         }
         match direction {
             CopyDirection::In => {
