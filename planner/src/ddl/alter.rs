@@ -46,7 +46,10 @@ pub async fn alter_table(
 ) -> Result<&'static str, Halt> {
     let tag = statement.tag();
     let Some(table) = &statement.table else {
-        if !matches!(statement.actions[..], [] | [AlterAction::Trigger(_)]) {
+        if !matches!(
+            statement.actions[..],
+            [] | [AlterAction::Trigger(_) | AlterAction::RenameIndex { .. }]
+        ) {
             // It is no table, and nothing is done to it.
             return Ok(tag);
         }

@@ -10,7 +10,7 @@ use super::{Binder, names};
 use crate::bound::{ColumnOrigin, Expr, From, Lateral, Leaf, LeafSource};
 use crate::catalog::{ObjectKind, TableDef};
 use crate::error::{SqlError, SqlState};
-use crate::parser::ROWS_FROM;
+use crate::parser::{ROWS_FROM, parse_query};
 use crate::system::SystemTable;
 use crate::types::Type;
 
@@ -221,7 +221,8 @@ impl Binder<'_> {
                 alias,
             } => {
                 if alias.is_some() {
-                    return Err(SqlError::unsupported("an alias of a join"));
+                    let query = all_of(table_with_joins)?;
+                    return self.derived(&query, alias.as_ref(), scope, Some(left));
                 }
                 self.deeper(|binder| binder.joined(table_with_joins, scope, left))
             }
@@ -326,6 +327,16 @@ impl Binder<'_> {
         scope.push(leaf)?;
         Ok(from)
     }
+}
+
+/// Returns the query that an alias makes of a join: `SELECT * FROM join`.
+fn all_of(join: &ast::TableWithJoins) -> Result<ast::Query, SqlError> {
+    let mut query = *parse_query("SELECT * FROM x")?;
+    match query.body.as_mut() {
+        ast::SetExpr::Select(select) => select.from = vec![join.clone()],
+        _ => return Err(SqlError::internal("a SELECT is none")),
+    }
+    Ok(query)
 }
 
 /// A source, and what it reads of what stands left of it.

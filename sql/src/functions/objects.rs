@@ -71,6 +71,15 @@ fn find(
     let (schema, name) = match parts.as_slice() {
         [name] => (None, name.as_str()),
         [schema, name] => (Some(schema.as_str()), name.as_str()),
+        [database, schema, name] if kind == TypeKind::RegClass => {
+            if *database != *cx.database {
+                return Err(SqlError::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    format!("cross-database references are not implemented: {text}"),
+                ));
+            }
+            (Some(schema.as_str()), name.as_str())
+        }
         _ => {
             return Err(SqlError::new(
                 SqlState::SYNTAX_ERROR,

@@ -11,6 +11,10 @@ pub(super) fn brackets(text: &str, tokens: &[Token]) -> Option<Range<usize>> {
     let kind = |i: usize| tokens.get(i).map(|token| token.kind);
     let creates_table = is(0, "create") && (1..4).any(|i| is(i, "table"));
     let open = (0..tokens.len()).find(|i| kind(*i) == Some(Kind::Open))?;
+    // Behind AS brackets are the query's.
+    if (0..open).any(|i| is(i, "as")) {
+        return None;
+    }
     let close = (open..tokens.len()).find(|i| kind(*i) == Some(Kind::Close))?;
     let names = tokens[open + 1..close]
         .iter()

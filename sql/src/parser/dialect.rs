@@ -241,6 +241,59 @@ fn literal_of_type(parser: &mut Parser<'_>, words: usize) -> Result<Expr, Parser
     }))
 }
 
+/// `[NOT] LIKE pattern [ESCAPE expression]`. Where the expression is no literal a function escapes the pattern.
+fn like_pattern(
+    dialect: &Postgres,
+    parser: &mut Parser<'_>,
+    (expr, negated): (&Expr, bool),
+) -> Option<Result<Expr, ParserError>> {
+    like_symbol(parser, negated)?;
+    let at = usize::from(negated);
+    let quantified = [Keyword::ANY, Keyword::SOME, Keyword::ALL];
+    if quantified.iter().any(|word| is_word(parser, at + 1, *word)) {
+        return None;
+    }
+    let folds = is_word(parser, at, Keyword::ILIKE);
+    (0..=at).for_each(|_| parser.advance_token());
+    let sides = pattern_and_escape(parser, dialect.prec_value(Precedence::Like));
+    let expr = Box::new(expr.clone());
+    Some(sides.map(|(pattern, escape_char)| match folds {
+        false => Expr::Like {
+            negated,
+            any: false,
+            expr,
+            pattern: Box::new(pattern),
+            escape_char,
+        },
+        true => Expr::ILike {
+            negated,
+            any: false,
+            expr,
+            pattern: Box::new(pattern),
+            escape_char,
+        },
+    }))
+}
+
+fn pattern_and_escape(
+    parser: &mut Parser<'_>,
+    precedence: u8,
+) -> Result<(Expr, Option<ValueWithSpan>), ParserError> {
+    let pattern = parser.parse_subexpr(precedence)?;
+    if !parser.parse_keyword(Keyword::ESCAPE) {
+        return Ok((pattern, None));
+    }
+    Ok(match parser.parse_subexpr(precedence)? {
+        Expr::Value(literal) if !matches!(literal.value, Value::Placeholder(_)) => {
+            (pattern, Some(literal))
+        }
+        escape => (
+            call(Ident::new("like_escape"), arguments(vec![pattern, escape])),
+            None,
+        ),
+    })
+}
+
 /// The operator that LIKE or ILIKE stands for.
 fn like_symbol(parser: &Parser<'_>, negated: bool) -> Option<BinaryOperator> {
     let at = usize::from(negated);
@@ -334,6 +387,9 @@ impl Dialect for Postgres {
         if is_isnull(parser) {
             return Some(Ok(self.prec_value(Precedence::Is)));
         }
+        if is_other_operator(parser) {
+            return Some(Ok(self.prec_value(Precedence::PgOther)));
+        }
         BASE.get_next_precedence(parser)
     }
 
@@ -371,6 +427,17 @@ impl Dialect for Postgres {
                 return Some(trimmed(parser, side));
             }
         }
+        if let Some(prefixed) = prefixed(parser) {
+            return Some(prefixed);
+        }
+        if let Some(op) = prefix_operator(parser) {
+            parser.advance_token();
+            let operand = parser.parse_subexpr(self.prec_value(Precedence::PgOther));
+            return Some(operand.map(|operand| Expr::UnaryOp {
+                op,
+                expr: Box::new(operand),
+            }));
+        }
         if let Some(query) = query_in_brackets(parser) {
             return Some(Ok(Expr::Subquery(query)));
         }
@@ -387,9 +454,6 @@ impl Dialect for Postgres {
     ) -> Option<Result<Expr, ParserError>> {
         if let Some(quantified) = of_values(parser, expr) {
             return Some(quantified);
-        if is_other_operator(parser) {
-            return Some(Ok(self.prec_value(Precedence::PgOther)));
-        }
         }
         let is = |n: usize, keyword: Keyword| matches!(parser.peek_nth_token_ref(n).token, Token::Word(ref word) if word.keyword == keyword);
         if is(0, Keyword::COLLATE) {
@@ -412,7 +476,11 @@ impl Dialect for Postgres {
             (0..at + 2).for_each(|_| parser.advance_token());
             return Some(like_all(parser, expr, compare_op));
         }
-        if !is(at, Keyword::BETWEEN) {
+        let is_between = is(at, Keyword::BETWEEN);
+        if let Some(like) = like_pattern(self, parser, (expr, negated)) {
+            return Some(like);
+        }
+        if !is_between {
             return None;
         }
         let word = match &parser.peek_nth_token_ref(at + 1).token {
@@ -427,17 +495,6 @@ impl Dialect for Postgres {
         }
         Some(between(self, parser, (expr, negated), word))
     }
-        if let Some(prefixed) = prefixed(parser) {
-            return Some(prefixed);
-        }
-        if let Some(op) = prefix_operator(parser) {
-            parser.advance_token();
-            let operand = parser.parse_subexpr(self.prec_value(Precedence::PgOther));
-            return Some(operand.map(|operand| Expr::UnaryOp {
-                op,
-                expr: Box::new(operand),
-            }));
-        }
 
     /// `TABLE t` is read as `FROM t`, which takes its place (`table_query`).
     fn supports_from_first_select(&self) -> bool {

@@ -79,7 +79,7 @@ pub use materialized::RefreshSyntax;
 pub(crate) use materialized::{alters_materialized, data_clause};
 pub use merge::WhenSyntax;
 pub use partition::{PartitionChange, PartitionSyntax};
-pub(crate) use rename::{all_names, mentions, renamed, with_schema};
+pub(crate) use rename::{all_names, alters_index_if_exists, mentions, renamed, with_schema};
 pub use rename::{calls, names, quoted, with_schema_renamed};
 pub use routine::{
     AlterRoutine, ArgSyntax, Attributes, Body, CreateRoutine, DropRoutine, ReturnsSyntax,

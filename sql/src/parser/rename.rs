@@ -8,6 +8,22 @@ use std::collections::BTreeSet;
 use super::is_reserved;
 use super::lexer::{self, Kind, Token};
 
+/// Returns the tokens IF EXISTS of an ALTER INDEX, which sqlparser does not know there.
+pub(super) fn index_if_exists<'t>(text: &str, tokens: &'t [Token]) -> &'t [Token] {
+    let words = ["alter", "index", "if", "exists"];
+    let fits = tokens.len() > 4 && words.iter().zip(tokens).all(|(word, t)| t.is(text, word));
+    match fits {
+        true => &tokens[2..4],
+        false => &[],
+    }
+}
+
+/// Is the statement an ALTER INDEX IF EXISTS?
+pub(crate) fn alters_index_if_exists(sql: &str) -> bool {
+    let tokens = lexer::tokens(sql).unwrap_or_default();
+    !index_if_exists(sql, &tokens).is_empty()
+}
+
 /// Does the expression name the column `name`?
 pub(crate) fn mentions(text: &str, name: &str) -> bool {
     !places(text, name).is_empty()

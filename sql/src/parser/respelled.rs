@@ -5,7 +5,9 @@
 //! ORDER BY x USING <                 is   ORDER BY x ASC
 //! FETCH FIRST n ROWS ONLY OFFSET m   is   LIMIT n OFFSET m
 //! integer ARRAY[4]                   is   integer[4]
+//! FETCH FIRST (1 + 1) ROWS ONLY      is   LIMIT (1 + 1)
 //! GROUP BY DISTINCT a, b             is   GROUP BY a, b
+//! GROUPING SETS (a, GROUPING SETS (b, c))   is   GROUPING SETS (a, b, c)
 //! ```
 //! No spelling is longer than what it stands for, so positions stay. A text of nothing but these words is looked through a few
 //! times, and not from each of them to its end.
@@ -140,6 +142,8 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Respelled>, SqlE
         } else if token.is(text, "group") && is(i + 1, "by") {
             let sets = last_set().is_some_and(|last| last > i + 2);
             found.extend(of_groups(text, &tokens[i + 2..], sets)?);
+        } else if token.is(text, "grouping") && is(i + 1, "sets") {
+            found.extend(sets_of_sets(text, tokens, i, brackets()));
         } else if token.is(text, "array") && ends_a_type(text, before) {
             let bracket = tokens.get(i + 1).map(|next| next.text(text));
             let size = if bracket == Some("[") { "" } else { "[]" };
@@ -168,6 +172,20 @@ fn of_groups(text: &str, tokens: &[Token], sets: bool) -> Result<Option<Respelle
     Ok(Some((first.start..first.end, "")))
 }
 
+/// The words and brackets of GROUPING SETS among those of another one: its sets are sets of that.
+fn sets_of_sets(text: &str, tokens: &[Token], at: usize, brackets: &Brackets) -> Vec<Respelled> {
+    let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
+    let among = brackets.around[at].filter(|open| *open >= 2);
+    let is_among_sets = among.is_some_and(|open| is(open - 2, "grouping") && is(open - 1, "sets"));
+    let close = brackets.ends.get(at + 2).copied().flatten();
+    let Some(close) = close.filter(|_| is_among_sets) else {
+        return Vec::new();
+    };
+    let parts = [at, at + 1, at + 2, close];
+    let blank = parts.map(|part| (tokens[part].start..tokens[part].end, ""));
+    blank.to_vec()
+}
+
 /// What the words of a FETCH that is before OFFSET are in a LIMIT.
 fn limit_of(
     text: &str,
@@ -185,7 +203,10 @@ fn limit_of(
         let what = "OFFSET behind FETCH ... WITH TIES";
         return Err(SqlError::unsupported(what));
     }
-    if !is(rows + 1, "only") || !is(rows + 2, "offset") {
+    // sqlparser knows a literal behind FETCH FIRST, and nothing else.
+    let opens = tokens.get(fetch + 2).is_some_and(|t| t.kind == Kind::Open);
+    let computes = opens && rows != fetch + 5;
+    if !is(rows + 1, "only") || !(computes || is(rows + 2, "offset")) {
         return Ok(Vec::new());
     }
     let count = if rows == fetch + 2 { "1" } else { "" };

@@ -1,7 +1,7 @@
 //! Forms that PostgreSQL shows definitions in and that sqlparser does not read.
 //!
 //! ```text
-//! FETCH FIRST (3) ROWS   RANGE '1 day'::interval PRECEDING   x OPERATOR(pg_catalog.=) ANY (…)
+//! FETCH FIRST (3) ROWS   RANGE '1 day'::interval PRECEDING   x OPERATOR(pg_catalog.=) ANY (…)   FROM t*
 //! ```
 //! What can be left out of them without a change of what they say is blanked out.
 
@@ -13,6 +13,9 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Vec<Token> {
     let kind = |i: usize| tokens.get(i).map(|t: &Token| t.kind);
     let mut found = Vec::new();
     for i in 0..tokens.len() {
+        if is_star_of_table(text, tokens, i) {
+            found.push(tokens[i]);
+        }
         if tokens[i].kind != Kind::Word {
             continue;
         }
@@ -37,7 +40,7 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Vec<Token> {
 }
 
 /// Before ANY, SOME and ALL, which sqlparser takes for functions then, an operator binds without the word, the brackets
-/// and the schema as it would with them; without a schema it is read with them nowhere.
+/// and the schema as it would with them.
 fn operator(i: usize, (text, tokens): (&str, &[Token])) -> Vec<Token> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let kind = |i: usize| tokens.get(i).map(|t: &Token| t.kind);
@@ -51,4 +54,50 @@ fn operator(i: usize, (text, tokens): (&str, &[Token])) -> Vec<Token> {
         found.push(tokens[at + 1]);
     }
     found
+}
+
+/// Is it the `*` of `FROM t*`, which says that tables of its kind are meant, too?
+fn is_star_of_table(text: &str, tokens: &[Token], i: usize) -> bool {
+    const BEHIND: [&str; 19] = [
+        "where",
+        "group",
+        "having",
+        "order",
+        "limit",
+        "offset",
+        "fetch",
+        "for",
+        "union",
+        "except",
+        "intersect",
+        "window",
+        "join",
+        "left",
+        "right",
+        "inner",
+        "cross",
+        "natural",
+        "as",
+    ];
+    let kind = |i: usize| tokens.get(i).map(|t: &Token| t.kind);
+    let is_name = |kind: Option<Kind>| matches!(kind, Some(Kind::Word | Kind::QuotedIdent));
+    let is_star = tokens[i].kind == Kind::Operator && tokens[i].text(text) == "*";
+    if !is_star || i < 2 || !is_name(kind(i - 1)) {
+        return false;
+    }
+    let mut first = i - 1;
+    while first >= 2 && kind(first - 1) == Some(Kind::Dot) && is_name(kind(first - 2)) {
+        first -= 2;
+    }
+    let is_joined = first > 0 && tokens[first - 1].is(text, "join");
+    let is_table = is_joined
+        || (first > 0
+            && tokens[first - 1].is(text, "from")
+            && !(first > 1 && tokens[first - 2].is(text, "distinct")));
+    let ends = match tokens.get(i + 1) {
+        None => true,
+        Some(next) if next.kind == Kind::Word => is_joined || next.is_one_of(text, &BEHIND),
+        Some(next) => matches!(next.kind, Kind::Comma | Kind::Close | Kind::Semicolon),
+    };
+    is_table && ends
 }

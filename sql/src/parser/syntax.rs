@@ -12,8 +12,8 @@ use super::lexer::{Kind, Token, syntax_error};
 use super::{
     Statement, column_list, column_types, current_of, exclusion, identity, included, keeping,
     lexer, like, materialized, merge, misplaced, no_inherit, partition, position_of,
-    recursive_view, regroup, respelled, rows_from, search_cycle, select_into, shown_forms, storage,
-    subscripts, table_query, type_collation, unicode, using_alias, variadic, view,
+    recursive_view, regroup, rename, respelled, rows_from, search_cycle, select_into, shown_forms,
+    storage, subscripts, table_query, type_collation, unicode, using_alias, variadic, view,
 };
 use crate::error::{SqlError, SqlState};
 use crate::stack::too_deep;
@@ -159,6 +159,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     if is(1, "index") && is(2, "concurrently") && is(0, "drop") {
         blanked.push(tokens[2]);
     }
+    blanked.extend(rename::index_if_exists(text, tokens));
     blanked.extend(partition::index_only(text, tokens));
     blanked.extend(keeping::places(text, tokens)?);
     if let Some((clause, _)) = materialized::data_clause_at(text, tokens) {

@@ -19,7 +19,7 @@ use crate::bound::{
 };
 use crate::catalog::{Enabled, IndexDef, IndexKind, TableDef};
 use crate::error::{SqlError, SqlState};
-use crate::parser::{alters_materialized, mentions};
+use crate::parser::{alters_index_if_exists, alters_materialized, mentions};
 use crate::types::{Type, TypeKind};
 
 fn index_renamed(table: Arc<TableDef>, from: String, to: String) -> Statement {
@@ -113,10 +113,20 @@ impl Binder<'_> {
         let ast::AlterIndexOperation::RenameIndex { index_name } = operation;
         let (schema, from) = names::table_name(name)?;
         let table = self.catalog.table_of_index(schema.as_deref(), &from)?;
-        let Some(table) = table else {
-            return Err(names::no_relation(schema.as_deref(), &from));
-        };
         let (_, to) = names::table_name(index_name)?;
+        let Some(table) = table else {
+            if !alters_index_if_exists(self.text) {
+                return Err(names::no_relation(schema.as_deref(), &from));
+            }
+            return Ok(Statement::AlterTable(AlterTable {
+                materialized: false,
+                name: from.clone(),
+                table: None,
+                only: false,
+                actions: vec![AlterAction::RenameIndex { from, to }],
+                later: Vec::new(),
+            }));
+        };
         Ok(index_renamed(table, from, to))
     }
 
