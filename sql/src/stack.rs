@@ -20,10 +20,7 @@ const RED_ZONE_BYTES: usize = 256 << 10;
 /// Size of a segment that `enough` adds.
 const SEGMENT_BYTES: usize = 2 << 20;
 /// Size of a roomy stack; only pages that are used take memory, until the statement has been handled.
-const ROOM_BYTES: usize = match cfg!(debug_assertions) {
-    true => 1 << 30,
-    false => 256 << 20,
-};
+const ROOM_BYTES: usize = 1 << 30;
 /// The part of a roomy stack that is left to code that does not ask.
 const RESERVE_BYTES: usize = ROOM_BYTES / 4;
 /// Levels that a tree may have on any stack.
@@ -171,6 +168,12 @@ impl<T: Default> Tall<T> {
     #[must_use]
     pub fn get(&self) -> &T {
         &self.tree
+    }
+
+    /// Returns whether the tree was made on a roomy stack.
+    #[must_use]
+    pub fn has_depth(&self) -> bool {
+        self.deep.is_deep()
     }
 }
 

@@ -116,7 +116,9 @@ pub use updatable::view_is_updatable;
 pub use variables::{Prefer, Variable, Variables};
 
 /// Levels that a query adds to a tree, which has more to it than an expression.
-const QUERY_LEVELS: usize = 5;
+const QUERY_LEVELS: usize = 12;
+/// Levels that a side of a set operation adds, or a part of WITH, which the next one may read.
+const SIDE_LEVELS: usize = 5;
 /// Levels that a row adds to a tree: its value nests, too.
 const ROW_LEVELS: usize = 10;
 /// How many views a changing statement may lead through.
@@ -139,6 +141,7 @@ pub fn bind_among(
     (params, variables): (&mut ParamTypes, Option<&dyn Variables>),
     cx: &EvalContext,
 ) -> Result<Statement, SqlError> {
+    parsed.check_stack()?;
     let path = path::search_path(catalog, cx);
     let along = path::PathView {
         catalog,

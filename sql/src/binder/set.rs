@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use super::distinct::has_equality;
 use super::locking::clause_name;
-use super::{Binder, QUERY_LEVELS};
+use super::{Binder, SIDE_LEVELS};
 use crate::bound::{Expr, Leaf, LeafSource, Select, SetOp, SetOperation, Target};
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
@@ -69,7 +69,7 @@ impl Binder<'_> {
 
     /// One side. What a literal or parameter is in its select list the other side may tell.
     pub(super) fn set_side(&mut self, side: &ast::SetExpr) -> Result<Select, SqlError> {
-        self.deeper_by(QUERY_LEVELS, |binder| match side {
+        self.deeper_by(SIDE_LEVELS, |binder| match side {
             ast::SetExpr::Select(select) => {
                 binder.unsettled = true;
                 let bound = binder.select(select, &[], None);

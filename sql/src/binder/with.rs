@@ -8,7 +8,7 @@ use sqlparser::ast;
 use super::scope::{ScopeColumn, ScopeLeaf};
 use super::search_cycle::{extended, name_columns, not_recursive};
 use super::set::operation;
-use super::{Binder, QUERY_LEVELS, names};
+use super::{Binder, SIDE_LEVELS, names};
 use crate::bound::{
     Cte, Expr, From, LeafSource, Node, Recursive, Select, SetOp, Target, Volatility,
 };
@@ -112,7 +112,7 @@ impl Binder<'_> {
             return bind(self);
         };
         // Where each part reads the one before, the tree is as deep as there are parts.
-        let levels = with.cte_tables.len() * QUERY_LEVELS;
+        let levels = with.cte_tables.len() * SIDE_LEVELS;
         stack::check(self.depth + levels)?;
         let names = self.named.len();
         self.depth += levels;

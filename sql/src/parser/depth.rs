@@ -15,7 +15,7 @@ const NESTING_MAX: usize = 10_000;
 /// Operators between two commas, summed over the open levels, on any stack.
 const CHAIN_SHALLOW: usize = 4000;
 /// Operators between two commas, summed over the open levels.
-const CHAIN_MAX: usize = 50_000;
+const CHAIN_MAX: usize = 20_000;
 
 /// Words that make a tree deeper without a bracket.
 const CHAINING: [&str; 17] = [

@@ -121,15 +121,31 @@ pub struct Parsed {
 /// A syntax tree that whoever has it need not know how to drop: that takes some hundreds of functions, in each crate.
 trait Tree: Send + Sync {
     fn statement(&self) -> &Statement;
+    fn is_deep(&self) -> bool;
 }
 
 impl Tree for Tall<Statement> {
     fn statement(&self) -> &Statement {
         self.get()
     }
+
+    fn is_deep(&self) -> bool {
+        self.has_depth()
+    }
 }
 
 impl Parsed {
+    /// Checks that this stack is enough for the tree.
+    ///
+    /// # Errors
+    /// 54001 where the tree is deep and the stack is not roomy.
+    pub(crate) fn check_stack(&self) -> Result<(), SqlError> {
+        if self.tree.is_deep() && !stack::is_roomy() {
+            return Err(stack::too_deep());
+        }
+        Ok(())
+    }
+
     /// Its syntax tree.
     pub fn statement(&self) -> &Statement {
         self.tree.statement()
