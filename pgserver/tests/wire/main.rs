@@ -4,6 +4,7 @@ mod batches;
 mod common;
 mod copy;
 mod cursors;
+mod deep;
 mod driver;
 mod extended;
 mod fairness;

@@ -129,10 +129,14 @@ fn trimmed(
     })
 }
 
+/// Brackets that are looked through for a query in them: looking takes quadratic time.
+const BRACKETS_MAX: usize = 64;
+
 /// `(VALUES (1))`, and `((SELECT 1) UNION SELECT 2)`: a query that does not begin with a word of queries.
 fn query_in_brackets(parser: &mut Parser<'_>) -> Option<Box<Query>> {
     let opens = |n: usize| parser.peek_nth_token_ref(n).token == Token::LParen;
-    let brackets = (0..).find(|n| !opens(*n))?;
+    // Outside of so many a bracket is one around an expression.
+    let brackets = (0..BRACKETS_MAX).find(|n| !opens(*n))?;
     let begins = |keyword| is_word(parser, brackets, keyword);
     let values = begins(Keyword::VALUES) && opens(brackets + 1);
     let of_set = begins(Keyword::SELECT) && brackets > 1;
@@ -427,7 +431,7 @@ impl Dialect for Postgres {
                 return Some(trimmed(parser, side));
             }
         }
-        if let Some(prefixed) = prefixed(parser) {
+        if let Some(prefixed) = prefixed(parser, self.prec_value(Precedence::Between)) {
             return Some(prefixed);
         }
         if let Some(op) = prefix_operator(parser) {

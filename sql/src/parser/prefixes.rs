@@ -26,8 +26,8 @@ const FUNCTIONS: [Keyword; 11] = [
     Keyword::SUBSTR,
 ];
 
-/// Reads an expression that begins with such a word; `None` where none does.
-pub(super) fn prefixed(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+/// Reads an expression that begins with such a word; `None` where none does. `between` is the precedence of IN.
+pub(super) fn prefixed(parser: &mut Parser<'_>, between: u8) -> Option<Result<Expr, ParserError>> {
     let Token::Word(word) = parser.peek_nth_token_ref(0).token.clone() else {
         return None;
     };
@@ -52,7 +52,7 @@ pub(super) fn prefixed(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserErr
         Keyword::EXTRACT => Some(behind(parser, Parser::parse_extract_expr)),
         Keyword::INTERVAL => Some(behind(parser, rounded_interval)),
         Keyword::OVERLAY => Some(behind(parser, |parser| overlay(parser, ident))),
-        Keyword::POSITION => Some(behind(parser, |parser| parser.parse_position_expr(ident))),
+        Keyword::POSITION => Some(behind(parser, |parser| position(parser, between))),
         Keyword::SUBSTRING => Some(parser.parse_substring()),
         keyword if FUNCTIONS.contains(&keyword) => Some(behind(parser, |parser| {
             parser.parse_function(ObjectName::from(vec![ident]))
@@ -103,6 +103,16 @@ fn overlay(parser: &mut Parser<'_>, name: Ident) -> Result<Expr, ParserError> {
         overlay_from: Box::new(from),
         overlay_for: length,
     })
+}
+
+/// `POSITION(x IN y)`
+fn position(parser: &mut Parser<'_>, between: u8) -> Result<Expr, ParserError> {
+    parser.expect_token(&Token::LParen)?;
+    let expr = Box::new(parser.parse_subexpr(between)?);
+    parser.expect_keyword(Keyword::IN)?;
+    let r#in = Box::new(parser.parse_expr()?);
+    parser.expect_token(&Token::RParen)?;
+    Ok(Expr::Position { expr, r#in })
 }
 
 /// `interval(0) '1.5 seconds'`
