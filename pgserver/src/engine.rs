@@ -273,6 +273,8 @@ pub(crate) fn describe(column: &OutputColumn, binary: bool) -> Column<'_> {
 }
 
 /// Appends a value that is not NULL.
+///
+/// Errors: 54000 when the text of a row or an array is too long.
 #[inline]
 pub(crate) fn write_value(
     value: &Value,
@@ -280,10 +282,13 @@ pub(crate) fn write_value(
     binary: bool,
     style: &Style,
     out: &mut Vec<u8>,
-) {
+) -> Result<(), SqlError> {
     match binary {
-        true => types::binary_out(value, &column.ty, out),
-        false => types::text_out(value, &column.ty, &style.settings, out),
+        true => {
+            types::binary_out(value, &column.ty, out);
+            Ok(())
+        }
+        false => types::checked_text_out(value, &column.ty, &style.settings, out),
     }
 }
 

@@ -440,7 +440,7 @@ fn run_copy_out<'a>(
             batch.clear();
             more = state.next(plan, cx, &mut batch, CHUNK).await?;
             for i in 0..batch.len() {
-                writer.row(&batch.row(i)[..plan.visible], &mut bytes);
+                writer.row(&batch.row(i)[..plan.visible], &mut bytes)?;
                 sink.copy_data(&bytes)?;
                 bytes.clear();
             }

@@ -130,15 +130,20 @@ impl<'a> WireSink<'a> {
 impl RowSink for WireSink<'_> {
     #[inline]
     fn row(&mut self, row: &[Value]) -> Result<(), SqlError> {
+        let begin = self.out.len();
         let start = encode::begin_row(&mut self.out, self.columns.len());
         for (index, column) in self.columns.iter().enumerate() {
             match row.get(index) {
                 None | Some(Value::Null) => encode::null(&mut self.out),
                 Some(value) => {
                     let binary = self.formats.is_binary(index);
-                    encode::field(&mut self.out, |out| {
-                        engine::write_value(value, column, binary, self.style, out);
+                    let written = encode::field(&mut self.out, |out| {
+                        engine::write_value(value, column, binary, self.style, out)
                     });
+                    if let Err(error) = written {
+                        self.out.truncate(begin);
+                        return Err(error);
+                    }
                 }
             }
         }

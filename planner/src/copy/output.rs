@@ -1,8 +1,9 @@
 //! COPY TO STDOUT.
 
 use fencepost_sql::bound::{CopyFormat, CopyOptions};
+use fencepost_sql::error::SqlError;
 use fencepost_sql::settings::Settings;
-use fencepost_sql::types::{Type, text_out};
+use fencepost_sql::types::{Type, checked_text_out};
 use fencepost_sql::value::Value;
 
 use super::binary;
@@ -55,9 +56,13 @@ impl<'a> CopyWriter<'a> {
     }
 
     /// Appends `row`, as a line or a tuple.
-    pub fn row(&mut self, row: &[Value], out: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// 54000 where the text of a row or an array is too long.
+    pub fn row(&mut self, row: &[Value], out: &mut Vec<u8>) -> Result<(), SqlError> {
         if self.options.format == CopyFormat::Binary {
-            return binary::row(row, &self.types, out);
+            binary::row(row, &self.types, out);
+            return Ok(());
         }
         let alone = row.len() == 1;
         for (nth, value) in row.iter().enumerate() {
@@ -67,11 +72,12 @@ impl<'a> CopyWriter<'a> {
                 continue;
             }
             self.field.clear();
-            text_out(value, &self.types[nth], self.settings, &mut self.field);
+            checked_text_out(value, &self.types[nth], self.settings, &mut self.field)?;
             let forced = self.options.force_quote.as_ref();
             self.put(forced.is_some_and(|f| f.contains(&nth)), alone, out);
         }
         out.push(b'\n');
+        Ok(())
     }
 
     fn delimit(&self, nth: usize, out: &mut Vec<u8>) {
@@ -137,7 +143,9 @@ mod tests {
     fn line(options: &CopyOptions, row: &[Value]) -> String {
         let settings = Settings::new();
         let mut out = Vec::new();
-        CopyWriter::new(options, &settings, vec![Type::TEXT; row.len()]).row(row, &mut out);
+        CopyWriter::new(options, &settings, vec![Type::TEXT; row.len()])
+            .row(row, &mut out)
+            .expect("a short row");
         String::from_utf8(out).expect("text")
     }
 

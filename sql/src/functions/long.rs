@@ -235,7 +235,7 @@ fn limited(value: Value) -> Outcome {
     }
 }
 
-/// 54000, as PostgreSQL says it of a buffer that cannot grow.
+/// Returns 54000, as PostgreSQL does for a buffer that cannot grow.
 #[cold]
 pub(crate) fn too_long() -> SqlError {
     SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "out of memory").detail(format!(

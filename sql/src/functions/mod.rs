@@ -87,8 +87,8 @@ pub use jsonpath::check_path_regex;
 pub use library::{candidates, library};
 pub(crate) use library::{pure, volatile};
 pub use like::{LikeEscape, like, like_prefix};
-pub(crate) use long::VALUE_BYTES_MAX;
 pub use long::{Evaluated, LongCall, eval_in_parts};
+pub(crate) use long::{VALUE_BYTES_MAX, too_long};
 pub(crate) use md5::digest as md5;
 pub use record::{
     FIELD, FIELDS_OF_ALL, ROW, ROW_IS_NULL, WITH_FIELD, check_fields, checked, parts_of, row_of,

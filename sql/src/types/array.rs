@@ -7,6 +7,7 @@
 //!          for each element: its length or -1, and its binary form
 //! ```
 
+use super::enclosed::{enclose, is_oversized};
 use super::{Type, TypeKind, binary_in, binary_out, invalid_binary, text_out};
 use crate::error::{SqlError, SqlState};
 use crate::settings::Settings;
@@ -65,10 +66,15 @@ fn level(
         }
         return;
     };
+    let begin = out.len();
     out.push(b'{');
     for i in 0..dim.len {
         if i > 0 {
             out.push(b',');
+        }
+        // The caller refuses an oversized text: the rest of it is not needed.
+        if is_oversized(out.len() - begin) {
+            break;
         }
         level(inner, values, element, settings, out);
     }
@@ -88,15 +94,7 @@ fn one(value: &Value, element: &Type, settings: &Settings, out: &mut Vec<u8>) {
     if !quoted {
         return;
     }
-    let text = out.split_off(start);
-    out.push(b'"');
-    for b in text {
-        if matches!(b, b'"' | b'\\') {
-            out.push(b'\\');
-        }
-        out.push(b);
-    }
-    out.push(b'"');
+    enclose(out, start, |_| b'\\');
 }
 
 /// What C calls a space.

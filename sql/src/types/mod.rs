@@ -15,6 +15,7 @@ mod datetime_in;
 mod datetime_out;
 pub mod domains;
 mod element;
+mod enclosed;
 pub mod enums;
 mod float;
 mod integer;
@@ -48,6 +49,7 @@ pub use string::check_utf8;
 pub use typmod::apply_typmod;
 
 use crate::error::{SqlError, SqlState};
+use crate::functions::too_long;
 use crate::settings::Settings;
 use crate::value::Value;
 
@@ -157,6 +159,26 @@ pub fn text_out(value: &Value, ty: &Type, settings: &Settings, out: &mut Vec<u8>
         Value::Enum(value) => out.extend_from_slice(value.name().as_bytes()),
         Value::Array(array) => array::format(array, ty, settings, out),
         Value::Record(row) => record::format(row, settings, out),
+    }
+}
+
+/// Appends the text form of a value that is not NULL, for a client.
+///
+/// # Errors
+/// 54000 where the text of a row or an array is longer than a value may be.
+#[inline]
+pub fn checked_text_out(
+    value: &Value,
+    ty: &Type,
+    settings: &Settings,
+    out: &mut Vec<u8>,
+) -> Result<(), SqlError> {
+    let start = out.len();
+    text_out(value, ty, settings, out);
+    let is_compound = matches!(value, Value::Array(_) | Value::Record(_));
+    match is_compound && enclosed::is_oversized(out.len() - start) {
+        true => Err(too_long()),
+        false => Ok(()),
     }
 }
 

@@ -8,20 +8,23 @@
 
 use super::array::is_blank;
 use super::composites::{Composite, Fields};
+use super::enclosed::{enclose, is_oversized, nests_too_deep, oversize};
 use super::{Type, TypeKind, binary_in, binary_out, invalid_binary, text_in_at, text_out};
 use crate::error::{SqlError, SqlState};
-use crate::functions::VALUE_BYTES_MAX;
 use crate::settings::Settings;
 use crate::value::{Record, Value};
 
 pub(super) fn format(record: &Record, settings: &Settings, out: &mut Vec<u8>) {
+    let begin = out.len();
+    if nests_too_deep(record.values.iter()) {
+        return oversize(out, begin);
+    }
     out.push(b'(');
     for (at, (value, ty)) in record.typed().enumerate() {
         if at > 0 {
             out.push(b',');
         }
-        // Quoting doubles at each level: what is too long already is refused by the caller, and need not grow.
-        if value.is_null() || out.len() > VALUE_BYTES_MAX {
+        if value.is_null() || is_oversized(out.len() - begin) {
             continue;
         }
         let start = out.len();
@@ -31,15 +34,7 @@ pub(super) fn format(record: &Record, settings: &Settings, out: &mut Vec<u8>) {
         if !text.is_empty() && !text.iter().any(special) {
             continue;
         }
-        let text = out.split_off(start);
-        out.push(b'"');
-        for b in text {
-            if matches!(b, b'"' | b'\\') {
-                out.push(b);
-            }
-            out.push(b);
-        }
-        out.push(b'"');
+        enclose(out, start, |b| b);
     }
     out.push(b')');
 }

@@ -1,0 +1,91 @@
+//! Texts in double quotes, as rows and arrays hold the texts of their parts.
+//!
+//! A quote inside is written twice, so each level of nesting doubles the quotes of the levels in it: a row in thirty
+//! rows would take gigabytes. A text that would be longer than the limit is not written; `is_oversized` tells.
+
+use crate::functions::VALUE_BYTES_MAX;
+use crate::value::Value;
+
+/// Rows in rows from which on the text is beyond the limit, as each of them has twice the quotes of the next one in it.
+const ROWS_MAX: usize = 30;
+
+/// Returns whether rows nest so deep in `values` that no text holds them.
+pub(super) fn nests_too_deep<'a>(values: impl Iterator<Item = &'a Value>) -> bool {
+    any_deeper(values, ROWS_MAX)
+}
+
+fn any_deeper<'a>(mut values: impl Iterator<Item = &'a Value>, rows: usize) -> bool {
+    values.any(|value| match value {
+        Value::Record(row) => rows == 0 || any_deeper(row.values.iter(), rows - 1),
+        Value::Array(array) => any_deeper(array.values.iter(), rows),
+        _ => false,
+    })
+}
+
+/// Encloses what `out` has from `start` on in quotes, with an escape before each quote and backslash.
+///
+/// `escape` gives the byte that stands before such a byte. A result beyond the limit is left oversized.
+pub(super) fn enclose(out: &mut Vec<u8>, start: usize, escape: impl Fn(u8) -> u8) {
+    let text = &out[start..];
+    if is_oversized(text.len()) {
+        return;
+    }
+    let is_escaped = |b: &u8| matches!(b, b'"' | b'\\');
+    let length = text.len() + 2 + text.iter().filter(|b| is_escaped(b)).count();
+    if length > VALUE_BYTES_MAX {
+        return oversize(out, start);
+    }
+    // From the back on, so that no byte is overwritten before it is moved.
+    let (mut from, mut to) = (out.len(), start + length);
+    out.resize(to, b'"');
+    to -= 1;
+    while from > start {
+        from -= 1;
+        to -= 1;
+        out[to] = out[from];
+        if is_escaped(&out[to]) {
+            to -= 1;
+            out[to] = escape(out[to + 1]);
+        }
+    }
+    out[start] = b'"';
+}
+
+/// Makes the text from `start` on one that is too long.
+pub(super) fn oversize(out: &mut Vec<u8>, start: usize) {
+    let least = start + VALUE_BYTES_MAX + 1;
+    out.resize(out.len().max(least), b' ');
+}
+
+/// Returns whether a text is longer than any value may be.
+pub(super) fn is_oversized(text_bytes: usize) -> bool {
+    text_bytes > VALUE_BYTES_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn enclosed(text: &str) -> String {
+        let mut out = format!("({text}").into_bytes();
+        enclose(&mut out, 1, |b| b);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn quotes_and_backslashes_are_escaped() {
+        assert_eq!(enclosed(""), r#"(""#.to_owned() + "\"");
+        assert_eq!(enclosed("a b"), r#"("a b""#);
+        assert_eq!(enclosed(r#""a"\"#), r#"("""a""\\""#);
+    }
+
+    #[test]
+    fn nested_quotes_stop_at_the_limit() {
+        let mut out = b"a b".to_vec();
+        for _ in 0..100 {
+            enclose(&mut out, 0, |b| b);
+        }
+        assert!(is_oversized(out.len()));
+        assert!(out.len() < 2 * VALUE_BYTES_MAX);
+    }
+}
