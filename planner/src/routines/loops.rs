@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::plpgsql::{Code, Op, RowSource, Target, VariableKind};
 use fencepost_sql::stop::Halt;
-use fencepost_sql::types::{Type, to_text};
+use fencepost_sql::types::{Type, checked_text};
 use fencepost_sql::value::{Array, Value};
 
 use super::machine::Machine;
@@ -322,7 +322,7 @@ impl Machine {
             )
             .into());
         }
-        Ok(to_text(&value, &ty, &cx.eval.settings))
+        Ok(checked_text(&value, &ty, &cx.eval.settings)?)
     }
 
     /// A statement that EXECUTE names, and its parameters.

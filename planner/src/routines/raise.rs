@@ -3,7 +3,7 @@
 use fencepost_sql::error::{ErrorFields, SqlError, SqlState};
 use fencepost_sql::plpgsql::{Level, Raise, RaiseOption, errcode};
 use fencepost_sql::stop::Halt;
-use fencepost_sql::types::to_text;
+use fencepost_sql::types::checked_text;
 
 use super::machine::Machine;
 use crate::ddl::Notice;
@@ -16,8 +16,10 @@ impl Machine {
     /// The text of a value; `None` for NULL.
     async fn text_of(&mut self, text: usize, cx: &mut Cx<'_>) -> Result<Option<String>, Halt> {
         let (value, ty) = self.value(text, cx).await?;
-        let shown = (!value.is_null()).then(|| to_text(&value, &ty, &cx.eval.settings));
-        Ok(shown)
+        if value.is_null() {
+            return Ok(None);
+        }
+        Ok(Some(checked_text(&value, &ty, &cx.eval.settings)?))
     }
 
     /// RAISE

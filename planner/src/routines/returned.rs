@@ -3,7 +3,7 @@
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{CastContext, assign, cast_context, check_domain};
-use fencepost_sql::types::{Fields, Type, text_in, to_text};
+use fencepost_sql::types::{Fields, Type, checked_text, text_in};
 use fencepost_sql::value::{Record, Value};
 
 /// What a routine has given.
@@ -56,7 +56,11 @@ pub fn fit(value: Value, from: &Type, to: &Type, eval: &EvalContext) -> Result<V
     }
     match cast_context(from.kind, to.kind) {
         Some(needed) if needed <= CastContext::Assignment => assign(value, from, to, eval),
-        _ => text_in(to, &to_text(&value, from, &eval.settings), &eval.settings),
+        _ => text_in(
+            to,
+            &checked_text(&value, from, &eval.settings)?,
+            &eval.settings,
+        ),
     }
 }
 

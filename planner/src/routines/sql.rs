@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use fencepost_sql::binder::bind_body;
-use fencepost_sql::catalog::RoutineDef;
+use fencepost_sql::catalog::{RoutineDef, Snapshot};
+use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::SqlError;
+use fencepost_sql::stack::with_room;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::{Fields, Type, TypeKind};
 use fencepost_sql::value::{Record, Value};
@@ -18,6 +20,24 @@ use crate::exec::Cx;
 
 /// Plans of one body before a catalog that keeps changing is told.
 const PLANS_MAX: usize = 8;
+
+/// Binds and plans the statements of a function, deep ones on a roomy stack.
+fn planned_body(
+    routine: &RoutineDef,
+    catalog: &Snapshot,
+    eval: &EvalContext,
+) -> Result<Vec<Prepared>, SqlError> {
+    let text = (routine.body.as_str(), routine.atomic);
+    let of = (routine.name.as_str(), &routine.args[..], &routine.result);
+    with_room(|| {
+        let bound = bind_body(text, of, catalog, eval)?;
+        let planned = bound.statements.into_iter().map(|(statement, params)| {
+            let depends = params.dependencies(catalog.version());
+            Prepared::planned(statement, Vec::new(), depends)
+        });
+        planned.collect()
+    })
+}
 
 /// The statements of a function, planned.
 #[derive(Debug)]
@@ -35,22 +55,13 @@ impl SqlBody {
         cx: &mut Cx<'_>,
     ) -> Result<SqlBody, Halt> {
         let mut catalog = snapshot(cx, again).await?;
-        let text = (routine.body.as_str(), routine.atomic);
-        let of = (routine.name.as_str(), &routine.args[..], &routine.result);
-        let mut bound = bind_body(text, of, &*catalog, cx.eval);
+        let mut bound = planned_body(routine, &*catalog, cx.eval);
         if bound.is_err() && !again {
             catalog = snapshot(cx, true).await?;
-            bound = bind_body(text, of, &*catalog, cx.eval);
+            bound = planned_body(routine, &*catalog, cx.eval);
         }
-        let planned = bound?.statements.into_iter();
-        let planned = planned.map(|(statement, params)| {
-            let depends = params.dependencies(catalog.version());
-            Prepared::planned(statement, Vec::new(), depends)
-        });
-        Ok(SqlBody {
-            owner,
-            statements: planned.collect::<Result<_, SqlError>>()?,
-        })
+        let statements = bound?;
+        Ok(SqlBody { owner, statements })
     }
 
     /// Runs the function.

@@ -116,11 +116,11 @@ pub use updatable::view_is_updatable;
 pub use variables::{Prefer, Variable, Variables};
 
 /// Levels that a query adds to a tree, which has more to it than an expression.
-const QUERY_LEVELS: usize = 12;
+const QUERY_LEVELS: usize = 25;
 /// Levels that a side of a set operation adds, or a part of WITH, which the next one may read.
 const SIDE_LEVELS: usize = 5;
 /// Levels that a row adds to a tree: its value nests, too.
-const ROW_LEVELS: usize = 10;
+const ROW_LEVELS: usize = 50;
 /// How many views a changing statement may lead through.
 const VIEWS_MAX: usize = 250;
 

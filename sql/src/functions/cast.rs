@@ -344,7 +344,7 @@ fn to_string(value: Value, from: &Type, to: &Type, cx: &EvalContext) -> Result<V
         Value::Bool(b) => return Ok(Value::text(if b { "true" } else { "false" })),
         // Other than where it is shown, always with its bits.
         Value::Inet(inet) => inet.with_its_bits().into(),
-        other => types::to_text(&other, from, &cx.settings).into(),
+        other => types::checked_text(&other, from, &cx.settings)?.into(),
     };
     Ok(match to.kind {
         TypeKind::BpChar if to.typmod == -1 => Value::text(text.trim_end_matches(' ')),

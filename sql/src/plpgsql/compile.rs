@@ -8,7 +8,6 @@ use crate::binder::Prefer;
 use crate::catalog::CatalogView;
 use crate::error::{SqlError, SqlState};
 use crate::parser::cursor::Cursor;
-use crate::parser::depth;
 use crate::parser::lexer::{self, Kind, Token};
 use crate::types::{Type, TypeKind};
 
@@ -54,7 +53,6 @@ impl<'a> Compiler<'a> {
         catalog: &'a dyn CatalogView,
     ) -> Result<Compiler<'a>, SqlError> {
         let tokens = ranges(lexer::tokens(body)?);
-        depth::check(body, &tokens)?;
         let root = Scope {
             parent: None,
             label: Some(header.name.to_owned()),

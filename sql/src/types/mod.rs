@@ -182,6 +182,16 @@ pub fn checked_text_out(
     }
 }
 
+/// Returns the text form as a string, for a value that a statement makes.
+///
+/// # Errors
+/// 54000 where the text of a row or an array is longer than a value may be.
+pub fn checked_text(value: &Value, ty: &Type, settings: &Settings) -> Result<String, SqlError> {
+    let mut out = Vec::new();
+    checked_text_out(value, ty, settings, &mut out)?;
+    Ok(String::from_utf8(out).unwrap_or_default())
+}
+
 /// The text form as a string; for casts to text and messages.
 pub fn to_text(value: &Value, ty: &Type, settings: &Settings) -> String {
     let mut out = Vec::new();
