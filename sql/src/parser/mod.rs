@@ -40,6 +40,7 @@ mod recursive_view;
 mod regroup;
 mod rename;
 mod respelled;
+mod retoken;
 mod routine;
 mod rows_from;
 mod search_cycle;

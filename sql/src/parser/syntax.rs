@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use sqlparser::ast;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::Token as SqlToken;
+use sqlparser::tokenizer::{Token as SqlToken, Tokenizer};
 
 use super::dialect::{EVERY_FIELD, Postgres};
 use super::lexer::{Kind, Token, syntax_error};
+use super::retoken::retoken;
 use super::{
     Statement, column_list, column_types, current_of, exclusion, identity, included, keeping,
     lexer, like, materialized, merge, misplaced, no_inherit, partition, position_of,
@@ -108,10 +109,12 @@ pub(super) fn data_type(text: &str, tokens: &[Token]) -> Result<ast::DataType, S
 
 fn parser(patched: &str, text: &str, tokens: &[Token]) -> Result<Parser<'static>, SqlError> {
     let natural = tokens.iter().any(|token| token.is(text, "natural"));
-    Parser::new(if natural { &NATURAL } else { &OTHERS })
+    let dialect = if natural { &NATURAL } else { &OTHERS };
+    let read = Tokenizer::new(dialect, patched).tokenize_with_location();
+    let read = read.map_err(|e| syntax_fault(e.into(), text, tokens))?;
+    Ok(Parser::new(dialect)
         .with_recursion_limit(RECURSION_MAX)
-        .try_with_sql(patched)
-        .map_err(|e| syntax_fault(e, text, tokens))
+        .with_tokens_with_locations(retoken(read)))
 }
 
 /// 42601 unless the parser has read all.

@@ -10,6 +10,9 @@ fn begins(text: &str, tokens: &[Token], i: usize) -> bool {
     let Some(before) = i.checked_sub(1) else {
         return true;
     };
+    // Behind a dot or AS a word is a name.
+    let is_name = |i: usize| i > 0 && (tokens[i - 1].kind == Kind::Dot || is(i - 1, "as"));
+    let of_query = || (0..3).any(|first| is(first, "create") || is(first, "prepare"));
     match tokens[before].kind {
         // TRIM(FROM text) is an expression.
         Kind::Open => !(before > 0 && is(before - 1, "trim")),
@@ -19,7 +22,8 @@ fn begins(text: &str, tokens: &[Token], i: usize) -> bool {
             let quantified = before > 0 && (is(before, "all") || is(before, "distinct"));
             let before = before - usize::from(quantified);
             let operators = ["union", "intersect", "except"];
-            operators.iter().any(|word| is(before, word)) || !quantified && is(before, "as")
+            let operates = operators.iter().any(|word| is(before, word)) && !is_name(before);
+            operates || !quantified && is(before, "as") && of_query()
         }
     }
 }

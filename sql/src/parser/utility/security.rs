@@ -246,7 +246,9 @@ fn changes_owner(c: &Cursor<'_>) -> bool {
     while let Some(token) = c.peek_after(at) {
         let to = c.peek_after(at + 1).is_some_and(|t| t.is(c.sql, "to"));
         if at > 1 && to && token.is(c.sql, "owner") && c.peek_after(at + 3).is_none() {
-            return true;
+            // RENAME [COLUMN] owner TO … is about a column.
+            let before = c.peek_after(at - 1).filter(|_| at > 2);
+            return !before.is_some_and(|t| t.is(c.sql, "rename") || t.is(c.sql, "column"));
         }
         at += 1;
     }
