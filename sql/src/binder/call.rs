@@ -136,6 +136,11 @@ impl Binder<'_> {
             }
             "json_build_array" | "jsonb_build_array" | "json_build_object"
             | "jsonb_build_object" => self.json_built(&name, args),
+            "to_json" | "to_jsonb" if matches!(&args[..], [arg] if arg.ty.kind == TypeKind::BpChar) =>
+            {
+                let padded = self.padded(args.remove(0))?;
+                self.call(&name, vec![padded])
+            }
             "num_nulls" | "num_nonnulls" if !args.is_empty() => self.json_built(&name, args),
             "json_extract_path"
             | "jsonb_extract_path"
@@ -218,6 +223,7 @@ impl Binder<'_> {
             let arg = match arg.ty.kind {
                 // concat writes booleans as the wire does, t and f.
                 TypeKind::Bool => self.bool_letter(arg),
+                TypeKind::BpChar => self.padded(arg)?,
                 _ => arg,
             };
             texts.push(self.as_text(arg)?);

@@ -56,7 +56,7 @@ impl Binder<'_> {
         };
         let mut settled = Vec::with_capacity(args.len());
         for arg in args {
-            settled.push(self.settle(arg)?);
+            settled.push(self.padded(arg)?);
         }
         Ok(Expr::new(
             Type::of(function.result),

@@ -124,13 +124,13 @@ impl Binder<'_> {
     }
 
     /// One side of a comparison. Strings are compared as they are stored: only what is not one is
-    /// converted, so that a column stays a column.
+    /// converted, so that a column stays a column. As a char a varchar has no blanks at its end.
     fn side(&mut self, expr: Expr, target: Type) -> Result<Expr, SqlError> {
         let stays = expr.ty.kind == target.kind
             || (expr.ty != Type::UNKNOWN
                 && expr.ty.kind.is_string()
                 && target.kind.is_string()
-                && expr.ty.kind != TypeKind::Unknown);
+                && target.kind != TypeKind::BpChar);
         if stays {
             return Ok(expr);
         }
@@ -147,7 +147,10 @@ impl Binder<'_> {
         let mut out = Vec::with_capacity(exprs.len());
         for expr in exprs {
             let keeps = (ty.kind.is_integer() && expr.ty.kind.is_integer())
-                || (ty.kind.is_string() && expr.ty.kind.is_string() && expr.ty != Type::UNKNOWN);
+                || (ty.kind.is_string()
+                    && expr.ty.kind.is_string()
+                    && expr.ty != Type::UNKNOWN
+                    && (ty.kind != TypeKind::BpChar || expr.ty.kind == TypeKind::BpChar));
             out.push(match keeps {
                 true => expr,
                 false => self.coerce(expr, Type::of(ty.kind), CastContext::Implicit)?,
@@ -324,6 +327,8 @@ fn compare_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
         }
         (T::Unknown, known) | (known, T::Unknown) => Some(known),
         (T::Citext(_), other) | (other, T::Citext(_)) if other.is_string() => Some(T::Text),
+        // varchar is as near to char as to text, so that the operand of char decides.
+        (T::BpChar, T::VarChar) | (T::VarChar, T::BpChar) => Some(T::BpChar),
         (a, b) if a.is_string() && b.is_string() => Some(T::Text),
         (T::Interval, T::Time) | (T::Time, T::Interval) => Some(T::Interval),
         (a, b) if a.category() != b.category() => None,

@@ -173,7 +173,12 @@ fn write_row(row: &value::Record, pretty: bool, cx: &EvalContext, out: &mut Stri
         }
         json::quote(&field.name, out);
         out.push(':');
-        write(row.get(i), cx, out);
+        match (row.get(i), field.ty.kind) {
+            (value @ Value::Text(_), crate::types::TypeKind::BpChar) => {
+                json::quote(&to_text(value, &field.ty, &cx.settings), out);
+            }
+            (value, _) => write(value, cx, out),
+        }
     }
     out.push('}');
 }

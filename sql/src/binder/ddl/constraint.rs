@@ -338,7 +338,7 @@ fn columns_of(expr: &Expr) -> Vec<usize> {
 
 /// Can values of one type be looked for among those of the other, by their keys?
 fn comparable(own: TypeKind, their: TypeKind) -> bool {
-    let text = |kind| matches!(kind, TypeKind::Text | TypeKind::VarChar);
+    let text = |kind| matches!(kind, TypeKind::Text | TypeKind::VarChar | TypeKind::BpChar);
     own == their || (own.is_integer() && their.is_integer()) || (text(own) && text(their))
 }
 
