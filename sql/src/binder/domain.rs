@@ -204,7 +204,7 @@ impl Binder<'_> {
         };
         self.assign(bound, &column)
             .map_err(super::ddl::default_error)?;
-        Ok(Some(text_of(expr)))
+        Ok(Some(self.default_text(expr)))
     }
 
     fn domain_named(&self, schema: Option<&str>, name: &str) -> Result<Arc<TypeDef>, SqlError> {

@@ -2,16 +2,19 @@
 
 use sqlparser::ast;
 
+use super::ddl::text_of;
 use super::scope::{ScopeColumn, ScopeLeaf};
 use super::{Binder, names};
 use crate::bound::{ColumnOrigin, Expr, LeafSource, Node, TableFunction};
 use crate::catalog::acl::Privileges;
-use crate::catalog::{Object, ObjectKind, PUBLIC_SCHEMA};
+use crate::catalog::{Object, ObjectKind, PUBLIC_SCHEMA, temporary};
 use crate::error::{SqlError, SqlState};
 use crate::parser::parse_expression;
 use crate::pg_catalog;
+
 use crate::types::{Type, TypeKind};
 use crate::value::Value;
+use crate::walk::{TreeMut, VisitorMut};
 
 /// The functions whose first argument is a sequence.
 const OF_SEQUENCES: [&str; 3] = ["nextval", "currval", "setval"];
@@ -37,7 +40,64 @@ pub(super) fn under_regclass(arg: &ast::Expr) -> &ast::Expr {
     }
 }
 
+/// Writes the schemas of sequences into the texts that name them.
+struct Qualified<'a, 'b>(&'a Binder<'b>);
+
+impl VisitorMut for Qualified<'_, '_> {
+    fn expr_end(&mut self, expr: &mut ast::Expr) {
+        if let ast::Expr::Function(function) = expr
+            && let Some(ast::ObjectNamePart::Identifier(name)) = function.name.0.last()
+            && takes_sequence(&names::fold(name))
+            && let Some(text) = sequence_text(&mut function.args)
+            && let Some(qualified) = self.0.qualified_sequence(text)
+        {
+            *text = qualified;
+        }
+    }
+}
+
+/// The literal that is the first argument of a call.
+fn sequence_text(args: &mut ast::FunctionArguments) -> Option<&mut String> {
+    let ast::FunctionArguments::List(list) = args else {
+        return None;
+    };
+    let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(first)) = list.args.first_mut()?
+    else {
+        return None;
+    };
+    let literal = match first {
+        ast::Expr::Cast { expr, .. } => &mut **expr,
+        other => other,
+    };
+    match literal {
+        ast::Expr::Value(ast::ValueWithSpan {
+            value: ast::Value::SingleQuotedString(text),
+            ..
+        }) => Some(text),
+        _ => None,
+    }
+}
+
 impl Binder<'_> {
+    /// The text of a default. It names the schemas of its sequences, whatever the path of the sessions that use it.
+    pub(super) fn default_text(&self, expr: &ast::Expr) -> String {
+        let mut expr = expr.clone();
+        let _ = expr.walk_mut(&mut Qualified(self));
+        text_of(&expr)
+    }
+
+    /// The name of a sequence with its schema, unless it has one or needs none.
+    fn qualified_sequence(&self, text: &str) -> Option<String> {
+        let (None, name) = qualified(text).ok()? else {
+            return None;
+        };
+        let sequence = self.catalog.sequence(None, &name).ok()??;
+        let quoted = crate::parser::quoted;
+        let (schema, name) = (&sequence.schema, &sequence.name);
+        let needed = schema != PUBLIC_SCHEMA && !temporary::is_temporary(schema);
+        needed.then(|| format!("{}.{}", quoted(schema), quoted(name)))
+    }
+
     /// The oid of the sequence that an argument names.
     pub(super) fn sequence_of(&self, arg: Expr) -> Result<Expr, SqlError> {
         let name = match &arg.node {

@@ -12,7 +12,6 @@ use super::check_column_type;
 use super::constraint::{Shape, deferrable_key, nulls_equal};
 use super::key_constraint;
 use super::table::{key_options, not_valid_key, uninherited};
-use super::text::text_of;
 use crate::bound::{
     AddColumn, Alike, AlterAction, AlterSequence, AlterTable, CreateTable, Expr, KeyConstraint,
     OnCommit, RowRules, SequenceOptions, SetType, Statement, TriggerChange,
@@ -489,7 +488,7 @@ impl Binder<'_> {
                 let definition = &table.columns[column];
                 self.assign(bound, definition)
                     .map_err(super::table::default_error)?;
-                let default = Some(text_of(value));
+                let default = Some(self.default_text(value));
                 table.columns[column].default.clone_from(&default);
                 Ok(AlterAction::SetDefault { column, default })
             }

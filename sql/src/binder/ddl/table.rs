@@ -10,7 +10,6 @@ use super::constraint::{Shape, deferrable_key, nulls_equal};
 use super::keeping::check_unpartitioned;
 use super::key_columns;
 use super::partition::Options;
-use super::text::text_of;
 use crate::bound::{
     Alike, CreateTable, KeyConstraint, NewCheck, NewSequence, OnCommit, SequenceOptions, Statement,
 };
@@ -212,7 +211,7 @@ impl Binder<'_> {
                 ast::ColumnOption::Default(expr) => {
                     let bound = self.scalar(expr, &Scope::default(), Clause::Default)?;
                     self.assign(bound, &definition).map_err(default_error)?;
-                    definition.default = Some(text_of(expr));
+                    definition.default = Some(self.default_text(expr));
                 }
                 ast::ColumnOption::PrimaryKey(said) => {
                     let deferrable = deferrable_key(said.characteristics.as_ref())?;
