@@ -7,7 +7,7 @@ use crate::error::{SqlError, SqlState};
 use crate::functions::{
     CastContext, Evaluated, cast_context, cast_volatility, checked, eval_in_parts, no_cast,
 };
-use crate::types::{Enum, EnumValue, Type, TypeKind};
+use crate::types::{Enum, EnumValue, Type, TypeCategory, TypeKind};
 use crate::value::Value;
 
 /// Can a value of one type be used as the other without being told?
@@ -126,6 +126,9 @@ impl Binder<'_> {
                     && !matches!(&cast.node, Node::Cast { input, .. } if has_sign(input));
                 match cast_volatility(Type::UNKNOWN, to) {
                     _ if steady => Ok(Expr::constant(to, value)),
+                    _ if self.fixes_literals && is_fixed_time(&cast) => {
+                        Ok(Expr::constant(to, value))
+                    }
                     Volatility::Immutable => Ok(Expr::constant(to, value)),
                     _ => Ok(cast),
                 }
@@ -241,4 +244,18 @@ fn former_value(of: Enum, literal: &Node) -> Option<EnumValue> {
         Node::Const(Value::Text(text)) => of.formerly(text),
         _ => None,
     }
+}
+
+/// Returns whether a literal that is read as a date or time names one, rather than asks the clock.
+fn is_fixed_time(cast: &Expr) -> bool {
+    let Node::Cast { input, .. } = &cast.node else {
+        return false;
+    };
+    let clock = ["now", "today", "tomorrow", "yesterday"];
+    let Node::Const(Value::Text(text)) = &input.node else {
+        return false;
+    };
+    let text = text.to_ascii_lowercase();
+    cast.ty.kind.category() == TypeCategory::DateTime
+        && !clock.iter().any(|word| text.contains(word))
 }

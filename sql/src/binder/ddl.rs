@@ -22,6 +22,7 @@ pub(super) use text::{bare, text_of};
 use super::collation::{collatable, collation_of};
 use super::column_name::column_name;
 use super::expr::Clause;
+use super::rules::{index_condition_with, index_expression_with};
 use super::{Binder, index_condition, index_expression, names};
 use crate::bound::{
     CreateIndex, DropAbsent, DropIndex, DropTable, KeyConstraint, Statement, Truncate, Volatility,
@@ -84,7 +85,9 @@ impl Binder<'_> {
             let condition = index_condition(&table, &text, self.catalog);
             let condition =
                 condition.map_err(|e| self.lone_error(e, &table, &text, Clause::IndexPredicate))?;
-            if condition.volatility() != Volatility::Immutable {
+            let settings = Arc::clone(&self.cx.settings);
+            let here = index_condition_with(&table, &text, self.catalog, settings)?;
+            if condition.volatility() != Volatility::Immutable || here != condition {
                 return Err(SqlError::new(
                     SqlState::INVALID_OBJECT_DEFINITION,
                     "functions in index predicate must be marked IMMUTABLE",
@@ -208,7 +211,9 @@ impl Binder<'_> {
         let text = text_of(expression);
         let value = index_expression(table, &text, self.catalog);
         let value = value.map_err(|e| self.lone_error(e, table, &text, Clause::IndexExpression))?;
-        if value.volatility() != Volatility::Immutable {
+        let settings = Arc::clone(&self.cx.settings);
+        let here = index_expression_with(table, &text, self.catalog, settings)?;
+        if value.volatility() != Volatility::Immutable || here != value {
             return Err(SqlError::new(
                 SqlState::INVALID_OBJECT_DEFINITION,
                 "functions in index expression must be marked IMMUTABLE",

@@ -200,6 +200,8 @@ struct Binder<'a> {
     refreshes: bool,
     /// The objects that the text refers to, where a caller asks for them.
     references: Option<references::Noted>,
+    /// Literals of dates and times are read now, for good.
+    fixes_literals: bool,
 }
 
 impl<'a> Binder<'a> {
@@ -231,6 +233,7 @@ impl<'a> Binder<'a> {
             asker: None,
             refreshes: false,
             references: None,
+            fixes_literals: false,
         }
     }
 }

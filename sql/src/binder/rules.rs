@@ -333,7 +333,17 @@ pub fn index_condition(
     text: &str,
     catalog: &dyn CatalogView,
 ) -> Result<Expr, SqlError> {
-    alone(table, text, catalog, |binder| {
+    index_condition_with(table, text, catalog, Arc::new(Settings::new()))
+}
+
+/// The same where literals of dates and times are read with these settings.
+pub(super) fn index_condition_with(
+    table: &TableDef,
+    text: &str,
+    catalog: &dyn CatalogView,
+    settings: Arc<Settings>,
+) -> Result<Expr, SqlError> {
+    alone((table, text), catalog, settings, |binder| {
         let condition = binder.stored(table, text, Clause::IndexPredicate)?;
         binder.condition(condition, "WHERE")
     })
@@ -345,26 +355,38 @@ pub fn index_expression(
     text: &str,
     catalog: &dyn CatalogView,
 ) -> Result<Expr, SqlError> {
-    alone(table, text, catalog, |binder| {
+    index_expression_with(table, text, catalog, Arc::new(Settings::new()))
+}
+
+/// The same where literals of dates and times are read with these settings.
+pub(super) fn index_expression_with(
+    table: &TableDef,
+    text: &str,
+    catalog: &dyn CatalogView,
+    settings: Arc<Settings>,
+) -> Result<Expr, SqlError> {
+    alone((table, text), catalog, settings, |binder| {
         let value = binder.stored(table, text, Clause::IndexExpression)?;
         binder.settle(value)
     })
 }
 
 fn alone(
-    table: &TableDef,
-    text: &str,
+    (table, text): (&TableDef, &str),
     catalog: &dyn CatalogView,
+    settings: Arc<Settings>,
     bind: impl FnOnce(&mut Binder<'_>) -> Result<Expr, SqlError>,
 ) -> Result<Expr, SqlError> {
-    let cx = EvalContext::new(Arc::new(Settings::new()), 0, 0);
+    let cx = EvalContext::new(settings, 0, 0);
     let mut none = ParamTypes::new();
     let path = [table.schema.clone(), PUBLIC_SCHEMA.to_owned()];
     let along = PathView {
         catalog: &OnlyTypes(catalog),
         path: &path,
     };
-    bind(&mut Binder::of(text, (&along, &path), &mut none, (&cx, 0)))
+    let mut binder = Binder::of(text, (&along, &path), &mut none, (&cx, 0));
+    binder.fixes_literals = true;
+    bind(&mut binder)
 }
 
 /// What there are of types in a catalog.
@@ -377,6 +399,10 @@ impl CatalogView for OnlyTypes<'_> {
 
     fn table_of_index(&self, _: Option<&str>, _: &str) -> Result<Option<Arc<TableDef>>, SqlError> {
         Ok(None)
+    }
+
+    fn schema_exists(&self, name: &str) -> bool {
+        self.0.schema_exists(name)
     }
 
     fn role(&self, _: &str) -> Result<Option<Arc<RoleDef>>, SqlError> {

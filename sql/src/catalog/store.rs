@@ -283,14 +283,19 @@ impl Catalog {
                     all.extend(self.read(tx, &self.whole.first, range).await?);
                 }
             }
-            // What columns are of has to be known before them.
+            // The types of columns, and the schemas that expressions name, have to be known before them.
             let (types, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|b| is_type(b));
             let types = decode_types(&types)?;
+            for bytes in &others {
+                schemas.extend(decode_schema(bytes)?);
+            }
             let around = Snapshot::default().with_types(types.clone());
+            let around = around.with_schemas(schemas.clone());
             for bytes in others {
-                if let Some(schema) = decode_schema(&bytes)? {
-                    schemas.push(schema);
-                } else if is_sequence(&bytes) {
+                if decode_schema(&bytes)?.is_some() {
+                    continue;
+                }
+                if is_sequence(&bytes) {
                     sequences.push(decode_sequence(&bytes)?);
                 } else if is_view(&bytes) {
                     views.push(decode_view(&bytes, &around)?);
