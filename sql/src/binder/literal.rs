@@ -9,6 +9,9 @@ use crate::functions::{Evaluated, eval_in_parts};
 use crate::types::{Type, numeric};
 use crate::value::Value;
 
+/// Numbers from which on no numeric holds them.
+const NUMERIC_END: f64 = 1e28;
+
 /// Parameters are numbered up to this.
 const PARAM_NUMBER_MAX: usize = 65_535;
 
@@ -93,6 +96,14 @@ pub(super) fn number(text: &str) -> Result<Expr, SqlError> {
             return Ok(Expr::constant(Type::INT8, Value::Int8(v)));
         }
     }
-    let value = numeric::parse(text)?;
-    Ok(Expr::constant(Type::NUMERIC, Value::Numeric(value)))
+    match numeric::parse(text) {
+        Ok(value) => Ok(Expr::constant(Type::NUMERIC, Value::Numeric(value))),
+        // What is beyond any numeric here can only be meant as a float.
+        Err(error) => match text.parse::<f64>() {
+            Ok(float) if float.is_finite() && float.abs() >= NUMERIC_END => {
+                Ok(Expr::constant(Type::FLOAT8, Value::Float8(float)))
+            }
+            _ => Err(error),
+        },
+    }
 }
