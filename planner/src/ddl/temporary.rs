@@ -113,6 +113,7 @@ pub fn makes_temporary(statement: &Statement) -> bool {
         Statement::CreateTable(create) => Some(&create.schema),
         Statement::CreateView(create) => Some(&create.schema),
         Statement::CreateSequence(create) => create.schema.as_ref(),
+        Statement::CreateRoutine(create) => Some(&create.schema),
         _ => None,
     };
     schema.is_some_and(|schema| temporary::is_temporary(schema))

@@ -143,8 +143,8 @@ impl CatalogView for PathView<'_> {
     }
 
     fn routines(&self, schema: Option<&str>, name: &str) -> Vec<Arc<RoutineDef>> {
-        if schema.is_some() {
-            return self.catalog.routines(schema, name);
+        if let Some(schema) = schema {
+            return self.catalog.routines(Some(self.meant(schema)), name);
         }
         let of = |schema: &String| self.catalog.routines(Some(schema), name);
         // As of PostgreSQL's, no function is found among temporary objects by its name alone.
