@@ -26,6 +26,7 @@ use fencepost_txn::{Stop, Work};
 use super::copy::CopyIn;
 use super::protocol::{Completion, block_failed};
 use super::resumed::Resumed;
+use super::sequences::is_undefined;
 use super::{Block, Session, cx};
 use crate::front::{parse_single, plan_statement};
 use crate::prepared::{Ahead, Body, Column, Planned, Portal, Prepared};
@@ -197,7 +198,7 @@ impl Session {
         // A statement that commits at once, and is run again if it does not, takes no intents itself.
         let single = alone && last;
         let mut intents = !single;
-        let mut attempt = 0;
+        let (mut attempt, mut replanned) = (0, false);
         let mut sink = Resumed::new(sink);
         loop {
             portal.transaction = Some(self.transaction);
@@ -211,7 +212,14 @@ impl Session {
             let mut result = ran.await;
             if let Some(id) = self.wanted_range(&result) {
                 sink.resume();
-                self.take_range(id).await?;
+                match self.take_range(id).await {
+                    // A sequence that was dropped may have been made again under its name.
+                    Err(halt) if !replanned && is_undefined(&halt) => {
+                        replanned = true;
+                        Box::pin(self.replan(portal)).await?;
+                    }
+                    taken => taken?,
+                }
                 portal.restart();
                 continue;
             }
@@ -378,7 +386,7 @@ impl Session {
     }
 
     /// Plans a statement on the catalog as the transaction sees it, for a client that knows its columns.
-    fn plan_again<'a>(
+    pub(super) fn plan_again<'a>(
         &'a mut self,
         planned: &'a Planned,
         prepared: &'a Prepared,
@@ -406,7 +414,7 @@ impl Session {
     }
 
     /// Keeps the new plan of a statement for other sessions, unless literals in it may mean what they meant before.
-    fn keep_again(&self, planned: &Arc<Planned>, prepared: &Prepared) {
+    pub(super) fn keep_again(&self, planned: &Arc<Planned>, prepared: &Prepared) {
         if !prepared.is_named() || planned.depends.types().is_empty() {
             self.keep(planned);
         }
@@ -534,7 +542,11 @@ fn plan_of(planned: &Planned) -> Result<&Plan, SqlError> {
 }
 
 /// Values of enums as they are now: those whose labels have other names meanwhile are none any more.
-fn refit(values: &mut [Value], types: &[Type], eval: &EvalContext) -> Result<(), SqlError> {
+pub(super) fn refit(
+    values: &mut [Value],
+    types: &[Type],
+    eval: &EvalContext,
+) -> Result<(), SqlError> {
     for (value, ty) in values.iter_mut().zip(types) {
         if ty.kind.is_users() {
             *value = assign(std::mem::take(value), &Type::UNKNOWN, ty, eval)?;

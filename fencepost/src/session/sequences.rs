@@ -9,7 +9,8 @@ use fencepost_sql::stop::Halt;
 use fencepost_txn::{Mode, Outcome, Stop, Transaction, Work};
 
 use super::Session;
-use super::run::{back_off, interruptible};
+use super::run::{back_off, interruptible, refit};
+use crate::prepared::Portal;
 
 /// Attempts to take a range before the client gets the conflict.
 const ATTEMPTS_MAX: u32 = 64;
@@ -129,6 +130,16 @@ impl Session {
         })
     }
 
+    /// Plans the statement of a portal on the catalog as the transaction sees it, and keeps the plan.
+    pub(super) async fn replan(&mut self, portal: &mut Portal) -> Result<(), Halt> {
+        let planned = portal.prepared.current();
+        let again = self.plan_again(&planned, &portal.prepared).await?;
+        portal.prepared.replace(&again);
+        refit(&mut portal.params, &again.params, &self.eval)?;
+        self.keep_again(&again, &portal.prepared);
+        Ok(())
+    }
+
     /// 42809 for the oid of a table, 42P01 for the oid of a sequence that was dropped.
     fn no_sequence(&self, id: u32) -> Result<SqlError, SqlError> {
         Ok(match self.snapshot().0.table_by_id(id)? {
@@ -163,4 +174,9 @@ async fn asked(
             Ok(done.then_some(None))
         }
     }
+}
+
+/// Is it 42P01, as of a sequence that was dropped?
+pub(super) fn is_undefined(halt: &Halt) -> bool {
+    matches!(halt, Halt::Error(error) if error.sqlstate() == SqlState::UNDEFINED_TABLE)
 }
