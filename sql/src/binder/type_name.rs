@@ -174,8 +174,18 @@ pub fn type_of(data_type: &DataType, catalog: &dyn CatalogView) -> Result<Type, 
         D::Uuid => Type::UUID,
         D::Regclass => Type::of(TypeKind::RegClass),
         D::Custom(name, arguments) => return custom(name, arguments, catalog),
-        other => return Err(unsupported(&other.to_string())),
+        other => return other_word(other, catalog),
     })
+}
+
+/// A word that is a type elsewhere, as `datetime` is: a type of users may have that name.
+fn other_word(data_type: &DataType, catalog: &dyn CatalogView) -> Result<Type, SqlError> {
+    let word = data_type.to_string().to_ascii_lowercase();
+    if !word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        return Err(unsupported(&data_type.to_string()));
+    }
+    let name = sqlparser::ast::ObjectName::from(vec![sqlparser::ast::Ident::new(word)]);
+    custom(&name, &[], catalog)
 }
 
 fn sized(kind: TypeKind, length: Option<&CharacterLength>) -> Result<Type, SqlError> {
