@@ -1,8 +1,10 @@
 //! Loops over numbers, rows and arrays.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::parser;
 use fencepost_sql::plpgsql::{Code, Op, RowSource, Target, VariableKind};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::{Type, checked_text};
@@ -363,6 +365,18 @@ impl Machine {
         self.slots.put(self.body.code.found, found);
         Ok(())
     }
+}
+
+/// The statements in the text of an EXECUTE.
+pub fn statements_of(text: &str) -> Result<Vec<Cow<'_, str>>, SqlError> {
+    if text.contains(';') {
+        let parsed = parser::parse(text)?;
+        if parsed.len() > 1 {
+            let texts = parsed.into_iter().map(|of| Cow::Owned(of.text));
+            return Ok(texts.collect());
+        }
+    }
+    Ok(vec![Cow::Borrowed(text)])
 }
 
 /// The query of a cursor.

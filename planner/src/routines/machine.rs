@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use super::Owner;
 use super::handlers::Try;
-use super::loops::Loop;
+use super::loops::{Loop, statements_of};
 use super::prepared::{self, Prepared};
 use super::returned::{Returned, check_query, check_types, fit, fit_row, unpacked};
 use super::variables::{Row, Slot, Slots};
@@ -235,8 +235,13 @@ impl Machine {
                 perform,
             } => self.statement(*text, into.as_ref(), *perform, cx).await?,
             Op::Execute { text, using, into } => {
-                let query = self.dynamic(*text, using, cx).await?;
-                self.run_dynamic(query, into.as_ref(), cx).await?;
+                let text = self.dynamic_text(*text, cx).await?;
+                let mut parts = statements_of(&text)?.into_iter().peekable();
+                while let Some(part) = parts.next() {
+                    let into = into.as_ref().filter(|_| parts.peek().is_none());
+                    let query = self.dynamic_of(&part, using, cx).await?;
+                    self.run_dynamic(query, into, cx).await?;
+                }
             }
             Op::RangeStart { .. }
             | Op::RangeNext { .. }

@@ -12,7 +12,7 @@ use fencepost_sql::plpgsql::{Code, Named};
 use fencepost_sql::sequences::wanted_range;
 use fencepost_sql::stack::{Deep, is_roomy, polled, roomy, with_room};
 use fencepost_sql::stop::Halt;
-use fencepost_sql::types::Type;
+use fencepost_sql::types::{Composite, Type};
 use fencepost_sql::value::Value;
 use fencepost_txn::Mode;
 
@@ -119,6 +119,16 @@ impl Variables for Seen<'_> {
             fields.push((name, field));
         }
         Ok(Some(fields))
+    }
+
+    fn row_type(&self, path: &[String]) -> Option<(Variable, Composite)> {
+        match self.code.named(self.scope, path) {
+            Some(Named::Variable(row)) => {
+                let of = self.slots.row_type(row)?;
+                Some((self.take(Named::Variable(row)).ok()?, of))
+            }
+            _ => None,
+        }
     }
 
     fn rows(&self, name: &str) -> Result<Option<Variable>, SqlError> {

@@ -137,11 +137,12 @@ fn tell(
 ) {
     let def = &call.trigger.def;
     let slots = &mut machine.slots;
+    let of = row_type(call.table);
     for (variable, row) in [(variables.new, call.new), (variables.old, call.old)] {
         slots.0[variable] = Slot::Row(Some(Row {
             columns: columns.clone(),
             values: row.map_or_else(Vec::new, <[Value]>::to_vec),
-            of: None,
+            of: Some(of),
         }));
     }
     let level = if def.row { "ROW" } else { "STATEMENT" };

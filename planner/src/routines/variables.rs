@@ -61,6 +61,14 @@ impl Slots {
         }
     }
 
+    /// The composite type of the row that a variable holds, if the row has one.
+    pub fn row_type(&self, variable: usize) -> Option<Composite> {
+        match self.0.get(variable) {
+            Some(Slot::Row(Some(row))) => row.of,
+            _ => None,
+        }
+    }
+
     /// The names of the fields of a row.
     pub fn field_names(&self, code: &Code, variable: usize) -> Result<Vec<String>, SqlError> {
         let row = self.row(code, variable)?;
@@ -72,7 +80,10 @@ impl Slots {
         match named {
             Named::Variable(variable) => match self.0.get(*variable) {
                 Some(Slot::Value(_, ty)) => Ok(*ty),
-                Some(Slot::Row(_)) => Ok(code.row_type(*variable)),
+                Some(Slot::Row(row)) => Ok(match row.as_ref().and_then(|row| row.of) {
+                    Some(of) => Type::of(TypeKind::Composite(of)),
+                    None => code.row_type(*variable),
+                }),
                 None => Err(SqlError::internal("a name of no variable")),
             },
             Named::Field(variable, field) => {

@@ -9,7 +9,7 @@ use super::{Binder, names};
 use crate::bound::{Expr, Node};
 use crate::catalog::TableDef;
 use crate::error::{SqlError, SqlState};
-use crate::types::{Fields, Type, TypeKind};
+use crate::types::{Composite, Fields, Type, TypeKind};
 
 /// A variable that a name has been found to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,6 +43,11 @@ pub trait Variables {
 
     /// The place of the row of a table that a cursor is on, if the name is one's.
     fn place(&self, cursor: &str, table: (&str, u32)) -> Option<Variable>;
+
+    /// A variable that holds a row of a table, and the type of the row.
+    fn row_type(&self, _path: &[String]) -> Option<(Variable, Composite)> {
+        None
+    }
 
     /// The rows that go by a name in FROM: an array of a composite type.
     fn rows(&self, _name: &str) -> Result<Option<Variable>, SqlError> {
@@ -83,7 +88,7 @@ impl Binder<'_> {
         Ok(found.map(|found| self.parameter_of(found)))
     }
 
-    fn parameter_of(&mut self, variable: Variable) -> Expr {
+    pub(super) fn parameter_of(&mut self, variable: Variable) -> Expr {
         let ty = variable.ty.plain();
         self.params.declare(variable.param, ty);
         let param = Expr::new(ty, Node::Param(variable.param));

@@ -143,7 +143,7 @@ fn finish(tree: &mut impl TreeMut, text: &str, tokens: &[Token]) {
 /// Where the `*` of each `(row).*` is.
 fn stars_of_rows(text: &str, tokens: &[Token]) -> impl Iterator<Item = usize> {
     tokens.windows(3).filter_map(move |three| {
-        let is_star = three[0].kind == Kind::Close
+        let is_star = matches!(three[0].kind, Kind::Close | Kind::Param)
             && three[1].kind == Kind::Dot
             && three[2].kind == Kind::Operator
             && three[2].text(text) == "*";
