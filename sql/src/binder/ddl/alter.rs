@@ -9,7 +9,7 @@ use super::super::from::table_leaf;
 use super::super::scope::Scope;
 use super::super::{Binder, names};
 use super::check_column_type;
-use super::constraint::{Shape, deferrable_key, nulls_equal};
+use super::constraint::{Shape, deferrable_key, keeps_keys, nulls_equal};
 use super::key_constraint;
 use super::table::{key_options, not_valid_key, uninherited};
 use crate::bound::{
@@ -541,6 +541,7 @@ impl Binder<'_> {
             keys.iter().any(|key| key.columns.contains(&column))
         };
         if changes_kind
+            && (using.is_some() || !keeps_keys(before.ty.kind, ty.kind))
             && (in_key(&table.rules.foreign_keys) || self.is_referenced(table, column)?)
         {
             return Err(SqlError::unsupported(

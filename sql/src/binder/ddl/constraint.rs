@@ -342,6 +342,12 @@ fn comparable(own: TypeKind, their: TypeKind) -> bool {
     own == their || (own.is_integer() && their.is_integer()) || (text(own) && text(their))
 }
 
+/// Are the values of a column, as keys, what they were, once it has another type?
+pub(super) fn keeps_keys(from: TypeKind, to: TypeKind) -> bool {
+    let text = |kind| matches!(kind, TypeKind::Text | TypeKind::VarChar);
+    (from.is_integer() && to.is_integer()) || (text(from) && text(to))
+}
+
 /// DEFERRABLE, INITIALLY DEFERRED.
 fn deferrability(
     characteristics: Option<&ast::ConstraintCharacteristics>,
