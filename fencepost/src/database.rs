@@ -12,6 +12,8 @@ use fencepost_sql::catalog::{
     Catalog, CatalogView, DatabaseDef, Object, ObjectKind, RoleDef, Security, Snapshot,
 };
 use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::server::Server;
+use fencepost_sql::settings::{ServerSettings, check_settable_by};
 use fencepost_sql::stop::Halt;
 use fencepost_txn::{Machine, MachineId, MachineOptions, Mode, Outcome};
 use pollster::FutureExt;
@@ -22,6 +24,7 @@ use crate::blocking::BlockingSession;
 use crate::cancels::Cancels;
 use crate::channels::Channels;
 use crate::cluster::{Cluster, Joined};
+use crate::configuration::{Configuration, ConfigurationSource};
 use crate::counters;
 use crate::databases::{Databases, Served};
 use crate::error::{Error, OpenError};
@@ -64,6 +67,8 @@ pub(crate) struct Shared {
     pub ship: Option<Arc<Ship>>,
     /// Who drops what is temporary and nobody's any more.
     pub sweeper: Sweeper,
+    /// The settings of the server.
+    pub configuration: Arc<Configuration>,
     pub loaded: Loaded,
     pub saver: Option<Saver>,
 }
@@ -138,6 +143,7 @@ impl Database {
             counters,
             ship,
             sweeper: Sweeper::default(),
+            configuration: Arc::default(),
             loaded: joined.map_or_else(Loaded::default, |joined| joined.loaded.clone()),
             saver: joined.and_then(|joined| joined.saver.clone()),
         });
@@ -183,6 +189,10 @@ impl Database {
         {
             let message = format!("too many connections for role \"{user}\"");
             return Err(SqlError::new(SqlState::new(b"53300"), message));
+        }
+        let superuser = known.as_ref().is_some_and(|role| role.superuser);
+        for (name, _) in &options.settings {
+            check_settable_by(name, superuser)?;
         }
         let of_role = known.iter().flat_map(|role| role.settings_in(database.id));
         let of_all = all.settings_of_all_roles();
@@ -238,6 +248,26 @@ impl Database {
     pub fn role(&self, name: &str) -> Option<Arc<RoleDef>> {
         let (all, _) = self.shared.newest_catalog(&self.shared.databases.first);
         all.role(name).ok().flatten()
+    }
+
+    /// Sets where the settings of the server come from, and reads them; false if they could not be read.
+    pub fn set_configuration(&self, source: Arc<dyn ConfigurationSource>) -> bool {
+        self.shared.configuration.set_source(source)
+    }
+
+    /// Reads the settings of the server again, as SIGHUP and `pg_reload_conf()` do; false if they could not be read.
+    pub fn reload(&self) -> bool {
+        self.shared.configuration.reload()
+    }
+
+    /// The settings of the server.
+    pub fn server_settings(&self) -> Arc<ServerSettings> {
+        self.shared.configuration.active()
+    }
+
+    /// Calls `hook` with the settings of the server, now and whenever they have been read again.
+    pub fn on_reload(&self, hook: impl Fn(&ServerSettings) + Send + Sync + 'static) {
+        self.shared.configuration.on_change(Box::new(hook));
     }
 
     /// How many statements went to other machines to run there, and came from them.

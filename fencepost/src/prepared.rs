@@ -199,6 +199,11 @@ impl Prepared {
         shown
     }
 
+    /// The text that it was prepared with; where that was a statement without parameters, literals may be `$n` in it.
+    pub fn source(&self) -> &str {
+        &self.planned.text
+    }
+
     /// The oids of its tables, and whether it changes them.
     pub(crate) fn tables(&self) -> Vec<(u32, bool)> {
         match &self.planned.body {
@@ -319,6 +324,17 @@ impl Portal {
         if self.prepared.current().deep.is_deep() {
             roomy(|| drop(execution));
         }
+    }
+
+    /// The values of the client's parameters as text, `None` for NULL.
+    pub fn parameters(&self, settings: &Settings) -> Vec<Option<String>> {
+        let types = self.prepared.parameter_types().iter();
+        let shown = types.zip(&self.params).map(|(ty, value)| {
+            let mut text = Vec::new();
+            text_out(value, ty, settings, &mut text);
+            (!value.is_null()).then(|| String::from_utf8_lossy(&text).into_owned())
+        });
+        shown.collect()
     }
 
     /// Is it of a query that changes nothing?

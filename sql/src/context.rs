@@ -19,6 +19,7 @@ use crate::exports::Exports;
 use crate::notify::Notifications;
 use crate::pg_catalog::DATABASE_OID;
 use crate::sequences::Sequences;
+use crate::server::Server;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::statements::{NamedStatement, Statements};
@@ -80,6 +81,8 @@ pub struct EvalContext {
     pub statements: Option<Arc<dyn Statements>>,
     /// What is counted of relations and of the database.
     pub counters: Option<Arc<dyn Counters>>,
+    /// The server process.
+    pub server: Option<Arc<dyn Server>>,
     /// The session's advisory locks.
     pub advisory: Option<Arc<dyn AdvisoryLocks>>,
     /// The snapshots that it exports.
@@ -121,6 +124,7 @@ impl EvalContext {
             sessions: None,
             statements: None,
             counters: None,
+            server: None,
             advisory: None,
             exports: None,
             warnings: Mutex::new(Vec::new()),
@@ -302,6 +306,7 @@ impl EvalContext {
             sessions: self.sessions.clone(),
             statements: self.statements.clone(),
             counters: self.counters.clone(),
+            server: self.server.clone(),
             advisory: self.advisory.clone(),
             exports: self.exports.clone(),
             warnings: Mutex::default(),

@@ -242,7 +242,18 @@ impl SqlError {
     /// XX000: a state that should not be.
     #[cold]
     pub fn internal(message: impl Into<String>) -> SqlError {
-        SqlError::new(SqlState::INTERNAL_ERROR, message)
+        let error = SqlError::new(SqlState::INTERNAL_ERROR, message);
+        // Where the client's error is logged nothing tells any more where it arose.
+        if tracing::enabled!(tracing::Level::ERROR) {
+            let backtrace = std::backtrace::Backtrace::force_capture();
+            tracing::error!(
+                sqlstate = "XX000",
+                backtrace = %backtrace,
+                "internal error: {}",
+                error.message()
+            );
+        }
+        error
     }
 
     /// The SQLSTATE.

@@ -27,6 +27,7 @@ pub mod pg_catalog;
 pub mod plpgsql;
 pub mod row;
 pub mod sequences;
+pub mod server;
 pub mod sessions;
 pub mod settings;
 pub mod stack;

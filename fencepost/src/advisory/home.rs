@@ -47,7 +47,7 @@ enum Role {
 
 /// The machine that asks is not told by whom the lock is kept; it is to ask again.
 #[derive(Debug)]
-pub(super) struct NotHome;
+pub(crate) struct NotHome;
 
 /// Who is the home.
 enum Whom {
@@ -125,7 +125,7 @@ impl Advisory {
     }
 
     /// All locks, as the home has them.
-    pub(super) async fn states(&self) -> Result<Vec<LockState>, NotHome> {
+    pub(crate) async fn states(&self) -> Result<Vec<LockState>, NotHome> {
         let call = match self.whom()? {
             Whom::Here(_) => return Ok(self.home.lock().table.states()),
             Whom::Peer(home, machine) => {

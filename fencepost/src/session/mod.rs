@@ -37,6 +37,7 @@ mod sequences;
 mod settings;
 mod shipped;
 mod statement;
+mod system;
 mod temporary;
 #[cfg(test)]
 mod tests;
@@ -195,6 +196,8 @@ pub struct Session {
     /// The number of the statement that last changed rows.
     writer: i64,
     clock: StatementClock,
+    /// The settings of the server that it follows, by their number.
+    configured: u64,
 }
 
 struct OpenSavepoint {
@@ -257,6 +260,7 @@ impl Session {
     pub(crate) fn new(db: &Arc<Shared>, served: Arc<Served>, options: SessionOptions) -> Session {
         let (client, cancel) = (options.client, CancelFlag::default());
         let mut session = Session::unseen(db, served, options, cancel);
+        session.follow_server();
         let known = db.databases.first.catalog.newest();
         let role = known.role(&session.login).ok().flatten();
         let opened = Opened {
@@ -297,6 +301,7 @@ impl Session {
         let login = eval.user.clone();
         eval.statements = Some(Arc::clone(&served.statistics) as _);
         eval.counters = Some(Arc::clone(&db.counters) as _);
+        eval.server = Some(Arc::clone(&db.configuration) as _);
         eval.sessions = Some(Arc::new(sessions::Handle(Arc::clone(&db.register))));
         let locks = SessionLocks::new(&db.advisory, pid);
         eval.advisory = Some(Arc::new(advisory::Handle(Arc::clone(&locks))));
@@ -343,6 +348,7 @@ impl Session {
             key: String::new(),
             writer: 0,
             clock: StatementClock::default(),
+            configured: 0,
         };
         session.scratch.counting = session.served.tallies.begin();
         session.scratch.routines.stack = stack;

@@ -106,6 +106,7 @@ impl Session {
                 Statement::Maintenance(maintenance) => self.maintain(*maintenance)?,
                 Statement::LockTables(locks) => self.lock_tables(locks).await?,
                 Statement::Checkpoint => self.checkpoint().await?,
+                Statement::AlterSystem(change) => self.alter_system(change)?,
                 Statement::DrainMachine(machine) => self.drain_machine(*machine)?,
                 Statement::RemoveMachine(machine) => self.remove_machine(*machine).await?,
                 Statement::Listen(change) => {

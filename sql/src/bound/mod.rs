@@ -76,7 +76,7 @@ pub use select::{
 pub use sequence::{AlterSequence, CreateSequence, DropSequence, NewSequence, SequenceOptions};
 pub use session::{
     DiscardKind, Explain, ExplainFormat, ExplainOptions, Isolation, SetScope, SetStatement,
-    SetValue, TransactionModes,
+    SetValue, SystemChange, TransactionModes,
 };
 pub use statement::{Maintenance, ResultColumn, Statement};
 pub use subquery::{Subquery, SubqueryKind};

@@ -67,6 +67,17 @@ pub enum SetValue {
     Value(String),
 }
 
+/// A change of the server's settings.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SystemChange {
+    /// ALTER SYSTEM SET name TO value.
+    Set(String, String),
+    /// ALTER SYSTEM RESET name, and SET name TO DEFAULT.
+    Reset(String),
+    /// ALTER SYSTEM RESET ALL.
+    ResetAll,
+}
+
 /// EXPLAIN.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explain {

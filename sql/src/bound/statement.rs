@@ -17,7 +17,9 @@ use super::security::{
 };
 use super::select::{ColumnOrigin, Select, Target};
 use super::sequence::{AlterSequence, CreateSequence, DropSequence};
-use super::session::{DiscardKind, Explain, ExplainFormat, SetStatement, TransactionModes};
+use super::session::{
+    DiscardKind, Explain, ExplainFormat, SetStatement, SystemChange, TransactionModes,
+};
 use super::user_type::{AlterType, CreateEnum, DropType};
 use super::view::{AlterView, CreateView, DropView, RefreshView};
 use crate::notify::{Listening, Notification};
@@ -202,6 +204,8 @@ pub enum Statement {
     Maintenance(Maintenance),
     /// CHECKPOINT.
     Checkpoint,
+    /// ALTER SYSTEM SET and RESET.
+    AlterSystem(SystemChange),
     /// ALTER SYSTEM DRAIN MACHINE: it is to leave, and others are given what it has.
     DrainMachine(u32),
     /// ALTER SYSTEM REMOVE MACHINE: a machine that has nothing any more leaves.

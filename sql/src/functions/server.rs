@@ -1,4 +1,4 @@
-//! What functions tell of the server and of values in it; and of what is not here: a log to rotate, standbys, row security.
+//! What functions tell of the server and of values in it; and of what is not here: standbys, row security.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use super::library::{Body, stable, variadic, volatile, waiting};
 use super::{ScalarFunction, format};
 use crate::catalog::{CatalogView, IndexColumn, IndexKind, TableDef};
 use crate::context::EvalContext;
-use crate::error::SqlError;
+use crate::error::{SqlError, SqlState};
+use crate::server::Server;
 use crate::types::TypeKind::{Any, Bool, Int4, Oid, RegClass, RegProc, RegRole, Text, TimestampTz};
 use crate::types::{Type, TypeKind, binary_out};
 use crate::value::Value;
@@ -28,12 +29,21 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         format::time_of_day(&Value::TimestampTz(cx.clock_now()), cx)
     }),
     stable("pg_postmaster_start_time", &[], TimestampTz, began),
-    stable("pg_conf_load_time", &[], TimestampTz, began),
+    stable("pg_conf_load_time", &[], TimestampTz, |a, cx| match &cx.server {
+        Some(server) => Ok(Value::TimestampTz(server.configured())),
+        None => began(a, cx),
+    }),
     stable("pg_jit_available", &[], Bool, |_, _| Ok(Value::Bool(false))),
-    volatile("pg_reload_conf", &[], Bool, |_, _| Ok(Value::Bool(true))),
-    volatile("pg_rotate_logfile", &[], Bool, |_, _| Ok(Value::Bool(false))),
-    volatile("pg_current_logfile", &[], Text, |_, _| Ok(Value::Null)),
-    volatile("pg_current_logfile", &[Text], Text, |_, _| Ok(Value::Null)),
+    volatile("pg_reload_conf", &[], Bool, |_, cx| {
+        let server = administered(cx, "pg_reload_conf")?;
+        Ok(Value::Bool(server.is_none_or(Server::reload)))
+    }),
+    volatile("pg_rotate_logfile", &[], Bool, |_, cx| {
+        let server = administered(cx, "pg_rotate_logfile")?;
+        Ok(Value::Bool(server.is_some_and(Server::rotate_log)))
+    }),
+    volatile("pg_current_logfile", &[], Text, log_file),
+    volatile("pg_current_logfile", &[Text], Text, log_file),
     volatile("pg_last_xact_replay_timestamp", &[], TimestampTz, |_, _| Ok(Value::Null)),
     stable("row_security_active", &[Oid], Bool, |_, _| Ok(Value::Bool(false))),
     stable("row_security_active", &[Text], Bool, |_, _| Ok(Value::Bool(false))),
@@ -59,6 +69,29 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("pg_index_column_has_property", &[RegClass, Int4, Text], Bool, of_index_column),
     stable("pg_get_replica_identity_index", &[RegClass], RegClass, |_, _| Ok(Value::Null)),
 ];
+
+/// The server, for a superuser; 42501 for others.
+fn administered<'a>(
+    cx: &'a EvalContext,
+    function: &str,
+) -> Result<Option<&'a dyn Server>, SqlError> {
+    let role = cx.catalog().role(&cx.current_user())?;
+    match role.is_some_and(|role| role.superuser) {
+        true => Ok(cx.server.as_deref()),
+        false => Err(SqlError::new(
+            SqlState::INSUFFICIENT_PRIVILEGE,
+            format!("permission denied for function {function}"),
+        )),
+    }
+}
+
+/// The path of the log file, as far as the server has one.
+fn log_file(_: &[Value], cx: &EvalContext) -> Outcome {
+    let server = administered(cx, "pg_current_logfile")?;
+    Ok(server
+        .and_then(Server::log_file)
+        .map_or(Value::Null, Value::text))
+}
 
 pub(super) fn num_nulls(args: &[Value]) -> Value {
     Value::Int4(nulls(args) as i32)

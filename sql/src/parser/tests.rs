@@ -260,6 +260,27 @@ fn settings_statements() {
     };
     notify("notify c", "");
     notify("notify C, 'it''s'", "it's");
+    for (sql, change) in [
+        (
+            "alter system set Log_Statement to 'ddl'",
+            SystemChange::Set("log_statement".into(), "ddl".into()),
+        ),
+        (
+            "ALTER SYSTEM SET log_min_duration_statement = 250",
+            SystemChange::Set("log_min_duration_statement".into(), "250".into()),
+        ),
+        (
+            "ALTER SYSTEM SET work_mem TO DEFAULT",
+            SystemChange::Reset("work_mem".into()),
+        ),
+        (
+            "ALTER SYSTEM RESET work_mem",
+            SystemChange::Reset("work_mem".into()),
+        ),
+        ("ALTER SYSTEM RESET ALL", SystemChange::ResetAll),
+    ] {
+        assert_eq!(ready(sql), bound::Statement::AlterSystem(change), "{sql}");
+    }
     assert_eq!(
         ready("ALTER SYSTEM DRAIN MACHINE 3"),
         bound::Statement::DrainMachine(3)

@@ -67,7 +67,7 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
             transaction::parse(&word, c)?
         }
         "set" | "show" | "reset" => settings::parse(&word, c)?,
-        "alter" if c.accept("system") => machine(c)?,
+        "alter" if c.accept("system") => system(c)?,
         "create" | "alter" | "drop" => match definition(&word, c)? {
             Some(statement) => statement,
             None => return Ok(None),
@@ -138,14 +138,12 @@ fn skip(cursor: &mut Cursor<'_>) {
     while cursor.next_token().is_some() {}
 }
 
-/// `ALTER SYSTEM DRAIN MACHINE n`, `ALTER SYSTEM REMOVE MACHINE n`
-fn machine(cursor: &mut Cursor<'_>) -> Result<bound::Statement, SqlError> {
+/// `ALTER SYSTEM SET …`, `ALTER SYSTEM RESET …`, `ALTER SYSTEM DRAIN MACHINE n`, `ALTER SYSTEM REMOVE MACHINE n`
+fn system(cursor: &mut Cursor<'_>) -> Result<bound::Statement, SqlError> {
     let statement = match () {
         () if cursor.accept("drain") => bound::Statement::DrainMachine,
         () if cursor.accept("remove") => bound::Statement::RemoveMachine,
-        () if cursor.sees("set") || cursor.sees("reset") => {
-            return Err(SqlError::unsupported("ALTER SYSTEM SET"));
-        }
+        () if cursor.sees("set") || cursor.sees("reset") => return settings::system(cursor),
         () => return Err(cursor.unexpected()),
     };
     cursor.expect("machine")?;

@@ -5,16 +5,19 @@
 //! parsed in fields.
 
 mod rows;
+mod server;
 mod table;
 mod unit;
 mod zone;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
 use crate::error::{SqlError, SqlState};
+pub use server::{ServerSettings, check_alterable};
 pub use table::SERVER_VERSION;
 pub use table::Values;
 pub(crate) use table::parse_bool;
@@ -125,6 +128,8 @@ pub struct Settings {
     values: BTreeMap<String, String>,
     /// What RESET goes back to, where start-up options gave something else.
     defaults: BTreeMap<String, String>,
+    /// The server's values, in place of the table's defaults.
+    server: Arc<ServerSettings>,
 }
 
 impl Default for Settings {
@@ -149,6 +154,7 @@ impl Settings {
             track_outcomes: false,
             values: BTreeMap::new(),
             defaults: BTreeMap::new(),
+            server: Arc::default(),
         }
     }
 
@@ -203,7 +209,12 @@ impl Settings {
             let pairs = values.iter();
             pairs.map(move |(name, value)| (name.as_str(), value.as_str(), start_up))
         };
-        pairs(&self.defaults, true).chain(pairs(&self.values, false))
+        let of_server = self.server.iter();
+        let of_server = of_server.filter(|(name, _)| !self.defaults.contains_key(*name));
+        let of_server = of_server.map(|(name, value)| (name, value, true));
+        of_server
+            .chain(pairs(&self.defaults, true))
+            .chain(pairs(&self.values, false))
     }
 
     /// Takes over what [`Self::changed`] told of another session's settings.
@@ -217,6 +228,24 @@ impl Settings {
             true => self.set_default(name, value),
             false => self.set(name, value),
         }
+    }
+
+    /// Takes over the server's values, as defaults of what the session and its start-up have not set.
+    pub fn follow(&mut self, server: &Arc<ServerSettings>) {
+        let before = std::mem::replace(&mut self.server, Arc::clone(server));
+        let names = before.iter().chain(server.iter()).map(|(name, _)| name);
+        for name in names {
+            if !self.values.contains_key(name) {
+                let value = self.default_of(name).unwrap_or_default().to_owned();
+                // The value has been checked before, so it applies.
+                let _ = self.apply(name, &value);
+            }
+        }
+    }
+
+    /// Whether these are the server's values that the session follows.
+    pub fn follows(&self, server: &Arc<ServerSettings>) -> bool {
+        Arc::ptr_eq(&self.server, server)
     }
 
     /// Back to the default.
@@ -266,6 +295,7 @@ impl Settings {
             ) {
                 (true, _) => "session",
                 (false, true) => "client",
+                (false, false) if self.server.of(&name).is_some() => "configuration file",
                 (false, false) => "default",
             };
             Described {
@@ -292,10 +322,10 @@ impl Settings {
     }
 
     fn default_of(&self, name: &str) -> Option<&str> {
-        match self.defaults.get(name) {
-            Some(value) => Some(value),
-            None => known(name).map(|s| s.default),
-        }
+        let given = self.defaults.get(name).map(String::as_str);
+        given
+            .or_else(|| self.server.of(name))
+            .or_else(|| known(name).map(|s| s.default))
     }
 
     /// Keeps the parsed fields in step with a canonical value.

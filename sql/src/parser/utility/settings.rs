@@ -4,7 +4,7 @@ use super::super::cursor::Cursor;
 use super::super::is_reserved;
 use super::super::lexer::Kind;
 use super::transaction::modes;
-use crate::bound::{SetScope, SetStatement, SetValue, Statement};
+use crate::bound::{SetScope, SetStatement, SetValue, Statement, SystemChange};
 use crate::error::SqlError;
 use crate::settings::{clock_offset, east};
 
@@ -111,6 +111,26 @@ fn set(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         (name, value(c)?)
     };
     Ok(Statement::Set(SetStatement { name, scope, value }))
+}
+
+/// What follows ALTER SYSTEM: `SET name { TO | = } value`, `RESET name`, `RESET ALL`.
+pub(super) fn system(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    if c.accept("reset") {
+        let change = match c.accept("all") {
+            true => SystemChange::ResetAll,
+            false => SystemChange::Reset(dotted(c)?),
+        };
+        return Ok(Statement::AlterSystem(change));
+    }
+    c.expect("set")?;
+    let name = dotted(c)?;
+    if !c.accept("to") && !c.accept_operator("=") {
+        return Err(c.unexpected());
+    }
+    Ok(Statement::AlterSystem(match value(c)? {
+        SetValue::Value(value) => SystemChange::Set(name, value),
+        SetValue::Default => SystemChange::Reset(name),
+    }))
 }
 
 /// `'zone'`, a number of hours, LOCAL, DEFAULT, or `INTERVAL '…' HOUR TO MINUTE`.

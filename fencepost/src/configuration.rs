@@ -1,0 +1,281 @@
+//! The settings of the server: where they come from, and how sessions follow them.
+//!
+//! ```text
+//! options of the process ─┐ first
+//! ALTER SYSTEM SET … ─────┼─► active ─► new sessions; others once they are idle (`Session::follow_server`)
+//! configuration file ─────┘ last          └─► hooks: the log, the rules of access
+//! ```
+//! They are put together when the server begins, at SIGHUP, and at `pg_reload_conf()`. Each machine of a cluster has its own.
+//!
+//! # Failure
+//! A file that cannot be read changes nothing. A value that is wrong is left out, with a line in the log.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use fencepost_sql::bound::SystemChange;
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::server::Server;
+use fencepost_sql::settings::ServerSettings;
+use parking_lot::{Mutex, RwLock};
+
+use crate::session::now;
+
+/// Names and values of settings.
+pub type SettingValues = BTreeMap<String, String>;
+
+/// Where the settings of a server come from, and where ALTER SYSTEM keeps what it sets.
+pub trait ConfigurationSource: Send + Sync {
+    /// Returns what the options of the process set.
+    fn options(&self) -> SettingValues;
+
+    /// Reads what the configuration file sets.
+    ///
+    /// # Errors
+    /// Why the file cannot be used.
+    fn read_file(&self) -> Result<SettingValues, String>;
+
+    /// Reads what ALTER SYSTEM has set.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    fn read_system(&self) -> Result<SettingValues, String>;
+
+    /// Keeps what ALTER SYSTEM sets.
+    ///
+    /// # Errors
+    /// Why it cannot be written.
+    fn write_system(&self, values: &SettingValues) -> Result<(), String>;
+
+    /// Begins a new log file; false if the log is not in a file.
+    fn rotate_log(&self) -> bool;
+
+    /// Returns the path of the log file, if the log is in a file.
+    fn log_file(&self) -> Option<String>;
+}
+
+type Hook = Box<dyn Fn(&ServerSettings) + Send + Sync>;
+
+/// The settings of a server.
+#[derive(Default)]
+pub(crate) struct Configuration {
+    /// Counts changes of `active`.
+    generation: AtomicU64,
+    active: RwLock<Arc<ServerSettings>>,
+    /// What ALTER SYSTEM has set, where there is no source.
+    system: Mutex<SettingValues>,
+    source: RwLock<Option<Arc<dyn ConfigurationSource>>>,
+    hooks: Mutex<Vec<Hook>>,
+    read_at: AtomicI64,
+}
+
+impl fmt::Debug for Configuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "configuration {}", self.generation())
+    }
+}
+
+impl Configuration {
+    /// How often the settings have changed.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Relaxed)
+    }
+
+    /// The settings now.
+    pub fn active(&self) -> Arc<ServerSettings> {
+        Arc::clone(&self.active.read())
+    }
+
+    /// Sets where the settings come from, and reads them.
+    pub fn set_source(&self, source: Arc<dyn ConfigurationSource>) -> bool {
+        *self.source.write() = Some(source);
+        self.reload()
+    }
+
+    /// Calls `hook` with the settings, now and whenever they have been read again.
+    pub fn on_change(&self, hook: Hook) {
+        hook(&self.active());
+        self.hooks.lock().push(hook);
+    }
+
+    /// ALTER SYSTEM: keeps a change, which is in force when the configuration is read again.
+    pub fn alter(&self, change: &SystemChange) -> Result<(), SqlError> {
+        let failed = |why: String| {
+            let message = "could not write the settings of ALTER SYSTEM";
+            SqlError::new(SqlState::IO_ERROR, message).detail(why)
+        };
+        let mut values = self.system.lock();
+        let source = self.source.read().clone();
+        let mut changed = match &source {
+            Some(source) => source.read_system().map_err(failed)?,
+            None => values.clone(),
+        };
+        match change {
+            SystemChange::Set(name, value) => {
+                changed.insert(name.to_ascii_lowercase(), value.clone());
+            }
+            SystemChange::Reset(name) => {
+                changed.remove(&name.to_ascii_lowercase());
+            }
+            SystemChange::ResetAll => changed.clear(),
+        }
+        if let Some(source) = &source {
+            source.write_system(&changed).map_err(failed)?;
+        }
+        *values = changed;
+        Ok(())
+    }
+
+    fn read(&self) -> Result<ServerSettings, String> {
+        let source = self.source.read().clone();
+        let (settings, refused) = match &source {
+            Some(source) => settings_of(&**source)?,
+            None => gathered(std::slice::from_ref(&*self.system.lock())),
+        };
+        for error in refused {
+            tracing::warn!(sqlstate = %error.sqlstate(), "{}", error.message());
+        }
+        Ok(settings)
+    }
+}
+
+/// Returns the settings that a source gives, and why some of its values are left out.
+///
+/// # Errors
+/// Why its files cannot be read.
+pub fn settings_of(
+    source: &dyn ConfigurationSource,
+) -> Result<(ServerSettings, Vec<SqlError>), String> {
+    let layers = [source.read_file()?, source.read_system()?, source.options()];
+    Ok(gathered(&layers))
+}
+
+fn gathered(layers: &[SettingValues]) -> (ServerSettings, Vec<SqlError>) {
+    let mut settings = ServerSettings::default();
+    let values = layers.iter().flatten();
+    let refused = values.filter_map(|(name, value)| settings.set(name, value).err());
+    let refused = refused.collect();
+    (settings, refused)
+}
+
+impl Server for Configuration {
+    fn reload(&self) -> bool {
+        let settings = match self.read() {
+            Ok(settings) => settings,
+            Err(why) => {
+                tracing::warn!("the configuration was not read again: {why}");
+                return false;
+            }
+        };
+        self.read_at.store(now(), Relaxed);
+        {
+            let mut active = self.active.write();
+            if **active != settings {
+                *active = Arc::new(settings);
+                self.generation.fetch_add(1, Relaxed);
+            }
+        }
+        let active = self.active();
+        for hook in &*self.hooks.lock() {
+            hook(&active);
+        }
+        true
+    }
+
+    fn rotate_log(&self) -> bool {
+        let source = self.source.read().clone();
+        source.is_some_and(|source| source.rotate_log())
+    }
+
+    fn log_file(&self) -> Option<String> {
+        let source = self.source.read().clone();
+        source.and_then(|source| source.log_file())
+    }
+
+    fn configured(&self) -> i64 {
+        self.read_at.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Kept {
+        file: SettingValues,
+        system: Mutex<SettingValues>,
+        options: SettingValues,
+    }
+
+    impl ConfigurationSource for Kept {
+        fn options(&self) -> SettingValues {
+            self.options.clone()
+        }
+
+        fn read_file(&self) -> Result<SettingValues, String> {
+            Ok(self.file.clone())
+        }
+
+        fn read_system(&self) -> Result<SettingValues, String> {
+            Ok(self.system.lock().clone())
+        }
+
+        fn write_system(&self, values: &SettingValues) -> Result<(), String> {
+            *self.system.lock() = values.clone();
+            Ok(())
+        }
+
+        fn rotate_log(&self) -> bool {
+            false
+        }
+
+        fn log_file(&self) -> Option<String> {
+            None
+        }
+    }
+
+    fn values(pairs: &[(&str, &str)]) -> SettingValues {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn options_win_over_alter_system_and_that_over_the_file() {
+        let configuration = Configuration::default();
+        let source = Kept {
+            file: values(&[
+                ("log_statement", "ddl"),
+                ("log_duration", "on"),
+                ("log_lock_waits", "on"),
+                ("nonsense", "1"),
+            ]),
+            options: values(&[("log_statement", "all")]),
+            ..Kept::default()
+        };
+        assert!(configuration.set_source(Arc::new(source)));
+        let set = |name: &str, value: &str| SystemChange::Set(name.into(), value.into());
+        configuration
+            .alter(&set("LOG_statement", "mod"))
+            .expect("kept");
+        configuration
+            .alter(&set("log_duration", "off"))
+            .expect("kept");
+        let value = |name| configuration.active().get(name).map(|v| v.into_owned());
+        assert_eq!(value("log_duration").as_deref(), Some("on"));
+        let before = configuration.generation();
+        assert!(configuration.reload());
+        assert_eq!(configuration.generation(), before + 1);
+        assert_eq!(value("log_duration").as_deref(), Some("off"));
+        assert_eq!(value("log_statement").as_deref(), Some("all"));
+        assert_eq!(value("log_lock_waits").as_deref(), Some("on"));
+        configuration.alter(&SystemChange::ResetAll).expect("kept");
+        assert!(configuration.reload());
+        assert_eq!(value("log_duration").as_deref(), Some("on"));
+    }
+}

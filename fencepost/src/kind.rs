@@ -1,0 +1,126 @@
+//! Kinds of statements, as the log and the counters of a server tell them apart.
+
+use fencepost_planner::ddl_command;
+use fencepost_sql::bound::Statement;
+
+use crate::prepared::{Body, Prepared};
+
+/// A kind of statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatementKind {
+    /// A query.
+    Select = 0,
+    /// INSERT.
+    Insert = 1,
+    /// UPDATE.
+    Update = 2,
+    /// DELETE.
+    Delete = 3,
+    /// MERGE.
+    Merge = 4,
+    /// COPY that changes nothing.
+    CopyTo = 5,
+    /// COPY into a table.
+    CopyFrom = 6,
+    /// TRUNCATE.
+    Truncate = 7,
+    /// A change of definitions.
+    Ddl = 8,
+    /// BEGIN and START TRANSACTION.
+    Begin = 9,
+    /// COMMIT.
+    Commit = 10,
+    /// ROLLBACK.
+    Rollback = 11,
+    /// Any other.
+    Other = 12,
+}
+
+impl StatementKind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [StatementKind; 13] = [
+        StatementKind::Select,
+        StatementKind::Insert,
+        StatementKind::Update,
+        StatementKind::Delete,
+        StatementKind::Merge,
+        StatementKind::CopyTo,
+        StatementKind::CopyFrom,
+        StatementKind::Truncate,
+        StatementKind::Ddl,
+        StatementKind::Begin,
+        StatementKind::Commit,
+        StatementKind::Rollback,
+        StatementKind::Other,
+    ];
+
+    /// Its name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StatementKind::Select => "select",
+            StatementKind::Insert => "insert",
+            StatementKind::Update => "update",
+            StatementKind::Delete => "delete",
+            StatementKind::Merge => "merge",
+            StatementKind::CopyTo => "copy_to",
+            StatementKind::CopyFrom => "copy_from",
+            StatementKind::Truncate => "truncate",
+            StatementKind::Ddl => "ddl",
+            StatementKind::Begin => "begin",
+            StatementKind::Commit => "commit",
+            StatementKind::Rollback => "rollback",
+            StatementKind::Other => "other",
+        }
+    }
+
+    /// Whether `log_statement = ddl` logs it.
+    pub const fn is_ddl(self) -> bool {
+        matches!(self, StatementKind::Ddl)
+    }
+
+    /// Whether `log_statement = mod` logs it, besides those of `ddl`.
+    pub const fn changes_data(self) -> bool {
+        matches!(
+            self,
+            StatementKind::Insert
+                | StatementKind::Update
+                | StatementKind::Delete
+                | StatementKind::Merge
+                | StatementKind::CopyFrom
+                | StatementKind::Truncate
+        )
+    }
+}
+
+impl Prepared {
+    /// The kind of the statement. EXPLAIN is of no kind of its own, whatever it explains.
+    pub fn kind(&self) -> StatementKind {
+        match &self.planned.body {
+            Body::Plan(plan, _) => match plan.command() {
+                "SELECT" => StatementKind::Select,
+                "INSERT" => StatementKind::Insert,
+                "UPDATE" => StatementKind::Update,
+                "DELETE" => StatementKind::Delete,
+                "MERGE" => StatementKind::Merge,
+                _ if plan.is_write() => StatementKind::CopyFrom,
+                _ => StatementKind::CopyTo,
+            },
+            Body::Utility(statement) => of_utility(statement),
+            Body::Empty | Body::Explain { .. } | Body::ExplainExecute { .. } | Body::Declare(_) => {
+                StatementKind::Other
+            }
+        }
+    }
+}
+
+fn of_utility(statement: &Statement) -> StatementKind {
+    match statement {
+        Statement::Begin { .. } => StatementKind::Begin,
+        Statement::Commit { .. } => StatementKind::Commit,
+        Statement::Rollback { .. } => StatementKind::Rollback,
+        Statement::Truncate(_) => StatementKind::Truncate,
+        Statement::AlterSystem(_) => StatementKind::Ddl,
+        other if ddl_command(other).is_some() => StatementKind::Ddl,
+        _ => StatementKind::Other,
+    }
+}

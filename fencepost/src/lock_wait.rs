@@ -1,0 +1,74 @@
+//! Sessions that wait for locks, as `log_lock_waits` tells them.
+
+use std::sync::Arc;
+
+use fencepost_sql::advisory::{self, LockKey, LockState};
+use fencepost_sql::sessions::{self, RowTurn, Sessions};
+use fencepost_txn::intent::Strength;
+
+use crate::database::Database;
+use crate::sessions::Handle;
+
+/// A session that waits for a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockWait {
+    /// The lock, for people: its mode, and what it is on.
+    pub lock: String,
+    /// The sessions that are in its way.
+    pub blockers: Vec<i32>,
+}
+
+impl Database {
+    /// Returns the lock that a session of this machine waits for, if it waits for one: of a row, a table, or an
+    /// advisory one. It asks all machines that answer.
+    pub async fn lock_wait(&self, session: i32) -> Option<LockWait> {
+        let shared = self.shared();
+        let register = Handle(Arc::clone(&shared.register));
+        let rows = register.row_turns().await.unwrap_or_default();
+        if let Some(wait) = of_rows(&rows, session) {
+            return Some(wait);
+        }
+        // Where the manager of these locks changes just now, nothing is known of them.
+        let locks = shared.advisory.states().await.unwrap_or_default();
+        of_locks(&locks, session)
+    }
+}
+
+fn of_rows(rows: &[RowTurn], session: i32) -> Option<LockWait> {
+    let waits = |turn: &&RowTurn| turn.session == Some(session) && !turn.granted;
+    let turn = rows.iter().find(waits)?;
+    let mode = match turn.strength {
+        Strength::KeyShare => "FOR KEY SHARE",
+        Strength::Share => "FOR SHARE",
+        Strength::NoKeyUpdate => "FOR NO KEY UPDATE",
+        Strength::Update => "FOR UPDATE",
+    };
+    Some(LockWait {
+        lock: format!("{mode} on row {:x}", turn.row),
+        blockers: sorted(sessions::waited_for(rows, session)),
+    })
+}
+
+fn of_locks(locks: &[LockState], session: i32) -> Option<LockWait> {
+    let waits = |lock: &&LockState| lock.session == session && !lock.granted;
+    let wanted = locks.iter().find(waits)?;
+    let on = match wanted.key {
+        LockKey::Table(database, table) => format!("relation {table} of database {database}"),
+        LockKey::One(..) | LockKey::Two(..) => {
+            let (class, object, kind) = wanted.key.parts();
+            let database = wanted.key.database();
+            format!("advisory lock [{database},{class},{object},{kind}]")
+        }
+        LockKey::Turn => "the turn to commit notifications".to_owned(),
+    };
+    Some(LockWait {
+        lock: format!("{} on {on}", wanted.mode.name()),
+        blockers: sorted(advisory::waited_for(locks, session)),
+    })
+}
+
+fn sorted(mut sessions: Vec<i32>) -> Vec<i32> {
+    sessions.sort_unstable();
+    sessions.dedup();
+    sessions
+}

@@ -1,0 +1,64 @@
+//! ALTER SYSTEM SET and RESET, and how a session follows the settings of the server.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::SystemChange;
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::settings::{ServerSettings, Settings, check_alterable, display_name};
+
+use super::{Block, Session};
+
+impl Session {
+    /// ALTER SYSTEM SET and RESET: the change is kept, and is in force when the configuration is read again.
+    pub(super) fn alter_system(&mut self, change: &SystemChange) -> Result<&'static str, SqlError> {
+        self.outside_block("ALTER SYSTEM")?;
+        let denied = match change {
+            SystemChange::Set(name, _) | SystemChange::Reset(name) => {
+                let name = name.to_ascii_lowercase();
+                let name = display_name(&name);
+                format!("permission denied to set parameter \"{name}\"")
+            }
+            SystemChange::ResetAll => {
+                "permission denied to perform ALTER SYSTEM RESET ALL".to_owned()
+            }
+        };
+        self.superuser_only(&denied)?;
+        match change {
+            SystemChange::Set(_, value) if value.contains(['\n', '\r']) => {
+                return Err(SqlError::new(
+                    SqlState::INVALID_PARAMETER_VALUE,
+                    "parameter value for ALTER SYSTEM must not contain a newline",
+                ));
+            }
+            SystemChange::Set(name, value) => check_alterable(name, Some(value))?,
+            SystemChange::Reset(name) => check_alterable(name, None)?,
+            SystemChange::ResetAll => {}
+        }
+        self.db.configuration.alter(change)?;
+        Ok("ALTER SYSTEM")
+    }
+
+    /// Takes over settings of the server that have changed, unless a transaction is open. It costs a look at a counter
+    /// where nothing has changed.
+    #[inline]
+    pub fn follow_server(&mut self) {
+        let generation = self.db.configuration.generation();
+        if generation != self.configured && self.block == Block::Idle {
+            self.configured = generation;
+            self.follow(&self.db.configuration.active());
+        }
+    }
+
+    #[cold]
+    fn follow(&mut self, server: &Arc<ServerSettings>) {
+        let of = |settings: &Settings| {
+            let mut settings = Settings::clone(settings);
+            settings.follow(server);
+            Arc::new(settings)
+        };
+        // Outside a transaction there is nothing that SET LOCAL has set.
+        self.lasting = of(&self.lasting);
+        self.eval.settings = Arc::clone(&self.lasting);
+        self.settings_changed();
+    }
+}
