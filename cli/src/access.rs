@@ -18,20 +18,30 @@ const PASSWORD_VARIABLE: &str = "FENCEPOST_SUPERUSER_PASSWORD";
 #[derive(Debug, Args)]
 pub struct Access {
     /// Certificate chain in PEM; with --tls-key, clients may use TLS.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(
+        long,
+        env = "FENCEPOST_TLS_CERT",
+        value_name = "FILE",
+        requires = "tls_key"
+    )]
     tls_cert: Option<PathBuf>,
     /// Private key in PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(
+        long,
+        env = "FENCEPOST_TLS_KEY",
+        value_name = "FILE",
+        requires = "tls_cert"
+    )]
     tls_key: Option<PathBuf>,
     /// Refuse clients of other hosts that do not use TLS.
-    #[arg(long, requires = "tls_cert")]
+    #[arg(long, env = "FENCEPOST_TLS_REQUIRED", requires = "tls_cert")]
     tls_required: bool,
     /// Clients that must prove a password.
-    #[arg(long, default_value = "trust-loopback")]
+    #[arg(long, env = "FENCEPOST_AUTH", default_value = "trust-loopback")]
     auth: Auth,
     /// File whose first line is the password of the superuser postgres when the database is new; an existing
     /// database keeps its own. Without it the environment variable FENCEPOST_SUPERUSER_PASSWORD is read.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, env = "FENCEPOST_SUPERUSER_PASSWORD_FILE", value_name = "FILE")]
     superuser_password_file: Option<PathBuf>,
 }
 

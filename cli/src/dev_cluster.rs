@@ -26,7 +26,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::Builder;
 
 use crate::access::Access;
+use crate::configuration::variables;
 use crate::failure::Failure;
+use crate::log::LogFormat;
 use crate::shared_directory::SharedDirectory;
 use crate::signals::Signals;
 use crate::size;
@@ -85,6 +87,12 @@ pub struct DevCluster {
     /// Memory of each machine's own data. [default: what half of the free shared memory has room for]
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     memory_limit: Option<u64>,
+    /// Directory for the logs of the machines, m1.log, m2.log, … [default: all log to stderr]
+    #[arg(long, value_name = "DIR")]
+    log_dir: Option<PathBuf>,
+    /// Form of the lines of the logs.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
     #[command(flatten)]
     access: Access,
     /// Worker threads of each machine; 0 for one a core.
@@ -148,11 +156,18 @@ impl DevCluster {
             Signals::new().map_err(Failure::io("signals"))?
         };
         let together = self.together(shared.path())?;
+        if let Some(directory) = &self.log_dir {
+            let name = directory.display().to_string();
+            std::fs::create_dir_all(directory).map_err(Failure::io(name))?;
+        }
         let (say, said) = channel();
         let mut machines = Machines(Vec::new());
         let command = |number: u32| {
             let program = std::env::current_exe().map_err(Failure::io("program"))?;
             let mut command = Command::new(program);
+            for variable in variables() {
+                command.env_remove(variable);
+            }
             command
                 .args(["start", "--ends-with-parent"])
                 .args(&together)
@@ -162,6 +177,11 @@ impl DevCluster {
                 .args(["--memory-limit", &limit.to_string()])
                 .args(["--workers", &self.workers.to_string()])
                 .args(self.access.arguments());
+            command.args(["--log-format", self.log_format.name()]);
+            if let Some(directory) = &self.log_dir {
+                let file = directory.join(format!("m{number}.log"));
+                command.arg("--log-file").arg(file);
+            }
             if nvram {
                 command.args(["--durability", "nvram"]);
             }

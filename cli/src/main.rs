@@ -21,12 +21,14 @@ mod backup;
 #[cfg(feature = "bench")]
 mod bench;
 mod check;
+mod configuration;
 mod dev_cluster;
 #[cfg(feature = "bench")]
 mod failover;
 mod failure;
 mod leave;
 mod link;
+mod log;
 mod shared_directory;
 mod signals;
 mod size;
@@ -36,9 +38,13 @@ mod status;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::configuration::Expanded;
 use crate::failure::Failure;
+
+/// The exit code of a command line that is wrong.
+const WRONG_USAGE: u8 = 2;
 
 /// Gives memory back to the system after a large statement, which the C library's allocator keeps.
 #[global_allocator]
@@ -79,7 +85,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
+    let arguments = match arguments() {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
+    let done = match arguments.command {
         Command::Start(start) => start.run(),
         Command::DevCluster(cluster) => cluster.run(),
         #[cfg(feature = "bench")]
@@ -102,6 +112,23 @@ fn main() -> ExitCode {
             failure.code()
         }
     }
+}
+
+/// The command line, with the options of the configuration file in it. What is wrong is told on stderr.
+fn arguments() -> Result<Arguments, ExitCode> {
+    let wrong = |why: String| {
+        // Nobody has to listen.
+        let _ = std::io::stderr().write_all(format!("fencepost: {why}\n").as_bytes());
+        ExitCode::from(WRONG_USAGE)
+    };
+    let given = std::env::args_os().collect();
+    let expanded = Expanded::of(&Arguments::command(), given).map_err(wrong)?;
+    Arguments::try_parse_from(&expanded.arguments).map_err(|error| {
+        match expanded.place_of(&error) {
+            Some(place) => wrong(format!("{place}{error}")),
+            None => error.exit(),
+        }
+    })
 }
 
 /// What every command answers.

@@ -47,3 +47,18 @@ impl Signals {
         .await
     }
 }
+
+/// SIGHUP, which asks a server to read its configuration again.
+pub struct Hangups(Signal);
+
+impl Hangups {
+    /// From here on SIGHUP does not end the process by itself. Needs a runtime.
+    pub fn new() -> std::io::Result<Hangups> {
+        signal(SignalKind::hangup()).map(Hangups)
+    }
+
+    /// Waits for one.
+    pub async fn next(&mut self) {
+        self.0.recv().await;
+    }
+}

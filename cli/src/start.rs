@@ -1,117 +1,164 @@
-//! `fencepost start`: opens the database, listens, and ends in good order on SIGTERM or SIGINT.
-//!
-//! ```text
-//!   open (recovery) ──► listen ──► "ready" line ──► signal ──► statements end ──► close
-//!     a signal ends at once                         a second signal ends at once
-//! ```
-//! It also ends, at once and as a failure of its own kind, where the others of its cluster go on without it: nothing
-//! that it could say would be true any more, and whoever looks after it may start it again.
+//! `fencepost start`: its options, and what they mean for the database and the server.
+
+mod serve;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use fencepost::{Cluster, Database, Durability, OpenError, Options, SaveEnd, Saver};
-use fencepost_pgserver::{ListenOptions, listen};
-use tokio::runtime::Builder;
-use tokio::task::{JoinError, spawn_blocking};
+use fencepost::{Cluster, Database, Durability, Options};
+use fencepost_pgserver::ListenOptions;
 
 use crate::access::Access;
+use crate::configuration;
 use crate::failure::Failure;
-use crate::leave::{is_to_part, part};
-use crate::signals::Signals;
+use crate::log::LogOptions;
 use crate::size;
-
-/// How long statements may go on after the signal.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// How often it is looked whether the machine is a member still.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Serve PostgreSQL clients until SIGTERM or SIGINT.
 #[derive(Debug, Args)]
 pub struct Start {
+    /// File with options that are given neither here nor in the environment, settings, and rules of access: fencepost.toml.
+    #[arg(long, env = "FENCEPOST_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Check all options and the configuration file, and end.
+    #[arg(long)]
+    check_config: bool,
     /// Address to listen on; port 0 picks a free one.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5433")]
+    #[arg(
+        long,
+        env = "FENCEPOST_LISTEN",
+        value_name = "HOST:PORT",
+        default_value = "127.0.0.1:5433"
+    )]
     listen: String,
     /// Directory of the database, made if there is none. Without it the data are gone at the end. Of several machines each
     /// has its own, and all of them are there again once all are.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, env = "FENCEPOST_DATA_DIR", value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// When a commit is reported: once it is in memory, or once it is on disk. [default: ssd with
     /// --data-dir, else memory]
-    #[arg(long)]
+    #[arg(long, env = "FENCEPOST_DURABILITY")]
     durability: Option<Tier>,
     /// Memory that the data may take, for example 8G; at the limit writes fail with 53200.
-    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    #[arg(long, env = "FENCEPOST_MEMORY_LIMIT", value_name = "SIZE", value_parser = size::bytes)]
     memory_limit: Option<u64>,
     /// Size of a region: a power of two from 16M to 2G.
-    #[arg(long, value_name = "SIZE", value_parser = size::region_bytes)]
+    #[arg(long, env = "FENCEPOST_REGION_SIZE", value_name = "SIZE", value_parser = size::region_bytes)]
     region_size: Option<usize>,
     /// Be one of several machines that are one database: the directory of the memory that they share,
     /// best on a tmpfs.
-    #[arg(long, value_name = "DIR", conflicts_with = "join", requires_all = ["who", "machines"])]
+    #[arg(long, env = "FENCEPOST_CLUSTER", value_name = "DIR", conflicts_with = "join", requires_all = ["who", "machines"])]
     cluster: Option<PathBuf>,
     /// Be one of several machines of a network that are one database: where each of them listens for the
     /// others, in the order of their numbers; the same for all.
-    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', requires_all = ["who", "cluster_secret"])]
+    #[arg(long, env = "FENCEPOST_JOIN", value_name = "HOST:PORT,…", value_delimiter = ',', requires_all = ["who", "cluster_secret"])]
     join: Vec<String>,
     /// File with what the machines of the network know and nobody else, at least 16 bytes.
-    #[arg(long, value_name = "FILE", requires = "join")]
+    #[arg(
+        long,
+        env = "FENCEPOST_CLUSTER_SECRET",
+        value_name = "FILE",
+        requires = "join"
+    )]
     cluster_secret: Option<PathBuf>,
     /// Certificate chain in PEM that this machine shows to the others, to talk to them in TLS; all machines of
     /// the network have one, or none.
-    #[arg(long, value_name = "FILE", requires_all = ["join", "cluster_tls_key", "cluster_tls_ca"])]
+    #[arg(long, env = "FENCEPOST_CLUSTER_TLS_CERT", value_name = "FILE", requires_all = ["join", "cluster_tls_key", "cluster_tls_ca"])]
     cluster_tls_cert: Option<PathBuf>,
     /// Its private key in PEM.
-    #[arg(long, value_name = "FILE", requires = "cluster_tls_cert")]
+    #[arg(
+        long,
+        env = "FENCEPOST_CLUSTER_TLS_KEY",
+        value_name = "FILE",
+        requires = "cluster_tls_cert"
+    )]
     cluster_tls_key: Option<PathBuf>,
     /// Certificates in PEM of the CA that has signed those of all machines.
-    #[arg(long, value_name = "FILE", requires = "cluster_tls_cert")]
+    #[arg(
+        long,
+        env = "FENCEPOST_CLUSTER_TLS_CA",
+        value_name = "FILE",
+        requires = "cluster_tls_cert"
+    )]
     cluster_tls_ca: Option<PathBuf>,
     /// Name that tells clusters of a network apart.
-    #[arg(long, value_name = "NAME", requires = "join", default_value = "")]
+    #[arg(
+        long,
+        env = "FENCEPOST_CLUSTER_NAME",
+        value_name = "NAME",
+        requires = "join",
+        default_value = ""
+    )]
     cluster_name: String,
     /// Number of this machine, from 1. One that has run before while others go on comes back as a new machine.
-    #[arg(long, value_name = "K", group = "who")]
+    #[arg(long, env = "FENCEPOST_MACHINE", value_name = "K", group = "who")]
     machine: Option<u32>,
     /// Join the machines of the cluster, which run with --lease-ms, as a further one: where the machines of a network
     /// reach it, HOST:PORT; for those that share memory a name of its own. All else is said as for the others.
-    #[arg(long, value_name = "ADDRESS", group = "who", requires = "lease_ms")]
+    #[arg(
+        long,
+        env = "FENCEPOST_NEWCOMER",
+        value_name = "ADDRESS",
+        group = "who",
+        requires = "lease_ms"
+    )]
     newcomer: Option<String>,
     /// Number of machines that share memory, and that the cluster began with.
-    #[arg(long, value_name = "N", requires = "cluster")]
+    #[arg(
+        long,
+        env = "FENCEPOST_MACHINES",
+        value_name = "N",
+        requires = "cluster"
+    )]
     machines: Option<u32>,
     /// Machines that have a copy of each region.
-    #[arg(long, value_name = "N", requires = "who", default_value_t = 1)]
+    #[arg(
+        long,
+        env = "FENCEPOST_REPLICAS",
+        value_name = "N",
+        requires = "who",
+        default_value_t = 1
+    )]
     replicas: u32,
     /// Go on without machines that have not been heard of for so many milliseconds; the same for all. Unless said,
     /// all wait for each.
-    #[arg(long, value_name = "N", requires = "who")]
+    #[arg(long, env = "FENCEPOST_LEASE_MS", value_name = "N", requires = "who")]
     lease_ms: Option<u64>,
     /// With --data-dir and --lease-ms: begin with all machines, also with those that the others have gone on without, which
     /// have nothing then of what is on their disks. Unless all say so, such a machine does not begin, and nobody waits for it.
-    #[arg(long, requires_all = ["data_dir", "lease_ms"])]
+    #[arg(long, env = "FENCEPOST_TAKE_BACK", requires_all = ["data_dir", "lease_ms"])]
     take_back: bool,
     /// Directory in which machines of a network keep who they are, the same for all and seen by all. Those that share
     /// memory keep it there.
-    #[arg(long, value_name = "DIR", requires = "join")]
+    #[arg(
+        long,
+        env = "FENCEPOST_CONFIGURATION_DIR",
+        value_name = "DIR",
+        requires = "join"
+    )]
     configuration_dir: Option<PathBuf>,
     /// In place of --configuration-dir, a path of a ZooKeeper ensemble that is for this database alone,
     /// zookeeper://HOST:PORT,…/PATH; or raft: the machines keep it themselves. [default with --lease-ms: raft]
-    #[arg(long, value_name = "URL", requires_all = ["join", "lease_ms"], conflicts_with = "configuration_dir")]
+    #[arg(long, env = "FENCEPOST_CONFIGURATION_STORE", value_name = "URL", requires_all = ["join", "lease_ms"], conflicts_with = "configuration_dir")]
     configuration_store: Option<String>,
     /// With --durability nvram: directory of the memory of machines that talk, and of who they are, the same for all; all of them are
     /// on one host. Those that share memory have it there.
-    #[arg(long, value_name = "DIR", requires = "join", conflicts_with_all = ["configuration_dir", "configuration_store"])]
+    #[arg(long, env = "FENCEPOST_MEMORY_DIR", value_name = "DIR", requires = "join", conflicts_with_all = ["configuration_dir", "configuration_store"])]
     memory_dir: Option<PathBuf>,
     /// Directory of a disk in which the memory of machines that share it is saved when all have ended, and from which
     /// they begin when it is gone, as it is once the host has booted; with --durability nvram, the same for all.
-    #[arg(long, value_name = "DIR", requires = "who")]
+    #[arg(long, env = "FENCEPOST_SAVE_DIR", value_name = "DIR", requires = "who")]
     save_dir: Option<PathBuf>,
     /// What each machine, in the order of their numbers, shares the fate of, such as its rack: no two copies of
     /// a region are in one of them; the same for all. Unless said, each machine is on its own.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "who")]
+    #[arg(
+        long,
+        env = "FENCEPOST_DOMAINS",
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        requires = "who"
+    )]
     domains: Vec<String>,
     /// End when the process that started this one has ended.
     #[arg(long, hide = true)]
@@ -119,11 +166,21 @@ pub struct Start {
     #[command(flatten)]
     access: Access,
     /// Worker threads; 0 for one a core.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, env = "FENCEPOST_WORKERS", value_name = "N", default_value_t = 0)]
     workers: usize,
     /// The most sessions at a time.
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(
+        long,
+        env = "FENCEPOST_MAX_CONNECTIONS",
+        value_name = "N",
+        default_value_t = 10_000
+    )]
     max_connections: usize,
+    #[command(flatten)]
+    log: LogOptions,
+    /// Setting of the server, as ALTER SYSTEM SET has it, which it cannot change; may be given several times.
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = configuration::pair)]
+    settings: Vec<(String, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -137,121 +194,6 @@ pub enum Tier {
 }
 
 impl Start {
-    pub fn run(self) -> crate::Done {
-        let began = Instant::now();
-        let runtime = Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()
-            .map_err(Failure::io("runtime"))?;
-        // Before the ready line, so that a signal sent on seeing it is not lost.
-        let mut signals = {
-            let _entered = runtime.enter();
-            Signals::new().map_err(Failure::io("signals"))?
-        };
-        if self.ends_with_parent {
-            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))
-                .map_err(|error| Failure::io("parent")(error.into()))?;
-        }
-        let database = match runtime.block_on(self.open(&mut signals)) {
-            Ok(database) => database,
-            Err(failure) => {
-                // What may still be opening ends with the process.
-                runtime.shutdown_background();
-                return Err(failure);
-            }
-        };
-        let loaded = database.loaded();
-        for damaged in &loaded.damaged {
-            eprintln!("fencepost: {damaged}; it was made again from what others had");
-        }
-        if loaded.bytes > 0 {
-            eprintln!("fencepost: loaded {}", amount(loaded.bytes, loaded.took));
-        }
-        if database.machine().started().replaced {
-            let number = database.machine().number();
-            eprintln!(
-                "fencepost: the others have gone on without this machine: it has joined them as m{number}, and what its disk had is not used"
-            );
-        }
-        let server = listen(&database, self.listen_options())?;
-        let where_to = match (&self.data_dir, self.is_among_others()) {
-            (Some(dir), _) => format!("data in {}", dir.display()),
-            (None, true) => {
-                let members = database.machine().members();
-                format!("machine {} of {}", members.me, members.machines.len())
-            }
-            _ => "data in memory only".to_string(),
-        };
-        println!(
-            "fencepost {} ready on {} ({where_to}; started in {} ms)",
-            env!("CARGO_PKG_VERSION"),
-            server.local_addr(),
-            began.elapsed().as_millis()
-        );
-        runtime.block_on(async {
-            let name = tokio::select! {
-                name = signals.next() => name,
-                left = self.left(&database) => {
-                    server.shutdown(Duration::ZERO).await;
-                    return Err(left);
-                }
-                () = is_to_part(&database) => {
-                    eprintln!("fencepost: this machine is to leave: ending sessions");
-                    server.shutdown(PATIENCE).await;
-                    return part(&database).await;
-                }
-            };
-            eprintln!("fencepost: {name}: ending sessions");
-            tokio::select! {
-                () = server.shutdown(PATIENCE) => Ok(()),
-                name = signals.next() => {
-                    Err(Failure::Broken(format!("{name} again: ended before sessions did")))
-                }
-            }
-        })?;
-        let saver = database.saver();
-        let closed = database.close().map_err(Failure::Close);
-        if let Some(saver) = saver {
-            // Memory is as it is, however it was closed.
-            let saved = runtime.block_on(save(saver, &mut signals));
-            if saved.is_err() {
-                // What still saves ends with the process.
-                runtime.shutdown_background();
-                return saved;
-            }
-        }
-        closed
-    }
-
-    /// Returns when the others go on without this machine, where they may.
-    async fn left(&self, database: &Database) -> Failure {
-        if self.lease_ms.is_none() {
-            std::future::pending::<()>().await;
-        }
-        while database.is_member() {
-            tokio::time::sleep(LOOK).await;
-        }
-        Failure::Left(database.machine().number())
-    }
-
-    /// Opens the database, unless a signal comes first: that may take as long as other machines do.
-    async fn open(&self, signals: &mut Signals) -> Result<Database, Failure> {
-        let options = self.options()?;
-        let opening = spawn_blocking(move || options.open());
-        tokio::select! {
-            opened = opening => match opened.map_err(JoinError::try_into_panic) {
-                Ok(Err(OpenError::NoSuperuserPassword)) => Err(Failure::NoPassword),
-                Ok(opened) => Ok(opened?),
-                Err(Ok(panic)) => std::panic::resume_unwind(panic),
-                Err(Err(ended)) => Err(Failure::Broken(ended.to_string())),
-            },
-            name = signals.next() => {
-                Err(Failure::Broken(format!("{name}: ended before the database was open")))
-            }
-        }
-    }
-
     fn options(&self) -> Result<Options, Failure> {
         let mut options = Database::options();
         if let Some(dir) = &self.data_dir {
@@ -347,34 +289,4 @@ impl Start {
         options.connections_max = self.max_connections;
         options
     }
-}
-
-/// Saves the memory of a machine that has ended, unless another signal ends it.
-async fn save(saver: Saver, signals: &mut Signals) -> crate::Done {
-    let saving = spawn_blocking(move || saver.save());
-    let saved = tokio::select! {
-        saved = saving => saved.map_err(|error| Failure::Broken(error.to_string()))?,
-        name = signals.next() => {
-            return Err(Failure::Broken(format!("{name} again: ended before memory was saved")));
-        }
-    };
-    match saved.map_err(|error| Failure::Broken(format!("memory could not be saved: {error}")))? {
-        SaveEnd::Saved(0, _) => {}
-        SaveEnd::Saved(bytes, took) => eprintln!("fencepost: saved {}", amount(bytes, took)),
-        SaveEnd::OthersGoOn => {
-            eprintln!("fencepost: other machines go on; who ends last saves the memory of all");
-        }
-        SaveEnd::Needless => eprintln!("fencepost: the others do without what this machine had"),
-    }
-    Ok(())
-}
-
-/// How much in how long.
-fn amount(bytes: u64, took: Duration) -> String {
-    let megabytes = bytes as f64 / 1e6;
-    let seconds = took.as_secs_f64();
-    format!(
-        "{megabytes:.0} MB in {seconds:.2} s, {:.0} MB/s",
-        megabytes / seconds
-    )
 }

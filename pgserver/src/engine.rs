@@ -15,11 +15,12 @@ use std::time::Duration;
 
 pub(crate) use fencepost::{
     CancelToken, Column as OutputColumn, Completion, CopyIn, Flushed, Notice, Notified,
-    PASSWORD_ITERATIONS as ITERATIONS, Parsed, Portal, Prepared, RowSink, Session, ShippedResults,
-    SqlError, SqlState, Tag, Type, Value, Verifier,
+    PASSWORD_ITERATIONS as ITERATIONS, Parsed, Portal, Prepared, RowSink, Session, Settings,
+    ShippedResults, SqlError, SqlState, StatementKind, Tag, Type, Value, Verifier,
 };
-use fencepost::{Database, SessionOptions, Settings, TxStatus, types};
+use fencepost::{Database, LockWait, SessionOptions, TxStatus, types};
 
+use crate::log::LogStyle;
 use crate::proto::encode::{Column, Ready};
 use crate::proto::startup::Startup;
 
@@ -35,6 +36,8 @@ pub(crate) struct Style {
     pub(crate) idle_in_transaction_timeout: Option<Duration>,
     /// The time a client may do nothing outside a transaction block.
     pub(crate) idle_timeout: Option<Duration>,
+    /// What is logged.
+    pub(crate) log: LogStyle,
 }
 
 impl Style {
@@ -45,8 +48,14 @@ impl Style {
             statement_timeout: time("statement_timeout"),
             idle_in_transaction_timeout: time("idle_in_transaction_session_timeout"),
             idle_timeout: time("idle_session_timeout"),
+            log: LogStyle::of(&settings),
             settings,
         }
+    }
+
+    /// The settings.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Follows the session's settings.
@@ -59,7 +68,7 @@ impl Style {
 }
 
 /// A time setting in its canonical form; `None` for 0, which is no limit.
-fn time_limit(text: &str) -> Option<Duration> {
+pub(crate) fn time_limit(text: &str) -> Option<Duration> {
     let end = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
@@ -81,16 +90,27 @@ pub(crate) fn open(
     database: &Database,
     startup: Startup,
     pid: i32,
-    client: SocketAddr,
+    client: Option<SocketAddr>,
 ) -> Result<Session, SqlError> {
     database.session_with(SessionOptions {
         user: startup.user,
         database: startup.database,
         settings: startup.settings,
         backend_pid: pid,
-        client: Some(client),
+        client,
         stack_bytes: crate::server::WORKER_STACK / 4 * 3,
     })
+}
+
+/// Has a session follow the settings of the server, where they have changed.
+#[inline]
+pub(crate) fn follow_server(session: &mut Session) {
+    session.follow_server();
+}
+
+/// The lock that a session waits for.
+pub(crate) async fn lock_wait(database: &Database, pid: i32) -> Option<LockWait> {
+    database.lock_wait(pid).await
 }
 
 /// A number for a session.

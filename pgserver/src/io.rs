@@ -16,6 +16,7 @@ use std::task::{Context, Poll, ready};
 
 use fencepost_fabric::sends::Outgoing;
 
+use crate::log::{Client, Peer};
 use crate::outbox::Left;
 use crate::socket::Socket;
 use crate::worker::{Place, Worker};
@@ -133,6 +134,8 @@ impl Input {
 /// A connection's socket and buffers.
 pub(crate) struct Io {
     pub(crate) socket: Socket,
+    /// Who is at the other end.
+    pub(crate) client: Box<Client>,
     /// Replies not sent yet; those in `finished` come before them.
     pub(crate) out: Vec<u8>,
     /// Replies of finished requests, which may be sent while a later request waits.
@@ -150,9 +153,10 @@ pub(crate) struct Io {
 }
 
 impl Io {
-    pub(crate) fn new(socket: Socket, place: &Place) -> Io {
+    pub(crate) fn new(socket: Socket, client: Box<Client>, place: &Place) -> Io {
         Io {
             socket,
+            client,
             out: Vec::new(),
             finished: Vec::new(),
             finished_sent: 0,
@@ -380,9 +384,11 @@ impl Io {
         sent
     }
 
-    /// The socket, of a connection that has sent everything.
-    pub(crate) fn into_socket(mut self) -> Socket {
-        std::mem::replace(&mut self.socket, Socket::Taken)
+    /// The socket and the client, of a connection that has sent everything.
+    pub(crate) fn into_parts(mut self) -> (Socket, Box<Client>) {
+        let socket = std::mem::replace(&mut self.socket, Socket::Taken);
+        let none = Box::new(Client::new(Peer::Local));
+        (socket, std::mem::replace(&mut self.client, none))
     }
 
     /// Ends the connection. A socket closed over unread bytes would take the last words back, so

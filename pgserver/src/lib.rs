@@ -19,6 +19,7 @@ mod connection;
 mod engine;
 mod io;
 mod lanes;
+mod log;
 mod options;
 mod outbox;
 pub mod proto;

@@ -11,7 +11,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -76,6 +76,14 @@ pub(crate) struct Shared {
     pub(crate) cancels: Arc<CancelMap>,
     pub(crate) sessions: AtomicUsize,
     pub(crate) lanes: Vec<Lane>,
+    tells_connections: Arc<AtomicBool>,
+}
+
+impl Shared {
+    /// Whether `log_connections` of the server is on.
+    pub(crate) fn tells_connections(&self) -> bool {
+        self.tells_connections.load(Ordering::Relaxed)
+    }
 }
 
 /// A running server. Dropping it ends it at once; [`Server::shutdown`] lets statements finish.
@@ -112,6 +120,14 @@ fn listen_as(database: &Database, options: ListenOptions) -> Result<Server, List
     let cancels: Arc<CancelMap> = Arc::default();
     let sessions = Arc::clone(&cancels);
     let hook = database.on_cancel(move |pid, secret| sessions.cancel(pid, secret));
+    let tells_connections: Arc<AtomicBool> = Arc::default();
+    let told = Arc::clone(&tells_connections);
+    database.on_reload(move |settings| {
+        let is_on = settings
+            .get("log_connections")
+            .is_some_and(|value| value == "on");
+        told.store(is_on, Ordering::Relaxed);
+    });
     let lane = |processor: Option<usize>| {
         let (commands, receiver) = unbounded_channel();
         let lane = Lane {
@@ -133,6 +149,7 @@ fn listen_as(database: &Database, options: ListenOptions) -> Result<Server, List
         cancels,
         sessions: AtomicUsize::new(0),
         lanes,
+        tells_connections,
     });
     let mut server = Server {
         address,
@@ -225,7 +242,10 @@ async fn accept_all(listener: TcpListener, shared: Arc<Shared>) {
                     return;
                 }
             }
-            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            Err(error) => {
+                tracing::warn!("could not accept new connection: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
         }
     }
 }

@@ -41,6 +41,17 @@ impl Socket {
         matches!(self, Socket::Tls(_))
     }
 
+    /// The version of TLS, if it is encrypted.
+    pub(crate) fn tls_protocol(&self) -> Option<&'static str> {
+        let Socket::Tls(stream) = self else {
+            return None;
+        };
+        Some(match stream.get_ref().1.protocol_version() {
+            Some(tokio_rustls::rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
+            _ => "TLSv1.3",
+        })
+    }
+
     fn tcp(&self) -> Option<&TcpStream> {
         match self {
             Socket::Plain(stream) => Some(stream),

@@ -143,7 +143,18 @@ impl Checkpointer {
             bytes_per_second: None,
             stop: &|| self.orders.stop.load(Ordering::Relaxed),
         };
-        checkpoint::write(&*self.disk, machine.regions(), log, &plan).map(drop)
+        let manifest = checkpoint::write(&*self.disk, machine.regions(), log, &plan)?;
+        tracing::info!(
+            target: "fencepost::checkpoint",
+            bytes = manifest.bytes,
+            objects = manifest.objects,
+            "checkpoint complete: number {}, {} objects, {} bytes; the log is needed from {}",
+            manifest.sequence,
+            manifest.objects,
+            manifest.bytes,
+            begin.raw()
+        );
+        Ok(())
     }
 }
 
@@ -183,7 +194,7 @@ fn run(machine: &Weak<Machine>, orders: &Orders) {
         {
             let taken = checkpointer.take(&machine, log).map_err(Arc::new);
             if let Err(error) = &taken {
-                eprintln!("checkpoint failed, the one before still counts: {error}");
+                tracing::error!("checkpoint failed, the one before still counts: {error}");
             }
             for asker in &askers {
                 asker.answer(taken.clone());

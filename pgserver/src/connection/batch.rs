@@ -81,7 +81,7 @@ impl Dialogue<'_> {
             Ok(None) => return Ok(0),
             Ok(Some(results)) => results,
             Err(error) => {
-                self.fail(io, &error)?;
+                self.fail(io, &error, None)?;
                 return Ok(size);
             }
         };
@@ -99,7 +99,7 @@ impl Dialogue<'_> {
             match given {
                 Some(Ok(tag)) => encode::command_complete(&mut io.out, |out| Tag::write(tag, out)),
                 Some(Err(error)) => {
-                    self.fail(io, &error)?;
+                    self.fail(io, &error, Some(prepared.source()))?;
                     break;
                 }
                 None => {

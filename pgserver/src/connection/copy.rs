@@ -7,8 +7,10 @@ use std::vec::IntoIter;
 
 use super::Ending;
 use super::dialogue::{Dialogue, Mode, malformed, watched};
+use super::logging::Script;
 use crate::engine::{self, CopyIn, Parsed, SqlError, SqlState};
 use crate::io::Io;
+use crate::log::Timed;
 use crate::proto::encode;
 use crate::proto::frame::Frame;
 use crate::proto::front::{self, Front};
@@ -17,7 +19,15 @@ use crate::proto::front::{self, Front};
 pub(super) struct Copying {
     pub(super) copy: CopyIn,
     /// The statements of the text behind it; `None` in an extended query.
-    pub(super) rest: Option<IntoIter<Parsed>>,
+    pub(super) rest: Option<Suspended>,
+}
+
+/// A simple query that waits for the data of a COPY.
+pub(super) struct Suspended {
+    pub(super) sql: Box<str>,
+    pub(super) timed: Option<Timed>,
+    /// The statements behind the COPY.
+    pub(super) statements: IntoIter<Parsed>,
 }
 
 impl Dialogue<'_> {
@@ -63,7 +73,7 @@ impl Dialogue<'_> {
         };
         let Copying { copy, rest } = *copying;
         let mut outcome = watched!(self, io, engine::copy_finish(copy, &mut self.session))?;
-        if outcome.is_ok() && rest.as_ref().is_some_and(|rest| rest.len() == 0) {
+        if outcome.is_ok() && rest.as_ref().is_some_and(|rest| rest.statements.len() == 0) {
             // The last tag is a promise that the transaction has committed.
             if let Err(error) = watched!(self, io, self.session.sync())? {
                 outcome = Err(error);
@@ -73,14 +83,18 @@ impl Dialogue<'_> {
         match (outcome, rest) {
             (Ok(tag), Some(rest)) => {
                 encode::command_complete(&mut io.out, |out| tag.write(out));
-                Box::pin(self.run_statements(io, rest)).await
+                let script = Script {
+                    sql: &rest.sql,
+                    timed: rest.timed,
+                };
+                Box::pin(self.run_statements(io, script, rest.statements)).await
             }
             (Ok(tag), None) => {
                 encode::command_complete(&mut io.out, |out| tag.write(out));
                 Ok(())
             }
-            (Err(error), Some(_)) => self.fail_query(io, &error).await,
-            (Err(error), None) => self.fail(io, &error),
+            (Err(error), Some(rest)) => self.fail_query(io, &error, Some(&rest.sql)).await,
+            (Err(error), None) => self.fail(io, &error, None),
         }
     }
 
@@ -89,11 +103,11 @@ impl Dialogue<'_> {
         let Mode::CopyIn(copying) = std::mem::replace(&mut self.mode, Mode::Ready) else {
             return Ok(());
         };
-        let simple = copying.rest.is_some();
-        engine::copy_fail(copying.copy, &mut self.session);
-        match simple {
-            true => self.fail_query(io, error).await,
-            false => self.fail(io, error),
+        let Copying { copy, rest } = *copying;
+        engine::copy_fail(copy, &mut self.session);
+        match rest {
+            Some(rest) => self.fail_query(io, error, Some(&rest.sql)).await,
+            None => self.fail(io, error, None),
         }
     }
 }

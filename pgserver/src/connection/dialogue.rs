@@ -14,11 +14,12 @@ use super::drive::Handoff;
 use super::extended::OpenPortal;
 use super::opening::{Opened, Seat};
 use super::turn::Burst;
-use super::{Ending, Rest, broken, report};
+use super::{Ending, Rest, broken, logging, report};
 use crate::cancel::CancelKey;
 use crate::engine::{self, Notified, Prepared, Session, SqlError, SqlState, Style};
 use crate::io::{Input, Io, SEND_BYTES};
 use crate::lanes::Home;
+use crate::log;
 use crate::proto::ProtoError;
 use crate::proto::encode::{self, Ready};
 use crate::proto::frame::{self, Frame};
@@ -66,6 +67,7 @@ macro_rules! watched {
             key: &$self.key,
             place: $self.place,
             timeout,
+            lock_waits: $self.style.log.lock_waits,
         };
         let work = ::std::pin::pin!($work);
         $crate::connection::drive::drive($io, watch, work).await
@@ -147,6 +149,8 @@ impl<'p> Dialogue<'p> {
                 return ending;
             }
             self.burst = Burst::default();
+            engine::follow_server(&mut self.session);
+            self.style.refresh(&self.session);
         }
     }
 
@@ -217,10 +221,10 @@ impl<'p> Dialogue<'p> {
             Front::Flush | Front::CopyData(_) | Front::CopyDone | Front::CopyFail(_) => Ok(()),
             Front::FunctionCall => {
                 let error = SqlError::unsupported("the function call protocol message");
-                self.fail_query(io, &error).await
+                self.fail_query(io, &error, None).await
             }
             Front::Password(_) => {
-                report::fatal(&mut io.out, "08P01", "invalid frontend message type 112");
+                report::fatal(io, "08P01", "invalid frontend message type 112");
                 Err(Ending::LastWords)
             }
             Front::Terminate => {
@@ -235,8 +239,8 @@ impl<'p> Dialogue<'p> {
     #[cold]
     async fn refuse(&mut self, io: &mut Io, tag: u8, error: &SqlError) -> Result<(), Ending> {
         match tag {
-            b'Q' | b'S' | b'F' => self.fail_query(io, error).await,
-            _ => self.fail(io, error),
+            b'Q' | b'S' | b'F' => self.fail_query(io, error, None).await,
+            _ => self.fail(io, error, None),
         }
     }
 
@@ -296,7 +300,7 @@ impl<'p> Dialogue<'p> {
                 "terminating connection due to idle-in-transaction timeout",
             ),
         };
-        report::fatal(&mut io.out, sqlstate, message);
+        report::fatal(io, sqlstate, message);
         Err(Ending::LastWords)
     }
 
@@ -304,7 +308,7 @@ impl<'p> Dialogue<'p> {
     #[inline]
     pub(super) async fn sync(&mut self, io: &mut Io) -> Result<(), Ending> {
         if let Err(error) = watched!(self, io, self.session.sync())? {
-            self.report_error(io, &error)?;
+            self.report_error(io, &error, None)?;
         }
         self.ready(io);
         Ok(())
@@ -327,6 +331,9 @@ impl<'p> Dialogue<'p> {
     pub(super) fn report_changes(&mut self, io: &mut Io) {
         self.style.refresh(&self.session);
         for (name, value) in self.session.take_parameter_changes() {
+            if name == "application_name" {
+                io.client.application.clone_from(&value);
+            }
             encode::parameter_status(&mut io.out, &name, &value);
         }
     }
@@ -348,23 +355,41 @@ impl<'p> Dialogue<'p> {
     #[inline]
     pub(super) fn report_notices(&mut self, io: &mut Io) {
         for notice in self.session.take_notices() {
+            let severity = log::Severity::Notice(notice.severity);
+            let style = &self.style.log;
+            logging::error(&io.client, style, severity, &notice.report, None);
             report::notice(&mut io.out, &notice);
         }
     }
 
-    /// Reports an error of an extended query: nothing more is heard until Sync.
+    /// Reports an error of an extended query, about a statement: nothing more is heard until Sync.
     #[cold]
-    pub(super) fn fail(&mut self, io: &mut Io, error: &SqlError) -> Result<(), Ending> {
+    pub(super) fn fail(
+        &mut self,
+        io: &mut Io,
+        error: &SqlError,
+        statement: Option<&str>,
+    ) -> Result<(), Ending> {
         self.mode = Mode::SkipToSync;
-        self.report_error(io, error)
+        self.report_error(io, error, statement)
     }
 
-    /// Reports an error and fails the transaction.
+    /// Reports an error about a statement, logs it, and fails the transaction.
     #[cold]
-    pub(super) fn report_error(&mut self, io: &mut Io, error: &SqlError) -> Result<(), Ending> {
+    pub(super) fn report_error(
+        &mut self,
+        io: &mut Io,
+        error: &SqlError,
+        statement: Option<&str>,
+    ) -> Result<(), Ending> {
         self.report_notices(io);
         self.session.fail();
         self.portal = None;
+        let severity = match error.sqlstate() {
+            SqlState::ADMIN_SHUTDOWN => log::Severity::Fatal,
+            _ => log::Severity::Error,
+        };
+        logging::error(&io.client, &self.style.log, severity, error, statement);
         match error.sqlstate() {
             SqlState::ADMIN_SHUTDOWN => {
                 report::error(&mut io.out, Severity::Fatal, error);

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use tokio::time::{Sleep, sleep};
 
 use super::Ending;
+use super::lock_vigil::{LockVigil, Outcome};
 use super::turn::Turn;
 use crate::cancel::CancelKey;
 use crate::io::Io;
@@ -85,12 +86,15 @@ pub(super) struct Watch<'a> {
     pub(super) key: &'a CancelKey,
     pub(super) place: &'a Place,
     pub(super) timeout: Option<Duration>,
+    /// How long a wait for a lock lasts before it is logged.
+    pub(super) lock_waits: Option<Duration>,
 }
 
 /// What is only needed once work has had to wait.
 struct Vigil {
     turn: Turn,
     timeout: Option<Pin<Box<Sleep>>>,
+    locks: Option<LockVigil>,
     /// Until replies to earlier requests are sent.
     replies: Option<Pin<Box<Sleep>>>,
     look: Option<Pin<Box<Sleep>>>,
@@ -102,7 +106,7 @@ struct Vigil {
 /// Runs `work` to its end. It stays where the caller has pinned it: a statement's future is long, and
 /// moving it costs more than a short statement.
 #[inline]
-pub(super) async fn drive<F: Future>(
+pub(super) async fn drive<F: Future<Output: Outcome>>(
     io: &mut Io,
     watch: Watch<'_>,
     mut work: Pin<&mut F>,
@@ -131,6 +135,9 @@ pub(super) async fn drive<F: Future>(
         if vigil.gone.is_some() {
             return Err(Ending::Gone);
         }
+        if let Some(locks) = vigil.locks.as_ref().filter(|_| answer.is_well()) {
+            locks.acquired(&io.client);
+        }
         vigil.send_rest(io, watch.handoff).await?;
     }
     Ok(answer)
@@ -147,6 +154,10 @@ impl Vigil {
         Vigil {
             turn: Turn::new(task),
             timeout: watch.timeout.map(|limit| Box::pin(sleep(limit))),
+            locks: watch.lock_waits.map(|patience| {
+                let database = &watch.place.worker.shared.database;
+                LockVigil::start(patience, database, io.client.pid)
+            }),
             replies: io.has_finished().then(|| Box::pin(sleep(REPLY_WAIT))),
             look: None,
             gone: None,
@@ -159,6 +170,9 @@ impl Vigil {
     fn poll(&mut self, cx: &mut Context<'_>, io: &mut Io, watch: &Watch<'_>) -> Poll<Next> {
         watch.place.watch(cx.waker());
         watch.key.token().watch(cx.waker());
+        if let Some(locks) = &mut self.locks {
+            locks.poll(cx, &io.client);
+        }
         if self.gone.is_none() && self.client_is_gone(cx, io) {
             watch.key.token().cancel();
             self.gone = Some(Box::pin(sleep(GONE_LIMIT)));

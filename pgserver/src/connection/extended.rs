@@ -7,9 +7,11 @@ use std::sync::Arc;
 use super::Ending;
 use super::copy::Copying;
 use super::dialogue::{Dialogue, Mode, watched};
+use super::logging;
 use super::sink::{ResultFormats, WireSink, unsupported_format};
 use crate::engine::{self, Completion, Portal, Prepared, SqlError, SqlState};
 use crate::io::Io;
+use crate::log::{Phase, Timed};
 use crate::proto::encode::{self, Ready};
 use crate::proto::front::{Bind, Oids, Target};
 
@@ -18,6 +20,8 @@ pub(super) struct OpenPortal {
     pub(super) prepared: Arc<Prepared>,
     pub(super) portal: Portal,
     pub(super) formats: ResultFormats,
+    /// The name of its statement, where that is logged.
+    pub(super) logged_name: Option<Box<str>>,
 }
 
 #[cold]
@@ -96,11 +100,23 @@ impl Dialogue<'_> {
         types: Oids<'_>,
     ) -> Result<(), Ending> {
         if let Err(error) = engine::check_name_free(&self.session, name) {
-            return self.fail(io, &error);
+            return self.fail(io, &error, Some(sql));
         }
+        let timed = Timed::begin(&self.style.log);
         let types: Vec<u32> = types.iter().collect();
         match engine::parse(&mut self.session, sql, &types) {
             Ok(prepared) => {
+                if let Some(timed) = timed {
+                    let statement = (name, &*prepared);
+                    logging::ends(
+                        timed,
+                        &io.client,
+                        &self.style,
+                        Phase::Parse,
+                        statement,
+                        None,
+                    );
+                }
                 match name {
                     "" => self.unnamed = Some(prepared),
                     name => engine::keep_statement(&mut self.session, name, prepared),
@@ -108,15 +124,21 @@ impl Dialogue<'_> {
                 encode::parse_complete(&mut io.out);
                 Ok(())
             }
-            Err(error) => self.fail(io, &error),
+            Err(error) => self.fail(io, &error, Some(sql)),
         }
     }
 
     /// Bind: makes a portal.
     #[inline]
     pub(super) fn bind(&mut self, io: &mut Io, bind: &Bind<'_>) -> Result<(), Ending> {
+        let timed = Timed::begin(&self.style.log);
         match self.open_portal(bind) {
             Ok(open) => {
+                if let Some(timed) = timed {
+                    let (statement, portal) = ((bind.statement, &*open.prepared), &open.portal);
+                    let (client, style) = (&io.client, &self.style);
+                    logging::ends(timed, client, style, Phase::Bind, statement, Some(portal));
+                }
                 let bound = match bind.portal {
                     "" => {
                         self.portal = Some(open);
@@ -128,13 +150,20 @@ impl Dialogue<'_> {
                     }
                 };
                 if let Err(error) = bound {
-                    return self.fail(io, &error);
+                    return self.fail(io, &error, None);
                 }
                 encode::bind_complete(&mut io.out);
                 Ok(())
             }
-            Err(error) => self.fail(io, &error),
+            Err(error) => self.fail_bind(io, bind, &error),
         }
+    }
+
+    #[cold]
+    fn fail_bind(&mut self, io: &mut Io, bind: &Bind<'_>, error: &SqlError) -> Result<(), Ending> {
+        let prepared = self.statement(bind.statement).cloned();
+        let source = prepared.as_ref().map(|prepared| prepared.source());
+        self.fail(io, error, source.ok())
     }
 
     pub(super) fn open_portal(&mut self, bind: &Bind<'_>) -> Result<OpenPortal, SqlError> {
@@ -156,6 +185,10 @@ impl Dialogue<'_> {
             prepared,
             portal,
             formats,
+            logged_name: match self.style.log.statements {
+                true => Some(bind.statement.into()),
+                false => None,
+            },
         })
     }
 
@@ -170,7 +203,7 @@ impl Dialogue<'_> {
             Target::Statement => {
                 let prepared = match self.statement(name) {
                     Ok(prepared) => prepared,
-                    Err(error) => return self.fail(io, &error),
+                    Err(error) => return self.fail(io, &error, None),
                 };
                 let oids = engine::parameter_oids(prepared);
                 encode::parameter_description(&mut io.out, oids);
@@ -178,7 +211,7 @@ impl Dialogue<'_> {
             }
             Target::Portal => {
                 let Some((prepared, formats)) = self.described(name) else {
-                    return self.fail(io, &no_portal(name));
+                    return self.fail(io, &no_portal(name), None);
                 };
                 describe_rows(&mut io.out, &prepared, &formats);
             }
@@ -210,8 +243,14 @@ impl Dialogue<'_> {
             return Box::pin(self.execute_named(io, name, rows_max, last)).await;
         }
         let Some(open) = &mut self.portal else {
-            return self.fail(io, &no_portal(name));
+            return self.fail(io, &no_portal(name), None);
         };
+        let mut timed = Timed::begin(&self.style.log);
+        if let Some(timed) = &mut timed {
+            let statement = (open.logged_name.as_deref().unwrap_or(""), &*open.prepared);
+            let (client, portal) = (&io.client, Some(&open.portal));
+            logging::execute_begins(timed, client, &self.style, statement, portal);
+        }
         let was = engine::ready(&self.session);
         let copy_out = begin_copy_out(&mut io.out, &open.prepared);
         let out = std::mem::take(&mut io.out);
@@ -229,7 +268,37 @@ impl Dialogue<'_> {
             )
         )?;
         io.out = sink.into_out();
-        self.executed(io, outcome, was, copy_out)
+        match outcome {
+            Ok(done) => {
+                if let (Some(timed), Some(open)) = (timed, &self.portal) {
+                    let statement = (open.logged_name.as_deref().unwrap_or(""), &*open.prepared);
+                    let (client, portal) = (&io.client, Some(&open.portal));
+                    logging::ends(
+                        timed,
+                        client,
+                        &self.style,
+                        Phase::Execute,
+                        statement,
+                        portal,
+                    );
+                }
+                self.executed(io, done, was, copy_out);
+                Ok(())
+            }
+            Err(error) => self.fail_unnamed(io, &error),
+        }
+    }
+
+    /// Reports the error of the unnamed portal.
+    #[cold]
+    fn fail_unnamed(&mut self, io: &mut Io, error: &SqlError) -> Result<(), Ending> {
+        self.report_notices(io);
+        let prepared = self.portal.as_ref().map(|open| Arc::clone(&open.prepared));
+        self.fail(
+            io,
+            error,
+            prepared.as_ref().map(|prepared| prepared.source()),
+        )
     }
 
     /// As [`Self::execute`], of a portal with a name, or a cursor.
@@ -241,8 +310,13 @@ impl Dialogue<'_> {
         last: bool,
     ) -> Result<(), Ending> {
         let Some((prepared, formats)) = self.described(name) else {
-            return self.fail(io, &no_portal(name));
+            return self.fail(io, &no_portal(name), None);
         };
+        let mut timed = Timed::begin(&self.style.log);
+        if let Some(timed) = &mut timed {
+            let statement = (name, &*prepared);
+            logging::execute_begins(timed, &io.client, &self.style, statement, None);
+        }
         let was = engine::ready(&self.session);
         let copy_out = begin_copy_out(&mut io.out, &prepared);
         let out = std::mem::take(&mut io.out);
@@ -254,7 +328,27 @@ impl Dialogue<'_> {
             engine::run_named(&mut self.session, name, rows_max, &mut sink, last)
         )?;
         io.out = sink.into_out();
-        self.executed(io, outcome, was, copy_out)
+        match outcome {
+            Ok(done) => {
+                if let Some(timed) = timed {
+                    let statement = (name, &*prepared);
+                    logging::ends(
+                        timed,
+                        &io.client,
+                        &self.style,
+                        Phase::Execute,
+                        statement,
+                        None,
+                    );
+                }
+                self.executed(io, done, was, copy_out);
+                Ok(())
+            }
+            Err(error) => {
+                self.report_notices(io);
+                self.fail(io, &error, Some(prepared.source()))
+            }
+        }
     }
 
     /// The statement of a portal and the formats of its columns.
@@ -267,33 +361,25 @@ impl Dialogue<'_> {
         Some((Arc::clone(prepared), ResultFormats::from(binary)))
     }
 
-    /// Answers an Execute.
+    /// Answers an Execute that has ended well.
     #[inline]
-    fn executed(
-        &mut self,
-        io: &mut Io,
-        outcome: Result<Completion, SqlError>,
-        was: Ready,
-        copy_out: bool,
-    ) -> Result<(), Ending> {
+    fn executed(&mut self, io: &mut Io, done: Completion, was: Ready, copy_out: bool) {
         self.report_notices(io);
-        match outcome {
-            Ok(Completion::Complete(tag)) => {
+        match done {
+            Completion::Complete(tag) => {
                 if copy_out {
                     encode::copy_done(&mut io.out);
                 }
                 encode::command_complete(&mut io.out, |out| tag.write(out));
                 self.after_command(was);
             }
-            Ok(Completion::Suspended) => encode::portal_suspended(&mut io.out),
-            Ok(Completion::Empty) => encode::empty_query_response(&mut io.out),
-            Ok(Completion::CopyIn(copy)) => {
+            Completion::Suspended => encode::portal_suspended(&mut io.out),
+            Completion::Empty => encode::empty_query_response(&mut io.out),
+            Completion::CopyIn(copy) => {
                 encode::copy_response(&mut io.out, b'G', engine::copy_in_columns(&copy));
                 self.mode = Mode::CopyIn(Box::new(Copying { copy, rest: None }));
             }
-            Err(error) => return self.fail(io, &error),
         }
-        Ok(())
     }
 
     /// What a finished command means for the portals and the settings of this session.

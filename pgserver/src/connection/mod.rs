@@ -15,6 +15,8 @@ mod copy;
 mod dialogue;
 mod drive;
 mod extended;
+mod lock_vigil;
+mod logging;
 mod opening;
 mod report;
 mod simple;
@@ -29,6 +31,7 @@ use tokio::time::timeout;
 
 use crate::engine::Prepared;
 use crate::io::Io;
+use crate::log::{Client, Entry, Peer, emit};
 use crate::proto::ProtoError;
 use crate::socket::Socket;
 use crate::worker::{Place, Stage};
@@ -58,6 +61,7 @@ pub(crate) struct Rest {
 /// A client that moves from one worker to another.
 pub(crate) struct Moved {
     stream: TcpStream,
+    client: Box<Client>,
     rest: Box<Rest>,
 }
 
@@ -73,8 +77,15 @@ pub(crate) async fn serve(stream: TcpStream, place: Place) {
     let Ok(socket) = Socket::adopt(stream) else {
         return;
     };
-    let mut io = Io::new(socket, &place);
-    match Box::pin(opening::open(&mut io, peer, &place)).await {
+    let client = Box::new(Client::new(Peer::Tcp(peer)));
+    if place.worker.shared.tells_connections() {
+        emit(
+            &client,
+            &Entry::log(&format!("connection received: {peer}", peer = client.peer)),
+        );
+    }
+    let mut io = Io::new(socket, client, &place);
+    match Box::pin(opening::open(&mut io, &place)).await {
         Ok(opened) => {
             let rest = Rest {
                 opened,
@@ -89,9 +100,13 @@ pub(crate) async fn serve(stream: TcpStream, place: Place) {
 
 /// Goes on with a client that another worker has served.
 pub(crate) async fn resume(moved: Box<Moved>, place: Place) {
-    let Moved { stream, rest } = *moved;
+    let Moved {
+        stream,
+        client,
+        rest,
+    } = *moved;
     if let Ok(socket) = Socket::resume(stream) {
-        let io = Io::new(socket, &place);
+        let io = Io::new(socket, client, &place);
         talk(io, *rest, place).await;
     }
 }
@@ -102,6 +117,10 @@ async fn talk(mut io: Io, rest: Rest, place: Place) {
 }
 
 async fn end(mut io: Io, ending: Ending, place: &Place) {
+    if io.client.tells_end && !matches!(ending, Ending::Moves(..)) {
+        let message = io.client.disconnected();
+        emit(&io.client, &Entry::log(&message));
+    }
     match ending {
         Ending::Gone => {}
         Ending::LastWords => {
@@ -111,10 +130,14 @@ async fn end(mut io: Io, ending: Ending, place: &Place) {
             }
         }
         Ending::Moves(lane, rest) => {
-            if let Some(stream) = io.into_socket().release() {
-                place
-                    .worker
-                    .hand_over(lane, Box::new(Moved { stream, rest }));
+            let (socket, client) = io.into_parts();
+            if let Some(stream) = socket.release() {
+                let moved = Moved {
+                    stream,
+                    client,
+                    rest,
+                };
+                place.worker.hand_over(lane, Box::new(moved));
             }
         }
     }
@@ -122,6 +145,6 @@ async fn end(mut io: Io, ending: Ending, place: &Place) {
 
 /// Writes the last words of a broken protocol.
 fn broken(io: &mut Io, error: &ProtoError) -> Ending {
-    report::fatal(&mut io.out, error.sqlstate(), &error.to_string());
+    report::fatal(io, error.sqlstate(), &error.to_string());
     Ending::LastWords
 }

@@ -12,18 +12,18 @@
 //! timeout is cut off without a word.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use tokio::time::timeout;
 
-use super::{Ending, broken, report};
+use super::{Ending, broken, logging, report};
 use crate::auth::ScramError;
 use crate::cancel::CancelKey;
 use crate::engine::{self, Session};
 use crate::io::Io;
+use crate::log::{self, Entry, LogStyle, emit};
 use crate::options::AuthMode;
 use crate::proto::frame;
 use crate::proto::report::Severity;
@@ -60,28 +60,34 @@ impl Drop for Seat {
 }
 
 /// Brings a connection to its first ReadyForQuery.
-pub(super) async fn open(io: &mut Io, peer: SocketAddr, place: &Place) -> Result<Opened, Ending> {
+pub(super) async fn open(io: &mut Io, place: &Place) -> Result<Opened, Ending> {
     let shared = place.worker.shared.clone();
     match timeout(
         shared.options.authentication_timeout,
-        log_in(io, peer, place, &shared),
+        log_in(io, place, &shared),
     )
     .await
     {
-        Ok(Ok((startup, seat))) => begin(io, (startup, peer), seat, &shared),
+        Ok(Ok((startup, seat))) => begin(io, startup, seat, &shared),
         Ok(Err(ending)) => Err(ending),
-        Err(_) => Err(Ending::Gone),
+        Err(_) => {
+            let message = "canceling authentication due to timeout";
+            let entry = Entry::new(log::Severity::Fatal, "57014", message);
+            emit(&io.client, &entry);
+            Err(Ending::Gone)
+        }
     }
 }
 
 async fn log_in(
     io: &mut Io,
-    peer: SocketAddr,
     place: &Place,
     shared: &Arc<Shared>,
 ) -> Result<(Startup, Seat), Ending> {
     let startup = first_packet(io, place, shared).await?;
     io.prepare_out();
+    io.client.user.clone_from(&startup.user);
+    io.client.database.clone_from(&startup.database);
     if startup.minor > 0 || !startup.unknown_options.is_empty() {
         encode::negotiate_protocol_version(&mut io.out, &startup.unknown_options);
     }
@@ -92,11 +98,12 @@ async fn log_in(
             "no PostgreSQL user name specified in startup packet",
         ));
     }
-    let remote = !peer.ip().to_canonical().is_loopback();
+    let peer = io.client.peer;
+    let remote = peer.is_remote();
     if remote && !io.socket.is_tls() && shared.tls.as_ref().is_some_and(|tls| tls.required) {
         let message = format!(
             "no encryption for host \"{}\", user \"{}\"",
-            peer.ip(),
+            peer.host(),
             startup.user
         );
         return Err(fatal(io, "28000", &message));
@@ -111,6 +118,13 @@ async fn log_in(
     };
     if scram {
         prove_password(io, &startup.user, place, shared).await?;
+        if shared.tells_connections() {
+            let message = format!(
+                "connection authenticated: identity=\"{}\" method=scram-sha-256",
+                startup.user
+            );
+            emit(&io.client, &Entry::log(&message));
+        }
     }
     encode::authentication_ok(&mut io.out);
     Ok((startup, seat))
@@ -118,7 +132,7 @@ async fn log_in(
 
 #[cold]
 fn fatal(io: &mut Io, sqlstate: &str, message: &str) -> Ending {
-    report::fatal(&mut io.out, sqlstate, message);
+    report::fatal(io, sqlstate, message);
     Ending::LastWords
 }
 
@@ -188,7 +202,11 @@ async fn answer_tls(io: &mut Io, shared: &Shared) -> Result<(), Ending> {
     io.out.push(b'S');
     io.send().await?;
     if let Socket::Plain(stream) = std::mem::replace(&mut io.socket, Socket::Taken) {
-        let stream = tls.acceptor.accept(stream).await?;
+        let accepted = tls.acceptor.accept(stream).await;
+        let stream = accepted.inspect_err(|error| {
+            let message = format!("could not accept SSL connection: {error}");
+            emit(&io.client, &Entry::log(&message));
+        })?;
         io.socket = Socket::Tls(Box::new(stream));
     }
     Ok(())
@@ -262,14 +280,18 @@ async fn password_message(io: &mut Io, place: &Place) -> Result<Vec<u8>, Ending>
 /// Opens the engine's session and tells the client what it needs to know.
 fn begin(
     io: &mut Io,
-    (startup, peer): (Startup, SocketAddr),
+    startup: Startup,
     seat: Seat,
     shared: &Arc<Shared>,
 ) -> Result<Opened, Ending> {
     let pid = shared.cancels.free(|| engine::number(&shared.database));
-    let session = match engine::open(&shared.database, startup, pid, peer) {
+    io.client.pid = pid;
+    let address = io.client.peer.address();
+    let session = match engine::open(&shared.database, startup, pid, address) {
         Ok(session) => session,
         Err(error) => {
+            let style = LogStyle::default();
+            logging::error(&io.client, &style, log::Severity::Fatal, &error, None);
             report::error(&mut io.out, Severity::Fatal, &error);
             return Err(Ending::LastWords);
         }
@@ -279,7 +301,20 @@ fn begin(
     }
     let entered = shared.cancels.enter(pid, session.cancel_token());
     let key = entered.map_err(|_| no_random(io))?;
+    tell_authorized(io, &session);
     encode::backend_key_data(&mut io.out, key.pid, key.secret);
     encode::ready_for_query(&mut io.out, engine::ready(&session));
     Ok(Opened { session, key, seat })
+}
+
+/// Logs that a session has begun, if that is wanted.
+fn tell_authorized(io: &mut Io, session: &Session) {
+    let style = LogStyle::of(session.settings());
+    let application = session.settings().get("application_name");
+    io.client.application = application.unwrap_or_default().into_owned();
+    io.client.tells_end = style.disconnections;
+    if style.connections {
+        let message = io.client.authorized(io.socket.tls_protocol());
+        emit(&io.client, &Entry::log(&message));
+    }
 }

@@ -1,6 +1,8 @@
 //! Engine errors and notices as messages.
 
 use crate::engine::{Notice, SqlError};
+use crate::io::Io;
+use crate::log::{self, Entry, emit};
 use crate::proto::report::{Report, Severity};
 
 /// Appends an ErrorResponse with every field of `error`.
@@ -27,10 +29,14 @@ pub(super) fn error(out: &mut Vec<u8>, severity: Severity, error: &SqlError) {
     .encode(out);
 }
 
-/// Appends the ErrorResponse that ends a connection.
+/// Appends the ErrorResponse that ends a connection, and logs it.
 #[cold]
-pub(super) fn fatal(out: &mut Vec<u8>, sqlstate: &str, message: &str) {
-    Report::new(Severity::Fatal, sqlstate, message).encode(out);
+pub(super) fn fatal(io: &mut Io, sqlstate: &str, message: &str) {
+    emit(
+        &io.client,
+        &Entry::new(log::Severity::Fatal, sqlstate, message),
+    );
+    Report::new(Severity::Fatal, sqlstate, message).encode(&mut io.out);
 }
 
 /// Appends a NoticeResponse.

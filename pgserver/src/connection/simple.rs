@@ -3,9 +3,10 @@
 use std::vec::IntoIter;
 
 use super::Ending;
-use super::copy::Copying;
+use super::copy::{Copying, Suspended};
 use super::dialogue::{Dialogue, Mode, watched};
 use super::extended::{begin_copy_out, describe_rows};
+use super::logging::Script;
 use super::sink::{ResultFormats, WireSink};
 use crate::engine::{self, Completion, Parsed, SqlError};
 use crate::io::Io;
@@ -23,13 +24,17 @@ impl Dialogue<'_> {
     pub(super) async fn query(&mut self, io: &mut Io, sql: &str) -> Result<(), Ending> {
         self.unnamed = None;
         self.portal = None;
+        let script = Script::begin(sql, &self.style.log);
         match engine::split(&mut self.session, sql) {
             Ok(statements) if statements.is_empty() => {
                 encode::empty_query_response(&mut io.out);
                 self.sync(io).await
             }
-            Ok(statements) => self.run_statements(io, statements.into_iter()).await,
-            Err(error) => self.fail_query(io, &error).await,
+            Ok(statements) => {
+                self.run_statements(io, script, statements.into_iter())
+                    .await
+            }
+            Err(error) => self.fail_query(io, &error, Some(sql)).await,
         }
     }
 
@@ -37,33 +42,48 @@ impl Dialogue<'_> {
     pub(super) async fn run_statements(
         &mut self,
         io: &mut Io,
+        mut script: Script<'_>,
         mut rest: IntoIter<Parsed>,
     ) -> Result<(), Ending> {
         while let Some(statement) = rest.next() {
             let last = rest.len() == 0;
-            match self.run_statement(io, statement, last).await? {
+            match self.run_statement(io, &mut script, statement, last).await? {
                 Step::Next => {}
-                Step::Failed => break,
+                Step::Failed => {
+                    script.timed = None;
+                    break;
+                }
                 Step::CopyIn(mut copying) => {
-                    copying.rest = Some(rest);
+                    copying.rest = Some(Suspended {
+                        sql: script.sql.into(),
+                        timed: script.timed,
+                        statements: rest,
+                    });
                     self.mode = Mode::CopyIn(copying);
                     return Ok(());
                 }
             }
         }
+        script.ends(&io.client, &self.style.log);
         self.sync(io).await
     }
 
     /// Reports the error of a simple query and says ReadyForQuery.
     #[cold]
-    pub(super) async fn fail_query(&mut self, io: &mut Io, error: &SqlError) -> Result<(), Ending> {
-        self.report_error(io, error)?;
+    pub(super) async fn fail_query(
+        &mut self,
+        io: &mut Io,
+        error: &SqlError,
+        statement: Option<&str>,
+    ) -> Result<(), Ending> {
+        self.report_error(io, error, statement)?;
         self.sync(io).await
     }
 
     async fn run_statement(
         &mut self,
         io: &mut Io,
+        script: &mut Script<'_>,
         statement: Parsed,
         last: bool,
     ) -> Result<Step, Ending> {
@@ -74,8 +94,9 @@ impl Dialogue<'_> {
         });
         let (prepared, mut portal) = match opened {
             Ok(opened) => opened,
-            Err(error) => return self.failed(io, &error),
+            Err(error) => return self.failed(io, script, &error),
         };
+        script.runs(&io.client, &self.style.log, &prepared);
         let columns = engine::columns(&prepared);
         let formats = match engine::fetches_binary(&self.session, &prepared) {
             true => ResultFormats::Binary,
@@ -106,7 +127,7 @@ impl Dialogue<'_> {
                 }
                 // The last tag is a promise that the transaction has committed.
                 if last && let Err(error) = watched!(self, io, self.session.sync())? {
-                    return self.failed(io, &error);
+                    return self.failed(io, script, &error);
                 }
                 encode::command_complete(&mut io.out, |out| tag.write(out));
                 self.after_command(was);
@@ -117,13 +138,18 @@ impl Dialogue<'_> {
                 Ok(Step::Next)
             }
             Ok(Completion::Suspended) => Ok(Step::Next),
-            Err(error) => self.failed(io, &error),
+            Err(error) => self.failed(io, script, &error),
         }
     }
 
     #[cold]
-    fn failed(&mut self, io: &mut Io, error: &SqlError) -> Result<Step, Ending> {
-        self.report_error(io, error)?;
+    fn failed(
+        &mut self,
+        io: &mut Io,
+        script: &Script<'_>,
+        error: &SqlError,
+    ) -> Result<Step, Ending> {
+        self.report_error(io, error, Some(script.sql))?;
         Ok(Step::Failed)
     }
 }

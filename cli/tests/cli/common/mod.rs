@@ -107,6 +107,15 @@ impl Drop for Server {
     }
 }
 
+/// Sends a signal to a server.
+pub fn signal(server: &Server, name: &str) {
+    let pid = server.child.id().to_string();
+    let sent = Command::new("kill")
+        .args([&format!("-{name}"), &pid])
+        .status();
+    assert!(sent.expect("kill runs").success());
+}
+
 /// The program under test with arguments.
 pub fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));

@@ -177,7 +177,7 @@ impl Disk {
         let appended = self.log.append(&[(kind, &[bytemuck::cast_slice(words)])]);
         appended.unwrap_or_else(|why| {
             if !self.failed.swap(true, Ordering::AcqRel) {
-                eprintln!("nothing more becomes durable, so that commits fail: {why}");
+                tracing::error!("nothing more becomes durable, so that commits fail: {why}");
             }
             self.log.position()
         })

@@ -201,6 +201,14 @@ impl Network {
         }
         let now = governor.clock.now_ns();
         state.timelines.applied(id, now);
+        let machines: Vec<u32> = configuration.machines().iter().map(|of| of.id.0).collect();
+        let cm = configuration.cm().0;
+        tracing::info!(
+            configuration = id.0,
+            cm,
+            "configuration {}: its machines are {machines:?}, its configuration manager is machine {cm}",
+            id.0
+        );
         let durable_at = self.disk.as_ref().map(|disk| {
             let held = self.allotment.held();
             disk.is_in(Holdings {
@@ -260,6 +268,11 @@ impl Network {
     /// is locked here stays so, because peers that have not heard of it may still look here.
     fn evict(&self, machine: &Machine, governor: &Governor, state: &mut State) {
         governor.evicted.store(true, Ordering::Release);
+        let me = self.me.0;
+        tracing::error!(
+            machine = me,
+            "machine {me} is no member any more: the others go on without it"
+        );
         state.drain = None;
         state.swaps.clear();
         state.reads.clear();

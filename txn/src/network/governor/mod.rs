@@ -353,6 +353,8 @@ impl Network {
             if let Some((of, at)) = suspected
                 && self.configured.current().has(of)
             {
+                let machine = of.0;
+                tracing::warn!(machine, "machine {machine} is suspected to have failed");
                 state.timelines.towards_next(Step::Suspect, at);
             }
             let reconfiguration = &mut state.reconfiguration;

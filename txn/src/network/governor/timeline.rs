@@ -74,6 +74,24 @@ impl Step {
     }
 }
 
+impl Step {
+    /// A line of the log.
+    const fn happening(self) -> &'static str {
+        match self {
+            Step::Suspect => "a lease of a machine has expired, or its connection is lost",
+            Step::Probe => "this machine has answered the probe",
+            Step::Store => "stored",
+            Step::Apply => "applied",
+            Step::Commit => "committed: transactions commit again",
+            Step::Drain => "the logs of earlier configurations are drained",
+            Step::Active => "the regions of which this machine became the primary are recovered",
+            Step::AllActive => "all regions are active",
+            Step::Refill => "data recovery begins",
+            Step::Whole => "data recovery is complete",
+        }
+    }
+}
+
 /// The steps to one configuration, as a machine has seen them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
@@ -89,7 +107,14 @@ impl Timeline {
     }
 
     fn mark(&mut self, step: Step, now: u64) {
-        self.times[step as usize].get_or_insert(now);
+        let time = &mut self.times[step as usize];
+        if time.is_none() {
+            *time = Some(now);
+            match self.configuration {
+                Some(number) => tracing::info!("configuration {number}: {}", step.happening()),
+                None => tracing::info!("next configuration: {}", step.happening()),
+            }
+        }
     }
 }
 

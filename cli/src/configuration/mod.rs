@@ -1,0 +1,113 @@
+//! The settings of the server: from the options of the process, from the configuration file, and from ALTER SYSTEM.
+
+mod arguments;
+mod file;
+mod system;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fencepost::{ConfigurationSource, ServerSettings, SettingValues};
+use parking_lot::Mutex;
+
+use crate::log::Control;
+pub use arguments::{Expanded, variables};
+use file::ConfigFile;
+
+/// Name of the file in the data directory that has what ALTER SYSTEM sets.
+const SYSTEM_FILE: &str = "fencepost.auto.toml";
+
+/// Where the settings of a server come from.
+pub struct Source {
+    options: SettingValues,
+    file: Option<PathBuf>,
+    /// Without a data directory it is kept in memory only.
+    system_file: Option<PathBuf>,
+    system: Mutex<SettingValues>,
+    log: Option<Arc<Control>>,
+}
+
+impl Source {
+    /// That of a server with these settings in its options.
+    pub fn new(
+        options: &[(String, String)],
+        file: Option<&Path>,
+        data_dir: Option<&Path>,
+        log: Option<Arc<Control>>,
+    ) -> Source {
+        Source {
+            options: options.iter().cloned().collect(),
+            file: file.map(Path::to_owned),
+            system_file: data_dir.map(|dir| dir.join(SYSTEM_FILE)),
+            system: Mutex::default(),
+            log,
+        }
+    }
+}
+
+impl ConfigurationSource for Source {
+    fn options(&self) -> SettingValues {
+        self.options.clone()
+    }
+
+    fn read_file(&self) -> Result<SettingValues, String> {
+        let Some(path) = &self.file else {
+            return Ok(SettingValues::new());
+        };
+        let settings = ConfigFile::read(path)?.settings.into_iter();
+        Ok(settings.map(|entry| (entry.name, entry.value)).collect())
+    }
+
+    fn read_system(&self) -> Result<SettingValues, String> {
+        match &self.system_file {
+            Some(path) => system::read(path),
+            None => Ok(self.system.lock().clone()),
+        }
+    }
+
+    fn write_system(&self, values: &SettingValues) -> Result<(), String> {
+        match &self.system_file {
+            Some(path) => system::write(path, values),
+            None => {
+                self.system.lock().clone_from(values);
+                Ok(())
+            }
+        }
+    }
+
+    fn rotate_log(&self) -> bool {
+        if let Some(log) = &self.log {
+            log.rotate();
+        }
+        self.log.is_some()
+    }
+
+    fn log_file(&self) -> Option<String> {
+        let log = self.log.as_ref()?;
+        Some(log.path().display().to_string())
+    }
+}
+
+/// Checks the settings of a configuration file.
+///
+/// # Errors
+/// What is wrong, with the line.
+pub fn check_file(path: &Path) -> Result<(), String> {
+    let file = ConfigFile::read(path)?;
+    for entry in &file.settings {
+        let mut settings = ServerSettings::default();
+        let checked = settings.set(&entry.name, &entry.value);
+        checked.map_err(|error| file.error(entry.line, error.message()))?;
+    }
+    Ok(())
+}
+
+/// Reads a value of `--set`.
+pub fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => {
+            Ok((name.trim().to_ascii_lowercase(), value.trim().to_owned()))
+        }
+        _ => Err("not NAME=VALUE".to_owned()),
+    }
+}

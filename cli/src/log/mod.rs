@@ -1,0 +1,242 @@
+//! The log of a server: where lines go, and what they look like.
+//!
+//! ```text
+//!   tracing events of all crates ──> Lines (is it wanted? ──> Record ──> text or JSON) ──> a thread ──> stderr or a file
+//!   settings of the server ────────────┘ log_min_messages, log_line_prefix, log_timezone, log_checkpoints
+//! ```
+//! Events about clients (`fencepost::client`) have been filtered by the settings of their session.
+//!
+//! # Failure
+//! No thread of the server waits for the log: where lines come faster than they can be written, for as long as
+//! [`LINES_MAX`] of them wait, further ones are dropped, and counted.
+
+mod file;
+mod json;
+mod panics;
+mod prefix;
+mod record;
+mod text;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use clap::{Args, ValueEnum};
+use fencepost::ServerSettings;
+use parking_lot::RwLock;
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry::Registry;
+
+use crate::failure::Failure;
+pub use file::Control;
+use file::{LogFile, Rotation};
+use record::Record;
+use text::Shape;
+
+/// Lines that wait to be written.
+const LINES_MAX: usize = 64 << 10;
+
+/// What the lines of a log look like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people, as PostgreSQL's stderr log; `log_line_prefix` is before each line.
+    #[default]
+    Text,
+    /// For machines: an object a line, with the keys of PostgreSQL's jsonlog.
+    Json,
+}
+
+impl LogFormat {
+    /// The value of `--log-format`.
+    pub fn name(self) -> &'static str {
+        match self {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+        }
+    }
+}
+
+// The options of `start`. A doc comment here would replace its own in the help.
+#[derive(Debug, Args)]
+pub struct LogOptions {
+    /// Form of the log's lines.
+    #[arg(
+        long,
+        env = "FENCEPOST_LOG_FORMAT",
+        value_name = "FORMAT",
+        default_value = "text"
+    )]
+    log_format: LogFormat,
+    /// File of the log, in place of stderr. SIGHUP opens it again.
+    #[arg(long, env = "FENCEPOST_LOG_FILE", value_name = "FILE")]
+    log_file: Option<PathBuf>,
+    /// When the log goes on in a new file: daily, never, or at a size, for example 100M. The old ones are FILE.1, FILE.2, …
+    #[arg(long, env = "FENCEPOST_LOG_ROTATION", value_name = "WHEN", default_value = "never", value_parser = file::rotation)]
+    log_rotation: Rotation,
+    /// Old files of the log that are kept.
+    #[arg(
+        long,
+        env = "FENCEPOST_LOG_FILES_MAX",
+        value_name = "N",
+        default_value_t = 7
+    )]
+    log_files_max: u32,
+}
+
+/// A log that runs. What waits is written when it is dropped.
+pub struct Log {
+    shape: Arc<RwLock<Shape>>,
+    filter: Arc<Filter>,
+    control: Option<Arc<Control>>,
+    writer: NonBlocking,
+    _guard: WorkerGuard,
+}
+
+/// Which events are wanted.
+struct Filter {
+    /// Place of `log_min_messages` in [`record::LEVELS`].
+    least: AtomicUsize,
+    checkpoints: AtomicBool,
+}
+
+impl Log {
+    /// Begins to log what the process does.
+    pub fn start(options: &LogOptions) -> Result<Log, Failure> {
+        let (sink, control): (Box<dyn Write + Send>, _) = match &options.log_file {
+            None => (Box::new(io::stderr()), None),
+            Some(path) => {
+                let open = LogFile::open(path, options.log_rotation, options.log_files_max);
+                let file = open.map_err(Failure::io(path.display().to_string()))?;
+                let control = file.control();
+                (Box::new(file), Some(control))
+            }
+        };
+        let (writer, guard) = NonBlockingBuilder::default()
+            .buffered_lines_limit(LINES_MAX)
+            .lossy(true)
+            .thread_name("fencepost-log")
+            .finish(sink);
+        let log = Log {
+            shape: Arc::new(RwLock::new(Shape::new(options.log_format))),
+            filter: Arc::new(Filter {
+                least: AtomicUsize::new(record::WARNING),
+                checkpoints: AtomicBool::new(true),
+            }),
+            control,
+            writer,
+            _guard: guard,
+        };
+        let lines = Lines {
+            shape: Arc::clone(&log.shape),
+            filter: Arc::clone(&log.filter),
+            writer: log.writer.clone(),
+        };
+        // A second log of a process, as a test may begin, goes where the first one goes.
+        if tracing::subscriber::set_global_default(Registry::default().with(lines)).is_ok() {
+            panics::log_panics();
+        }
+        Ok(log)
+    }
+
+    /// Returns what follows the settings of the server.
+    pub fn follower(&self) -> impl Fn(&ServerSettings) + Send + Sync + 'static {
+        let (shape, filter) = (Arc::clone(&self.shape), Arc::clone(&self.filter));
+        move |settings| {
+            shape.write().follow(settings);
+            let get = |name| settings.get(name).unwrap_or_default();
+            filter
+                .checkpoints
+                .store(get("log_checkpoints") == "on", Relaxed);
+            let least = record::rank(&get("log_min_messages"));
+            if filter.least.swap(least, Relaxed) != least {
+                tracing::callsite::rebuild_interest_cache();
+            }
+        }
+    }
+
+    /// What rotates the log file, if there is one.
+    pub fn control(&self) -> Option<Arc<Control>> {
+        self.control.clone()
+    }
+
+    /// How many lines were dropped.
+    pub fn dropped(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
+        let counter = self.writer.error_counter();
+        move || counter.dropped_lines() as u64
+    }
+}
+
+/// What makes lines of events.
+struct Lines {
+    shape: Arc<RwLock<Shape>>,
+    filter: Arc<Filter>,
+    writer: NonBlocking,
+}
+
+impl Lines {
+    fn wants(&self, metadata: &Metadata<'_>) -> bool {
+        let least = self.filter.least.load(Relaxed);
+        let target = metadata.target();
+        if !target.starts_with("fencepost") {
+            // What libraries have to say is for who looks for a fault.
+            return least <= record::DEBUG1 && record::of_level(*metadata.level()) >= least;
+        }
+        if target == record::CLIENT {
+            return true;
+        }
+        if target == record::CHECKPOINT && !self.filter.checkpoints.load(Relaxed) {
+            return false;
+        }
+        record::of_level(*metadata.level()) >= least
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        // Spans are not shown.
+        metadata.is_event() && self.wants(metadata)
+    }
+
+    fn register_callsite(
+        &self,
+        metadata: &'static Metadata<'static>,
+    ) -> tracing::subscriber::Interest {
+        use tracing::subscriber::Interest;
+        match metadata.is_event() {
+            // Whether checkpoints are logged may change.
+            true if metadata.target() == record::CHECKPOINT => Interest::sometimes(),
+            true if self.wants(metadata) => Interest::always(),
+            _ => Interest::never(),
+        }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(match self.filter.least.load(Relaxed) {
+            least if least < record::DEBUG1 => LevelFilter::TRACE,
+            record::DEBUG1 => LevelFilter::DEBUG,
+            _ => LevelFilter::INFO,
+        })
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let record = Record::of(event);
+        let line = self.shape.read().line(&record);
+        // A line that cannot be written is lost; it is counted.
+        let _ = self.writer.clone().write_all(line.as_bytes());
+    }
+}
+
+/// The level of an event by PostgreSQL's names.
+fn severity_of(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "ERROR",
+        Level::WARN => "WARNING",
+        Level::INFO => "LOG",
+        Level::DEBUG => "DEBUG1",
+        Level::TRACE => "DEBUG2",
+    }
+}

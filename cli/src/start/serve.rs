@@ -1,0 +1,296 @@
+//! A server from its start to its end.
+//!
+//! ```text
+//!   open (recovery) ──► listen ──► "ready" line ──► signal ──► statements end ──► close
+//!     a signal ends at once                         a second signal ends at once
+//! ```
+//! It also ends, at once and as a failure of its own kind, when the others of its cluster go on without it: nothing
+//! that it could answer would be true any more. A supervisor may start it again. SIGHUP has it read its configuration again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fencepost::{Database, OpenError, SaveEnd, Saver, settings_of};
+use fencepost_pgserver::{Server, listen};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::{JoinError, spawn_blocking};
+
+use super::Start;
+use crate::configuration::{Source, check_file};
+use crate::failure::Failure;
+use crate::leave::{is_to_part, part};
+use crate::log::Log;
+use crate::signals::{Hangups, Signals};
+
+/// How long statements may go on after the signal.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether the machine is a member still.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What signals a server listens to.
+struct Heard {
+    signals: Signals,
+    hangups: Hangups,
+}
+
+impl Start {
+    /// Serves until a signal.
+    pub fn run(self) -> crate::Done {
+        self.check()?;
+        if self.check_config {
+            println!("the configuration is valid");
+            return Ok(());
+        }
+        let log = Log::start(&self.log)?;
+        let done = self.serve(&log);
+        match &done {
+            Ok(()) => tracing::info!("database system is shut down"),
+            // On stderr the program says why.
+            Err(failure) if log.control().is_some() => {
+                tracing::error!(severity = "FATAL", "{failure}");
+            }
+            Err(_) => {}
+        }
+        done
+    }
+
+    /// Checks the configuration file, the settings, and how options go together.
+    fn check(&self) -> crate::Done {
+        if let Some(path) = &self.config {
+            check_file(path).map_err(Failure::Broken)?;
+        }
+        let data_dir = self.data_dir.as_deref();
+        let source = Source::new(&self.settings, self.config.as_deref(), data_dir, None);
+        let (_, refused) = settings_of(&source).map_err(Failure::Broken)?;
+        match refused.first() {
+            // A wrong value of ALTER SYSTEM does not keep a server from its start.
+            Some(error) if self.check_config => {
+                return Err(Failure::Broken(error.message().to_owned()));
+            }
+            _ => {}
+        }
+        self.options().map(drop)
+    }
+
+    fn serve(&self, log: &Log) -> crate::Done {
+        let began = Instant::now();
+        let source = Arc::new(Source::new(
+            &self.settings,
+            self.config.as_deref(),
+            self.data_dir.as_deref(),
+            log.control(),
+        ));
+        let (settings, _) = settings_of(&*source).map_err(Failure::Broken)?;
+        log.follower()(&settings);
+        tracing::info!("starting fencepost {}", env!("CARGO_PKG_VERSION"));
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(Failure::io("runtime"))?;
+        // Before the ready line, so that a signal sent on seeing it is not lost.
+        let mut heard = {
+            let _entered = runtime.enter();
+            Heard {
+                signals: Signals::new().map_err(Failure::io("signals"))?,
+                hangups: Hangups::new().map_err(Failure::io("signals"))?,
+            }
+        };
+        if self.ends_with_parent {
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))
+                .map_err(|error| Failure::io("parent")(error.into()))?;
+        }
+        let database = match runtime.block_on(self.open(&mut heard.signals)) {
+            Ok(database) => database,
+            Err(failure) => {
+                // What may still be opening ends with the process.
+                runtime.shutdown_background();
+                return Err(failure);
+            }
+        };
+        tell_recovery(&database);
+        database.set_configuration(source);
+        database.on_reload(log.follower());
+        let server = listen(&database, self.listen_options())?;
+        self.tell_ready(&database, &server, began);
+        runtime.block_on(self.until_end(&database, server, &mut heard, log))?;
+        close(database, runtime, &mut heard.signals)
+    }
+
+    fn tell_ready(&self, database: &Database, server: &Server, began: Instant) {
+        let where_to = match (&self.data_dir, self.is_among_others()) {
+            (Some(dir), _) => format!("data in {}", dir.display()),
+            (None, true) => {
+                let members = database.machine().members();
+                format!("machine {} of {}", members.me, members.machines.len())
+            }
+            _ => "data in memory only".to_string(),
+        };
+        let address = server.local_addr();
+        tracing::info!("listening on {address}");
+        tracing::info!("database system is ready to accept connections");
+        println!(
+            "fencepost {} ready on {address} ({where_to}; started in {} ms)",
+            env!("CARGO_PKG_VERSION"),
+            began.elapsed().as_millis()
+        );
+    }
+
+    /// Serves until a signal, or until this machine leaves the others.
+    async fn until_end(
+        &self,
+        database: &Database,
+        server: Server,
+        heard: &mut Heard,
+        log: &Log,
+    ) -> crate::Done {
+        let Heard { signals, hangups } = heard;
+        let left = self.left(database);
+        let mut left = std::pin::pin!(left);
+        let mut parts = std::pin::pin!(is_to_part(database));
+        let name = loop {
+            tokio::select! {
+                name = signals.next() => break name,
+                () = hangups.next() => {
+                    tracing::info!("received SIGHUP, reloading configuration files");
+                    if let Some(control) = log.control() {
+                        control.reopen();
+                    }
+                    database.reload();
+                }
+                left = &mut left => {
+                    server.shutdown(Duration::ZERO).await;
+                    return Err(left);
+                }
+                () = &mut parts => {
+                    tracing::info!("this machine is to leave: ending sessions");
+                    server.shutdown(PATIENCE).await;
+                    return part(database).await;
+                }
+            }
+        };
+        tracing::info!("received {name}: ending sessions");
+        tokio::select! {
+            () = server.shutdown(PATIENCE) => Ok(()),
+            name = signals.next() => {
+                Err(Failure::Broken(format!("{name} again: ended before sessions did")))
+            }
+        }
+    }
+
+    /// Returns when the others go on without this machine, where they may.
+    async fn left(&self, database: &Database) -> Failure {
+        if self.lease_ms.is_none() {
+            std::future::pending::<()>().await;
+        }
+        while database.is_member() {
+            tokio::time::sleep(LOOK).await;
+        }
+        Failure::Left(database.machine().number())
+    }
+
+    /// Opens the database, unless a signal comes first: that may take as long as other machines do.
+    async fn open(&self, signals: &mut Signals) -> Result<Database, Failure> {
+        let options = self.options()?;
+        let opening = spawn_blocking(move || options.open());
+        tokio::select! {
+            opened = opening => match opened.map_err(JoinError::try_into_panic) {
+                Ok(Err(OpenError::NoSuperuserPassword)) => Err(Failure::NoPassword),
+                Ok(opened) => Ok(opened?),
+                Err(Ok(panic)) => std::panic::resume_unwind(panic),
+                Err(Err(ended)) => Err(Failure::Broken(ended.to_string())),
+            },
+            name = signals.next() => {
+                Err(Failure::Broken(format!("{name}: ended before the database was open")))
+            }
+        }
+    }
+}
+
+/// Logs what was found of an earlier run.
+fn tell_recovery(database: &Database) {
+    let loaded = database.loaded();
+    for damaged in &loaded.damaged {
+        tracing::warn!("{damaged}; it was made again from what others had");
+    }
+    if loaded.bytes > 0 {
+        tracing::info!("loaded {}", amount(loaded.bytes, loaded.took));
+    }
+    let machine = database.machine();
+    let started = machine.started();
+    if started.checkpoint_objects > 0 || started.replayed.commits > 0 {
+        tracing::info!(
+            objects = started.checkpoint_objects,
+            transactions = started.replayed.commits,
+            "recovery is complete: {} objects of the checkpoint, {} transactions of the log",
+            started.checkpoint_objects,
+            started.replayed.commits
+        );
+    }
+    if let Some(torn) = &started.torn_tail {
+        tracing::info!("the last flush before the end of the earlier run was incomplete: {torn}");
+    }
+    if machine.number() != 0 {
+        let members = machine.members();
+        let machines: Vec<u32> = members.machines.iter().map(|member| member.id).collect();
+        tracing::info!(
+            machine = members.me,
+            "this is machine {} of configuration {}, whose machines are {machines:?}",
+            members.me,
+            members.configuration
+        );
+    }
+    if started.replaced {
+        tracing::warn!(
+            "the others have gone on without this machine: it has joined them as m{}, and what its disk had is not used",
+            machine.number()
+        );
+    }
+}
+
+/// Closes the database, and saves the memory of the machine where that is to be saved.
+fn close(database: Database, runtime: Runtime, signals: &mut Signals) -> crate::Done {
+    let saver = database.saver();
+    let closed = database.close().map_err(Failure::Close);
+    if let Some(saver) = saver {
+        // Memory is as it is, however it was closed.
+        let saved = runtime.block_on(save(saver, signals));
+        if saved.is_err() {
+            // What still saves ends with the process.
+            runtime.shutdown_background();
+            return saved;
+        }
+    }
+    closed
+}
+
+/// Saves the memory of a machine that has ended, unless another signal ends it.
+async fn save(saver: Saver, signals: &mut Signals) -> crate::Done {
+    let saving = spawn_blocking(move || saver.save());
+    let saved = tokio::select! {
+        saved = saving => saved.map_err(|error| Failure::Broken(error.to_string()))?,
+        name = signals.next() => {
+            return Err(Failure::Broken(format!("{name} again: ended before memory was saved")));
+        }
+    };
+    match saved.map_err(|error| Failure::Broken(format!("memory could not be saved: {error}")))? {
+        SaveEnd::Saved(0, _) => {}
+        SaveEnd::Saved(bytes, took) => tracing::info!("saved {}", amount(bytes, took)),
+        SaveEnd::OthersGoOn => {
+            tracing::info!("other machines go on; the last one to end saves the memory of all");
+        }
+        SaveEnd::Needless => tracing::info!("the others do without what this machine had"),
+    }
+    Ok(())
+}
+
+/// How much in how long.
+fn amount(bytes: u64, took: Duration) -> String {
+    let megabytes = bytes as f64 / 1e6;
+    let seconds = took.as_secs_f64();
+    format!(
+        "{megabytes:.0} MB in {seconds:.2} s, {:.0} MB/s",
+        megabytes / seconds
+    )
+}

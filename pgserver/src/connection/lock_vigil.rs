@@ -1,0 +1,103 @@
+//! `log_lock_waits`: work that waits for a lock for longer than `deadlock_timeout` is logged, and that it has got the lock.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use fencepost::{Database, LockWait};
+
+use crate::engine;
+use crate::log::{Client, Entry, emit};
+
+type Asked = Pin<Box<dyn Future<Output = Option<LockWait>>>>;
+
+/// Watches work that has had to wait.
+pub(super) struct LockVigil {
+    since: Instant,
+    /// What it waits for, once it has waited for long.
+    asked: Option<Asked>,
+    found: Option<LockWait>,
+}
+
+impl LockVigil {
+    /// Asks what session `pid` waits for when it has waited for `patience`.
+    pub(super) fn start(patience: Duration, database: &Database, pid: i32) -> LockVigil {
+        let database = database.clone();
+        let asked = async move {
+            tokio::time::sleep(patience).await;
+            engine::lock_wait(&database, pid).await
+        };
+        LockVigil {
+            since: Instant::now(),
+            asked: Some(Box::pin(asked)),
+            found: None,
+        }
+    }
+
+    /// Logs that the session waits for a lock, when that has become known.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, client: &Client) {
+        let Some(asked) = &mut self.asked else { return };
+        let Poll::Ready(found) = asked.as_mut().poll(cx) else {
+            return;
+        };
+        self.asked = None;
+        if let Some(wait) = found {
+            let pid = client.pid;
+            let waited = self.waited_ms();
+            let message = format!(
+                "process {pid} still waiting for {} after {waited} ms",
+                wait.lock
+            );
+            let detail = holders(&wait.blockers);
+            emit(
+                client,
+                &Entry {
+                    detail: detail.as_deref(),
+                    ..Entry::log(&message)
+                },
+            );
+            self.found = Some(wait);
+        }
+    }
+
+    /// Logs that the session has got the lock of which it was logged that it waits for it.
+    pub(super) fn acquired(&self, client: &Client) {
+        if let Some(wait) = &self.found {
+            let (pid, waited) = (client.pid, self.waited_ms());
+            let message = format!("process {pid} acquired {} after {waited} ms", wait.lock);
+            emit(client, &Entry::log(&message));
+        }
+    }
+
+    fn waited_ms(&self) -> String {
+        format!("{:.3}", self.since.elapsed().as_secs_f64() * 1e3)
+    }
+}
+
+fn holders(blockers: &[i32]) -> Option<String> {
+    let names: Vec<String> = blockers.iter().map(i32::to_string).collect();
+    match names.len() {
+        0 => None,
+        1 => Some(format!("Process holding the lock: {}.", names[0])),
+        _ => Some(format!("Processes holding the lock: {}.", names.join(", "))),
+    }
+}
+
+/// The end of work, as far as a wait for a lock is concerned.
+pub(super) trait Outcome {
+    /// Whether the work has ended well.
+    fn is_well(&self) -> bool;
+}
+
+impl<T, E> Outcome for Result<T, E> {
+    fn is_well(&self) -> bool {
+        self.is_ok()
+    }
+}
+
+impl<T, E> Outcome for Option<Result<T, E>> {
+    fn is_well(&self) -> bool {
+        self.as_ref().is_some_and(Result::is_ok)
+    }
+}

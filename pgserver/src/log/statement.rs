@@ -1,0 +1,152 @@
+//! Lines about statements: that they run, and how long they took.
+
+use std::time::Instant;
+
+use super::{Client, Entry, LogStyle, emit};
+use crate::engine::StatementKind;
+
+/// What a client does with a statement, by the words of PostgreSQL's lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It runs by the simple protocol.
+    Simple,
+    /// Parse.
+    Parse,
+    /// Bind.
+    Bind,
+    /// Execute.
+    Execute,
+}
+
+impl Phase {
+    fn prefix(self, name: &str) -> String {
+        let name = match name {
+            "" => "<unnamed>",
+            name => name,
+        };
+        match self {
+            Phase::Simple => "statement: ".to_owned(),
+            Phase::Parse => format!("parse {name}: "),
+            Phase::Bind => format!("bind {name}: "),
+            Phase::Execute => format!("execute {name}: "),
+        }
+    }
+}
+
+/// A statement whose end is awaited.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timed {
+    began: Instant,
+    /// Its text is in the log already.
+    is_told: bool,
+}
+
+impl Timed {
+    /// Begins to time a statement, if something is logged of statements (LOG-1).
+    #[inline]
+    pub(crate) fn begin(style: &LogStyle) -> Option<Timed> {
+        match style.statements {
+            true => Some(Timed {
+                began: Instant::now(),
+                is_told: false,
+            }),
+            false => None,
+        }
+    }
+
+    /// Logs a statement that begins, if `log_statement` wants its kind and its text was not logged before.
+    pub(crate) fn statement(
+        &mut self,
+        client: &Client,
+        style: &LogStyle,
+        kind: StatementKind,
+        line: &Line<'_>,
+    ) {
+        if !self.is_told && style.statement.has(kind) {
+            self.is_told = true;
+            line.emit(client, "");
+        }
+    }
+
+    /// Logs how long a statement took, if that is wanted.
+    pub(crate) fn end(self, client: &Client, style: &LogStyle, line: &Line<'_>) {
+        let took = self.began.elapsed();
+        let is_slow = style.min_duration.is_some_and(|least| took >= least);
+        if !is_slow && !style.duration {
+            return;
+        }
+        let duration = format!("duration: {:.3} ms", took.as_secs_f64() * 1e3);
+        match is_slow && !self.is_told {
+            true => line.emit(client, &format!("{duration}  ")),
+            false => emit(client, &Entry::log(&duration)),
+        }
+    }
+}
+
+/// A statement as a line shows it.
+pub(crate) struct Line<'a> {
+    pub(crate) phase: Phase,
+    /// The names of the statement and the portal, where the protocol has them.
+    pub(crate) name: &'a str,
+    pub(crate) sql: &'a str,
+    pub(crate) parameters: Option<String>,
+}
+
+impl<'a> Line<'a> {
+    /// A text of the simple protocol.
+    pub(crate) fn simple(sql: &'a str) -> Line<'a> {
+        Line {
+            phase: Phase::Simple,
+            name: "",
+            sql,
+            parameters: None,
+        }
+    }
+
+    fn emit(&self, client: &Client, before: &str) {
+        let message = format!("{before}{}{}", self.phase.prefix(self.name), self.sql);
+        let entry = Entry {
+            detail: self.parameters.as_deref(),
+            ..Entry::log(&message)
+        };
+        emit(client, &entry);
+    }
+}
+
+/// The DETAIL of parameters: `parameters: $1 = '5', $2 = NULL`; `None` where there are none.
+pub(crate) fn parameters(values: &[Option<String>], bytes_max: Option<usize>) -> Option<String> {
+    if values.is_empty() || bytes_max == Some(0) {
+        return None;
+    }
+    let shown = |(at, value): (usize, &Option<String>)| match value {
+        None => format!("${} = NULL", at + 1),
+        Some(value) => {
+            let end = value.floor_char_boundary(bytes_max.unwrap_or(value.len()));
+            let more = if end < value.len() { "..." } else { "" };
+            let quoted = value[..end].replace('\'', "''");
+            format!("${} = '{quoted}{more}'", at + 1)
+        }
+    };
+    let all: Vec<String> = values.iter().enumerate().map(shown).collect();
+    Some(format!("parameters: {}", all.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_quoted_and_cut() {
+        let values = [Some("it's".to_owned()), None, Some("éé".to_owned())];
+        assert_eq!(
+            parameters(&values, None).as_deref(),
+            Some("parameters: $1 = 'it''s', $2 = NULL, $3 = 'éé'")
+        );
+        assert_eq!(
+            parameters(&values[2..], Some(3)).as_deref(),
+            Some("parameters: $1 = 'é...'")
+        );
+        assert_eq!(parameters(&values, Some(0)), None);
+        assert_eq!(parameters(&[], None), None);
+    }
+}
