@@ -29,6 +29,7 @@ mod failure;
 mod leave;
 mod link;
 mod log;
+mod monitoring;
 mod shared_directory;
 mod signals;
 mod size;

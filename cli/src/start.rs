@@ -176,6 +176,9 @@ pub struct Start {
         default_value_t = 10_000
     )]
     max_connections: usize,
+    /// Serve metrics for Prometheus, /healthz and /readyz over HTTP: HOST:PORT, or a port of the loopback address. [default: off]
+    #[arg(long, env = "FENCEPOST_METRICS_LISTEN", value_name = "ADDRESS")]
+    metrics_listen: Option<String>,
     #[command(flatten)]
     log: LogOptions,
     /// Setting of the server, as ALTER SYSTEM SET has it, which it cannot change; may be given several times.

@@ -21,9 +21,23 @@ const TEXT_BYTES_MAX: usize = 16 * 1024;
 #[derive(Default)]
 pub(crate) struct PlanCache {
     plans: RwLock<HashMap<Box<str>, Entry>>,
+    /// Counts lookups that found a plan, and plans that were put in.
     clock: AtomicU64,
+    misses: AtomicU64,
+    puts: AtomicU64,
     /// The newest version of the catalog that a statement was planned with.
     version: AtomicU64,
+}
+
+/// How a plan cache is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CacheCounts {
+    /// Lookups that found a plan.
+    pub hits: u64,
+    /// Lookups that found none.
+    pub misses: u64,
+    /// Plans that are kept.
+    pub plans: usize,
 }
 
 struct Entry {
@@ -35,7 +49,10 @@ impl PlanCache {
     /// The plan under `key`.
     pub fn get(&self, key: &str) -> Option<Arc<Planned>> {
         let plans = self.plans.read();
-        let entry = plans.get(key)?;
+        let Some(entry) = plans.get(key) else {
+            self.misses.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
         entry.used.store(now, Ordering::Relaxed);
         Some(Arc::clone(&entry.plan))
@@ -47,6 +64,7 @@ impl PlanCache {
             return;
         }
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
+        self.puts.fetch_add(1, Ordering::Relaxed);
         let mut plans = self.plans.write();
         if plans.len() >= PLANS_MAX && !plans.contains_key(key) {
             let mut ages: Vec<u64> = ages(&plans);
@@ -70,6 +88,16 @@ impl PlanCache {
         let before = self.version.fetch_max(version, Ordering::Relaxed);
         if before != 0 && before < version {
             self.clear();
+        }
+    }
+
+    /// How the cache is used.
+    pub fn counts(&self) -> CacheCounts {
+        let puts = self.puts.load(Ordering::Relaxed);
+        CacheCounts {
+            hits: self.clock.load(Ordering::Relaxed).saturating_sub(puts),
+            misses: self.misses.load(Ordering::Relaxed),
+            plans: self.plans.read().len(),
         }
     }
 

@@ -95,7 +95,8 @@ impl Tallies {
         sums
     }
 
-    fn here(&self) -> Totals {
+    /// What was counted here since the counts were set back.
+    pub fn here(&self) -> Totals {
         let since = self.since.lock();
         let mut counts = self.sums();
         for (id, before) in &since.before {

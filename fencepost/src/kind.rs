@@ -1,6 +1,6 @@
 //! Kinds of statements, as the log and the counters of a server tell them apart.
 
-use fencepost_planner::ddl_command;
+use fencepost_planner::{Plan, ddl_command};
 use fencepost_sql::bound::Statement;
 
 use crate::prepared::{Body, Prepared};
@@ -96,14 +96,14 @@ impl Prepared {
     /// The kind of the statement. EXPLAIN is of no kind of its own, whatever it explains.
     pub fn kind(&self) -> StatementKind {
         match &self.planned.body {
-            Body::Plan(plan, _) => match plan.command() {
-                "SELECT" => StatementKind::Select,
-                "INSERT" => StatementKind::Insert,
-                "UPDATE" => StatementKind::Update,
-                "DELETE" => StatementKind::Delete,
-                "MERGE" => StatementKind::Merge,
-                _ if plan.is_write() => StatementKind::CopyFrom,
-                _ => StatementKind::CopyTo,
+            Body::Plan(plan, _) => match &**plan {
+                Plan::Row(_) | Plan::Point(_) | Plan::Select(_) => StatementKind::Select,
+                Plan::Insert(_) => StatementKind::Insert,
+                Plan::Update(_) => StatementKind::Update,
+                Plan::Delete(_) => StatementKind::Delete,
+                Plan::Merge(_) => StatementKind::Merge,
+                Plan::CopyIn(_) => StatementKind::CopyFrom,
+                Plan::CopyOut(..) => StatementKind::CopyTo,
             },
             Body::Utility(statement) => of_utility(statement),
             Body::Empty | Body::Explain { .. } | Body::ExplainExecute { .. } | Body::Declare(_) => {

@@ -188,6 +188,16 @@ impl Register {
         entries.values().filter(|entry| entry.user == user).count()
     }
 
+    /// What each session of this machine does.
+    pub fn activities(&self) -> Vec<Activity> {
+        let entries = self.entries.lock();
+        let activity = |entry: &Arc<Entry>| {
+            let [activity, ..] = entry.now.look();
+            Activity::ALL[activity as usize % Activity::ALL.len()]
+        };
+        entries.values().map(activity).collect()
+    }
+
     /// Sessions of a database on this machine.
     pub fn count_in(&self, database: &str) -> usize {
         let entries = self.entries.lock();

@@ -20,6 +20,7 @@ mod engine;
 mod io;
 mod lanes;
 mod log;
+mod metrics;
 mod options;
 mod outbox;
 pub mod proto;
@@ -29,5 +30,6 @@ mod socket;
 mod tls;
 mod worker;
 
+pub use metrics::Histogram;
 pub use options::{AuthMode, ListenOptions, TlsOptions};
-pub use server::{ListenError, Server, listen};
+pub use server::{ListenError, Server, ServerCounts, listen};

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fencepost::{CancelHook, Database};
+use fencepost::{CancelHook, Database, Metric};
 use fencepost_fabric::processors;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use thiserror::Error;
@@ -25,6 +25,7 @@ use tokio::sync::oneshot;
 use crate::auth::Scram;
 use crate::cancel::CancelMap;
 use crate::lanes::{self, Lane};
+use crate::metrics::{self, Counts, Histogram};
 use crate::options::ListenOptions;
 use crate::tls::Tls;
 use crate::worker::{self, Command};
@@ -77,6 +78,8 @@ pub(crate) struct Shared {
     pub(crate) sessions: AtomicUsize,
     pub(crate) lanes: Vec<Lane>,
     tells_connections: Arc<AtomicBool>,
+    /// Of each worker.
+    pub(crate) counts: Vec<Arc<Counts>>,
 }
 
 impl Shared {
@@ -89,6 +92,7 @@ impl Shared {
 /// A running server. Dropping it ends it at once; [`Server::shutdown`] lets statements finish.
 pub struct Server {
     address: SocketAddr,
+    shared: Arc<Shared>,
     workers: Vec<Handle>,
     _cancels: CancelHook,
 }
@@ -141,6 +145,7 @@ fn listen_as(database: &Database, options: ListenOptions) -> Result<Server, List
         .into_iter()
         .map(lane)
         .unzip();
+    let counts = lanes.iter().map(|_| Arc::default()).collect();
     let shared = Arc::new(Shared {
         database: database.clone(),
         options,
@@ -150,9 +155,11 @@ fn listen_as(database: &Database, options: ListenOptions) -> Result<Server, List
         sessions: AtomicUsize::new(0),
         lanes,
         tells_connections,
+        counts,
     });
     let mut server = Server {
         address,
+        shared: Arc::clone(&shared),
         workers: Vec::with_capacity(receivers.len()),
         _cancels: hook,
     };
@@ -269,6 +276,11 @@ impl Server {
         self.address
     }
 
+    /// What the server counts, to be read while it runs and after.
+    pub fn counts(&self) -> ServerCounts {
+        ServerCounts(Arc::clone(&self.shared))
+    }
+
     /// Ends idle sessions (57P01) and accepts no new ones; statements that run may finish for up
     /// to `limit` and are cancelled then.
     pub async fn shutdown(mut self, limit: Duration) {
@@ -286,6 +298,36 @@ impl Server {
             // A worker that has ended already needs no telling.
             let _ = worker.commands.send(Command::Drain(limit));
         }
+    }
+}
+
+/// What a server counts. It keeps the database open.
+#[derive(Clone)]
+pub struct ServerCounts(Arc<Shared>);
+
+impl ServerCounts {
+    /// How long statements took that ended well, by their kind.
+    pub fn durations(&self) -> Vec<Histogram> {
+        metrics::durations(&self.0.counts)
+    }
+
+    /// Errors and connections.
+    pub fn metrics(&self) -> Vec<Metric> {
+        let clients = self.0.sessions.load(Ordering::Relaxed);
+        let most = self.0.options.connections_max;
+        vec![
+            metrics::errors(&self.0.counts),
+            Metric::gauge(
+                "fencepost_connections",
+                "Clients that are logged in, or prove who they are.",
+                clients as f64,
+            ),
+            Metric::gauge(
+                "fencepost_connections_max",
+                "The most sessions at a time.",
+                most as f64,
+            ),
+        ]
     }
 }
 

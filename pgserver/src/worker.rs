@@ -25,6 +25,7 @@ use tokio::task::{LocalSet, spawn_local};
 use crate::connection::{self, Moved};
 use crate::io::Pool;
 use crate::lanes;
+use crate::metrics::Counts;
 use crate::outbox::Outbox;
 use crate::server::Shared;
 
@@ -57,6 +58,7 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) pool: Rc<Pool>,
     pub(crate) outbox: Outbox,
+    pub(crate) counts: Arc<Counts>,
     /// Its place among the workers.
     number: usize,
     stage: Cell<Stage>,
@@ -188,6 +190,7 @@ pub(crate) async fn run(
 ) {
     let pool: Rc<Pool> = Rc::default();
     let worker = Rc::new(Worker {
+        counts: Arc::clone(&shared.counts[number]),
         shared,
         outbox: Outbox::new(pool.clone()),
         pool,

@@ -43,6 +43,17 @@ struct Pending {
     askers: Vec<Asker>,
 }
 
+/// What has become of the checkpoints of a machine since it has started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointCounters {
+    /// Checkpoints that count.
+    pub taken: u64,
+    /// Those that could not be taken.
+    pub failed: u64,
+    /// Bytes of all that count.
+    pub bytes: u64,
+}
+
 /// Takes checkpoints of one machine.
 pub(crate) struct Checkpointer {
     disk: Arc<dyn Disk>,
@@ -52,6 +63,9 @@ pub(crate) struct Checkpointer {
     /// One checkpoint at a time.
     taking: Mutex<()>,
     is_taking: AtomicBool,
+    taken: AtomicU64,
+    failed: AtomicU64,
+    bytes: AtomicU64,
     orders: Arc<Orders>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -64,6 +78,9 @@ impl Checkpointer {
             every_bytes,
             taking: Mutex::new(()),
             is_taking: AtomicBool::new(false),
+            taken: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
             orders: Arc::default(),
             thread: Mutex::new(None),
         }
@@ -116,8 +133,22 @@ impl Checkpointer {
         self.is_taking.store(true, Ordering::SeqCst);
         let taken = self.take_alone(machine, log);
         self.is_taking.store(false, Ordering::SeqCst);
+        let count = match &taken {
+            Ok(()) => &self.taken,
+            Err(_) => &self.failed,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
         machine.tidy();
         taken
+    }
+
+    /// What has become of checkpoints.
+    pub fn counters(&self) -> CheckpointCounters {
+        CheckpointCounters {
+            taken: self.taken.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
     }
 
     /// Whether a checkpoint is being taken.
@@ -144,6 +175,7 @@ impl Checkpointer {
             stop: &|| self.orders.stop.load(Ordering::Relaxed),
         };
         let manifest = checkpoint::write(&*self.disk, machine.regions(), log, &plan)?;
+        self.bytes.fetch_add(manifest.bytes, Ordering::Relaxed);
         tracing::info!(
             target: "fencepost::checkpoint",
             bytes = manifest.bytes,

@@ -60,6 +60,7 @@ mod write_set;
 
 pub use adrift::Taken;
 pub use checkpoint_wait::WaitCheckpoint;
+pub use checkpointer::CheckpointCounters;
 pub use clock::ClockState;
 pub use hindsight::{Mark, MarkPlace};
 pub use inspect::Problem;

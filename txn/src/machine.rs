@@ -17,13 +17,13 @@ use fencepost_fabric::{DiskLock, FabricCounts, MachineId};
 use fencepost_storage::checkpoint::CheckpointError;
 use fencepost_storage::header::{Header, OldPlace};
 use fencepost_storage::lanes::{Lane, Lanes, Supply};
-use fencepost_storage::log::{Log, LogError};
+use fencepost_storage::log::{Log, LogCounters, LogError};
 use fencepost_storage::old_versions::{OldVersions, Replaced};
 use fencepost_storage::region::{Region, Regions};
 use fencepost_storage::{Account, Addr, ObjectRef, OutOfMemory, Private, RegionId, Timestamp};
 
 use crate::checkpoint_wait::WaitCheckpoint;
-use crate::checkpointer::Checkpointer;
+use crate::checkpointer::{CheckpointCounters, Checkpointer};
 use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::intent::{Intents, Place};
@@ -300,6 +300,16 @@ impl Machine {
     }
 
     /// The log that restarts replay, whichever commits go through it.
+    /// What the log on the disk has done; `None` where there is none.
+    pub fn log_counters(&self) -> Option<LogCounters> {
+        self.redo().map(Log::counters)
+    }
+
+    /// What has become of checkpoints; `None` where none are taken.
+    pub fn checkpoint_counters(&self) -> Option<CheckpointCounters> {
+        self.checkpointer.as_ref().map(Checkpointer::counters)
+    }
+
     pub(crate) fn redo(&self) -> Option<&Log> {
         let network = self.network.as_ref();
         let disk = network.and_then(|network| network.disk());

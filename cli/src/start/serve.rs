@@ -20,6 +20,7 @@ use crate::configuration::{Source, check_file};
 use crate::failure::Failure;
 use crate::leave::{is_to_part, part};
 use crate::log::Log;
+use crate::monitoring::{Health, Monitoring, Serving};
 use crate::signals::{Hangups, Signals};
 
 /// How long statements may go on after the signal.
@@ -101,6 +102,13 @@ impl Start {
             rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))
                 .map_err(|error| Failure::io("parent")(error.into()))?;
         }
+        let health = Arc::new(Health::starting());
+        let monitoring = self.metrics_listen.as_ref();
+        let monitoring = monitoring.map(|address| Monitoring::start(address, Arc::clone(&health)));
+        let monitoring = monitoring.transpose()?;
+        if let Some(monitoring) = &monitoring {
+            tracing::info!("serving metrics on http://{}/metrics", monitoring.address());
+        }
         let database = match runtime.block_on(self.open(&mut heard.signals)) {
             Ok(database) => database,
             Err(failure) => {
@@ -113,8 +121,15 @@ impl Start {
         database.set_configuration(source);
         database.on_reload(log.follower());
         let server = listen(&database, self.listen_options())?;
+        health.serves(Serving {
+            database: database.clone(),
+            counts: server.counts(),
+            dropped: Box::new(log.dropped()),
+        });
         self.tell_ready(&database, &server, began);
-        runtime.block_on(self.until_end(&database, server, &mut heard, log))?;
+        let ended = runtime.block_on(self.until_end(&database, server, &mut heard, (log, &health)));
+        health.stops();
+        ended?;
         close(database, runtime, &mut heard.signals)
     }
 
@@ -143,7 +158,7 @@ impl Start {
         database: &Database,
         server: Server,
         heard: &mut Heard,
-        log: &Log,
+        (log, health): (&Log, &Health),
     ) -> crate::Done {
         let Heard { signals, hangups } = heard;
         let left = self.left(database);
@@ -171,6 +186,7 @@ impl Start {
             }
         };
         tracing::info!("received {name}: ending sessions");
+        health.stops();
         tokio::select! {
             () = server.shutdown(PATIENCE) => Ok(()),
             name = signals.next() => {

@@ -16,6 +16,7 @@ mod failover_bench;
 mod histories;
 mod leaving;
 mod logs;
+mod monitoring;
 mod nvram;
 mod nvram_saves;
 mod pgbench;

@@ -53,6 +53,11 @@ impl StatementClock {
         self.ended.duration_since(self.began)
     }
 
+    /// How long the last statement took.
+    pub fn took(&self) -> Duration {
+        self.ended.saturating_duration_since(self.began)
+    }
+
     /// The time of day at a moment since the statement began.
     pub fn wall(&self, at: Instant) -> i64 {
         let since = at.duration_since(self.known.0).as_micros();

@@ -403,6 +403,12 @@ impl Session {
             .collect()
     }
 
+    /// How long the last statement took that has run to its end, its commit included where it ended its transaction.
+    #[inline]
+    pub fn last_duration(&self) -> Duration {
+        self.clock.took()
+    }
+
     /// The number of the session, as `pg_backend_pid()` tells it.
     pub fn backend_pid(&self) -> i32 {
         self.eval.backend_pid

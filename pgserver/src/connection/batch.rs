@@ -7,6 +7,8 @@
 //! The machine whose data they are about runs them as the one transaction that they are, in one message. What is
 //! no such batch, or has no such machine, is handled message by message.
 
+use std::time::Instant;
+
 use super::Ending;
 use super::dialogue::{Dialogue, watched};
 use super::extended::{OpenPortal, describe_rows};
@@ -72,6 +74,7 @@ impl Dialogue<'_> {
             .map(|open| (open.portal, (open.prepared, open.formats)))
             .unzip();
         let was = engine::ready(&self.session);
+        let began = Instant::now();
         let shipped = watched!(
             self,
             io,
@@ -97,7 +100,11 @@ impl Dialogue<'_> {
             let given = watched!(self, io, results.give(at, &mut sink))?;
             io.out = sink.into_out();
             match given {
-                Some(Ok(tag)) => encode::command_complete(&mut io.out, |out| Tag::write(tag, out)),
+                Some(Ok(tag)) => {
+                    let counts = &self.place.worker.counts;
+                    counts.statement(prepared.kind(), began.elapsed());
+                    encode::command_complete(&mut io.out, |out| Tag::write(tag, out));
+                }
                 Some(Err(error)) => {
                     self.fail(io, &error, Some(prepared.source()))?;
                     break;

@@ -8,7 +8,7 @@ use std::vec::IntoIter;
 use super::Ending;
 use super::dialogue::{Dialogue, Mode, malformed, watched};
 use super::logging::Script;
-use crate::engine::{self, CopyIn, Parsed, SqlError, SqlState};
+use crate::engine::{self, CopyIn, Parsed, SqlError, SqlState, StatementKind};
 use crate::io::Io;
 use crate::log::Timed;
 use crate::proto::encode;
@@ -82,6 +82,7 @@ impl Dialogue<'_> {
         self.report_notices(io);
         match (outcome, rest) {
             (Ok(tag), Some(rest)) => {
+                self.count(StatementKind::CopyFrom);
                 encode::command_complete(&mut io.out, |out| tag.write(out));
                 let script = Script {
                     sql: &rest.sql,
@@ -90,6 +91,7 @@ impl Dialogue<'_> {
                 Box::pin(self.run_statements(io, script, rest.statements)).await
             }
             (Ok(tag), None) => {
+                self.count(StatementKind::CopyFrom);
                 encode::command_complete(&mut io.out, |out| tag.write(out));
                 Ok(())
             }

@@ -16,7 +16,7 @@ use super::opening::{Opened, Seat};
 use super::turn::Burst;
 use super::{Ending, Rest, broken, logging, report};
 use crate::cancel::CancelKey;
-use crate::engine::{self, Notified, Prepared, Session, SqlError, SqlState, Style};
+use crate::engine::{self, Notified, Prepared, Session, SqlError, SqlState, StatementKind, Style};
 use crate::io::{Input, Io, SEND_BYTES};
 use crate::lanes::Home;
 use crate::log;
@@ -314,6 +314,13 @@ impl<'p> Dialogue<'p> {
         Ok(())
     }
 
+    /// Counts a statement that has ended well.
+    #[inline]
+    pub(super) fn count(&self, kind: StatementKind) {
+        let took = self.session.last_duration();
+        self.place.worker.counts.statement(kind, took);
+    }
+
     /// Says ReadyForQuery with what has changed.
     #[inline]
     pub(super) fn ready(&mut self, io: &mut Io) {
@@ -390,6 +397,7 @@ impl<'p> Dialogue<'p> {
             _ => log::Severity::Error,
         };
         logging::error(&io.client, &self.style.log, severity, error, statement);
+        self.place.worker.counts.error(error.sqlstate());
         match error.sqlstate() {
             SqlState::ADMIN_SHUTDOWN => {
                 report::error(&mut io.out, Severity::Fatal, error);

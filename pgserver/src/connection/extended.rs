@@ -9,7 +9,7 @@ use super::copy::Copying;
 use super::dialogue::{Dialogue, Mode, watched};
 use super::logging;
 use super::sink::{ResultFormats, WireSink, unsupported_format};
-use crate::engine::{self, Completion, Portal, Prepared, SqlError, SqlState};
+use crate::engine::{self, Completion, Portal, Prepared, SqlError, SqlState, StatementKind};
 use crate::io::Io;
 use crate::log::{Phase, Timed};
 use crate::proto::encode::{self, Ready};
@@ -282,7 +282,8 @@ impl Dialogue<'_> {
                         portal,
                     );
                 }
-                self.executed(io, done, was, copy_out);
+                let kind = self.portal.as_ref().map(|open| open.prepared.kind());
+                self.executed(io, done, (was, kind), copy_out);
                 Ok(())
             }
             Err(error) => self.fail_unnamed(io, &error),
@@ -341,7 +342,7 @@ impl Dialogue<'_> {
                         None,
                     );
                 }
-                self.executed(io, done, was, copy_out);
+                self.executed(io, done, (was, Some(prepared.kind())), copy_out);
                 Ok(())
             }
             Err(error) => {
@@ -363,12 +364,21 @@ impl Dialogue<'_> {
 
     /// Answers an Execute that has ended well.
     #[inline]
-    fn executed(&mut self, io: &mut Io, done: Completion, was: Ready, copy_out: bool) {
+    fn executed(
+        &mut self,
+        io: &mut Io,
+        done: Completion,
+        (was, kind): (Ready, Option<StatementKind>),
+        copy_out: bool,
+    ) {
         self.report_notices(io);
         match done {
             Completion::Complete(tag) => {
                 if copy_out {
                     encode::copy_done(&mut io.out);
+                }
+                if let Some(kind) = kind {
+                    self.count(kind);
                 }
                 encode::command_complete(&mut io.out, |out| tag.write(out));
                 self.after_command(was);

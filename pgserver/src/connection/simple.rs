@@ -129,6 +129,7 @@ impl Dialogue<'_> {
                 if last && let Err(error) = watched!(self, io, self.session.sync())? {
                     return self.failed(io, script, &error);
                 }
+                self.count(prepared.kind());
                 encode::command_complete(&mut io.out, |out| tag.write(out));
                 self.after_command(was);
                 Ok(Step::Next)
