@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use fencepost_pgserver::{AuthMode, TlsOptions};
+use fencepost_pgserver::{AuthMode, LocalOptions, TlsOptions};
 
 use crate::failure::Failure;
 
@@ -39,6 +39,12 @@ pub struct Access {
     /// Clients that must prove a password.
     #[arg(long, env = "FENCEPOST_AUTH", default_value = "trust-loopback")]
     auth: Auth,
+    /// Directory of a Unix socket, .s.PGSQL.PORT, on which clients of this host are served too: psql -h DIR. [default: none]
+    #[arg(long, env = "FENCEPOST_SOCKET_DIR", value_name = "DIR")]
+    socket_dir: Option<PathBuf>,
+    /// Permissions of the Unix socket.
+    #[arg(long, env = "FENCEPOST_SOCKET_PERMISSIONS", value_name = "MODE", default_value = "0777", value_parser = permissions)]
+    socket_permissions: u32,
     /// File whose first line is the password of the superuser postgres when the database is new; an existing
     /// database keeps its own. Without it the environment variable FENCEPOST_SUPERUSER_PASSWORD is read.
     #[arg(long, env = "FENCEPOST_SUPERUSER_PASSWORD_FILE", value_name = "FILE")]
@@ -91,6 +97,15 @@ impl Access {
         })
     }
 
+    /// Returns the Unix socket, if there is to be one.
+    pub fn local(&self) -> Option<LocalOptions> {
+        let directory = self.socket_dir.clone()?;
+        Some(LocalOptions {
+            directory,
+            permissions: self.socket_permissions,
+        })
+    }
+
     /// Reads the first password of the superuser: from the file, or else from the environment, where
     /// an empty variable counts as none.
     pub fn superuser_password(&self) -> Result<Option<String>, Failure> {
@@ -113,11 +128,18 @@ impl Access {
     /// Returns the arguments by which another process takes the same options. A password in the
     /// environment is inherited instead.
     pub fn arguments(&self) -> Vec<OsString> {
-        let mut arguments = vec!["--auth".into(), self.auth.name().into()];
+        let permissions = format!("{:04o}", self.socket_permissions);
+        let mut arguments: Vec<OsString> = vec![
+            "--auth".into(),
+            self.auth.name().into(),
+            "--socket-permissions".into(),
+            permissions.into(),
+        ];
         let files = [
             ("--tls-cert", &self.tls_cert),
             ("--tls-key", &self.tls_key),
             ("--superuser-password-file", &self.superuser_password_file),
+            ("--socket-dir", &self.socket_dir),
         ];
         for (option, file) in files {
             if let Some(file) = file {
@@ -128,5 +150,13 @@ impl Access {
             arguments.push("--tls-required".into());
         }
         arguments
+    }
+}
+
+/// Reads permissions in octal.
+fn permissions(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("not an octal number up to 0777".to_owned()),
     }
 }

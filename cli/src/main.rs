@@ -118,7 +118,7 @@ fn main() -> ExitCode {
 /// The command line, with the options of the configuration file in it. What is wrong is told on stderr.
 fn arguments() -> Result<Arguments, ExitCode> {
     let wrong = |why: String| {
-        // Nobody has to listen.
+        // Where stderr is closed the exit code tells.
         let _ = std::io::stderr().write_all(format!("fencepost: {why}\n").as_bytes());
         ExitCode::from(WRONG_USAGE)
     };

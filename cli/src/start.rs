@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fencepost::{Cluster, Database, Durability, Options};
-use fencepost_pgserver::ListenOptions;
+use fencepost_pgserver::{AccessRules, ListenOptions};
 
 use crate::access::Access;
 use crate::configuration;
@@ -284,10 +284,12 @@ impl Start {
         }
     }
 
-    fn listen_options(&self) -> ListenOptions {
+    fn listen_options(&self, rules: &AccessRules) -> ListenOptions {
         let mut options = ListenOptions::new(&self.listen);
         options.auth = self.access.auth();
+        options.rules = rules.clone();
         options.tls = self.access.tls();
+        options.local = self.access.local();
         options.workers = self.workers;
         options.connections_max = self.max_connections;
         options

@@ -294,7 +294,7 @@ impl Io {
         let Some(socket) = self.socket.plain() else {
             return Err(io::ErrorKind::NotConnected.into());
         };
-        let reply = Outgoing::new(socket, std::mem::take(&mut self.out));
+        let reply = Outgoing::new(&socket, std::mem::take(&mut self.out));
         self.posted = Some(self.worker.outbox.flushes());
         self.worker.post(self.number, reply);
         Ok(())

@@ -13,12 +13,14 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod auth;
 mod cancel;
 mod connection;
 mod engine;
 mod io;
 mod lanes;
+mod local;
 mod log;
 mod metrics;
 mod options;
@@ -30,6 +32,8 @@ mod socket;
 mod tls;
 mod worker;
 
+pub use access::{AccessMethod, AccessRule, AccessRules, AccessType, RuleError, RuleText};
 pub use metrics::Histogram;
+pub use options::LocalOptions;
 pub use options::{AuthMode, ListenOptions, TlsOptions};
 pub use server::{ListenError, Server, ServerCounts, listen};

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::access::AccessRules;
 use crate::server::ListenError;
 
 /// Who must prove a password.
@@ -29,6 +30,15 @@ pub struct TlsOptions {
     pub required: bool,
 }
 
+/// The Unix socket of a server.
+#[derive(Debug, Clone)]
+pub struct LocalOptions {
+    /// The directory of the socket `.s.PGSQL.<port>`.
+    pub directory: PathBuf,
+    /// The permissions of the socket, as of `chmod`.
+    pub permissions: u32,
+}
+
 /// How to listen. `ListenOptions::from("127.0.0.1:5433")` has the defaults for everything else.
 #[derive(Clone)]
 pub struct ListenOptions {
@@ -36,6 +46,10 @@ pub struct ListenOptions {
     pub address: String,
     /// Who must prove a password.
     pub auth: AuthMode,
+    /// Rules that say who may connect; without them `auth` decides.
+    pub rules: AccessRules,
+    /// The Unix socket, when there is to be one.
+    pub local: Option<LocalOptions>,
     /// TLS, when there is a certificate.
     pub tls: Option<TlsOptions>,
     /// Worker threads; 0 for one a core.
@@ -54,6 +68,8 @@ impl ListenOptions {
         ListenOptions {
             address: address.into(),
             auth: AuthMode::default(),
+            rules: AccessRules::default(),
+            local: None,
             tls: None,
             workers: 0,
             connections_max: 10_000,

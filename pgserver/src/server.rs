@@ -10,6 +10,8 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -17,7 +19,7 @@ use std::time::Duration;
 
 use fencepost::{CancelHook, Database, Metric};
 use fencepost_fabric::processors;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -25,8 +27,10 @@ use tokio::sync::oneshot;
 use crate::auth::Scram;
 use crate::cancel::CancelMap;
 use crate::lanes::{self, Lane};
+use crate::local::LocalSocket;
 use crate::metrics::{self, Counts, Histogram};
 use crate::options::ListenOptions;
+use crate::socket::Accepted;
 use crate::tls::Tls;
 use crate::worker::{self, Command};
 
@@ -94,6 +98,7 @@ pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
     workers: Vec<Handle>,
+    local: Option<LocalSocket>,
     _cancels: CancelHook,
 }
 
@@ -118,6 +123,7 @@ fn listen_as(database: &Database, options: ListenOptions) -> Result<Server, List
         address: options.address.clone(),
         source,
     })?;
+    let (local, local_listener) = listen_locally(&options, address.port())?.unzip();
     let tls = options.tls.as_ref().map(Tls::load).transpose()?;
     let scram = Scram::new(tls.as_ref().and_then(|tls| tls.end_point.clone()));
     let scram = scram.map_err(|_| ListenError::Random)?;
@@ -161,13 +167,14 @@ fn listen_as(database: &Database, options: ListenOptions) -> Result<Server, List
         address,
         shared: Arc::clone(&shared),
         workers: Vec::with_capacity(receivers.len()),
+        local,
         _cancels: hook,
     };
-    let mut acceptor = Some(listener);
+    let mut acceptor = Some((listener, local_listener));
     for (index, (lane, receiver)) in shared.lanes.iter().zip(receivers).enumerate() {
         let (processor, load) = (lane.processor, lane.load.clone());
         let (end, ended) = oneshot::channel();
-        let accept = acceptor.take().map(|listener| (listener, shared.clone()));
+        let accept = acceptor.take().map(|listeners| (listeners, shared.clone()));
         let shared = shared.clone();
         let thread = std::thread::Builder::new()
             .name(format!("fencepost-wire-{index}"))
@@ -218,15 +225,43 @@ fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
+/// What the acceptor listens on.
+type Listeners = (TcpListener, Option<UnixListener>);
+
+/// Listens on the Unix socket, if there is to be one.
+fn listen_locally(
+    options: &ListenOptions,
+    port: u16,
+) -> Result<Option<(LocalSocket, UnixListener)>, ListenError> {
+    let Some(local) = &options.local else {
+        return Ok(None);
+    };
+    let listening = LocalSocket::listen(&local.directory, port, local.permissions);
+    let listening = listening.map_err(|source| ListenError::Bind {
+        address: format!(
+            "Unix socket of port {port} in {}",
+            local.directory.display()
+        ),
+        source,
+    })?;
+    Ok(Some(listening))
+}
+
 /// The thread of a worker; the first one also accepts.
-fn run_worker(accept: Option<(TcpListener, Arc<Shared>)>, work: impl Future<Output = ()>) {
+fn run_worker(accept: Option<(Listeners, Arc<Shared>)>, work: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     // Without a runtime the channel closes, and the acceptor leaves this worker out.
     let Ok(runtime) = runtime else { return };
     runtime.block_on(async move {
-        let acceptor = accept.map(|(listener, shared)| tokio::spawn(accept_all(listener, shared)));
+        let acceptor = accept.map(|((tcp, local), shared)| {
+            if let Some(local) = local {
+                // It ends with the runtime of its worker.
+                tokio::spawn(accept_local(local, Arc::clone(&shared)));
+            }
+            tokio::spawn(accept_all(tcp, shared))
+        });
         work.await;
         if let Some(acceptor) = acceptor {
             acceptor.abort();
@@ -239,32 +274,51 @@ async fn accept_all(listener: TcpListener, shared: Arc<Shared>) {
         return;
     };
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream.into_std(),
+        let accepted = match listener.accept().await {
+            Ok((stream, _)) => stream.into_std().map(Accepted::Tcp),
             Err(error) => Err(error),
         };
-        match stream {
-            Ok(stream) => {
-                if !hand_over(stream, &shared.lanes) {
-                    return;
-                }
-            }
-            Err(error) => {
-                tracing::warn!("could not accept new connection: {error}");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
+        if !take_in(accepted, &shared.lanes).await {
+            return;
+        }
+    }
+}
+
+async fn accept_local(listener: UnixListener, shared: Arc<Shared>) {
+    let Ok(listener) = tokio::net::UnixListener::from_std(listener) else {
+        return;
+    };
+    loop {
+        let accepted = match listener.accept().await {
+            Ok((stream, _)) => stream.into_std().map(Accepted::Unix),
+            Err(error) => Err(error),
+        };
+        if !take_in(accepted, &shared.lanes).await {
+            return;
+        }
+    }
+}
+
+/// Hands a new client over, or waits where none could be accepted; false when all workers have ended.
+async fn take_in(accepted: io::Result<Accepted>, lanes: &[Lane]) -> bool {
+    match accepted {
+        Ok(accepted) => hand_over(accepted, lanes),
+        Err(error) => {
+            tracing::warn!("could not accept new connection: {error}");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            true
         }
     }
 }
 
 /// Gives a new client to a worker; false when all have ended.
-fn hand_over(stream: std::net::TcpStream, lanes: &[Lane]) -> bool {
-    let processor = SockRef::from(&stream).cpu_affinity().ok();
+fn hand_over(accepted: Accepted, lanes: &[Lane]) -> bool {
+    let processor = accepted.comes_in_at();
     let Some(lane) = lanes::for_newcomer(lanes, processor) else {
         return false;
     };
     lane.load.fetch_add(1, Ordering::Relaxed);
-    if lane.commands.send(Command::Serve(stream)).is_err() {
+    if lane.commands.send(Command::Serve(accepted)).is_err() {
         lane.load.fetch_sub(1, Ordering::Relaxed);
     }
     true
@@ -274,6 +328,11 @@ impl Server {
     /// The address listened on, with its real port.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The path of the Unix socket, if there is one.
+    pub fn local_socket(&self) -> Option<&Path> {
+        self.local.as_ref().map(LocalSocket::path)
     }
 
     /// What the server counts, to be read while it runs and after.

@@ -1,19 +1,48 @@
 //! A client's socket, plain or under TLS.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
+
+use crate::log::Peer;
+
+/// A stream that was accepted, of no runtime yet.
+pub(crate) enum Accepted {
+    Tcp(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Accepted {
+    /// The processor where its packets come in, if it has packets.
+    pub(crate) fn comes_in_at(&self) -> Option<usize> {
+        match self {
+            Accepted::Tcp(stream) => SockRef::from(stream).cpu_affinity().ok(),
+            Accepted::Unix(_) => None,
+        }
+    }
+
+    /// The other end.
+    pub(crate) fn peer(&self) -> io::Result<Peer> {
+        match self {
+            Accepted::Tcp(stream) => stream.peer_addr().map(Peer::Tcp),
+            Accepted::Unix(_) => Ok(Peer::Local),
+        }
+    }
+}
 
 /// A connected client.
 pub(crate) enum Socket {
     /// Without encryption.
     Plain(TcpStream),
+    /// Over a Unix socket.
+    Unix(UnixStream),
     /// Under TLS.
     Tls(Box<TlsStream<TcpStream>>),
     /// Given away to a handshake.
@@ -27,7 +56,14 @@ impl Socket {
     }
 
     /// Takes over an accepted stream: no delay, and probes for hosts that vanish silently.
-    pub(crate) fn adopt(stream: std::net::TcpStream) -> io::Result<Socket> {
+    pub(crate) fn adopt(accepted: Accepted) -> io::Result<Socket> {
+        let stream = match accepted {
+            Accepted::Tcp(stream) => stream,
+            Accepted::Unix(stream) => {
+                stream.set_nonblocking(true)?;
+                return Ok(Socket::Unix(UnixStream::from_std(stream)?));
+            }
+        };
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let probes = TcpKeepalive::new()
@@ -52,27 +88,20 @@ impl Socket {
         })
     }
 
-    fn tcp(&self) -> Option<&TcpStream> {
-        match self {
-            Socket::Plain(stream) => Some(stream),
-            Socket::Tls(stream) => Some(stream.get_ref().0),
-            Socket::Taken => None,
-        }
-    }
-
     /// The processor where the client's last packet came in, of a connection that can be given to another thread.
     pub(crate) fn comes_in_at(&self) -> Option<usize> {
         match self {
             Socket::Plain(stream) => SockRef::from(stream).cpu_affinity().ok(),
-            Socket::Tls(_) | Socket::Taken => None,
+            Socket::Unix(_) | Socket::Tls(_) | Socket::Taken => None,
         }
     }
 
     /// A socket without encryption.
     #[inline]
-    pub(crate) fn plain(&self) -> Option<&TcpStream> {
+    pub(crate) fn plain(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Socket::Plain(stream) => Some(stream),
+            Socket::Plain(stream) => Some(stream.as_fd()),
+            Socket::Unix(stream) => Some(stream.as_fd()),
             Socket::Tls(_) | Socket::Taken => None,
         }
     }
@@ -81,19 +110,19 @@ impl Socket {
     pub(crate) fn release(self) -> Option<std::net::TcpStream> {
         match self {
             Socket::Plain(stream) => stream.into_std().ok(),
-            Socket::Tls(_) | Socket::Taken => None,
+            Socket::Unix(_) | Socket::Tls(_) | Socket::Taken => None,
         }
     }
 
     /// Whether the peer has closed its side, even behind bytes that were not read yet.
     pub(crate) async fn is_closed(&self) -> bool {
-        match self.tcp() {
-            Some(tcp) => tcp
-                .ready(Interest::READABLE)
-                .await
-                .is_ok_and(|r| r.is_read_closed()),
-            None => true,
-        }
+        let readable = match self {
+            Socket::Plain(stream) => stream.ready(Interest::READABLE).await,
+            Socket::Unix(stream) => stream.ready(Interest::READABLE).await,
+            Socket::Tls(stream) => stream.get_ref().0.ready(Interest::READABLE).await,
+            Socket::Taken => return true,
+        };
+        readable.is_ok_and(|readable| readable.is_read_closed())
     }
 
     /// Reads into `into`; 0 bytes is the end.
@@ -106,6 +135,7 @@ impl Socket {
         let mut buffer = ReadBuf::new(into);
         let read = match self {
             Socket::Plain(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+            Socket::Unix(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
             Socket::Tls(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
             Socket::Taken => Poll::Ready(Ok(())),
         };
@@ -121,6 +151,7 @@ impl Socket {
     ) -> Poll<io::Result<usize>> {
         match self {
             Socket::Plain(stream) => Pin::new(stream).poll_write(cx, from),
+            Socket::Unix(stream) => Pin::new(stream).poll_write(cx, from),
             Socket::Tls(stream) => Pin::new(stream).poll_write(cx, from),
             Socket::Taken => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
@@ -130,7 +161,7 @@ impl Socket {
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Socket::Tls(stream) => Pin::new(stream).poll_flush(cx),
-            Socket::Plain(_) | Socket::Taken => Poll::Ready(Ok(())),
+            Socket::Plain(_) | Socket::Unix(_) | Socket::Taken => Poll::Ready(Ok(())),
         }
     }
 
@@ -138,6 +169,7 @@ impl Socket {
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Socket::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Socket::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             Socket::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
             Socket::Taken => Poll::Ready(Ok(())),
         }

@@ -28,6 +28,7 @@ use crate::lanes;
 use crate::metrics::Counts;
 use crate::outbox::Outbox;
 use crate::server::Shared;
+use crate::socket::Accepted;
 
 /// How long cancelled statements get to end before they are dropped.
 const LAST_MOMENTS: Duration = Duration::from_millis(500);
@@ -35,7 +36,7 @@ const LAST_MOMENTS: Duration = Duration::from_millis(500);
 /// What a worker is told.
 pub(crate) enum Command {
     /// Serve a client.
-    Serve(std::net::TcpStream),
+    Serve(Accepted),
     /// Go on with a client that another worker has served.
     Take(Box<Moved>),
     /// End: idle sessions now, others after their statement or this time.

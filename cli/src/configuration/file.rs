@@ -7,14 +7,24 @@
 //!
 //! [settings]
 //! log_min_duration_statement = "250ms"
+//!
+//! [[access]]
+//! type = "host"
+//! database = "all"
+//! user = ["ada", "grace"]
+//! address = "10.0.0.0/8"
+//! method = "scram-sha-256"
 //! ```
 //! A `_` in a name stands for the `-` of the option. Errors name the file and the line.
 
 use std::path::{Path, PathBuf};
 
+use fencepost_pgserver::{AccessRule, RuleText};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// The array of rules of access.
+const ACCESS: &str = "access";
 /// The table of settings of the server.
 const SETTINGS: &str = "settings";
 
@@ -26,6 +36,8 @@ pub struct ConfigFile {
     pub options: Vec<OptionEntry>,
     /// The settings, in the order of their names.
     pub settings: Vec<SettingEntry>,
+    /// The rules of access, in their order; `None` if the file has none.
+    pub access: Option<Vec<AccessRule>>,
 }
 
 /// An option of the command line.
@@ -97,6 +109,11 @@ impl ConfigFile {
             match (name.get_ref().as_ref(), value.get_ref()) {
                 (SETTINGS, DeValue::Table(settings)) => file.read_settings(&source, settings)?,
                 (SETTINGS, _) => return Err(source.error(line, "settings is no table")),
+                (ACCESS, DeValue::Array(rules)) => {
+                    let rules = rules.iter().map(|rule| read_rule(&source, rule));
+                    file.access = Some(rules.collect::<Result<_, _>>()?);
+                }
+                (ACCESS, _) => return Err(source.error(line, "access is no array of tables")),
                 (name, value) => {
                     let value = option_value(value).ok_or_else(|| {
                         source.error(line, &format!("{name} is no value of an option"))
@@ -136,6 +153,41 @@ impl ConfigFile {
     pub fn error(&self, line: usize, why: &str) -> String {
         format!("{}:{line}: {why}", self.path.display())
     }
+}
+
+/// Reads a rule of access.
+fn read_rule(source: &Text<'_>, rule: &Spanned<DeValue<'_>>) -> Result<AccessRule, String> {
+    let line = source.line_of(rule);
+    let DeValue::Table(table) = rule.get_ref() else {
+        return Err(source.error(line, "a rule of access is no table"));
+    };
+    let (mut kind, mut address, mut method) = (None, None, None);
+    let (mut databases, mut users) = (Vec::new(), Vec::new());
+    for (name, value) in table {
+        let line = source.line_of(name);
+        let value = option_value(value.get_ref());
+        match (name.get_ref().as_ref(), value) {
+            ("type", Some(OptionValue::One(text))) => kind = Some(text),
+            ("address", Some(OptionValue::One(text))) => address = Some(text),
+            ("method", Some(OptionValue::One(text))) => method = Some(text),
+            ("database", Some(OptionValue::One(text))) => databases = vec![text],
+            ("database", Some(OptionValue::Several(all))) => databases = all,
+            ("user", Some(OptionValue::One(text))) => users = vec![text],
+            ("user", Some(OptionValue::Several(all))) => users = all,
+            (name, _) => {
+                return Err(source.error(line, &format!("unknown field \"{name}\" of a rule")));
+            }
+        }
+    }
+    let missing = |field: &str| source.error(line, &format!("a rule of access needs {field}"));
+    let text = RuleText {
+        kind: &kind.ok_or_else(|| missing("type"))?,
+        databases: &databases,
+        users: &users,
+        address: address.as_deref(),
+        method: &method.ok_or_else(|| missing("method"))?,
+    };
+    AccessRule::parse(&text).map_err(|error| source.error(line, &error.to_string()))
 }
 
 fn option_value(value: &DeValue<'_>) -> Option<OptionValue> {
@@ -204,6 +256,15 @@ mod tests {
         for (text, expected) in [
             ("a = 1\nb = ", "f.toml:2: "),
             ("\nsettings = 5", "f.toml:2: settings is no table"),
+            ("access = 5", "f.toml:1: access is no array of tables"),
+            (
+                "[[access]]\ntype = \"tcp\"\ndatabase = \"all\"\nuser = \"all\"\nmethod = \"trust\"",
+                "f.toml:1: invalid connection type \"tcp\"",
+            ),
+            (
+                "\n[[access]]\nkind = 1",
+                "f.toml:3: unknown field \"kind\" of a rule",
+            ),
             ("x = 1979-05-27", "f.toml:1: x is no value of an option"),
             ("[settings]\na = []", "f.toml:2: a is no value of a setting"),
         ] {

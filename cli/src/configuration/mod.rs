@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fencepost::{ConfigurationSource, ServerSettings, SettingValues};
+use fencepost_pgserver::AccessRules;
 use parking_lot::Mutex;
 
 use crate::log::Control;
@@ -24,6 +25,7 @@ pub struct Source {
     /// Without a data directory it is kept in memory only.
     system_file: Option<PathBuf>,
     system: Mutex<SettingValues>,
+    rules: AccessRules,
     log: Option<Arc<Control>>,
 }
 
@@ -40,8 +42,16 @@ impl Source {
             file: file.map(Path::to_owned),
             system_file: data_dir.map(|dir| dir.join(SYSTEM_FILE)),
             system: Mutex::default(),
+            rules: AccessRules::default(),
             log,
         }
+    }
+}
+
+impl Source {
+    /// The rules of access of the file, which are replaced when it is read again.
+    pub fn rules(&self) -> &AccessRules {
+        &self.rules
     }
 }
 
@@ -54,7 +64,9 @@ impl ConfigurationSource for Source {
         let Some(path) = &self.file else {
             return Ok(SettingValues::new());
         };
-        let settings = ConfigFile::read(path)?.settings.into_iter();
+        let file = ConfigFile::read(path)?;
+        self.rules.replace(file.access);
+        let settings = file.settings.into_iter();
         Ok(settings.map(|entry| (entry.name, entry.value)).collect())
     }
 

@@ -5,8 +5,8 @@
 //!   GET /healthz   200 while the process answers
 //!   GET /readyz    200 while clients are served: 503 before that, after it, and while the machine has no lease
 //! ```
-//! A thread of its own answers, one request after the other; what is counted is read then. Nobody proves who he is
-//! here, so the address is one of this host unless another one is given.
+//! A thread of its own answers, one request after the other; what is counted is read then. Clients are not
+//! authenticated, so the address is one of this host unless another one is given.
 
 mod health;
 mod render;

@@ -118,9 +118,10 @@ impl Start {
             }
         };
         tell_recovery(&database);
+        let rules = source.rules().clone();
         database.set_configuration(source);
         database.on_reload(log.follower());
-        let server = listen(&database, self.listen_options())?;
+        let server = listen(&database, self.listen_options(&rules))?;
         health.serves(Serving {
             database: database.clone(),
             counts: server.counts(),
@@ -144,6 +145,9 @@ impl Start {
         };
         let address = server.local_addr();
         tracing::info!("listening on {address}");
+        if let Some(path) = server.local_socket() {
+            tracing::info!("listening on Unix socket {}", path.display());
+        }
         tracing::info!("database system is ready to accept connections");
         println!(
             "fencepost {} ready on {address} ({where_to}; started in {} ms)",

@@ -24,3 +24,4 @@ mod scenarios;
 mod ssd;
 mod stopped;
 mod stores;
+mod ways_in;

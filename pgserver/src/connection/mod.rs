@@ -31,9 +31,9 @@ use tokio::time::timeout;
 
 use crate::engine::Prepared;
 use crate::io::Io;
-use crate::log::{Client, Entry, Peer, emit};
+use crate::log::{Client, Entry, emit};
 use crate::proto::ProtoError;
-use crate::socket::Socket;
+use crate::socket::{Accepted, Socket};
 use crate::worker::{Place, Stage};
 use dialogue::Dialogue;
 use opening::Opened;
@@ -72,12 +72,12 @@ impl From<std::io::Error> for Ending {
 }
 
 /// Serves one client.
-pub(crate) async fn serve(stream: TcpStream, place: Place) {
-    let Ok(peer) = stream.peer_addr() else { return };
-    let Ok(socket) = Socket::adopt(stream) else {
+pub(crate) async fn serve(accepted: Accepted, place: Place) {
+    let Ok(peer) = accepted.peer() else { return };
+    let Ok(socket) = Socket::adopt(accepted) else {
         return;
     };
-    let client = Box::new(Client::new(Peer::Tcp(peer)));
+    let client = Box::new(Client::new(peer));
     if place.worker.shared.tells_connections() {
         emit(
             &client,

@@ -19,6 +19,7 @@ use std::task::Poll;
 use tokio::time::timeout;
 
 use super::{Ending, broken, logging, report};
+use crate::access::{AccessMethod, Asked};
 use crate::auth::ScramError;
 use crate::cancel::CancelKey;
 use crate::engine::{self, Session};
@@ -111,12 +112,7 @@ async fn log_in(
     let Some(seat) = Seat::take(shared) else {
         return Err(fatal(io, "53300", "sorry, too many clients already"));
     };
-    let scram = match shared.options.auth {
-        AuthMode::Trust => false,
-        AuthMode::TrustLoopback => remote,
-        AuthMode::Scram => true,
-    };
-    if scram {
+    if asks_password(io, shared)? {
         prove_password(io, &startup.user, place, shared).await?;
         if shared.tells_connections() {
             let message = format!(
@@ -128,6 +124,27 @@ async fn log_in(
     }
     encode::authentication_ok(&mut io.out);
     Ok((startup, seat))
+}
+
+/// Whether the client must prove a password, by the rules of access, or else by the mode of the server. Refuses a client
+/// that no rule lets in.
+fn asks_password(io: &mut Io, shared: &Shared) -> Result<bool, Ending> {
+    let client = &io.client;
+    let decided = shared.options.rules.decide(&Asked {
+        peer: client.peer,
+        is_tls: io.socket.is_tls(),
+        user: &client.user,
+        database: &client.database,
+    });
+    match decided {
+        Some(Ok(method)) => Ok(method == AccessMethod::ScramSha256),
+        Some(Err(why)) => Err(fatal(io, "28000", &why)),
+        None => Ok(match shared.options.auth {
+            AuthMode::Trust => false,
+            AuthMode::TrustLoopback => client.peer.is_remote(),
+            AuthMode::Scram => true,
+        }),
+    }
 }
 
 #[cold]
@@ -195,7 +212,8 @@ fn refuse_injected(io: &mut Io, message: &str) -> Result<(), Ending> {
 }
 
 async fn answer_tls(io: &mut Io, shared: &Shared) -> Result<(), Ending> {
-    let Some(tls) = shared.tls.as_ref().filter(|_| !io.socket.is_tls()) else {
+    let tls = shared.tls.as_ref();
+    let Some(tls) = tls.filter(|_| matches!(io.socket, Socket::Plain(_))) else {
         io.out.push(b'N');
         return Ok(io.send().await?);
     };

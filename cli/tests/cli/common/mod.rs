@@ -52,6 +52,11 @@ impl Server {
         Server { child, port }
     }
 
+    /// The port that it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Where clients connect.
     pub fn url(&self) -> String {
         format!(

@@ -1,0 +1,387 @@
+//! Rules of access, as those of PostgreSQL's pg_hba.conf: which clients may connect, and how they are authenticated.
+//!
+//! The first rule that fits a connection decides; where none does the connection is refused (28000).
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::log::Peer;
+
+/// Which connections a rule is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessType {
+    /// Those over a Unix socket.
+    Local,
+    /// Those over TCP.
+    Host,
+    /// Those over TCP under TLS.
+    HostSsl,
+    /// Those over TCP without TLS.
+    HostNoSsl,
+}
+
+/// What a client has to prove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessMethod {
+    /// Nothing.
+    Trust,
+    /// A password (SCRAM-SHA-256).
+    ScramSha256,
+    /// It is refused, whatever it proves.
+    Reject,
+}
+
+/// Why a rule cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct RuleError(String);
+
+/// A rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessRule {
+    kind: AccessType,
+    databases: Vec<String>,
+    users: Vec<String>,
+    /// `None` is any.
+    network: Option<Network>,
+    method: AccessMethod,
+}
+
+/// The addresses that begin with the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Network {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Network {
+    fn parse(text: &str) -> Result<Option<Network>, RuleError> {
+        let wrong = |why: &str| RuleError(format!("invalid address \"{text}\": {why}"));
+        if text == "all" {
+            return Ok(None);
+        }
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address
+            .parse()
+            .map_err(|_| wrong("neither all nor an IP address with or without /bits"))?;
+        let bits_max = match address {
+            IpAddr::V4(_) => 32,
+            IpAddr::V6(_) => 128,
+        };
+        let bits = match bits {
+            None => bits_max,
+            Some(bits) => bits.parse().map_err(|_| wrong("/bits is no number"))?,
+        };
+        match bits <= bits_max {
+            true => Ok(Some(Network { address, bits })),
+            false => Err(wrong(&format!("there are {bits_max} bits"))),
+        }
+    }
+
+    fn has(&self, other: IpAddr) -> bool {
+        let first = |bytes: u128, width: u32| {
+            let dropped = width - u32::from(self.bits);
+            bytes.checked_shr(dropped).unwrap_or(0)
+        };
+        match (self.address, other.to_canonical()) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let bits = |address: u32| first(u128::from(address), 32);
+                bits(own.to_bits()) == bits(other.to_bits())
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                first(own.to_bits(), 128) == first(other.to_bits(), 128)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The texts of a rule's fields.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleText<'a> {
+    /// `local`, `host`, `hostssl` or `hostnossl`.
+    pub kind: &'a str,
+    /// Names of databases, `all` or `sameuser`.
+    pub databases: &'a [String],
+    /// Names of roles, or `all`.
+    pub users: &'a [String],
+    /// `all`, or an IP address with or without `/bits`; of `local` none.
+    pub address: Option<&'a str>,
+    /// `trust`, `scram-sha-256` or `reject`.
+    pub method: &'a str,
+}
+
+impl AccessRule {
+    /// Reads a rule.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &RuleText<'_>) -> Result<AccessRule, RuleError> {
+        let kind = match text.kind {
+            "local" => AccessType::Local,
+            "host" => AccessType::Host,
+            "hostssl" => AccessType::HostSsl,
+            "hostnossl" => AccessType::HostNoSsl,
+            other => return Err(RuleError(format!("invalid connection type \"{other}\""))),
+        };
+        let method = match text.method {
+            "trust" => AccessMethod::Trust,
+            "scram-sha-256" => AccessMethod::ScramSha256,
+            "reject" => AccessMethod::Reject,
+            other => {
+                return Err(RuleError(format!(
+                    "invalid authentication method \"{other}\""
+                )));
+            }
+        };
+        let network = match (kind, text.address) {
+            (AccessType::Local, None) => None,
+            (AccessType::Local, Some(_)) => {
+                return Err(RuleError("a rule of type local has no address".to_owned()));
+            }
+            (_, Some(address)) => Network::parse(address)?,
+            (_, None) => return Err(RuleError("end-of-line before IP address".to_owned())),
+        };
+        for name in text.databases.iter().chain(text.users) {
+            let is_known =
+                !matches!(&**name, "samerole" | "samegroup") && !name.starts_with(['+', '@', '/']);
+            if !is_known {
+                return Err(RuleError(format!("\"{name}\" is not supported")));
+            }
+        }
+        if text.databases.is_empty() || text.users.is_empty() {
+            return Err(RuleError("a rule names databases and users".to_owned()));
+        }
+        Ok(AccessRule {
+            kind,
+            databases: text.databases.to_vec(),
+            users: text.users.to_vec(),
+            network,
+            method,
+        })
+    }
+
+    fn fits(&self, asked: &Asked<'_>) -> bool {
+        let of_kind = match (self.kind, asked.peer) {
+            (AccessType::Local, Peer::Local) => true,
+            (AccessType::Host, Peer::Tcp(_)) => true,
+            (AccessType::HostSsl, Peer::Tcp(_)) => asked.is_tls,
+            (AccessType::HostNoSsl, Peer::Tcp(_)) => !asked.is_tls,
+            _ => false,
+        };
+        let of_database = self.databases.iter().any(|name| match name.as_str() {
+            "all" => true,
+            "sameuser" => asked.database == asked.user,
+            name => name == asked.database,
+        });
+        let mut users = self.users.iter();
+        let of_user = users.any(|name| name == "all" || name == asked.user);
+        let address = asked.peer.address().map(|address| address.ip());
+        let of_network = self
+            .network
+            .is_none_or(|network| address.is_some_and(|ip| network.has(ip)));
+        of_kind && of_database && of_user && of_network
+    }
+}
+
+/// A connection that a rule is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) peer: Peer,
+    pub(crate) is_tls: bool,
+    pub(crate) user: &'a str,
+    pub(crate) database: &'a str,
+}
+
+/// As PostgreSQL's messages name it.
+impl fmt::Display for Asked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let encryption = match self.is_tls {
+            true => "SSL encryption",
+            false => "no encryption",
+        };
+        write!(
+            f,
+            "host \"{}\", user \"{}\", database \"{}\", {encryption}",
+            self.peer.host(),
+            self.user,
+            self.database
+        )
+    }
+}
+
+/// The rules of a server, which may be replaced while it runs. Without rules its [`crate::AuthMode`] decides.
+#[derive(Clone, Debug, Default)]
+pub struct AccessRules(Arc<RwLock<Option<Arc<[AccessRule]>>>>);
+
+impl AccessRules {
+    /// Replaces the rules; new connections go by them.
+    pub fn replace(&self, rules: Option<Vec<AccessRule>>) {
+        *self.0.write() = rules.map(Arc::from);
+    }
+
+    /// Returns what a client has to prove, or why it is refused; `None` where there are no rules.
+    pub(crate) fn decide(&self, asked: &Asked<'_>) -> Option<Result<AccessMethod, String>> {
+        let rules = self.0.read().clone()?;
+        let rule = rules.iter().find(|rule| rule.fits(asked));
+        Some(match rule.map(|rule| rule.method) {
+            Some(AccessMethod::Reject) => {
+                Err(format!("pg_hba.conf rejects connection for {asked}"))
+            }
+            Some(method) => Ok(method),
+            None => Err(format!("no pg_hba.conf entry for {asked}")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(
+        kind: &str,
+        database: &str,
+        user: &str,
+        address: Option<&str>,
+        method: &str,
+    ) -> AccessRule {
+        try_rule(kind, database, user, address, method).expect("a rule")
+    }
+
+    fn try_rule(
+        kind: &str,
+        database: &str,
+        user: &str,
+        address: Option<&str>,
+        method: &str,
+    ) -> Result<AccessRule, RuleError> {
+        AccessRule::parse(&RuleText {
+            kind,
+            databases: &[database.to_owned()],
+            users: &[user.to_owned()],
+            address,
+            method,
+        })
+    }
+
+    fn asked(address: &str, is_tls: bool) -> Asked<'static> {
+        Asked {
+            peer: match address {
+                "" => Peer::Local,
+                address => Peer::Tcp((address.parse::<IpAddr>().expect("an address"), 5).into()),
+            },
+            is_tls,
+            user: "ada",
+            database: "shop",
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_decides() {
+        let rules = AccessRules::default();
+        assert_eq!(rules.decide(&asked("10.0.0.1", false)), None);
+        rules.replace(Some(vec![
+            rule("local", "all", "all", None, "trust"),
+            rule("host", "all", "mallory", Some("all"), "trust"),
+            rule("host", "shop", "ada", Some("10.0.0.0/8"), "scram-sha-256"),
+            rule("host", "all", "all", Some("10.0.0.1"), "trust"),
+            rule("hostssl", "all", "all", Some("::/0"), "trust"),
+            rule("hostnossl", "sameuser", "all", Some("all"), "trust"),
+            rule("host", "all", "all", Some("192.168.0.0/16"), "reject"),
+        ]));
+        let decide = |address, is_tls| rules.decide(&asked(address, is_tls)).expect("rules");
+        assert_eq!(decide("", false), Ok(AccessMethod::Trust));
+        assert_eq!(decide("10.0.0.1", false), Ok(AccessMethod::ScramSha256));
+        assert_eq!(
+            decide("::ffff:10.0.0.1", true),
+            Ok(AccessMethod::ScramSha256)
+        );
+        assert_eq!(decide("2001:db8::1", true), Ok(AccessMethod::Trust));
+        assert_eq!(
+            decide("2001:db8::1", false),
+            Err("no pg_hba.conf entry for host \"2001:db8::1\", user \"ada\", database \"shop\", no encryption".to_owned())
+        );
+        assert_eq!(
+            decide("192.168.3.4", true),
+            Err("pg_hba.conf rejects connection for host \"192.168.3.4\", user \"ada\", database \"shop\", SSL encryption".to_owned())
+        );
+    }
+
+    #[test]
+    fn networks_are_compared_by_their_first_bits() {
+        for (network, address, expected) in [
+            ("0.0.0.0/0", "1.2.3.4", true),
+            ("10.1.0.0/15", "10.0.255.1", true),
+            ("10.1.0.0/16", "10.0.255.1", false),
+            ("10.0.0.1/32", "10.0.0.2", false),
+            ("0.0.0.0/0", "::1", false),
+            ("::/0", "fe80::1", true),
+            ("fe80::/10", "febf::1", true),
+            ("fe80::/10", "fec0::1", false),
+        ] {
+            let rule = rule("host", "all", "all", Some(network), "trust");
+            assert_eq!(
+                rule.fits(&asked(address, false)),
+                expected,
+                "{network} {address}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_rule_is_refused() {
+        for (kind, user, address, method, why) in [
+            (
+                "tcp",
+                "all",
+                Some("all"),
+                "trust",
+                "invalid connection type \"tcp\"",
+            ),
+            (
+                "host",
+                "all",
+                Some("all"),
+                "md4",
+                "invalid authentication method \"md4\"",
+            ),
+            (
+                "host",
+                "all",
+                None,
+                "trust",
+                "end-of-line before IP address",
+            ),
+            (
+                "local",
+                "all",
+                Some("all"),
+                "trust",
+                "a rule of type local has no address",
+            ),
+            (
+                "host",
+                "all",
+                Some("1.2.3.4/33"),
+                "trust",
+                "invalid address \"1.2.3.4/33\": there are 32 bits",
+            ),
+            (
+                "host",
+                "+admins",
+                Some("all"),
+                "trust",
+                "\"+admins\" is not supported",
+            ),
+        ] {
+            let error = try_rule(kind, "all", user, address, method).expect_err(why);
+            assert_eq!(error.to_string(), why);
+        }
+    }
+}
