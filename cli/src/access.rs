@@ -33,6 +33,14 @@ pub struct Access {
         requires = "tls_cert"
     )]
     tls_key: Option<PathBuf>,
+    /// Certificates in PEM of the CA of clients' certificates, for rules of access with the method cert.
+    #[arg(
+        long,
+        env = "FENCEPOST_TLS_CLIENT_CA",
+        value_name = "FILE",
+        requires = "tls_cert"
+    )]
+    tls_client_ca: Option<PathBuf>,
     /// Refuse clients of other hosts that do not use TLS.
     #[arg(long, env = "FENCEPOST_TLS_REQUIRED", requires = "tls_cert")]
     tls_required: bool,
@@ -93,6 +101,7 @@ impl Access {
         Some(TlsOptions {
             certificate: certificate.clone(),
             key: key.clone(),
+            client_ca: self.tls_client_ca.clone(),
             required: self.tls_required,
         })
     }
@@ -138,6 +147,7 @@ impl Access {
         let files = [
             ("--tls-cert", &self.tls_cert),
             ("--tls-key", &self.tls_key),
+            ("--tls-client-ca", &self.tls_client_ca),
             ("--superuser-password-file", &self.superuser_password_file),
             ("--socket-dir", &self.socket_dir),
         ];

@@ -156,18 +156,11 @@ impl DevCluster {
             Signals::new().map_err(Failure::io("signals"))?
         };
         let together = self.together(shared.path())?;
-        if let Some(directory) = &self.log_dir {
-            let name = directory.display().to_string();
-            std::fs::create_dir_all(directory).map_err(Failure::io(name))?;
-        }
         let (say, said) = channel();
         let mut machines = Machines(Vec::new());
         let command = |number: u32| {
             let program = std::env::current_exe().map_err(Failure::io("program"))?;
             let mut command = Command::new(program);
-            for variable in variables() {
-                command.env_remove(variable);
-            }
             command
                 .args(["start", "--ends-with-parent"])
                 .args(&together)
@@ -177,11 +170,7 @@ impl DevCluster {
                 .args(["--memory-limit", &limit.to_string()])
                 .args(["--workers", &self.workers.to_string()])
                 .args(self.access.arguments());
-            command.args(["--log-format", self.log_format.name()]);
-            if let Some(directory) = &self.log_dir {
-                let file = directory.join(format!("m{number}.log"));
-                command.arg("--log-file").arg(file);
-            }
+            self.log_of(number, &mut command);
             if nvram {
                 command.args(["--durability", "nvram"]);
             }
@@ -267,6 +256,20 @@ impl DevCluster {
         match why {
             Err(why) => Err(Failure::Broken(why)),
             Ok(_) => ended,
+        }
+    }
+
+    /// Has a machine log as it was asked for, and take no options from this environment.
+    fn log_of(&self, number: u32, command: &mut Command) {
+        for variable in variables() {
+            command.env_remove(variable);
+        }
+        command.args(["--log-format", self.log_format.name()]);
+        if let Some(directory) = &self.log_dir {
+            // Where it cannot be made the machine tells why.
+            let _ = std::fs::create_dir_all(directory);
+            let file = directory.join(format!("m{number}.log"));
+            command.arg("--log-file").arg(file);
         }
     }
 

@@ -5,10 +5,12 @@
 //! ALTER SYSTEM SET … ─────┼─► active ─► new sessions; others once they are idle (`Session::follow_server`)
 //! configuration file ─────┘ last          └─► hooks: the log, the rules of access
 //! ```
-//! They are put together when the server begins, at SIGHUP, and at `pg_reload_conf()`. Each machine of a cluster has its own.
+//! They are put together when the server begins, at SIGHUP, and at `pg_reload_conf()`. Each machine
+//! of a cluster has its own.
 //!
 //! # Failure
-//! A file that cannot be read changes nothing. A value that is wrong is left out, with a line in the log.
+//! A file that cannot be read changes nothing. A value that is wrong is left out, with a line in
+//! the log.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -64,7 +66,7 @@ pub(crate) struct Configuration {
     /// Counts changes of `active`.
     generation: AtomicU64,
     active: RwLock<Arc<ServerSettings>>,
-    /// What ALTER SYSTEM has set, where there is no source.
+    /// The values of ALTER SYSTEM, where there is no source.
     system: Mutex<SettingValues>,
     source: RwLock<Option<Arc<dyn ConfigurationSource>>>,
     hooks: Mutex<Vec<Hook>>,

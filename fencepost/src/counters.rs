@@ -95,7 +95,7 @@ impl Tallies {
         sums
     }
 
-    /// What was counted here since the counts were set back.
+    /// The counts of this machine since they were set back.
     pub fn here(&self) -> Totals {
         let since = self.since.lock();
         let mut counts = self.sums();

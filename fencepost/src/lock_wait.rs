@@ -19,7 +19,8 @@ pub struct LockWait {
 }
 
 impl Database {
-    /// Returns the lock that a session of this machine waits for, if it waits for one: of a row, a table, or an
+    /// Returns the lock that a session of this machine waits for, if it waits for one: of a row, a
+    /// table, or an
     /// advisory one. It asks all machines that answer.
     pub async fn lock_wait(&self, session: i32) -> Option<LockWait> {
         let shared = self.shared();

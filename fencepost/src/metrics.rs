@@ -1,6 +1,7 @@
-//! What a machine counts, for monitoring: read when it is asked for, so that statements pay nothing for it.
+//! Metrics of a machine, read when they are asked for, so that statements pay nothing for them.
 //!
-//! Names follow Prometheus: counters end with `_total`, units are base units. Labels name what is told apart. Everything is about this machine,
+//! Names follow Prometheus: counters end with `_total`, units are base units. Labels name what is
+//! told apart. Everything is about this machine,
 //! since it has started.
 
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use fencepost_txn::network::Posted;
 use crate::database::Database;
 use crate::databases::Served;
 
-/// What a metric is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// A sum that only grows.
@@ -28,9 +29,9 @@ pub enum MetricKind {
 pub struct Metric {
     /// Its name.
     pub name: &'static str,
-    /// What it tells, for people.
+    /// Its description, for people.
     pub help: &'static str,
-    /// What it is.
+    /// Its kind.
     pub kind: MetricKind,
     /// Its values.
     pub samples: Vec<Sample>,
@@ -104,6 +105,7 @@ impl Database {
         self.fabric_metrics(&mut all);
         self.storage_metrics(&mut all);
         self.cluster_metrics(&mut all);
+        self.machine_metrics(&mut all);
         self.session_metrics(&mut all);
         self.database_metrics(&mut all);
         all
@@ -282,6 +284,12 @@ impl Database {
         ] {
             all.push(Metric::gauge(name, help, value));
         }
+    }
+
+    /// The other machines, leases and data recovery.
+    fn machine_metrics(&self, all: &mut Vec<Metric>) {
+        let machine = self.machine();
+        let members = machine.members();
         let mut reachable = Metric::new(
             MetricKind::Gauge,
             "fencepost_machine_reachable",
@@ -414,7 +422,7 @@ impl Database {
     }
 }
 
-/// What is counted of a database.
+/// A counter of a database.
 #[derive(Clone, Copy)]
 enum Counted {
     Event(Event),

@@ -188,7 +188,7 @@ impl Register {
         entries.values().filter(|entry| entry.user == user).count()
     }
 
-    /// What each session of this machine does.
+    /// The activity of each session of this machine.
     pub fn activities(&self) -> Vec<Activity> {
         let entries = self.entries.lock();
         let activity = |entry: &Arc<Entry>| {

@@ -1,6 +1,8 @@
-//! Rules of access, as those of PostgreSQL's pg_hba.conf: which clients may connect, and how they are authenticated.
+//! Rules of access, as those of PostgreSQL's pg_hba.conf: which clients may connect, and how they
+//! are authenticated.
 //!
-//! The first rule that fits a connection decides; where none does the connection is refused (28000).
+//! The first rule that fits a connection decides; where none does the connection is refused
+//! (28000).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -23,13 +25,15 @@ pub enum AccessType {
     HostNoSsl,
 }
 
-/// What a client has to prove.
+/// How a client is authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessMethod {
     /// Nothing.
     Trust,
     /// A password (SCRAM-SHA-256).
     ScramSha256,
+    /// A certificate of the CA of clients, whose common name is the role.
+    Cert,
     /// It is refused, whatever it proves.
     Reject,
 }
@@ -113,7 +117,7 @@ pub struct RuleText<'a> {
     pub users: &'a [String],
     /// `all`, or an IP address with or without `/bits`; of `local` none.
     pub address: Option<&'a str>,
-    /// `trust`, `scram-sha-256` or `reject`.
+    /// `trust`, `scram-sha-256`, `cert` or `reject`.
     pub method: &'a str,
 }
 
@@ -121,7 +125,7 @@ impl AccessRule {
     /// Reads a rule.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why the texts are no rule.
     pub fn parse(text: &RuleText<'_>) -> Result<AccessRule, RuleError> {
         let kind = match text.kind {
             "local" => AccessType::Local,
@@ -133,6 +137,7 @@ impl AccessRule {
         let method = match text.method {
             "trust" => AccessMethod::Trust,
             "scram-sha-256" => AccessMethod::ScramSha256,
+            "cert" => AccessMethod::Cert,
             "reject" => AccessMethod::Reject,
             other => {
                 return Err(RuleError(format!(
@@ -148,6 +153,10 @@ impl AccessRule {
             (_, Some(address)) => Network::parse(address)?,
             (_, None) => return Err(RuleError("end-of-line before IP address".to_owned())),
         };
+        if method == AccessMethod::Cert && kind != AccessType::HostSsl {
+            let why = "cert authentication is only supported on hostssl connections";
+            return Err(RuleError(why.to_owned()));
+        }
         for name in text.databases.iter().chain(text.users) {
             let is_known =
                 !matches!(&**name, "samerole" | "samegroup") && !name.starts_with(['+', '@', '/']);
@@ -216,7 +225,8 @@ impl fmt::Display for Asked<'_> {
     }
 }
 
-/// The rules of a server, which may be replaced while it runs. Without rules its [`crate::AuthMode`] decides.
+/// The rules of a server, which may be replaced while it runs. Without rules its
+/// [`crate::AuthMode`] decides.
 #[derive(Clone, Debug, Default)]
 pub struct AccessRules(Arc<RwLock<Option<Arc<[AccessRule]>>>>);
 
@@ -226,7 +236,8 @@ impl AccessRules {
         *self.0.write() = rules.map(Arc::from);
     }
 
-    /// Returns what a client has to prove, or why it is refused; `None` where there are no rules.
+    /// Returns how a client is authenticated, or why it is refused; `None` where there are no
+    /// rules.
     pub(crate) fn decide(&self, asked: &Asked<'_>) -> Option<Result<AccessMethod, String>> {
         let rules = self.0.read().clone()?;
         let rule = rules.iter().find(|rule| rule.fits(asked));
@@ -335,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_refused() {
+    fn malformed_rule_is_refused() {
         for (kind, user, address, method, why) in [
             (
                 "tcp",
@@ -371,6 +382,13 @@ mod tests {
                 Some("1.2.3.4/33"),
                 "trust",
                 "invalid address \"1.2.3.4/33\": there are 32 bits",
+            ),
+            (
+                "host",
+                "all",
+                Some("all"),
+                "cert",
+                "cert authentication is only supported on hostssl connections",
             ),
             (
                 "host",

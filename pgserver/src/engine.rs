@@ -36,7 +36,7 @@ pub(crate) struct Style {
     pub(crate) idle_in_transaction_timeout: Option<Duration>,
     /// The time a client may do nothing outside a transaction block.
     pub(crate) idle_timeout: Option<Duration>,
-    /// What is logged.
+    /// Which lines are logged.
     pub(crate) log: LogStyle,
 }
 

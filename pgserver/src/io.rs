@@ -134,7 +134,7 @@ impl Input {
 /// A connection's socket and buffers.
 pub(crate) struct Io {
     pub(crate) socket: Socket,
-    /// Who is at the other end.
+    /// The client at the other end.
     pub(crate) client: Box<Client>,
     /// Replies not sent yet; those in `finished` come before them.
     pub(crate) out: Vec<u8>,

@@ -1,6 +1,8 @@
-//! The Unix socket of a server: `.s.PGSQL.<port>` in a directory, as PostgreSQL's clients look for it.
+//! The Unix socket of a server: `.s.PGSQL.<port>` in a directory, as PostgreSQL's clients look for
+//! it.
 //!
-//! A lock on the file `.s.PGSQL.<port>.lock` beside it says that a server has it. A socket without one is of a server that
+//! A lock on the file `.s.PGSQL.<port>.lock` beside it says that a server has it. A socket without
+//! one is of a server that
 //! was killed, and is taken over.
 
 use std::fs::{File, OpenOptions, Permissions};
@@ -68,7 +70,7 @@ impl LocalSocket {
 
 impl Drop for LocalSocket {
     fn drop(&mut self) {
-        // What is left behind is taken over by the next server.
+        // A file that is left behind is taken over by the next server.
         let _ = std::fs::remove_file(&self.path);
         let _ = std::fs::remove_file(&self.lock_path);
     }

@@ -1,12 +1,14 @@
-//! What a server counts of its clients and their statements.
+//! Counts of a server's clients and their statements.
 //!
 //! ```text
 //!   connection ── adds ──> the counts of its worker        Server::metrics ── adds up those of all workers
 //! ```
-//! A worker is one thread, so its counts have one writer: to count is an addition to memory that no other thread writes.
+//! A worker is one thread, so its counts have one writer: to count is an addition to memory that no
+//! other thread writes.
 //! How long a statement took is known from the engine, which reads the clock anyway.
 //!
-//! Invariant MET-1: only the thread of a worker writes its counts, but for [`Counts::errors`], which are behind a lock.
+//! Invariant MET-1: only the thread of a worker writes its counts, but for [`Counts::errors`],
+//! which are behind a lock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -86,7 +88,8 @@ pub struct Histogram {
     pub count: u64,
 }
 
-/// Returns how long the statements of these workers took, a histogram for each kind that there were any of.
+/// Returns how long the statements of these workers took, a histogram for each kind that there were
+/// any of.
 pub(crate) fn durations(workers: &[Arc<Counts>]) -> Vec<Histogram> {
     let of_kind = |kind: &StatementKind| {
         let all = workers.iter().map(|counts| &counts.kinds[*kind as usize]);

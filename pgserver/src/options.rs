@@ -26,6 +26,8 @@ pub struct TlsOptions {
     pub certificate: PathBuf,
     /// The private key.
     pub key: PathBuf,
+    /// Certificates of the CA of clients' certificates; without them clients are asked for none.
+    pub client_ca: Option<PathBuf>,
     /// Whether clients of other hosts must use TLS.
     pub required: bool,
 }

@@ -21,7 +21,7 @@ use fencepost::{CancelHook, Database, Metric};
 use fencepost_fabric::processors;
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::auth::Scram;
@@ -170,30 +170,7 @@ fn listen_as(database: &Database, options: ListenOptions) -> Result<Server, List
         local,
         _cancels: hook,
     };
-    let mut acceptor = Some((listener, local_listener));
-    for (index, (lane, receiver)) in shared.lanes.iter().zip(receivers).enumerate() {
-        let (processor, load) = (lane.processor, lane.load.clone());
-        let (end, ended) = oneshot::channel();
-        let accept = acceptor.take().map(|listeners| (listeners, shared.clone()));
-        let shared = shared.clone();
-        let thread = std::thread::Builder::new()
-            .name(format!("fencepost-wire-{index}"))
-            .stack_size(WORKER_STACK)
-            .spawn(move || {
-                let _end = end;
-                if let Some(processor) = processor {
-                    // Where it may not be kept there it serves all the same.
-                    let _ = processors::pin(processor);
-                }
-                run_worker(accept, worker::run(shared, index, load, receiver));
-            })
-            .map_err(ListenError::Worker)?;
-        server.workers.push(Handle {
-            commands: lane.commands.clone(),
-            ended: Some(ended),
-            thread: Some(thread),
-        });
-    }
+    server.start_workers((listener, local_listener), &shared, receivers)?;
     Ok(server)
 }
 
@@ -225,7 +202,7 @@ fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// What the acceptor listens on.
+/// The sockets of the acceptor.
 type Listeners = (TcpListener, Option<UnixListener>);
 
 /// Listens on the Unix socket, if there is to be one.
@@ -325,6 +302,40 @@ fn hand_over(accepted: Accepted, lanes: &[Lane]) -> bool {
 }
 
 impl Server {
+    /// Starts a thread for each worker; the first one also accepts.
+    fn start_workers(
+        &mut self,
+        listeners: Listeners,
+        shared: &Arc<Shared>,
+        receivers: Vec<UnboundedReceiver<Command>>,
+    ) -> Result<(), ListenError> {
+        let mut acceptor = Some(listeners);
+        for (index, (lane, receiver)) in shared.lanes.iter().zip(receivers).enumerate() {
+            let (processor, load) = (lane.processor, lane.load.clone());
+            let (end, ended) = oneshot::channel();
+            let accept = acceptor.take().map(|listeners| (listeners, shared.clone()));
+            let shared = shared.clone();
+            let thread = std::thread::Builder::new()
+                .name(format!("fencepost-wire-{index}"))
+                .stack_size(WORKER_STACK)
+                .spawn(move || {
+                    let _end = end;
+                    if let Some(processor) = processor {
+                        // Where it may not be kept there it serves all the same.
+                        let _ = processors::pin(processor);
+                    }
+                    run_worker(accept, worker::run(shared, index, load, receiver));
+                })
+                .map_err(ListenError::Worker)?;
+            self.workers.push(Handle {
+                commands: lane.commands.clone(),
+                ended: Some(ended),
+                thread: Some(thread),
+            });
+        }
+        Ok(())
+    }
+
     /// The address listened on, with its real port.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
@@ -335,7 +346,7 @@ impl Server {
         self.local.as_ref().map(LocalSocket::path)
     }
 
-    /// What the server counts, to be read while it runs and after.
+    /// The counts of the server, to be read while it runs and after.
     pub fn counts(&self) -> ServerCounts {
         ServerCounts(Arc::clone(&self.shared))
     }
@@ -360,7 +371,7 @@ impl Server {
     }
 }
 
-/// What a server counts. It keeps the database open.
+/// The counts of a server. They keep the database open.
 #[derive(Clone)]
 pub struct ServerCounts(Arc<Shared>);
 

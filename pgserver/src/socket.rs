@@ -77,6 +77,15 @@ impl Socket {
         matches!(self, Socket::Tls(_))
     }
 
+    /// The certificate that the client has shown, in DER.
+    pub(crate) fn client_certificate(&self) -> Option<&[u8]> {
+        let Socket::Tls(stream) = self else {
+            return None;
+        };
+        let chain = stream.get_ref().1.peer_certificates()?;
+        chain.first().map(AsRef::as_ref)
+    }
+
     /// The version of TLS, if it is encrypted.
     pub(crate) fn tls_protocol(&self) -> Option<&'static str> {
         let Socket::Tls(stream) = self else {

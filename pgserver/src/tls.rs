@@ -1,16 +1,40 @@
 //! The TLS side of a server, from PEM files.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
 use crate::auth::EndPoint;
 use crate::options::TlsOptions;
 use crate::server::ListenError;
+
+/// Returns the verifier of clients' certificates; a client may also show none.
+fn verifier(
+    path: &Path,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, ListenError> {
+    let error =
+        |why: &dyn std::fmt::Display| ListenError::Tls(format!("{}: {why}", path.display()));
+    let mut roots = RootCertStore::empty();
+    let certificates = CertificateDer::pem_file_iter(path).map_err(|e| error(&e))?;
+    for certificate in certificates {
+        let certificate = certificate.map_err(|e| error(&e))?;
+        roots.add(certificate).map_err(|e| error(&e))?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    verifier
+        .allow_unauthenticated()
+        .build()
+        .map_err(|e| error(&e))
+}
 
 /// What accepts TLS connections, and what exchanges of passwords can be bound to.
 pub(crate) struct Tls {
@@ -36,12 +60,15 @@ impl Tls {
         let end_point = EndPoint::of_certificate(own);
         let key = PrivateKeyDer::from_pem_file(&options.key)
             .map_err(|e| error(&format_args!("{}: {e}", options.key.display())))?;
-        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        let provider = Arc::new(default_provider());
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .map_err(|e| error(&e))?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
             .map_err(|e| error(&e))?;
+        let config = match &options.client_ca {
+            None => config.with_no_client_auth(),
+            Some(path) => config.with_client_cert_verifier(verifier(path, provider)?),
+        };
+        let config = config.with_single_cert(chain, key).map_err(|e| error(&e))?;
         let acceptor = TlsAcceptor::from(Arc::new(config));
         Ok(Tls {
             acceptor,

@@ -43,7 +43,7 @@ struct Pending {
     askers: Vec<Asker>,
 }
 
-/// What has become of the checkpoints of a machine since it has started.
+/// How the checkpoints of a machine have ended since it has started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointCounters {
     /// Checkpoints that count.
@@ -142,7 +142,7 @@ impl Checkpointer {
         taken
     }
 
-    /// What has become of checkpoints.
+    /// How checkpoints have ended.
     pub fn counters(&self) -> CheckpointCounters {
         CheckpointCounters {
             taken: self.taken.load(Ordering::Relaxed),

@@ -300,12 +300,12 @@ impl Machine {
     }
 
     /// The log that restarts replay, whichever commits go through it.
-    /// What the log on the disk has done; `None` where there is none.
+    /// The counters of the log on the disk; `None` where there is none.
     pub fn log_counters(&self) -> Option<LogCounters> {
         self.redo().map(Log::counters)
     }
 
-    /// What has become of checkpoints; `None` where none are taken.
+    /// How checkpoints have ended; `None` where none are taken.
     pub fn checkpoint_counters(&self) -> Option<CheckpointCounters> {
         self.checkpointer.as_ref().map(Checkpointer::counters)
     }

@@ -27,7 +27,8 @@ pub struct Expanded {
 }
 
 impl Expanded {
-    /// Adds the options of the configuration file that `arguments` or the environment names, if there is one.
+    /// Adds the options of the configuration file that `arguments` or the environment names, if
+    /// there is one.
     ///
     /// # Errors
     /// Why the file cannot be used, with the line.
@@ -36,7 +37,7 @@ impl Expanded {
             arguments,
             file: None,
         };
-        // What is wrong is found when all of it is parsed.
+        // Errors are found when the whole command line is parsed.
         let lenient = program.clone().ignore_errors(true);
         let Ok(matches) = lenient.try_get_matches_from(&arguments) else {
             return Ok(unchanged(arguments));
@@ -63,7 +64,8 @@ impl Expanded {
         })
     }
 
-    /// The place in the configuration file of the option that an error is about, if it is from there.
+    /// The place in the configuration file of the option that an error is about, if it is from
+    /// there.
     pub fn place_of(&self, error: &clap::Error) -> Option<String> {
         let file = self.file.as_ref()?;
         let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
@@ -75,7 +77,8 @@ impl Expanded {
     }
 }
 
-/// The words of the command line that an option of the file stands for: none if the option is given elsewhere.
+/// The words of the command line that an option of the file stands for: none if the option is given
+/// elsewhere.
 fn words(
     command: &Command,
     given: &ArgMatches,
@@ -112,7 +115,8 @@ fn words(
     })
 }
 
-/// The environment variables that are options of `fencepost start`, and so not for machines that another process starts.
+/// The environment variables that are options of `fencepost start`, and so not for machines that
+/// another process starts.
 pub fn variables() -> Vec<OsString> {
     let names = std::env::vars_os().map(|(name, _)| name);
     let is_option = |name: &OsString| {

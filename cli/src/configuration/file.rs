@@ -1,4 +1,5 @@
-//! `fencepost.toml`: every option of `fencepost start` by its long name, settings of the server, and rules of access.
+//! `fencepost.toml`: every option of `fencepost start` by its long name, settings of the server,
+//! and rules of access.
 //!
 //! ```toml
 //! listen = "0.0.0.0:5432"
@@ -65,7 +66,7 @@ pub struct SettingEntry {
     pub line: usize,
 }
 
-/// What a file says, with the places of what it says.
+/// The text of a file, to name lines of it.
 struct Text<'a> {
     path: &'a Path,
     text: &'a str,

@@ -1,4 +1,5 @@
-//! The settings of the server: from the options of the process, from the configuration file, and from ALTER SYSTEM.
+//! The settings of the server: from the options of the process, from the configuration file, and
+//! from ALTER SYSTEM.
 
 mod arguments;
 mod file;
@@ -103,7 +104,7 @@ impl ConfigurationSource for Source {
 /// Checks the settings of a configuration file.
 ///
 /// # Errors
-/// What is wrong, with the line.
+/// The first error, with its line.
 pub fn check_file(path: &Path) -> Result<(), String> {
     let file = ConfigFile::read(path)?;
     for entry in &file.settings {

@@ -1,4 +1,4 @@
-//! Whether a server serves, and what it counts.
+//! The stage of a server, and its metrics.
 
 use std::time::Instant;
 

@@ -5,7 +5,8 @@
 //!   GET /healthz   200 while the process answers
 //!   GET /readyz    200 while clients are served: 503 before that, after it, and while the machine has no lease
 //! ```
-//! A thread of its own answers, one request after the other; what is counted is read then. Clients are not
+//! A thread of its own answers, one request after the other; what is counted is read then. Clients
+//! are not
 //! authenticated, so the address is one of this host unless another one is given.
 
 mod health;
@@ -20,7 +21,7 @@ use tiny_http::{Header, Method, Request, Response, Server};
 use crate::failure::Failure;
 pub use health::{Health, Serving};
 
-/// What `--metrics-listen` names.
+/// The subject of errors.
 const WHAT: &str = "metrics";
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 

@@ -1,7 +1,9 @@
 //! Metrics in Prometheus' text format, by the crate of the `metrics` project.
 //!
-//! Counters and gauges go through a recorder that lives for one request. Its histograms take one value after the other;
-//! ours are sums already, and so are written line by line with the functions that it writes its own with.
+//! Counters and gauges go through a recorder that lives for one request. Its histograms take one
+//! value after the other;
+//! ours are sums already, and so are written line by line with the functions that it writes its own
+//! with.
 
 use fencepost::{Metric, MetricKind};
 use fencepost_pgserver::Histogram;

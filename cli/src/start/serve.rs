@@ -4,8 +4,10 @@
 //!   open (recovery) ──► listen ──► "ready" line ──► signal ──► statements end ──► close
 //!     a signal ends at once                         a second signal ends at once
 //! ```
-//! It also ends, at once and as a failure of its own kind, when the others of its cluster go on without it: nothing
-//! that it could answer would be true any more. A supervisor may start it again. SIGHUP has it read its configuration again.
+//! It also ends, at once and as a failure of its own kind, when the others of its cluster go on
+//! without it: nothing
+//! that it could answer would be true any more. A supervisor may start it again. SIGHUP has it read
+//! its configuration again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is looked whether the machine is a member still.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What signals a server listens to.
+/// The signals of a server.
 struct Heard {
     signals: Signals,
     hangups: Hangups,
@@ -112,7 +114,7 @@ impl Start {
         let database = match runtime.block_on(self.open(&mut heard.signals)) {
             Ok(database) => database,
             Err(failure) => {
-                // What may still be opening ends with the process.
+                // A database that is still being opened ends with the process.
                 runtime.shutdown_background();
                 return Err(failure);
             }
@@ -277,7 +279,7 @@ fn close(database: Database, runtime: Runtime, signals: &mut Signals) -> crate::
         // Memory is as it is, however it was closed.
         let saved = runtime.block_on(save(saver, signals));
         if saved.is_err() {
-            // What still saves ends with the process.
+            // A save that still runs ends with the process.
             runtime.shutdown_background();
             return saved;
         }

@@ -45,7 +45,7 @@ fn a_valid_file_is_valid() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line() {
+fn errors_name_the_line_of_the_file() {
     let dir = tempfile::tempdir().expect("a directory");
     for (text, code, why) in [
         (

@@ -1,4 +1,5 @@
-//! The log of a server: what is in it, that it follows settings while the server runs, and that it tells no secrets.
+//! The log of a server: its content, that it follows settings while the server runs, and that it
+//! tells no secrets.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

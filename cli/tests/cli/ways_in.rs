@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use crate::common::{Server, program, said, signal, tool};
 use fencepost_benchmarks::sql::{PgSession, SqlSession};
 
-/// What psql says on a connection.
+/// Runs psql with a statement.
 fn psql(psql: &Path, host: &str, port: u16, user: &str, sql: &str) -> Output {
     let port = port.to_string();
     let arguments = ["-X", "-A", "-t", "-w", "-h", host, "-p", &port, "-U", user];
@@ -85,7 +85,7 @@ fn a_socket_of_a_killed_server_is_taken_over_and_one_in_use_is_not() {
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
     };
-    // Whatever came of it, the process ends.
+    // The process ends also where the test fails.
     child.kill().expect("it runs");
     child.wait().expect("it ends");
     assert_eq!(answered.stdout, b"1\n", "{}", said(&answered));

@@ -9,7 +9,8 @@ use fencepost_sql::settings::{ServerSettings, Settings, check_alterable, display
 use super::{Block, Session};
 
 impl Session {
-    /// ALTER SYSTEM SET and RESET: the change is kept, and is in force when the configuration is read again.
+    /// ALTER SYSTEM SET and RESET: the change is kept, and is in force when the configuration is
+    /// read again.
     pub(super) fn alter_system(&mut self, change: &SystemChange) -> Result<&'static str, SqlError> {
         self.outside_block("ALTER SYSTEM")?;
         let denied = match change {
@@ -38,7 +39,8 @@ impl Session {
         Ok("ALTER SYSTEM")
     }
 
-    /// Takes over settings of the server that have changed, unless a transaction is open. It costs a look at a counter
+    /// Takes over settings of the server that have changed, unless a transaction is open. It costs
+    /// a look at a counter
     /// where nothing has changed.
     #[inline]
     pub fn follow_server(&mut self) {

@@ -7,6 +7,7 @@
 use ring::digest;
 
 use super::ScramError;
+use super::der::{OBJECT_IDENTIFIER, SEQUENCE, element};
 use super::message::{Flag, malformed};
 
 const TYPE: &str = "tls-server-end-point";
@@ -73,9 +74,6 @@ const SIGNATURES: [(&[u8], &digest::Algorithm); 9] = [
     (b"\x2a\x86\x48\xce\x3d\x04\x03\x04", &digest::SHA512),
 ];
 
-const SEQUENCE: u8 = 0x30;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-
 impl EndPoint {
     /// That of a certificate in DER; none where the way it is signed has no hash of its own, and nothing can be bound to it.
     pub(crate) fn of_certificate(certificate: &[u8]) -> Option<EndPoint> {
@@ -88,27 +86,6 @@ impl EndPoint {
         Some(EndPoint(
             digest::digest(hash, certificate).as_ref().to_vec(),
         ))
-    }
-}
-
-/// The content of the DER element at the start, and what comes behind it.
-fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (&[found, short], rest) = bytes.split_first_chunk::<2>()?;
-    let (length, rest) = match short {
-        0..=0x7f => (usize::from(short), rest),
-        // The length is in as many bytes as this says; no certificate needs more than four.
-        0x81..=0x84 => {
-            let (length, rest) = rest.split_at_checked(usize::from(short & 0x7f))?;
-            let number = length
-                .iter()
-                .fold(0_u32, |n, byte| n << 8 | u32::from(*byte));
-            (usize::try_from(number).ok()?, rest)
-        }
-        _ => return None,
-    };
-    match found == tag {
-        true => rest.split_at_checked(length),
-        false => None,
     }
 }
 

@@ -14,6 +14,8 @@
 //!   (`binding`).
 
 mod binding;
+mod certificate;
+mod der;
 mod exchange;
 mod message;
 
@@ -28,6 +30,7 @@ use crate::random::{self, NoRandom};
 
 use binding::Binding;
 pub(crate) use binding::EndPoint;
+pub(crate) use certificate::common_name;
 pub(crate) use exchange::Exchange;
 use message::ClientFirst;
 

@@ -1,4 +1,5 @@
-//! `log_lock_waits`: work that waits for a lock for longer than `deadlock_timeout` is logged, and that it has got the lock.
+//! `log_lock_waits`: work that waits for a lock for longer than `deadlock_timeout` is logged, and
+//! that it has got the lock.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +16,7 @@ type Asked = Pin<Box<dyn Future<Output = Option<LockWait>>>>;
 /// Watches work that has had to wait.
 pub(super) struct LockVigil {
     since: Instant,
-    /// What it waits for, once it has waited for long.
+    /// The request for the lock that it waits for, once it has waited for long.
     asked: Option<Asked>,
     found: Option<LockWait>,
 }

@@ -1,4 +1,4 @@
-//! What a session tells the log of its statements and errors.
+//! Lines of the log about a session's statements and errors.
 
 use crate::engine::{Portal, Prepared, SqlError, Style};
 use crate::log::{Client, Entry, Line, LogStyle, Phase, Severity, Timed, emit, parameters};

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use super::{Ending, broken, logging, report};
 use crate::access::{AccessMethod, Asked};
-use crate::auth::ScramError;
+use crate::auth::{self, ScramError};
 use crate::cancel::CancelKey;
 use crate::engine::{self, Session};
 use crate::io::Io;
@@ -112,7 +112,11 @@ async fn log_in(
     let Some(seat) = Seat::take(shared) else {
         return Err(fatal(io, "53300", "sorry, too many clients already"));
     };
-    if asks_password(io, shared)? {
+    let method = method(io, shared)?;
+    if method == AccessMethod::Cert {
+        check_certificate(io)?;
+    }
+    if method == AccessMethod::ScramSha256 {
         prove_password(io, &startup.user, place, shared).await?;
         if shared.tells_connections() {
             let message = format!(
@@ -126,9 +130,9 @@ async fn log_in(
     Ok((startup, seat))
 }
 
-/// Whether the client must prove a password, by the rules of access, or else by the mode of the server. Refuses a client
+/// How the client is authenticated, by the rules of access, or else by the mode of the server. Refuses a client
 /// that no rule lets in.
-fn asks_password(io: &mut Io, shared: &Shared) -> Result<bool, Ending> {
+fn method(io: &mut Io, shared: &Shared) -> Result<AccessMethod, Ending> {
     let client = &io.client;
     let decided = shared.options.rules.decide(&Asked {
         peer: client.peer,
@@ -137,14 +141,34 @@ fn asks_password(io: &mut Io, shared: &Shared) -> Result<bool, Ending> {
         database: &client.database,
     });
     match decided {
-        Some(Ok(method)) => Ok(method == AccessMethod::ScramSha256),
+        Some(Ok(method)) => Ok(method),
         Some(Err(why)) => Err(fatal(io, "28000", &why)),
         None => Ok(match shared.options.auth {
-            AuthMode::Trust => false,
-            AuthMode::TrustLoopback => client.peer.is_remote(),
-            AuthMode::Scram => true,
+            AuthMode::TrustLoopback if client.peer.is_remote() => AccessMethod::ScramSha256,
+            AuthMode::Trust | AuthMode::TrustLoopback => AccessMethod::Trust,
+            AuthMode::Scram => AccessMethod::ScramSha256,
         }),
     }
+}
+
+/// Refuses a client that has shown no certificate of the role that it wants to be.
+fn check_certificate(io: &mut Io) -> Result<(), Ending> {
+    let Some(certificate) = io.socket.client_certificate() else {
+        let message = "connection requires a valid client certificate";
+        return Err(fatal(io, "28000", message));
+    };
+    let name = auth::common_name(certificate)
+        .unwrap_or_default()
+        .to_owned();
+    let user = io.client.user.clone();
+    if name == user {
+        return Ok(());
+    }
+    let told =
+        format!("provided user name ({user}) and authenticated user name ({name}) do not match");
+    emit(&io.client, &Entry::log(&told));
+    let message = format!("certificate authentication failed for user \"{user}\"");
+    Err(fatal(io, "28000", &message))
 }
 
 #[cold]

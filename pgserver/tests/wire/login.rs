@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::common::{Client, error, packet, server, server_with, startup, tags};
-use fencepost_pgserver::{AuthMode, ListenOptions, Server, TlsOptions};
+use fencepost_pgserver::{
+    AccessRule, AccessRules, AuthMode, ListenOptions, RuleText, Server, TlsOptions,
+};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 const TLS_CODE: u32 = 80_877_103;
@@ -23,6 +26,7 @@ fn tls(required: bool) -> TlsOptions {
     TlsOptions {
         certificate: fixture("localhost.crt"),
         key: fixture("localhost.key"),
+        client_ca: None,
         required,
     }
 }
@@ -179,20 +183,33 @@ pub fn server_with_tls() -> Server {
 
 /// Connects to a server that offers TLS and completes the handshake, before the start-up packet.
 pub fn connect_in_tls(server: &Server) -> StreamOwned<ClientConnection, TcpStream> {
+    connect_with(server, None)
+}
+
+/// As [`connect_in_tls`], with a certificate of the client and its key.
+fn connect_with(
+    server: &Server,
+    certificate: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
+) -> StreamOwned<ClientConnection, TcpStream> {
     let mut client = Client::connect(server.local_addr());
     client.send(&packet(TLS_CODE, b""));
     let mut answer = [0];
     client.stream.read_exact(&mut answer).expect("an answer");
     assert_eq!(&answer, b"S");
     let mut roots = RootCertStore::empty();
-    let certificate = CertificateDer::from_pem_file(fixture("localhost.crt")).expect("a fixture");
-    roots.add(certificate).expect("a certificate");
+    let own = CertificateDer::from_pem_file(fixture("localhost.crt")).expect("a fixture");
+    roots.add(own).expect("a certificate");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let config = match certificate {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => config
+            .with_client_auth_cert(vec![certificate], key)
+            .expect("a certificate with its key"),
+    };
     let name = ServerName::try_from("localhost").expect("a name");
     let session = ClientConnection::new(Arc::new(config), name).expect("a session");
     StreamOwned::new(session, client.stream)
@@ -229,6 +246,7 @@ fn a_bad_certificate_is_an_error_of_listen() {
     let tls = TlsOptions {
         certificate: fixture("localhost.key"),
         key: fixture("nothing"),
+        client_ca: None,
         required: false,
     };
     let options = ListenOptions {
@@ -239,4 +257,70 @@ fn a_bad_certificate_is_an_error_of_listen() {
         .err()
         .expect("no certificate");
     assert!(error.to_string().contains("no certificate"), "{error}");
+}
+
+#[test]
+fn a_certificate_of_the_role_lets_it_in_and_no_other() {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("a key");
+    let ca = params.self_signed(&key).expect("a certificate").pem();
+    let issuer = Issuer::new(params, key);
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("ca.pem");
+    std::fs::write(&path, ca).expect("written");
+    let certificate = |name: &str| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().expect("a key");
+        let signed = params.signed_by(&key, &issuer).expect("a certificate");
+        let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
+        (signed.der().clone(), key)
+    };
+    let all = ["all".to_owned()];
+    let rule = AccessRule::parse(&RuleText {
+        kind: "hostssl",
+        databases: &all,
+        users: &all,
+        address: Some("all"),
+        method: "cert",
+    });
+    let rules = AccessRules::default();
+    rules.replace(Some(vec![rule.expect("a rule")]));
+    let server = server_with(ListenOptions {
+        rules,
+        tls: Some(TlsOptions {
+            client_ca: Some(path),
+            ..tls(false)
+        }),
+        ..ListenOptions::new("127.0.0.1:0")
+    });
+    for (certificate, expected) in [
+        (Some(certificate("postgres")), None),
+        (
+            Some(certificate("ada")),
+            Some("certificate authentication failed for user \"postgres\""),
+        ),
+        (None, Some("connection requires a valid client certificate")),
+    ] {
+        let mut stream = connect_with(&server, certificate);
+        stream.write_all(&startup("")).expect("written");
+        let mut messages = Vec::new();
+        while let Some(message) = crate::common::read_message(&mut stream) {
+            let tag = message.tag;
+            messages.push(message);
+            if matches!(tag, 'Z' | 'E') {
+                break;
+            }
+        }
+        match expected {
+            None => assert!(tags(&messages).ends_with('Z'), "{}", tags(&messages)),
+            Some(why) => assert_eq!(error(&messages), ("28000".to_owned(), why.to_owned())),
+        }
+    }
+    let mut plain = Client::connect(server.local_addr());
+    plain.send(&startup(""));
+    let (state, why) = error(&plain.rest());
+    assert_eq!(state, "28000");
+    assert!(why.starts_with("no pg_hba.conf entry for host"), "{why}");
 }

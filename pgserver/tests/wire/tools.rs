@@ -92,6 +92,7 @@ fn server_signed_with(algorithm: &'static SignatureAlgorithm) -> Server {
         tls: Some(TlsOptions {
             certificate: crt,
             key: pem,
+            client_ca: None,
             required: false,
         }),
         ..ListenOptions::new("127.0.0.1:0")

@@ -1,4 +1,5 @@
-//! The settings of the server: the defaults of all its sessions, from its options, its configuration file and ALTER SYSTEM.
+//! The settings of the server: the defaults of all its sessions, from its options, its
+//! configuration file and ALTER SYSTEM.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,7 +26,8 @@ impl ServerSettings {
         Ok(())
     }
 
-    /// Returns the value of `name`, which is the built-in default unless it was set; `None` for an unknown setting.
+    /// Returns the value of `name`, which is the built-in default unless it was set; `None` for an
+    /// unknown setting.
     pub fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         known(&lower(name)).map(|known| self.value_of(known))
     }
@@ -49,7 +51,8 @@ impl ServerSettings {
     }
 }
 
-/// Checks that ALTER SYSTEM may change `name`, and that the value, if there is one, is one of its values.
+/// Checks that ALTER SYSTEM may change `name`, and that the value, if there is one, is one of its
+/// values.
 ///
 /// # Errors
 /// 42704 for an unknown setting, 55P02 for one that nothing changes, 22023 for a bad value.

@@ -113,7 +113,7 @@ fn set(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     Ok(Statement::Set(SetStatement { name, scope, value }))
 }
 
-/// What follows ALTER SYSTEM: `SET name { TO | = } value`, `RESET name`, `RESET ALL`.
+/// The rest of ALTER SYSTEM: `SET name { TO | = } value`, `RESET name`, `RESET ALL`.
 pub(super) fn system(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     if c.accept("reset") {
         let change = match c.accept("all") {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use fencepost_cluster::allocation::MovedRegion;
 use fencepost_cluster::lease::{LeaseEvent, LeaseOrder};
 use fencepost_cluster::reconfiguration::{Action, NewConfig, ReconfigurationMessage, Survey};
-use fencepost_cluster::{ConfigurationId, Replication, Wire};
+use fencepost_cluster::{Configuration, ConfigurationId, Replication, Wire};
 use fencepost_storage::Addr;
 
 use super::drain::Drain;
@@ -201,14 +201,7 @@ impl Network {
         }
         let now = governor.clock.now_ns();
         state.timelines.applied(id, now);
-        let machines: Vec<u32> = configuration.machines().iter().map(|of| of.id.0).collect();
-        let cm = configuration.cm().0;
-        tracing::info!(
-            configuration = id.0,
-            cm,
-            "configuration {}: its machines are {machines:?}, its configuration manager is machine {cm}",
-            id.0
-        );
+        tell(configuration);
         let durable_at = self.disk.as_ref().map(|disk| {
             let held = self.allotment.held();
             disk.is_in(Holdings {
@@ -294,4 +287,15 @@ impl Network {
         self.committing.leave_undecided();
         self.configured.give_up();
     }
+}
+
+/// Logs a configuration that this machine has applied.
+fn tell(configuration: &Configuration) {
+    let machines: Vec<u32> = configuration.machines().iter().map(|of| of.id.0).collect();
+    let (id, cm) = (configuration.id().0, configuration.cm().0);
+    tracing::info!(
+        configuration = id,
+        cm,
+        "configuration {id}: its machines are {machines:?}, its configuration manager is machine {cm}"
+    );
 }

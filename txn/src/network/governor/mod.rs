@@ -353,9 +353,7 @@ impl Network {
             if let Some((of, at)) = suspected
                 && self.configured.current().has(of)
             {
-                let machine = of.0;
-                tracing::warn!(machine, "machine {machine} is suspected to have failed");
-                state.timelines.towards_next(Step::Suspect, at);
+                state.timelines.suspect(of, at);
             }
             let reconfiguration = &mut state.reconfiguration;
             match input {

@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 
 use fencepost_cluster::ConfigurationId;
+use fencepost_fabric::MachineId;
 
 use super::Governor;
 use crate::machine::Machine;
@@ -138,6 +139,13 @@ impl Timelines {
         if let Some(next) = self.0.back_mut() {
             next.mark(step, now);
         }
+    }
+
+    /// A machine is suspected to have failed.
+    pub fn suspect(&mut self, machine: MachineId, now: u64) {
+        let machine = machine.0;
+        tracing::warn!(machine, "machine {machine} is suspected to have failed");
+        self.towards_next(Step::Suspect, now);
     }
 
     /// What has been marked led to this one.
