@@ -100,7 +100,7 @@ impl LogFile {
         })
     }
 
-    /// What it can be asked by.
+    /// The handle to rotate it.
     pub fn control(&self) -> Arc<Control> {
         Arc::clone(&self.control)
     }

@@ -1,4 +1,5 @@
-//! Lines for machines: the keys are those of PostgreSQL's jsonlog; fields of events that it has not have their own names.
+//! Lines for machines: the keys are those of PostgreSQL's jsonlog; fields of events that it has not
+//! have their own names.
 
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};

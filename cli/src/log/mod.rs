@@ -7,11 +7,12 @@
 //! Events about clients (`fencepost::client`) have been filtered by the settings of their session.
 //!
 //! # Failure
-//! No thread of the server waits for the log: where lines come faster than they can be written, for as long as
-//! [`LINES_MAX`] of them wait, further ones are dropped, and counted.
+//! No thread of the server waits for the log: where lines come faster than they can be written, so many of them wait
+//! ([`meter`]); further ones are dropped, and counted.
 
 mod file;
 mod json;
+mod meter;
 mod panics;
 mod prefix;
 mod record;
@@ -34,13 +35,11 @@ use tracing_subscriber::registry::Registry;
 use crate::failure::Failure;
 pub use file::Control;
 use file::{LogFile, Rotation};
+use meter::{LINES_MAX, Meter, Metered};
 use record::Record;
 use text::Shape;
 
-/// Lines that wait to be written.
-const LINES_MAX: usize = 64 << 10;
-
-/// What the lines of a log look like.
+/// The form of a log's lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// For people, as PostgreSQL's stderr log; `log_line_prefix` is before each line.
@@ -74,7 +73,8 @@ pub struct LogOptions {
     /// File of the log, in place of stderr. SIGHUP opens it again.
     #[arg(long, env = "FENCEPOST_LOG_FILE", value_name = "FILE")]
     log_file: Option<PathBuf>,
-    /// When the log goes on in a new file: daily, never, or at a size, for example 100M. The old ones are FILE.1, FILE.2, …
+    /// When the log goes on in a new file: daily, never, or at a size, for example 100M. The old
+    /// ones are FILE.1, FILE.2, …
     #[arg(long, env = "FENCEPOST_LOG_ROTATION", value_name = "WHEN", default_value = "never", value_parser = file::rotation)]
     log_rotation: Rotation,
     /// Old files of the log that are kept.
@@ -92,7 +92,7 @@ pub struct Log {
     shape: Arc<RwLock<Shape>>,
     filter: Arc<Filter>,
     control: Option<Arc<Control>>,
-    writer: NonBlocking,
+    meter: Arc<Meter>,
     _guard: WorkerGuard,
 }
 
@@ -115,11 +115,13 @@ impl Log {
                 (Box::new(file), Some(control))
             }
         };
+        let meter = Arc::new(Meter::default());
         let (writer, guard) = NonBlockingBuilder::default()
+            // The meter lets no more lines wait.
             .buffered_lines_limit(LINES_MAX)
             .lossy(true)
             .thread_name("fencepost-log")
-            .finish(sink);
+            .finish(Metered::new(sink, &meter));
         let log = Log {
             shape: Arc::new(RwLock::new(Shape::new(options.log_format))),
             filter: Arc::new(Filter {
@@ -127,13 +129,14 @@ impl Log {
                 checkpoints: AtomicBool::new(true),
             }),
             control,
-            writer,
+            meter,
             _guard: guard,
         };
         let lines = Lines {
             shape: Arc::clone(&log.shape),
             filter: Arc::clone(&log.filter),
-            writer: log.writer.clone(),
+            meter: Arc::clone(&log.meter),
+            writer,
         };
         // A second log of a process, as a test may begin, goes where the first one goes.
         if tracing::subscriber::set_global_default(Registry::default().with(lines)).is_ok() {
@@ -158,22 +161,23 @@ impl Log {
         }
     }
 
-    /// What rotates the log file, if there is one.
+    /// The handle to rotate the log file, if there is one.
     pub fn control(&self) -> Option<Arc<Control>> {
         self.control.clone()
     }
 
     /// How many lines were dropped.
     pub fn dropped(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
-        let counter = self.writer.error_counter();
-        move || counter.dropped_lines() as u64
+        let meter = Arc::clone(&self.meter);
+        move || meter.dropped()
     }
 }
 
-/// What makes lines of events.
+/// The layer that turns events into lines.
 struct Lines {
     shape: Arc<RwLock<Shape>>,
     filter: Arc<Filter>,
+    meter: Arc<Meter>,
     writer: NonBlocking,
 }
 
@@ -182,7 +186,7 @@ impl Lines {
         let least = self.filter.least.load(Relaxed);
         let target = metadata.target();
         if !target.starts_with("fencepost") {
-            // What libraries have to say is for who looks for a fault.
+            // Events of libraries are for debugging.
             return least <= record::DEBUG1 && record::of_level(*metadata.level()) >= least;
         }
         if target == record::CLIENT {
@@ -225,8 +229,10 @@ impl<S: Subscriber> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let record = Record::of(event);
         let line = self.shape.read().line(&record);
-        // A line that cannot be written is lost; it is counted.
-        let _ = self.writer.clone().write_all(line.as_bytes());
+        if self.meter.admits(line.len()) {
+            // The queue has room for all lines that the meter admits.
+            let _ = self.writer.clone().write_all(line.as_bytes());
+        }
     }
 }
 

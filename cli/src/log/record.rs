@@ -36,7 +36,7 @@ pub fn of_level(level: Level) -> usize {
     rank(severity_of(level))
 }
 
-/// What there is to say in a line.
+/// The content of a line.
 #[derive(Debug, Default)]
 pub struct Record {
     pub at: Timestamp,
@@ -73,7 +73,7 @@ pub struct Client {
 }
 
 impl Record {
-    /// What an event says.
+    /// Reads the fields of an event.
     pub fn of(event: &Event<'_>) -> Record {
         let metadata = event.metadata();
         let mut record = Record {

@@ -8,7 +8,7 @@ use super::prefix::{Prefix, Process};
 use super::record::Record;
 use super::{LogFormat, json};
 
-/// What lines look like.
+/// The form of lines, by the settings.
 #[derive(Debug)]
 pub struct Shape {
     format: LogFormat,
