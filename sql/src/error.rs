@@ -2,7 +2,9 @@
 //!
 //! The fields live behind one pointer, so a `Result<_, SqlError>` costs a pointer on the good path.
 
+use std::backtrace::Backtrace;
 use std::fmt;
+use std::sync::Arc;
 
 /// A five-character SQLSTATE.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -175,6 +177,24 @@ pub struct ErrorFields {
     pub data_type: Option<String>,
     /// The constraint concerned.
     pub constraint: Option<String>,
+    /// The place where it arose, of an internal error where there is a log.
+    pub origin: Option<Origin>,
+}
+
+/// The place where an error arose, which does not make it another one.
+#[derive(Clone)]
+pub struct Origin(Arc<Backtrace>);
+
+impl PartialEq for Origin {
+    fn eq(&self, _: &Origin) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("backtrace")
+    }
 }
 
 impl ErrorFields {
@@ -192,6 +212,7 @@ impl ErrorFields {
             column: None,
             data_type: None,
             constraint: None,
+            origin: None,
         }
     }
 }
@@ -242,18 +263,17 @@ impl SqlError {
     /// XX000: a state that should not be.
     #[cold]
     pub fn internal(message: impl Into<String>) -> SqlError {
-        let error = SqlError::new(SqlState::INTERNAL_ERROR, message);
-        // Where the client's error is logged nothing tells any more where it arose.
+        let mut error = SqlError::new(SqlState::INTERNAL_ERROR, message);
+        // Without a log the backtrace is not used.
         if tracing::enabled!(tracing::Level::ERROR) {
-            let backtrace = std::backtrace::Backtrace::force_capture();
-            tracing::error!(
-                sqlstate = "XX000",
-                backtrace = %backtrace,
-                "internal error: {}",
-                error.message()
-            );
+            error.0.origin = Some(Origin(Arc::new(Backtrace::force_capture())));
         }
         error
+    }
+
+    /// Returns the place where an internal error arose, if there is a log.
+    pub fn backtrace(&self) -> Option<&Backtrace> {
+        self.0.origin.as_ref().map(|origin| &*origin.0)
     }
 
     /// The SQLSTATE.

@@ -100,7 +100,9 @@ pub(super) fn error(
     let detail = more(fields.detail.as_ref());
     let hint = more(fields.hint.as_ref());
     let context = more(fields.context.as_ref());
+    let backtrace = error.backtrace().map(ToString::to_string);
     let entry = Entry {
+        backtrace: backtrace.as_deref(),
         detail: detail.as_deref(),
         hint: hint.as_deref(),
         context: context.as_deref(),
@@ -109,4 +111,80 @@ pub(super) fn error(
         ..Entry::new(severity, sqlstate.as_str(), &fields.message)
     };
     emit(client, &entry);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::fmt;
+    use std::sync::{Arc, Mutex};
+
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    use super::*;
+    use crate::log::Peer;
+
+    /// Keeps the fields of all events.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<HashMap<&'static str, String>>>>);
+
+    #[derive(Default)]
+    struct Fields(HashMap<&'static str, String>);
+
+    impl Visit for Fields {
+        fn record_str(&mut self, field: &Field, value: &str) {
+            self.0.insert(field.name(), value.to_owned());
+        }
+
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            self.0.insert(field.name(), format!("{value:?}"));
+        }
+    }
+
+    impl Subscriber for Kept {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            let mut fields = Fields::default();
+            event.record(&mut fields);
+            self.0.lock().expect("no panic").push(fields.0);
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn internal_error_is_logged_with_its_backtrace_and_without_secrets() {
+        let kept = Kept::default();
+        tracing::subscriber::with_default(kept.clone(), || {
+            let client = Client::new(Peer::Local);
+            let statement = Some("ALTER ROLE a PASSWORD 'tops3cret'");
+            let failed = SqlError::internal("no role for tops3cret").detail("tops3cret");
+            let style = LogStyle::default();
+            error(&client, &style, Severity::Error, &failed, statement);
+        });
+        let events = kept.0.lock().expect("no panic");
+        assert_eq!(events.len(), 1);
+        let fields = &events[0];
+        assert_eq!(fields["sqlstate"], "XX000");
+        assert_eq!(fields["remote_host"], "[local]");
+        assert!(fields["backtrace"].contains("internal_error_is_logged"));
+        for name in ["message", "detail", "statement"] {
+            assert!(!fields[name].contains("tops3cret"), "{fields:?}");
+        }
+    }
 }

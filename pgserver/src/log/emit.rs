@@ -40,6 +40,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) statement: Option<&'a str>,
     /// Where in the statement, in characters from 1.
     pub(crate) position: Option<u32>,
+    /// Where an internal error arose.
+    pub(crate) backtrace: Option<&'a str>,
 }
 
 impl<'a> Entry<'a> {
@@ -54,6 +56,7 @@ impl<'a> Entry<'a> {
             context: None,
             statement: None,
             position: None,
+            backtrace: None,
         }
     }
 
@@ -88,6 +91,7 @@ pub(crate) fn emit(client: &Client, entry: &Entry<'_>) {
                 context = context.as_deref(),
                 statement = statement.as_deref(),
                 position = entry.position,
+                backtrace = entry.backtrace,
                 session = client.pid,
                 user = known(&client.user).as_deref(),
                 database = known(&client.database).as_deref(),
