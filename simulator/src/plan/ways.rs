@@ -92,6 +92,10 @@ impl Plan {
                 1 => Direction::In,
                 _ => Direction::Both,
             };
+            if direction == Direction::In {
+                // It may have the manager left out beside itself, which it does not hear any more.
+                plan.replicas = plan.replicas.max(3);
+            }
             // Longer than a connection is waited for: it breaks, and what was on its way is lost.
             let ns = 40_000_000 + plan.draw_outage(&mut random);
             plan.faults

@@ -30,3 +30,8 @@ fn a_slot_is_as_a_new_life_of_its_block_left_it() {
 fn a_new_object_whose_slot_is_another_s_by_now_is_not_taken_for_what_is_there() {
     hold(400_526..400_527, Plan::draw_with_stalls);
 }
+
+#[test]
+fn machine_that_hears_no_other_one_may_have_the_manager_left_out_beside_itself() {
+    hold(700_049..700_050, Plan::draw_with_partition);
+}
