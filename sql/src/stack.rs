@@ -1,12 +1,14 @@
-//! The one limit on recursion: how deep statements may be, and the stack that deep ones are handled on.
+//! The one limit on recursion: how deep statements may be, and the stack that deep ones are handled
+//! on.
 //!
 //! ```text
 //!   shallow   at most `SHALLOW` levels    any thread's stack is enough
 //!   deep      more                        54001 on a plain stack; `with_room` runs it once more on a roomy one
 //!   too deep  beyond `LEVELS_MAX`         54001, as well as where less than `RESERVE_BYTES` of a roomy stack remain
 //! ```
-//! Parsing, binding, planning, running and dropping a deep statement all happen on a roomy stack, so that code that
-//! recurses without asking (derived `Clone`, drop glue, sqlparser) has enough of it.
+//! Parsing, binding, planning, running and dropping a deep statement all happen on a roomy stack,
+//! so that code that recurses without asking (derived `Clone`, drop glue, sqlparser) has enough of
+//! it.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -19,7 +21,8 @@ use crate::error::{SqlError, SqlState};
 const RED_ZONE_BYTES: usize = 256 << 10;
 /// Size of a segment that `enough` adds.
 const SEGMENT_BYTES: usize = 2 << 20;
-/// Size of a roomy stack; only pages that are used take memory, until the statement has been handled.
+/// Size of a roomy stack; only pages that are used take memory, until the statement has been
+/// handled.
 const ROOM_BYTES: usize = 1 << 30;
 /// The part of a roomy stack that is left to code that does not ask.
 const RESERVE_BYTES: usize = ROOM_BYTES / 4;

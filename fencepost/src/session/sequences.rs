@@ -130,7 +130,8 @@ impl Session {
         })
     }
 
-    /// Plans the statement of a portal on the catalog as the transaction sees it, and keeps the plan.
+    /// Plans the statement of a portal on the catalog as the transaction sees it, and keeps the
+    /// plan.
     pub(super) async fn replan(&mut self, portal: &mut Portal) -> Result<(), Halt> {
         let planned = portal.prepared.current();
         let again = self.plan_again(&planned, &portal.prepared).await?;

@@ -136,8 +136,7 @@ impl Binder<'_> {
             }
             "json_build_array" | "jsonb_build_array" | "json_build_object"
             | "jsonb_build_object" => self.json_built(&name, args),
-            "to_json" | "to_jsonb" if matches!(&args[..], [arg] if arg.ty.kind == TypeKind::BpChar) =>
-            {
+            "to_json" | "to_jsonb" if args.len() == 1 && args[0].ty.kind == TypeKind::BpChar => {
                 let padded = self.padded(args.remove(0))?;
                 self.call(&name, vec![padded])
             }

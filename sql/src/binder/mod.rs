@@ -4,7 +4,8 @@
 //! parameters as it meets them, and evaluates constants it can evaluate for good.
 //!
 //! Invariants
-//! - BIN-1: the binder recurses only through `deeper`, which asks `stack` for the levels and the stack (54001),
+//! - BIN-1: the binder recurses only through `deeper`, which asks `stack` for the levels and the
+//!   stack (54001),
 //!   and bound expressions are no deeper than a few times that.
 //! - BIN-2: what PostgreSQL has and we have not answers 0A000 and names it.
 

@@ -79,7 +79,8 @@ fn sequence_text(args: &mut ast::FunctionArguments) -> Option<&mut String> {
 }
 
 impl Binder<'_> {
-    /// The text of a default. It names the schemas of its sequences, whatever the path of the sessions that use it.
+    /// The text of a default. It names the schemas of its sequences, whatever the path of the
+    /// sessions that use it.
     pub(super) fn default_text(&self, expr: &ast::Expr) -> String {
         let mut expr = expr.clone();
         let _ = expr.walk_mut(&mut Qualified(self));

@@ -189,7 +189,8 @@ impl Binder<'_> {
         }))
     }
 
-    /// The type of a variable with these fields, if it holds a row of a table whose columns are of no domains.
+    /// The type of a variable with these fields, if it holds a row of a table whose columns are of
+    /// no domains.
     fn variable_type(&mut self, name: String, fields: &[Expr]) -> Option<Composite> {
         let (variable, of) = self.variables?.row_type(&[name])?;
         // The plan holds for rows of this type: the variable is among its parameters.

@@ -283,7 +283,8 @@ impl Catalog {
                     all.extend(self.read(tx, &self.whole.first, range).await?);
                 }
             }
-            // The types of columns, and the schemas that expressions name, have to be known before them.
+            // The types of columns, and the schemas that expressions name, have to be known before
+            // them.
             let (types, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|b| is_type(b));
             let types = decode_types(&types)?;
             for bytes in &others {

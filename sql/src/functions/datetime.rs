@@ -90,8 +90,8 @@ pub(super) fn named(name: &str) -> Result<TimeZone, SqlError> {
     })
 }
 
-/// Returns the start of the unit that a moment is in. Units below a day keep the offset of the moment, which tells
-/// two equal local times apart.
+/// Returns the start of the unit that a moment is in. Units below a day keep the offset of the
+/// moment, which tells two equal local times apart.
 fn truncated_in(zone: &TimeZone, unit: &str, us: i64) -> Result<i64, SqlError> {
     let local = zone::to_local(zone, us);
     let start = truncated(unit, local)?;

@@ -38,7 +38,8 @@ const CHAINING: [&str; 17] = [
     "join",
 ];
 
-/// Words whose operand on the left is copied when they are read: a chain of them takes quadratic time.
+/// Words whose operand on the left is copied when they are read: a chain of them takes quadratic
+/// time.
 const COPYING: [&str; 5] = ["isnull", "notnull", "collate", "like", "ilike"];
 /// What one of them counts.
 const COPYING_WEIGHT: usize = 10;

@@ -77,7 +77,8 @@ fn is_isnull(parser: &Parser<'_>) -> bool {
     matches!(&parser.peek_nth_token_ref(0).token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("isnull"))
 }
 
-/// Is it an operator that binds as all but the best known do, and that sqlparser gives another precedence?
+/// Is it an operator that binds as all but the best known do, and that sqlparser gives another
+/// precedence?
 fn is_other_operator(parser: &Parser<'_>) -> bool {
     let quoted = || parser.peek_nth_token_ref(1).token == Token::LParen;
     match &parser.peek_nth_token_ref(0).token {
@@ -245,7 +246,8 @@ fn literal_of_type(parser: &mut Parser<'_>, words: usize) -> Result<Expr, Parser
     }))
 }
 
-/// `[NOT] LIKE pattern [ESCAPE expression]`. Where the expression is no literal a function escapes the pattern.
+/// `[NOT] LIKE pattern [ESCAPE expression]`. Where the expression is no literal a function escapes
+/// the pattern.
 fn like_pattern(
     dialect: &Postgres,
     parser: &mut Parser<'_>,

@@ -1,7 +1,7 @@
 //! Expressions that begin with a word of their own.
 //!
-//! sqlparser reads such a word once more as a name where what follows it has a mistake, and so takes time that is
-//! exponential in how deep they nest. Here what can be no name is read once.
+//! sqlparser reads such a word once more as a name where what follows it has a mistake, and so
+//! takes time that is exponential in how deep they nest. Here what can be no name is read once.
 
 use sqlparser::ast::{
     CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
@@ -26,7 +26,8 @@ const FUNCTIONS: [Keyword; 11] = [
     Keyword::SUBSTR,
 ];
 
-/// Reads an expression that begins with such a word; `None` where none does. `between` is the precedence of IN.
+/// Reads an expression that begins with such a word; `None` where none does. `between` is the
+/// precedence of IN.
 pub(super) fn prefixed(parser: &mut Parser<'_>, between: u8) -> Option<Result<Expr, ParserError>> {
     let Token::Word(word) = parser.peek_nth_token_ref(0).token.clone() else {
         return None;

@@ -46,8 +46,8 @@ fn starts(tokens: &[TokenWithSpan], keywords: &[Keyword]) -> bool {
 
 /// Puts quotes around the keywords that are names by where they stand.
 ///
-/// Behind a dot each keyword is a name, unless it is called. Behind AS a reserved one is where nothing of what it would
-/// begin follows.
+/// Behind a dot each keyword is a name, unless it is called. Behind AS a reserved one is where
+/// nothing of what it would begin follows.
 fn quote_labels(tokens: &mut [TokenWithSpan]) {
     let queries = [
         Keyword::SELECT,

@@ -28,7 +28,8 @@ pub fn parse_zone(name: &str) -> Result<TimeZone, SqlError> {
     .ok_or_else(unknown)
 }
 
-/// Returns the zone of an IANA name, or of a POSIX offset, which counts to the west: `UTC+10`, `<+03>-03`, `+02:30`.
+/// Returns the zone of an IANA name, or of a POSIX offset, which counts to the west: `UTC+10`,
+/// `<+03>-03`, `+02:30`.
 pub(crate) fn posix_zone(name: &str) -> Option<TimeZone> {
     if let Some(seconds) = posix_offset(name) {
         return Offset::from_seconds(-seconds).ok().map(TimeZone::fixed);
@@ -74,7 +75,8 @@ fn signed(text: &str) -> (i32, &str) {
     }
 }
 
-/// Returns the seconds of `[+-]hh[:mm[:ss]]` behind an abbreviation in angle brackets, or behind none.
+/// Returns the seconds of `[+-]hh[:mm[:ss]]` behind an abbreviation in angle brackets, or behind
+/// none.
 fn posix_offset(text: &str) -> Option<i32> {
     let offset = match text.strip_prefix('<') {
         Some(rest) => rest.split_once('>')?.1,

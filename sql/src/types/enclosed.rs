@@ -1,12 +1,14 @@
 //! Texts in double quotes, as rows and arrays hold the texts of their parts.
 //!
-//! A quote inside is written twice, so each level of nesting doubles the quotes of the levels in it: a row in thirty
-//! rows would take gigabytes. A text that would be longer than the limit is not written; `is_oversized` tells.
+//! A quote inside is written twice, so each level of nesting doubles the quotes of the levels in
+//! it: a row in thirty rows would take gigabytes. A text that would be longer than the limit is not
+//! written; `is_oversized` tells.
 
 use crate::functions::VALUE_BYTES_MAX;
 use crate::value::Value;
 
-/// Rows in rows from which on the text is beyond the limit, as each of them has twice the quotes of the next one in it.
+/// Rows in rows from which on the text is beyond the limit, as each of them has twice the quotes of
+/// the next one in it.
 const ROWS_MAX: usize = 30;
 
 /// Returns whether rows nest so deep in `values` that no text holds them.
@@ -22,9 +24,11 @@ fn any_deeper<'a>(mut values: impl Iterator<Item = &'a Value>, rows: usize) -> b
     })
 }
 
-/// Encloses what `out` has from `start` on in quotes, with an escape before each quote and backslash.
+/// Encloses what `out` has from `start` on in quotes, with an escape before each quote and
+/// backslash.
 ///
-/// `escape` gives the byte that stands before such a byte. A result beyond the limit is left oversized.
+/// `escape` gives the byte that stands before such a byte. A result beyond the limit is left
+/// oversized.
 pub(super) fn enclose(out: &mut Vec<u8>, start: usize, escape: impl Fn(u8) -> u8) {
     let text = &out[start..];
     if is_oversized(text.len()) {

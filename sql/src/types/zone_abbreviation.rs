@@ -1,6 +1,7 @@
 //! Abbreviations of time zones that literals and AT TIME ZONE know: PostgreSQL's default set.
 
-/// Returns the offset east of UTC, in seconds, that an abbreviation stands for at any time of the year.
+/// Returns the offset east of UTC, in seconds, that an abbreviation stands for at any time of the
+/// year.
 pub(crate) fn abbreviated_offset(word: &str) -> Option<i32> {
     let lowered = word.to_ascii_lowercase();
     let at = ABBREVIATIONS.binary_search_by_key(&lowered.as_str(), |(name, _)| *name);
