@@ -174,10 +174,11 @@ impl Start {
             tokio::select! {
                 name = signals.next() => break name,
                 () = hangups.next() => {
-                    tracing::info!("received SIGHUP, reloading configuration files");
+                    // First, so that the line is in the new file.
                     if let Some(control) = log.control() {
                         control.reopen();
                     }
+                    tracing::info!("received SIGHUP, reloading configuration files");
                     database.reload();
                 }
                 left = &mut left => {
