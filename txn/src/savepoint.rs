@@ -6,6 +6,7 @@
 //! because whoever made it was told that it was so.
 
 use crate::hindsight::{MarkPlace, Marked};
+use crate::isolation::Isolation;
 use crate::read_set::Seen;
 use crate::transaction::{Context, Transaction};
 use crate::write_set::{Payload, What, Write};
@@ -18,6 +19,8 @@ pub struct Savepoint {
     adrift: u32,
     held: usize,
     refreshes: u32,
+    intents: usize,
+    reads: usize,
 }
 
 impl Savepoint {
@@ -108,12 +111,14 @@ impl Transaction {
             adrift: context.adrift,
             held: context.held,
             refreshes: context.refreshes,
+            intents: context.intents.len(),
+            reads: context.reads.len(),
         }
     }
 
     /// Takes back every write since `savepoint`, which stays open; later ones are closed. Patches from
     /// before it are brought to the snapshot of now, if that has moved, before the next access. What was
-    /// held since ([`Self::hold_memory`]) counts no more: who held it has failed.
+    /// held since ([`Self::hold_memory`]) counts no more: who held it has failed. Intents taken since are given back.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) {
         let refreshed = self.context().refreshes != savepoint.refreshes;
         while self.context_mut().undos.log.len() > savepoint.undos {
@@ -135,6 +140,11 @@ impl Transaction {
             // Those that were taken since are back; others may not show in their nodes' images yet.
             context.adrift = savepoint.adrift;
             context.behind = true;
+        }
+        context.release_intents_after(savepoint.intents);
+        if context.isolation == Isolation::ReadCommitted {
+            // What constraints required of changes that are taken back is required no more.
+            context.reads.truncate(savepoint.reads);
         }
     }
 

@@ -1,5 +1,5 @@
 //! Intents and those who take none: a transaction that yields does not overtake one that stands in
-//! line.
+//! line, and a rollback leaves lines again.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -148,4 +148,29 @@ fn who_is_run_again_does_not_lose_its_place() {
     tx.abort_to_run_again();
     drop(coordinator);
     assert!(is_free(), "nobody is left to run it again");
+}
+
+#[test]
+fn rollback_gives_back_intents_taken_since_the_savepoint() {
+    let machine = machine();
+    let [kept, weakened, taken] = [(); 3].map(|()| object(&machine, 0));
+    let mut tx = begin(&machine);
+    let intend = |tx: &mut Transaction, addr, strength| {
+        block_on(tx.intend(addr, strength)).expect("no other transaction has it");
+    };
+    intend(&mut tx, kept, Strength::Update);
+    intend(&mut tx, weakened, Strength::KeyShare);
+    let before = tx.savepoint();
+    for addr in [kept, weakened, taken] {
+        intend(&mut tx, addr, Strength::Update);
+    }
+    tx.rollback_to(&before);
+    let mut other = begin(&machine);
+    let free = |other: &mut Transaction, addr, strength| {
+        block_on(other.try_intend(addr, strength)).expect("an answer")
+    };
+    assert!(!free(&mut other, kept, Strength::KeyShare));
+    assert!(!free(&mut other, weakened, Strength::Update));
+    assert!(free(&mut other, weakened, Strength::NoKeyUpdate));
+    assert!(free(&mut other, taken, Strength::Update));
 }

@@ -140,3 +140,22 @@ fn constraint_read_is_validated_at_every_level() {
         assert_eq!(outcome, Outcome::Aborted(AbortReason::ReadConflict));
     }
 }
+
+#[test]
+fn rollback_at_read_committed_forgets_what_constraints_read() {
+    let machine = machine();
+    for (isolation, commits) in [
+        (Isolation::ReadCommitted, true),
+        (Isolation::Serializable, false),
+    ] {
+        let [a, b] = two_objects(&machine);
+        let mut tx = begin(&machine, isolation);
+        block_on(tx.write(b, &[1])).expect("free");
+        let before = tx.savepoint();
+        assert!(block_on(tx.read(a, &mut Vec::new())).expect("readable"));
+        tx.rollback_to(&before);
+        set_by_another(&machine, a, 1);
+        let outcome = block_on(tx.commit()).expect("an outcome");
+        assert_eq!(matches!(outcome, Outcome::Committed(_)), commits);
+    }
+}

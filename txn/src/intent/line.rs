@@ -92,6 +92,19 @@ impl Line {
     /// `me` has the row no longer; who has it instead is to be woken.
     pub fn release(&mut self, me: Holder) -> SmallVec<[Waker; 1]> {
         self.holders.retain(|(holder, _)| *holder != me);
+        self.grant_next()
+    }
+
+    /// `me` has the row with no more than `strength` from now on; who has it too is to be woken.
+    pub fn weaken(&mut self, me: Holder, strength: Strength) -> SmallVec<[Waker; 1]> {
+        if let Some((_, had)) = self.holders.iter_mut().find(|(holder, _)| *holder == me) {
+            *had = strength.min(*had);
+        }
+        self.grant_next()
+    }
+
+    /// Gives the row to those who wait and whom no holder is in the way of; they are to be woken.
+    fn grant_next(&mut self) -> SmallVec<[Waker; 1]> {
         let mut next = SmallVec::new();
         let mut at = 0;
         while let Some(place) = self.waiting.get(at) {
@@ -174,6 +187,18 @@ mod tests {
         // Alone it need not wait.
         assert!(line.release(3).is_empty());
         assert!(line.try_take(4, Share) && line.try_take(4, Update));
+    }
+
+    #[test]
+    fn weakened_lock_lets_waiters_in_that_it_does_not_conflict_with() {
+        let mut line = Line::default();
+        assert!(line.try_take(1, Share) && line.try_take(1, Update));
+        wait(&mut line, 2, Share);
+        wait(&mut line, 3, Update);
+        assert_eq!(line.weaken(1, Share).len(), 1);
+        assert_eq!(had(&line), [1, 2]);
+        assert!(line.weaken(1, Update).is_empty(), "it is not made stronger");
+        assert_eq!(line.places()[0].strength, Share);
     }
 
     #[test]

@@ -217,6 +217,14 @@ impl Intents {
         next.into_iter().for_each(Waker::wake);
     }
 
+    /// Has `me` keep the row with `strength` alone; those have it too then whom that is not in the way of.
+    pub fn weaken(&self, row: Addr, me: Holder, strength: Strength) {
+        let mut rows = self.shard(row).rows.lock();
+        let next = rows.get_mut(&row).map(|line| line.weaken(me, strength));
+        drop(rows);
+        next.into_iter().flatten().for_each(Waker::wake);
+    }
+
     /// Who has the row, so that `me` has to wait for it.
     fn in_the_way(&self, row: Addr, me: Holder, strength: Strength) -> Vec<Holder> {
         let rows = self.shard(row).rows.lock();

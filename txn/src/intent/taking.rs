@@ -1,8 +1,10 @@
 //! The intents of a transaction: it takes them, and gives them back at its end.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use fencepost_storage::Addr;
+use foldhash::fast::FixedState;
 
 use super::{Strength, Turn, Wish};
 use crate::network::{Back, Network};
@@ -22,17 +24,44 @@ impl Context {
 
     /// Gives all of them back.
     pub fn release_intents(&mut self) {
-        let holder = u64::from(self.number);
         while let Some((row, _)) = self.intents.pop() {
-            match self.machine.network() {
-                Some(network) if network.is_elsewhere(row) => {
-                    network.give_back(row, holder, Back::All);
-                    // The line may have been here when the intent was taken.
-                    self.machine.intents().release(row, holder);
+            self.release_intent(row);
+        }
+    }
+
+    /// Gives those back that came after the first `kept`. A row that was had before is had as it was then; at another
+    /// machine it stays as it is.
+    pub fn release_intents_after(&mut self, kept: usize) {
+        if self.intents.len() <= kept {
+            return;
+        }
+        let later = self.intents.split_off(kept);
+        let mut before: HashMap<Addr, Strength, FixedState> = HashMap::default();
+        for (row, strength) in &self.intents {
+            let had = before.entry(*row).or_insert(*strength);
+            *had = strength.max(had).to_owned();
+        }
+        for (row, strength) in later {
+            match before.get(&row) {
+                None => self.release_intent(row),
+                Some(had) if *had >= strength => {}
+                Some(had) => {
+                    let holder = u64::from(self.number);
+                    self.machine.intents().weaken(row, holder, *had);
                 }
-                _ => self.machine.intents().release(row, holder),
             }
         }
+    }
+
+    fn release_intent(&self, row: Addr) {
+        let holder = u64::from(self.number);
+        if let Some(network) = self.machine.network()
+            && network.is_elsewhere(row)
+        {
+            network.give_back(row, holder, Back::All);
+        }
+        // The line may have been here when the intent was taken.
+        self.machine.intents().release(row, holder);
     }
 }
 
