@@ -26,12 +26,17 @@ use crate::intent::Strength;
 use crate::lock::LockFailure;
 use crate::log_commit::Ready;
 use crate::machine::Machine;
+use crate::moment::{SPINS, moment};
 use crate::stop::{AbortReason, Outcome, Stop};
 use crate::transaction::{Context, Coordinator, Transaction};
 use crate::work::Work;
+use crate::write_set::{What, Write};
 
 /// Times that LOCK is begun anew because patches had to be rerouted.
 const REROUTES: u32 = 64;
+
+/// Times that LOCK is begun anew because others were committing what this transaction has read.
+const BUSY_ROUNDS: u32 = 64;
 
 /// What a commit that took effect leaves to wait for.
 pub(crate) struct Done {
@@ -59,6 +64,7 @@ impl Transaction {
             return self.commit_read().await;
         }
         let mut rounds = 0;
+        let mut busy = 0;
         let done = loop {
             let tried = match self.prepare().await {
                 Ok(()) => match self.context().spreads() {
@@ -69,6 +75,12 @@ impl Transaction {
             };
             match tried {
                 Ok(done) => break done,
+                Err(LockFailure::Abort(AbortReason::ReadLocked | AbortReason::ReadNewer))
+                    if busy < BUSY_ROUNDS =>
+                {
+                    busy += 1;
+                    moment(SPINS + busy).await;
+                }
                 Err(LockFailure::Abort(reason)) => {
                     self.give_up(reason);
                     return Ok(Outcome::Aborted(reason));
@@ -245,9 +257,14 @@ impl Context {
     pub(crate) fn give_way(&self) -> Result<(), LockFailure> {
         let (intents, me) = (self.machine.intents(), u64::from(self.number));
         let mut exact = self.writes.writes.iter().filter(|write| write.is_exact());
-        if self.yields
-            && exact.any(|write| intents.is_others(write.addr, me, Strength::NoKeyUpdate))
-        {
+        let held = |write: &Write| {
+            let strength = match write.what {
+                What::Freed => Strength::Update,
+                _ => Strength::NoKeyUpdate,
+            };
+            intents.is_others(write.addr, me, strength)
+        };
+        if self.yields && exact.any(held) {
             return Err(LockFailure::Abort(AbortReason::IntentHeld));
         }
         Ok(())

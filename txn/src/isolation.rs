@@ -54,7 +54,7 @@ impl Drop for Newest<'_> {
 }
 
 impl Transaction {
-    /// Sets the level; before the transaction reads anything.
+    /// Sets the level of reads and writes from now on. What was read before stays in the read set, or out of it.
     pub fn set_isolation(&mut self, isolation: Isolation) {
         self.context_mut().isolation = isolation;
     }

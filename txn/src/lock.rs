@@ -36,7 +36,9 @@ impl LockFailure {
     pub fn is_busy(&self) -> bool {
         matches!(
             self,
-            LockFailure::Abort(AbortReason::LockBusy | AbortReason::ReadLocked)
+            LockFailure::Abort(
+                AbortReason::LockBusy | AbortReason::ReadLocked | AbortReason::ReadNewer
+            )
         )
     }
 }

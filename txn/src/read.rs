@@ -19,6 +19,7 @@ use fencepost_storage::{Addr, View};
 
 use crate::counters::Event;
 use crate::hindsight::Before;
+use crate::isolation::Isolation;
 use crate::moment::{SPINS, moment};
 use crate::node::NodeKind;
 use crate::planted::{self, Planted};
@@ -144,6 +145,13 @@ impl Transaction {
                                 // Rerouted patches may have made the object the transaction's own.
                                 Ok(()) => continue,
                                 Err(stop) if self.has_writes() => return Err(stop),
+                                // A node of the snapshot's would take patches that the newest one has no room for.
+                                Err(stop)
+                                    if kind.is_some()
+                                        && self.isolation() == Isolation::RepeatableRead =>
+                                {
+                                    return Err(stop);
+                                }
                                 Err(_) => {}
                             }
                         } else if self.has_writes() {
@@ -309,6 +317,18 @@ impl Transaction {
     /// # Errors
     /// As [`Self::view`].
     pub async fn read(&mut self, addr: Addr, out: &mut Vec<u64>) -> Result<bool, Stop> {
+        Ok(self.read_version(addr, out).await?.is_some())
+    }
+
+    /// As [`Self::read`]; answers which version it was.
+    ///
+    /// # Errors
+    /// As [`Self::view`].
+    pub async fn read_version(
+        &mut self,
+        addr: Addr,
+        out: &mut Vec<u64>,
+    ) -> Result<Option<Seen>, Stop> {
         let found = self
             .view(addr, None, |view| {
                 out.clear();
@@ -316,13 +336,10 @@ impl Transaction {
                 view.copy(0, out);
             })
             .await?;
-        match found {
-            Some(((), seen)) => {
-                self.guard(seen);
-                Ok(true)
-            }
-            None => Ok(false),
-        }
+        Ok(found.map(|((), seen)| {
+            self.guard(seen);
+            seen
+        }))
     }
 }
 

@@ -121,10 +121,15 @@ impl Context {
             let now = now.map_err(Stop::Retry)?;
             let moved = match self.moved_image().await? {
                 None => self.moved_read(now).await,
-                moved => moved,
+                Some(addr) => Some((addr, AbortReason::WriteConflict)),
             };
-            if let Some(moved) = moved {
-                return Err(self.conflict_at(moved, AbortReason::RefreshFailed));
+            match moved {
+                None => {}
+                // It may hold at a later time.
+                Some((_, AbortReason::ReadNewer)) => continue,
+                Some((addr, _)) => {
+                    return Err(self.conflict_at(addr, AbortReason::RefreshFailed));
+                }
             }
             if let Some(strays) = self.rebase_patches(now).await? {
                 self.r = now;
@@ -140,10 +145,10 @@ impl Context {
         Err(Stop::Retry(AbortReason::RefreshFailed))
     }
 
-    /// What was read and does not hold at `now`, if anything. Once the snapshot has moved, the slot of
+    /// What was read and does not hold at `now`, if anything, and why. Once the snapshot has moved, the slot of
     /// a freed node may come round to another object; so what was read there is looked for elsewhere
     /// from now on.
-    async fn moved_read(&mut self, now: Timestamp) -> Option<Addr> {
+    async fn moved_read(&mut self, now: Timestamp) -> Option<(Addr, AbortReason)> {
         let from = self.first_moved(false)?;
         for range in together(from..self.reads.len()) {
             let mut posted = self.post_headers(range.clone(), false);
@@ -156,7 +161,7 @@ impl Context {
                             moment(round).await;
                             round += 1;
                         }
-                        Err(_) => return Some(self.reads.get(at).seen.addr),
+                        Err(reason) => return Some((self.reads.get(at).seen.addr, reason)),
                         Ok(elsewhere) => break elsewhere,
                     }
                 };

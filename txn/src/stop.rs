@@ -13,6 +13,8 @@ pub enum AbortReason {
     ReadConflict,
     /// An object it read was locked by another commit (VALIDATE).
     ReadLocked,
+    /// A node it read was changed after the time at which it is to hold (VALIDATE, refresh).
+    ReadNewer,
     /// A version newer than its snapshot turned up and the snapshot could not be moved (refresh).
     RefreshFailed,
     /// A condition on an index node no longer holds (LOCK).
@@ -31,11 +33,12 @@ pub enum AbortReason {
 
 impl AbortReason {
     /// All reasons, in the order of the counters.
-    pub const ALL: [AbortReason; 11] = [
+    pub const ALL: [AbortReason; 12] = [
         AbortReason::WriteConflict,
         AbortReason::LockBusy,
         AbortReason::ReadConflict,
         AbortReason::ReadLocked,
+        AbortReason::ReadNewer,
         AbortReason::RefreshFailed,
         AbortReason::NodeConflict,
         AbortReason::SnapshotTooOld,
@@ -52,6 +55,7 @@ impl AbortReason {
             AbortReason::LockBusy => "lock_busy",
             AbortReason::ReadConflict => "read_conflict",
             AbortReason::ReadLocked => "read_locked",
+            AbortReason::ReadNewer => "read_newer",
             AbortReason::RefreshFailed => "refresh_failed",
             AbortReason::NodeConflict => "node_conflict",
             AbortReason::SnapshotTooOld => "snapshot_too_old",

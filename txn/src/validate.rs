@@ -244,7 +244,7 @@ fn may_judge(header: Header, holds: bool, at: Timestamp) -> Result<(), AbortReas
     }
     // If it was changed after that it says nothing: a key may have come before and gone behind it.
     if header.timestamp() > at {
-        return Err(AbortReason::ReadConflict);
+        return Err(AbortReason::ReadNewer);
     }
     Ok(())
 }
