@@ -31,6 +31,9 @@ const FLAG_PRESENT: u64 = 4;
 /// Not a range: the key `from` is to be absent.
 const FLAG_ABSENT: u64 = 8;
 
+/// The hash of a range without entries.
+const NO_ENTRIES: u64 = 0;
+
 /// Longest note that needs no allocation.
 const SHORT_WORDS: usize = KEYS_AT + 2 * 16;
 
@@ -175,7 +178,8 @@ pub(crate) fn revalidate(note: &[u64], now: &View<'_>) -> Revalidate {
         };
     }
     let begins_here = node.cmp_low(from) != Ordering::Less;
-    let comparable = begins_here && ends_here && flags & FLAG_OWN == 0;
+    // Of a leaf with own changes the hash is a committed version's only where it had no entry in the range.
+    let comparable = begins_here && ends_here && (flags & FLAG_OWN == 0 || head[2] == NO_ENTRIES);
     if comparable && node.hash_range(from, to) == head[2] {
         Revalidate::Valid
     } else {

@@ -222,6 +222,22 @@ impl BTree {
         }
     }
 
+    /// Returns the value of `key`, and guards that the key is there, whatever its value then, or that it is not.
+    ///
+    /// # Errors
+    /// As [`Transaction::view`].
+    pub async fn get_present(
+        &self,
+        tx: &mut Transaction,
+        key: &[u8],
+    ) -> Result<Option<[u64; 2]>, Stop> {
+        let look = |node: &Node<'_, '_>| node.search(key).ok().map(|at| node.value(at));
+        let (found, seen) = self.visit(tx, Target::At(key), look).await?;
+        let note = note::condition(self.root, key, found.is_some());
+        tx.guard_keys(seen, &LEAF, &note);
+        Ok(found)
+    }
+
     /// Inserts a key that must be absent. That it is absent is a condition, made again at commit.
     ///
     /// # Errors

@@ -172,6 +172,28 @@ fn two_who_look_for_the_same_absent_key_do_not_both_insert_it() {
 }
 
 #[test]
+fn absent_key_in_leaf_with_own_insert_conflicts_with_that_key_alone() {
+    for (theirs, commits) in [(4u64, true), (3, false)] {
+        let machine = machine();
+        let (mut one, mut two) = (machine.coordinator(), machine.coordinator());
+        let tree = tree(&mut one, 64);
+        let insert = |tx: &mut Transaction, key: u64| {
+            let done = pollster::block_on(tree.insert(tx, &key.to_be_bytes(), [key, 0]));
+            assert_eq!(done.expect("it fits"), Insert::Done);
+        };
+        let mut tx = one.begin(Mode::ReadWrite);
+        insert(&mut tx, 1);
+        let found = pollster::block_on(tree.get(&mut tx, &3u64.to_be_bytes()));
+        assert_eq!(found, Ok(None));
+        let mut other = two.begin(Mode::ReadWrite);
+        insert(&mut other, theirs);
+        assert!(commit(other));
+        let moved = pollster::block_on(tx.refresh());
+        assert_eq!((moved.is_ok(), commit(tx)), (commits, commits), "{theirs}");
+    }
+}
+
+#[test]
 fn snapshots_hold_still_while_the_tree_grows_and_shrinks() {
     // Writers move tokens between keys; every snapshot must see each token exactly once.
     const TOKENS: u64 = 200;
