@@ -24,6 +24,11 @@ pub enum LockMode {
 }
 
 impl LockMode {
+    /// Returns whether statements that change rows conflict with it, whose mode is ROW EXCLUSIVE.
+    pub fn keeps_writers_out(self) -> bool {
+        self >= LockMode::Share
+    }
+
     /// All of them.
     pub const ALL: [LockMode; 8] = [
         LockMode::AccessShare,

@@ -1,7 +1,7 @@
 //! LOCK TABLE: locks of tables until the transaction ends.
 //!
-//! They keep out others who lock the table, in a mode that conflicts, on any machine. Statements take none: that
-//! transactions are serializable tells whoever read or wrote too early.
+//! They keep out others who lock the table, in a mode that conflicts, on any machine. Statements take none: the reads of a
+//! transaction that keeps writers out are validated at its commit, at every level.
 
 use crate::advisory::{LockKey, LockMode, LockScope};
 use crate::context::EvalContext;

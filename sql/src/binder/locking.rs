@@ -7,12 +7,13 @@ use super::names;
 use crate::bound::{From, Hold, Leaf, LeafSource, Locking, Select, WaitPolicy};
 use crate::catalog::{Object, ObjectKind};
 use crate::error::{SqlError, SqlState};
+use crate::parser::is_weak;
 
 /// What a clause asks for.
 struct Clause<'a> {
     name: &'static str,
     hold: Hold,
-    of: Option<&'a ast::ObjectName>,
+    of: &'a [ast::ObjectNamePart],
 }
 
 /// Has the rows of `select` locked as `clause` says.
@@ -26,7 +27,7 @@ pub(super) fn lock_rows(clause: &ast::LockClause, select: &mut Select) -> Result
     let clause = Clause {
         name: name_of(strength),
         hold: Hold { strength, wait },
-        of: clause.of.as_ref(),
+        of: relations_of(clause),
     };
     clause.lock(select)
 }
@@ -55,10 +56,18 @@ pub(super) fn locked_relations(select: &Select) -> Vec<Object> {
 }
 
 fn strength_of(clause: &ast::LockClause) -> Strength {
-    match clause.lock_type {
-        ast::LockType::Share => Strength::Share,
-        ast::LockType::Update => Strength::Update,
+    match (clause.lock_type, clause.of.as_ref().is_some_and(is_weak)) {
+        (ast::LockType::Share, false) => Strength::Share,
+        (ast::LockType::Share, true) => Strength::KeyShare,
+        (ast::LockType::Update, false) => Strength::Update,
+        (ast::LockType::Update, true) => Strength::NoKeyUpdate,
     }
+}
+
+/// Returns the names behind OF. (A comma between them has become a dot.)
+pub(super) fn relations_of(clause: &ast::LockClause) -> &[ast::ObjectNamePart] {
+    let of = clause.of.as_ref();
+    of.map_or(&[], |of| &of.0[usize::from(is_weak(of))..])
 }
 
 /// The words of a clause.
@@ -79,10 +88,7 @@ pub(super) fn name_of(strength: Strength) -> &'static str {
 impl Clause<'_> {
     fn lock(&self, select: &mut Select) -> Result<(), SqlError> {
         self.check(select)?;
-        let of = match self.of {
-            None => Vec::new(),
-            Some(names) => self.relations(names, select)?,
-        };
+        let of = self.relations(select)?;
         let all = of.is_empty();
         let mut within = Ok(());
         select.from.for_each_leaf_mut(&mut |leaf| {
@@ -100,7 +106,7 @@ impl Clause<'_> {
                 && (all || of.contains(&leaf.first_slot))
             {
                 // What is locked are the rows that its rows are made of.
-                within = Clause { of: None, ..*self }.lock(inner);
+                within = Clause { of: &[], ..*self }.lock(inner);
             }
         });
         within?;
@@ -153,10 +159,10 @@ impl Clause<'_> {
         }
     }
 
-    /// The first slots of the relations of these names. (A comma between them has become a dot.)
-    fn relations(&self, wanted: &ast::ObjectName, select: &Select) -> Result<Vec<usize>, SqlError> {
+    /// Returns the first slots of the relations behind OF.
+    fn relations(&self, select: &Select) -> Result<Vec<usize>, SqlError> {
         let mut slots = Vec::new();
-        for part in &wanted.0 {
+        for part in self.of {
             let wanted = part.as_ident().map(names::fold).unwrap_or_default();
             let mut found = None;
             select.from.for_each_leaf(&mut |leaf| {

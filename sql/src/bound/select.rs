@@ -410,9 +410,14 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// As statements have the rows that they change.
+    /// The lock of DELETE, and of UPDATE of a key.
     pub const CHANGED: Hold = Hold {
         strength: Strength::Update,
+        wait: WaitPolicy::Block,
+    };
+    /// The lock of UPDATE of columns that are in no unique index.
+    pub const CHANGED_NO_KEY: Hold = Hold {
+        strength: Strength::NoKeyUpdate,
         wait: WaitPolicy::Block,
     };
 }

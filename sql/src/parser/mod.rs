@@ -42,6 +42,7 @@ mod rename;
 mod respelled;
 mod retoken;
 mod routine;
+mod row_lock;
 mod rows_from;
 mod search_cycle;
 mod security;
@@ -86,6 +87,7 @@ pub use routine::{
     AlterRoutine, ArgSyntax, Attributes, Body, CreateRoutine, DropRoutine, ReturnsSyntax,
     RoutineChange, RoutineName, RoutineSyntax, TypeOf, TypeSyntax,
 };
+pub(crate) use row_lock::is_weak;
 pub(crate) use rows_from::ROWS_FROM;
 pub(crate) use search_cycle::{Cycle, Search, SearchCycle, search_cycle, spelled};
 pub use storage::StorageOptions;

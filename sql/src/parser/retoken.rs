@@ -96,11 +96,19 @@ fn limit_before_locks(tokens: &mut [TokenWithSpan]) {
         }
         let mut limited = end;
         if limits.iter().any(|limit| is_at(tokens, end, *limit)) {
-            limited = level_end(tokens, end);
+            limited = limit_end(tokens, end);
             tokens[at..limited].rotate_left(end - at);
         }
         at = limited.max(at + 1);
     }
+}
+
+/// Returns the end of the limits that begin at a token: ON CONFLICT and RETURNING of an INSERT may follow.
+fn limit_end(tokens: &[TokenWithSpan], from: usize) -> usize {
+    let level = level_end(tokens, from);
+    let mut behind = top_level(&tokens[from..level])
+        .filter(|(_, token)| is(token, Keyword::ON) || is(token, Keyword::RETURNING));
+    behind.next().map_or(level, |(at, _)| from + at)
 }
 
 /// Returns the end of the locking clause that begins at a token, if one does.

@@ -13,8 +13,9 @@ use super::retoken::retoken;
 use super::{
     Statement, column_list, column_types, current_of, exclusion, identity, included, keeping,
     lexer, like, materialized, merge, misplaced, no_inherit, partition, position_of,
-    recursive_view, regroup, rename, respelled, rows_from, search_cycle, select_into, shown_forms,
-    storage, subscripts, table_query, type_collation, unicode, using_alias, variadic, view,
+    recursive_view, regroup, rename, respelled, row_lock, rows_from, search_cycle, select_into,
+    shown_forms, storage, subscripts, table_query, type_collation, unicode, using_alias, variadic,
+    view,
 };
 use crate::error::{SqlError, SqlState};
 use crate::stack::too_deep;
@@ -207,15 +208,8 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         if is_compared_row(text, tokens, i) {
             blanked.extend(&tokens[i + 1..i + 3]);
         }
-        if !is(i, "for") {
-            continue;
-        }
-        if is(i + 1, "no") && is(i + 2, "key") && is(i + 3, "update") {
-            blanked.extend([tokens[i + 1], tokens[i + 2]]);
-        } else if is(i + 1, "key") && is(i + 2, "share") {
-            blanked.push(tokens[i + 1]);
-        }
     }
+    let weak_locks = row_lock::clauses(text, tokens);
     let commas = locked_commas(text, tokens);
     let mut respelled = merge::patches(text, tokens);
     respelled.extend(respelled::words(text, tokens)?);
@@ -235,6 +229,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     let stars: Vec<usize> = stars_of_rows(text, tokens).collect();
     if blanked.is_empty()
         && commas.is_empty()
+        && weak_locks.is_empty()
         && respelled.is_empty()
         && decoded.is_empty()
         && tables.is_empty()
@@ -296,6 +291,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     }
     exclusion::apply(&mut patched, &exclusions);
     subscripts::apply(&mut patched, &subscripted);
+    row_lock::apply(&mut patched, &weak_locks);
     if let Some(table) = tables
         .first()
         .filter(|table| table_query::is_inserted(text, tokens, table))

@@ -5,6 +5,7 @@ use sqlparser::ast;
 use super::super::aggregate::Aggregates;
 use super::super::column_name::column_name;
 use super::super::expr::Clause;
+use super::super::locking::{clause_name, relations_of};
 use super::super::names;
 use super::super::query::order_keys;
 use super::super::scope::Scope;
@@ -434,20 +435,21 @@ impl Shower<'_, '_> {
         select: &ast::Select,
         level: &Level,
     ) -> Result<Vec<String>, SqlError> {
-        let of = match &lock.of {
-            Some(name) => Some(names::table_name(name)?.1),
-            None => None,
-        };
-        if of.is_none() && select.from.iter().any(has_more_than_tables) {
+        let of = relations_of(lock);
+        let of: Vec<String> = of
+            .iter()
+            .filter_map(|part| part.as_ident().map(names::fold))
+            .collect();
+        if of.is_empty() && select.from.iter().any(has_more_than_tables) {
             return Err(SqlError::unsupported("locks of what is no table"));
         }
         let mut all = Vec::new();
         for (leaf, name) in level.scope.leaves.iter().zip(&level.names) {
-            if of.as_ref().is_some_and(|of| *of != leaf.alias) {
+            if !of.is_empty() && !of.contains(&leaf.alias) {
                 continue;
             }
             let name = name.as_deref().unwrap_or(&leaf.alias);
-            let mut text = format!(" FOR {} OF {}", lock.lock_type, quoted(name));
+            let mut text = format!(" {} OF {}", clause_name(lock), quoted(name));
             if let Some(wait) = &lock.nonblock {
                 text += &format!(" {wait}");
             }
