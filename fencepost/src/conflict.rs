@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use fencepost_btree as btree;
 use fencepost_hashtable::HashTable;
-use fencepost_planner::{TablePlan, key_text, row_at};
+use fencepost_planner::{TablePlan, is_key_lock, key_text, row_at};
 use fencepost_sql::catalog::{Catalog, IndexDef, IndexKind, TableDef};
 use fencepost_sql::settings::Settings;
 use fencepost_sql::stop::Halt;
@@ -68,12 +68,18 @@ pub(crate) async fn table_of(
 
 /// When the object at `addr` was written last.
 pub(crate) async fn written_at(shared: &Shared, addr: Addr) -> Option<u64> {
+    if is_key_lock(addr) {
+        return None;
+    }
     let mut tx = shared.machine.coordinator().begin(Mode::ReadOnly);
     let (_, seen) = tx.view(addr, None, |_| ()).await.ok()??;
     Some(seen.timestamp().raw())
 }
 
 async fn shape(tx: &mut Transaction, addr: Addr) -> Result<Option<Shape>, Halt> {
+    if is_key_lock(addr) {
+        return Ok(None);
+    }
     let shape = tx.view(addr, None, |view| match btree::leaf(view) {
         Some((tree, first)) => Shape::Leaf(tree, first),
         None => Shape::Other,

@@ -350,6 +350,11 @@ impl Portal {
         self.prepared.planned.is_volatile && !self.execution.has_begun() && self.is_select()
     }
 
+    /// Returns whether it reads tables otherwise than to check constraints.
+    pub(crate) fn needs_snapshot(&self) -> bool {
+        matches!(&self.prepared.planned.body, Body::Plan(plan, _) if plan.needs_snapshot())
+    }
+
     /// Does it change rows?
     pub(crate) fn is_write(&self) -> bool {
         matches!(&self.prepared.planned.body, Body::Plan(plan, _) if plan.is_write())

@@ -5,9 +5,7 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{
-    Expr, From, Hold, Leaf, LeafSource, Locking, Node, Select, Target, WaitPolicy,
-};
+use fencepost_sql::bound::{Expr, From, Hold, Leaf, LeafSource, Locking, Node, Select, WaitPolicy};
 use fencepost_sql::catalog::{EXPRESSION, TableDef};
 use fencepost_sql::types::{Type, TypeKind};
 
@@ -16,15 +14,15 @@ use crate::analytics;
 use crate::exec::Prune;
 use crate::join::plan_join;
 use crate::late::postpone;
+use crate::locking::{RowLock, hide_targets};
 use crate::plan::{
-    Access, Hints, KeyTerm, RecursivePlan, RowLock, Scan, SelectPlan, SetPlan, Source, TablePlan,
-    is_array,
+    Access, Hints, KeyTerm, RecursivePlan, Scan, SelectPlan, SetPlan, Source, TablePlan, is_array,
 };
 use crate::split::Split;
 use crate::subplans::{any_deep, inits};
 use crate::terms::{SlotRange, conjunction, conjuncts, reads_only, terms};
 
-/// The table whose rows a statement changes.
+/// A table whose rows are had by their places: a statement changes or locks them.
 #[derive(Clone, Copy, Debug)]
 pub struct Changed {
     /// Its first slot in the from row.
@@ -41,12 +39,12 @@ pub struct Builder<'a> {
     pub wanted: &'a [WantedOrder],
     /// The scans take intents on their rows.
     pub locks: Option<&'a Locking>,
-    /// The table whose rows are to be had by their places.
-    pub changed: Option<Changed>,
+    /// The tables whose rows are to be had by their places.
+    pub pointers: &'a [Changed],
     /// WHERE CURRENT OF: the place of the row to change.
     pub place: Option<Expr>,
-    /// UPDATE or DELETE changes these.
-    pub writes: bool,
+    /// UPDATE, DELETE or MERGE changes these, and locks them so.
+    pub writes: Option<Hold>,
     /// What of the scan need not stay in the read set.
     pub hints: Hints,
     /// Partners are found by hash tables wherever that can be.
@@ -84,13 +82,17 @@ fn plan_with(select: Select, hashes: bool) -> SelectPlan {
     let computed = take_computed(&mut select);
     let ungrouped = select.grouping.is_none();
     let windows = if ungrouped { select.windows.len() } else { 0 };
-    let lock = row_lock(&mut select, from_width);
+    let mut lock = RowLock::of(&mut select, from_width);
     let places = places_of(&mut select, from_width, lock.is_some());
-    let changed = match (&places, &lock) {
-        (Some((first_slot, _)), _) => Some(*first_slot),
-        (None, lock) => lock.as_ref().map(|_| select.from.first_slot()),
+    let pointers = match (&lock, &places) {
+        (Some(lock), _) => lock.pointers(from_width),
+        (None, Some((first_slot, _))) => vec![Changed {
+            first_slot: *first_slot,
+            pointer_slot: from_width,
+        }],
+        (None, None) => Vec::new(),
     };
-    let width = from_width + computed.len() + windows + usize::from(changed.is_some());
+    let width = from_width + computed.len() + windows + pointers.len();
     let mut needed = vec![false; from_width];
     mark_select(&select, &mut needed);
     computed.iter().for_each(|expr| mark(expr, &mut needed));
@@ -99,14 +101,12 @@ fn plan_with(select: Select, hashes: bool) -> SelectPlan {
         needed,
         wanted: wanted.as_deref().unwrap_or(&[]),
         locks: select.locking.as_ref().filter(|_| lock.is_none()),
-        changed: changed.map(|first_slot| Changed {
-            first_slot,
-            pointer_slot: from_width,
-        }),
+        pointers: &pointers,
         place: None,
-        writes: false,
+        writes: None,
         hints: match &lock {
             None => Hints::No,
+            Some(_) if matches!(select.from, From::Join(_)) => Hints::No,
             Some(lock) if lock.hold.wait == WaitPolicy::Skip => Hints::All,
             Some(_) => Hints::Passing,
         },
@@ -115,6 +115,9 @@ fn plan_with(select: Select, hashes: bool) -> SelectPlan {
     let mut conditions = Vec::new();
     conjuncts(select.filter, &mut conditions);
     let mut planned = builder.plan_from(select.from, conditions, (0, 0));
+    if let Some(lock) = &mut lock {
+        lock.take_tables(&planned.source);
+    }
     let sorted = wanted.is_some() && planned.ordered;
     let cut_off = !sorted && !select.order_by.is_empty() && select.limit.is_some();
     if let Source::Scan(scan) = &mut planned.source
@@ -168,50 +171,6 @@ fn plan_with(select: Select, hashes: bool) -> SelectPlan {
     plan
 }
 
-/// How the rows of `select` are locked as they come out of it: where they are of one table, and not one by its key,
-/// which is locked before it is read. The pointer goes into the slot and a target of its own.
-fn row_lock(select: &mut Select, pointer_slot: usize) -> Option<RowLock> {
-    let locking = select.locking.as_ref()?;
-    let From::Leaf(leaf) = &select.from else {
-        return None;
-    };
-    let LeafSource::Table(table) = &leaf.source else {
-        return None;
-    };
-    let mut conditions = Vec::new();
-    conjuncts(select.filter.clone(), &mut conditions);
-    let own = (leaf.first_slot, leaf.first_slot + leaf.width());
-    let path = choose(
-        table,
-        &terms(&conditions, own, (0, 0)),
-        &[],
-        (&conditions, own.0, (0, 0)),
-    );
-    if matches!(path.access, Access::Points(_)) {
-        return None;
-    }
-    let lock = RowLock {
-        hold: locking.hold,
-        pointer: select.visible,
-        filter: select.filter.clone(),
-    };
-    add_pointer(select, pointer_slot);
-    Some(lock)
-}
-
-/// A target for a row's fat pointer, behind those that are shown.
-fn add_pointer(select: &mut Select, pointer_slot: usize) {
-    let pointer = Target {
-        name: String::new(),
-        expr: Expr::column(Type::of(TypeKind::Uuid), pointer_slot),
-        origin: None,
-    };
-    select.targets.insert(select.visible, pointer);
-    for key in &mut select.order_by {
-        key.target += usize::from(key.target >= select.visible);
-    }
-}
-
 /// The first slot and the oid of the one table that a cursor's rows are those of, as far as they can be changed through it: the
 /// one that it is of, or the one that is locked of several. The pointer gets a target of its own, unless it `has` one.
 fn places_of(select: &mut Select, pointer_slot: usize, has: bool) -> Option<(usize, u32)> {
@@ -240,12 +199,14 @@ fn places_of(select: &mut Select, pointer_slot: usize, has: bool) -> Option<(usi
         return None;
     };
     if !has {
-        add_pointer(select, pointer_slot);
+        let pointer = Expr::column(Type::of(TypeKind::Uuid), pointer_slot);
+        hide_targets(select, vec![pointer]);
     }
     Some(*only)
 }
 
-fn for_each_leaf(from: &From, f: &mut dyn FnMut(&Leaf)) {
+/// Calls `f` on each relation of `from`.
+pub fn for_each_leaf(from: &From, f: &mut dyn FnMut(&Leaf)) {
     match from {
         From::Nothing => {}
         From::Leaf(leaf) => f(leaf),
@@ -287,7 +248,8 @@ pub fn mark(expr: &Expr, needed: &mut [bool]) {
     });
 }
 
-fn mark_select(select: &Select, needed: &mut [bool]) {
+/// Marks the slots that `select` reads, but for its order.
+pub fn mark_select(select: &Select, needed: &mut [bool]) {
     if let Some(filter) = &select.filter {
         mark(filter, needed);
     }
@@ -449,7 +411,8 @@ impl Builder<'_> {
     }
 
     fn scan(&self, table: &Arc<TableDef>, leaf: Leaf, path: Path, filter: Option<Expr>) -> Scan {
-        let changed = self.changed.filter(|c| c.first_slot == leaf.first_slot);
+        let mut pointers = self.pointers.iter();
+        let changed = pointers.find(|c| c.first_slot == leaf.first_slot);
         let columns = (0..leaf.width())
             .filter(|c| self.needed[leaf.first_slot + c])
             .collect();
@@ -476,12 +439,9 @@ impl Builder<'_> {
 impl Builder<'_> {
     /// How the rows of a table are locked.
     fn locks_of(&self, leaf: &Leaf) -> Option<Hold> {
-        if self.writes
-            && self
-                .changed
-                .is_some_and(|c| c.first_slot == leaf.first_slot)
-        {
-            return Some(Hold::CHANGED);
+        let mut pointers = self.pointers.iter();
+        if self.writes.is_some() && pointers.any(|c| c.first_slot == leaf.first_slot) {
+            return self.writes;
         }
         let of =
             |locking: &&Locking| locking.of.is_empty() || locking.of.contains(&leaf.first_slot);

@@ -3,6 +3,8 @@
 //! Whatever is about one entry takes the partition of its row; an index that is not partitioned does not
 //! look at it.
 
+use std::hash::BuildHasher;
+
 use fencepost_btree::{BTree, IndexError, Insert};
 use fencepost_hashtable::{self as hash, HashOptions, HashTable};
 use fencepost_sql::catalog::{IndexDef, IndexKind, PARTITIONS_DEFAULT, Roots, TableDef};
@@ -10,8 +12,10 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::key::KeyCodec;
 use fencepost_sql::stop::Halt;
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::{AbortReason, Near, Stop, Transaction};
+use fencepost_txn::{AbortReason, Near, Stop, Strength, Transaction};
+use foldhash::fast::FixedState;
 
+use crate::exec::Cx;
 use crate::place::Places;
 
 /// The tree that a B-tree index has for a partition.
@@ -62,6 +66,51 @@ pub async fn is_taken(
             entry => without_row = entry,
         }
     }
+}
+
+/// Returns whether a row is under `key` that a foreign key references, and locks the row so that it stays and keeps its key.
+/// Either way it is to be so at the commit too; other columns of the row may change.
+pub async fn is_referenced(
+    cx: &mut Cx<'_>,
+    (index, partition): (&IndexDef, u32),
+    key: &[u8],
+) -> Result<bool, Halt> {
+    if index.kind == IndexKind::Hash {
+        return Ok(is_taken(cx.tx, (index, partition), key).await?);
+    }
+    let tree = tree(index, partition);
+    let mut found = tree.get(cx.tx, key).await?;
+    while let Some(entry) = found {
+        cx.breathe().await?;
+        let row = FatPtr::from_words(entry).addr;
+        if cx.tx.has_image(row) {
+            // The transaction's own row: its commit finds the row, or the entry, as it changed them.
+            return Ok(true);
+        }
+        cx.queue(row, Strength::KeyShare).await?;
+        let mark = cx.tx.reads_mark();
+        let now = tree.get_present(cx.tx, key).await?;
+        if now == found {
+            return Ok(true);
+        }
+        // The row was deleted or has moved while its lock was awaited.
+        cx.tx.forget_reads(mark);
+        found = now;
+    }
+    // Guards that there is none.
+    Ok(tree.get(cx.tx, key).await?.is_some())
+}
+
+/// The address that stands for a key of a unique index in locks: no object's, as it is odd.
+pub fn key_lock(index: &IndexDef, partition: u32, key: &[u8]) -> Addr {
+    let root = Addr::from_raw(index.roots.of(partition));
+    let hash = FixedState::default().hash_one((root.offset(), key));
+    Addr::new(root.region(), hash as u32 | 1)
+}
+
+/// Returns whether an address in a lock stands for a key of a unique index, and is no object's.
+pub fn is_key_lock(addr: Addr) -> bool {
+    addr.offset() & 1 == 1
 }
 
 /// Guards the row of an entry; false if the snapshot has none.

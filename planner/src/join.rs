@@ -183,13 +183,14 @@ fn assemble(
     method: Method,
 ) -> Source {
     let sides = (slots(&left), slots(&right));
-    let carried = builder.changed.and_then(|changed| {
-        let within = |side: SlotRange| side.0 <= changed.first_slot && changed.first_slot < side.1;
+    let carried = builder.pointers.iter().filter_map(|pointer| {
+        let within = |side: SlotRange| side.0 <= pointer.first_slot && pointer.first_slot < side.1;
         (within(sides.0) || within(sides.1)).then_some(Carried {
             from_left: within(sides.0),
-            slot: changed.pointer_slot,
+            slot: pointer.pointer_slot,
         })
     });
+    let carried = carried.collect();
     let left = closed(builder.plan_from(left, split.left, (0, 0)));
     let mut both = split.both;
     let (right, method) = match method {

@@ -28,6 +28,7 @@ mod kept;
 mod late;
 mod leaves;
 mod locate;
+mod locking;
 mod place;
 mod plan;
 mod routines;
@@ -50,6 +51,7 @@ pub use ddl::{
 pub use exec::{Came, CancelFlag, Cx, NextPart, Part, Parts, Scratch, run_part};
 pub use explain::{Explained, Extra, Known, explain};
 pub use home::Home;
+pub use index::is_key_lock;
 pub use kept::{Keeping, Kept};
 pub use locate::row_at;
 pub use plan::TablePlan;

@@ -28,6 +28,7 @@ use crate::analytics::Shape;
 use crate::exec::{Cx, Prune};
 use crate::home::HomeKey;
 use crate::leaves::Leaves;
+use crate::locking::RowLock;
 use crate::split::Split;
 use crate::subplans::Subplans;
 
@@ -150,7 +151,7 @@ pub struct SelectPlan {
     pub gives_skipped: bool,
     /// What tells its home, where it is a statement by itself.
     pub home: Option<HomeKey>,
-    /// FOR UPDATE of the rows of its one table, as they come out of it.
+    /// FOR UPDATE of the rows of its tables, as they come out of it.
     pub lock: Option<RowLock>,
     /// How other machines may run parts of it, where it is a statement by itself.
     pub split: Option<Split>,
@@ -158,17 +159,6 @@ pub struct SelectPlan {
     pub bulk: Option<Box<SelectPlan>>,
     /// Of a cursor: the table whose rows are changed through it. Their places are the target behind those that are shown.
     pub places: Option<u32>,
-}
-
-/// The lock on each row that a SELECT gives.
-#[derive(Debug)]
-pub struct RowLock {
-    /// How it is locked.
-    pub hold: Hold,
-    /// The target that has the row's fat pointer.
-    pub pointer: usize,
-    /// WHERE, to be looked at once more.
-    pub filter: Option<Expr>,
 }
 
 /// Where from rows come from.
@@ -389,8 +379,8 @@ pub struct Join {
     pub on: Option<Expr>,
     /// There is a query in the condition.
     pub deep: bool,
-    /// A slot outside both sides' that goes along: the pointer of the row to change.
-    pub carried: Option<Carried>,
+    /// Slots outside both sides' that go along: the pointers of rows to change or lock.
+    pub carried: Vec<Carried>,
 }
 
 /// A slot that a join hands on.

@@ -353,6 +353,23 @@ impl Plan {
         }
     }
 
+    /// Returns whether it reads tables otherwise than to check constraints.
+    pub fn needs_snapshot(&self) -> bool {
+        match self {
+            Plan::Row(plan) => plan.queries.is_some(),
+            Plan::Insert(insert) => {
+                insert.queries.is_some() || !matches!(insert.source, InsertSource::Values(_))
+            }
+            Plan::CopyIn(_) => false,
+            Plan::Point(_)
+            | Plan::Select(_)
+            | Plan::CopyOut(..)
+            | Plan::Update(_)
+            | Plan::Delete(_)
+            | Plan::Merge(_) => true,
+        }
+    }
+
     /// Is it a SELECT?
     pub fn is_query(&self) -> bool {
         matches!(self, Plan::Row(_) | Plan::Point(_) | Plan::Select(_))

@@ -18,7 +18,7 @@ use fencepost_sql::row::{ROW_BYTES_MAX, RowLayout, is_long, long_head, row_words
 use fencepost_storage::classes::MAX_SLOT_WORDS;
 use fencepost_storage::layout::class_payload_words;
 use fencepost_storage::{Addr, FatPtr, View};
-use fencepost_txn::{Near, Stop, Transaction};
+use fencepost_txn::{Near, Seen, Stop, Transaction};
 
 /// Payload words of the largest object.
 const CHUNK_WORDS: usize = class_payload_words(MAX_SLOT_WORDS);
@@ -32,7 +32,7 @@ pub async fn read_row(
     addr: Addr,
     words: &mut Vec<u64>,
 ) -> Result<bool, Stop> {
-    read(tx, addr, None, words).await
+    Ok(read(tx, addr, None, words).await?.is_some())
 }
 
 /// As [`read_row`], but of a long row no more than `columns` need (for `RowLayout::decode_some`).
@@ -42,6 +42,18 @@ pub async fn read_columns(
     (layout, columns): (&RowLayout, &[usize]),
     words: &mut Vec<u64>,
 ) -> Result<bool, Stop> {
+    Ok(read_version(tx, addr, (layout, columns), words)
+        .await?
+        .is_some())
+}
+
+/// As [`read_columns`]; answers which version of the row, or of its head, it was.
+pub async fn read_version(
+    tx: &mut Transaction,
+    addr: Addr,
+    (layout, columns): (&RowLayout, &[usize]),
+    words: &mut Vec<u64>,
+) -> Result<Option<Seen>, Stop> {
     read(tx, addr, Some((layout, columns)), words).await
 }
 
@@ -53,14 +65,12 @@ async fn read(
     addr: Addr,
     wanted: Wanted<'_>,
     words: &mut Vec<u64>,
-) -> Result<bool, Stop> {
-    if !tx.read(addr, words).await? {
-        return Ok(false);
-    }
-    if is_long(words) {
+) -> Result<Option<Seen>, Stop> {
+    let seen = tx.read_version(addr, words).await?;
+    if seen.is_some() && is_long(words) {
         Box::pin(gather(tx, wanted, words)).await?;
     }
-    Ok(true)
+    Ok(seen)
 }
 
 /// Puts the row that the head in `words` stands for into `words`: all of it, or its first chunk if

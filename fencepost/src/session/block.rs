@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use fencepost_planner::Notice;
-use fencepost_sql::bound::{Isolation, TransactionModes};
+use fencepost_sql::bound::TransactionModes;
 use fencepost_sql::catalog::Outcomes;
 use fencepost_sql::counts::{ConflictKey, Event};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::statements::kept;
 use fencepost_sql::stop::Halt;
 use fencepost_storage::Addr;
-use fencepost_txn::{AbortReason, Mode, Outcome, Stop, Transaction, Work};
+use fencepost_txn::{AbortReason, Mode, Outcome, Stop, Work};
 
+use super::level::Modes;
 use super::{Block, OpenSavepoint, Session};
 use crate::advisory::LockMark;
 use crate::conflict;
@@ -41,41 +42,7 @@ fn in_doubt(halt: Halt, number: i64) -> SqlError {
         ))
 }
 
-/// The modes of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Modes {
-    pub isolation: Isolation,
-    pub read_only: bool,
-    pub deferrable: bool,
-}
-
-impl Default for Modes {
-    fn default() -> Modes {
-        Modes {
-            isolation: Isolation::ReadCommitted,
-            read_only: false,
-            deferrable: false,
-        }
-    }
-}
-
 impl Session {
-    /// The modes that a transaction begins with, as the settings have them.
-    pub(super) fn modes_of_settings(&self) -> Modes {
-        let setting = |name| self.eval.settings.get(name).unwrap_or_default();
-        let isolation = match &*setting("default_transaction_isolation") {
-            "serializable" => Isolation::Serializable,
-            "repeatable read" => Isolation::RepeatableRead,
-            "read uncommitted" => Isolation::ReadUncommitted,
-            _ => Isolation::ReadCommitted,
-        };
-        Modes {
-            isolation,
-            read_only: setting("default_transaction_read_only") == "on",
-            deferrable: setting("default_transaction_deferrable") == "on",
-        }
-    }
-
     /// Opens the implicit transaction of a statement outside a block.
     pub(super) fn enter(&mut self) {
         if self.block == Block::Idle {
@@ -94,66 +61,10 @@ impl Session {
         self.eval.transaction_start = self.eval.statement_start;
     }
 
-    /// The transaction below, begun at the first statement that needs it.
-    pub(super) fn begin_transaction(&mut self, snapshot_read: bool) {
-        if self.tx.is_some() {
-            return;
-        }
-        let mode = match self.modes.read_only || snapshot_read {
-            true => Mode::ReadOnly,
-            false => Mode::ReadWrite,
-        };
-        let tx = self.coordinator.begin(mode);
-        self.go_on_in(tx);
-    }
-
-    /// SET TRANSACTION SNAPSHOT: the transaction begins, at a snapshot that another one has exported.
-    pub(super) fn import_snapshot(&mut self, name: &str) -> Result<(), SqlError> {
-        if self.tx.is_some() || !self.savepoints.is_empty() {
-            return Err(SqlError::new(
-                SqlState::ACTIVE_SQL_TRANSACTION,
-                "SET TRANSACTION SNAPSHOT must be called before any query",
-            ));
-        }
-        let isolation = self.modes.isolation;
-        if !matches!(
-            isolation,
-            Isolation::Serializable | Isolation::RepeatableRead
-        ) {
-            return Err(SqlError::new(
-                SqlState::FEATURE_NOT_SUPPORTED,
-                "a snapshot-importing transaction must have isolation level SERIALIZABLE or REPEATABLE READ",
-            ));
-        }
-        if !self.modes.read_only {
-            return Err(SqlError::unsupported(
-                "importing a snapshot into a transaction that may write",
-            ));
-        }
-        let database = self.served.catalog.database();
-        let snapshots = &self.db.snapshots;
-        let tx = snapshots.import(name, database, &mut self.coordinator)?;
-        self.go_on_in(tx);
-        Ok(())
-    }
-
-    /// What the session does from now on is done in this transaction.
-    fn go_on_in(&mut self, mut tx: Transaction) {
-        tx.set_synchronous(self.eval.settings.synchronous_commit);
-        if let Some(registered) = &self.registered {
-            registered.set_coordinator(tx.number());
-        }
-        self.unsettled = false;
-        for savepoint in &mut self.savepoints {
-            savepoint.point = Some(tx.savepoint());
-        }
-        self.tx = Some(tx);
-    }
-
     /// Commits what is open.
     pub(super) async fn commit_transaction(&mut self) -> Result<(), Halt> {
         if !self.deferred.is_empty()
-            && let Err(halt) = self.check_deferred(true).await
+            && let Err(halt) = self.check_all_deferred().await
         {
             self.abort_transaction();
             return Err(halt);
@@ -211,6 +122,14 @@ impl Session {
             self.forget_outcomes().await;
         }
         outcome
+    }
+
+    /// Checks all deferred constraints, at READ COMMITTED on a snapshot of now.
+    async fn check_all_deferred(&mut self) -> Result<(), Halt> {
+        if self.has_old_snapshot() {
+            self.renew_snapshot().await?;
+        }
+        self.check_deferred(true).await
     }
 
     /// Has the open transaction leave word of its commit. One that cannot write is followed by another that does.
@@ -320,7 +239,7 @@ impl Session {
         Ok(())
     }
 
-    /// As [`Transaction::doubt`], for what a statement of the open transaction met.
+    /// As [`fencepost_txn::Transaction::doubt`], for what a statement of the open transaction met.
     pub(super) fn doubted<'a>(&'a mut self, halt: Halt) -> Work<'a, Halt> {
         Box::pin(async move {
             match (halt, &mut self.tx) {
@@ -514,44 +433,6 @@ impl Session {
         self.block = Block::Explicit;
         self.set_modes(modes)?;
         Ok(tag)
-    }
-
-    /// SET TRANSACTION and the modes of BEGIN.
-    pub(super) fn set_modes(&mut self, modes: &TransactionModes) -> Result<(), SqlError> {
-        let begun = self.tx.is_some();
-        if let Some(isolation) = modes.isolation {
-            if begun && isolation != self.modes.isolation {
-                return Err(SqlError::new(
-                    SqlState::ACTIVE_SQL_TRANSACTION,
-                    "SET TRANSACTION ISOLATION LEVEL must be called before any query",
-                ));
-            }
-            self.modes.isolation = isolation;
-        }
-        if let Some(read_only) = modes.read_only {
-            let was_reader = self
-                .tx
-                .as_ref()
-                .is_some_and(|tx| tx.mode() == Mode::ReadOnly);
-            let refused = match (
-                read_only,
-                self.modes.read_only && !self.savepoints.is_empty(),
-            ) {
-                (false, true) => {
-                    "cannot set transaction read-write mode inside a read-only transaction"
-                }
-                (false, false) if was_reader => {
-                    "transaction read-write mode must be set before any query"
-                }
-                _ => "",
-            };
-            if !refused.is_empty() {
-                return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, refused));
-            }
-            self.modes.read_only = read_only;
-        }
-        self.modes.deferrable = modes.deferrable.unwrap_or(self.modes.deferrable);
-        Ok(())
     }
 
     /// COMMIT, or what it means where there is nothing to commit.

@@ -36,7 +36,7 @@ impl Session {
         loop {
             self.scratch.routines.notices.clear();
             self.scratch.routines.portals.back_to(portals);
-            self.begin_transaction(false);
+            self.begin_statement(alone).await?;
             let before = match (&mut self.tx, alone) {
                 (Some(tx), false) => Some(tx.savepoint()),
                 _ => None,
@@ -164,7 +164,7 @@ impl Session {
             if chain {
                 self.modes = modes;
             }
-            self.begin_transaction(false);
+            self.begin_transaction(false, alone);
             procedure.renew();
         }
     }

@@ -128,7 +128,7 @@ impl Session {
         let only_reads = self.would_only_read(plan, last);
         if only_reads && options.analyze {
             self.enter();
-            self.begin_transaction(true);
+            self.begin_transaction(true, true);
         }
         if let Some(roots) = plan.split_roots() {
             // Where that is not known now is not said.

@@ -27,6 +27,7 @@ mod cursors;
 mod explain;
 mod identity;
 mod leave;
+mod level;
 mod named;
 mod notify;
 mod parts;
@@ -68,9 +69,9 @@ use crate::databases::Served;
 use crate::sessions::{self, Opened, Registered};
 use crate::snapshots;
 use crate::sweeper;
-use block::Modes;
 use clock::StatementClock;
 use cursors::Cursors;
+use level::Modes;
 use named::Named;
 
 pub use copy::CopyIn;

@@ -192,6 +192,9 @@ impl Session {
             Box::pin(self.settle_cursors()).await?;
         }
         self.eval.sequences.begin_in(self.modes.read_only);
+        if portal.transaction.is_none() && self.has_old_snapshot() && portal.needs_snapshot() {
+            self.renew_snapshot().await?;
+        }
         let alone = self.block == Block::Implicit && self.statements == 0;
         let begun = self.transaction;
         let portals = self.scratch.routines.portals.mark();
@@ -325,7 +328,7 @@ impl Session {
             return Err(SqlError::read_only("SELECT FOR UPDATE").into());
         }
         let alone = last && max_rows == 0 && self.block == Block::Implicit && self.statements == 0;
-        self.begin_transaction(alone && plan.is_snapshot_read());
+        self.begin_transaction(alone && plan.is_snapshot_read(), alone);
         if let Some(tx) = &mut self.tx {
             tx.set_yielding(line.yields);
         }

@@ -204,7 +204,7 @@ impl Session {
         Ok(self.run_collected(&prepared, &[]).await?.0.data)
     }
 
-    /// Runs `body` in a transaction: commits if it succeeds, rolls back if it fails, and starts
+    /// Runs `body` in a serializable transaction: commits if it succeeds, rolls back if it fails, and starts
     /// over when it met a conflict. `body` must be fit to run several times.
     pub async fn transaction<T, F>(&mut self, mut body: F) -> Result<T, Error>
     where
@@ -224,7 +224,8 @@ impl Session {
     where
         F: for<'a> FnMut(&'a mut Session) -> TransactionBody<'a, T>,
     {
-        self.execute("BEGIN", &[]).await?;
+        self.execute("BEGIN ISOLATION LEVEL SERIALIZABLE", &[])
+            .await?;
         let result = body(self).await;
         if self.status() == TxStatus::Idle {
             // The body has ended the transaction itself.

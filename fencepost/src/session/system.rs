@@ -40,8 +40,7 @@ impl Session {
     }
 
     /// Takes over settings of the server that have changed, unless a transaction is open. It costs
-    /// a look at a counter
-    /// where nothing has changed.
+    /// a look at a counter where nothing has changed.
     #[inline]
     pub fn follow_server(&mut self) {
         let generation = self.db.configuration.generation();
@@ -53,13 +52,10 @@ impl Session {
 
     #[cold]
     fn follow(&mut self, server: &Arc<ServerSettings>) {
-        let of = |settings: &Settings| {
-            let mut settings = Settings::clone(settings);
-            settings.follow(server);
-            Arc::new(settings)
-        };
+        let mut settings = Settings::clone(&self.lasting);
+        settings.follow(server);
         // Outside a transaction there is nothing that SET LOCAL has set.
-        self.lasting = of(&self.lasting);
+        self.lasting = Arc::new(settings);
         self.eval.settings = Arc::clone(&self.lasting);
         self.settings_changed();
     }

@@ -90,7 +90,7 @@ impl Session {
             }
         }
         self.enter();
-        self.begin_transaction(false);
+        self.begin_transaction(false, true);
         self.change_temporary(Task::Drop(own)).await?;
         self.catalog_changed();
         Ok(())
@@ -99,7 +99,7 @@ impl Session {
     /// Drops the schema of a session that is gone, in a transaction of its own.
     pub(crate) async fn sweep(&mut self, of: Temporary) -> Result<(), Halt> {
         self.enter();
-        self.begin_transaction(false);
+        self.begin_transaction(false, true);
         match self.change_temporary(Task::Drop(of)).await {
             Ok(_) => self.commit_transaction().await,
             Err(halt) => {

@@ -18,7 +18,7 @@ use fencepost_sql::sequences::wanted_range;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::table_locks::TableLocks;
 use fencepost_sql::value::Value;
-use fencepost_txn::Work;
+use fencepost_txn::{Isolation, Work};
 
 use super::protocol::Completion;
 use super::run::interruptible;
@@ -167,9 +167,17 @@ impl Session {
         self.enter();
         let had = async { wanted.take(&self.eval).await.map_err(Halt::Error) };
         interruptible(&self.cancel, self.deadline, pin!(had)).await?;
+        self.begin_transaction(false, false);
         if let Some(tx) = &mut self.tx {
-            // Whoever had a table may have changed it before it let others have it.
-            tx.freshen().await;
+            // The former holder may have changed the table before it released the lock.
+            match tx.isolation() {
+                Isolation::ReadCommitted => tx.refresh().await?,
+                Isolation::RepeatableRead | Isolation::Serializable => tx.freshen().await,
+            }
+            if wanted.mode.keeps_writers_out() {
+                // Statements take no lock on their tables: the commit validates that none has written.
+                tx.set_isolation(Isolation::Serializable);
+            }
         }
         Ok("LOCK TABLE")
     }
@@ -235,8 +243,17 @@ impl Session {
         }
     }
 
+    /// Runs a DDL command once. Rows that it reads are to be as they were read at the commit, at every level: an index that is
+    /// built, or a constraint that is checked, holds for all rows.
     async fn ddl_attempt(&mut self, planned: &Planned) -> Result<Tag, Halt> {
-        self.begin_transaction(false);
+        self.begin_statement(false).await?;
+        let level = self.set_isolation(Isolation::Serializable);
+        let done = self.ddl_command(planned).await;
+        self.set_isolation(level);
+        done
+    }
+
+    async fn ddl_command(&mut self, planned: &Planned) -> Result<Tag, Halt> {
         if let Body::Utility(statement) = &planned.body
             && makes_temporary(statement)
         {

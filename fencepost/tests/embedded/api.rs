@@ -190,7 +190,9 @@ fn write_skew_and_phantoms_do_not_happen() {
     db.blocking().execute(setup, &[]).expect("rows");
     let (mut one, mut two) = (db.blocking(), db.blocking());
     for session in [&mut one, &mut two] {
-        session.execute("BEGIN", &[]).expect("begin");
+        session
+            .execute("BEGIN ISOLATION LEVEL SERIALIZABLE", &[])
+            .expect("begin");
         let row = session
             .query_one("SELECT count(*) FROM oncall WHERE duty", &[])
             .expect("count");
@@ -208,7 +210,8 @@ fn write_skew_and_phantoms_do_not_happen() {
     );
 
     let (mut one, mut two) = (db.blocking(), db.blocking());
-    one.execute("BEGIN", &[]).expect("begin");
+    one.execute("BEGIN ISOLATION LEVEL SERIALIZABLE", &[])
+        .expect("begin");
     let row = one
         .query_one("SELECT count(*) FROM oncall WHERE name > 'c'", &[])
         .expect("count");
@@ -232,7 +235,9 @@ fn snapshots_stay_while_others_write() {
         )
         .expect("rows");
     let mut reader = db.blocking();
-    reader.execute("BEGIN READ ONLY", &[]).expect("begin");
+    reader
+        .execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[])
+        .expect("begin");
     let sum = |s: &mut fencepost::BlockingSession| {
         s.query_one("SELECT sum(b)::bigint, count(*) FROM t", &[])
             .and_then(|r| Ok((r.get::<i64>(0)?, r.get::<i64>(1)?)))
@@ -549,7 +554,8 @@ fn a_conflict_says_what_it_was_about() {
             "A row of table \"bag\"",
         ),
     ] {
-        one.batch("BEGIN").expect("a block");
+        one.batch("BEGIN ISOLATION LEVEL SERIALIZABLE")
+            .expect("a block");
         one.query(read, &[]).expect("a snapshot");
         one.execute("UPDATE t SET v = v + 1 WHERE id = 2", &[])
             .expect("a change");

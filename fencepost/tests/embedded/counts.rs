@@ -27,7 +27,10 @@ fn number(session: &mut BlockingSession, sql: &str) -> i64 {
 fn a_conflict_says_who_met_whom_on_which_table() {
     let db = database();
     let (mut first, mut second, mut looks) = (db.blocking(), db.blocking(), db.blocking());
-    run(&mut first, "BEGIN; SELECT x FROM t WHERE k = 1");
+    run(
+        &mut first,
+        "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT x FROM t WHERE k = 1",
+    );
     run(&mut second, "UPDATE t SET x = x + 1 WHERE k = 1");
     let late = first
         .batch("UPDATE t SET x = x + 10 WHERE k = 2; COMMIT")

@@ -22,7 +22,9 @@ fn database(rows: i32) -> Database {
 fn what_a_cursor_has_read_must_not_change_before_its_transaction_commits() {
     let db = database(10);
     let (mut reader, mut writer) = (db.blocking(), db.blocking());
-    reader.batch("BEGIN").expect("a block");
+    reader
+        .batch("BEGIN ISOLATION LEVEL SERIALIZABLE")
+        .expect("a block");
     let declare = "DECLARE c CURSOR FOR SELECT id FROM t ORDER BY id";
     reader.execute(declare, &[]).expect("a cursor");
     let first = reader.query("FETCH 3 FROM c", &[]).expect("rows");

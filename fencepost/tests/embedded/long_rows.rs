@@ -223,7 +223,7 @@ fn snapshots_keep_their_chunks() {
     insert(&db, 2, &old).expect("a row");
     let mut reader = db.blocking();
     reader
-        .batch("BEGIN READ ONLY; SELECT count(*) FROM t")
+        .batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT count(*) FROM t")
         .expect("a snapshot");
     let new = long(3 * MIB, 2);
     let mut writer = db.blocking();

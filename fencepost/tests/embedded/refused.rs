@@ -1,4 +1,4 @@
-//! What an INSERT that met a key was told is part of what its transaction depends on.
+//! What an INSERT that met a key was told is part of what a serializable transaction depends on.
 
 use fencepost::{BlockingSession, Database, SqlState};
 
@@ -15,10 +15,15 @@ fn database(primary: &str) -> Database {
 /// Two transactions of which each changes what the other saw.
 fn skew(db: &Database, meet: impl FnOnce(&mut BlockingSession)) {
     let (mut first, mut second) = (db.blocking(), db.blocking());
-    first.batch("BEGIN").expect("a block");
+    first
+        .batch("BEGIN ISOLATION LEVEL SERIALIZABLE")
+        .expect("a block");
     meet(&mut first);
     second
-        .batch("BEGIN; SELECT x FROM u WHERE id = 1; DELETE FROM t WHERE a = 1; COMMIT")
+        .batch(
+            "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT x FROM u WHERE id = 1;
+             DELETE FROM t WHERE a = 1; COMMIT",
+        )
         .expect("no conflict yet");
     let late = first
         .batch("UPDATE u SET x = 1 WHERE id = 1; COMMIT")

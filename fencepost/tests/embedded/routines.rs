@@ -66,7 +66,9 @@ fn a_function_that_reads_and_then_writes_loses_nothing_and_is_told_of_no_conflic
 fn a_conflict_in_a_block_is_its_client_s_and_no_handler_s() {
     let db = database(COUNTER);
     let mut block = db.blocking();
-    block.execute("BEGIN", &[]).expect("a block");
+    block
+        .execute("BEGIN ISOLATION LEVEL SERIALIZABLE", &[])
+        .expect("a block");
     block.query("SELECT n FROM t", &[]).expect("a row");
     db.blocking()
         .query("SELECT add_one()", &[])

@@ -18,7 +18,7 @@
 //! ISOLATION_KNOWN=file …            # another list of known differences; nothing fails without one
 //! ISOLATION_FILL=1 …                # writes that list anew; reasons that it has stay
 //! ISOLATION_HERE=127.0.0.1:5433 …   # a running server in the place of this process
-//! ISOLATION_WAIT_MS=300 …           # a step without an answer for so long counts as waiting
+//! ISOLATION_WAIT_MS=2000 …          # a step without an answer for so long counts as waiting
 //! ```
 
 mod client;

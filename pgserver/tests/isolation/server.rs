@@ -15,7 +15,7 @@ use crate::stage::{Blocked, Record, Stage};
 use crate::variable;
 
 /// A step that has no answer for so long is deemed to wait, unless a variable says otherwise.
-const WAIT_MS: u64 = 300;
+const WAIT_MS: u64 = 2000;
 
 /// Where the other server is reached.
 pub struct Servers {

@@ -398,7 +398,10 @@ fn specification_without_permutations_gives_all_interleavings() {
 
 #[test]
 fn mistakes_of_a_specification_are_told_with_their_line() {
-    let failed = |text: &str| read(text).err().expect("a mistake");
+    let failed = |text: &str| match read(text) {
+        Err(why) => why,
+        Ok(_) => panic!("a mistake is read: {text}"),
+    };
     assert!(failed("session s1\nstep a").starts_with("line 2"));
     assert!(failed("session s1 step a { } permutation b").contains("no step b"));
     assert!(failed("setup {").contains("no end"));

@@ -271,7 +271,7 @@ fn joins_hash(source: &Source) -> bool {
             });
             sound
                 && join.on.is_none()
-                && join.carried.is_none()
+                && join.carried.is_empty()
                 && joins_hash(&join.left)
                 && joins_hash(&join.right)
         }

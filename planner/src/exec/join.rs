@@ -103,7 +103,7 @@ impl JoinState {
                     let left = self.left_rows.row(self.current);
                     copy(left, row, join.left_slots);
                     clear(row, join.right_slots);
-                    if let Some(carried) = join.carried {
+                    for carried in &join.carried {
                         row[carried.slot] = match carried.from_left {
                             true => left[carried.slot].clone(),
                             false => Value::Null,
@@ -239,7 +239,7 @@ impl JoinState {
             let row = out.push();
             copy(self.left_rows.row(self.current), row, join.left_slots);
             copy(self.right_rows.row(right), row, join.right_slots);
-            if let Some(carried) = join.carried {
+            for carried in &join.carried {
                 let from = match carried.from_left {
                     true => self.left_rows.row(self.current),
                     false => self.right_rows.row(right),
@@ -274,6 +274,9 @@ impl JoinState {
                 let row = out.push();
                 clear(row, join.left_slots);
                 copy(self.right_rows.row(right), row, join.right_slots);
+                for carried in join.carried.iter().filter(|carried| !carried.from_left) {
+                    row[carried.slot] = self.right_rows.row(right)[carried.slot].clone();
+                }
             }
         }
         false

@@ -8,12 +8,15 @@ use fencepost_sql::bound::{Hold, WaitPolicy};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
-use fencepost_storage::Addr;
+use fencepost_storage::{Addr, FatPtr};
+use fencepost_txn::{AbortReason, Isolation, Stop, Strength};
 
+use super::anew::{LockTarget, RowState, lock_anew};
 use super::batch::Batch;
 use super::cx::Cx;
 use super::scan::pointer_of;
-use crate::plan::{RowLock, SelectPlan, Source, TablePlan};
+use crate::locking::{LockedLeaf, RowLock};
+use crate::plan::{SelectPlan, TablePlan};
 use crate::store::read_columns;
 
 /// Locks a row, or waits for that, or not, as told; false where it is to be left out.
@@ -45,8 +48,8 @@ fn not_available(table: &str) -> SqlError {
     )
 }
 
-/// Locks the rows of `out` from `from` on, which are `plan`'s targets, and makes their targets anew; takes those back that
-/// are to be left out.
+/// Locks the rows of `out` from `from` on, which are `plan`'s targets. Makes the targets of rows that have changed anew, and
+/// removes rows that are left out.
 pub async fn lock_rows(
     plan: &SelectPlan,
     lock: &RowLock,
@@ -54,37 +57,123 @@ pub async fn lock_rows(
     out: &mut Batch,
     from: usize,
 ) -> Result<(), Halt> {
-    let Source::Scan(scan) = &plan.source else {
-        return Err(SqlError::internal("locked rows are of no table").into());
-    };
-    let mut words = Vec::new();
     let mut row = vec![Value::Null; plan.width];
+    let mut places = Vec::with_capacity(lock.leaves.len());
     let mut kept = from;
     for i in from..out.len() {
         cx.breathe().await?;
-        let pointer = &out.row(i)[lock.pointer];
-        let place = pointer_of(pointer).ok_or_else(|| SqlError::internal("a row has no place"))?;
-        if !lock_row(cx, &scan.table, place.addr, lock.hold).await? {
-            continue;
+        for (slot, target) in &lock.carried {
+            row[*slot] = out.row(i)[*target].clone();
         }
-        let wanted = (&scan.table.layout, scan.columns.as_slice());
-        if !read_columns(cx.tx, place.addr, wanted, &mut words).await? {
-            continue;
-        }
-        let own = &mut row[scan.first_slot..];
-        let layout = &scan.table.layout;
-        layout.decode_some(&words, &scan.columns, own)?;
-        if !cx.deep_holds(lock.filter.as_ref(), &row).await? {
-            continue;
-        }
-        for (at, target) in plan.targets.iter().enumerate() {
-            if at != lock.pointer {
-                out.row_mut(i)[at] = cx.deep_value(&target.expr, &row).await?;
+        places.clear();
+        match lock_leaves(lock, cx, out.row(i), (&mut row, &mut places)).await? {
+            Sight::Out => continue,
+            Sight::Same => {}
+            Sight::Anew => {
+                if !cx.deep_holds(lock.filter.as_ref(), &row).await? {
+                    continue;
+                }
+                for (at, target) in plan.targets.iter().enumerate() {
+                    if !lock.hides(at) {
+                        out.row_mut(i)[at] = cx.deep_value(&target.expr, &row).await?;
+                    }
+                }
             }
         }
         out.swap(kept, i);
         kept += 1;
     }
     out.truncate(kept);
+    Ok(())
+}
+
+/// What became of a row of targets while its tables' rows were locked.
+#[derive(PartialEq, Eq)]
+enum Sight {
+    /// It is left out.
+    Out,
+    /// It is as it was found.
+    Same,
+    /// The from row was read anew.
+    Anew,
+}
+
+/// Locks the rows that one row of targets is made of; reads them into the from row `row` where they are to be decided on again.
+async fn lock_leaves(
+    lock: &RowLock,
+    cx: &mut Cx<'_>,
+    targets: &[Value],
+    (row, places): (&mut [Value], &mut Vec<(usize, FatPtr)>),
+) -> Result<Sight, Halt> {
+    let mut sight = match cx.tx.isolation() {
+        Isolation::ReadCommitted | Isolation::RepeatableRead => Sight::Same,
+        // The row was read before its lock was there, and is not in the read set ([`crate::plan::Hints`]).
+        Isolation::Serializable => Sight::Anew,
+    };
+    for (nth, leaf) in lock.leaves.iter().enumerate() {
+        let pointer = &targets[leaf.pointer];
+        if pointer.is_null() {
+            // An outer join has no row of this table here.
+            row[leaf.first_slot..][..leaf.width()].fill(Value::Null);
+            continue;
+        }
+        let place = pointer_of(pointer).ok_or_else(|| SqlError::internal("a row has no place"))?;
+        let of = LockTarget {
+            table: leaf.table()?,
+            columns: &leaf.columns,
+            hold: lock.hold,
+        };
+        match lock_anew(cx, of, place, &mut row[leaf.first_slot..]).await? {
+            RowState::Out => return Ok(Sight::Out),
+            RowState::Unknown => return Err(Stop::Retry(AbortReason::WriteConflict).into()),
+            RowState::Same => places.push((nth, place)),
+            RowState::Changed(place) => {
+                sight = Sight::Anew;
+                guard_lock(cx, lock.hold, place).await?;
+            }
+        }
+    }
+    for (nth, place) in places.iter().copied() {
+        if sight == Sight::Anew && !read_leaf(&lock.leaves[nth], cx, place, row).await? {
+            return Ok(Sight::Out);
+        }
+        guard_lock(cx, lock.hold, place).await?;
+    }
+    Ok(sight)
+}
+
+/// Reads a locked row of one table into the from row; false where there is none.
+async fn read_leaf(
+    leaf: &LockedLeaf,
+    cx: &mut Cx<'_>,
+    place: FatPtr,
+    row: &mut [Value],
+) -> Result<bool, Halt> {
+    let table = leaf.table()?;
+    let wanted = (&table.layout, leaf.columns.as_slice());
+    let mut words = std::mem::take(&mut cx.scratch.words);
+    let found = read_columns(cx.tx, place.addr, wanted, &mut words).await;
+    let decoded = match found {
+        Ok(true) => {
+            let own = &mut row[leaf.first_slot..];
+            let decoded = table.layout.decode_some(&words, &leaf.columns, own);
+            decoded.map(|()| true).map_err(Halt::from)
+        }
+        Ok(false) => Ok(false),
+        Err(stop) => Err(stop.into()),
+    };
+    cx.scratch.words = words;
+    decoded
+}
+
+/// Has the commit validate that no other transaction has written a locked row: a lock is lost with the machine that keeps it.
+/// Below [`Strength::Share`] others may write the row all the same.
+async fn guard_lock(cx: &mut Cx<'_>, hold: Hold, place: FatPtr) -> Result<(), Halt> {
+    if cx.tx.isolation() != Isolation::Serializable && hold.strength >= Strength::Share {
+        let seen = cx.tx.newest().view(place.addr, None, |_| ()).await?;
+        if let Some(((), seen)) = seen {
+            cx.tx.guard(seen);
+        }
+    }
     Ok(())
 }

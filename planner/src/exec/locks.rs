@@ -13,6 +13,7 @@ use fencepost_storage::Addr;
 use fencepost_txn::Strength;
 
 use super::Cx;
+use crate::index::is_key_lock;
 use crate::locate::row_at;
 use crate::plan::TablePlan;
 
@@ -158,6 +159,9 @@ fn add_tables(rows: &mut Rows, snapshot: &Snapshot, state: &SessionState) {
 /// The oid of the table that a row is of, NULL where that is not known. What is read for that is no part of what the
 /// transaction depends on.
 async fn table_of(snapshot: &Snapshot, cx: &mut Cx<'_>, row: u64) -> Value {
+    if is_key_lock(Addr::from_raw(row)) {
+        return Value::Null;
+    }
     for def in snapshot.tables() {
         if def.is_parent() {
             continue;

@@ -3,6 +3,7 @@
 //! Each operator has a state that mirrors its plan; the plan is shared and passed along. A state
 //! borrows neither the plan nor the transaction, so a portal can keep it between two calls.
 
+mod anew;
 mod apart;
 mod batch;
 mod cx;
@@ -34,6 +35,7 @@ mod system;
 mod targets;
 mod window;
 
+pub use anew::{LockTarget, RowState, Standing, lock_anew};
 pub use batch::Batch;
 pub use cx::{CancelFlag, Cx, Scratch};
 pub use gather::{Came, NextPart, Part, Parts};
@@ -45,7 +47,7 @@ pub use range::{Fit, fit, point_key};
 pub use routed::{Prune, leaves};
 #[cfg(feature = "analytics")]
 pub use scan::ScanState;
-pub use scan::{fetch_point, pointer_of};
+pub use scan::{PointRow, fetch_point, pointer_of, pointer_value};
 pub use select::SelectState;
 pub use source::SourceState;
 pub use subquery::Queries;

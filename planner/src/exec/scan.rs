@@ -5,7 +5,9 @@ use fencepost_sql::counts::Count;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
+use fencepost_txn::Isolation;
 
+use super::anew::{Standing, lock_point, read_standing};
 use super::batch::Batch;
 use super::cx::Cx;
 use super::lock::lock_row;
@@ -102,7 +104,7 @@ impl ScanState {
         self.position += 1;
         let key = (point.key.as_slice(), point.partition);
         if let Some(row) = fetch_point(scan, cx, key, &mut self.words).await? {
-            emit(scan, cx, row, &self.words, out)?;
+            emit(scan, cx, row.place, &self.words, out)?;
         }
         Ok(true)
     }
@@ -234,13 +236,22 @@ impl ScanState {
     }
 }
 
+/// A row that a whole key has led to.
+#[derive(Clone, Copy, Debug)]
+pub struct PointRow {
+    /// Where it is.
+    pub place: FatPtr,
+    /// [`Standing::Changed`] where it was locked, and is newer than the snapshot.
+    pub stands: Standing,
+}
+
 /// The row with the whole key `key`, in its partition; what the scan's columns need of its encoding in `words`.
 pub async fn fetch_point(
     scan: &Scan,
     cx: &mut Cx<'_>,
     (key, partition): (&[u8], u32),
     words: &mut Vec<u64>,
-) -> Result<Option<FatPtr>, Halt> {
+) -> Result<Option<PointRow>, Halt> {
     let index = scan.table.index_def(scan.index);
     cx.count(index.id, Count::Scans, 1);
     let mut last = Addr::NULL;
@@ -256,11 +267,24 @@ pub async fn fetch_point(
             return Ok(None);
         }
         let wanted = (&scan.table.layout, scan.columns.as_slice());
-        if read_columns(&mut cx.seen(), row.addr, wanted, words).await? {
+        let there = match locks {
+            Some(hold) if cx.tx.isolation() != Isolation::Serializable => {
+                if read_standing(cx, row.addr, wanted, words).await? != Standing::Same {
+                    let found = lock_point(cx, (scan, hold), (key, partition), words);
+                    return Box::pin(found).await;
+                }
+                true
+            }
+            _ => read_columns(&mut cx.seen(), row.addr, wanted, words).await?,
+        };
+        if there {
             let page = cx.scratch.counting.of(index.id);
             page.add(Count::Returned, 1);
             page.add(Count::Fetched, 1);
-            return Ok(Some(row));
+            return Ok(Some(PointRow {
+                place: row,
+                stands: Standing::Same,
+            }));
         }
         // It was deleted, or moved, while this transaction waited for it: ask the index again.
         if row.addr == last {

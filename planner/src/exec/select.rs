@@ -14,7 +14,8 @@ use super::sort::Sorter;
 use super::source::SourceState;
 use super::targets::{Limits, deep_target_row, keep_new, limits, target_row};
 use super::window::Windowed;
-use crate::plan::{RowLock, SelectPlan, Source};
+use crate::locking::RowLock;
+use crate::plan::{SelectPlan, Source};
 use crate::sink::RowSink;
 use crate::split::Gives;
 

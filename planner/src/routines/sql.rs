@@ -55,10 +55,10 @@ impl SqlBody {
         cx: &mut Cx<'_>,
     ) -> Result<SqlBody, Halt> {
         let mut catalog = snapshot(cx, again).await?;
-        let mut bound = planned_body(routine, &*catalog, cx.eval);
+        let mut bound = planned_body(routine, &catalog, cx.eval);
         if bound.is_err() && !again {
             catalog = snapshot(cx, true).await?;
-            bound = planned_body(routine, &*catalog, cx.eval);
+            bound = planned_body(routine, &catalog, cx.eval);
         }
         let statements = bound?;
         Ok(SqlBody { owner, statements })

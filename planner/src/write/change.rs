@@ -6,17 +6,16 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{
-    self, Assignment, Expr, From, Integrity, Join, JoinKind, Leaf, LeafSource, Select, Target,
+    self, Assignment, Expr, From, Hold, Integrity, Join, JoinKind, Leaf, LeafSource, Select, Target,
 };
 use fencepost_sql::catalog::TableDef;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
-use fencepost_txn::Strength;
 use foldhash::{HashSet, HashSetExt};
 
-use super::find::{deep_values, find_rows, is_changed};
+use super::find::{deep_values, find_and_lock, hold_of, is_changed};
 use super::merge::{When, begin_merge};
 use super::referee::Referee;
 use super::references::References;
@@ -25,7 +24,7 @@ use super::rows::{RowWriter, Yield};
 use super::rules::{check_views, generate};
 use super::triggers::{Doing, Firing, already_modified, check_unchanged};
 use crate::build::{Builder, Changed, mark, mark_joins};
-use crate::exec::{Cx, fetch_point, point_key, pointer_of};
+use crate::exec::{Cx, PointRow, Standing, fetch_point, point_key, pointer_of};
 use crate::home::HomeKey;
 use crate::plan::{Hints, Scan, Source, TablePlan};
 use crate::subplans::{Subplans, any_deep, inits};
@@ -42,6 +41,10 @@ pub struct ChangePlan {
     pub source: Source,
     /// What of WHERE the source does not do.
     pub filter: Option<Expr>,
+    /// All of WHERE, or the condition of a MERGE, for rows that have changed since they were found.
+    pub(super) whole: Option<Expr>,
+    /// How its rows are locked.
+    pub(super) hold: Hold,
     /// What to do with each row.
     pub action: Action,
     /// RETURNING.
@@ -140,6 +143,8 @@ pub(super) fn plan_change(
     integrity: Integrity,
 ) -> ChangePlan {
     let references = References::of(integrity.related);
+    let whole = filter.clone();
+    let hold = hold_of(&table, &action, &integrity.rules);
     let leaf = From::Leaf(Leaf {
         source: match view {
             None => LeafSource::Table(Arc::clone(&table)),
@@ -184,17 +189,18 @@ pub(super) fn plan_change(
     mark_joins(&from, &mut needed);
     returning.iter().for_each(|t| mark(&t.expr, &mut needed));
     action.for_each_expr(&mut |expr| mark(expr, &mut needed));
+    let pointers = [Changed {
+        first_slot: 0,
+        pointer_slot: width,
+    }];
     let builder = Builder {
         hashes: false,
         needed,
         wanted: &[],
         locks: None,
-        changed: Some(Changed {
-            first_slot: 0,
-            pointer_slot: width,
-        }),
+        pointers: &pointers,
         place,
-        writes: true,
+        writes: Some(hold),
         hints: Hints::No,
     };
     let mut conditions = Vec::new();
@@ -214,6 +220,8 @@ pub(super) fn plan_change(
         references,
         source: planned.source,
         filter: conjunction(planned.rest),
+        whole,
+        hold,
         action,
         returning,
         home: None,
@@ -245,7 +253,7 @@ pub async fn run_change(
     for init in &plan.inits {
         cx.run_init(init).await?;
     }
-    let rows = Box::pin(find_rows(plan, cx)).await?;
+    let rows = Box::pin(find_and_lock(plan, cx)).await?;
     let held = rows.weight();
     let mut changer = Changer::new(plan);
     changer.begin(plan, cx).await?;
@@ -257,14 +265,6 @@ pub async fn run_change(
         pointer_of(&rows.row(i)[plan.width])
             .ok_or_else(|| SqlError::internal("a row to change has no address"))
     };
-    // A row that changes while its turn is awaited makes the statement start over: all at once then,
-    // and not row by row.
-    for i in 0..rows.len() {
-        cx.breathe().await?;
-        if !is_view {
-            cx.queue(place(i)?.addr, Strength::Update).await?;
-        }
-    }
     let mut set = match &plan.action {
         Action::Update { assignments, .. } if plan.deep_set => {
             Some(deep_values(assignments, cx, &rows).await?)
@@ -310,11 +310,14 @@ async fn change_point(
             return Ok(0);
         };
         let found = fetch_point(scan, cx, (&key, partition), &mut words);
-        let Some(place) = found.await? else {
+        let Some(PointRow { place, stands }) = found.await? else {
             return Ok(0);
         };
         if is_changed(cx, place) {
             return Ok(0);
+        }
+        if stands == Standing::Changed {
+            cx.tx.refresh().await?;
         }
         row.clear();
         row.resize(plan.width, Value::Null);

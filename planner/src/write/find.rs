@@ -1,12 +1,17 @@
 //! The rows that an UPDATE, DELETE or MERGE is to change, all of them before the first is changed.
 
-use fencepost_sql::bound::Assignment;
+use fencepost_sql::bound::{Assignment, Hold, RowRules};
+use fencepost_sql::catalog::TableDef;
+use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
+use fencepost_txn::{AbortReason, Stop};
 
 use super::change::{Action, ChangePlan};
-use crate::exec::{Batch, Cx, SourceState, pointer_of};
+use crate::exec::{
+    Batch, Cx, LockTarget, RowState, SourceState, lock_anew, pointer_of, pointer_value,
+};
 
 const CHUNK: usize = 1024;
 
@@ -42,6 +47,109 @@ pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batc
         rows.truncate(kept);
     }
     Ok(rows)
+}
+
+/// How `action` locks the rows of `table`: an UPDATE that leaves all keys alone lets others reference its rows meanwhile.
+pub(super) fn hold_of(table: &TableDef, action: &Action, rules: &RowRules) -> Hold {
+    let keeps_keys = match action {
+        // A trigger may set what SET does not.
+        Action::Update { columns, .. } if rules.all_triggers().next().is_none() => {
+            let mut keys = table.indexes.iter().filter(|index| index.is_unique());
+            !keys.any(|index| columns.iter().any(|column| index.depends_on(*column)))
+        }
+        Action::Update { .. } | Action::Delete | Action::Merge(_) => false,
+    };
+    match keeps_keys {
+        true => Hold::CHANGED_NO_KEY,
+        false => Hold::CHANGED,
+    }
+}
+
+/// As [`find_rows`], with a lock on each row. At READ COMMITTED rows that others have changed since are decided on once more.
+///
+/// The rows are locked before the first is changed: at the other levels a row that changes while its lock is awaited makes the
+/// statement start over.
+pub(super) async fn find_and_lock(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batch, Halt> {
+    if plan.table.def.is_view() {
+        return find_rows(plan, cx).await;
+    }
+    for _ in 0..FINDS_MAX {
+        let mut rows = find_rows(plan, cx).await?;
+        match lock_found(plan, cx, &mut rows).await? {
+            Lock::OfAll => return Ok(rows),
+            Lock::OfNewer => {
+                cx.tx.refresh().await?;
+                return Ok(rows);
+            }
+            Lock::Lost => {
+                cx.tx.release_memory(rows.weight());
+                cx.tx.refresh().await?;
+            }
+        }
+    }
+    Err(Stop::Retry(AbortReason::WriteConflict).into())
+}
+
+/// Times that rows are looked for that others move meanwhile.
+const FINDS_MAX: u32 = 64;
+
+/// The locks of the rows of a statement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lock {
+    /// All rows are as the snapshot has them.
+    OfAll,
+    /// Some rows are newer than the snapshot, which must move before they are written.
+    OfNewer,
+    /// A row of a table without unique keys is not where it was, and is to be looked for once more.
+    Lost,
+}
+
+/// Locks the rows, and takes those out that are not to be changed any more.
+async fn lock_found(plan: &ChangePlan, cx: &mut Cx<'_>, rows: &mut Batch) -> Result<Lock, Halt> {
+    let columns: Vec<usize> = (0..plan.table.layout.width()).collect();
+    let mut lock = Lock::OfAll;
+    let mut kept = 0;
+    for i in 0..rows.len() {
+        cx.breathe().await?;
+        let place = match pointer_of(&rows.row(i)[plan.width]) {
+            Some(place) => place,
+            // A row of a MERGE's source that has no partner.
+            None if matches!(plan.action, Action::Merge(_)) => {
+                rows.swap(kept, i);
+                kept += 1;
+                continue;
+            }
+            None => return Err(SqlError::internal("a row to change has no address").into()),
+        };
+        let of = LockTarget {
+            table: &plan.table,
+            columns: &columns,
+            hold: plan.hold,
+        };
+        let mut keeps = match lock_anew(cx, of, place, rows.row_mut(i)).await? {
+            RowState::Same => true,
+            RowState::Changed(place) => {
+                lock = Lock::OfNewer;
+                rows.row_mut(i)[plan.width] = pointer_value(place);
+                cx.deep_holds(plan.whole.as_ref(), rows.row(i)).await?
+            }
+            RowState::Out => false,
+            RowState::Unknown => return Ok(Lock::Lost),
+        };
+        if !keeps && matches!(plan.action, Action::Merge(_)) {
+            // The row of the source has no partner any more.
+            let row = rows.row_mut(i);
+            row[..columns.len()].fill(Value::Null);
+            row[plan.width] = Value::Null;
+            keeps = true;
+        }
+        if keeps {
+            rows.swap(kept, i);
+            kept += 1;
+        }
+    }
+    rows.truncate(kept);
+    Ok(lock)
 }
 
 /// Has another part of the statement, or what it calls, changed the row at this place?

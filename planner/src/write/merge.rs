@@ -9,11 +9,10 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
-use fencepost_txn::Strength;
 use foldhash::{HashSet, HashSetExt};
 
 use super::change::{Action, ChangePlan, Changer, plan_change};
-use super::find::{find_rows, is_changed};
+use super::find::{find_and_lock, is_changed};
 use super::triggers::{Doing, Firing};
 use crate::exec::{Cx, pointer_of};
 use crate::plan::TablePlan;
@@ -86,15 +85,9 @@ pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> 
     for init in &plan.inits {
         cx.run_init(init).await?;
     }
-    let rows = Box::pin(find_rows(plan, cx)).await?;
+    let rows = Box::pin(find_and_lock(plan, cx)).await?;
     let held = rows.weight();
     let place = |i: usize| pointer_of(&rows.row(i)[plan.width]);
-    for i in 0..rows.len() {
-        cx.breathe().await?;
-        if let Some(place) = place(i) {
-            cx.queue(place.addr, Strength::Update).await?;
-        }
-    }
     // What is to be done, and with what values, before anything is.
     let mut todo = Vec::with_capacity(rows.len());
     for i in 0..rows.len() {

@@ -13,7 +13,7 @@ use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
 
 use crate::exec::{Cx, Fit, fit};
-use crate::index::{is_taken, tree, trees};
+use crate::index::{is_referenced, tree, trees};
 use crate::plan::TablePlan;
 use crate::store::read_row;
 
@@ -144,7 +144,7 @@ impl References {
             let Ok(leaf) = tree.leaf_of(&of) else {
                 return Ok(false);
             };
-            return Ok(is_taken(cx.tx, (index, leaf), &bytes).await?);
+            return is_referenced(cx, (index, leaf), &bytes).await;
         }
         let partition = match &parent.def.partitioning {
             None => 0,
@@ -153,7 +153,7 @@ impl References {
                 by.of_value(value, &mut Vec::new())
             }
         };
-        Ok(is_taken(cx.tx, (index, partition), &bytes).await?)
+        is_referenced(cx, (index, partition), &bytes).await
     }
 
     /// The rows that reference a row with `values`, at most `limit`; they are found so at the commit, too.

@@ -13,14 +13,14 @@ use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::Near;
+use fencepost_txn::{Isolation, Near, Strength};
 
 use super::errors::duplicate;
 use super::gather::Gather;
 use super::rules::check_row;
 use super::twins::note_twin;
 use crate::exec::Cx;
-use crate::index::{find, insert, is_taken, remove, replace, trees, try_insert};
+use crate::index::{find, insert, is_taken, key_lock, remove, replace, trees, try_insert};
 use crate::leaves::Leaves;
 use crate::plan::TablePlan;
 use crate::store::{free_row, insert_row, read_row, update_row};
@@ -55,6 +55,8 @@ pub struct RowWriter {
     last: Option<(u32, Addr)>,
     entries: Entries,
     duplicate: Option<u32>,
+    /// Unique keys that were locked.
+    keys_locked: u32,
 }
 
 /// When the index entries of new rows are made.
@@ -68,6 +70,9 @@ enum Entries {
     /// At the end, an index after the other.
     Gathered(Vec<Gather>),
 }
+
+/// Unique keys that one statement locks.
+const KEY_LOCKS_MAX: u32 = 1024;
 
 /// Rows from which on it is worth a table's trees to be built, and others to be kept away meanwhile.
 const MANY: usize = 4096;
@@ -84,6 +89,18 @@ fn entry(
     let codec = &table.keys[position];
     codec.encode_entry(&codec.key_row(row, cx.eval)?, at.raw(), key);
     Ok(())
+}
+
+/// Waits until no transaction that is open has changed or deleted a row; keeps no lock on it.
+async fn await_writers(cx: &mut Cx<'_>, row: Addr) -> Result<(), Halt> {
+    if cx.tx.has_image(row) {
+        return Ok(());
+    }
+    let before = cx.tx.savepoint();
+    let waited = cx.queue(row, Strength::Share).await;
+    cx.tx.rollback_to(&before);
+    cx.tx.release(before);
+    waited
 }
 
 impl RowWriter {
@@ -173,7 +190,13 @@ impl RowWriter {
         row: &[Value],
         yields: Yield,
     ) -> Result<Inserted, Halt> {
-        if self.conflicts(cx, table, row, yields).await? {
+        let mark = cx.tx.reads_mark();
+        let conflicts = self.conflicts(cx, table, row, yields).await?;
+        if cx.tx.isolation() == Isolation::ReadCommitted {
+            // The insert makes sure by itself that there is none.
+            cx.tx.forget_reads(mark);
+        }
+        if conflicts {
             return Ok(Inserted::Conflict);
         }
         let before = cx.tx.savepoint();
@@ -251,9 +274,16 @@ impl RowWriter {
         if codec.encode_row(&keys, &mut self.old_key) {
             return Ok(None);
         }
-        let partition = table.def.partition_of(row, &mut self.new_key);
+        std::mem::swap(&mut self.old_key, &mut self.new_key);
+        let partition = table.def.partition_of(row, &mut self.old_key);
         let at = (table.index_def(position), partition);
-        let entry = find(cx.tx, at, &self.old_key).await?;
+        self.lock_key(cx, at).await?;
+        let mark = cx.tx.reads_mark();
+        let entry = find(cx.tx, at, &self.new_key).await?;
+        if cx.tx.isolation() == Isolation::ReadCommitted {
+            // The insert makes sure by itself that there is none.
+            cx.tx.forget_reads(mark);
+        }
         Ok(entry.map(FatPtr::from_words))
     }
 
@@ -269,8 +299,24 @@ impl RowWriter {
         let index = table.index_def(position);
         entry(cx, (table, position), row, place.addr, &mut self.new_key)?;
         let at = (index, partition);
+        self.lock_key(cx, at).await?;
         let added = try_insert(cx.tx, at, &self.new_key, place.to_words()).await?;
         Ok(matches!(added, Insert::Done))
+    }
+
+    /// Waits for transactions that insert the key in `new_key`, and has others wait for this one, where the index is unique.
+    /// A statement that inserts many rows stops doing so: their keys are compared at the commit alone.
+    async fn lock_key(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (index, partition): (&IndexDef, u32),
+    ) -> Result<(), Halt> {
+        if !index.unique || self.keys_locked == KEY_LOCKS_MAX {
+            return Ok(());
+        }
+        self.keys_locked += 1;
+        let key = key_lock(index, partition, &self.new_key);
+        cx.queue(key, Strength::Update).await
     }
 
     /// Where a new row of a partition goes.
@@ -295,8 +341,12 @@ impl RowWriter {
             if codec.encode_row(&keys, &mut self.new_key) {
                 continue;
             }
-            let partition = table.def.partition_of(row, &mut self.new_key);
+            let partition = table.def.partition_of(row, &mut self.old_key);
             let at = (table.index_def(position), partition);
+            self.lock_key(cx, at).await?;
+            if let Some(holder) = find(cx.tx, at, &self.new_key).await? {
+                await_writers(cx, FatPtr::from_words(holder).addr).await?;
+            }
             if is_taken(cx.tx, at, &self.new_key).await? {
                 return Ok(true);
             }
@@ -315,7 +365,13 @@ impl RowWriter {
         let index = table.index_def(position);
         entry(cx, (table, position), row, place.addr, &mut self.new_key)?;
         let at = (index, partition);
-        match insert(cx.tx, at, &self.new_key, place.to_words()).await? {
+        self.lock_key(cx, at).await?;
+        let mut added = try_insert(cx.tx, at, &self.new_key, place.to_words()).await?;
+        if let Insert::Exists(holder) = added {
+            await_writers(cx, FatPtr::from_words(holder).addr).await?;
+            added = insert(cx.tx, at, &self.new_key, place.to_words()).await?;
+        }
+        match added {
             Insert::Done if index.more.deferrable.is_some() => {
                 Box::pin(note_twin(cx, table, (position, partition), row)).await
             }

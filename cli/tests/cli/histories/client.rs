@@ -118,7 +118,9 @@ impl Desk {
     fn at(url: &str) -> Result<Desk, BenchError> {
         let mut session = PgSession::connect(url)?;
         // Nobody waits for ever.
-        session.script("SET statement_timeout = '60s'")?;
+        session.script(
+            "SET statement_timeout = '60s'; SET default_transaction_isolation = serializable",
+        )?;
         Ok(Desk {
             read: session.prepare("SELECT k, v FROM list WHERE k = $1")?,
             read_two: session.prepare("SELECT k, v FROM list WHERE k = $1 OR k = $2")?,

@@ -97,6 +97,15 @@ impl Session {
                 cursor.end_run();
                 cursor.held = self.block == Block::Idle;
             }
+            if self.block == Block::Explicit {
+                let begins = self.tx.is_none();
+                self.begin_transaction(false, false);
+                if begins || self.has_old_snapshot() {
+                    self.renew_snapshot().await?;
+                }
+                // The rows are those of now, whenever they are fetched.
+                cursor.portal.transaction = Some(self.transaction);
+            }
             self.add_cursor(&declared.name, cursor);
             Ok(Completion::Complete(Tag::plain("DECLARE CURSOR")))
         })

@@ -17,7 +17,9 @@ fn only_what_is_never_validated_is_split() {
             row.get(0).expect("a count")
         };
         // Of one snapshot, whatever comes meanwhile.
-        session.batch("BEGIN READ ONLY").expect("a block");
+        session
+            .batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            .expect("a block");
         assert_eq!(count(&mut session, true), i64::from(ROWS));
         other
             .batch("DELETE FROM t WHERE a <= 100")

@@ -1,0 +1,226 @@
+//! RowState rows that another transaction has changed since a READ COMMITTED statement found them: PostgreSQL's EvalPlanQual.
+//!
+//! ```text
+//! found in the snapshot ─► lock ─► newest version is in the snapshot ─► Same
+//!                                  newest version is not            ─► Changed: read anew, the caller decides again
+//!                                  the row is not there             ─► follow its unique key ─► lock ─► …
+//!                                                                       nothing under the key ─► Gone
+//! ```
+//! Invariants
+//! - ANEW-1: only the locked row is read anew. What it is joined with, and queries in expressions, stay as the snapshot has them.
+//! - ANEW-2: the snapshot does not move here. Who writes a changed row moves it first ([`fencepost_txn::Transaction::refresh`]).
+//!
+//! At REPEATABLE READ a row that has changed is a conflict. At SERIALIZABLE reading or writing it finds that, where the snapshot
+//! cannot move; here it counts as the same.
+
+use fencepost_sql::bound::Hold;
+use fencepost_sql::row::RowLayout;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_storage::{Addr, FatPtr};
+use fencepost_txn::{AbortReason, Isolation, Stop};
+
+use super::cx::Cx;
+use super::lock::lock_row;
+use super::scan::PointRow;
+use crate::index::find;
+use crate::plan::{Scan, TablePlan};
+use crate::store::{read_columns, read_row, read_version};
+
+/// Moves of one row from object to object that a statement follows.
+const MOVES_MAX: u32 = 1024;
+
+/// A locked row beside the snapshot that it was found in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The snapshot has its newest version, or the transaction has changed it itself.
+    Same,
+    /// There is a newer version.
+    Changed,
+    /// It is not there any more.
+    Gone,
+}
+
+/// The end of waiting for a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowState {
+    /// The row is as it was found.
+    Same,
+    /// The row is another, and lives at this place.
+    Changed(FatPtr),
+    /// The row was deleted, or is left out because another transaction has it locked.
+    Out,
+    /// The row was deleted or has moved, and no unique key tells which.
+    Unknown,
+}
+
+/// A table whose rows are locked.
+#[derive(Clone, Copy)]
+pub struct LockTarget<'a> {
+    /// The table.
+    pub table: &'a TablePlan,
+    /// The columns to read anew.
+    pub columns: &'a [usize],
+    /// The strength of the lock, and whether to wait for it.
+    pub hold: Hold,
+}
+
+/// Compares the newest version of a locked row with the snapshot.
+pub async fn standing(cx: &mut Cx<'_>, row: Addr) -> Result<Standing, Halt> {
+    if cx.tx.isolation() == Isolation::Serializable {
+        return Ok(Standing::Same);
+    }
+    let snapshot = cx.tx.read_timestamp();
+    let seen = cx.tx.newest().view(row, None, |_| ()).await?;
+    Ok(match seen {
+        None => Standing::Gone,
+        Some(((), seen)) if seen.is_own() || seen.timestamp() <= snapshot => Standing::Same,
+        Some(_) => Standing::Changed,
+    })
+}
+
+/// As [`standing`], and reads what `wanted` columns need of the newest version into `words`.
+pub async fn read_standing(
+    cx: &mut Cx<'_>,
+    row: Addr,
+    wanted: (&RowLayout, &[usize]),
+    words: &mut Vec<u64>,
+) -> Result<Standing, Halt> {
+    let snapshot = cx.tx.read_timestamp();
+    let mut seen = cx.seen();
+    let version = read_version(&mut seen.newest(), row, wanted, words).await?;
+    Ok(match version {
+        None => Standing::Gone,
+        Some(seen) if seen.is_own() || seen.timestamp() <= snapshot => Standing::Same,
+        Some(_) => Standing::Changed,
+    })
+}
+
+/// Locks the row found at `place`. If it has changed since, `row` gets the columns that it has now.
+///
+/// # Errors
+/// 40001 at REPEATABLE READ, if it has changed.
+pub async fn lock_anew(
+    cx: &mut Cx<'_>,
+    of: LockTarget<'_>,
+    place: FatPtr,
+    row: &mut [Value],
+) -> Result<RowState, Halt> {
+    if !lock_row(cx, of.table, place.addr, of.hold).await? {
+        return Ok(RowState::Out);
+    }
+    match standing(cx, place.addr).await? {
+        Standing::Same => Ok(RowState::Same),
+        _ if cx.tx.isolation() == Isolation::RepeatableRead => {
+            Err(Stop::Retry(AbortReason::WriteConflict).into())
+        }
+        stands => Box::pin(read_anew(cx, of, (place, stands), row)).await,
+    }
+}
+
+async fn read_anew(
+    cx: &mut Cx<'_>,
+    of: LockTarget<'_>,
+    (found, mut stands): (FatPtr, Standing),
+    row: &mut [Value],
+) -> Result<RowState, Halt> {
+    let mut place = found;
+    let mut words = Vec::new();
+    for _ in 0..MOVES_MAX {
+        if stands != Standing::Gone {
+            let wanted = (&of.table.layout, of.columns);
+            if read_columns(&mut cx.tx.newest(), place.addr, wanted, &mut words).await? {
+                of.table.layout.decode_some(&words, of.columns, row)?;
+                return Ok(RowState::Changed(place));
+            }
+        }
+        let Some(key) = unique_key(cx, of.table, found).await? else {
+            return Ok(RowState::Unknown);
+        };
+        let (position, partition, key) = key;
+        let index = of.table.index_def(position);
+        let entry = find(&mut cx.tx.newest(), (index, partition), &key).await?;
+        let Some(entry) = entry.map(FatPtr::from_words) else {
+            return Ok(RowState::Out);
+        };
+        place = entry;
+        if !lock_row(cx, of.table, place.addr, of.hold).await? {
+            return Ok(RowState::Out);
+        }
+        stands = standing(cx, place.addr).await?;
+    }
+    Err(Stop::Retry(AbortReason::WriteConflict).into())
+}
+
+/// A unique key of the row as the snapshot has it: the position of its index, its partition, its bytes.
+async fn unique_key(
+    cx: &mut Cx<'_>,
+    table: &TablePlan,
+    found: FatPtr,
+) -> Result<Option<(usize, u32, Vec<u8>)>, Halt> {
+    let mut indexes = table.def.indexes.iter();
+    let whole = indexes.position(|index| index.unique && !index.is_hidden() && !index.is_partial());
+    let Some(position) = whole else {
+        return Ok(None);
+    };
+    let mut words = Vec::new();
+    if !read_row(&mut cx.seen(), found.addr, &mut words).await? {
+        return Ok(None);
+    }
+    let mut row = vec![Value::Null; table.layout.width()];
+    table.layout.decode(&words, &mut row)?;
+    let codec = &table.keys[position];
+    let mut key = Vec::new();
+    if codec.encode_row(&codec.key_row(&row, cx.eval)?, &mut key) {
+        return Ok(None);
+    }
+    let partition = match table.def.tree() {
+        Some(tree) => match tree.leaf_of(&|column| &row[column]) {
+            Ok(leaf) => leaf,
+            Err(_) => return Ok(None),
+        },
+        None => table.def.partition_of(&row, &mut Vec::new()),
+    };
+    Ok(Some((position, partition, key)))
+}
+
+/// Locks the row under a whole key that has changed since the snapshot; `words` gets what the scan's columns need of it as it
+/// is now.
+///
+/// # Errors
+/// 40001 at REPEATABLE READ.
+pub async fn lock_point(
+    cx: &mut Cx<'_>,
+    (scan, hold): (&Scan, Hold),
+    (key, partition): (&[u8], u32),
+    words: &mut Vec<u64>,
+) -> Result<Option<PointRow>, Halt> {
+    let index = (scan.table.index_def(scan.index), partition);
+    let wanted = (&scan.table.layout, scan.columns.as_slice());
+    let mut entry = find(&mut cx.seen(), index, key).await?;
+    for _ in 0..MOVES_MAX {
+        let Some(row) = entry.map(FatPtr::from_words) else {
+            return Ok(None);
+        };
+        if !lock_row(cx, &scan.table, row.addr, hold).await? {
+            return Ok(None);
+        }
+        let stands = standing(cx, row.addr).await?;
+        if stands != Standing::Same && cx.tx.isolation() == Isolation::RepeatableRead {
+            return Err(Stop::Retry(AbortReason::WriteConflict).into());
+        }
+        if stands == Standing::Same && read_columns(&mut cx.seen(), row.addr, wanted, words).await?
+        {
+            return Ok(Some(PointRow { place: row, stands }));
+        }
+        let now = find(&mut cx.tx.newest(), index, key).await?;
+        if now != entry {
+            entry = now;
+            continue;
+        }
+        let there = stands == Standing::Changed
+            && read_columns(&mut cx.tx.newest(), row.addr, wanted, words).await?;
+        return Ok(there.then_some(PointRow { place: row, stands }));
+    }
+    Err(Stop::Retry(AbortReason::WriteConflict).into())
+}

@@ -1,0 +1,215 @@
+//! How a SELECT with FOR UPDATE and its kin locks the rows that it gives.
+//!
+//! ```text
+//! SELECT a.x FROM a JOIN b ON … WHERE … FOR UPDATE OF a
+//! targets:  x │ pointer of a's row │ slots of b that a target or a condition reads
+//!           shown                  hidden
+//! ```
+//! The rows are locked as they come out of the sort, so that LIMIT and SKIP LOCKED lock what is given and no more. All that
+//! conditions and targets need to be evaluated again, should a locked row have changed, comes along in hidden targets.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{Expr, From, Hold, JoinKind, Leaf, LeafSource, Select, Target};
+use fencepost_sql::error::SqlError;
+use fencepost_sql::types::{Type, TypeKind};
+
+use crate::access::choose;
+use crate::build::{Changed, for_each_leaf, mark_select};
+use crate::plan::{Access, Scan, Source, TablePlan};
+use crate::terms::{conjunction, conjuncts, terms};
+
+/// The lock on each row that a SELECT gives.
+#[derive(Debug)]
+pub struct RowLock {
+    /// How it is locked.
+    pub hold: Hold,
+    /// The tables whose rows are locked.
+    pub leaves: Vec<LockedLeaf>,
+    /// The other slots of the from row that come along, and their targets.
+    pub carried: Vec<(usize, usize)>,
+    /// WHERE and the conditions of inner joins, to be looked at once more.
+    pub filter: Option<Expr>,
+}
+
+/// A table whose rows are locked.
+#[derive(Debug)]
+pub struct LockedLeaf {
+    /// The table; nothing before the source is planned.
+    pub table: Option<Arc<TablePlan>>,
+    /// Its first slot.
+    pub first_slot: usize,
+    /// The target that has the row's fat pointer.
+    pub pointer: usize,
+    /// The columns that are read.
+    pub columns: Vec<usize>,
+}
+
+impl LockedLeaf {
+    /// Returns the table.
+    ///
+    /// # Errors
+    /// XX000 before the source is planned.
+    pub fn table(&self) -> Result<&TablePlan, SqlError> {
+        let table = self.table.as_deref();
+        table.ok_or_else(|| SqlError::internal("a locked row is of no table"))
+    }
+
+    /// Returns the number of its slots.
+    pub fn width(&self) -> usize {
+        self.table.as_ref().map_or(0, |table| table.layout.width())
+    }
+}
+
+impl RowLock {
+    /// The lock of `select`, whose from row has `width` slots; `None` where it locks nothing, or one row by its key,
+    /// which is locked before it is read. Pointers go into slots behind the from row, and all that is carried into targets.
+    pub fn of(select: &mut Select, width: usize) -> Option<RowLock> {
+        let locking = select.locking.clone()?;
+        let mut first_slots = Vec::new();
+        let mut locked = vec![false; width];
+        for_each_leaf(&select.from, &mut |leaf| {
+            let named = locking.of.is_empty() || locking.of.contains(&leaf.first_slot);
+            if named && matches!(leaf.source, LeafSource::Table(_)) {
+                first_slots.push(leaf.first_slot);
+                locked[leaf.first_slot..leaf.first_slot + leaf.width()].fill(true);
+            }
+        });
+        if first_slots.is_empty() || reaches_one_row(select) {
+            return None;
+        }
+        let mut needed = vec![false; width];
+        mark_select(select, &mut needed);
+        let mut hidden = Vec::new();
+        let mut leaves = Vec::with_capacity(first_slots.len());
+        for (nth, first_slot) in first_slots.into_iter().enumerate() {
+            leaves.push(LockedLeaf {
+                table: None,
+                first_slot,
+                pointer: select.visible + nth,
+                columns: Vec::new(),
+            });
+            hidden.push(Expr::column(Type::of(TypeKind::Uuid), width + nth));
+        }
+        let mut carried = Vec::new();
+        let types = slot_types(&select.from, width);
+        for slot in (0..width).filter(|slot| needed[*slot] && !locked[*slot]) {
+            carried.push((slot, select.visible + hidden.len()));
+            hidden.push(Expr::column(types[slot], slot));
+        }
+        let filter = conditions_of(select);
+        hide_targets(select, hidden);
+        Some(RowLock {
+            hold: locking.hold,
+            leaves,
+            carried,
+            filter,
+        })
+    }
+
+    /// The slots that get the pointers of the rows, of a from row with `width` slots.
+    pub fn pointers(&self, width: usize) -> Vec<Changed> {
+        let slot = |(nth, leaf): (usize, &LockedLeaf)| Changed {
+            first_slot: leaf.first_slot,
+            pointer_slot: width + nth,
+        };
+        self.leaves.iter().enumerate().map(slot).collect()
+    }
+
+    /// The source is planned: takes the tables from it.
+    pub fn take_tables(&mut self, source: &Source) {
+        for leaf in &mut self.leaves {
+            if let Some(scan) = scan_at(source, leaf.first_slot) {
+                leaf.table = Some(Arc::clone(&scan.table));
+                leaf.columns.clone_from(&scan.columns);
+            }
+        }
+    }
+
+    /// Whether `target` is for the lock alone.
+    pub fn hides(&self, target: usize) -> bool {
+        let pointers = self.leaves.iter().map(|leaf| leaf.pointer);
+        let carried = self.carried.iter().map(|(_, target)| *target);
+        pointers.chain(carried).any(|hidden| hidden == target)
+    }
+}
+
+/// Puts hidden targets behind those that are shown.
+pub fn hide_targets(select: &mut Select, exprs: Vec<Expr>) {
+    let (at, count) = (select.visible, exprs.len());
+    let targets = exprs.into_iter().map(|expr| Target {
+        name: String::new(),
+        expr,
+        origin: None,
+    });
+    select.targets.splice(at..at, targets);
+    for key in &mut select.order_by {
+        if key.target >= at {
+            key.target += count;
+        }
+    }
+}
+
+/// Whether `select` reads one table by whole keys.
+fn reaches_one_row(select: &Select) -> bool {
+    let From::Leaf(leaf) = &select.from else {
+        return false;
+    };
+    let LeafSource::Table(table) = &leaf.source else {
+        return false;
+    };
+    let mut conditions = Vec::new();
+    conjuncts(select.filter.clone(), &mut conditions);
+    let own = (leaf.first_slot, leaf.first_slot + leaf.width());
+    let found = terms(&conditions, own, (0, 0));
+    let path = choose(table, &found, &[], (&conditions, own.0, (0, 0)));
+    matches!(path.access, Access::Points(_))
+}
+
+/// WHERE and ON of inner joins. What an outer join's ON says of a row is not looked at again.
+fn conditions_of(select: &Select) -> Option<Expr> {
+    let mut all = Vec::new();
+    conjuncts(select.filter.clone(), &mut all);
+    add_inner(&select.from, &mut all);
+    conjunction(all)
+}
+
+fn add_inner(from: &From, out: &mut Vec<Expr>) {
+    if let From::Join(join) = from {
+        if join.kind == JoinKind::Inner {
+            conjuncts(join.on.clone(), out);
+        }
+        add_inner(&join.left, out);
+        add_inner(&join.right, out);
+    }
+}
+
+fn slot_types(from: &From, width: usize) -> Vec<Type> {
+    let mut types = vec![Type::UNKNOWN; width];
+    for_each_leaf(from, &mut |leaf: &Leaf| {
+        types[leaf.first_slot..leaf.first_slot + leaf.width()].copy_from_slice(&leaf.column_types);
+    });
+    types
+}
+
+/// The scan of the table whose first slot is `first_slot`.
+fn scan_at(source: &Source, first_slot: usize) -> Option<&Scan> {
+    match source {
+        Source::Scan(scan) => (scan.first_slot == first_slot).then_some(scan),
+        Source::Filter { input, .. }
+        | Source::Analytics { input, .. }
+        | Source::Lateral { input, .. } => scan_at(input, first_slot),
+        Source::Join(join) => {
+            scan_at(&join.left, first_slot).or_else(|| scan_at(&join.right, first_slot))
+        }
+        Source::One
+        | Source::Values { .. }
+        | Source::Function { .. }
+        | Source::System { .. }
+        | Source::Subquery { .. }
+        | Source::Set(_)
+        | Source::Cte { .. }
+        | Source::Recursive(_)
+        | Source::Work { .. } => None,
+    }
+}
