@@ -145,9 +145,9 @@ impl Context {
         Err(Stop::Retry(AbortReason::RefreshFailed))
     }
 
-    /// What was read and does not hold at `now`, if anything, and why. Once the snapshot has moved, the slot of
-    /// a freed node may come round to another object; so what was read there is looked for elsewhere
-    /// from now on.
+    /// Returns the first read that does not hold at `now`, if there is one, and the reason. Once the snapshot has
+    /// moved, the slot of a freed node may be reused; so the keys that were read there are looked for elsewhere from
+    /// now on.
     async fn moved_read(&mut self, now: Timestamp) -> Option<(Addr, AbortReason)> {
         let from = self.first_moved(false)?;
         for range in together(from..self.reads.len()) {

@@ -143,7 +143,7 @@ impl Transaction {
         }
         context.release_intents_after(savepoint.intents);
         if context.isolation == Isolation::ReadCommitted {
-            // What constraints required of changes that are taken back is required no more.
+            // Constraints no longer depend on the changes that are rolled back.
             context.reads.truncate(savepoint.reads);
         }
     }

@@ -140,7 +140,7 @@ impl Session {
         Ok(())
     }
 
-    /// What the session does from now on is done in this transaction.
+    /// Makes `tx` the transaction of the statements that follow.
     fn go_on_in(&mut self, mut tx: Transaction) {
         tx.set_synchronous(self.eval.settings.synchronous_commit);
         if let Some(registered) = &self.registered {

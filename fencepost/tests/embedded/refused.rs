@@ -1,4 +1,4 @@
-//! What an INSERT that met a key was told is part of what a serializable transaction depends on.
+//! A serializable transaction depends on the key that its INSERT has met.
 
 use fencepost::{BlockingSession, Database, SqlState};
 

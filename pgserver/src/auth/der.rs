@@ -30,7 +30,7 @@ pub(super) fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// What comes behind the element at the start, whatever it is.
+/// Returns the bytes behind the first element; `None` if there is no whole element.
 pub(super) fn behind(bytes: &[u8]) -> Option<&[u8]> {
     let (_, rest) = element(bytes, tag(bytes)?)?;
     Some(rest)

@@ -5,7 +5,7 @@ use crate::common::{Client, query, server};
 /// How deep they are.
 const LEVELS: usize = 1_000;
 
-/// What comes first, what opens a level, what is inside, what closes a level.
+/// Nested statements: their beginning, the opening of a level, the innermost part, the closing of a level.
 const NESTED: [(&str, &str, &str, &str); 34] = [
     ("SELECT ", "(", "1", ")"),
     ("SELECT ", "(1+", "1", ")"),
@@ -53,7 +53,7 @@ const NESTED: [(&str, &str, &str, &str); 34] = [
     ("SELECT '$ ? (@ > ", "(", "1", ")"),
 ];
 
-/// What comes first, what is repeated, and what comes last.
+/// Chained statements: their beginning, the repeated part, their end.
 const CHAINED: [(&str, &str, &str); 19] = [
     ("SELECT 1", "+1", ""),
     ("SELECT a", "||a", " FROM (VALUES ('a')) t(a)"),

@@ -87,7 +87,7 @@ pub async fn lock_rows(
     Ok(())
 }
 
-/// What became of a row of targets while its tables' rows were locked.
+/// The outcome of locking the rows that a row of targets is made of.
 #[derive(PartialEq, Eq)]
 enum Sight {
     /// It is left out.

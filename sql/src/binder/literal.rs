@@ -98,7 +98,7 @@ pub(super) fn number(text: &str) -> Result<Expr, SqlError> {
     }
     match numeric::parse(text) {
         Ok(value) => Ok(Expr::constant(Type::NUMERIC, Value::Numeric(value))),
-        // What is beyond any numeric here can only be meant as a float.
+        // A literal beyond the range of numeric is read as a float.
         Err(error) => match text.parse::<f64>() {
             Ok(float) if float.is_finite() && float.abs() >= NUMERIC_END => {
                 Ok(Expr::constant(Type::FLOAT8, Value::Float8(float)))

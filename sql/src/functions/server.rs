@@ -1,4 +1,4 @@
-//! What functions tell of the server and of values in it; and of what is not here: standbys, row security.
+//! Functions about the server and values in it, and about features that are missing here: standbys, row security.
 
 use std::sync::Arc;
 

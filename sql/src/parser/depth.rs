@@ -41,7 +41,7 @@ const CHAINING: [&str; 17] = [
 /// Words whose operand on the left is copied when they are read: a chain of them takes quadratic
 /// time.
 const COPYING: [&str; 5] = ["isnull", "notnull", "collate", "like", "ilike"];
-/// What one of them counts.
+/// The weight of one of them.
 const COPYING_WEIGHT: usize = 10;
 
 /// Checks one statement.
