@@ -12,7 +12,7 @@ use fencepost_storage::{Addr, Timestamp};
 use crate::counters::Event;
 use crate::lock::PATIENCE;
 use crate::machine::Machine;
-use crate::moment::moment;
+use crate::moment::{SPINS, moment};
 use crate::network::{Expected, Headers};
 use crate::node::{NodeKind, Refusal};
 use crate::stop::{AbortReason, Stop};
@@ -116,7 +116,7 @@ impl Context {
     }
 
     async fn refresh_rounds(&mut self) -> Result<Vec<Stray>, Stop> {
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             let now = self.machine.in_force(|now| now).await;
             let now = now.map_err(Stop::Retry)?;
             let moved = match self.moved_image().await? {
@@ -125,8 +125,11 @@ impl Context {
             };
             match moved {
                 None => {}
-                // It may hold at a later time.
-                Some((_, AbortReason::ReadNewer)) => continue,
+                // It holds once the commit that keeps `now` back has ended.
+                Some((_, AbortReason::ReadNewer)) => {
+                    moment(SPINS + round).await;
+                    continue;
+                }
                 Some((addr, _)) => {
                     return Err(self.conflict_at(addr, AbortReason::RefreshFailed));
                 }
