@@ -25,7 +25,7 @@ use crate::write_set::{NO_BASE, What};
 const SMALL_READ_SET: usize = 1024;
 /// Larger ones are checked this often, so that a long scan among writers stays linear.
 const REFRESHES_OF_LARGE: u32 = 16;
-/// Times that R' is picked anew because a patched node has moved beyond it.
+/// Times that R' is picked because a node that was read or patched has moved beyond the one before.
 const ROUNDS: u32 = 64;
 
 /// Times that a system transaction that meets damage is tried again.
@@ -117,6 +117,10 @@ impl Context {
 
     async fn refresh_rounds(&mut self) -> Result<Vec<Stray>, Stop> {
         for round in 0..ROUNDS {
+            if round > 0 {
+                // A later R' passes the node once the commit that keeps R' back has ended.
+                moment(SPINS + round).await;
+            }
             let now = self.machine.in_force(|now| now).await;
             let now = now.map_err(Stop::Retry)?;
             let moved = match self.moved_image().await? {
@@ -125,11 +129,7 @@ impl Context {
             };
             match moved {
                 None => {}
-                // It holds once the commit that keeps `now` back has ended.
-                Some((_, AbortReason::ReadNewer)) => {
-                    moment(SPINS + round).await;
-                    continue;
-                }
+                Some((_, AbortReason::ReadNewer)) => continue,
                 Some((addr, _)) => {
                     return Err(self.conflict_at(addr, AbortReason::RefreshFailed));
                 }
