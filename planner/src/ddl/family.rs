@@ -268,6 +268,7 @@ async fn give_foreign_key(
                 parent_columns: key.parent_columns.clone(),
                 of_primary_key: false,
                 on_delete: key.on_delete,
+                delete_columns: key.delete_columns.clone(),
                 on_update: key.on_update,
                 full: key.full,
                 deferrable: key.deferrable,

@@ -127,6 +127,7 @@ pub async fn add_foreign_key(
         parent_columns: key.parent_columns.clone(),
         index,
         on_delete: key.on_delete,
+        delete_columns: key.delete_columns.clone(),
         on_update: key.on_update,
         full: key.full,
         deferrable: key.deferrable,

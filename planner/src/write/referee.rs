@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use fencepost_sql::catalog::{Event, Referential};
+use fencepost_sql::catalog::{Event, ForeignKeyDef, Referential};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::TypeKind;
@@ -246,7 +246,8 @@ impl Referee {
             Referential::SetDefault => self.checks.push(check(Fault::Parent)),
             Referential::Cascade | Referential::SetNull => {}
         }
-        self.begin(cx, key.child, (action, &effect), &key.def.columns)
+        let columns = columns_changed(&key.def, &effect);
+        self.begin(cx, key.child, (action, &effect), &columns)
             .await?;
         let found = references.referencing(cx, key, &effect.old, usize::MAX);
         for found in found.await? {
@@ -294,7 +295,8 @@ impl Referee {
             };
         }
         let mut new = old.clone();
-        for (nth, column) in key.def.columns.iter().enumerate() {
+        let columns = columns_changed(&key.def, effect);
+        for (nth, column) in columns.iter().enumerate() {
             new[*column] = match (action, &effect.new) {
                 (Referential::Cascade, Some(values)) => {
                     let kind = table.def.columns[*column].ty.kind;
@@ -311,8 +313,8 @@ impl Referee {
                 _ => Value::Null,
             };
         }
-        let mut changed = key.def.columns.clone();
-        let doing = Doing::update(&key.def.columns);
+        let mut changed = columns.clone();
+        let doing = Doing::update(&columns);
         if let Some(firing) = &mut self.firing {
             let both = (Some(old.as_slice()), Some(new.as_mut_slice()));
             if !firing.before(cx, table, doing, both).await? {
@@ -392,6 +394,14 @@ fn broken(cx: &Cx<'_>, references: &References, check: &Check) -> SqlError {
         Fault::Parent | Fault::Restrict => {
             still_referenced(&key.def, ends, &check.values, settings)
         }
+    }
+}
+
+/// Returns the columns that a referential action gives other values, by position in the referencing table.
+fn columns_changed(key: &ForeignKeyDef, effect: &Effect) -> Vec<usize> {
+    match effect.new {
+        None => key.columns_set_on_delete(),
+        Some(_) => key.columns.clone(),
     }
 }
 

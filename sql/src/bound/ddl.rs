@@ -144,6 +144,8 @@ pub struct NewForeignKey {
     pub of_primary_key: bool,
     /// ON DELETE.
     pub on_delete: Referential,
+    /// The columns that ON DELETE SET changes, by position in `columns`; empty if it changes all.
+    pub delete_columns: Vec<usize>,
     /// ON UPDATE.
     pub on_update: Referential,
     /// MATCH FULL.

@@ -77,6 +77,8 @@ pub struct ForeignKeyDef {
     pub index: u32,
     /// What a DELETE there does here.
     pub on_delete: Referential,
+    /// The columns that ON DELETE SET changes, by position in `columns`; empty if it changes all.
+    pub delete_columns: Vec<usize>,
     /// What an UPDATE there does here.
     pub on_update: Referential,
     /// MATCH FULL: all columns are NULL or none.
@@ -106,6 +108,24 @@ pub enum Referential {
     SetNull,
     /// Their columns get their defaults.
     SetDefault,
+}
+
+impl ForeignKeyDef {
+    /// Returns the columns that a DELETE of the referenced row changes, by position in the table.
+    pub fn columns_set_on_delete(&self) -> Vec<usize> {
+        match self.delete_columns.is_empty() {
+            true => self.columns.clone(),
+            false => self.listed_on_delete(),
+        }
+    }
+
+    /// Returns the column list of ON DELETE SET, by position in the table.
+    pub fn listed_on_delete(&self) -> Vec<usize> {
+        let listed = self.delete_columns.iter();
+        listed
+            .filter_map(|nth| self.columns.get(*nth).copied())
+            .collect()
+    }
 }
 
 /// What a column is besides its type.

@@ -11,6 +11,7 @@
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::delete_columns::move_lists;
 use super::is_reserved;
 
 /// Changes the tokens of one statement.
@@ -26,14 +27,19 @@ pub(super) fn retoken(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if starts(&tokens, &[Keyword::CREATE]) {
         drop_not_valid(&mut tokens);
     }
+    if starts(&tokens, &[Keyword::CREATE]) || starts(&tokens, &[Keyword::ALTER]) {
+        move_lists(&mut tokens);
+    }
     tokens
 }
 
-fn is(token: &TokenWithSpan, keyword: Keyword) -> bool {
+/// Returns true if the token is the keyword, quoted or not.
+pub(super) fn is(token: &TokenWithSpan, keyword: Keyword) -> bool {
     matches!(&token.token, Token::Word(word) if word.keyword == keyword)
 }
 
-fn is_at(tokens: &[TokenWithSpan], at: usize, keyword: Keyword) -> bool {
+/// Returns true if there is a token at `at` and it is the keyword.
+pub(super) fn is_at(tokens: &[TokenWithSpan], at: usize, keyword: Keyword) -> bool {
     tokens.get(at).is_some_and(|token| is(token, keyword))
 }
 

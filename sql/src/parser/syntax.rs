@@ -447,10 +447,8 @@ fn refused(error: ParserError, text: &str, tokens: &[Token]) -> SqlError {
     syntax_fault(error, text, tokens)
 }
 
-const SOME_COLUMNS: &str = "ON DELETE SET of some of the columns";
-
 /// What PostgreSQL has in statements about tables, and in some others, that we do not have: by words in a row.
-const FEATURES: [(&str, &[&str], &str); 16] = [
+const FEATURES: [(&str, &[&str], &str); 12] = [
     ("create", &["exclude", "using"], "an EXCLUDE constraint"),
     ("create", &["exclude", "("], "an EXCLUDE constraint"),
     ("alter", &["exclude", "using"], "an EXCLUDE constraint"),
@@ -463,10 +461,6 @@ const FEATURES: [(&str, &[&str], &str); 16] = [
     ("alter", &["in", "tablespace"], "ALTER of ALL IN TABLESPACE"),
     ("create", &["transform", "for"], "CREATE TRANSFORM"),
     ("load", &["load"], "LOAD"),
-    ("create", &["delete", "set", "null", "("], SOME_COLUMNS),
-    ("create", &["delete", "set", "default", "("], SOME_COLUMNS),
-    ("alter", &["delete", "set", "null", "("], SOME_COLUMNS),
-    ("alter", &["delete", "set", "default", "("], SOME_COLUMNS),
 ];
 
 /// Functions of XML, whose arguments have a syntax of their own.

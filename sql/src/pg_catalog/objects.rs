@@ -584,7 +584,7 @@ pub fn constraints(rows: &mut Rows, around: &Around<'_>) {
                 ),
                 ("conkey", Array::of(keys.collect()).into()),
             ];
-            rows.add(own.into_iter().chain(more(&constraint, around)));
+            rows.add(own.into_iter().chain(more(&table, &constraint, around)));
         }
         for trigger in &table.rules.triggers {
             if let Some(constraint) = &trigger.constraint {
@@ -610,7 +610,11 @@ pub fn constraints(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// What only some constraints have.
-fn more(constraint: &Constraint<'_>, around: &Around<'_>) -> Vec<(&'static str, Value)> {
+fn more(
+    table: &TableDef,
+    constraint: &Constraint<'_>,
+    around: &Around<'_>,
+) -> Vec<(&'static str, Value)> {
     let none = || Value::text(" ");
     let foreign = |update: Value, delete: Value, matching: Value| {
         [
@@ -648,6 +652,11 @@ fn more(constraint: &Constraint<'_>, around: &Around<'_>) -> Vec<(&'static str, 
                 letter(key.on_delete),
                 matching,
             ));
+            if !key.delete_columns.is_empty() {
+                let numbers = key.listed_on_delete().into_iter();
+                let numbers = numbers.map(|at| Value::Int2(table.columns[at].attnum));
+                all.push(("confdelsetcols", Array::of(numbers.collect()).into()));
+            }
             if let Some(parent) = parent {
                 let numbers = key.parent_columns.iter();
                 let numbers = numbers.map(|at| Value::Int2(parent.columns[*at].attnum));

@@ -254,6 +254,9 @@ fn foreign_definition(
         if let Some(action) = action.written() {
             text += &format!(" ON {event} {action}");
         }
+        if event == "DELETE" && !key.delete_columns.is_empty() {
+            text += &format!(" ({})", named(table, &key.listed_on_delete()));
+        }
     }
     match (key.deferrable, key.deferred) {
         (_, true) => text += " DEFERRABLE INITIALLY DEFERRED",

@@ -165,6 +165,27 @@ impl<'a> Shape<'a> {
         };
         list.iter().map(column).collect()
     }
+
+    /// Returns where in the `columns` of a foreign key the columns of its ON DELETE SET are, each once.
+    fn set_columns(&self, columns: &[usize], list: &[ast::Ident]) -> Result<Vec<usize>, SqlError> {
+        let mut all = Vec::new();
+        for set in self.foreign_columns(list)? {
+            let nth = columns.iter().position(|column| *column == set);
+            let Some(nth) = nth else {
+                let name = &self.columns[set].name;
+                return Err(SqlError::new(
+                    SqlState::INVALID_COLUMN_REFERENCE,
+                    format!(
+                        "column \"{name}\" referenced in ON DELETE SET action must be part of foreign key"
+                    ),
+                ));
+            };
+            if !all.contains(&nth) {
+                all.push(nth);
+            }
+        }
+        Ok(all)
+    }
 }
 
 impl Binder<'_> {
@@ -265,7 +286,9 @@ impl Binder<'_> {
                 ));
             }
         }
-        let (list, count) = (&key.referred_columns, columns.len());
+        let (list, set_on_delete) = parser::split_columns(&key.referred_columns)?;
+        let delete_columns = shape.set_columns(&columns, &set_on_delete)?;
+        let count = columns.len();
         let name = name.map(names::fold);
         let parent_columns = match &parent {
             None => shape.referenced(list, count)?,
@@ -306,6 +329,7 @@ impl Binder<'_> {
             parent_columns,
             of_primary_key: list.is_empty(),
             on_delete: referential(key.on_delete),
+            delete_columns,
             on_update: referential(key.on_update),
             full,
             deferrable,

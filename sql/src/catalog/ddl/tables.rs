@@ -129,6 +129,9 @@ fn add_foreign_key(table: &TableDef, key: &ForeignKeyDef, parent: &TableDef) -> 
         if let Some(action) = action.written() {
             text += &format!(" ON {when} {action}");
         }
+        if when == "DELETE" && !key.delete_columns.is_empty() {
+            text += &format!(" ({})", columns(table, &key.listed_on_delete()));
+        }
     }
     if key.deferrable {
         text += " DEFERRABLE";

@@ -1,6 +1,6 @@
 //! What is said of few tables, and stands before their definitions: storage parameters, UNLOGGED, collations, operator classes,
-//! constraints that are NOT VALID or NO INHERIT, and the indexes that foreign keys depend on. Where nothing of that is said
-//! there is none of it.
+//! constraints that are NOT VALID or NO INHERIT, the indexes that foreign keys depend on, and the columns that they set.
+//! Where nothing of that is said there is none of it.
 
 use super::super::collation::Collation;
 use super::super::def::{KeyLook, TableDef};
@@ -10,6 +10,8 @@ use super::{Reader, Writer};
 pub(super) const DETAILS_FORMAT: u8 = 0x21;
 /// The first byte of details that end with these indexes.
 pub(super) const DETAILS_FORMAT_KEYS: u8 = 0x22;
+/// The first byte of details that end with these indexes and the column lists of ON DELETE SET.
+pub(super) const DETAILS_FORMAT_SETS: u8 = 0x23;
 
 const NOT_VALID: u8 = 1;
 const NO_INHERIT: u8 = 2;
@@ -31,6 +33,8 @@ pub(super) struct Details {
     indexes: Vec<(u32, Options, Vec<KeyLook>)>,
     /// The oids of foreign keys, each with that of the index it depends on (FK-3).
     keys: Vec<(u32, u32)>,
+    /// The oids of foreign keys, each with its `delete_columns`.
+    sets: Vec<(u32, Vec<u32>)>,
 }
 
 impl Details {
@@ -59,6 +63,10 @@ impl Details {
                 .push((key.id, valid | unchecked | inert));
             if key.index != 0 {
                 details.keys.push((key.id, key.index));
+            }
+            if !key.delete_columns.is_empty() {
+                let columns = key.delete_columns.iter().map(|nth| *nth as u32);
+                details.sets.push((key.id, columns.collect()));
             }
         }
         details.constraints.retain(|(_, bits)| *bits != 0);
@@ -106,6 +114,18 @@ impl Details {
             let mut keys = table.rules.foreign_keys.iter_mut();
             keys.find(|key| key.id == id)?.index = index;
         }
+        for (id, columns) in self.sets {
+            let mut keys = table.rules.foreign_keys.iter_mut();
+            let key = keys.find(|key| key.id == id)?;
+            key.delete_columns = columns.iter().map(|nth| *nth as usize).collect();
+            if key
+                .delete_columns
+                .iter()
+                .any(|nth| *nth >= key.columns.len())
+            {
+                return None;
+            }
+        }
         Some(())
     }
 }
@@ -122,10 +142,12 @@ pub(super) fn encode(table: &TableDef, out: &mut Writer) {
     if details == Details::default() {
         return;
     }
-    out.0.push(match details.keys.is_empty() {
-        true => DETAILS_FORMAT,
-        false => DETAILS_FORMAT_KEYS,
-    });
+    let format = match (details.keys.is_empty(), details.sets.is_empty()) {
+        (_, false) => DETAILS_FORMAT_SETS,
+        (false, true) => DETAILS_FORMAT_KEYS,
+        (true, true) => DETAILS_FORMAT,
+    };
+    out.0.push(format);
     out.flag(details.unlogged);
     encode_options(&details.options, out);
     for list in [&details.collations, &details.constraints] {
@@ -148,11 +170,18 @@ pub(super) fn encode(table: &TableDef, out: &mut Writer) {
             out.optional(look.class.as_deref());
         }
     }
-    if !details.keys.is_empty() {
+    if format != DETAILS_FORMAT {
         out.u32(details.keys.len() as u32);
         for (key, index) in &details.keys {
             out.u32(*key);
             out.u32(*index);
+        }
+    }
+    if format == DETAILS_FORMAT_SETS {
+        out.u32(details.sets.len() as u32);
+        for (key, columns) in &details.sets {
+            out.u32(*key);
+            out.list(columns.iter().copied());
         }
     }
 }
@@ -169,7 +198,7 @@ fn encode_options(options: &Options, out: &mut Writer) {
 pub(super) fn read(input: &mut Reader<'_>) -> Option<Details> {
     let mut details = Details::default();
     let format = match input.0.first() {
-        Some(format @ (&DETAILS_FORMAT | &DETAILS_FORMAT_KEYS)) => *format,
+        Some(format @ (&DETAILS_FORMAT | &DETAILS_FORMAT_KEYS | &DETAILS_FORMAT_SETS)) => *format,
         _ => return Some(details),
     };
     input.u8()?;
@@ -196,9 +225,14 @@ pub(super) fn read(input: &mut Reader<'_>) -> Option<Details> {
         }
         details.indexes.push((id, options, looks));
     }
-    if format == DETAILS_FORMAT_KEYS {
+    if format != DETAILS_FORMAT {
         for _ in 0..input.u32()? {
             details.keys.push((input.u32()?, input.u32()?));
+        }
+    }
+    if format == DETAILS_FORMAT_SETS {
+        for _ in 0..input.u32()? {
+            details.sets.push((input.u32()?, input.list()?));
         }
     }
     Some(details)

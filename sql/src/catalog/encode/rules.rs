@@ -79,6 +79,7 @@ pub(super) fn read_rules(input: &mut Reader<'_>, width: usize) -> Option<TableRu
             index: 0,
             on_delete: *REFERENTIAL.get(usize::from(input.u8()?))?,
             on_update: *REFERENTIAL.get(usize::from(input.u8()?))?,
+            delete_columns: Vec::new(),
             full: input.flag()?,
             deferrable: input.flag()?,
             deferred: input.flag()?,

@@ -166,6 +166,7 @@ fn ruled() -> TableDef {
             parent_columns: vec![0],
             index: 16385,
             on_delete: Referential::SetDefault,
+            delete_columns: vec![0],
             on_update: Referential::Cascade,
             full: true,
             deferrable: true,
