@@ -65,6 +65,7 @@ pub use database::{DATABASE_NAME, Database};
 pub use error::{Error, OpenError};
 pub use fencepost_planner::{Collected, Flushed, Notice, RowSink, Tag};
 pub use fencepost_sql::catalog::RoleDef;
+pub use fencepost_sql::encoding::Encoding;
 pub use fencepost_sql::error::{SqlError, SqlState};
 pub use fencepost_sql::notify::Notification;
 pub use fencepost_sql::password::{ITERATIONS as PASSWORD_ITERATIONS, Verifier};

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use fencepost::{
-    CancelToken, Column as OutputColumn, Completion, CopyIn, Flushed, Notice, Notified,
+    CancelToken, Column as OutputColumn, Completion, CopyIn, Encoding, Flushed, Notice, Notified,
     PASSWORD_ITERATIONS as ITERATIONS, Parsed, Portal, Prepared, RowSink, Session, Settings,
     ShippedResults, SqlError, SqlState, StatementKind, Tag, Type, Value, Verifier,
 };
-use fencepost::{Database, LockWait, SessionOptions, TxStatus, types};
+use fencepost::{Database, LockWait, SessionOptions, TxStatus, TypeKind, types};
 
 use crate::log::LogStyle;
 use crate::proto::encode::{Column, Ready};
@@ -38,6 +38,8 @@ pub(crate) struct Style {
     pub(crate) idle_timeout: Option<Duration>,
     /// Which lines are logged.
     pub(crate) log: LogStyle,
+    /// The encoding of the client, unless that is UTF-8.
+    pub(crate) encoding: Option<Encoding>,
 }
 
 impl Style {
@@ -49,6 +51,7 @@ impl Style {
             idle_in_transaction_timeout: time("idle_in_transaction_session_timeout"),
             idle_timeout: time("idle_session_timeout"),
             log: LogStyle::of(&settings),
+            encoding: encoding_of(&settings),
             settings,
         }
     }
@@ -65,6 +68,22 @@ impl Style {
             *self = Style::of(session);
         }
     }
+}
+
+/// Returns the encoding of the client, unless that is UTF-8.
+pub(crate) fn encoding_of(settings: &Settings) -> Option<Encoding> {
+    let name = settings.get("client_encoding")?;
+    let encoding = Encoding::named(&name).ok()??;
+    encoding.converts().then_some(encoding)
+}
+
+/// Returns true if the binary form of a type is text.
+pub(crate) fn is_textual(ty: &Type) -> bool {
+    use TypeKind::{BpChar, Citext, Enum, Json, Jsonb, Name, Text, Unknown, VarChar};
+    matches!(
+        ty.kind,
+        Text | VarChar | BpChar | Name | Json | Jsonb | Unknown | Enum(_) | Citext(_)
+    )
 }
 
 /// A time setting in its canonical form; `None` for 0, which is no limit.

@@ -7,8 +7,9 @@ use std::vec::IntoIter;
 
 use super::Ending;
 use super::dialogue::{Dialogue, Mode, malformed, watched};
+use super::encoding::CopyText;
 use super::logging::Script;
-use crate::engine::{self, CopyIn, Parsed, SqlError, SqlState, StatementKind};
+use crate::engine::{self, CopyIn, Encoding, Parsed, SqlError, SqlState, StatementKind, Style};
 use crate::io::Io;
 use crate::log::Timed;
 use crate::proto::encode;
@@ -20,6 +21,24 @@ pub(super) struct Copying {
     pub(super) copy: CopyIn,
     /// The statements of the text behind it; `None` in an extended query.
     pub(super) rest: Option<Suspended>,
+    /// Its data, where they are text in another encoding than UTF-8.
+    text: CopyText,
+}
+
+impl Copying {
+    /// Returns a COPY that nothing follows.
+    pub(super) fn new(copy: CopyIn) -> Copying {
+        Copying {
+            copy,
+            rest: None,
+            text: CopyText::default(),
+        }
+    }
+
+    /// Returns the encoding that its data are in, unless they need not be converted.
+    fn encoding(&self, style: &Style) -> Option<Encoding> {
+        style.encoding.filter(|_| !self.copy.is_binary())
+    }
 }
 
 /// A simple query that waits for the data of a COPY.
@@ -43,6 +62,15 @@ impl Dialogue<'_> {
         let error = match (frame.tag, front::decode(&frame)) {
             (b'S' | b'H', _) => return Ok(()),
             (_, Ok(Front::CopyData(data))) => {
+                let decoded = match copying.encoding(&self.style) {
+                    None => Ok(None),
+                    Some(of) => copying.text.lines(of, data).map(Some),
+                };
+                let decoded = match decoded {
+                    Ok(decoded) => decoded,
+                    Err(error) => return self.fail_copy(io, &error).await,
+                };
+                let data = decoded.as_deref().map_or(data, str::as_bytes);
                 match watched!(
                     self,
                     io,
@@ -71,8 +99,31 @@ impl Dialogue<'_> {
         let Mode::CopyIn(copying) = std::mem::replace(&mut self.mode, Mode::Ready) else {
             return Ok(());
         };
-        let Copying { copy, rest } = *copying;
-        let mut outcome = watched!(self, io, engine::copy_finish(copy, &mut self.session))?;
+        let encoding = copying.encoding(&self.style);
+        let Copying {
+            mut copy,
+            rest,
+            mut text,
+        } = *copying;
+        let last = encoding.map_or(Ok(String::new()), |of| text.last(of));
+        let last = match last {
+            Ok(last) => {
+                let data = last.as_bytes();
+                watched!(
+                    self,
+                    io,
+                    engine::copy_feed(&mut copy, &mut self.session, data)
+                )?
+            }
+            Err(error) => Err(error),
+        };
+        let mut outcome = match last {
+            Ok(()) => watched!(self, io, engine::copy_finish(copy, &mut self.session))?,
+            Err(error) => {
+                engine::copy_fail(copy, &mut self.session);
+                Err(error)
+            }
+        };
         if outcome.is_ok() && rest.as_ref().is_some_and(|rest| rest.statements.len() == 0) {
             // The last tag is a promise that the transaction has committed.
             if let Err(error) = watched!(self, io, self.session.sync())? {
@@ -105,7 +156,7 @@ impl Dialogue<'_> {
         let Mode::CopyIn(copying) = std::mem::replace(&mut self.mode, Mode::Ready) else {
             return Ok(());
         };
-        let Copying { copy, rest } = *copying;
+        let Copying { copy, rest, .. } = *copying;
         engine::copy_fail(copy, &mut self.session);
         match rest {
             Some(rest) => self.fail_query(io, error, Some(&rest.sql)).await,

@@ -11,8 +11,10 @@ use std::task::Poll;
 
 use super::copy::Copying;
 use super::drive::Handoff;
-use super::extended::OpenPortal;
+use super::encoding;
+use super::extended::{OpenPortal, describe_rows};
 use super::opening::{Opened, Seat};
+use super::sink::ResultFormats;
 use super::turn::Burst;
 use super::{Ending, Rest, broken, logging, report};
 use crate::cancel::CancelKey;
@@ -173,6 +175,7 @@ impl<'p> Dialogue<'p> {
             let size = frame.size();
             if frame.tag == b'B'
                 && matches!(self.mode, Mode::Ready)
+                && self.style.encoding.is_none()
                 && self.session.may_ship_batch()
             {
                 let answered = self.ship_batch(io, input.bytes()).await?;
@@ -200,6 +203,15 @@ impl<'p> Dialogue<'p> {
             Mode::SkipToSync => {}
             Mode::CopyIn(_) => return self.copy_message(io, frame).await,
         }
+        let decoded = match self.style.encoding {
+            None => None,
+            Some(of) => match encoding::decode_frame(of, &frame) {
+                Ok(decoded) => decoded,
+                Err(error) => return self.refuse(io, frame.tag, &error).await,
+            },
+        };
+        let body = decoded.as_deref().unwrap_or(frame.body);
+        let frame = Frame { body, ..frame };
         let message = match front::decode(&frame) {
             Ok(message) => message,
             Err(error) if error.is_fatal() => return Err(broken(io, &error)),
@@ -341,7 +353,9 @@ impl<'p> Dialogue<'p> {
             if name == "application_name" {
                 io.client.application.clone_from(&value);
             }
+            let start = io.out.len();
             encode::parameter_status(&mut io.out, &name, &value);
+            self.encode_strings(io, start, 0);
         }
     }
 
@@ -354,7 +368,10 @@ impl<'p> Dialogue<'p> {
         } in self.session.take_notifications()
         {
             let (channel, payload) = (&notification.channel, &notification.payload);
+            let start = io.out.len();
             encode::notification(&mut io.out, session, channel, payload);
+            // Behind the number of the session.
+            self.encode_strings(io, start, 4);
         }
     }
 
@@ -365,7 +382,42 @@ impl<'p> Dialogue<'p> {
             let severity = log::Severity::Notice(notice.severity);
             let style = &self.style.log;
             logging::error(&io.client, style, severity, &notice.report, None);
+            let start = io.out.len();
             report::notice(&mut io.out, &notice);
+            self.encode_strings(io, start, 0);
+        }
+    }
+
+    /// Converts the strings of the message that begins at `start`, behind `fixed` bytes of its
+    /// body, for the client.
+    #[inline]
+    fn encode_strings(&self, io: &mut Io, start: usize, fixed: usize) {
+        if let Some(of) = self.style.encoding {
+            encoding::encode_strings(of, &mut io.out, start, fixed);
+        }
+    }
+
+    /// Appends the RowDescription of a statement, or NoData.
+    ///
+    /// # Errors
+    /// 22P05 for a name that the client's encoding does not have.
+    pub(super) fn describe_rows(
+        &self,
+        io: &mut Io,
+        prepared: &Prepared,
+        formats: &ResultFormats,
+    ) -> Result<(), SqlError> {
+        let start = io.out.len();
+        describe_rows(&mut io.out, prepared, formats);
+        match self.style.encoding {
+            Some(of) if io.out.get(start) == Some(&b'T') => {
+                let encoded = encoding::encode_names(of, &mut io.out, start);
+                if encoded.is_err() {
+                    io.out.truncate(start);
+                }
+                encoded
+            }
+            _ => Ok(()),
         }
     }
 
@@ -398,16 +450,14 @@ impl<'p> Dialogue<'p> {
         };
         logging::error(&io.client, &self.style.log, severity, error, statement);
         self.place.worker.counts.error(error.sqlstate());
-        match error.sqlstate() {
-            SqlState::ADMIN_SHUTDOWN => {
-                report::error(&mut io.out, Severity::Fatal, error);
-                Err(Ending::LastWords)
-            }
-            _ => {
-                report::error(&mut io.out, Severity::Error, error);
-                Ok(())
-            }
-        }
+        let (severity, answer) = match error.sqlstate() {
+            SqlState::ADMIN_SHUTDOWN => (Severity::Fatal, Err(Ending::LastWords)),
+            _ => (Severity::Error, Ok(())),
+        };
+        let start = io.out.len();
+        report::error(&mut io.out, severity, error);
+        self.encode_strings(io, start, 0);
+        answer
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::Ending;
 use super::copy::Copying;
 use super::dialogue::{Dialogue, Mode, watched};
+use super::encoding;
 use super::logging;
 use super::sink::{ResultFormats, WireSink, unsupported_format};
 use crate::engine::{self, Completion, Portal, Prepared, SqlError, SqlState, StatementKind};
@@ -177,6 +178,11 @@ impl Dialogue<'_> {
                 1 => true,
                 code => return Err(unsupported_format(code)),
             };
+            let decoded = match (self.style.encoding, bytes) {
+                (Some(of), Some(bytes)) => encoding::decode_parameter(of, bytes, (ty, binary))?,
+                _ => None,
+            };
+            let bytes = decoded.as_deref().map(str::as_bytes).or(bytes);
             values.push(engine::read_value(bytes, ty, binary, &self.style)?);
         }
         let formats = ResultFormats::of(&bind.result_formats, engine::columns(&prepared))?;
@@ -205,15 +211,20 @@ impl Dialogue<'_> {
                     Ok(prepared) => prepared,
                     Err(error) => return self.fail(io, &error, None),
                 };
-                let oids = engine::parameter_oids(prepared);
+                let prepared = Arc::clone(prepared);
+                let oids = engine::parameter_oids(&prepared);
                 encode::parameter_description(&mut io.out, oids);
-                describe_rows(&mut io.out, prepared, &ResultFormats::Text);
+                if let Err(error) = self.describe_rows(io, &prepared, &ResultFormats::Text) {
+                    return self.fail(io, &error, None);
+                }
             }
             Target::Portal => {
                 let Some((prepared, formats)) = self.described(name) else {
                     return self.fail(io, &no_portal(name), None);
                 };
-                describe_rows(&mut io.out, &prepared, &formats);
+                if let Err(error) = self.describe_rows(io, &prepared, &formats) {
+                    return self.fail(io, &error, None);
+                }
             }
         }
         Ok(())
@@ -256,6 +267,7 @@ impl Dialogue<'_> {
         let out = std::mem::take(&mut io.out);
         let columns = engine::columns(&open.prepared).unwrap_or_default();
         let mut sink = WireSink::new(out, columns, &open.formats, &self.style, &self.handoff);
+        sink.copies(engine::copy_out_columns(&open.prepared));
         let outcome = watched!(
             self,
             io,
@@ -323,6 +335,7 @@ impl Dialogue<'_> {
         let out = std::mem::take(&mut io.out);
         let columns = engine::columns(&prepared).unwrap_or_default();
         let mut sink = WireSink::new(out, columns, &formats, &self.style, &self.handoff);
+        sink.copies(engine::copy_out_columns(&prepared));
         let outcome = watched!(
             self,
             io,
@@ -387,7 +400,7 @@ impl Dialogue<'_> {
             Completion::Empty => encode::empty_query_response(&mut io.out),
             Completion::CopyIn(copy) => {
                 encode::copy_response(&mut io.out, b'G', engine::copy_in_columns(&copy));
-                self.mode = Mode::CopyIn(Box::new(Copying { copy, rest: None }));
+                self.mode = Mode::CopyIn(Box::new(Copying::new(copy)));
             }
         }
     }

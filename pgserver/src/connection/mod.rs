@@ -14,6 +14,7 @@ mod batch;
 mod copy;
 mod dialogue;
 mod drive;
+mod encoding;
 mod extended;
 mod lock_vigil;
 mod logging;

@@ -18,7 +18,7 @@ use std::task::Poll;
 
 use tokio::time::timeout;
 
-use super::{Ending, broken, logging, report};
+use super::{Ending, broken, encoding, logging, report};
 use crate::access::{AccessMethod, Asked};
 use crate::auth::{self, ScramError};
 use crate::cancel::CancelKey;
@@ -329,7 +329,7 @@ fn begin(
     let pid = shared.cancels.free(|| engine::number(&shared.database));
     io.client.pid = pid;
     let address = io.client.peer.address();
-    let session = match engine::open(&shared.database, startup, pid, address) {
+    let mut session = match engine::open(&shared.database, startup, pid, address) {
         Ok(session) => session,
         Err(error) => {
             let style = LogStyle::default();
@@ -339,8 +339,14 @@ fn begin(
         }
     };
     for (name, value) in engine::reported(&session) {
+        let start = io.out.len();
         encode::parameter_status(&mut io.out, name, &value);
+        if let Some(of) = engine::encoding_of(session.settings()) {
+            encoding::encode_strings(of, &mut io.out, start, 0);
+        }
     }
+    // The start-up packet's settings have been reported.
+    session.take_parameter_changes();
     let entered = shared.cancels.enter(pid, session.cancel_token());
     let key = entered.map_err(|_| no_random(io))?;
     tell_authorized(io, &session);

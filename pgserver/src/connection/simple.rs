@@ -5,7 +5,7 @@ use std::vec::IntoIter;
 use super::Ending;
 use super::copy::{Copying, Suspended};
 use super::dialogue::{Dialogue, Mode, watched};
-use super::extended::{begin_copy_out, describe_rows};
+use super::extended::begin_copy_out;
 use super::logging::Script;
 use super::sink::{ResultFormats, WireSink};
 use crate::engine::{self, Completion, Parsed, SqlError};
@@ -103,12 +103,15 @@ impl Dialogue<'_> {
             false => ResultFormats::Text,
         };
         if columns.is_some() {
-            describe_rows(&mut io.out, &prepared, &formats);
+            if let Err(error) = self.describe_rows(io, &prepared, &formats) {
+                return self.failed(io, script, &error);
+            }
         }
         let copy_out = begin_copy_out(&mut io.out, &prepared);
         let out = std::mem::take(&mut io.out);
         let columns = columns.unwrap_or_default();
         let mut sink = WireSink::new(out, columns, &formats, &self.style, &self.handoff);
+        sink.copies(engine::copy_out_columns(&prepared));
         let outcome = watched!(
             self,
             io,
@@ -119,7 +122,7 @@ impl Dialogue<'_> {
         match outcome {
             Ok(Completion::CopyIn(copy)) => {
                 encode::copy_response(&mut io.out, b'G', engine::copy_in_columns(&copy));
-                Ok(Step::CopyIn(Box::new(Copying { copy, rest: None })))
+                Ok(Step::CopyIn(Box::new(Copying::new(copy))))
             }
             Ok(Completion::Complete(tag)) => {
                 if copy_out {

@@ -6,8 +6,10 @@
 use std::future::poll_fn;
 
 use super::drive::Handoff;
+use super::encoding;
 use crate::engine::{
-    self, Flushed, OutputColumn, Prepared, RowSink, SqlError, SqlState, Style, Value,
+    self, Encoding, Flushed, OutputColumn, Prepared, RowSink, SqlError, SqlState, Style, Value,
+    is_textual,
 };
 use crate::io::SEND_BYTES;
 use crate::proto::encode;
@@ -98,6 +100,8 @@ pub(super) struct WireSink<'a> {
     formats: &'a ResultFormats,
     style: &'a Style,
     handoff: &'a Handoff,
+    /// The encoding of the client, unless what is written needs not be converted.
+    encoding: Option<Encoding>,
 }
 
 impl<'a> WireSink<'a> {
@@ -117,6 +121,16 @@ impl<'a> WireSink<'a> {
             formats,
             style,
             handoff,
+            encoding: style.encoding,
+        }
+    }
+
+    /// Takes note of the columns of a COPY TO STDOUT and whether they are in binary, which is not
+    /// converted.
+    #[inline]
+    pub(super) fn copies(&mut self, columns: Option<(usize, bool)>) {
+        if let Some((_, true)) = columns {
+            self.encoding = None;
         }
     }
 
@@ -138,7 +152,14 @@ impl RowSink for WireSink<'_> {
                 Some(value) => {
                     let binary = self.formats.is_binary(index);
                     let written = encode::field(&mut self.out, |out| {
-                        engine::write_value(value, column, binary, self.style, out)
+                        let start = out.len();
+                        engine::write_value(value, column, binary, self.style, out)?;
+                        match self.encoding {
+                            Some(of) if !binary || is_textual(&column.ty) => {
+                                encoding::encode_tail(of, out, start)
+                            }
+                            _ => Ok(()),
+                        }
                     });
                     if let Err(error) = written {
                         self.out.truncate(begin);
@@ -157,7 +178,14 @@ impl RowSink for WireSink<'_> {
     }
 
     fn copy_data(&mut self, data: &[u8]) -> Result<(), SqlError> {
-        encode::copy_data(&mut self.out, data);
+        match self.encoding {
+            Some(of) if !data.is_ascii() => {
+                let mut converted = Vec::with_capacity(data.len());
+                of.encode(&String::from_utf8_lossy(data), &mut converted)?;
+                encode::copy_data(&mut self.out, &converted);
+            }
+            _ => encode::copy_data(&mut self.out, data),
+        }
         Ok(())
     }
 

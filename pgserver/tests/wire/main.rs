@@ -6,6 +6,7 @@ mod copy;
 mod cursors;
 mod deep;
 mod driver;
+mod encodings;
 mod extended;
 mod fairness;
 mod frames;

@@ -397,7 +397,8 @@ fn broken(cx: &Cx<'_>, references: &References, check: &Check) -> SqlError {
     }
 }
 
-/// Returns the columns that a referential action gives other values, by position in the referencing table.
+/// Returns the columns that a referential action gives other values, by position in the referencing
+/// table.
 fn columns_changed(key: &ForeignKeyDef, effect: &Effect) -> Vec<usize> {
     match effect.new {
         None => key.columns_set_on_delete(),

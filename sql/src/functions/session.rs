@@ -59,7 +59,10 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         }
         Ok(Value::text(""))
     }),
-    stable("pg_client_encoding", &[], Name, |_, _| Ok(Value::text("UTF8"))),
+    stable("pg_client_encoding", &[], Name, |_, cx| {
+        let name = cx.setting("client_encoding");
+        Ok(Value::text(name.as_deref().unwrap_or("UTF8")))
+    }),
     pure("pg_encoding_to_char", &[Int4], Name, |a, _| Ok(Value::text(match a {
         [Value::Int4(6)] => "UTF8",
         _ => "",

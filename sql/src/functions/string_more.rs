@@ -4,6 +4,7 @@ use sha2::Digest;
 
 use super::library::{pure, variadic};
 use super::{ScalarFunction, mismatch};
+use crate::encoding::Encoding;
 use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind::{Bytea, Int4, Int8, Text};
 use crate::types::{Type, to_text};
@@ -59,25 +60,32 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     }),
     pure("convert_from", &[Bytea, Text], Text, |a, _| match a {
         [Value::Bytea(bytes), Value::Text(name)] => {
-            utf8(name)?;
-            Ok(Value::text(crate::types::check_utf8(bytes)?))
+            let from = encoding("source", name)?;
+            Ok(Value::text(from.decode(bytes)?))
         }
         _ => Err(mismatch("convert_from")),
     }),
     pure("convert_to", &[Text, Text], Bytea, |a, _| match a {
         [Value::Text(text), Value::Text(name)] => {
-            utf8(name)?;
-            Ok(Value::Bytea(text.as_bytes().to_vec()))
+            let mut bytes = Vec::with_capacity(text.len());
+            encoding("destination", name)?.encode(text, &mut bytes)?;
+            Ok(Value::Bytea(bytes))
         }
         _ => Err(mismatch("convert_to")),
     }),
 ];
 
-pub(super) fn utf8(name: &str) -> Result<(), SqlError> {
-    match name.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
-        "utf8" | "unicode" => Ok(()),
-        _ => Err(SqlError::unsupported(format!("the encoding {name}"))),
-    }
+/// Returns the encoding of a name; `role` says what it is of in the error.
+///
+/// # Errors
+/// 22023 for an unknown name, 0A000 for an encoding that is not converted.
+pub(super) fn encoding(role: &str, name: &str) -> Result<Encoding, SqlError> {
+    Encoding::named(name)?.ok_or_else(|| {
+        SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("invalid {role} encoding name \"{name}\""),
+        )
+    })
 }
 
 fn digest(args: &[Value], algorithm: &'static ring::digest::Algorithm) -> Outcome {

@@ -1,6 +1,7 @@
 //! More functions on text and bytea: escapes of Unicode, names in parts, single bits.
 
 use super::library::pure;
+use super::string_more::encoding;
 use super::{ScalarFunction, mismatch};
 use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind::{Array as ArrayKind, Bool, Bytea, Int4, Int8, Name, Text};
@@ -22,10 +23,12 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         _ => Err(mismatch("bit_count")),
     }),
     pure("convert", &[Bytea, Name, Name], Bytea, |a, _| match a {
-        [bytes @ Value::Bytea(_), Value::Text(from), Value::Text(to)] => {
-            super::string_more::utf8(from)?;
-            super::string_more::utf8(to)?;
-            Ok(bytes.clone())
+        [Value::Bytea(bytes), Value::Text(from), Value::Text(to)] => {
+            let from = encoding("source", from)?;
+            let to = encoding("destination", to)?;
+            let mut converted = Vec::with_capacity(bytes.len());
+            to.encode(&from.decode(bytes)?, &mut converted)?;
+            Ok(Value::Bytea(converted))
         }
         _ => Err(mismatch("convert")),
     }),

@@ -1,8 +1,10 @@
 //! The column list of `ON DELETE SET { NULL | DEFAULT }`, which sqlparser does not read.
 //!
 //! ```text
-//! REFERENCES p (a, b) ON DELETE SET NULL (y)   is   REFERENCES p (a, b, "$delete y") ON DELETE SET NULL
-//! REFERENCES p ON DELETE SET DEFAULT (y)       is   REFERENCES p ("$delete y") ON DELETE SET DEFAULT
+//! REFERENCES p (a, b) ON DELETE SET NULL (y)
+//!     is REFERENCES p (a, b, "$delete y") ON DELETE SET NULL
+//! REFERENCES p ON DELETE SET DEFAULT (y)
+//!     is REFERENCES p ("$delete y") ON DELETE SET DEFAULT
 //! ```
 //! The listed columns become the last of the referenced columns, from where the binder takes them.
 
@@ -29,7 +31,8 @@ pub(super) fn move_lists(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// Returns the mark of the columns and the parenthesis that opens them, if ON of such a list is at `at`.
+/// Returns the mark of the columns and the parenthesis that opens them, if ON of such a list is at
+/// `at`.
 fn list_at(tokens: &[TokenWithSpan], at: usize) -> Option<(String, usize)> {
     if !is_at(tokens, at, Keyword::ON) || !is_at(tokens, at + 2, Keyword::SET) {
         return None;
@@ -94,7 +97,8 @@ fn move_list(tokens: &mut Vec<TokenWithSpan>, on: usize, mark: &str, open: usize
     tokens.splice(at..at, moved);
 }
 
-/// Returns the token behind the last referenced column, or behind the table's name where no columns are given.
+/// Returns the token behind the last referenced column, or behind the table's name where no columns
+/// are given.
 fn referenced_end(tokens: &[TokenWithSpan], on: usize) -> Option<usize> {
     let references = (0..on)
         .rev()

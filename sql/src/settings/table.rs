@@ -2,6 +2,7 @@
 
 use super::rows::SETTINGS;
 use super::unit;
+use crate::encoding::Encoding;
 use crate::error::{SqlError, SqlState};
 
 pub(super) use super::unit::Unit;
@@ -215,15 +216,9 @@ impl Known {
             }
             Kind::DateStyle => date_style(trimmed, now).ok_or_else(|| self.bad_value(value)),
             Kind::Encoding => {
-                let bare = trimmed.trim_matches('\'').to_ascii_lowercase();
-                match bare.replace(['-', '_'], "").as_str() {
-                    "utf8" | "unicode" => Ok("UTF8".to_owned()),
-                    "sqlascii" => Ok("SQL_ASCII".to_owned()),
-                    name if is_other_encoding(name) => {
-                        Err(SqlError::unsupported(format!("the encoding {value}")))
-                    }
-                    _ => Err(self.bad_value(value)),
-                }
+                let known = Encoding::named(trimmed.trim_matches('\''))?;
+                let name = known.map(|known| known.name().to_owned());
+                name.ok_or_else(|| self.bad_value(value))
             }
             Kind::Zone => {
                 let zone = super::parse_zone(trimmed)?;
@@ -331,15 +326,6 @@ pub(crate) fn parse_bool(text: &str) -> Option<bool> {
         }
     }
     None
-}
-
-/// Is it one of PostgreSQL's encodings, which are not ours?
-fn is_other_encoding(name: &str) -> bool {
-    const KINDS: [&str; 15] = [
-        "latin", "iso8859", "win", "koi8", "euc", "sjis", "shiftjis", "big5", "gbk", "gb18030",
-        "uhc", "johab", "mule", "abc", "alt",
-    ];
-    KINDS.iter().any(|kind| name.starts_with(kind))
 }
 
 /// A style with an order; what is not said stays as it is `now`.

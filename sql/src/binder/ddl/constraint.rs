@@ -166,7 +166,8 @@ impl<'a> Shape<'a> {
         list.iter().map(column).collect()
     }
 
-    /// Returns where in the `columns` of a foreign key the columns of its ON DELETE SET are, each once.
+    /// Returns where in the `columns` of a foreign key the columns of its ON DELETE SET are, each
+    /// once.
     fn set_columns(&self, columns: &[usize], list: &[ast::Ident]) -> Result<Vec<usize>, SqlError> {
         let mut all = Vec::new();
         for set in self.foreign_columns(list)? {

@@ -1,6 +1,6 @@
 //! What is said of few tables, and stands before their definitions: storage parameters, UNLOGGED, collations, operator classes,
-//! constraints that are NOT VALID or NO INHERIT, the indexes that foreign keys depend on, and the columns that they set.
-//! Where nothing of that is said there is none of it.
+//! constraints that are NOT VALID or NO INHERIT, the indexes that foreign keys depend on, and the
+//! columns that they set. Where nothing of that is said there is none of it.
 
 use super::super::collation::Collation;
 use super::super::def::{KeyLook, TableDef};
