@@ -454,7 +454,12 @@ impl Binder<'_> {
             return self.grouping_sets(items, scope, targets).map(Some);
         }
         let mut keys: Vec<Expr> = Vec::with_capacity(items.len());
-        for item in items {
+        let mut rest: Vec<&ast::Expr> = items.iter().rev().collect();
+        while let Some(item) = rest.pop() {
+            if let ast::Expr::Tuple(parts) = item {
+                rest.extend(parts.iter().rev());
+                continue;
+            }
             let key = self.group_key(item, scope, targets)?;
             if !is_constant(&key) && !keys.contains(&key) {
                 keys.push(key);
