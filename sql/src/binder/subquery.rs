@@ -61,7 +61,8 @@ impl Binder<'_> {
             | Clause::FromFunction
             | Clause::FromRelation
             | Clause::Argument
-            | Clause::Filter => None,
+            | Clause::Filter
+            | Clause::Window => None,
             Clause::Default => Some("DEFAULT expression"),
             Clause::Execute => Some("EXECUTE parameter"),
             Clause::Check => Some("check constraint"),
@@ -71,7 +72,6 @@ impl Binder<'_> {
             Clause::IndexExpression => Some("index expression"),
             Clause::TriggerWhen => Some("trigger WHEN condition"),
             Clause::CopyWhere => Some("COPY FROM WHERE condition"),
-            Clause::Window => Some("window function call"),
         };
         if let Some(place) = refused {
             return Err(SqlError::new(

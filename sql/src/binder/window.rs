@@ -104,13 +104,6 @@ impl Binder<'_> {
             frame,
             ty,
         };
-        let mut deep = false;
-        call.for_each_expr(&mut |expr| deep |= expr.has_subquery());
-        if deep {
-            return Err(SqlError::unsupported(
-                "a subquery in a window function call",
-            ));
-        }
         match &mut around.aggregates {
             Some(list) => Ok(list.add_window(call)),
             None => Err(SqlError::internal("a window call where none may be")),
