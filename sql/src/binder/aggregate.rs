@@ -225,6 +225,13 @@ impl Binder<'_> {
                 Ok((Type::BOOL, vec![arg]))
             }
             (K::StringAgg, Some(arg), Some(separator), None) => {
+                let is_bytes = |kind: T| matches!(kind, T::Bytea | T::Unknown);
+                let both = [arg.ty.kind, separator.ty.kind];
+                if both.contains(&T::Bytea) && both.into_iter().all(is_bytes) {
+                    let arg = self.coerce(arg, Type::BYTEA, CastContext::Implicit)?;
+                    let separator = self.coerce(separator, Type::BYTEA, CastContext::Implicit)?;
+                    return Ok((Type::BYTEA, vec![arg, separator]));
+                }
                 let is_text = |kind: T| kind.is_string() || kind.is_citext();
                 if !is_text(arg.ty.kind) || !is_text(separator.ty.kind) {
                     return Err(missing());

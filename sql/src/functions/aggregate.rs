@@ -72,6 +72,7 @@ enum State {
         and: bool,
     },
     Text(Option<CompactString>),
+    Bytes(Option<Vec<u8>>),
     Gather(Gather),
     Bits {
         so_far: Option<Value>,
@@ -124,6 +125,7 @@ impl Accumulator {
                 result: None,
                 and: false,
             },
+            (AggregateKind::StringAgg, Some(TypeKind::Bytea)) => State::Bytes(None),
             (AggregateKind::StringAgg, _) => State::Text(None),
             (kind @ (AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor), _) => {
                 State::Bits { so_far: None, kind }
@@ -186,6 +188,7 @@ impl Accumulator {
     pub fn bytes(&self) -> usize {
         let state = match &self.state {
             State::Text(Some(text)) => text.len(),
+            State::Bytes(Some(bytes)) => bytes.len(),
             State::Gather(gather) => gather.bytes(),
             _ => 0,
         };
@@ -285,6 +288,7 @@ impl Accumulator {
             State::Extreme { best, .. } => best,
             State::Bool { result, .. } => result.map_or(Value::Null, Value::Bool),
             State::Text(text) => text.map_or(Value::Null, Value::Text),
+            State::Bytes(bytes) => bytes.map_or(Value::Null, Value::Bytea),
             State::Gather(gather) => gather.finish()?,
             State::Bits { so_far, .. } => so_far.unwrap_or(Value::Null),
             State::Stats(stats) => stats.finish()?,
@@ -372,6 +376,23 @@ impl Accumulator {
                     (Some(r), true) => r && v,
                     (Some(r), false) => r || v,
                 });
+            }
+            State::Bytes(bytes) => {
+                let Value::Bytea(piece) = value else {
+                    return Err(mismatch("string_agg"));
+                };
+                match bytes {
+                    None => *bytes = Some(piece.clone()),
+                    Some(bytes) => {
+                        if let Some(Value::Bytea(separator)) = args.get(1) {
+                            bytes.extend_from_slice(separator);
+                        }
+                        if bytes.len() + piece.len() > VALUE_BYTES_MAX {
+                            return Err(too_long());
+                        }
+                        bytes.extend_from_slice(piece);
+                    }
+                }
             }
             State::Text(text) => {
                 let piece = value.as_text().ok_or_else(|| mismatch("string_agg"))?;

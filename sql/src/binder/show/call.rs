@@ -312,10 +312,12 @@ impl Shower<'_, '_> {
     ) -> Result<Vec<Shown>, SqlError> {
         use AggregateKind as K;
         let mut all = Vec::new();
+        let joins_bytes = args.iter().any(|arg| arg.ty.kind == TypeKind::Bytea);
         for arg in args {
             let is_string = arg.ty.kind.is_string() || arg.ty == Type::UNKNOWN;
             let to = match kind {
-                Some(K::StringAgg) if arg.ty.kind != TypeKind::Bytea => Some(Type::TEXT),
+                Some(K::StringAgg) if joins_bytes => Some(Type::BYTEA),
+                Some(K::StringAgg) => Some(Type::TEXT),
                 Some(K::Min | K::Max) if is_string && arg.ty.kind != TypeKind::BpChar => {
                     Some(Type::TEXT)
                 }

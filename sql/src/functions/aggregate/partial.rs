@@ -94,6 +94,7 @@ impl Accumulator {
             // They have no parts.
             State::Gather(_) | State::Bits { .. } | State::Stats(_) => out.push(Value::Null),
             State::Text(text) => out.push(text.clone().map_or(Value::Null, Value::Text)),
+            State::Bytes(bytes) => out.push(bytes.clone().map_or(Value::Null, Value::Bytea)),
         }
     }
 
@@ -155,7 +156,11 @@ impl Accumulator {
             | State::Bool { .. } => {
                 self.add(std::slice::from_ref(first))?;
             }
-            State::Text(_) | State::Gather(_) | State::Bits { .. } | State::Stats(_) => {
+            State::Text(_)
+            | State::Bytes(_)
+            | State::Gather(_)
+            | State::Bits { .. }
+            | State::Stats(_) => {
                 return Err(wrong());
             }
         }
