@@ -1,8 +1,11 @@
 //! Giving an expression another type, and finding the type that several have in common.
 
+use std::sync::Arc;
+
 use super::Binder;
 use crate::bound::{Expr, Node, Volatility};
 use crate::catalog::ColumnDef;
+use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::functions::{
     CastContext, Evaluated, cast_context, cast_volatility, checked, eval_in_parts, no_cast,
@@ -107,7 +110,13 @@ impl Binder<'_> {
                 }
                 // A literal that is no value of the type fails now. One that reads settings is kept
                 // to be read again, where other settings may hold.
-                let value = match eval_in_parts(&cast, &[], &[], self.cx, &mut Vec::new()) {
+                let fixed = self
+                    .literal_settings
+                    .as_ref()
+                    .filter(|_| is_fixed_time(&cast));
+                let fixed = fixed.map(|of| EvalContext::new(Arc::clone(of), 0, 0));
+                let cx = fixed.as_ref().unwrap_or(self.cx);
+                let value = match eval_in_parts(&cast, &[], &[], cx, &mut Vec::new()) {
                     // A long document is read when the statement runs.
                     Evaluated::Long(_) => return Ok(cast),
                     Evaluated::Done(value) => value,
@@ -126,9 +135,7 @@ impl Binder<'_> {
                     && !matches!(&cast.node, Node::Cast { input, .. } if has_sign(input));
                 match cast_volatility(Type::UNKNOWN, to) {
                     _ if steady => Ok(Expr::constant(to, value)),
-                    _ if self.fixes_literals && is_fixed_time(&cast) => {
-                        Ok(Expr::constant(to, value))
-                    }
+                    _ if fixed.is_some() => Ok(Expr::constant(to, value)),
                     Volatility::Immutable => Ok(Expr::constant(to, value)),
                     _ => Ok(cast),
                 }
@@ -256,6 +263,6 @@ fn is_fixed_time(cast: &Expr) -> bool {
         return false;
     };
     let text = text.to_ascii_lowercase();
-    cast.ty.kind.category() == TypeCategory::DateTime
-        && !clock.iter().any(|word| text.contains(word))
+    let ty = cast.ty.element().unwrap_or(cast.ty);
+    ty.kind.category() == TypeCategory::DateTime && !clock.iter().any(|word| text.contains(word))
 }

@@ -90,6 +90,8 @@ mod whole_row;
 mod window;
 mod with;
 
+use std::sync::Arc;
+
 use sqlparser::ast;
 use sqlparser::tokenizer::Span;
 
@@ -98,6 +100,7 @@ use crate::catalog::CatalogView;
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::parser::{self, Parsed, position_of};
+use crate::settings::Settings;
 use crate::stack;
 
 pub use cursor::goes_back;
@@ -201,8 +204,8 @@ struct Binder<'a> {
     refreshes: bool,
     /// The objects that the text refers to, where a caller asks for them.
     references: Option<references::Noted>,
-    /// Literals of dates and times are read now, for good.
-    fixes_literals: bool,
+    /// Literals of dates and times are read now, for good, with these settings.
+    literal_settings: Option<Arc<Settings>>,
 }
 
 impl<'a> Binder<'a> {
@@ -234,7 +237,7 @@ impl<'a> Binder<'a> {
             asker: None,
             refreshes: false,
             references: None,
-            fixes_literals: false,
+            literal_settings: None,
         }
     }
 }

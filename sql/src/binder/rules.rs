@@ -268,6 +268,7 @@ impl Binder<'_> {
                     condition: binder.condition(condition, "CHECK")?,
                 });
             }
+            binder.literal_settings = Some(Arc::new(Settings::new()));
             for (position, column) in table.columns.iter().enumerate() {
                 if let Some(text) = &column.more.generated {
                     let value = binder.stored(table, text, Clause::Generated)?;
@@ -377,7 +378,7 @@ fn alone(
     settings: Arc<Settings>,
     bind: impl FnOnce(&mut Binder<'_>) -> Result<Expr, SqlError>,
 ) -> Result<Expr, SqlError> {
-    let cx = EvalContext::new(settings, 0, 0);
+    let cx = EvalContext::new(Arc::clone(&settings), 0, 0);
     let mut none = ParamTypes::new();
     let path = [table.schema.clone(), PUBLIC_SCHEMA.to_owned()];
     let along = PathView {
@@ -385,7 +386,7 @@ fn alone(
         path: &path,
     };
     let mut binder = Binder::of(text, (&along, &path), &mut none, (&cx, 0));
-    binder.fixes_literals = true;
+    binder.literal_settings = Some(settings);
     bind(&mut binder)
 }
 

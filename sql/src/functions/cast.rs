@@ -108,6 +108,10 @@ pub fn cast_volatility(from: Type, to: Type) -> Volatility {
         // As the fields are cast, and their domains' rules.
         return Volatility::Stable;
     }
+    if from.element().is_some() && to.kind.is_string() {
+        // Elements are written as settings say.
+        return Volatility::Stable;
+    }
     if from.element().or(to.element()).is_some() {
         // As the elements are cast.
         let of = |t: Type| t.element().unwrap_or(Type::TEXT);
@@ -132,6 +136,7 @@ pub fn cast_volatility(from: Type, to: Type) -> Volatility {
         || zoned(from) != zoned(to)
         || (from.kind == TypeKind::Time && to.kind == TypeKind::TimeTz)
         || (from.kind.is_string() && timed(to))
+        || (matches!(from.kind, TypeKind::Date | TypeKind::Timestamp) && to.kind.is_string())
         || (to.kind.is_string()
             && matches!(
                 from.kind,

@@ -6,7 +6,7 @@ mod number_in;
 mod read;
 mod template;
 
-use super::library::{pure, stable};
+use super::library::stable;
 use super::{ScalarFunction, mismatch};
 use crate::context::EvalContext;
 use crate::error::SqlError;
@@ -20,15 +20,15 @@ type Outcome = Result<Value, SqlError>;
 
 #[rustfmt::skip]
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
-    pure("to_char", &[Timestamp, Text], Text, |a, cx| moment::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
+    stable("to_char", &[Timestamp, Text], Text, |a, cx| moment::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
     stable("to_char", &[TimestampTz, Text], Text, |a, cx| moment::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
-    pure("to_char", &[Interval, Text], Text, |a, cx| moment::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
-    pure("to_char", &[Int4, Text], Text, |a, _| of_number(a)),
-    pure("to_char", &[Int8, Text], Text, |a, _| of_number(a)),
-    pure("to_char", &[Numeric, Text], Text, |a, _| of_number(a)),
-    pure("to_char", &[Float4, Text], Text, |a, _| of_number(a)),
-    pure("to_char", &[Float8, Text], Text, |a, _| of_number(a)),
-    pure("to_date", &[Text, Text], Date, |a, _| read::moment(text(a, 0)?, text(a, 1)?)?.date().map(Value::Date)),
+    stable("to_char", &[Interval, Text], Text, |a, cx| moment::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
+    stable("to_char", &[Int4, Text], Text, |a, _| of_number(a)),
+    stable("to_char", &[Int8, Text], Text, |a, _| of_number(a)),
+    stable("to_char", &[Numeric, Text], Text, |a, _| of_number(a)),
+    stable("to_char", &[Float4, Text], Text, |a, _| of_number(a)),
+    stable("to_char", &[Float8, Text], Text, |a, _| of_number(a)),
+    stable("to_date", &[Text, Text], Date, |a, _| read::moment(text(a, 0)?, text(a, 1)?)?.date().map(Value::Date)),
     stable("to_timestamp", &[Text, Text], TimestampTz, |a, cx| {
         let read = read::moment(text(a, 0)?, text(a, 1)?)?;
         let local = read.local()?;
@@ -38,7 +38,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         };
         Ok(Value::TimestampTz(us))
     }),
-    pure("to_number", &[Text, Text], Numeric, |a, _| number_in::to_number(text(a, 0)?, text(a, 1)?)),
+    stable("to_number", &[Text, Text], Numeric, |a, _| number_in::to_number(text(a, 0)?, text(a, 1)?)),
 ];
 
 fn text(args: &[Value], i: usize) -> Result<&str, SqlError> {

@@ -91,6 +91,19 @@ pub(super) const fn variadic(
     }
 }
 
+/// As [`variadic`], of a function whose result depends on settings.
+pub(super) const fn stable_variadic(
+    name: &'static str,
+    args: &'static [TypeKind],
+    result: TypeKind,
+    eval: Body,
+) -> ScalarFunction {
+    ScalarFunction {
+        volatility: Volatility::Stable,
+        ..variadic(name, args, result, eval)
+    }
+}
+
 static TABLES: [&[ScalarFunction]; 43] = [
     network::FUNCTIONS,
     math_more::FUNCTIONS,

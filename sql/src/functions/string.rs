@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use compact_str::CompactString;
 
-use super::library::{pure, variadic};
+use super::library::{pure, stable_variadic};
 use super::{ScalarFunction, mismatch};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
@@ -96,8 +96,8 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     }),
     pure("encode", &[Bytea, Text], Text, encode),
     pure("decode", &[Text, Text], Bytea, decode),
-    variadic("concat", &[Unknown], Text, |a, _| joined(a, "")),
-    variadic("concat_ws", &[Text, Unknown], Text, |a, _| joined_with(a)),
+    stable_variadic("concat", &[Unknown], Text, |a, _| joined(a, "")),
+    stable_variadic("concat_ws", &[Text, Unknown], Text, |a, _| joined_with(a)),
 ];
 
 fn text(args: &[Value], i: usize) -> Result<&str, SqlError> {

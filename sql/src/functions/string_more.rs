@@ -2,7 +2,7 @@
 
 use sha2::Digest;
 
-use super::library::{pure, variadic};
+use super::library::{pure, stable, stable_variadic};
 use super::{ScalarFunction, mismatch};
 use crate::encoding::Encoding;
 use crate::error::{SqlError, SqlState};
@@ -18,7 +18,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("overlay", &[Text, Text, Int4, Int4], Text, |a, _| overlay(a)),
     pure("overlay", &[Bytea, Bytea, Int4], Bytea, |a, _| byte_overlay(a)),
     pure("overlay", &[Bytea, Bytea, Int4, Int4], Bytea, |a, _| byte_overlay(a)),
-    variadic("format", &[Text], Text, |a, cx| formatted(a, &cx.settings)),
+    stable_variadic("format", &[Text], Text, |a, cx| formatted(a, &cx.settings)),
     ScalarFunction { strict: false, ..pure("quote_nullable", &[Text], Text, |a, _| match a {
         [Value::Text(text)] => Ok(Value::text(super::string::quote_literal(text))),
         _ => Ok(Value::text("NULL")),
@@ -58,14 +58,14 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         [Value::Bytea(bytes), Value::Bytea(part)] => Ok(Value::Int4(position(bytes, part))),
         _ => Err(mismatch("position")),
     }),
-    pure("convert_from", &[Bytea, Text], Text, |a, _| match a {
+    stable("convert_from", &[Bytea, Text], Text, |a, _| match a {
         [Value::Bytea(bytes), Value::Text(name)] => {
             let from = encoding("source", name)?;
             Ok(Value::text(from.decode(bytes)?))
         }
         _ => Err(mismatch("convert_from")),
     }),
-    pure("convert_to", &[Text, Text], Bytea, |a, _| match a {
+    stable("convert_to", &[Text, Text], Bytea, |a, _| match a {
         [Value::Text(text), Value::Text(name)] => {
             let mut bytes = Vec::with_capacity(text.len());
             encoding("destination", name)?.encode(text, &mut bytes)?;

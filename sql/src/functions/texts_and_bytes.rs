@@ -1,6 +1,6 @@
 //! More functions on text and bytea: escapes of Unicode, names in parts, single bits.
 
-use super::library::pure;
+use super::library::{pure, stable};
 use super::string_more::encoding;
 use super::{ScalarFunction, mismatch};
 use crate::error::{SqlError, SqlState};
@@ -22,7 +22,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         [Value::Bytea(bytes)] => Ok(Value::Int8(bytes.iter().map(|byte| i64::from(byte.count_ones())).sum())),
         _ => Err(mismatch("bit_count")),
     }),
-    pure("convert", &[Bytea, Name, Name], Bytea, |a, _| match a {
+    stable("convert", &[Bytea, Name, Name], Bytea, |a, _| match a {
         [Value::Bytea(bytes), Value::Text(from), Value::Text(to)] => {
             let from = encoding("source", from)?;
             let to = encoding("destination", to)?;

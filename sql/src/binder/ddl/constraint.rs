@@ -1,5 +1,7 @@
 //! CHECK and FOREIGN KEY constraints, of a table that is to be made or changed.
 
+use std::sync::Arc;
+
 use sqlparser::ast;
 
 use super::super::expr::Clause;
@@ -12,6 +14,7 @@ use crate::catalog::temporary;
 use crate::catalog::{ColumnDef, PUBLIC_SCHEMA, Referential, TableDef};
 use crate::error::{SqlError, SqlState};
 use crate::parser;
+use crate::settings::Settings;
 use crate::types::TypeKind;
 
 /// 42830
@@ -209,6 +212,21 @@ impl Binder<'_> {
         })
     }
 
+    /// Binds the expression of a generated column, whose times and dates are read with `settings`.
+    fn generated_value(
+        &mut self,
+        shape: &Shape<'_>,
+        column: &ColumnDef,
+        expr: &ast::Expr,
+        settings: Arc<Settings>,
+    ) -> Result<Expr, SqlError> {
+        let before = self.literal_settings.replace(settings);
+        let value = self.scalar(expr, &shape.scope()?, Clause::Generated);
+        let value = value.and_then(|value| self.assign(value, column));
+        self.literal_settings = before;
+        value
+    }
+
     /// GENERATED ALWAYS AS (…) STORED: the expression's text.
     pub(super) fn generation(
         &mut self,
@@ -216,7 +234,8 @@ impl Binder<'_> {
         column: &ColumnDef,
         expr: &ast::Expr,
     ) -> Result<String, SqlError> {
-        let value = self.scalar(expr, &shape.scope()?, Clause::Generated)?;
+        let default = Arc::new(Settings::new());
+        let value = self.generated_value(shape, column, expr, default)?;
         for read in columns_of(&value) {
             let read = &shape.columns[read];
             if read.more.generated.is_some() || read.name == column.name {
@@ -230,8 +249,9 @@ impl Binder<'_> {
                 .detail("A generated column cannot reference another generated column."));
             }
         }
-        let value = self.assign(value, column)?;
-        if value.volatility() != Volatility::Immutable {
+        let settings = Arc::clone(&self.cx.settings);
+        let here = self.generated_value(shape, column, expr, settings)?;
+        if value.volatility() != Volatility::Immutable || here != value {
             return Err(SqlError::new(
                 SqlState::INVALID_OBJECT_DEFINITION,
                 "generation expression is not immutable",
