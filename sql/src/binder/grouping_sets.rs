@@ -28,6 +28,19 @@ pub(super) fn are_sets(items: &[ast::Expr]) -> bool {
     })
 }
 
+/// Returns the keys of a list without grouping sets: columns in brackets are keys of their own.
+pub(super) fn flattened(items: &[ast::Expr]) -> Vec<&ast::Expr> {
+    let mut rest: Vec<&ast::Expr> = items.iter().rev().collect();
+    let mut keys = Vec::with_capacity(items.len());
+    while let Some(item) = rest.pop() {
+        match item {
+            ast::Expr::Tuple(parts) => rest.extend(parts.iter().rev()),
+            key => keys.push(key),
+        }
+    }
+    keys
+}
+
 impl Binder<'_> {
     /// The keys and sets of a GROUP BY: each item makes a list of sets, and the lists are multiplied.
     pub(super) fn grouping_sets(

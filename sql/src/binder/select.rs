@@ -454,12 +454,7 @@ impl Binder<'_> {
             return self.grouping_sets(items, scope, targets).map(Some);
         }
         let mut keys: Vec<Expr> = Vec::with_capacity(items.len());
-        let mut rest: Vec<&ast::Expr> = items.iter().rev().collect();
-        while let Some(item) = rest.pop() {
-            if let ast::Expr::Tuple(parts) = item {
-                rest.extend(parts.iter().rev());
-                continue;
-            }
+        for item in super::grouping_sets::flattened(items) {
             let key = self.group_key(item, scope, targets)?;
             if !is_constant(&key) && !keys.contains(&key) {
                 keys.push(key);
