@@ -50,10 +50,10 @@ pub(super) fn decode_parameter(
     bytes: &[u8],
     (ty, binary): (&Type, bool),
 ) -> Result<Option<String>, SqlError> {
-    match !binary || is_textual(ty) {
-        true => encoding.decode(bytes).map(Some),
-        false => Ok(None),
+    if binary && !is_textual(ty) {
+        return Ok(None);
     }
+    encoding.decode(bytes).map(Some)
 }
 
 /// Converts the text at the end of `out`, from `start` on.

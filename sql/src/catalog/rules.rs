@@ -113,10 +113,10 @@ pub enum Referential {
 impl ForeignKeyDef {
     /// Returns the columns that a DELETE of the referenced row changes, by position in the table.
     pub fn columns_set_on_delete(&self) -> Vec<usize> {
-        match self.delete_columns.is_empty() {
-            true => self.columns.clone(),
-            false => self.listed_on_delete(),
+        if self.delete_columns.is_empty() {
+            return self.columns.clone();
         }
+        self.listed_on_delete()
     }
 
     /// Returns the column list of ON DELETE SET, by position in the table.

@@ -23,13 +23,11 @@ impl Windowed {
         cx: &mut Cx<'_>,
         first: usize,
     ) -> Result<(), Halt> {
-        match calls.iter().any(has_subquery) {
-            true => {
-                let calls = self.evaluate_subqueries(calls, cx).await?;
-                self.compute_values(&calls, cx, first).await
-            }
-            false => self.compute_values(calls, cx, first).await,
+        if !calls.iter().any(has_subquery) {
+            return self.compute_values(calls, cx, first).await;
         }
+        let calls = self.evaluate_subqueries(calls, cx).await?;
+        self.compute_values(&calls, cx, first).await
     }
 
     /// Puts the values of the expressions with subqueries behind each row, and returns the calls
