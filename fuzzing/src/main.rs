@@ -1,0 +1,90 @@
+//! Sends random statements to a server of its own and reports the faults that they show.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use fencepost_fuzz::sql::{self, Bounds, Options};
+
+/// The memory limit of the server, in bytes.
+const MEMORY_LIMIT: u64 = 512 << 20;
+
+/// How many SQLSTATEs are counted in the output.
+const STATES_SHOWN: usize = 12;
+
+/// Sends random statements to a server and reports crashes, hangs and internal errors.
+#[derive(Parser)]
+struct Arguments {
+    /// After how many seconds no further round begins
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// The seed of all rounds
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The number of the first round
+    #[arg(long, default_value_t = 0)]
+    round: u64,
+    /// How many rounds there are at most
+    #[arg(long, default_value_t = u64::MAX)]
+    rounds: u64,
+    /// Statements of a round
+    #[arg(long, default_value_t = 300)]
+    statements: usize,
+    /// Runs by which a script with a fault is made shorter
+    #[arg(long, default_value_t = 80)]
+    reductions: usize,
+    /// Megabytes of memory that the server may use
+    #[arg(long, default_value_t = 2048)]
+    memory_mb: u64,
+}
+
+fn main() -> ExitCode {
+    let result = match std::env::args().nth(1) {
+        Some(first) if first == sql::SERVE => sql::serve(MEMORY_LIMIT).map(|()| true),
+        _ => fuzz(&Arguments::parse()),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("fencepost-fuzz: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the rounds that are asked for; false if there are findings.
+fn fuzz(arguments: &Arguments) -> Result<bool, String> {
+    let options = Options {
+        program: std::env::current_exe().map_err(|error| error.to_string())?,
+        corpus: sql::corpus_folder(),
+        seed: arguments.seed,
+        first_round: arguments.round,
+        rounds: arguments.rounds,
+        time: Duration::from_secs(arguments.seconds),
+        statements: arguments.statements,
+        reductions: arguments.reductions,
+        bounds: Bounds {
+            memory_bytes: arguments.memory_mb << 20,
+            ..Bounds::default()
+        },
+    };
+    let summary = sql::run(&options, |finding| {
+        println!("{}", finding.text(options.seed))
+    })?;
+    println!(
+        "{} rounds, {} statements, of which {} succeeded; {} findings",
+        summary.rounds,
+        summary.statements,
+        summary.succeeded,
+        summary.findings.len()
+    );
+    let mut states: Vec<_> = summary.states.iter().collect();
+    states.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let states = states.iter().take(STATES_SHOWN);
+    let states: Vec<String> = states
+        .map(|(state, count)| format!("{state} {count}"))
+        .collect();
+    println!("most frequent errors: {}", states.join(", "));
+    Ok(summary.findings.is_empty())
+}
