@@ -102,10 +102,10 @@ impl Dialogue<'_> {
             true => ResultFormats::Binary,
             false => ResultFormats::Text,
         };
-        if columns.is_some() {
-            if let Err(error) = self.describe_rows(io, &prepared, &formats) {
-                return self.failed(io, script, &error);
-            }
+        if columns.is_some()
+            && let Err(error) = self.describe_rows(io, &prepared, &formats)
+        {
+            return self.failed(io, script, &error);
         }
         let copy_out = begin_copy_out(&mut io.out, &prepared);
         let out = std::mem::take(&mut io.out);
