@@ -174,8 +174,10 @@ impl Run {
         request: &Request,
         copy: &str,
     ) -> Option<Answer> {
-        let mut answer = Answer::default();
-        answer.is_lost = connection.send(request).is_err();
+        let mut answer = Answer {
+            is_lost: connection.send(request).is_err(),
+            ..Answer::default()
+        };
         let began = Instant::now();
         let mut canceled: Option<Instant> = None;
         while !answer.is_lost {
