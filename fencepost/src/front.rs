@@ -99,8 +99,8 @@ fn body(
         bound::Statement::Declare(declare) => declare_body(declare, text, types, allowed),
         other => Ok(match plan(other) {
             Ok(plan) => {
-                let tables = plan.tables();
-                Body::Plan(Box::new(plan), tables)
+                let used = plan.used();
+                Body::Plan(Box::new(plan), used)
             }
             Err(utility) => Body::Utility(utility),
         }),
@@ -139,8 +139,8 @@ fn explain_body(
     };
     match plan(statement) {
         Ok(plan) => {
-            let tables = plan.tables();
-            let body = Body::Plan(Box::new(plan), tables);
+            let used = plan.used();
+            let body = Body::Plan(Box::new(plan), used);
             let planned = Planned {
                 number: number_of(text),
                 names: Arc::clone(&allowed.names),

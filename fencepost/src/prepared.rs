@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use fencepost_planner::{Execution, Kept, Plan, TablePlan, ddl_command};
+use fencepost_planner::{Execution, Kept, Plan, UsedTables, ddl_command};
 use fencepost_sql::bound::{self, CursorOptions, ExplainOptions, Expr};
 use fencepost_sql::catalog::{ColumnDef, Dependencies};
 use fencepost_sql::functions::quote_literal;
@@ -91,7 +91,7 @@ pub(crate) enum Body {
     /// Nothing: an empty text.
     Empty,
     /// It runs by a plan over these tables.
-    Plan(Box<Plan>, Vec<Arc<TablePlan>>),
+    Plan(Box<Plan>, UsedTables),
     /// EXPLAIN.
     Explain {
         /// What is explained, if it has a plan.
@@ -131,8 +131,8 @@ impl Body {
     pub fn has_users_types(&self) -> bool {
         let is_users = |column: &ColumnDef| column.ty.kind.is_users();
         match self {
-            Body::Plan(_, tables) => {
-                let mut tables = tables.iter();
+            Body::Plan(_, used) => {
+                let mut tables = used.plans.iter();
                 tables.any(|table| table.def.columns.iter().any(is_users))
             }
             Body::Empty
@@ -207,9 +207,9 @@ impl Prepared {
     /// The oids of its tables, and whether it changes them.
     pub(crate) fn tables(&self) -> Vec<(u32, bool)> {
         match &self.planned.body {
-            Body::Plan(plan, tables) => {
+            Body::Plan(plan, used) => {
                 let changed = plan.changed_table();
-                let tables = tables.iter().map(|table| table.def.id);
+                let tables = used.plans.iter().map(|table| table.def.id);
                 tables.map(|id| (id, changed == Some(id))).collect()
             }
             _ => Vec::new(),

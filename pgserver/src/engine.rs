@@ -173,6 +173,19 @@ pub(crate) fn prepare(session: &mut Session, parsed: Parsed) -> Result<Arc<Prepa
     session.prepare_parsed(parsed)
 }
 
+/// Returns whether [`await_tables`] is to be called before the columns of a simple query are told.
+pub(crate) fn waits_for_tables(session: &Session, prepared: &Prepared) -> bool {
+    session.waits_for_tables(prepared)
+}
+
+/// Locks the tables of a simple query, and prepares it once more.
+pub(crate) async fn await_tables(
+    session: &mut Session,
+    prepared: &Prepared,
+) -> Result<Arc<Prepared>, SqlError> {
+    session.await_tables(prepared).await
+}
+
 /// Prepares the one statement of a Parse message.
 pub(crate) fn parse(
     session: &mut Session,

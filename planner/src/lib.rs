@@ -40,13 +40,14 @@ mod store;
 mod subplans;
 mod tag;
 mod terms;
+mod uses;
 mod volatile;
 mod write;
 
 pub use copy::CopyInput;
 pub use ddl::{
     DdlCx, Notice, await_turn, command_alone, ddl_command, drop_temporary_schema, end_temporary,
-    ends_on_commit, make_temporary_schema, makes_temporary, run_ddl,
+    ends_on_commit, lock_for_ddl, make_temporary_schema, makes_temporary, run_ddl,
 };
 pub use exec::{Came, CancelFlag, Cx, NextPart, Part, Parts, Scratch, run_part};
 pub use explain::{Explained, Extra, Known, explain};
@@ -62,4 +63,5 @@ pub use split::Split;
 pub use statement::{Plan, check_supported, plan};
 pub use store::{chunks_of, read_row};
 pub use tag::Tag;
+pub use uses::UsedTables;
 pub use write::{Deferred, DeferredMark, key_text};

@@ -1,4 +1,4 @@
-//! Advisory locks, as functions ask for them, and those of LOCK TABLE: who keeps the locks of a session is behind
+//! Advisory locks, as functions ask for them, and those of tables: who keeps the locks of a session is behind
 //! [`AdvisoryLocks`].
 //!
 //! A lock is of a session or of a transaction, shared or exclusive, and a session does not stand in its own way.
@@ -14,6 +14,7 @@ use std::pin::Pin;
 
 use crate::error::{SqlError, SqlState};
 pub use crate::lock_mode::LockMode;
+use crate::table_locks::TableUse;
 
 /// What a lock is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,7 +23,7 @@ pub enum LockKey {
     One(u32, i64),
     /// Two numbers, in a database; not the same as any one.
     Two(u32, i32, i32),
-    /// A table, by the oids of its database and its own: LOCK TABLE.
+    /// A table, by the oids of its database and its own.
     Table(u32, u32),
     /// No client's: whose turn it is to commit with something to tell.
     Turn,
@@ -104,6 +105,15 @@ pub type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, SqlError>> + Send 
 pub trait AdvisoryLocks: Debug + Send + Sync {
     /// Takes a lock once more; whether it is had. Where others stand in the way, it `waits` or is not had.
     fn lock(&self, key: LockKey, mode: LockMode, scope: LockScope, waits: bool) -> Asked<'_, bool>;
+
+    /// Takes the locks of a statement on tables of `database` until the transaction ends, if none of them has to be
+    /// waited for. Returns whether the session has them all; if not, [`Self::use_tables`] takes them.
+    fn use_at_once(&self, database: u32, uses: &[TableUse]) -> bool;
+
+    /// Takes the locks of a statement on tables of `database` until the transaction ends.
+    ///
+    /// The future fails with 40P01 if it closes a circle of waits, and with 55P03 after `lock_timeout`.
+    fn use_tables<'a>(&'a self, database: u32, uses: &'a [TableUse]) -> Asked<'a, ()>;
 
     /// Gives a lock of the session back that was taken once; whether there was one.
     fn unlock(&self, key: LockKey, mode: LockMode) -> Asked<'_, bool>;

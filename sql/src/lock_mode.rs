@@ -24,9 +24,15 @@ pub enum LockMode {
 }
 
 impl LockMode {
-    /// Returns whether statements that change rows conflict with it, whose mode is ROW EXCLUSIVE.
-    pub fn keeps_writers_out(self) -> bool {
+    /// Returns whether it conflicts with a mode that statements on rows take: up to ROW EXCLUSIVE.
+    pub fn conflicts_with_statements(self) -> bool {
         self >= LockMode::Share
+    }
+
+    /// Returns whether it conflicts with all modes that `other` conflicts with.
+    pub fn includes(self, other: LockMode) -> bool {
+        // SHARE does not conflict with itself, so it does not replace ROW EXCLUSIVE and SHARE UPDATE EXCLUSIVE.
+        self == other || self > other && (self != LockMode::Share || other <= LockMode::RowShare)
     }
 
     /// All of them.
@@ -99,6 +105,18 @@ mod tests {
                 false => '.',
             });
             assert_eq!(String::from_iter(conflicts), row, "{one:?}");
+        }
+    }
+
+    #[test]
+    fn a_mode_includes_those_whose_conflicts_it_has() {
+        for one in LockMode::ALL {
+            for other in LockMode::ALL {
+                let modes = LockMode::ALL.into_iter();
+                let mut conflicts = modes.filter(|mode| other.conflicts(*mode));
+                let includes = conflicts.all(|mode| one.conflicts(mode));
+                assert_eq!(one.includes(other), includes, "{one:?}, {other:?}");
+            }
         }
     }
 

@@ -1,13 +1,26 @@
-//! LOCK TABLE: locks of tables until the transaction ends.
+//! Locks of tables, which are kept until the transaction ends.
 //!
-//! They keep out others who lock the table, in a mode that conflicts, on any machine. Statements take none: the reads of a
-//! transaction that keeps writers out are validated at its commit, at every level.
+//! ```text
+//! a statement on rows   ACCESS SHARE, ROW SHARE, ROW EXCLUSIVE      TableUse
+//! LOCK TABLE            the mode that it names                      TableLocks
+//! DDL                   SHARE UPDATE EXCLUSIVE … ACCESS EXCLUSIVE   TableLocks
+//! ```
+//! The locks of all three conflict as PostgreSQL's do, on any machine.
 
 use crate::advisory::{LockKey, LockMode, LockScope};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 
-/// What LOCK TABLE asks for.
+/// The lock that a statement takes of a table it uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableUse {
+    /// The oid of the table.
+    pub table: u32,
+    /// The mode.
+    pub mode: LockMode,
+}
+
+/// What LOCK TABLE or DDL asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableLocks {
     /// Oids and names of the tables, in the order in which they are locked.

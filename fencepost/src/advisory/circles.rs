@@ -46,13 +46,13 @@ pub(super) fn circle(owner: Owner, waited_for: impl Fn(Owner) -> Vec<Owner>) -> 
 
 impl Advisory {
     /// Whom a session waits for in a circle of sessions of any machines, some of which wait for rows, if it is to end it.
-    pub(super) async fn circle_through_rows(&self, owner: Owner) -> Option<Owner> {
+    pub(super) async fn circle_through_rows(self: &Arc<Self>, owner: Owner) -> Option<Owner> {
         let first = self.circle_now(owner).await?;
         let again = self.circle_now(owner).await?;
         (first == again).then_some(first)
     }
 
-    async fn circle_now(&self, owner: Owner) -> Option<Owner> {
+    async fn circle_now(self: &Arc<Self>, owner: Owner) -> Option<Owner> {
         let turns = Handle(Arc::clone(&self.register)).row_turns().await.ok()?;
         if turns.iter().all(|turn| turn.granted) {
             return None;

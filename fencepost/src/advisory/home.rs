@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use fencepost_fabric::{Completion, MachineId};
-use fencepost_sql::advisory::LockState;
+use fencepost_sql::advisory::{LockKey, LockMode, LockState};
 use fencepost_txn::Machine;
 use fencepost_txn::network::call::Answer;
 
@@ -18,8 +18,6 @@ use crate::services;
 
 /// How often a home looks whether those who are waited for are members still.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a home waits before it asks a member again that has not answered.
-const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The table, where this machine is the home.
 #[derive(Default)]
@@ -125,9 +123,9 @@ impl Advisory {
     }
 
     /// All locks, as the home has them.
-    pub(crate) async fn states(&self) -> Result<Vec<LockState>, NotHome> {
+    pub(crate) async fn states(self: &Arc<Self>) -> Result<Vec<LockState>, NotHome> {
         let call = match self.whom()? {
-            Whom::Here(_) => return Ok(self.home.lock().table.states()),
+            Whom::Here(_) => return self.states_here().ok_or(NotHome),
             Whom::Peer(home, machine) => {
                 let request = Request::All.encode();
                 machine.call(MachineId(home), services::ADVISORY, &request)
@@ -135,6 +133,25 @@ impl Advisory {
         };
         let states = call.await.ok().and_then(|answer| decode_states(&answer));
         states.ok_or(NotHome)
+    }
+
+    /// All locks, where this machine is the home and knows them.
+    fn states_here(self: &Arc<Self>) -> Option<Vec<LockState>> {
+        let machine = self.machine.upgrade()?;
+        let mut home = self.home.lock();
+        let serves = home.may_serve(self, &machine);
+        serves.then(|| home.table.states())
+    }
+
+    /// Waits until the home knows all that this machine has told it: it answers after that.
+    pub(super) async fn settle(self: &Arc<Self>, owner: Owner) -> Result<(), NotHome> {
+        let nothing = Ask {
+            what: What::Settle,
+            owner,
+            key: LockKey::Turn,
+            mode: LockMode::Exclusive,
+        };
+        self.ask(nothing).await.map(drop)
     }
 
     /// Tells a home what sessions of this machine have: from now on it is the one that counts.
@@ -187,6 +204,10 @@ impl Home {
             }
             What::End => {
                 self.table.part_with(|other| other == owner, due);
+                due.push((reply, Verdict::Granted));
+            }
+            What::Put => {
+                self.table.put(owner, key, mode);
                 due.push((reply, Verdict::Granted));
             }
             What::Settle => due.push((reply, Verdict::Granted)),
@@ -282,9 +303,10 @@ async fn gather(advisory: Weak<Advisory>) {
             }
             None => {
                 // It will answer, or be a member no more.
-                let again = advisory.alarm.sleep(Instant::now() + ASK_AGAIN);
-                drop((advisory, machine));
-                again.await;
+                drop(machine);
+                if advisory.pause().await.is_err() {
+                    return;
+                }
             }
         }
     }
@@ -317,9 +339,11 @@ impl Advisory {
         };
         let before = std::mem::replace(&mut *self.home.lock(), over);
         drop(before);
+        let idle = std::mem::take(&mut *self.idle.lock());
+        drop(idle);
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Some(ship) = &self.ship {
             ship.spawn(task);
         }
@@ -334,8 +358,22 @@ impl Advisory {
             None => {}
             Some(Request::Holdings) => answer.send(&encode_states(&advisory.holdings(peer.0))),
             Some(Request::All) => {
-                let states = advisory.home.lock().table.states();
-                answer.send(&encode_states(&states));
+                // An answer that is dropped means: ask again.
+                if let Some(states) = advisory.states_here() {
+                    answer.send(&encode_states(&states));
+                }
+            }
+            Some(Request::Mark(owner, lock)) => {
+                let marking = Arc::clone(&advisory);
+                advisory.spawn(async move {
+                    if marking.mark_for(owner, lock).await.is_ok() {
+                        answer.send(&[]);
+                    }
+                });
+            }
+            Some(Request::Unmark(owner, lock)) => {
+                advisory.marks.remove(owner, lock);
+                answer.send(&[]);
             }
             Some(Request::Ask(ask)) => {
                 let reply = Box::new(move |verdict| answer.send(&encode_verdict(verdict)));

@@ -1,17 +1,19 @@
-//! Advisory locks: one table of them for the whole database.
+//! Advisory locks and those of tables: one table of them for the whole database.
 //!
 //! ```text
-//! pg_advisory_lock ─► session.rs  what the session has, how often, for how long
+//! a statement ─► uses.rs   noted in the session, as long as there is no mark on the table (marks.rs)
+//! pg_advisory_lock, LOCK TABLE, DDL ─► session.rs  how it asks, waits, gives back; own.rs has what it has
 //!                        └─► home.rs  the table, on the home: a machine that is alone, or the configuration manager
 //!                              └─► table.rs  who has what, who waits, circles        wire.rs  the same as bytes
 //!        └─► circles.rs  circles through rows, of all machines
 //! ```
 //! A session asks the home only for what it does not have yet, and tells it only of what it has not any more. Where the
 //! home is another machine than before, it first asks all members what their sessions have; it answers nobody until it
-//! knows. A machine that is no member any more has no locks.
+//! knows. A machine that is no member any more has no locks, and
+//! those who ask there get 57P03.
 //!
 //! # Invariants
-//! * ADV-1…3 of the table.
+//! * ADV-1…3 of the table, ADV-5 of the marks.
 //! * ADV-4: what a home grants counts only for a session whose machine has not told another home meanwhile what it has.
 //!   So no lock is lost with a home, and none is had twice.
 //!
@@ -20,13 +22,19 @@
 
 mod circles;
 mod home;
+mod marks;
+mod own;
 mod session;
 mod table;
+mod uses;
 mod wire;
 
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
-use fencepost_txn::Machine;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::stop::Halt;
+use fencepost_txn::{Machine, Stop};
 use foldhash::HashMap;
 use parking_lot::Mutex;
 
@@ -34,9 +42,13 @@ use crate::alarm::Alarm;
 use crate::sessions::Register;
 use crate::ship::Ship;
 use home::Home;
+use marks::{Marks, Others};
 pub(crate) use session::{Handle, LockMark, SessionLocks};
 use table::Owner;
 use wire::Ask;
+
+/// How long a machine waits before it asks again where the home is.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What a machine has of the advisory locks.
 pub(crate) struct Advisory {
@@ -48,6 +60,9 @@ pub(crate) struct Advisory {
     /// The table, where this machine is the home.
     home: Mutex<Home>,
     here: Mutex<Here>,
+    marks: Marks,
+    /// Locks of sessions that have served one of another machine, for the next one.
+    idle: Mutex<Vec<Arc<SessionLocks>>>,
 }
 
 /// The sessions of this machine that have asked for locks.
@@ -66,14 +81,43 @@ impl Advisory {
         register: &Arc<Register>,
         alarm: &Arc<Alarm>,
     ) -> Arc<Self> {
+        let others = match machine.number() {
+            0 => Others::None,
+            _ => Others::Some,
+        };
         Arc::new(Advisory {
+            marks: Marks::new(others),
             machine: Arc::downgrade(machine),
             ship: ship.map(Arc::clone),
             alarm: Arc::clone(alarm),
             register: Arc::clone(register),
             home: Mutex::default(),
             here: Mutex::default(),
+            idle: Mutex::default(),
         })
+    }
+
+    /// Returns the locks of a session that has ended; it has none, and its number is free.
+    pub fn idle_locks(&self) -> Option<Arc<SessionLocks>> {
+        self.idle.lock().pop()
+    }
+
+    /// Keeps `locks`, of which there are none left, for a session that begins.
+    pub fn keep_idle(&self, locks: &Arc<SessionLocks>) {
+        self.idle.lock().push(Arc::clone(locks));
+    }
+
+    /// Waits a little before the home is asked again.
+    ///
+    /// # Errors
+    /// 57P03 on a machine that is no member any more, or that stops.
+    async fn pause(&self) -> Result<(), SqlError> {
+        self.alarm.sleep(Instant::now() + ASK_AGAIN).await;
+        let machine = self.machine.upgrade();
+        match machine.is_some_and(|machine| !machine.is_evicted()) {
+            true => Ok(()),
+            false => Err(Halt::from(Stop::NotMember).into_error()),
+        }
     }
 
     /// Takes what the home has granted, unless sessions of this machine count on another one by now; whether it was

@@ -1,4 +1,4 @@
-//! The advisory locks of a session: how often it has taken each, and until when.
+//! The locks of a session: how it takes them, waits for them, and gives them back.
 //!
 //! Locks of the session stay, however transactions end; a statement that is run again unseen gives back what its run
 //! before had taken. Those of the transaction go with it, or with the savepoint that they were taken after.
@@ -15,89 +15,36 @@ use fencepost_sql::advisory::{
     AdvisoryLocks, Asked, LockKey, LockMode, LockScope, LockState, lock_timed_out,
 };
 use fencepost_sql::error::{SqlError, SqlState};
-use foldhash::HashMap;
+use fencepost_sql::table_locks::TableUse;
 use parking_lot::Mutex;
 
 use super::Advisory;
 use super::home::NotHome;
+use super::own::{Lock, Own};
 use super::table::{Owner, Verdict};
 use super::wire::{Ask, What};
 use crate::alarm::Alarm;
 
 /// How long a session has waited when it looks for circles that go through rows.
 const DEADLOCK_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a session waits before it asks again where the home is.
-const ASK_AGAIN: Duration = Duration::from_millis(20);
-
-type Lock = (LockKey, LockMode);
 
 /// The locks of a session.
 pub(crate) struct SessionLocks {
-    advisory: Arc<Advisory>,
-    owner: Owner,
+    pub(super) advisory: Arc<Advisory>,
+    pub(super) owner: Owner,
     /// It has asked for a lock before.
     known: AtomicBool,
+    /// A home may know of a lock of it.
+    pub(super) asked: AtomicBool,
     /// It has told the home of what it gives back, and not heard since that this is known.
     told: AtomicBool,
     lock_timeout_ms: AtomicU64,
-    own: Mutex<Own>,
-}
-
-#[derive(Default)]
-struct Own {
-    had: HashMap<Lock, Count>,
-    /// Those of the transaction, as they were taken.
-    taken: Vec<Lock>,
-    /// Those of the session that the statement has taken.
-    fresh: Vec<Lock>,
-}
-
-/// How often a lock was taken.
-#[derive(Clone, Copy, Default)]
-struct Count {
-    session: u32,
-    transaction: u32,
+    pub(super) own: Mutex<Own>,
 }
 
 /// Where a transaction stands with its locks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LockMark(usize);
-
-impl Own {
-    fn add(&mut self, lock: Lock, scope: LockScope) {
-        let count = self.had.entry(lock).or_default();
-        match scope {
-            LockScope::Session => {
-                count.session += 1;
-                self.fresh.push(lock);
-            }
-            LockScope::Transaction => {
-                count.transaction += 1;
-                self.taken.push(lock);
-            }
-        }
-    }
-
-    /// Takes back one of the times that a lock was taken; whether there was one, and whether the lock is had no more.
-    fn remove(&mut self, lock: Lock, scope: LockScope) -> (bool, bool) {
-        let Some(count) = self.had.get_mut(&lock) else {
-            return (false, false);
-        };
-        let times = match scope {
-            LockScope::Session => &mut count.session,
-            LockScope::Transaction => &mut count.transaction,
-        };
-        if *times == 0 {
-            return (false, false);
-        }
-        *times -= 1;
-        let over = count.session == 0 && count.transaction == 0;
-        if over {
-            self.had.remove(&lock);
-        }
-        (true, over)
-    }
-}
 
 impl SessionLocks {
     /// None yet.
@@ -106,6 +53,7 @@ impl SessionLocks {
             advisory: Arc::clone(advisory),
             owner,
             known: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
             told: AtomicBool::new(false),
             lock_timeout_ms: AtomicU64::new(0),
             own: Mutex::default(),
@@ -121,14 +69,14 @@ impl SessionLocks {
     /// A statement that may take locks begins.
     pub fn begin(&self) {
         if self.is_used() {
-            self.own.lock().fresh.clear();
+            self.own.lock().begin();
         }
     }
 
     /// The statement is run again: what it has taken is given back.
     pub fn give_back(&self) {
         if self.is_used() {
-            let fresh = std::mem::take(&mut self.own.lock().fresh);
+            let fresh = self.own.lock().take_fresh();
             self.drop_all(fresh, LockScope::Session);
         }
     }
@@ -136,7 +84,7 @@ impl SessionLocks {
     /// Where the transaction stands.
     pub fn mark(&self) -> LockMark {
         match self.is_used() {
-            true => LockMark(self.own.lock().taken.len()),
+            true => LockMark(self.own.lock().mark()),
             false => LockMark(0),
         }
     }
@@ -144,11 +92,8 @@ impl SessionLocks {
     /// What the transaction has taken since is given back; all at its end.
     pub fn back_to(&self, mark: LockMark) {
         if self.is_used() {
-            let mut own = self.own.lock();
-            let at = mark.0.min(own.taken.len());
-            let taken = own.taken.split_off(at);
-            drop(own);
-            self.drop_all(taken, LockScope::Transaction);
+            let known = self.own.lock().back_to(mark.0);
+            self.drop_all(known, LockScope::Transaction);
         }
     }
 
@@ -159,32 +104,43 @@ impl SessionLocks {
     /// What a home is to know.
     pub(super) fn holdings(&self) -> Vec<LockState> {
         let own = self.own.lock();
-        let state = |(key, mode): &Lock| LockState {
-            key: *key,
-            mode: *mode,
+        let state = |(key, mode): Lock| LockState {
+            key,
+            mode,
             session: self.owner,
             granted: true,
         };
-        own.had.keys().map(state).collect()
+        own.known().map(state).collect()
     }
 
     fn drop_all(&self, locks: Vec<Lock>, scope: LockScope) {
-        // In the reverse order of taking.
-        for lock in locks.into_iter().rev() {
+        for lock in locks {
             self.drop_one(lock, scope);
         }
     }
 
     /// Gives a lock back once; whether it was had.
     fn drop_one(&self, (key, mode): Lock, scope: LockScope) -> bool {
-        self.advisory.tell_after(|| {
+        let (had, over) = self.advisory.tell_after(|| {
             let (had, over) = self.own.lock().remove((key, mode), scope);
             self.told.fetch_or(over, Ordering::Relaxed);
-            (had, over.then_some(self.ask(What::Release, key, mode)))
-        })
+            let release = over.then_some(self.ask(What::Release, key, mode));
+            ((had, over), release)
+        });
+        if over {
+            self.unmark((key, mode));
+        }
+        had
     }
 
-    fn ask(&self, what: What, key: LockKey, mode: LockMode) -> Ask {
+    /// Takes the marks of a lock away that is not had any more, if it has some.
+    fn unmark(&self, lock: Lock) {
+        if is_marked(lock) {
+            self.advisory.unmark_everywhere(self.owner, lock);
+        }
+    }
+
+    pub(super) fn ask(&self, what: What, key: LockKey, mode: LockMode) -> Ask {
         Ask {
             what,
             owner: self.owner,
@@ -193,47 +149,82 @@ impl SessionLocks {
         }
     }
 
-    /// Takes a lock that it does not have.
-    async fn take(
-        &self,
-        (key, mode): Lock,
+    /// Takes a lock once more. Returns whether the session has it: where others are in the way, it `waits` or is refused.
+    ///
+    /// # Errors
+    /// 40P01 for the session that closes a circle of waits; 55P03 after `lock_timeout`.
+    pub(super) async fn lock(
+        self: &Arc<Self>,
+        lock: Lock,
         scope: LockScope,
         waits: bool,
     ) -> Result<bool, SqlError> {
+        self.join();
+        {
+            let mut own = self.own.lock();
+            if own.is_known(lock) {
+                own.add(lock, scope);
+                return Ok(true);
+            }
+        }
+        self.take(lock, scope, waits).await
+    }
+
+    /// Takes a lock that the home does not know of.
+    async fn take(&self, lock: Lock, scope: LockScope, waits: bool) -> Result<bool, SqlError> {
+        self.asked.store(true, Ordering::Relaxed);
         let what = if waits { What::Wait } else { What::Try };
         let limit = self.lock_timeout_ms.load(Ordering::Relaxed);
         let deadline = (limit > 0).then(|| Instant::now() + Duration::from_millis(limit));
         let mut wanted = Wanted {
             locks: self,
-            lock: (key, mode),
-            open: true,
+            lock,
+            state: Wish::Open,
         };
         loop {
-            let asked = self.advisory.ask(self.ask(what, key, mode));
-            let verdict = self
-                .await_verdict(pin!(asked), deadline, (key, mode))
-                .await?;
+            let asked = self.mark_and_ask(what, lock);
+            let verdict = self.await_verdict(pin!(asked), deadline, lock).await?;
             match verdict {
-                Ok((Verdict::Granted, home)) => {
-                    let kept = self.advisory.keep(home, || {
-                        self.own.lock().add((key, mode), scope);
-                    });
-                    if kept {
-                        wanted.open = false;
-                        return Ok(true);
+                Ok(granted) if granted.is_outdated(&self.advisory) => {
+                    // A machine has joined that has no mark. What is granted is given back, and asked for once more.
+                    let release = self.ask(What::Release, lock.0, lock.1);
+                    self.advisory.tell_after(|| ((), Some(release)));
+                }
+                Ok(Answered { verdict, home, .. }) => match verdict {
+                    Verdict::Granted => {
+                        let add = || self.own.lock().add(lock, scope);
+                        if self.advisory.keep(home, add) {
+                            wanted.state = Wish::Granted;
+                            return Ok(true);
+                        }
                     }
-                }
-                Ok((Verdict::Refused, _)) => {
-                    wanted.open = false;
-                    return Ok(false);
-                }
-                Ok((Verdict::Deadlock(other), _)) => {
-                    wanted.open = false;
-                    return Err(self.deadlock((key, mode), other));
-                }
-                Err(NotHome) => self.alarm().sleep(Instant::now() + ASK_AGAIN).await,
+                    Verdict::Refused => {
+                        wanted.state = Wish::Refused;
+                        return Ok(false);
+                    }
+                    Verdict::Deadlock(other) => {
+                        wanted.state = Wish::Refused;
+                        return Err(self.deadlock(lock, other));
+                    }
+                },
+                Err(NotHome) => self.advisory.pause().await?,
             }
         }
+    }
+
+    /// Asks the home for a lock; for one that conflicts with statements, once all machines have a mark.
+    async fn mark_and_ask(&self, what: What, lock: Lock) -> Result<Answered, NotHome> {
+        let marked_in = match is_marked(lock) {
+            true => Some(self.advisory.mark_everywhere(self.owner, lock).await?),
+            false => None,
+        };
+        let ask = self.ask(what, lock.0, lock.1);
+        let (verdict, home) = self.advisory.ask(ask).await?;
+        Ok(Answered {
+            verdict,
+            home,
+            marked_in,
+        })
     }
 
     /// Waits for what the home says, and now and then looks whether waiting makes sense.
@@ -279,7 +270,7 @@ impl SessionLocks {
     }
 
     /// Others may ask what it has from now on.
-    fn join(self: &Arc<Self>) {
+    pub(super) fn join(self: &Arc<Self>) {
         if !self.known.swap(true, Ordering::Relaxed) {
             let mut here = self.advisory.here.lock();
             here.sessions.insert(self.owner, Arc::downgrade(self));
@@ -287,20 +278,53 @@ impl SessionLocks {
     }
 }
 
+/// Returns whether a lock goes with marks on all machines: it conflicts with those of statements.
+fn is_marked((key, mode): Lock) -> bool {
+    matches!(key, LockKey::Table(..)) && mode.conflicts_with_statements()
+}
+
+/// The answer of a home.
+struct Answered {
+    verdict: Verdict,
+    home: u32,
+    /// The configuration whose members have a mark, where the lock goes with one.
+    marked_in: Option<u64>,
+}
+
+impl Answered {
+    /// Returns whether the lock is granted, and machines may have joined without a mark.
+    fn is_outdated(&self, advisory: &Advisory) -> bool {
+        let marked_in = self.marked_in.unwrap_or_else(|| advisory.configuration());
+        self.verdict == Verdict::Granted && marked_in != advisory.configuration()
+    }
+}
+
 /// A lock that is asked for; dropped while that is so, it is neither wanted nor had.
 struct Wanted<'a> {
     locks: &'a SessionLocks,
     lock: Lock,
-    open: bool,
+    state: Wish,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    /// The home may have been asked.
+    Open,
+    Granted,
+    /// The home has said no.
+    Refused,
 }
 
 impl Drop for Wanted<'_> {
     fn drop(&mut self) {
-        if self.open {
-            let (key, mode) = self.lock;
+        let (key, mode) = self.lock;
+        if self.state == Wish::Open {
             let abandon = self.locks.ask(What::Abandon, key, mode);
             self.locks.told.store(true, Ordering::Relaxed);
             self.locks.advisory.tell_after(|| ((), Some(abandon)));
+        }
+        if self.state != Wish::Granted {
+            self.locks.unmark(self.lock);
         }
     }
 }
@@ -309,25 +333,27 @@ impl Drop for SessionLocks {
     fn drop(&mut self) {
         if self.is_used() {
             self.advisory.here.lock().sessions.remove(&self.owner);
+        }
+        if self.asked.load(Ordering::Relaxed) {
             let end = self.ask(What::End, LockKey::Turn, LockMode::Exclusive);
             self.advisory.tell_after(|| ((), Some(end)));
+            let known: Vec<Lock> = self.own.get_mut().known().collect();
+            known.into_iter().for_each(|lock| self.unmark(lock));
         }
     }
 }
 
 impl AdvisoryLocks for Handle {
     fn lock(&self, key: LockKey, mode: LockMode, scope: LockScope, waits: bool) -> Asked<'_, bool> {
-        Box::pin(async move {
-            self.0.join();
-            {
-                let mut own = self.0.own.lock();
-                if own.had.contains_key(&(key, mode)) {
-                    own.add((key, mode), scope);
-                    return Ok(true);
-                }
-            }
-            self.0.take((key, mode), scope, waits).await
-        })
+        Box::pin(async move { self.0.lock((key, mode), scope, waits).await })
+    }
+
+    fn use_at_once(&self, database: u32, uses: &[TableUse]) -> bool {
+        self.0.use_at_once(database, uses)
+    }
+
+    fn use_tables<'a>(&'a self, database: u32, uses: &'a [TableUse]) -> Asked<'a, ()> {
+        Box::pin(async move { self.0.use_tables(database, uses).await })
     }
 
     fn unlock(&self, key: LockKey, mode: LockMode) -> Asked<'_, bool> {
@@ -349,7 +375,7 @@ impl AdvisoryLocks for Handle {
             loop {
                 match self.0.advisory.states().await {
                     Ok(states) => return Ok(states),
-                    Err(NotHome) => self.0.alarm().sleep(Instant::now() + ASK_AGAIN).await,
+                    Err(NotHome) => self.0.advisory.pause().await?,
                 }
             }
         })
@@ -362,11 +388,7 @@ impl SessionLocks {
         if !self.is_used() {
             return;
         }
-        let all: Vec<Lock> = {
-            let own = self.own.lock();
-            let times = |(lock, count): (&Lock, &Count)| vec![*lock; count.session as usize];
-            own.had.iter().flat_map(times).collect()
-        };
+        let all = self.own.lock().of_session();
         self.drop_all(all, LockScope::Session);
         self.settle().await;
     }
@@ -380,9 +402,8 @@ impl SessionLocks {
     /// Waits until others can have all that was given back.
     pub async fn settle(&self) {
         if self.told.swap(false, Ordering::Relaxed) {
-            let nothing = self.ask(What::Settle, LockKey::Turn, LockMode::Exclusive);
-            // An answer of the home's comes after all that it was told. A new one is told what is still had.
-            let _ = self.advisory.ask(nothing).await;
+            // A new home is told what is still had.
+            let _ = self.advisory.settle(self.owner).await;
         }
     }
 }

@@ -1,12 +1,13 @@
 //! What machines ask of the home of the advisory locks, as bytes.
 //!
 //! ```text
-//! request  what (1) | session (4) | kind of key (1) | database (4) | key (8) | mode (1)
+//! request  what (1): to ask, to mark or to unmark | session (4) | kind of key (1) | database (4) | key (8) | mode (1)
 //! verdict  how (1) | session (4)          locks  session (4) | kind of key (1) | database (4) | key (8) | mode (1) | granted (1), each
 //! ```
 
 use fencepost_sql::advisory::{LockKey, LockMode, LockState};
 
+use super::own::Lock;
 use super::table::{Owner, Verdict};
 
 /// What is asked.
@@ -24,6 +25,8 @@ pub(super) enum What {
     End,
     /// Nothing, but that what it told before is known.
     Settle,
+    /// The session has had the lock since before anybody wanted one that conflicts with it.
+    Put,
 }
 
 /// A request about a lock of a session.
@@ -43,6 +46,10 @@ pub(super) enum Request {
     Holdings,
     /// All locks.
     All,
+    /// A session wants a lock that conflicts with those of statements: the home is to know these.
+    Mark(Owner, Lock),
+    /// The session does not want it any more.
+    Unmark(Owner, Lock),
 }
 
 const HOLDINGS: u8 = 10;
@@ -50,13 +57,16 @@ const ALL: u8 = 11;
 const REQUEST_BYTES: usize = 19;
 const STATE_BYTES: usize = 19;
 const VERDICT_BYTES: usize = 5;
-const WHATS: [What; 6] = [
+const MARK: u8 = 12;
+const UNMARK: u8 = 13;
+const WHATS: [What; 7] = [
     What::Try,
     What::Wait,
     What::Release,
     What::Abandon,
     What::End,
     What::Settle,
+    What::Put,
 ];
 
 fn push_key(key: LockKey, mode: LockMode, out: &mut Vec<u8>) {
@@ -95,13 +105,20 @@ fn owner_of(bytes: &[u8]) -> Option<Owner> {
 
 impl Request {
     pub fn encode(&self) -> Vec<u8> {
-        let Request::Ask(ask) = self else {
-            return vec![if *self == Request::All { ALL } else { HOLDINGS }];
+        let (code, owner, (key, mode)) = match self {
+            Request::Holdings => return vec![HOLDINGS],
+            Request::All => return vec![ALL],
+            Request::Mark(owner, lock) => (MARK, owner, *lock),
+            Request::Unmark(owner, lock) => (UNMARK, owner, *lock),
+            Request::Ask(ask) => {
+                let code = WHATS.iter().position(|what| *what == ask.what);
+                (code.unwrap_or(0) as u8, &ask.owner, (ask.key, ask.mode))
+            }
         };
         let mut out = Vec::with_capacity(REQUEST_BYTES);
-        out.push(WHATS.iter().position(|what| *what == ask.what).unwrap_or(0) as u8);
-        out.extend_from_slice(&ask.owner.to_le_bytes());
-        push_key(ask.key, ask.mode, &mut out);
+        out.push(code);
+        out.extend_from_slice(&owner.to_le_bytes());
+        push_key(key, mode, &mut out);
         out
     }
 
@@ -109,14 +126,19 @@ impl Request {
         match bytes {
             [ALL] => Some(Request::All),
             [HOLDINGS] => Some(Request::Holdings),
-            [what, rest @ ..] if bytes.len() == REQUEST_BYTES => {
+            [code, rest @ ..] if bytes.len() == REQUEST_BYTES => {
+                let owner = owner_of(&rest[..4])?;
                 let (key, mode) = key_of(&rest[4..])?;
-                Some(Request::Ask(Ask {
-                    what: *WHATS.get(usize::from(*what))?,
-                    owner: owner_of(&rest[..4])?,
-                    key,
-                    mode,
-                }))
+                match *code {
+                    MARK => Some(Request::Mark(owner, (key, mode))),
+                    UNMARK => Some(Request::Unmark(owner, (key, mode))),
+                    what => Some(Request::Ask(Ask {
+                        what: *WHATS.get(usize::from(what))?,
+                        owner,
+                        key,
+                        mode,
+                    })),
+                }
             }
             _ => None,
         }
@@ -183,6 +205,7 @@ mod tests {
             LockKey::Two(5, -1, 1),
             LockKey::Two(1, i32::MAX, i32::MIN),
             LockKey::Turn,
+            LockKey::Table(5, u32::MAX),
         ];
         let mut states = Vec::new();
         for (key, what) in keys.into_iter().zip(WHATS.into_iter().cycle().skip(1)) {
@@ -193,8 +216,14 @@ mod tests {
                     key,
                     mode,
                 };
-                let request = Request::Ask(ask);
-                assert_eq!(Request::decode(&request.encode()), Some(request));
+                let lock = (key, mode);
+                for request in [
+                    Request::Ask(ask),
+                    Request::Mark(-7, lock),
+                    Request::Unmark(9, lock),
+                ] {
+                    assert_eq!(Request::decode(&request.encode()), Some(request));
+                }
                 states.push(LockState {
                     key,
                     mode,

@@ -299,14 +299,14 @@ impl Session {
         planned: &'a Planned,
     ) -> Work<'a, ()> {
         Box::pin(async move {
-            let (Some(kind), Body::Plan(_, tables)) = (kind_of(halt), &planned.body) else {
+            let (Some(kind), Body::Plan(_, used)) = (kind_of(halt), &planned.body) else {
                 return;
             };
             let conflict = match &self.tx {
                 Some(tx) => tx.conflict(),
                 None => self.coordinator.conflict(),
             };
-            let table = match (&tables[..], conflict) {
+            let table = match (&used.plans[..], conflict) {
                 ([one], _) => Some(one.def.id),
                 (tables, Some(addr)) => {
                     conflict::table_of(&self.db, addr, tables, &self.eval.settings).await

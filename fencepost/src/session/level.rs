@@ -4,7 +4,7 @@
 //! a statement alone                  SERIALIZABLE, whatever the session is set to
 //! a block, or several statements     the level of its modes
 //!    READ COMMITTED: each statement that reads tables moves the snapshot to now (`renew_snapshot`)
-//!    DDL: SERIALIZABLE while it runs; LOCK TABLE that keeps writers out: from then on
+//!    DDL: SERIALIZABLE while it runs
 //! ```
 //!
 //! *Failure.* A snapshot that cannot move is a conflict of the statement that begins: what a constraint required has changed.

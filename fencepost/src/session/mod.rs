@@ -39,6 +39,7 @@ mod settings;
 mod shipped;
 mod statement;
 mod system;
+mod tables;
 mod temporary;
 #[cfg(test)]
 mod tests;
@@ -244,6 +245,10 @@ impl CancelToken {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        if self.serves {
+            self.locks.back_to(LockMark::default());
+            self.db.advisory.keep_idle(&self.locks);
+        }
         if let Some(own) = self.eval.temporary.take() {
             sweeper::sweep(&self.db, &self.served, own);
         }
@@ -408,6 +413,12 @@ impl Session {
     #[inline]
     pub fn last_duration(&self) -> Duration {
         self.clock.took()
+    }
+
+    /// Makes `locks` those of the session, which has none yet.
+    fn set_locks(&mut self, locks: Arc<SessionLocks>) {
+        self.eval.advisory = Some(Arc::new(advisory::Handle(Arc::clone(&locks))));
+        self.locks = locks;
     }
 
     /// The number of the session, as `pg_backend_pid()` tells it.

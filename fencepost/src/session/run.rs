@@ -9,7 +9,6 @@ use std::time::Instant;
 use fencepost_planner::{
     CancelFlag, CopyInput, Keeping, Kept, Notice, Plan, Progress, RowSink, Tag,
 };
-use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::Copy;
 use fencepost_sql::catalog::{guard_routine, guard_table};
 use fencepost_sql::context::EvalContext;
@@ -28,8 +27,7 @@ use super::protocol::{Completion, block_failed};
 use super::resumed::Resumed;
 use super::sequences::is_undefined;
 use super::{Block, Session, cx};
-use crate::front::{parse_single, plan_statement};
-use crate::prepared::{Ahead, Body, Column, Planned, Portal, Prepared};
+use crate::prepared::{Ahead, Body, Planned, Portal};
 
 /// Runs of what may be run again unseen before its conflict is the client's.
 pub(crate) const ATTEMPTS_MAX: u32 = 64;
@@ -45,6 +43,8 @@ struct Line {
     intents: bool,
     /// It gives way to others, and is run again.
     yields: bool,
+    /// It has a snapshot of its own in a transaction that goes on.
+    renews: bool,
 }
 
 impl Session {
@@ -192,9 +192,7 @@ impl Session {
             Box::pin(self.settle_cursors()).await?;
         }
         self.eval.sequences.begin_in(self.modes.read_only);
-        if portal.transaction.is_none() && self.has_old_snapshot() && portal.needs_snapshot() {
-            self.renew_snapshot().await?;
-        }
+        let mut renews = portal.transaction.is_none() && self.has_old_snapshot();
         let alone = self.block == Block::Implicit && self.statements == 0;
         let begun = self.transaction;
         let portals = self.scratch.routines.portals.mark();
@@ -210,11 +208,13 @@ impl Session {
             let line = Line {
                 intents: intents || attempt >= ATTEMPTS_BEFORE_INTENTS,
                 yields: single && attempt < ATTEMPTS_MAX,
+                renews,
             };
             let ran = self.attempt(portal, max_rows, &mut sink, last, line);
             let mut result = ran.await;
             if let Some(id) = self.wanted_range(&result) {
                 sink.resume();
+                renews = false;
                 match self.take_range(id).await {
                     // A sequence that was dropped may have been made again under its name.
                     Err(halt) if !replanned && is_undefined(&halt) => {
@@ -328,6 +328,10 @@ impl Session {
             return Err(SqlError::read_only("SELECT FOR UPDATE").into());
         }
         let alone = last && max_rows == 0 && self.block == Block::Implicit && self.statements == 0;
+        let waited = self.lock_tables_of(&planned).await?;
+        if line.renews && (waited || portal.needs_snapshot()) {
+            self.renew_snapshot().await?;
+        }
         self.begin_transaction(alone && plan.is_snapshot_read(), alone);
         if let Some(tx) = &mut self.tx {
             tx.set_yielding(line.yields);
@@ -351,6 +355,7 @@ impl Session {
                 return Err(Halt::Stale);
             }
             planned = self.plan_again(&planned, &portal.prepared).await?;
+            self.lock_tables_of(&planned).await?;
             portal.prepared.replace(&planned);
             refit(&mut portal.params, &planned.params, &self.eval)?;
             self.keep_again(&planned, &portal.prepared);
@@ -361,13 +366,13 @@ impl Session {
     /// Puts the guards of a plan's tables, types and views into the read set; false where one is not as it was planned with
     /// (SES-2).
     pub(super) async fn guard(&mut self, planned: &Planned) -> Result<bool, Halt> {
-        let (Some(tx), Body::Plan(_, tables)) = (&mut self.tx, &planned.body) else {
+        let (Some(tx), Body::Plan(_, used)) = (&mut self.tx, &planned.body) else {
             return Err(SqlError::internal("no transaction, or no plan").into());
         };
         if !planned.depends.hold(tx, Some(&self.served.catalog)).await? {
             return Ok(false);
         }
-        for table in tables {
+        for table in &used.plans {
             if !guard_table(tx, &table.def).await? {
                 return Ok(false);
             }
@@ -386,74 +391,6 @@ impl Session {
             }
         }
         Ok(true)
-    }
-
-    /// Plans a statement on the catalog as the transaction sees it, for a client that knows its columns.
-    pub(super) fn plan_again<'a>(
-        &'a mut self,
-        planned: &'a Planned,
-        prepared: &'a Prepared,
-    ) -> Work<'a, Result<Arc<Planned>, Halt>> {
-        Box::pin(async move {
-            let again = match prepared.is_named() {
-                true => self.plan_kept(planned).await?,
-                false => self.plan_anew(planned).await?,
-            };
-            if !same_shape(again.columns.as_deref(), planned.columns.as_deref()) {
-                // It is right for the next session that parses the text.
-                self.keep_again(&again, prepared);
-                return Err(SqlError::plan_changed().into());
-            }
-            Ok(again)
-        })
-    }
-
-    /// Plans a statement on the catalog as the transaction sees it.
-    pub(super) fn plan_anew<'a>(
-        &'a mut self,
-        planned: &'a Planned,
-    ) -> Work<'a, Result<Arc<Planned>, Halt>> {
-        self.plan_by(planned, &|types| types)
-    }
-
-    /// Keeps the new plan of a statement for other sessions, unless literals in it may mean what they meant before.
-    pub(super) fn keep_again(&self, planned: &Arc<Planned>, prepared: &Prepared) {
-        if !prepared.is_named() || planned.depends.types().is_empty() {
-            self.keep(planned);
-        }
-    }
-
-    /// As [`Session::plan_anew`], of a statement with a name, whose literals are the values that they were.
-    fn plan_kept<'a>(&'a mut self, planned: &'a Planned) -> Work<'a, Result<Arc<Planned>, Halt>> {
-        self.plan_by(planned, &ParamTypes::bound_before)
-    }
-
-    fn plan_by<'a>(
-        &'a mut self,
-        planned: &'a Planned,
-        params: &'a (dyn Fn(ParamTypes) -> ParamTypes + Send + Sync),
-    ) -> Work<'a, Result<Arc<Planned>, Halt>> {
-        Box::pin(async move {
-            let Some(tx) = &mut self.tx else {
-                return Err(SqlError::internal("no transaction").into());
-            };
-            let snapshot = self.served.catalog.snapshot(tx).await?;
-            let Some(tree) = parse_single(&planned.text)? else {
-                return Err(SqlError::internal("a plan without a text").into());
-            };
-            let types = params(ParamTypes::declared_in(planned.params.clone(), &snapshot));
-            let mut again = plan_statement(tree, &snapshot, types, &self.eval)?;
-            // What another role's plan is kept by is not for this one.
-            again.key = planned.key.clone().filter(|_| planned.names == again.names);
-            Ok(match &again.body {
-                Body::Declare(declared) => Arc::clone(&declared.planned),
-                Body::Explain {
-                    planned: Some(explained),
-                    ..
-                } => Arc::clone(explained),
-                _ => Arc::new(again),
-            })
-        })
     }
 
     async fn run_guarded(
@@ -556,14 +493,6 @@ pub(super) fn refit(
         }
     }
     Ok(())
-}
-
-/// Do two results have the same names and types?
-fn same_shape(a: Option<&[Column]>, b: Option<&[Column]>) -> bool {
-    let shape = |columns: &[Column]| -> Vec<(String, Type)> {
-        columns.iter().map(|c| (c.name.clone(), c.ty)).collect()
-    };
-    a.map(shape) == b.map(shape)
 }
 
 /// Runs `work` to its end, or to the poll that follows a cancel or the deadline: a statement that

@@ -12,6 +12,7 @@ use fencepost_txn::Machine;
 
 use super::protocol::empty;
 use super::{Block, Session, SessionOptions};
+use crate::advisory::SessionLocks;
 use crate::database::{DATABASE_NAME, Shared};
 use crate::front::parse_single;
 use crate::prepared::{Portal, Prepared};
@@ -37,6 +38,9 @@ impl Session {
         };
         let mut session = Session::unseen(db, served, options, cancel);
         session.serves = true;
+        // The session that has sent the statement may have locks under its own number.
+        let own = || SessionLocks::new(&db.advisory, db.next_pid());
+        session.set_locks(db.advisory.idle_locks().unwrap_or_else(own));
         session.lasting = Arc::clone(&settings);
         session.eval.settings = settings;
         session.settings_changed();

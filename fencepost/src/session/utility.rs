@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use fencepost_fabric::Random;
 use fencepost_planner::{
-    DdlCx, RowSink, Tag, await_turn, command_alone, ddl_command, makes_temporary, run_ddl,
+    DdlCx, RowSink, Tag, await_turn, command_alone, ddl_command, lock_for_ddl, makes_temporary,
+    run_ddl,
 };
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::{DiscardKind, Expr, Maintenance, Statement};
@@ -174,10 +175,6 @@ impl Session {
                 Isolation::ReadCommitted => tx.refresh().await?,
                 Isolation::RepeatableRead | Isolation::Serializable => tx.freshen().await,
             }
-            if wanted.mode.keeps_writers_out() {
-                // Statements take no lock on their tables: the commit validates that none has written.
-                tx.set_isolation(Isolation::Serializable);
-            }
         }
         Ok("LOCK TABLE")
     }
@@ -243,9 +240,17 @@ impl Session {
         }
     }
 
-    /// Runs a DDL command once. Rows that it reads are to be as they were read at the commit, at every level: an index that is
-    /// built, or a constraint that is checked, holds for all rows.
+    /// Runs a DDL command once, with its tables locked. Rows that it reads are to be the same at the commit, at every level:
+    /// an index that is built, or a constraint that is checked, holds for all rows.
     async fn ddl_attempt(&mut self, planned: &Planned) -> Result<Tag, Halt> {
+        if let Body::Utility(statement) = &planned.body {
+            let (catalog, _) = self.snapshot();
+            let locked = async {
+                let locked = lock_for_ddl(statement, &catalog, &self.eval);
+                locked.await.map_err(Halt::Error)
+            };
+            interruptible(&self.cancel, self.deadline, pin!(locked)).await?;
+        }
         self.begin_statement(false).await?;
         let level = self.set_isolation(Isolation::Serializable);
         let done = self.ddl_command(planned).await;

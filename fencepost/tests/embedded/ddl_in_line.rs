@@ -24,9 +24,15 @@ fn all(session: &mut BlockingSession, statements: &[&str]) {
     }
 }
 
-/// Waits until `count` transactions have stood in line since the database was opened.
-fn until_waits<T>(db: &Database, count: u64, who: &JoinHandle<T>) {
-    while db.machine().counters().totals().intent_waits < count {
+/// Waits until a session waits for a lock of a table or a row.
+fn until_waits<T>(db: &Database, who: &JoinHandle<T>) {
+    const WAITING: &str = "SELECT count(*) AS n FROM pg_locks WHERE NOT granted";
+    let mut session = db.blocking();
+    let mut waits = || {
+        let row = session.query_one(WAITING, &[]).expect("a row");
+        row.get::<i64>("n").expect("a number") > 0
+    };
+    while !waits() {
         assert!(!who.is_finished(), "it did not wait");
         thread::yield_now();
     }
@@ -59,7 +65,7 @@ fn ddl_waits_for_that_of_an_open_block_and_both_are_there() {
             &["CREATE TABLE t (i int)", "BEGIN", "CREATE TABLE a (i int)"],
         );
         let other = elsewhere(&db, statements);
-        until_waits(&db, 1, &other);
+        until_waits(&db, &other);
         all(&mut block, &["INSERT INTO a VALUES (1)", "COMMIT"]);
         other.join().expect("no panic").expect("no conflict");
         all(&mut block, &["SELECT * FROM a, b"]);
@@ -79,7 +85,7 @@ fn what_a_table_is_by_then_is_what_the_next_one_changes() {
         ],
     );
     let other = elsewhere(&db, &["BEGIN", "ALTER TABLE t ADD COLUMN k int", "COMMIT"]);
-    until_waits(&db, 1, &other);
+    until_waits(&db, &other);
     all(&mut block, &["COMMIT"]);
     other.join().expect("no panic").expect("no conflict");
     all(&mut block, &["INSERT INTO t (i, j, k) VALUES (1, 2, 3)"]);
@@ -155,7 +161,7 @@ fn a_circle_of_ddl_and_a_row_ends_with_one_victim() {
     while !ready.load(Ordering::Acquire) {
         thread::yield_now();
     }
-    until_waits(&db, 1, &other);
+    until_waits(&db, &other);
     let mine = run(&mut block, "CREATE TABLE b (i int)").and_then(|()| run(&mut block, "COMMIT"));
     if mine.is_err() {
         all(&mut block, &["ROLLBACK"]);

@@ -1,4 +1,4 @@
-//! LOCK TABLE among sessions of several machines.
+//! Locks of tables among sessions of several machines: LOCK TABLE, statements and DDL.
 
 use std::thread;
 
@@ -26,7 +26,7 @@ fn who_waits_for_a_table_finds_what_was_done_to_it(between: &Between) {
         SqlState::LOCK_NOT_AVAILABLE
     );
     third
-        .batch("ROLLBACK; BEGIN; LOCK TABLE a IN ACCESS SHARE MODE; LOCK TABLE b")
+        .batch("ROLLBACK; BEGIN; LOCK TABLE a IN ACCESS SHARE MODE; LOCK TABLE b IN EXCLUSIVE MODE")
         .expect("it goes together");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {
@@ -47,7 +47,7 @@ fn who_waits_for_a_table_finds_what_was_done_to_it(between: &Between) {
         .batch("BEGIN; LOCK TABLE a IN ROW EXCLUSIVE MODE")
         .expect("it goes together");
     thread::scope(|scope| {
-        let other = scope.spawn(|| first.batch("LOCK TABLE b IN ACCESS SHARE MODE"));
+        let other = scope.spawn(|| first.batch("LOCK TABLE b IN ROW EXCLUSIVE MODE"));
         until(|| number(second, WAITING) == 1);
         let closed = third.batch("LOCK TABLE a IN SHARE MODE");
         let error = closed.expect_err("a circle");
@@ -74,4 +74,58 @@ fn who_waits_for_a_table_of_machines_that_share_memory_finds_what_was_done_to_it
 #[test]
 fn who_waits_for_a_table_of_machines_of_a_network_finds_what_was_done_to_it() {
     who_waits_for_a_table_finds_what_was_done_to_it(&Between::network(59));
+}
+
+fn ddl_and_statements_wait_for_each_other(between: &Between) {
+    let machines = between.machines(1);
+    let mut sessions: Vec<_> = machines.iter().map(|db| db.blocking()).collect();
+    let [first, second, third] = &mut sessions[..] else {
+        panic!("three sessions");
+    };
+    first
+        .batch("CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1)")
+        .expect("a table");
+    second
+        .batch("BEGIN; SELECT count(*) FROM t")
+        .expect("a reader");
+    third
+        .batch("BEGIN; INSERT INTO t VALUES (3)")
+        .expect("a writer");
+    thread::scope(|scope| {
+        let ddl = scope.spawn(|| first.batch("ALTER TABLE t ADD COLUMN w int DEFAULT 7"));
+        until(|| number(second, WAITING) == 1);
+        second.batch("COMMIT").expect("the end of the reader");
+        // The writer is waited for still.
+        let locked = "SELECT count(*) FROM pg_locks
+            WHERE locktype = 'relation' AND granted AND mode = 'AccessExclusiveLock'";
+        assert_eq!(number(second, locked), 0);
+        third.batch("COMMIT").expect("the end of the writer");
+        ddl.join().expect("no panic").expect("its turn");
+    });
+    assert_eq!(number(third, "SELECT count(*) FROM t WHERE w = 7"), 2);
+    first
+        .batch("BEGIN; ALTER TABLE t ALTER COLUMN w SET DEFAULT 8")
+        .expect("no other uses it");
+    thread::scope(|scope| {
+        let insert = scope.spawn(|| second.batch("INSERT INTO t VALUES (4)"));
+        until(|| number(third, WAITING) == 1);
+        first.batch("COMMIT").expect("the end of the DDL");
+        insert.join().expect("no panic").expect("its turn");
+    });
+    assert_eq!(number(third, "SELECT count(*) FROM t WHERE w = 8"), 1);
+    // None of them has a lock any more.
+    for session in sessions.iter_mut() {
+        let alone = session.batch("BEGIN; LOCK TABLE t NOWAIT; ROLLBACK");
+        alone.expect("no other has a lock");
+    }
+}
+
+#[test]
+fn ddl_and_statements_of_machines_that_share_memory_wait_for_each_other() {
+    ddl_and_statements_wait_for_each_other(&Between::memory());
+}
+
+#[test]
+fn ddl_and_statements_of_machines_of_a_network_wait_for_each_other() {
+    ddl_and_statements_wait_for_each_other(&Between::network(61));
 }

@@ -88,7 +88,13 @@ impl Dialogue<'_> {
         last: bool,
     ) -> Result<Step, Ending> {
         let was = engine::ready(&self.session);
-        let opened = engine::prepare(&mut self.session, statement).and_then(|prepared| {
+        let mut prepared = engine::prepare(&mut self.session, statement);
+        if let Ok(first) = &prepared
+            && engine::waits_for_tables(&self.session, first)
+        {
+            prepared = watched!(self, io, engine::await_tables(&mut self.session, first))?;
+        }
+        let opened = prepared.and_then(|prepared| {
             let portal = engine::bind(&mut self.session, &prepared, Vec::new())?;
             Ok((prepared, portal))
         });

@@ -16,6 +16,7 @@ mod family;
 mod follow;
 mod grant;
 mod keep;
+mod locks;
 mod materialized;
 mod membership;
 mod names;
@@ -46,6 +47,7 @@ use fencepost_txn::{Strength, Work};
 
 use crate::exec::Cx;
 
+pub use locks::lock_for_ddl;
 pub use temporary::{
     drop_temporary_schema, end_temporary, ends_on_commit, make_temporary_schema, makes_temporary,
 };

@@ -20,9 +20,10 @@ use super::Owner;
 use super::rows::{Rows, RowsSink};
 use super::variables::Slots;
 use crate::exec::Cx;
-use crate::plan::{SelectPlan, TablePlan};
+use crate::plan::SelectPlan;
 use crate::run::{Execution, Progress};
 use crate::statement::{Plan, check_supported, plan};
+use crate::uses::UsedTables;
 
 /// Rows that are taken before they are counted.
 const CHUNK: usize = 1024;
@@ -57,7 +58,7 @@ pub enum Body {
 #[derive(Debug)]
 pub struct Planned {
     pub plan: Plan,
-    pub tables: Vec<Arc<TablePlan>>,
+    pub used: UsedTables,
     /// The columns of its rows, if it gives some.
     pub columns: Option<Vec<(String, Type)>>,
     /// The other objects that it depends on.
@@ -242,7 +243,7 @@ impl Prepared {
                 Body::Value(row.targets.swap_remove(0).expr)
             }
             Ok(plan) => Body::Planned(Box::new(Planned {
-                tables: plan.tables(),
+                used: plan.used(),
                 plan,
                 columns,
                 depends,
@@ -260,13 +261,20 @@ impl Prepared {
     }
 }
 
-/// Puts what a plan uses into the read set; false where something is not as it was planned with.
+/// Locks the tables of a plan, and puts what it uses into the read set. Returns false where something is not as it was
+/// planned with.
 pub async fn guard(planned: &Planned, cx: &mut Cx<'_>) -> Result<bool, Halt> {
+    if let Some(locks) = &cx.eval.advisory {
+        let database = cx.eval.database_oid();
+        if !locks.use_at_once(database, &planned.used.locks) {
+            locks.use_tables(database, &planned.used.locks).await?;
+        }
+    }
     let catalog = cx.eval.database_catalog.as_deref();
     if !planned.depends.hold(cx.tx, catalog).await? {
         return Ok(false);
     }
-    for table in &planned.tables {
+    for table in &planned.used.plans {
         if !guard_table(cx.tx, &table.def).await? {
             return Ok(false);
         }

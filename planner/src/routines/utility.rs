@@ -14,7 +14,7 @@ use super::call::run_routine;
 use super::machine::Machine;
 use super::procedure::anonymous;
 use super::returned::Returned;
-use crate::ddl::{DdlCx, await_turn, command_alone, ddl_command, run_ddl};
+use crate::ddl::{DdlCx, await_turn, command_alone, ddl_command, lock_for_ddl, run_ddl};
 use crate::exec::Cx;
 
 /// Runs a statement; the row that a CALL gives.
@@ -173,6 +173,8 @@ async fn ddl(
     let Some(catalog) = cx.eval.database_catalog.clone() else {
         return Err(SqlError::internal("no catalog").into());
     };
+    let known = cx.eval.catalog();
+    lock_for_ddl(statement, &known, cx.eval).await?;
     await_turn(cx, &catalog).await?;
     let snapshot = catalog.snapshot(cx.tx).await?;
     let mut notices = Vec::new();

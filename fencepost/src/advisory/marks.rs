@@ -1,0 +1,158 @@
+//! The tables that a session of any machine has locked, or wants to, in a mode that conflicts with statements.
+//!
+//! ```text
+//! statement                              LOCK TABLE, DDL
+//!   its session notes the lock             every machine sets a mark on the table
+//!   is there a mark on the table?          every session there hands its locks of the table over to the home
+//!     no:  the lock is had                 the home is asked for the lock, and knows all that conflict
+//!     yes: the home is asked for it        the mark goes with the lock
+//! ```
+//! # Invariants
+//! * ADV-5: a session notes a lock before it looks for marks, and a machine sets a mark before it looks at its sessions,
+//!   both under the session's mutex. So a statement sees the mark, or its lock is handed over.
+//!
+//! # Failure
+//! A mark of a session that is lost without a word stays until its machine is no member any more. Statements on that
+//! table ask the home until then.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fencepost_sql::advisory::LockKey;
+use foldhash::HashMap;
+use parking_lot::Mutex;
+
+use super::own::Lock;
+use super::table::Owner;
+
+/// The marks that a machine knows.
+pub(super) struct Marks {
+    /// How many there are, and one more as long as others may have set some before.
+    count: AtomicUsize,
+    known: Mutex<Known>,
+}
+
+struct Known {
+    /// All that were set before this machine was a member are known.
+    all: bool,
+    marks: HashMap<LockKey, Vec<Mark>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Mark {
+    owner: Owner,
+    lock: Lock,
+}
+
+impl Marks {
+    /// There are none. Where there are other machines they may have set some: `all` is false.
+    pub fn new(others: Others) -> Marks {
+        let all = others == Others::None;
+        Marks {
+            count: AtomicUsize::new(usize::from(!all)),
+            known: Mutex::new(Known {
+                all,
+                marks: HashMap::default(),
+            }),
+        }
+    }
+
+    /// Returns whether there are no marks on any table.
+    #[inline]
+    pub fn are_none(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0
+    }
+
+    /// Returns whether all marks that were set before are known.
+    pub fn are_known(&self) -> bool {
+        self.known.lock().all
+    }
+
+    /// Notes that all marks that were set before are known.
+    pub fn note_all(&self) {
+        let mut known = self.known.lock();
+        if !std::mem::replace(&mut known.all, true) {
+            self.count.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns whether another session than `owner` has set a mark on `key`, or may have.
+    pub fn are_on(&self, key: LockKey, owner: Owner) -> bool {
+        let known = self.known.lock();
+        let marks = known.marks.get(&key);
+        !known.all || marks.is_some_and(|marks| marks.iter().any(|mark| mark.owner != owner))
+    }
+
+    /// Sets a mark.
+    pub fn set(&self, owner: Owner, lock: Lock) {
+        let mark = Mark { owner, lock };
+        let mut known = self.known.lock();
+        let marks = known.marks.entry(lock.0).or_default();
+        if !marks.contains(&mark) {
+            marks.push(mark);
+            self.count.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Takes a mark away.
+    pub fn remove(&self, owner: Owner, lock: Lock) {
+        self.retain(|mark| *mark != Mark { owner, lock });
+    }
+
+    /// Takes the marks of all owners away that are `gone`.
+    pub fn part_with(&self, gone: impl Fn(Owner) -> bool) {
+        self.retain(|mark| !gone(mark.owner));
+    }
+
+    fn retain(&self, stays: impl Fn(&Mark) -> bool) {
+        let mut known = self.known.lock();
+        let mut removed = 0;
+        known.marks.retain(|_, marks| {
+            let before = marks.len();
+            marks.retain(&stays);
+            removed += before - marks.len();
+            !marks.is_empty()
+        });
+        self.count.fetch_sub(removed, Ordering::SeqCst);
+    }
+}
+
+/// Whether other machines use the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Others {
+    None,
+    Some,
+}
+
+#[cfg(test)]
+mod tests {
+    use fencepost_sql::advisory::LockMode::{Exclusive, Share};
+
+    use super::*;
+
+    const KEY: LockKey = LockKey::Table(5, 7);
+
+    #[test]
+    fn a_mark_counts_for_all_but_its_owner() {
+        let marks = Marks::new(Others::None);
+        assert!(marks.are_none());
+        marks.set(1, (KEY, Share));
+        marks.set(1, (KEY, Share));
+        assert!(marks.are_on(KEY, 2) && !marks.are_on(KEY, 1));
+        assert!(!marks.are_on(LockKey::Table(5, 8), 2));
+        marks.set(2, (KEY, Exclusive));
+        assert!(marks.are_on(KEY, 1));
+        marks.remove(1, (KEY, Share));
+        assert!(!marks.are_on(KEY, 2) && !marks.are_none());
+        marks.part_with(|owner| owner == 2);
+        assert!(marks.are_none());
+    }
+
+    #[test]
+    fn a_machine_that_joins_asks_for_marks_first() {
+        let marks = Marks::new(Others::Some);
+        assert!(!marks.are_none() && marks.are_on(KEY, 1));
+        marks.note_all();
+        marks.note_all();
+        assert!(marks.are_none() && !marks.are_on(KEY, 1));
+    }
+}

@@ -1,0 +1,236 @@
+//! The locks that a session has, how often it has taken each, and until when.
+
+use fencepost_sql::advisory::{LockKey, LockMode, LockScope};
+use foldhash::HashMap;
+
+pub(super) type Lock = (LockKey, LockMode);
+
+/// The locks of a session.
+#[derive(Default)]
+pub(super) struct Own {
+    /// Those that the home knows.
+    known: HashMap<Lock, Count>,
+    /// Those of the transaction, as they were taken.
+    taken: Vec<Taken>,
+    /// Those of the session that the statement has taken.
+    fresh: Vec<Lock>,
+}
+
+/// How often a lock was taken.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    session: u32,
+    transaction: u32,
+}
+
+struct Taken {
+    lock: Lock,
+    place: Place,
+}
+
+impl Taken {
+    fn includes(&self, (key, mode): Lock) -> bool {
+        self.lock.0 == key && self.lock.1.includes(mode)
+    }
+}
+
+/// The place where others find a lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In the session alone.
+    Session,
+    /// At the home, too.
+    Home,
+}
+
+impl Own {
+    /// Returns whether the home knows that the session has this lock.
+    pub fn is_known(&self, lock: Lock) -> bool {
+        self.known.contains_key(&lock)
+    }
+
+    /// Returns all locks that the home is to know.
+    pub fn known(&self) -> impl Iterator<Item = Lock> {
+        self.known.keys().copied()
+    }
+
+    /// Returns the locks of the session, each as often as it was taken.
+    pub fn of_session(&self) -> Vec<Lock> {
+        let times = |(lock, count): (&Lock, &Count)| vec![*lock; count.session as usize];
+        self.known.iter().flat_map(times).collect()
+    }
+
+    /// Adds a lock that the home knows.
+    pub fn add(&mut self, lock: Lock, scope: LockScope) {
+        let count = self.known.entry(lock).or_default();
+        match scope {
+            LockScope::Session => {
+                count.session += 1;
+                self.fresh.push(lock);
+            }
+            LockScope::Transaction => {
+                count.transaction += 1;
+                let place = Place::Home;
+                self.taken.push(Taken { lock, place });
+            }
+        }
+    }
+
+    /// Takes back one of the times that a lock was taken. Returns whether there was one, and whether the lock is had no
+    /// more.
+    pub fn remove(&mut self, lock: Lock, scope: LockScope) -> (bool, bool) {
+        let Some(count) = self.known.get_mut(&lock) else {
+            return (false, false);
+        };
+        let times = match scope {
+            LockScope::Session => &mut count.session,
+            LockScope::Transaction => &mut count.transaction,
+        };
+        if *times == 0 {
+            return (false, false);
+        }
+        *times -= 1;
+        let over = count.session == 0 && count.transaction == 0;
+        if over {
+            self.known.remove(&lock);
+        }
+        (true, over)
+    }
+
+    /// Adds the locks of a statement, of which only this session knows, except those that the transaction has.
+    pub fn take_all_here(&mut self, mut locks: impl ExactSizeIterator<Item = Lock> + Clone) {
+        let before = self.taken.len();
+        // A statement that runs again finds its locks one behind the other.
+        if let Some(first) = locks.clone().next()
+            && let Some(at) = self.taken.iter().position(|taken| taken.lock == first)
+        {
+            let run = self.taken[at..].iter().map(|taken| taken.lock);
+            if locks.len() <= run.len() && run.zip(locks.clone()).all(|(a, b)| a == b) {
+                return;
+            }
+        }
+        let place = Place::Session;
+        for lock in &mut locks {
+            if !self.taken[..before].iter().any(|had| had.includes(lock)) {
+                self.taken.push(Taken { lock, place });
+            }
+        }
+    }
+
+    /// Adds the lock of a statement, of which only this session knows. Returns false if the transaction has it, or one that
+    /// includes it.
+    pub fn take_here(&mut self, lock: Lock) -> bool {
+        let before = self.taken.len();
+        self.take_all_here(std::iter::once(lock));
+        self.taken.len() > before
+    }
+
+    /// Takes back the locks that were taken since `mark` and of which only this session knows.
+    pub fn take_back_here(&mut self, mark: usize) {
+        let mut at = 0;
+        self.taken.retain(|taken| {
+            at += 1;
+            at <= mark || taken.place == Place::Home
+        });
+    }
+
+    /// Notes that the home knows a lock on `key` of which only this session knew. Returns the lock, if there is one.
+    pub fn hand_over(&mut self, key: LockKey) -> Option<Lock> {
+        let mut taken = self.taken.iter_mut();
+        let is_wanted = |taken: &&mut Taken| taken.lock.0 == key && taken.place == Place::Session;
+        let taken = taken.find(is_wanted)?;
+        taken.place = Place::Home;
+        self.known.entry(taken.lock).or_default().transaction += 1;
+        Some(taken.lock)
+    }
+
+    /// Returns how many locks of the transaction were taken.
+    pub fn mark(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// Forgets the locks of the transaction since `mark`. Returns those that the home knows, the last one first.
+    pub fn back_to(&mut self, mark: usize) -> Vec<Lock> {
+        let mark = mark.min(self.taken.len());
+        let at_home = |taken: &&Taken| taken.place == Place::Home;
+        let taken = self.taken[mark..].iter().rev().filter(at_home);
+        let known = taken.map(|taken| taken.lock).collect();
+        self.taken.truncate(mark);
+        known
+    }
+
+    /// Notes that a statement begins.
+    pub fn begin(&mut self) {
+        self.fresh.clear();
+    }
+
+    /// Returns the locks of the session that the statement has taken, the last one first.
+    pub fn take_fresh(&mut self) -> Vec<Lock> {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        fresh.reverse();
+        fresh
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use LockMode::{AccessShare, RowExclusive, Share};
+
+    const KEY: LockKey = LockKey::Table(5, 7);
+    const OTHER: LockKey = LockKey::Table(5, 8);
+
+    #[test]
+    fn a_lock_of_a_statement_is_taken_once() {
+        let mut own = Own::default();
+        assert!(own.take_here((KEY, RowExclusive)));
+        assert!(!own.take_here((KEY, RowExclusive)));
+        assert!(!own.take_here((KEY, AccessShare)), "it is included");
+        assert!(own.take_here((OTHER, AccessShare)));
+        assert!(own.take_here((OTHER, RowExclusive)), "it is stronger");
+        assert_eq!((own.mark(), own.known().count()), (3, 0));
+        assert_eq!(own.back_to(0), []);
+        assert_eq!(own.mark(), 0);
+    }
+
+    #[test]
+    fn the_locks_of_a_statement_that_runs_again_are_found() {
+        let statement = [(OTHER, AccessShare), (KEY, RowExclusive)];
+        let mut own = Own::default();
+        own.take_here((KEY, AccessShare));
+        for _ in 0..3 {
+            own.take_all_here(statement.into_iter());
+            assert_eq!(own.mark(), 3);
+        }
+        own.back_to(2);
+        own.take_all_here(statement.into_iter());
+        assert_eq!(own.mark(), 3, "only one of them is there still");
+    }
+
+    #[test]
+    fn a_lock_that_was_handed_over_is_given_back_at_the_home() {
+        let mut own = Own::default();
+        own.take_here((KEY, RowExclusive));
+        own.take_here((OTHER, AccessShare));
+        assert_eq!(own.hand_over(KEY), Some((KEY, RowExclusive)));
+        assert_eq!(own.hand_over(KEY), None);
+        assert!(own.is_known((KEY, RowExclusive)));
+        own.take_back_here(1);
+        assert_eq!(own.mark(), 1, "the home does not know the other one");
+        assert_eq!(own.back_to(0), [(KEY, RowExclusive)]);
+        let removed = own.remove((KEY, RowExclusive), LockScope::Transaction);
+        assert_eq!(removed, (true, true));
+    }
+
+    #[test]
+    fn a_savepoint_keeps_what_was_taken_before() {
+        let mut own = Own::default();
+        own.take_here((KEY, AccessShare));
+        let mark = own.mark();
+        own.take_here((OTHER, AccessShare));
+        own.add((KEY, Share), LockScope::Transaction);
+        own.hand_over(KEY);
+        assert_eq!(own.back_to(mark), [(KEY, Share)]);
+        assert_eq!(own.back_to(0), [(KEY, AccessShare)]);
+    }
+}

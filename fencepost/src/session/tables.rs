@@ -1,0 +1,157 @@
+//! The locks of tables that statements take, and plans that are made anew because a table has changed.
+//!
+//! ```text
+//! simple query:  bind ─► await_tables ─► the columns are told ─► run
+//! all others:    bind ─► the columns are told ─► run: lock_tables_of, then guard
+//! ```
+//! PostgreSQL locks the tables of a simple query before it looks at their columns. So a query that has waited for DDL has the
+//! columns that the table has after it.
+//!
+//! *Failure.* A statement that closes a circle of waits ends with 40P01, and `lock_timeout` ends it with 55P03. Locks go
+//! with the transaction.
+
+use std::sync::Arc;
+
+use fencepost_sql::binder::ParamTypes;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::types::Type;
+use fencepost_txn::Work;
+
+use super::run::interruptible;
+use super::{Block, Session};
+use crate::front::{parse_single, plan_statement};
+use crate::prepared::{Body, Column, Planned, Prepared};
+
+impl Session {
+    /// Returns whether [`Self::await_tables`] is to be called before the columns of a simple query are told.
+    #[inline]
+    pub fn waits_for_tables(&self, prepared: &Prepared) -> bool {
+        match &prepared.planned.body {
+            Body::Plan(_, used) => {
+                let database = self.served.catalog.database();
+                self.locks.waits_for(database, &used.locks)
+            }
+            Body::Empty
+            | Body::Explain { .. }
+            | Body::ExplainExecute { .. }
+            | Body::Declare(_)
+            | Body::Utility(_) => false,
+        }
+    }
+
+    /// Locks the tables of a simple query, and prepares it once more: they may have changed meanwhile.
+    ///
+    /// # Errors
+    /// 40P01 for the session that closes a circle of waits; 55P03 after `lock_timeout`; 57014 when it is cancelled; those of
+    /// preparing it.
+    pub async fn await_tables(&mut self, prepared: &Prepared) -> Result<Arc<Prepared>, SqlError> {
+        self.start_statement();
+        self.enter();
+        match self.prepare_after_wait(prepared).await {
+            Ok(prepared) => Ok(prepared),
+            Err(halt) => Err(self.fail_with(halt).await),
+        }
+    }
+
+    async fn prepare_after_wait(&mut self, prepared: &Prepared) -> Result<Arc<Prepared>, Halt> {
+        let alone = self.block == Block::Implicit && self.statements == 0;
+        self.lock_tables_of(&prepared.planned).await?;
+        self.begin_statement(alone).await?;
+        let again = self.plan_anew(&prepared.planned).await?;
+        self.keep_again(&again, prepared);
+        Ok(Prepared::new(again, prepared.literals.clone()))
+    }
+
+    /// Locks the tables of a plan until the transaction ends. Returns whether it had to wait: the snapshot is to be of a
+    /// later time then.
+    pub(super) async fn lock_tables_of(&mut self, planned: &Planned) -> Result<bool, Halt> {
+        let Body::Plan(_, used) = &planned.body else {
+            return Ok(false);
+        };
+        let database = self.served.catalog.database();
+        if self.locks.use_at_once(database, &used.locks) {
+            return Ok(false);
+        }
+        let locks = Arc::clone(&self.locks);
+        let had = async { Ok(locks.use_tables(database, &used.locks).await?) };
+        interruptible(&self.cancel, self.deadline, Box::pin(had).as_mut()).await?;
+        Ok(true)
+    }
+
+    /// Plans a statement on the catalog as the transaction sees it, for a client that knows its columns.
+    pub(super) fn plan_again<'a>(
+        &'a mut self,
+        planned: &'a Planned,
+        prepared: &'a Prepared,
+    ) -> Work<'a, Result<Arc<Planned>, Halt>> {
+        Box::pin(async move {
+            let again = match prepared.is_named() {
+                true => self.plan_kept(planned).await?,
+                false => self.plan_anew(planned).await?,
+            };
+            if !same_shape(again.columns.as_deref(), planned.columns.as_deref()) {
+                // It is right for the next session that parses the text.
+                self.keep_again(&again, prepared);
+                return Err(SqlError::plan_changed().into());
+            }
+            Ok(again)
+        })
+    }
+
+    /// Plans a statement on the catalog as the transaction sees it.
+    pub(super) fn plan_anew<'a>(
+        &'a mut self,
+        planned: &'a Planned,
+    ) -> Work<'a, Result<Arc<Planned>, Halt>> {
+        self.plan_by(planned, &|types| types)
+    }
+
+    /// Keeps the new plan of a statement for other sessions, unless literals in it may mean what they meant before.
+    pub(super) fn keep_again(&self, planned: &Arc<Planned>, prepared: &Prepared) {
+        if !prepared.is_named() || planned.depends.types().is_empty() {
+            self.keep(planned);
+        }
+    }
+
+    /// As [`Session::plan_anew`], of a statement with a name, whose literals are the values that they were.
+    fn plan_kept<'a>(&'a mut self, planned: &'a Planned) -> Work<'a, Result<Arc<Planned>, Halt>> {
+        self.plan_by(planned, &ParamTypes::bound_before)
+    }
+
+    fn plan_by<'a>(
+        &'a mut self,
+        planned: &'a Planned,
+        params: &'a (dyn Fn(ParamTypes) -> ParamTypes + Send + Sync),
+    ) -> Work<'a, Result<Arc<Planned>, Halt>> {
+        Box::pin(async move {
+            let Some(tx) = &mut self.tx else {
+                return Err(SqlError::internal("no transaction").into());
+            };
+            let snapshot = self.served.catalog.snapshot(tx).await?;
+            let Some(tree) = parse_single(&planned.text)? else {
+                return Err(SqlError::internal("a plan without a text").into());
+            };
+            let types = params(ParamTypes::declared_in(planned.params.clone(), &snapshot));
+            let mut again = plan_statement(tree, &snapshot, types, &self.eval)?;
+            // What another role's plan is kept by is not for this one.
+            again.key = planned.key.clone().filter(|_| planned.names == again.names);
+            Ok(match &again.body {
+                Body::Declare(declared) => Arc::clone(&declared.planned),
+                Body::Explain {
+                    planned: Some(explained),
+                    ..
+                } => Arc::clone(explained),
+                _ => Arc::new(again),
+            })
+        })
+    }
+}
+
+/// Returns whether two results have the same names and types.
+fn same_shape(a: Option<&[Column]>, b: Option<&[Column]>) -> bool {
+    let shape = |columns: &[Column]| -> Vec<(String, Type)> {
+        columns.iter().map(|c| (c.name.clone(), c.ty)).collect()
+    };
+    a.map(shape) == b.map(shape)
+}

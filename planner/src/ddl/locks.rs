@@ -1,0 +1,225 @@
+//! The locks of tables that DDL takes before it looks at them, as PostgreSQL's commands do.
+//!
+//! They keep statements out that could not go on after the change, and wait for the transactions that have used the
+//! tables. A table comes with its partitions, and with the tables that it references where these change, too.
+
+use std::sync::Arc;
+
+use fencepost_sql::advisory::{LockKey, LockMode, LockScope};
+use fencepost_sql::bound::{
+    AlterAction, AlterTable, CreateTable, NewForeignKey, Refresh, Statement, TriggerChange,
+};
+use fencepost_sql::catalog::{CatalogView, Snapshot, TableDef};
+use fencepost_sql::context::EvalContext;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::table_locks::TableUse;
+
+/// Takes the locks of a DDL statement until the transaction ends, one after the other. Outside a session there are none.
+///
+/// # Errors
+/// 40P01 for the session that closes a circle of waits; 55P03 after `lock_timeout`.
+pub async fn lock_for_ddl(
+    statement: &Statement,
+    catalog: &Snapshot,
+    eval: &EvalContext,
+) -> Result<(), SqlError> {
+    let Some(locks) = &eval.advisory else {
+        return Ok(());
+    };
+    let database = eval.database_oid();
+    for used in ddl_locks(statement, catalog) {
+        let key = LockKey::Table(database, used.table);
+        let scope = LockScope::Transaction;
+        locks.lock(key, used.mode, scope, true).await?;
+    }
+    Ok(())
+}
+
+/// Returns the locks that a DDL statement takes, in the order in which it takes them.
+fn ddl_locks(statement: &Statement, catalog: &Snapshot) -> Vec<TableUse> {
+    let mut locks = Locks {
+        catalog,
+        all: Vec::new(),
+    };
+    match statement {
+        Statement::AlterTable(alter) => locks.alter(alter),
+        Statement::DropTable(drop) => drop.tables.iter().for_each(|table| locks.drop(table)),
+        Statement::Truncate(truncate) => {
+            let tables = truncate.tables.iter();
+            tables.for_each(|table| locks.add_all(table, LockMode::AccessExclusive));
+        }
+        Statement::CreateIndex(create) => {
+            let mode = match create.concurrently {
+                true => LockMode::ShareUpdateExclusive,
+                false => LockMode::Share,
+            };
+            locks.add_all(&create.table, mode);
+        }
+        Statement::DropIndex(drop) => {
+            let mode = match drop.concurrently {
+                true => LockMode::ShareUpdateExclusive,
+                false => LockMode::AccessExclusive,
+            };
+            let tables = drop.indexes.iter();
+            tables.for_each(|(table, _)| locks.add_all(table, mode));
+        }
+        Statement::CreateTable(create) => locks.create(create),
+        Statement::RefreshView(refresh) => {
+            let mode = match refresh.how {
+                Refresh::Concurrently(_) => LockMode::Exclusive,
+                Refresh::Anew(_) | Refresh::Empty => LockMode::AccessExclusive,
+            };
+            locks.add_all(&refresh.table, mode);
+        }
+        Statement::DropSchema(drop) if drop.cascade => locks.drop_schemas(&drop.names),
+        Statement::AlterOwner(alter) => locks.change(alter.object.as_ref().map(|of| of.object.id)),
+        Statement::SetSchema(of) => locks.change(of.object.as_ref().map(|of| of.object.id)),
+        // They change no tables that statements use, or are noticed by the versions of what plans depend on.
+        _ => {}
+    }
+    locks.all
+}
+
+struct Locks<'a> {
+    catalog: &'a Snapshot,
+    all: Vec<TableUse>,
+}
+
+impl Locks<'_> {
+    fn add(&mut self, table: u32, mode: LockMode) {
+        let includes = |used: &TableUse| used.table == table && used.mode.includes(mode);
+        if !self.all.iter().any(includes) {
+            self.all.push(TableUse { table, mode });
+        }
+    }
+
+    /// Adds a table and its partitions.
+    fn add_all(&mut self, table: &TableDef, mode: LockMode) {
+        self.add(table.id, mode);
+        table
+            .leaves()
+            .iter()
+            .for_each(|leaf| self.add(leaf.id, mode));
+    }
+
+    /// Adds a table that goes, and the tables that know of it.
+    fn drop(&mut self, table: &TableDef) {
+        self.add_all(table, LockMode::AccessExclusive);
+        if let Some(of) = table.partition_of_table() {
+            self.add(of.parent, LockMode::AccessExclusive);
+        }
+        for key in &table.rules.foreign_keys {
+            self.add(key.parent, LockMode::AccessExclusive);
+        }
+    }
+
+    fn drop_schemas(&mut self, names: &[String]) {
+        for table in self.catalog.tables() {
+            if names.contains(&table.schema) {
+                self.drop(&table);
+            }
+        }
+    }
+
+    /// Adds the table with this oid, if it is one.
+    fn change(&mut self, object: Option<u32>) {
+        let table = object.and_then(|id| self.catalog.table_by_id(id).ok().flatten());
+        if let Some(table) = table {
+            self.add_all(&table, LockMode::AccessExclusive);
+        }
+    }
+
+    fn create(&mut self, create: &CreateTable) {
+        if let Some(of) = &create.partition_of {
+            self.add(of.parent.id, LockMode::AccessExclusive);
+        }
+        self.reference(&create.foreign_keys);
+    }
+
+    fn reference(&mut self, keys: &[NewForeignKey]) {
+        for parent in keys.iter().filter_map(|key| key.parent.as_ref()) {
+            self.add_all(parent, LockMode::ShareRowExclusive);
+        }
+    }
+
+    fn alter(&mut self, alter: &AlterTable) {
+        let Some(table) = &alter.table else {
+            return;
+        };
+        // What follows in later passes is not known yet.
+        let later = (!alter.later.is_empty()).then_some(LockMode::AccessExclusive);
+        let modes = alter.actions.iter().map(mode_of_action).chain(later);
+        if let Some(mode) = modes.max() {
+            match is_of_whole(&alter.actions) {
+                true => self.add(table.id, mode),
+                false => self.add_all(table, mode),
+            }
+        }
+        for action in &alter.actions {
+            self.alter_others(table, action);
+        }
+    }
+
+    /// Adds the other tables that an action changes.
+    fn alter_others(&mut self, table: &Arc<TableDef>, action: &AlterAction) {
+        match action {
+            AlterAction::AddForeignKey(key, _) => self.reference(std::slice::from_ref(key)),
+            AlterAction::AddColumn(added) => self.reference(&added.foreign_keys),
+            AlterAction::AttachPartition(of) => {
+                self.add(of.parent.id, LockMode::ShareUpdateExclusive);
+            }
+            AlterAction::DetachPartition(partition) => {
+                self.add_all(partition, LockMode::AccessExclusive);
+            }
+            AlterAction::DropConstraint { name, .. } => {
+                let keys = table.rules.foreign_keys.iter();
+                for key in keys.filter(|key| key.name == *name) {
+                    self.add(key.parent, LockMode::AccessExclusive);
+                }
+            }
+            AlterAction::ValidateForeignKey { name } => {
+                let keys = table.rules.foreign_keys.iter();
+                for key in keys.filter(|key| key.name == *name) {
+                    self.add(key.parent, LockMode::RowShare);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns whether actions leave the rows of partitions alone.
+fn is_of_whole(actions: &[AlterAction]) -> bool {
+    let is_of_whole = |action: &AlterAction| {
+        matches!(
+            action,
+            AlterAction::Comment { .. }
+                | AlterAction::DetachPartition(_)
+                | AlterAction::AttachIndex { .. }
+                | AlterAction::RenameTable(_)
+                | AlterAction::RenameIndex { .. }
+        )
+    };
+    actions.iter().all(is_of_whole)
+}
+
+fn mode_of_action(action: &AlterAction) -> LockMode {
+    match action {
+        AlterAction::Comment { .. }
+        | AlterAction::ValidateCheck { .. }
+        | AlterAction::ValidateForeignKey { .. }
+        | AlterAction::RenameIndex { .. }
+        | AlterAction::AttachIndex { .. }
+        | AlterAction::Keep { .. } => LockMode::ShareUpdateExclusive,
+        AlterAction::AddForeignKey(..) => LockMode::ShareRowExclusive,
+        AlterAction::Trigger(change) => match change {
+            TriggerChange::Create { .. } | TriggerChange::Enable { .. } => {
+                LockMode::ShareRowExclusive
+            }
+            TriggerChange::Comment { .. } => LockMode::ShareUpdateExclusive,
+            TriggerChange::Drop { .. } | TriggerChange::Rename { .. } => LockMode::AccessExclusive,
+        },
+        AlterAction::Notice(..) => LockMode::AccessShare,
+        _ => LockMode::AccessExclusive,
+    }
+}
