@@ -20,7 +20,7 @@ use std::sync::Arc;
 use fencepost_btree::{BTree, Cursor, Direction, ScanBatch};
 use fencepost_hashtable::HashTable;
 use fencepost_planner::{TablePlan, chunks_of, read_row};
-use fencepost_sql::catalog::{Catalog, IndexDef, IndexKind, TableDef};
+use fencepost_sql::catalog::{Catalog, Hold, IndexDef, IndexKind, TableDef};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::eval_predicate;
@@ -122,7 +122,7 @@ impl Check<'_> {
             let owner = self.owner(format!("view {}", view.name));
             let guards = view.guards.all();
             guards.for_each(|guard| self.claim(owner, guard));
-            if !fencepost_sql::catalog::guard_view(&mut self.tx, view).await? {
+            if !fencepost_sql::catalog::guard_view(&mut self.tx, view, Hold::Commit).await? {
                 self.problem(format!(
                     "view {}: its guard is not that of its definition",
                     view.name
@@ -132,7 +132,7 @@ impl Check<'_> {
         for ty in snapshot.types().all() {
             let owner = self.owner(format!("type {}", ty.name));
             ty.guards.all().for_each(|guard| self.claim(owner, guard));
-            if !fencepost_sql::catalog::guard_type(&mut self.tx, &ty).await? {
+            if !fencepost_sql::catalog::guard_type(&mut self.tx, &ty, Hold::Commit).await? {
                 self.problem(format!(
                     "type {}: its guard is not that of its definition",
                     ty.name

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use fencepost_sql::advisory::LockMode;
 use fencepost_sql::bound::CopySource;
-use fencepost_sql::catalog::{Referential, TableDef};
+use fencepost_sql::catalog::{Hold, Referential, TableDef};
 use fencepost_sql::table_locks::TableUse;
 
 use crate::plan::TablePlan;
@@ -26,6 +26,16 @@ pub struct UsedTables {
     pub plans: Vec<Arc<TablePlan>>,
     /// The locks that the statement takes, each table once.
     pub locks: Box<[TableUse]>,
+    /// How long the guard of each of `plans` is to hold.
+    holds: Box<[Hold]>,
+}
+
+impl UsedTables {
+    /// Returns the tables, and how long each is to be as the plan knows it.
+    pub fn guarded(&self) -> impl Iterator<Item = (&TableDef, Hold)> {
+        let tables = self.plans.iter().map(|table| &*table.def);
+        tables.zip(self.holds.iter().copied())
+    }
 }
 
 impl Plan {
@@ -39,9 +49,19 @@ impl Plan {
         let mut locks = Locks(Vec::with_capacity(plans.len()));
         plans.iter().for_each(|table| locks.add(table.def.id, mode));
         locks.add_changes(self);
+        let holds = plans.iter().map(|table| locks.hold(table.def.id)).collect();
         UsedTables {
             plans,
             locks: locks.0.into(),
+            holds,
+        }
+    }
+
+    /// Returns how long the objects that the plan depends on, but for tables, are to be as it knows them.
+    pub fn holds(&self) -> Hold {
+        match self.is_write() {
+            true => Hold::Commit,
+            false => Hold::Statement,
         }
     }
 }
@@ -53,6 +73,15 @@ impl Locks {
         match self.0.iter_mut().find(|used| used.table == table) {
             Some(used) => used.mode = used.mode.max(mode),
             None => self.0.push(TableUse { table, mode }),
+        }
+    }
+
+    /// Returns how long the guard of a table is to hold: up to the commit if rows of it change.
+    fn hold(&self, table: u32) -> Hold {
+        let changes = |used: &TableUse| used.table == table && used.mode >= LockMode::RowExclusive;
+        match self.0.iter().any(changes) {
+            true => Hold::Commit,
+            false => Hold::Statement,
         }
     }
 

@@ -366,14 +366,16 @@ impl Session {
     /// Puts the guards of a plan's tables, types and views into the read set; false where one is not as it was planned with
     /// (SES-2).
     pub(super) async fn guard(&mut self, planned: &Planned) -> Result<bool, Halt> {
-        let (Some(tx), Body::Plan(_, used)) = (&mut self.tx, &planned.body) else {
+        let (Some(tx), Body::Plan(plan, used)) = (&mut self.tx, &planned.body) else {
             return Err(SqlError::internal("no transaction, or no plan").into());
         };
-        if !planned.depends.hold(tx, Some(&self.served.catalog)).await? {
+        let hold = plan.holds();
+        let catalog = Some(&*self.served.catalog);
+        if !planned.depends.hold(tx, catalog, hold).await? {
             return Ok(false);
         }
-        for table in &used.plans {
-            if !guard_table(tx, &table.def).await? {
+        for (table, hold) in used.guarded() {
+            if !guard_table(tx, table, hold).await? {
                 return Ok(false);
             }
         }
@@ -386,7 +388,7 @@ impl Session {
             return Err(SqlError::internal("no transaction").into());
         };
         for routine in plan.routines() {
-            if !guard_routine(tx, routine).await? {
+            if !guard_routine(tx, routine, plan.holds()).await? {
                 return Ok(false);
             }
         }

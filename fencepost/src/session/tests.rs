@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use fencepost_fabric::{Disk, DiskOp, HeldSyncs, SimDisk};
-use fencepost_sql::catalog::{CatalogView, Guards, guard_table};
+use fencepost_sql::catalog::{CatalogView, Guards, Hold, guard_table};
 use fencepost_sql::error::SqlState;
 use fencepost_sql::value::Value;
 use fencepost_storage::log::LogOptions;
@@ -164,11 +164,17 @@ fn a_table_whose_memory_is_gone_is_looked_up_again() {
     let table = table.expect("readable").expect("is there");
     let mut tx = db.machine().coordinator().begin(Mode::ReadOnly);
     let mut dropped = (*table).clone();
-    assert_eq!(guard_table(&mut tx, &dropped).block_on().ok(), Some(true));
+    assert_eq!(
+        guard_table(&mut tx, &dropped, Hold::Commit).block_on().ok(),
+        Some(true)
+    );
     // Its block serves nothing any more.
     let nothing = Addr::new(RegionId(0), 900 << 20).raw();
     dropped.guards = Guards::at([nothing]).expect("one");
-    assert_eq!(guard_table(&mut tx, &dropped).block_on().ok(), Some(false));
+    assert_eq!(
+        guard_table(&mut tx, &dropped, Hold::Commit).block_on().ok(),
+        Some(false)
+    );
 }
 
 /// The partition where a statement is at home.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::catalog::{
-    CatalogView, Guards, Roots, RoutineDef, TableDef, ViewDef, guard_table,
+    CatalogView, Guards, Hold, Roots, RoutineDef, TableDef, ViewDef, guard_table,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
@@ -56,7 +56,7 @@ impl Changes {
         let position = match self.tables.iter().position(|t| t.id == table.id) {
             Some(position) => position,
             None => {
-                if !guard_table(cx.tx, table).await? {
+                if !guard_table(cx.tx, table, Hold::Commit).await? {
                     return Err(Halt::Stale);
                 }
                 check_settled(cx, table)?;

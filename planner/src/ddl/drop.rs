@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{DropIndex, DropTable, RowRules, Trigger, Truncate};
-use fencepost_sql::catalog::{CatalogView, IndexDef, TableDef, guard_routine, guard_table};
+use fencepost_sql::catalog::{CatalogView, Hold, IndexDef, TableDef, guard_routine, guard_table};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::composites::ROW_TYPE;
@@ -92,7 +92,7 @@ pub async fn remove_table(
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
 ) -> Result<(), Halt> {
-    if !guard_table(cx.tx, table).await? {
+    if !guard_table(cx.tx, table, Hold::Commit).await? {
         return Err(Halt::Stale);
     }
     check_settled(cx, table)?;
@@ -247,7 +247,7 @@ pub async fn truncate(
     let mut firing = Firing::default();
     for (table, triggers) in with_triggers(statement) {
         for trigger in triggers {
-            if !guard_routine(cx.tx, &trigger.routine).await? {
+            if !guard_routine(cx.tx, &trigger.routine, Hold::Commit).await? {
                 return Err(Halt::Stale);
             }
         }

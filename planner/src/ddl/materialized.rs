@@ -4,7 +4,7 @@
 //! again. CONCURRENTLY it changes rows alone, those that are others than before.
 
 use fencepost_sql::bound::{Refresh, RefreshView, Statement};
-use fencepost_sql::catalog::guard_table;
+use fencepost_sql::catalog::{Hold, guard_table};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
 
@@ -50,7 +50,7 @@ pub async fn run_now(statement: Statement, cx: &mut Cx<'_>) -> Result<u64, Halt>
     };
     for table in plan.tables() {
         // One that this transaction has changed has no guard that is older than its own change.
-        if !guard_table(cx.tx, &table.def).await? {
+        if !guard_table(cx.tx, &table.def, Hold::Commit).await? {
             return Err(Halt::Stale);
         }
     }

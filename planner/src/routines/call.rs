@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{RoutineCall, Volatility};
-use fencepost_sql::catalog::{Language, RoutineDef, RoutineKind, guard_type};
+use fencepost_sql::catalog::{Hold, Language, RoutineDef, RoutineKind, guard_type};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::plpgsql::{Header, compile};
@@ -34,7 +34,7 @@ pub async fn compiled(routine: &Arc<RoutineDef>, cx: &mut Cx<'_>) -> Result<Comp
         let mut same = true;
         if let Compiled::PlPgSql(body) = &compiled {
             for ty in &body.code.types {
-                same = same && guard_type(cx.tx, ty).await?;
+                same = same && guard_type(cx.tx, ty, Hold::Statement).await?;
             }
         }
         if same {

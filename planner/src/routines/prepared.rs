@@ -271,17 +271,18 @@ pub async fn guard(planned: &Planned, cx: &mut Cx<'_>) -> Result<bool, Halt> {
         }
     }
     let catalog = cx.eval.database_catalog.as_deref();
-    if !planned.depends.hold(cx.tx, catalog).await? {
+    let hold = planned.plan.holds();
+    if !planned.depends.hold(cx.tx, catalog, hold).await? {
         return Ok(false);
     }
-    for table in &planned.used.plans {
-        if !guard_table(cx.tx, &table.def).await? {
+    for (table, hold) in planned.used.guarded() {
+        if !guard_table(cx.tx, table, hold).await? {
             return Ok(false);
         }
     }
     for routine in planned.plan.routines() {
         let routine: &RoutineDef = routine;
-        if !guard_routine(cx.tx, routine).await? {
+        if !guard_routine(cx.tx, routine, hold).await? {
             return Ok(false);
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{RoutineCall, Statement};
-use fencepost_sql::catalog::{Language, guard_routine};
+use fencepost_sql::catalog::{Hold, Language, guard_routine};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::plpgsql::{Header, compile};
 use fencepost_sql::stop::Halt;
@@ -104,7 +104,7 @@ impl Procedure {
     }
 
     async fn called(call: &RoutineCall, cx: &mut Cx<'_>) -> Result<State, Halt> {
-        if !guard_routine(cx.tx, &call.routine).await? {
+        if !guard_routine(cx.tx, &call.routine, Hold::Statement).await? {
             return Err(Halt::Stale);
         }
         let mut args = Vec::with_capacity(call.args.len());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fencepost_txn::Transaction;
 
-use super::guard::{Guards, guard_type};
+use super::guard::{Guards, Hold, guard_type};
 use super::store::Catalog;
 use super::user_type::TypeDef;
 use super::view::ViewDef;
@@ -66,24 +66,25 @@ impl Dependencies {
         self.types.is_empty() && self.views.is_empty() && self.version.is_none()
     }
 
-    /// Puts the version of each object into the read set; false where one is not as the statement was bound with.
+    /// Puts the version of each object into the read set. Returns false where one is not as the statement was bound with.
     pub async fn hold(
         &self,
         tx: &mut Transaction,
         catalog: Option<&Catalog>,
+        hold: Hold,
     ) -> Result<bool, Halt> {
         if let (Some(version), Some(catalog)) = (self.version, catalog)
-            && !catalog.is_still(tx, version).await?
+            && !catalog.is_still(tx, version, hold).await?
         {
             return Ok(false);
         }
         for ty in &self.types {
-            if !guard_type(tx, ty).await? {
+            if !guard_type(tx, ty, hold).await? {
                 return Ok(false);
             }
         }
         for view in &self.views {
-            if !view.guards.hold(tx, view.id, view.version).await? {
+            if !view.guards.hold(tx, view.id, view.version, hold).await? {
                 return Ok(false);
             }
         }

@@ -5,16 +5,53 @@
 //! ```
 //! A transaction has the guard of its own machine in its read set, so a table costs no message and no one-sided
 //! read however many machines there are; DDL on the table writes all of them (CAT-5).
+//!
+//! What a statement only reads is to be as planned while it runs ([`Hold::Statement`]): at a level below serializable DDL
+//! that does not wait for readers, such as CREATE INDEX, is no conflict of theirs.
 
 use std::sync::Arc;
 
 use fencepost_storage::Addr;
-use fencepost_txn::{Machine, MachineId, Near, Stop, Transaction, Work};
+use fencepost_txn::{Isolation, Machine, MachineId, Near, Seen, Stop, Transaction, View, Work};
 
 use super::def::TableDef;
 use super::user_type::TypeDef;
 use super::view::ViewDef;
 use crate::stop::Halt;
+
+/// How long a guard is to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Up to the commit, at every level: the statement changes rows.
+    Commit,
+    /// While the statement runs: only at serializable the commit validates it.
+    Statement,
+}
+
+impl Hold {
+    /// Reads an object of the catalog: the newest version, or at repeatable read that of the snapshot where what was read
+    /// before has changed since.
+    pub(super) async fn view<T: Send>(
+        self,
+        tx: &mut Transaction,
+        addr: Addr,
+        words: impl Fn(&View<'_>) -> T + Send + Sync,
+    ) -> Result<Option<(T, Seen)>, Stop> {
+        let keeps_snapshot = self == Hold::Statement && tx.isolation() == Isolation::RepeatableRead;
+        match tx.view(addr, None, &words).await {
+            Err(Stop::Retry(_)) if keeps_snapshot => tx.seen_at(None).view(addr, None, words).await,
+            seen => seen,
+        }
+    }
+
+    /// Puts what was read into the read set.
+    pub(super) fn guard(self, tx: &mut Transaction, seen: Seen) {
+        match self {
+            Hold::Commit => tx.guard(seen),
+            Hold::Statement => tx.seen_at(None).guard(seen),
+        }
+    }
+}
 
 const GUARD: u64 = 0x4647_5244_0000_0000;
 
@@ -94,9 +131,10 @@ impl Guards {
         tx: &mut Transaction,
         id: u32,
         version: u64,
+        hold: Hold,
     ) -> Result<bool, Halt> {
         let guard = self.of(tx.machine());
-        guard_at(tx, (id, version), guard).await
+        guard_at(tx, (id, version), guard, hold).await
     }
 
     /// That of `machine`; the first where it has none.
@@ -115,28 +153,28 @@ impl Guards {
 
 /// Puts the version of `table` that the caller planned with into the read set (CAT-5). False when
 /// the table is not that version any more, or gone: plan again.
-pub async fn guard_table(tx: &mut Transaction, table: &TableDef) -> Result<bool, Halt> {
-    table.guards.hold(tx, table.id, table.version).await
+pub async fn guard_table(tx: &mut Transaction, table: &TableDef, hold: Hold) -> Result<bool, Halt> {
+    table.guards.hold(tx, table.id, table.version, hold).await
 }
 
 /// The same of a type that the plan names.
-pub async fn guard_type(tx: &mut Transaction, ty: &TypeDef) -> Result<bool, Halt> {
+pub async fn guard_type(tx: &mut Transaction, ty: &TypeDef, hold: Hold) -> Result<bool, Halt> {
     let id = match ty.as_composite().map(|of| of.definition()) {
         Some(of) if of.is_of_table() => of.relation,
         _ => ty.id,
     };
-    ty.guards.hold(tx, id, ty.version).await
+    ty.guards.hold(tx, id, ty.version, hold).await
 }
 
 /// The same of a view that the plan reads.
-pub async fn guard_view(tx: &mut Transaction, view: &ViewDef) -> Result<bool, Halt> {
-    view.guards.hold(tx, view.id, view.version).await
+pub async fn guard_view(tx: &mut Transaction, view: &ViewDef, hold: Hold) -> Result<bool, Halt> {
+    view.guards.hold(tx, view.id, view.version, hold).await
 }
 
 /// Whether all guards of `table` are those of its definition, for whoever checks.
 pub async fn all_guard(tx: &mut Transaction, table: &TableDef) -> Result<bool, Halt> {
     for guard in table.guards.all() {
-        if !guard_at(tx, (table.id, table.version), guard).await? {
+        if !guard_at(tx, (table.id, table.version), guard, Hold::Commit).await? {
             return Ok(false);
         }
     }
@@ -147,8 +185,10 @@ async fn guard_at(
     tx: &mut Transaction,
     (id, version): (u32, u64),
     guard: Addr,
+    hold: Hold,
 ) -> Result<bool, Halt> {
-    let seen = tx.view(guard, None, |v| (v.word(0), v.word(1))).await;
+    let words = |view: &View<'_>| (view.word(0), view.word(1));
+    let seen = hold.view(tx, guard, words).await;
     let (words, seen) = match seen {
         Ok(Some(seen)) => seen,
         // Dropped, maybe so long ago that its memory serves something else or nothing.
@@ -158,6 +198,6 @@ async fn guard_at(
     if words != (GUARD | u64::from(id), version) {
         return Ok(false);
     }
-    tx.guard(seen);
+    hold.guard(tx, seen);
     Ok(true)
 }

@@ -43,7 +43,7 @@ pub use family::{
     Bound, Edge, Family, Known, Level, Member, PartitionKey, PartitionOf, Strategy, Tree, can_hash,
     hash_of,
 };
-pub use guard::{Guards, all_guard, guard_table, guard_type, guard_view};
+pub use guard::{Guards, Hold, all_guard, guard_table, guard_type, guard_view};
 pub use outcomes::{Ending, Outcomes};
 pub use partition::{PARTITIONS_DEFAULT, PARTITIONS_MAX, Partitioning, Roots};
 pub use routine::{

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fencepost_txn::Transaction;
 
-use super::guard::Guards;
+use super::guard::{Guards, Hold};
 use crate::bound::Volatility;
 use crate::extensions;
 use crate::functions::ScalarFunction;
@@ -293,6 +293,11 @@ fn shown_type(ty: &Type) -> String {
 
 /// Puts the version of `routine` that the caller planned with into the read set (CAT-5). False when it is not that
 /// version any more, or gone: plan again.
-pub async fn guard_routine(tx: &mut Transaction, routine: &RoutineDef) -> Result<bool, Halt> {
-    routine.guards.hold(tx, routine.id, routine.version).await
+pub async fn guard_routine(
+    tx: &mut Transaction,
+    routine: &RoutineDef,
+    hold: Hold,
+) -> Result<bool, Halt> {
+    let (id, version) = (routine.id, routine.version);
+    routine.guards.hold(tx, id, version, hold).await
 }

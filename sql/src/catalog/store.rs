@@ -20,7 +20,7 @@
 //! - CAT-6: a definition is of one database and a snapshot has those of one database, besides all roles and databases;
 //!   oids may be the same in two databases, but no two objects of one database ever have the same.
 //! - CAT-5: a transaction that used a table has a guard of that table, at the planned version, in its
-//!   read set; DDL on the table writes all its guards.
+//!   read set, below serializable if it has changed rows of the table; DDL on the table writes all its guards.
 
 mod databases;
 mod definitions;
@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencepost_btree::{BTree, Direction, ScanBatch, Taken};
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::{Machine, Near, Stop, Strength, Transaction, Work};
+use fencepost_txn::{Machine, Near, Stop, Strength, Transaction, View, Work};
 use foldhash::HashMap;
 use parking_lot::{Mutex, RwLock};
 
@@ -43,6 +43,7 @@ use super::encode::{
     is_default_acl, is_extension, is_sequence, is_type, is_view,
 };
 use super::encode_routine::{decode_routine, is_routine};
+use super::guard::Hold;
 use super::outcomes::Outcomes;
 use super::rules::ColumnMore;
 use super::snapshot::Snapshot;
@@ -188,9 +189,8 @@ impl Catalog {
 
     /// The catalog as `tx` sees it: the shared snapshot when that is the one, else a loaded one.
     pub async fn snapshot(&self, tx: &mut Transaction) -> Result<Arc<Snapshot>, Halt> {
-        let seen = tx
-            .view(self.whole.heart, None, |v| v.word(HEART_VERSION))
-            .await?;
+        let version = |view: &View<'_>| view.word(HEART_VERSION);
+        let seen = Hold::Statement.view(tx, self.whole.heart, version).await?;
         let Some((version, _)) = seen else {
             return Err(SqlError::internal("the catalog is gone").into());
         };
@@ -200,22 +200,26 @@ impl Catalog {
                 return Ok(Arc::clone(&newest));
             }
         }
-        let snapshot = Arc::new(self.load(tx, version).await?);
+        let snapshot = Arc::new(self.load(&mut tx.seen_at(None), version).await?);
         if !tx.has_writes() {
             self.publish(&snapshot);
         }
         Ok(snapshot)
     }
 
-    /// Puts the catalog's version into the read set; false where it is another one.
-    pub async fn is_still(&self, tx: &mut Transaction, version: u64) -> Result<bool, Halt> {
-        let seen = tx
-            .view(self.whole.heart, None, |v| v.word(HEART_VERSION))
-            .await?;
+    /// Puts the catalog's version into the read set. Returns false where it is another one.
+    pub async fn is_still(
+        &self,
+        tx: &mut Transaction,
+        version: u64,
+        hold: Hold,
+    ) -> Result<bool, Halt> {
+        let now = |view: &View<'_>| view.word(HEART_VERSION);
+        let seen = hold.view(tx, self.whole.heart, now).await?;
         let Some((_, seen)) = seen.filter(|(now, _)| *now == version) else {
             return Ok(false);
         };
-        tx.guard(seen);
+        hold.guard(tx, seen);
         Ok(true)
     }
 
