@@ -8,6 +8,7 @@ use super::expr::Around;
 use super::json_rows::JsonRows;
 use super::named_args::{Argument, in_order};
 use super::sequence::{takes_sequence, under_regclass};
+use super::target_rows::set_here;
 use super::variadic::is_spread;
 use super::whole_row::{is_row_call, without_stars};
 use super::{names, polymorphic};
@@ -118,9 +119,7 @@ impl Binder<'_> {
             "pg_typeof" => self.type_of_value(args),
             "enum_first" | "enum_last" | "enum_range" => self.enum_call(&name, args),
             "concat" | "concat_ws" | "format" => self.concat_all(&name, args),
-            "generate_series" => Err(SqlError::unsupported(format!(
-                "the set-returning function {name} here"
-            ))),
+            "generate_series" => Err(set_here(&name, around.clause)),
             "octet_length" | "bit_length" if args.len() == 1 => {
                 let arg = args.remove(0);
                 let arg = match arg.ty.kind {
@@ -145,10 +144,10 @@ impl Binder<'_> {
             | "jsonb_extract_path"
             | "json_extract_path_text"
             | "jsonb_extract_path_text" => self.json_path(&name, args),
-            _ if let Some(rows) = JsonRows::of(&name) => self.json_row(&name, rows, args),
-            _ if super::rows::gives_rows(&name) => Err(SqlError::unsupported(format!(
-                "the set-returning function {name} here"
-            ))),
+            _ if let Some(rows) = JsonRows::of(&name) => {
+                self.json_row(&name, rows, args, around.clause)
+            }
+            _ if super::rows::gives_rows(&name) => Err(set_here(&name, around.clause)),
             _ => self.call(&name, args),
         }
     }

@@ -12,11 +12,14 @@ use super::needs::Columns;
 use super::rules::Change;
 use super::scope::Scope;
 use super::subfield::{Place, no_default};
+use super::target_rows::Known;
+use super::whole_row::{is_star, item_of_value};
 use super::{Binder, names};
 use crate::bound::{Expr, Insert, InsertSource, Integrity, OnConflict, Statement, Target};
 use crate::catalog::acl::Privileges;
 use crate::catalog::{ColumnDef, Event, TableDef};
 use crate::error::{SqlError, SqlState};
+use crate::parser::parse_query;
 use crate::types::{Domain, Type};
 use crate::value::Value;
 
@@ -46,9 +49,10 @@ impl Binder<'_> {
         let explicit = !insert.columns.is_empty();
         let source = match &insert.source {
             None => InsertSource::Values(vec![self.default_row(&table, &[])?]),
-            Some(query) => match plain_values(query) {
-                Some(values) => self.insert_values(&table, &places, explicit, values)?,
-                None => self.insert_select(&table, &places, explicit, query)?,
+            Some(query) => match (plain_values(query), self.values_as_query(query)?) {
+                (_, Some(query)) => self.insert_select(&table, &places, explicit, &query)?,
+                (Some(values), None) => self.insert_values(&table, &places, explicit, values)?,
+                (None, None) => self.insert_select(&table, &places, explicit, query)?,
             },
         };
         let on_conflict = match &insert.on {
@@ -208,6 +212,26 @@ impl Binder<'_> {
         self.with_part(before, (column, &place.path), value, scope)
     }
 
+    /// Returns VALUES as the query that it is where an expression stands for several values or rows: a single row is a
+    /// SELECT.
+    fn values_as_query(&self, query: &ast::Query) -> Result<Option<ast::Query>, SqlError> {
+        let Some(values) = plain_values(query) else {
+            return Ok(None);
+        };
+        if !star_or_rows(&Known::of(self.catalog), values)? {
+            return Ok(None);
+        }
+        let mut changed = query.clone();
+        if let [row] = values.rows.as_slice() {
+            let mut select = parse_query("SELECT a")?;
+            if let ast::SetExpr::Select(select) = select.body.as_mut() {
+                select.projection = row.content.iter().map(item_of_value).collect();
+            }
+            changed.body = select.body;
+        }
+        Ok(Some(changed))
+    }
+
     fn insert_select(
         &mut self,
         table: &Arc<TableDef>,
@@ -308,6 +332,20 @@ impl Binder<'_> {
         scope.push(leaf)?;
         self.targets(items, &scope, Clause::Returning, None, None)
     }
+}
+
+/// Returns whether an expression of VALUES stands for several values, or in a single row for several rows. Lists with
+/// DEFAULT have none.
+fn star_or_rows(known: &Known<'_>, values: &ast::Values) -> Result<bool, SqlError> {
+    let single = values.rows.len() == 1;
+    let mut found = false;
+    for expr in values.rows.iter().flat_map(|row| &row.content) {
+        if is_default(expr) {
+            return Ok(false);
+        }
+        found = found || is_star(expr) || (single && known.has_call(expr)?);
+    }
+    Ok(found)
 }
 
 /// How many values each row has.

@@ -7,7 +7,7 @@ use super::call::{function_name, no_function, plain_argument};
 use super::expr::Clause;
 use super::from::lateral;
 use super::scope::{RowValue, Scope, ScopeColumn, ScopeLeaf};
-use super::target_rows::is_own;
+use super::target_rows::{is_own, set_here};
 use super::{Binder, names};
 use crate::bound::{Expr, From, LeafSource, Node, TableFunction};
 use crate::error::{SqlError, SqlState};
@@ -59,11 +59,18 @@ impl Binder<'_> {
         name: &str,
         rows: JsonRows,
         args: Vec<Expr>,
+        clause: Clause,
     ) -> Result<Expr, SqlError> {
         let refused = match (rows.populates, rows.set) {
             (true, false) => None,
-            (true, true) => Some(format!("the set-returning function {name} here")),
-            (false, _) => {
+            (true, true) => Some(set_here(name, clause)),
+            (false, true) => {
+                let what = format!("could not determine row type for result of {name}");
+                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, what).hint(
+                    "Provide a non-null record argument, or call the function in the FROM clause using a column definition list.",
+                ));
+            }
+            (false, false) => {
                 return Err(SqlError::new(
                     SqlState::FEATURE_NOT_SUPPORTED,
                     "function returning record called in context that cannot accept type record",
@@ -71,7 +78,7 @@ impl Binder<'_> {
             }
         };
         match refused {
-            Some(refused) => Err(SqlError::unsupported(refused)),
+            Some(refused) => Err(refused),
             None => self.json_rows(name, rows, args, None),
         }
     }

@@ -74,6 +74,8 @@ mod subquery;
 mod suggest;
 mod symbol;
 mod table_function;
+mod target_calls;
+mod target_levels;
 mod target_rows;
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use super::distinct::has_order;
 use super::expr::Clause;
 use super::locking::{lock_rows, locked_relations};
 use super::scope::{Scope, ScopeColumn, ScopeLeaf};
+use super::whole_row::{is_star, item_of_value};
 use super::{Binder, QUERY_LEVELS};
 use crate::bound::{Expr, From, Leaf, LeafSource, Node, OrderKey, Select, Target};
 use crate::error::{SqlError, SqlState};
@@ -159,21 +160,30 @@ impl Binder<'_> {
         order_by: &[ast::OrderByExpr],
     ) -> Result<Select, SqlError> {
         let scope = Scope::default();
-        let width = values.rows.first().map_or(0, |row| row.content.len());
-        let mut columns: Vec<Vec<Expr>> = vec![Vec::with_capacity(values.rows.len()); width];
-        for row in &values.rows {
-            if row.content.len() != width {
+        let mut columns: Vec<Vec<Expr>> = Vec::new();
+        for (at, row) in values.rows.iter().enumerate() {
+            let mut bound = Vec::with_capacity(row.content.len());
+            for expr in &row.content {
+                match is_star(expr) {
+                    true => self.stars_of_values(expr, &mut bound)?,
+                    false => bound.push(self.scalar(expr, &scope, Clause::Values)?),
+                }
+            }
+            if at == 0 {
+                columns = vec![Vec::with_capacity(values.rows.len()); bound.len()];
+            }
+            if bound.len() != columns.len() {
                 return Err(SqlError::new(
                     SqlState::SYNTAX_ERROR,
                     "VALUES lists must all be the same length",
                 ));
             }
-            for (column, expr) in columns.iter_mut().zip(&row.content) {
-                column.push(self.scalar(expr, &scope, Clause::Values)?);
+            for (column, expr) in columns.iter_mut().zip(bound) {
+                column.push(expr);
             }
         }
-        let mut rows: Vec<Vec<Expr>> = vec![Vec::with_capacity(width); values.rows.len()];
-        let mut types = Vec::with_capacity(width);
+        let mut rows: Vec<Vec<Expr>> = vec![Vec::with_capacity(columns.len()); values.rows.len()];
+        let mut types = Vec::with_capacity(columns.len());
         for column in columns {
             let (ty, column) = self.unify(column, "VALUES")?;
             types.push(ty);
@@ -198,6 +208,15 @@ impl Binder<'_> {
             first_slot: 0,
         };
         self.over_leaf(leaf, targets, order_by)
+    }
+
+    /// Adds the values of `t.*` or `(row).*` in VALUES.
+    fn stars_of_values(&mut self, expr: &ast::Expr, out: &mut Vec<Expr>) -> Result<(), SqlError> {
+        let items = [item_of_value(expr)];
+        let scope = Scope::default();
+        let targets = self.targets(&items, &scope, Clause::Values, None, None)?;
+        out.extend(targets.into_iter().map(|target| target.expr));
+        Ok(())
     }
 
     pub(super) fn limits(

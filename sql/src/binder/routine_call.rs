@@ -9,6 +9,7 @@ use super::coerce::implicitly;
 use super::expr::{Around, Clause};
 use super::scope::{RowValue, Scope, ScopeColumn, ScopeLeaf};
 use super::stand_ins::{StandIns, concrete, element_of};
+use super::target_rows::set_here;
 use super::{Binder, names};
 use crate::bound::{Expr, From, Leaf, LeafSource, Node, RoutineCall, TableFunction};
 use crate::catalog::acl::Privileges;
@@ -196,7 +197,7 @@ impl Binder<'_> {
             Clause::CopyWhere => Some("a function of users in WHERE of COPY"),
             Clause::Transform => Some("a function of users in a change of type"),
             Clause::Execute => Some("a function of users in EXECUTE"),
-            _ if routine.result.set => Some("a set-returning function of users here"),
+            clause if routine.result.set => return Err(set_here(&name, clause)),
             _ => None,
         };
         if let Some(refused) = refused {

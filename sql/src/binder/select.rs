@@ -3,6 +3,7 @@
 use sqlparser::ast;
 
 use super::aggregate::Aggregates;
+use super::call::{function_name, no_function, plain_argument};
 use super::column_name::column_name;
 use super::distinct::{check_first_keys, first_of_each, has_equality};
 use super::expr::{Around, Clause};
@@ -10,7 +11,6 @@ use super::group::Grouper;
 use super::grouping_sets::{Keys, put_levels};
 use super::query::{is_constant, order_key};
 use super::scope::{Found, Scope, UNSEEN};
-use super::target_rows::{a_row, is_field};
 use super::whole_row::row_of_star;
 use super::window::{WINDOW_SLOTS, named_windows};
 use super::{Binder, names};
@@ -29,8 +29,11 @@ impl Binder<'_> {
         let first_of = matches!(select.distinct, Some(ast::Distinct::On(_)));
         let unsettled = std::mem::take(&mut self.unsettled) && !first_of;
         check_supported(select)?;
-        let beside = self.with_rows_beside(select)?;
-        let select = beside.as_ref().unwrap_or(select);
+        let beside = self.with_rows_beside(select, order_by)?;
+        let (select, order_by) = match &beside {
+            Some((select, order_by)) => (select, order_by.as_slice()),
+            None => (select, order_by),
+        };
         let everything = [ast::SelectItem::Wildcard(
             ast::WildcardAdditionalOptions::default(),
         )];
@@ -231,6 +234,10 @@ impl Binder<'_> {
         for item in items {
             let (expr, name) = match item {
                 ast::SelectItem::UnnamedExpr(expr) if let Some(row) = row_of_star(expr) => {
+                    if let Some(fields) = Self::fields_of_row(&row, scope) {
+                        targets.extend(fields.into_iter().map(named_target));
+                        continue;
+                    }
                     let mut around = Around {
                         scope,
                         clause,
@@ -257,7 +264,6 @@ impl Binder<'_> {
                         ));
                     }
                     targets.extend(scope.star().into_iter().map(named_target));
-                    without_rows(&targets)?;
                     continue;
                 }
                 ast::SelectItem::QualifiedWildcard(
@@ -266,7 +272,6 @@ impl Binder<'_> {
                 ) => {
                     check_wildcard(options)?;
                     self.relation_star(name, scope, &mut targets)?;
-                    without_rows(&targets)?;
                     continue;
                 }
                 _ => return Err(SqlError::unsupported("this kind of select item")),
@@ -386,7 +391,7 @@ impl Binder<'_> {
             scope.width += 1;
             return Ok(Some((leaf, vec![target])));
         }
-        let Ok(name) = super::call::function_name(&function.name) else {
+        let Ok(name) = function_name(&function.name) else {
             return Ok(None);
         };
         let ast::FunctionArguments::List(list) = &function.args else {
@@ -398,23 +403,16 @@ impl Binder<'_> {
         }
         let mut args = Vec::with_capacity(list.args.len());
         for arg in &list.args {
-            args.push(self.scalar(
-                super::call::plain_argument(arg)?,
-                scope,
-                Clause::FromFunction,
-            )?);
+            args.push(self.scalar(plain_argument(arg)?, scope, Clause::FromFunction)?);
         }
         let (ty, source) = match called {
             Some(called) => self.rows_of(called, args)?,
             None => {
+                let types: Vec<Type> = args.iter().map(|arg| arg.ty).collect();
                 let rows = self.rows_call(&name, args, (false, false))?;
                 match rows.columns.as_slice() {
                     [(_, ty)] => (*ty, rows.source),
-                    _ => {
-                        return Err(SqlError::unsupported(format!(
-                            "the rows of {name} in a select list"
-                        )));
-                    }
+                    _ => return Err(no_function(&name, &types)),
                 }
             }
         };
@@ -592,14 +590,6 @@ fn check_wildcard(options: &ast::WildcardAdditionalOptions) -> Result<(), SqlErr
 }
 
 /// 0A000 for the clauses of other dialects.
-/// 0A000 where `*` has found a row.
-fn without_rows(targets: &[Target]) -> Result<(), SqlError> {
-    match targets.iter().any(|target| is_field(&target.name)) {
-        true => Err(a_row()),
-        false => Ok(()),
-    }
-}
-
 fn check_supported(select: &ast::Select) -> Result<(), SqlError> {
     if select.into.is_some() {
         return Err(SqlError::new(

@@ -1,98 +1,153 @@
-//! Functions that give rows, in a select list beside other columns: `SELECT a, unnest(b) FROM t`.
+//! Set-returning functions in a select list beside other columns: `SELECT a, unnest(b) FROM t`.
 //!
-//! They become one relation beside those of FROM, which it may read, and each call in the list one of its columns. Several
-//! run side by side, and the shorter ones go on with NULLs: that is what `unnest` does with arrays, which their rows are made
-//! into. A field of a row that such a function gives, `(f(x)).n`, is a column too. There are no values that are rows: of one
-//! in the list of a subquery in FROM there are its fields, under names that nobody else can write, and `(t.row).n` finds them.
+//! The calls become a relation beside those of FROM, which the relation may read, and each call in the list becomes one of
+//! its columns. Several calls run side by side, and the shorter ones go on with NULLs: `unnest` does that with arrays, which
+//! their rows are made into. A call within the arguments of another is a relation before that of the other
+//! (`target_calls.rs`). A field of a row, `(f(x)).n`, is a column too.
 //!
-//! The rows of users' functions are values, too. Where the rows are to be made after groups or windows, or for some rows only, it is refused.
+//! Where PostgreSQL computes the rows after groups, windows or DISTINCT ON, the SELECT becomes a subquery in FROM that
+//! computes those, and the calls stand beside it (`target_levels.rs`).
+//!
+//! A record loses the names of its fields where it leaves a subquery in FROM. The fields therefore leave it as well, under
+//! names that no text can write, and `(t.row).n` finds them.
 
 use sqlparser::ast::{self, Expr as E};
 
+use super::aggregate::kind_of;
 use super::call::function_name;
 use super::column_name::column_name;
-use super::expr::Around;
+use super::expr::{Around, Clause};
 use super::rows::gives_rows;
-use super::whole_row::row_of_star;
-use super::{Binder, names};
+use super::scope::{Found, Scope, ScopeLeaf, UNSEEN};
+use super::target_calls::Calls;
+use super::{Binder, names, target_levels};
 use crate::bound::{Expr, TableFunction};
 use crate::catalog::CatalogView;
 use crate::error::{SqlError, SqlState};
 use crate::functions::rows_candidates;
-use crate::parser::parse_query;
 use crate::stack;
-use crate::walk::{TreeMut, Visitor, VisitorMut, Walk};
+use crate::walk::{Visitor, Walk};
 
-/// The name of the relation, and what divides the name of a row from that of a field: no text has this character.
-const OWN: &str = "\0";
+/// How the names of the relations of select lists begin, and the divider between the name of a row and that of a field: no
+/// text has this character.
+pub(super) const OWN: &str = "\0";
 
-/// The field that a row itself is.
-const WHOLE: &str = "\u{1}";
-
-/// Is it the relation of a select list, which neither `*` nor a name alone finds?
+/// Returns whether a relation is one of a select list, which neither `*` nor a name alone finds.
 pub(super) fn is_own(alias: &str) -> bool {
-    alias == OWN
+    alias.starts_with(OWN)
 }
 
-/// Is it a field of a row in a subquery's list?
-pub(super) fn is_field(name: &str) -> bool {
-    name.contains(OWN)
-}
-
-/// The column of a subquery that is this field of the row called `row`.
+/// Returns the column of a subquery that is this field of the row called `row`.
 pub(super) fn field_of(row: &str, field: &str) -> String {
-    format!("{row}{OWN}{field}")
+    format!("{UNSEEN}{row}{OWN}{field}")
 }
 
-/// 0A000 for a row where a value is wanted.
-pub(super) fn a_row() -> SqlError {
-    SqlError::unsupported("a row as a value")
+/// Returns the error of a set-returning function where it cannot stand.
+pub(super) fn set_here(name: &str, clause: Clause) -> SqlError {
+    match clause {
+        Clause::Select | Clause::OrderBy | Clause::GroupBy | Clause::Window => {
+            SqlError::unsupported(format!("the set-returning function {name} here"))
+        }
+        Clause::FromFunction => SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "set-returning functions must appear at top level of FROM",
+        ),
+        Clause::Argument => SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "aggregate function calls cannot contain set-returning function calls",
+        ),
+        clause => SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!(
+                "set-returning functions are not allowed in {}",
+                clause.name()
+            ),
+        ),
+    }
 }
+
+/// A SELECT whose set-returning functions stand in FROM, with its ORDER BY.
+pub(super) type Rewritten = (ast::Select, Vec<ast::OrderByExpr>);
 
 impl Binder<'_> {
-    /// The SELECT with its functions that give rows beside FROM; `None` if there are none, or one is all that is selected.
+    /// Returns the SELECT with its set-returning functions in FROM; `None` if it has none, or one is all that is selected.
+    ///
+    /// # Errors
+    /// Set-returning functions where PostgreSQL refuses them.
     pub(super) fn with_rows_beside(
         &mut self,
         select: &ast::Select,
-    ) -> Result<Option<ast::Select>, SqlError> {
+        order_by: &[ast::OrderByExpr],
+    ) -> Result<Option<Rewritten>, SqlError> {
         let as_fields = std::mem::take(&mut self.rows_as_fields);
-        let known = Known {
-            catalog: self.catalog,
-        };
-        if select.from.is_empty() && known.is_one_call(&select.projection) {
-            return Ok(None);
-        }
+        let known = Known::of(self.catalog);
         let mut looked = Looked::of(&known);
         Walk(&mut looked).items(&select.projection)?;
-        if !looked.found {
+        let in_items = looked.calls.len();
+        for key in sort_keys(select, order_by) {
+            Walk(&mut looked).expr(key)?;
+        }
+        if looked.calls.is_empty() {
             return Ok(None);
         }
-        Walk(&mut looked).select(select)?;
+        // A key is the item that reads the same.
+        let in_keys = looked.calls[in_items..].iter().cloned();
+        looked.within.extend(in_keys);
+        let alone = looked.calls.len() == 1 && select.from.is_empty();
+        if alone && in_items == 1 && known.is_one_call(&select.projection) {
+            return Ok(None);
+        }
+        let found = (looked.within, looked.groups || looked.windows);
+        let mut whole = Looked::of(&known);
+        Walk(&mut whole).select(select)?;
         // Copying a tree recurses.
-        stack::check(looked.deepest)?;
-        let mut calls = Calls::of(&known, looked.within);
-        let mut projection = Vec::with_capacity(select.projection.len());
-        for item in &select.projection {
-            calls.item(item, as_fields, &mut projection)?;
+        stack::check(whole.deepest.max(looked.deepest))?;
+        let mut from = (select.clone(), order_by.to_vec());
+        if is_grouped(select) {
+            let keys = group_keys(select);
+            let mut grouped = Looked::of(&known);
+            for key in &keys {
+                Walk(&mut grouped).expr(key)?;
+            }
+            if !grouped.calls.is_empty() {
+                let mut calls = Calls::of(&known, grouped.calls);
+                calls.only_known = true;
+                from = calls.beside(from, false)?;
+            }
         }
-        if calls.list.is_empty() {
-            return Ok(None);
+        let (within, several) = found;
+        let postponed = is_postponed(&known, &from)?;
+        if several || postponed || is_grouped(select) || select.having.is_some() {
+            from = target_levels::split(&known, from, postponed)?;
         }
-        let grouped = match &select.group_by {
-            ast::GroupByExpr::All(_) => true,
-            ast::GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
+        let calls = Calls::of(&known, within);
+        calls.beside(from, as_fields).map(Some)
+    }
+
+    /// Returns the fields of `(t.row).*`, where the subquery `t` has such a row.
+    pub(super) fn fields_of_row(row: &E, scope: &Scope) -> Option<Vec<(String, Found)>> {
+        let path = match row {
+            E::Nested(inner) => return Self::fields_of_row(inner, scope),
+            E::Identifier(name) => std::slice::from_ref(name),
+            E::CompoundIdentifier(path) => path.as_slice(),
+            _ => return None,
         };
-        if grouped || select.having.is_some() || calls.windows {
-            let what = "a function that gives rows in a select list with groups or windows";
-            return Err(SqlError::unsupported(what));
+        let (row, of) = path.split_last()?;
+        let prefix = field_of(&names::fold(row), "");
+        let fields = |leaf: &ScopeLeaf| {
+            let columns = leaf.columns.iter().enumerate();
+            let fields = columns.filter_map(|(at, column)| {
+                let name = column.name.strip_prefix(&prefix)?;
+                Some((name.to_owned(), leaf.found(at)))
+            });
+            let fields: Vec<(String, Found)> = fields.collect();
+            (!fields.is_empty()).then_some(fields)
+        };
+        match of {
+            [] => scope.leaves.iter().find_map(fields),
+            [alias] => fields(scope.leaf(None, &names::fold(alias)).ok()?),
+            _ => None,
         }
-        let mut rewritten = select.clone();
-        rewritten.projection = projection;
-        rewritten.from.push(ast::TableWithJoins {
-            relation: calls.relation()?,
-            joins: Vec::new(),
-        });
-        Ok(Some(rewritten))
     }
 
     /// `(t.row).field`, where the subquery `t` has such a row.
@@ -126,29 +181,26 @@ impl Binder<'_> {
     }
 }
 
-/// What a function that gives rows gives.
+/// The rows of a set-returning function.
 #[derive(Clone, Debug, PartialEq)]
-struct Given {
+pub(super) struct RowShape {
     /// The columns of its rows.
-    fields: Vec<String>,
-    /// Its rows are values.
-    value: bool,
+    pub(super) fields: Vec<String>,
+    /// Its rows are values of several fields, not values of one column.
+    pub(super) is_row: bool,
 }
 
 /// The functions that are known.
-struct Known<'a> {
+pub(super) struct Known<'a> {
     catalog: &'a dyn CatalogView,
 }
 
-impl Given {
-    /// The fields, and the row itself where that is a value.
-    fn all(&self) -> impl Iterator<Item = &str> {
-        let whole = self.value.then_some(WHOLE);
-        self.fields.iter().map(String::as_str).chain(whole)
+impl<'a> Known<'a> {
+    /// The functions of a catalog and of the library.
+    pub(super) fn of(catalog: &'a dyn CatalogView) -> Known<'a> {
+        Known { catalog }
     }
-}
 
-impl Known<'_> {
     /// A call that is all of a list is a relation as it is, unless its rows are values.
     fn is_one_call(&self, projection: &[ast::SelectItem]) -> bool {
         use ast::SelectItem as S;
@@ -159,70 +211,118 @@ impl Known<'_> {
                     expr: E::Function(function),
                     ..
                 },
-            ] => self.given(function).is_none_or(|given| !given.value),
+            ] => self.shape(function).is_some_and(|shape| !shape.is_row),
             _ => false,
         }
     }
 
-    /// What comes of a function that gives rows; `None` if it gives none.
-    fn given(&self, function: &ast::Function) -> Option<Given> {
+    /// Returns the rows of a set-returning function; `None` for other functions.
+    pub(super) fn shape(&self, function: &ast::Function) -> Option<RowShape> {
         if function.over.is_some() || !matches!(function.args, ast::FunctionArguments::List(_)) {
             return None;
         }
-        if let Some(given) = self.of_users(function) {
-            return Some(given);
+        if let Some(shape) = self.of_users(function) {
+            return Some(shape);
         }
         let name = function_name(&function.name).ok()?;
-        let given = |fields| Given {
-            fields,
-            value: false,
+        let one = |name| RowShape {
+            fields: vec![name],
+            is_row: false,
         };
         if let Some(known) = rows_candidates(&name).next() {
             let named = known.columns.iter().map(|(name, _)| (*name).to_owned());
-            return Some(given(named.collect()));
+            let fields: Vec<String> = named.collect();
+            let is_row = fields.len() > 1;
+            return Some(RowShape { fields, is_row });
         }
         let gives = gives_rows(&name) || TableFunction::of(&name).is_some();
-        gives.then(|| given(vec![name]))
+        gives.then(|| one(name))
     }
 
-    fn of_users(&self, function: &ast::Function) -> Option<Given> {
+    fn of_users(&self, function: &ast::Function) -> Option<RowShape> {
         let (schema, name) = names::table_name(&function.name).ok()?;
         let routines = self.catalog.routines(schema.as_deref(), &name);
         let routine = routines.iter().find(|routine| routine.result.set)?;
         let columns = &routine.result.columns;
-        match routine.gives_row() && !columns.is_empty() {
-            true => Some(Given {
-                fields: columns.iter().map(|(name, _)| name.clone()).collect(),
-                value: true,
-            }),
-            false => Some(Given {
-                fields: vec![name],
-                value: false,
-            }),
-        }
+        let is_row = routine.gives_row() && !columns.is_empty();
+        let fields = match columns.as_slice() {
+            columns if is_row => columns.iter().map(|(name, _)| name.clone()).collect(),
+            _ => vec![name],
+        };
+        Some(RowShape { fields, is_row })
+    }
+
+    /// Returns whether an expression calls a set-returning function, outside of its subqueries.
+    pub(super) fn has_call(&self, expr: &E) -> Result<bool, SqlError> {
+        let mut looked = Looked::of(self);
+        Walk(&mut looked).expr(expr)?;
+        Ok(!looked.calls.is_empty())
     }
 }
 
-/// Whether there are functions that give rows, which of them are within expressions, and how deep these are.
+/// The set-returning functions of some expressions, and how deep the expressions are.
 struct Looked<'a> {
     known: &'a Known<'a>,
-    found: bool,
+    /// The calls, as they read.
+    calls: Vec<String>,
+    /// The calls that are no whole item or key.
     within: Vec<String>,
+    /// Whether there are aggregates.
+    groups: bool,
+    /// Whether there are calls with OVER.
+    windows: bool,
     queries: usize,
     depth: usize,
     deepest: usize,
+    /// The expressions around that take no set-returning functions: how deep each is, and the error.
+    refusing: Vec<(usize, String)>,
 }
 
 impl<'a> Looked<'a> {
     fn of(known: &'a Known<'a>) -> Looked<'a> {
         Looked {
             known,
-            found: false,
+            calls: Vec::new(),
             within: Vec::new(),
+            groups: false,
+            windows: false,
             queries: 0,
             depth: 0,
             deepest: 0,
+            refusing: Vec::new(),
         }
+    }
+
+    fn refuse(&mut self, what: &str) {
+        self.refusing.push((self.depth, what.to_owned()));
+    }
+
+    fn call(&mut self, function: &ast::Function) -> Result<(), SqlError> {
+        if self.known.shape(function).is_some() {
+            if let Some((_, what)) = self.refusing.last() {
+                let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, what.clone());
+                return Err(error.hint(
+                    "You might be able to move the set-returning function into a LATERAL FROM item.",
+                ));
+            }
+            let text = function.to_string();
+            if self.depth > 1 {
+                self.within.push(text.clone());
+            }
+            self.calls.push(text);
+            return Ok(());
+        }
+        let name = function_name(&function.name).unwrap_or_default();
+        if function.over.is_some() {
+            self.windows = true;
+            self.refuse("window function calls cannot contain set-returning function calls");
+        } else if kind_of(&name).is_some() || !function.within_group.is_empty() {
+            self.groups = true;
+            self.refuse("aggregate function calls cannot contain set-returning function calls");
+        } else if name == "coalesce" {
+            self.refuse("set-returning functions are not allowed in COALESCE");
+        }
+        Ok(())
     }
 }
 
@@ -239,294 +339,96 @@ impl Visitor for Looked<'_> {
     fn expr(&mut self, expr: &E) -> Result<(), SqlError> {
         self.depth += 1;
         self.deepest = self.deepest.max(self.depth);
-        if let E::Function(function) = expr
-            && self.known.given(function).is_some()
-        {
-            self.found = true;
-            if self.depth > 1 && self.queries == 0 {
-                self.within.push(function.to_string());
-            }
+        if self.queries > 0 {
+            return Ok(());
+        }
+        match expr {
+            E::Function(function) => self.call(function)?,
+            E::Case { .. } => self.refuse("set-returning functions are not allowed in CASE"),
+            _ => {}
         }
         Ok(())
     }
 
     fn expr_end(&mut self, _: &E) {
+        self.refusing.pop_if(|(depth, _)| *depth == self.depth);
         self.depth -= 1;
     }
 }
 
-/// The calls of a select list, with the columns of its rows. Those within expressions that read the same are one call, as they
-/// are of PostgreSQL, also with those that are a whole column; of these alone each gives rows of its own.
-struct Calls<'a> {
-    known: &'a Known<'a>,
-    list: Vec<(ast::Function, Given)>,
-    /// Those within expressions, as they read, and which of the list each is, once it is there.
-    within: Vec<(String, Option<usize>)>,
-    /// Whether the item in hand has become another.
-    changed: bool,
-    windows: bool,
-    /// How many queries deep the visitor is, and how many expressions that may leave out parts of theirs.
-    queries: usize,
-    conditions: usize,
-}
-
-impl<'a> Calls<'a> {
-    fn of(known: &'a Known<'a>, within: Vec<String>) -> Calls<'a> {
-        Calls {
-            known,
-            list: Vec::new(),
-            within: within.into_iter().map(|text| (text, None)).collect(),
-            changed: false,
-            windows: false,
-            queries: 0,
-            conditions: 0,
-        }
-    }
-
-    /// Adds an item of the list as it is to be.
-    fn item(
-        &mut self,
-        item: &ast::SelectItem,
-        as_fields: bool,
-        out: &mut Vec<ast::SelectItem>,
-    ) -> Result<(), SqlError> {
-        let (expr, name) = match item {
-            ast::SelectItem::UnnamedExpr(expr) => (expr, column_name(expr)),
-            ast::SelectItem::ExprWithAlias { expr, alias } => (expr, names::fold(alias)),
-            _ => {
-                out.push(item.clone());
-                return Ok(());
-            }
-        };
-        if let E::Function(function) = expr
-            && let Some(given) = self.known.given(function)
-            && given.fields.len() > 1
-            && !given.value
-        {
-            if !as_fields {
-                return Err(a_row());
-            }
-            let at = self.place(function, &given);
-            out.extend(
-                given
-                    .fields
-                    .iter()
-                    .map(|field| ast::SelectItem::ExprWithAlias {
-                        expr: column(at, field),
-                        alias: quoted(field_of(&name, field)),
-                    }),
-            );
-            return Ok(());
-        }
-        // `(f(x)).*`
-        if let Some(E::Nested(row)) = row_of_star(expr)
-            && let E::Function(function) = &*row
-            && let Some(given) = self.known.given(function)
-        {
-            let at = self.place(function, &given);
-            out.extend(
-                given
-                    .fields
-                    .iter()
-                    .map(|field| ast::SelectItem::ExprWithAlias {
-                        expr: column(at, field),
-                        alias: quoted(field.clone()),
-                    }),
-            );
-            return Ok(());
-        }
-        let mut changed = expr.clone();
-        self.changed = false;
-        changed.walk_mut(self)?;
-        out.push(match self.changed {
-            false => item.clone(),
-            true => ast::SelectItem::ExprWithAlias {
-                expr: changed,
-                alias: quoted(name),
-            },
-        });
-        Ok(())
-    }
-
-    /// Which of the calls it is.
-    fn place(&mut self, function: &ast::Function, given: &Given) -> usize {
-        let next = self.list.len();
-        let text = function.to_string();
-        let mut within = self.within.iter_mut();
-        if let Some((_, place)) = within.find(|(known, _)| *known == text) {
-            let at = *place.get_or_insert(next);
-            if at < next {
-                return at;
-            }
-        }
-        self.list.push((function.clone(), given.clone()));
-        next
-    }
-
-    /// The relation that they are.
-    fn relation(self) -> Result<ast::TableFactor, SqlError> {
-        let columns = self.list.iter().enumerate();
-        let columns =
-            columns.flat_map(|(at, (_, given))| given.all().map(move |field| of(at, field)));
-        let alias = alias(OWN, columns);
-        if let [(function, given)] = self.list.as_slice() {
-            if !given.value {
-                return rows_of(function, alias);
-            }
-            let all: Vec<&str> = given.all().collect();
-            return Ok(ast::TableFactor::Derived {
-                lateral: true,
-                subquery: fields_of_call(function, given, &all)?,
-                alias: Some(alias),
-                sample: None,
-            });
-        }
-        let mut args = Vec::new();
-        for (function, given) in &self.list {
-            for field in given.all() {
-                let query = fields_of_call(function, given, &[field])?;
-                let array = ast::Function {
-                    name: ast::ObjectName::from(vec![ast::Ident::new("ARRAY")]),
-                    args: ast::FunctionArguments::Subquery(query),
-                    ..function.clone()
-                };
-                args.push(unnamed(E::Function(array)));
-            }
-        }
-        Ok(ast::TableFactor::Function {
-            lateral: true,
-            name: ast::ObjectName::from(vec![ast::Ident::new("unnest")]),
-            args,
-            with_ordinality: false,
-            alias: Some(alias),
-        })
-    }
-}
-
-impl VisitorMut for Calls<'_> {
-    fn query(&mut self, _: &mut ast::Query) -> Result<(), SqlError> {
-        self.queries += 1;
-        Ok(())
-    }
-
-    fn query_end(&mut self) {
-        self.queries -= 1;
-    }
-
-    fn expr(&mut self, expr: &mut E) -> Result<(), SqlError> {
-        if self.queries > 0 {
-            return Ok(());
-        }
-        let (function, field) = match &*expr {
-            E::Function(function) => (function, None),
-            E::CompoundFieldAccess { root, access_chain } => match (&**root, &access_chain[..]) {
-                (E::Nested(inner), [ast::AccessExpr::Dot(E::Identifier(field))]) => {
-                    match &**inner {
-                        E::Function(function) => (function, Some(names::fold(field))),
-                        _ => return Ok(()),
-                    }
-                }
-                _ => return Ok(()),
-            },
-            E::Case { .. } => {
-                self.conditions += 1;
-                return Ok(());
-            }
-            _ => return Ok(()),
-        };
-        self.windows |= function.over.is_some();
-        let Some(given) = self.known.given(function) else {
-            return Ok(());
-        };
-        if self.conditions > 0 {
-            let what = "set-returning functions are not allowed in CASE";
-            let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, what);
-            return Err(error);
-        }
-        let field = match (field, given.fields.as_slice()) {
-            (None, _) if given.value => WHOLE.to_owned(),
-            (Some(field), fields) if given.value && fields.contains(&field) => field,
-            (None, [only]) => only.clone(),
-            (Some(field), several) if several.len() > 1 && several.contains(&field) => field,
-            (Some(field), [_, _, ..]) => {
-                let what = format!("column \"{field}\" not found in data type record");
-                return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, what));
-            }
-            _ => return Err(a_row()),
-        };
-        let at = self.place(function, &given);
-        self.changed = true;
-        *expr = column(at, &field);
-        Ok(())
-    }
-
-    fn expr_end(&mut self, expr: &mut E) {
-        if self.queries == 0 && matches!(expr, E::Case { .. }) {
-            self.conditions -= 1;
-        }
-    }
-}
-
-/// What the column of a call is called in the relation of all of them.
-fn of(call: usize, field: &str) -> String {
-    format!("{call} {field}")
-}
-
-fn column(call: usize, field: &str) -> E {
-    E::CompoundIdentifier(vec![quoted(OWN.to_owned()), quoted(of(call, field))])
-}
-
-fn quoted(name: impl Into<String>) -> ast::Ident {
-    ast::Ident::with_quote('"', name)
-}
-
-fn unnamed(expr: E) -> ast::FunctionArg {
-    ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr))
-}
-
-fn alias(name: &str, columns: impl Iterator<Item = String>) -> ast::TableAlias {
-    ast::TableAlias {
-        explicit: true,
-        name: quoted(name),
-        columns: columns
-            .map(|column| ast::TableAliasColumnDef {
-                name: quoted(column),
-                data_type: None,
-            })
-            .collect(),
-        at: None,
-    }
-}
-
-/// A query for some fields of the rows of a call.
-fn fields_of_call(
-    function: &ast::Function,
-    given: &Given,
-    fields: &[&str],
-) -> Result<Box<ast::Query>, SqlError> {
-    const ROWS: &str = "rows";
-    let mut query = parse_query("SELECT a FROM f")?;
-    if let ast::SetExpr::Select(select) = query.body.as_mut() {
-        let named = fields.iter().map(|field| match *field {
-            WHOLE => E::Identifier(quoted(ROWS)),
-            field => E::CompoundIdentifier(vec![quoted(ROWS), quoted(field)]),
-        });
-        select.projection = named.map(ast::SelectItem::UnnamedExpr).collect();
-        select.from[0].relation = rows_of(function, alias(ROWS, given.fields.iter().cloned()))?;
-    }
-    Ok(query)
-}
-
-/// A call as a relation.
-fn rows_of(function: &ast::Function, alias: ast::TableAlias) -> Result<ast::TableFactor, SqlError> {
-    let ast::FunctionArguments::List(list) = &function.args else {
-        return Err(SqlError::internal("a call without a list of arguments"));
+/// Returns the expressions of ORDER BY and DISTINCT ON.
+fn sort_keys<'a>(
+    select: &'a ast::Select,
+    order_by: &'a [ast::OrderByExpr],
+) -> impl Iterator<Item = &'a E> {
+    let firsts: &[E] = match &select.distinct {
+        Some(ast::Distinct::On(keys)) => keys,
+        _ => &[],
     };
-    Ok(ast::TableFactor::Function {
-        lateral: true,
-        name: function.name.clone(),
-        args: list.args.clone(),
-        with_ordinality: false,
-        alias: Some(alias),
-    })
+    order_by.iter().map(|key| &key.expr).chain(firsts)
+}
+
+fn is_grouped(select: &ast::Select) -> bool {
+    match &select.group_by {
+        ast::GroupByExpr::All(_) => true,
+        ast::GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
+    }
+}
+
+/// Returns the keys of GROUP BY, with the items for those that name one or give its number.
+fn group_keys(select: &ast::Select) -> Vec<&E> {
+    let ast::GroupByExpr::Expressions(keys, _) = &select.group_by else {
+        return Vec::new();
+    };
+    let keys = keys.iter();
+    keys.map(|key| item_of(select, key).unwrap_or(key))
+        .collect()
+}
+
+/// Returns the item that a key names or gives the number of.
+pub(super) fn item_of<'a>(select: &'a ast::Select, key: &E) -> Option<&'a E> {
+    let items = &select.projection;
+    match key {
+        E::Value(value) => match &value.value {
+            ast::Value::Number(text, _) => {
+                let at = text.parse::<usize>().ok()?.checked_sub(1)?;
+                items.get(at).and_then(named).map(|(expr, _)| expr)
+            }
+            _ => None,
+        },
+        E::Identifier(name) => {
+            let name = names::fold(name);
+            let mut all = items.iter().filter_map(named);
+            all.find(|(_, known)| *known == name).map(|(expr, _)| expr)
+        }
+        _ => None,
+    }
+}
+
+/// Returns the expression of an item and its name; `None` for `*`.
+pub(super) fn named(item: &ast::SelectItem) -> Option<(&E, String)> {
+    match item {
+        ast::SelectItem::UnnamedExpr(expr) => Some((expr, column_name(expr))),
+        ast::SelectItem::ExprWithAlias { expr, alias } => Some((expr, names::fold(alias))),
+        _ => None,
+    }
+}
+
+/// Returns whether DISTINCT ON comes before the set-returning functions: it does if there is an ORDER BY, and neither reads
+/// what they give.
+fn is_postponed(known: &Known<'_>, (select, order_by): &Rewritten) -> Result<bool, SqlError> {
+    if !matches!(select.distinct, Some(ast::Distinct::On(_))) || order_by.is_empty() {
+        return Ok(false);
+    }
+    for key in sort_keys(select, order_by) {
+        if known.has_call(item_of(select, key).unwrap_or(key))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Returns a name as it is.
+pub(super) fn quoted(name: impl Into<String>) -> ast::Ident {
+    ast::Ident::with_quote('"', name)
 }

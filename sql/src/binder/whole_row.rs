@@ -8,7 +8,7 @@ use sqlparser::ast;
 use super::Binder;
 use super::expr::Around;
 use super::names;
-use super::scope::{Found, RowValue, Scope, ScopeLeaf};
+use super::scope::{Found, RowValue, Scope, ScopeLeaf, UNSEEN};
 use crate::bound::{Expr, Node};
 use crate::catalog::{CatalogView, row_type};
 use crate::error::{SqlError, SqlState};
@@ -48,6 +48,22 @@ pub(super) fn row_of_star(expr: &ast::Expr) -> Option<ast::Expr> {
             root: root.clone(),
             access_chain: before.to_vec(),
         }),
+    }
+}
+
+/// Returns whether an expression is `t.*` or `(row).*`.
+pub(super) fn is_star(expr: &ast::Expr) -> bool {
+    matches!(expr, ast::Expr::QualifiedWildcard(..)) || row_of_star(expr).is_some()
+}
+
+/// Returns the item of a select list that an expression of VALUES is.
+pub(super) fn item_of_value(expr: &ast::Expr) -> ast::SelectItem {
+    match expr {
+        ast::Expr::QualifiedWildcard(name, _) => ast::SelectItem::QualifiedWildcard(
+            ast::SelectItemQualifiedWildcardKind::ObjectName(name.clone()),
+            ast::WildcardAdditionalOptions::default(),
+        ),
+        expr => ast::SelectItem::UnnamedExpr(expr.clone()),
     }
 }
 
@@ -100,11 +116,12 @@ impl Scope {
         if matches!(leaf.row, Some(RowValue::Scalar)) {
             return Some(leaf.found(0));
         }
-        let columns = 0..leaf.columns.len();
-        let values: Vec<Expr> = columns.map(|column| leaf.found(column).expr).collect();
+        let columns = leaf.columns.iter().enumerate();
+        let columns = columns.filter(|(_, column)| !column.name.starts_with(UNSEEN));
+        let values: Vec<Expr> = columns.clone().map(|(at, _)| leaf.found(at).expr).collect();
         let fields = match leaf.row_type(catalog) {
             Some(of) => Fields::Named(of),
-            None => Fields::own(leaf.columns.iter().map(|c| (c.name.clone(), c.ty))),
+            None => Fields::own(columns.map(|(_, c)| (c.name.clone(), c.ty))),
         };
         let told_by = leaf.told_by(&values);
         let mut expr = row_made(fields, values);

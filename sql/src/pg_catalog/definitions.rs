@@ -55,11 +55,16 @@ pub fn domain_check(reader: &Reader<'_>, check: &DomainCheck, base: crate::types
     format!("CHECK ({shown}){valid}")
 }
 
+/// How `.*` reads in a parsed text, behind a row in parentheses.
+const EVERY_FIELD_OF: &str = ".\u{1}";
+
 /// The query of a view.
 pub fn view_definition(reader: &Reader<'_>, view: &ViewDef) -> String {
     let text = reader.view(view).unwrap_or_else(|| {
         let path = search_path(reader.snapshot, reader.cx);
-        format!(" {}", view_text(view, reader.snapshot, &path))
+        let text = view_text(view, reader.snapshot, &path);
+        // `(row).*` is parsed with another character than the star.
+        format!(" {}", text.replace(EVERY_FIELD_OF, ".*"))
     });
     format!("{text};")
 }
