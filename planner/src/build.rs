@@ -21,6 +21,7 @@ use crate::plan::{
 use crate::split::Split;
 use crate::subplans::{any_deep, inits};
 use crate::terms::{SlotRange, conjunction, conjuncts, reads_only, terms};
+use crate::unions::balanced;
 
 /// A table whose rows are had by their places: a statement changes or locks them.
 #[derive(Clone, Copy, Debug)]
@@ -468,13 +469,16 @@ fn plan_relation(
         },
         LeafSource::Values(rows) => Source::Values { rows, first_slot },
         LeafSource::System(table) => Source::System { table, first_slot },
-        LeafSource::Set(set) => Source::Set(Box::new(SetPlan {
-            op: set.op,
-            all: set.all,
-            left: plan_select(set.left),
-            right: plan_select(set.right),
-            first_slot,
-        })),
+        LeafSource::Set(set) => {
+            let set = balanced(*set);
+            Source::Set(Box::new(SetPlan {
+                op: set.op,
+                all: set.all,
+                left: plan_select(set.left),
+                right: plan_select(set.right),
+                first_slot,
+            }))
+        }
         LeafSource::Cte(cte) => Source::Cte {
             cte,
             first_slot,

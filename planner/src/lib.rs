@@ -40,6 +40,7 @@ mod store;
 mod subplans;
 mod tag;
 mod terms;
+mod unions;
 mod uses;
 mod volatile;
 mod write;
