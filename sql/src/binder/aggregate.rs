@@ -5,7 +5,7 @@ use sqlparser::ast;
 use super::Binder;
 use super::call::plain_argument;
 use super::distinct::{has_equality, has_order};
-use super::expr::{Around, Clause};
+use super::expr::{Around, Clause, has_blanks};
 use super::grouping_sets::LEVEL_SLOTS;
 use crate::bound::{Aggregate, AggregateKind, Expr, Node, Statistic, WindowCall};
 use crate::error::{SqlError, SqlState};
@@ -210,6 +210,7 @@ impl Binder<'_> {
                     | T::Void => {
                         return Err(missing());
                     }
+                    T::BpChar => arg.ty,
                     kind => Type::of(kind),
                 };
                 Ok((ty, vec![arg]))
@@ -273,6 +274,7 @@ impl Binder<'_> {
                 let (ty, made) = json_of(kind);
                 let arg = self.settle(arg)?;
                 let parted = arg.ty.element().is_some() || arg.ty.kind.is_row();
+                let arg = self.padded(arg)?;
                 let mut args = vec![self.call(made, vec![arg])?];
                 if parted && kind == K::JsonAgg {
                     // What has parts stands on lines of its own.
@@ -282,15 +284,21 @@ impl Binder<'_> {
             }
             (K::JsonObjectAgg | K::JsonbObjectAgg, Some(key), Some(arg), None) => {
                 let (ty, made) = json_of(kind);
+                let key = self.padded(key)?;
                 let key = self.as_text(key)?;
-                let arg = self.settle(arg)?;
+                let arg = self.padded(arg)?;
                 Ok((ty, vec![key, self.call(made, vec![arg])?]))
             }
             (K::ArrayAgg, Some(arg), None, None) => {
                 let arg = self.settle(arg)?;
-                let ty = match arg.ty.kind.element() {
-                    Some(_) => Some(Type::of(arg.ty.kind)),
-                    None => Type::of(arg.ty.kind).array(),
+                // Only `char(n)` is shown other than it is stored.
+                let of = match has_blanks(arg.ty) {
+                    true => arg.ty,
+                    false => Type::of(arg.ty.kind),
+                };
+                let ty = match of.element() {
+                    Some(_) => Some(of),
+                    None => of.array(),
                 };
                 Ok((ty.ok_or_else(missing)?, vec![arg]))
             }

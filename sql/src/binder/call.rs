@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use super::Binder;
 use super::coerce::implicitly;
-use super::expr::Around;
+use super::expr::{Around, has_blanks};
 use super::json_rows::JsonRows;
 use super::named_args::{Argument, in_order};
 use super::sequence::{takes_sequence, under_regclass};
@@ -120,13 +120,14 @@ impl Binder<'_> {
             "enum_first" | "enum_last" | "enum_range" => self.enum_call(&name, args),
             "concat" | "concat_ws" | "format" => self.concat_all(&name, args),
             "generate_series" => Err(set_here(&name, around.clause)),
-            "octet_length" | "bit_length" if args.len() == 1 => {
-                let arg = args.remove(0);
-                let arg = match arg.ty.kind {
-                    TypeKind::BpChar => self.padded(arg)?,
-                    _ => arg,
-                };
-                self.call(&name, vec![arg])
+            "octet_length" if args.len() == 1 && args[0].ty.kind == TypeKind::BpChar => {
+                let padded = self.padded(args.remove(0))?;
+                self.call(&name, vec![padded])
+            }
+            "array_to_string" | "array_to_json" if !args.is_empty() => {
+                let padded = self.padded(args.remove(0))?;
+                args.insert(0, padded);
+                self.call(&name, args)
             }
             "current_timestamp" | "localtimestamp" | "current_time" | "localtime"
                 if args.len() == 1 =>
@@ -135,7 +136,7 @@ impl Binder<'_> {
             }
             "json_build_array" | "jsonb_build_array" | "json_build_object"
             | "jsonb_build_object" => self.json_built(&name, args),
-            "to_json" | "to_jsonb" if args.len() == 1 && args[0].ty.kind == TypeKind::BpChar => {
+            "to_json" | "to_jsonb" if args.len() == 1 && has_blanks(args[0].ty) => {
                 let padded = self.padded(args.remove(0))?;
                 self.call(&name, vec![padded])
             }
@@ -298,6 +299,11 @@ impl Binder<'_> {
                 _ => self.coerce(arg, to, CastContext::Implicit)?,
             });
         }
+        let length = polymorphic::blanks(function.args, &types);
+        let element = Type {
+            typmod: length.unwrap_or(element.typmod),
+            ..element
+        };
         let result = polymorphic::parameter(function.result, element, element)?;
         Ok(self.fold(Expr::new(
             result,

@@ -7,7 +7,7 @@ use super::scope::Scope;
 use super::{Binder, names, suggest};
 use crate::bound::{BoolTest, Expr, LikeKind, Node};
 use crate::error::{SqlError, SqlState};
-use crate::functions::CastContext;
+use crate::functions::{CastContext, PADDED_ELEMENTS};
 use crate::types::{Type, TypeKind};
 use crate::value::Value;
 
@@ -469,8 +469,13 @@ impl Binder<'_> {
         )))
     }
 
-    /// A string whose blanks count: LIKE sees the padding of `char(n)`.
+    /// A string whose blanks count: LIKE sees the padding of `char(n)`. Of an array its elements.
     pub(super) fn padded(&mut self, input: Expr) -> Result<Expr, SqlError> {
+        let element = input.ty.element();
+        if element.is_some_and(|element| element.kind == TypeKind::BpChar) {
+            let length = element.and_then(|element| element.length());
+            return self.padded_elements(input, length);
+        }
         match input.ty.length() {
             Some(length) if input.ty.kind == TypeKind::BpChar => {
                 let length = i32::try_from(length).unwrap_or(i32::MAX);
@@ -480,6 +485,18 @@ impl Binder<'_> {
             }
             _ => self.settle(input),
         }
+    }
+
+    /// An array of `char(n)` as one of texts with the blanks.
+    fn padded_elements(&mut self, input: Expr, length: Option<usize>) -> Result<Expr, SqlError> {
+        let Some(length) = length else {
+            return self.settle(input);
+        };
+        let length = i32::try_from(length).unwrap_or(i32::MAX);
+        let args = vec![input, Expr::constant(Type::INT4, Value::Int4(length))];
+        let function = &PADDED_ELEMENTS;
+        let texts = Type::TEXT.array().unwrap_or(Type::TEXT);
+        Ok(self.fold(Expr::new(texts, Node::Call { function, args })))
     }
 
     /// The position of an expression that starts with something we know the place of; 0 if not.
@@ -509,4 +526,9 @@ fn plain_number(expr: &ast::Expr) -> Option<&str> {
         },
         _ => None,
     }
+}
+
+/// Returns whether values of a type are `char(n)`, or arrays of that.
+pub(super) fn has_blanks(ty: Type) -> bool {
+    ty.element().unwrap_or(ty).kind == TypeKind::BpChar
 }

@@ -35,6 +35,22 @@ pub(super) fn element(params: &[TypeKind], types: &[Type]) -> Option<Type> {
     }
 }
 
+/// Returns the modifier of the result of a call over `char(n)` and arrays of that: the one of all of them. Blanks are part
+/// of such values, though a call of PostgreSQL's has no modifier.
+pub(super) fn blanks(params: &[TypeKind], types: &[Type]) -> Option<i32> {
+    let mut found: Option<i32> = None;
+    for (param, ty) in params.iter().zip(types) {
+        if !matches!(param, TypeKind::AnyArray | TypeKind::AnyElement) || *ty == Type::UNKNOWN {
+            continue;
+        }
+        let of = ty.element().unwrap_or(*ty);
+        if of.kind != TypeKind::BpChar || *found.get_or_insert(of.typmod) != of.typmod {
+            return None;
+        }
+    }
+    found
+}
+
 /// What a parameter is where `AnyElement` is `element`.
 pub(super) fn parameter(param: TypeKind, element: Type, given: Type) -> Result<Type, SqlError> {
     let array = || {

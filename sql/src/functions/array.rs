@@ -1,6 +1,7 @@
 //! Arrays: making them, taking them apart, and their shape.
 
 use super::library::{Body, pure};
+use super::long::{VALUE_BYTES_MAX, too_long};
 use super::{ScalarFunction, compare, mismatch};
 use crate::bound::Volatility;
 use crate::context::EvalContext;
@@ -42,6 +43,24 @@ const fn constructor(name: &'static str, eval: Body) -> ScalarFunction {
 
 /// `ARRAY[a, b, …]`
 pub static ARRAY_OF: ScalarFunction = constructor("ARRAY", |a, _| Ok(Array::of(a.to_vec()).into()));
+
+/// An array of `char(n)` as one of texts, each with its blanks up to the length `n`.
+pub static PADDED_ELEMENTS: ScalarFunction = constructor("padded", |a, _| match a {
+    [Value::Array(array), Value::Int4(length)] => {
+        let mut array = Array::clone(array);
+        let length = usize::try_from(*length).unwrap_or(0);
+        if array.values.len().saturating_mul(length) > VALUE_BYTES_MAX {
+            return Err(too_long());
+        }
+        for value in &mut array.values {
+            if let Value::Text(text) = value {
+                *value = Value::text(format!("{text:<length$}"));
+            }
+        }
+        Ok(array.into())
+    }
+    _ => Ok(Value::Null),
+});
 
 /// `ARRAY[a, b, …]` of arrays.
 pub static ARRAY_OF_ARRAYS: ScalarFunction = constructor("ARRAY", |a, _| stacked(a));

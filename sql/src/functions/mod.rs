@@ -72,7 +72,7 @@ use crate::types::TypeKind;
 use crate::value::Value;
 
 pub use aggregate::{Accumulator, partial_sum};
-pub use array::{ARRAY_OF, ARRAY_OF_ARRAYS, SLICE, SUBSCRIPT};
+pub use array::{ARRAY_OF, ARRAY_OF_ARRAYS, PADDED_ELEMENTS, SLICE, SUBSCRIPT};
 pub use array_assign::{WITH_ELEMENT, WITH_SLICE, set_element};
 pub(crate) use cast::no_cast;
 pub use cast::{CastContext, assign, cast, cast_context, cast_volatility};
