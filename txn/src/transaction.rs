@@ -384,6 +384,11 @@ impl Transaction {
         &self.context().machine
     }
 
+    /// Returns whether the transaction has written the object, and not rolled that back.
+    pub fn has_written(&self, addr: Addr) -> bool {
+        self.context().writes.find(addr).is_some()
+    }
+
     /// Whether anything was written.
     #[inline]
     pub fn has_writes(&self) -> bool {

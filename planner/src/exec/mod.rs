@@ -47,7 +47,7 @@ pub use range::{Fit, fit, point_key};
 pub use routed::{Prune, leaves};
 #[cfg(feature = "analytics")]
 pub use scan::ScanState;
-pub use scan::{PointRow, fetch_point, pointer_of, pointer_value};
+pub use scan::{PointRow, fetch_point, pointer_of, pointer_value, row_address};
 pub use select::SelectState;
 pub use source::SourceState;
 pub use subquery::Queries;

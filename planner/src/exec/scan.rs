@@ -343,6 +343,11 @@ pub fn pointer_value(row: FatPtr) -> Value {
     Value::Uuid(bytes)
 }
 
+/// Returns where the row is whose fat pointer [`pointer_value`] put into a slot.
+pub fn row_address(place: &Value) -> Option<Addr> {
+    pointer_of(place).map(|pointer| pointer.addr)
+}
+
 /// The fat pointer that [`pointer_value`] put into a slot.
 pub fn pointer_of(value: &Value) -> Option<FatPtr> {
     let Value::Uuid(bytes) = value else {

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use fencepost_planner::{Execution, Kept, Plan};
+use fencepost_planner::{Execution, Kept, Plan, row_address};
 use fencepost_sql::cursors::{CursorInfo, RowsOf};
 use fencepost_sql::value::Value;
+use fencepost_storage::Addr;
+use fencepost_txn::Transaction;
+use foldhash::HashSet;
 use parking_lot::Mutex;
 
 use crate::prepared::{Body, Declared, Portal};
@@ -42,6 +45,8 @@ pub(in crate::session) struct Cursor {
     pub created: i64,
     /// The place of the row that it is on, for WHERE CURRENT OF.
     pub place: Arc<Mutex<Option<Value>>>,
+    /// The rows that its transaction had written before they were made, of a cursor with row locks.
+    written: HashSet<Addr>,
 }
 
 impl Cursor {
@@ -74,6 +79,7 @@ impl Cursor {
             serial: 0,
             created: 0,
             place: Arc::default(),
+            written: HashSet::default(),
         }
     }
 
@@ -142,6 +148,34 @@ impl Cursor {
         }
     }
 
+    /// Remembers which rows from a number on the transaction has written already.
+    pub fn note_written(&mut self, from: u64, tx: &Transaction) {
+        if !self.locks_rows() {
+            return;
+        }
+        for number in from..=self.kept.last() {
+            let addr = self.kept.get(number).and_then(address_of);
+            self.written
+                .extend(addr.filter(|addr| tx.has_written(*addr)));
+        }
+    }
+
+    /// Returns whether the transaction has written a row since the cursor made the row: a cursor with row locks leaves it
+    /// out, as PostgreSQL locks rows when they are fetched.
+    pub fn has_lost(&self, row: &[Value], tx: &Transaction) -> bool {
+        let addr = || address_of(row).filter(|addr| tx.has_written(*addr));
+        self.locks_rows() && addr().is_some_and(|addr| !self.written.contains(&addr))
+    }
+
+    /// Returns whether its rows have places and are locked.
+    fn locks_rows(&self) -> bool {
+        let prepared = self.portal.prepared.current();
+        let Body::Plan(plan, _) = &prepared.body else {
+            return false;
+        };
+        matches!(&**plan, Plan::Select(select) if select.places.is_some() && select.lock.is_some())
+    }
+
     /// The table that its rows have places in.
     fn places(&self) -> Option<u32> {
         match &self.portal.prepared.current().body {
@@ -161,4 +195,9 @@ impl Cursor {
             None => RowsOf::Nothing,
         }
     }
+}
+
+/// Returns where the row of a cursor's row is, whose place is its last value.
+fn address_of(row: &[Value]) -> Option<Addr> {
+    row.last().and_then(row_address)
 }

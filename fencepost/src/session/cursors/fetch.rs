@@ -153,9 +153,9 @@ impl Session {
         }
         let keeps = cursor.scrolls();
         let from = cursor.position.row;
-        let mut given = 0;
+        let (mut given, mut lost) = (0, 0);
         while wanted.is_none_or(|wanted| given < wanted) {
-            let number = from + given + 1;
+            let number = from + given + lost + 1;
             if number > cursor.kept.last() {
                 if cursor.over {
                     break;
@@ -171,17 +171,21 @@ impl Session {
                 continue;
             }
             if let Some(row) = cursor.kept.get(number) {
+                if self.tx.as_ref().is_some_and(|tx| cursor.has_lost(row, tx)) {
+                    lost += 1;
+                    continue;
+                }
                 sink.row(cursor.portal.shown(row))?;
                 cursor.stands_on(row);
             }
             given += 1;
         }
         let position = &mut cursor.position;
-        position.row += given;
+        position.row += given + lost;
         position.at_start &= given == 0;
         position.at_end = wanted.is_none_or(|wanted| given < wanted);
         if !keeps {
-            cursor.kept.pass(from + given);
+            cursor.kept.pass(from + given + lost);
         }
         Ok(given)
     }
@@ -191,9 +195,13 @@ impl Session {
         if cursor.over || cursor.failed {
             return Ok(());
         }
+        let from = cursor.kept.last() + 1;
         let mut sink = Keeping::of(&mut cursor.kept);
         let wanted = usize::try_from(wanted).unwrap_or(0);
         let done = Box::pin(self.run_plan(&mut cursor.portal, wanted, &mut sink, false)).await?;
+        if let Some(tx) = &self.tx {
+            cursor.note_written(from, tx);
+        }
         if matches!(done, Completion::Complete(_)) {
             cursor.end_run();
         }
