@@ -434,9 +434,6 @@ impl Binder<'_> {
             ))
             .hint("Use DROP ... CASCADE to drop the dependent objects too."));
         }
-        if table.columns.len() == 1 {
-            return Err(SqlError::unsupported("a table without columns"));
-        }
         let generated: Vec<String> = table
             .generated_from(column)
             .iter()
