@@ -119,6 +119,12 @@ impl Machine {
                     self.slots.0[*variable] = Slot::Row(Some(Row::holding(*of, row)));
                     continue;
                 }
+                if let (VariableKind::Record, Value::Record(row)) =
+                    (&body.code.variables[*variable].kind, &value)
+                {
+                    self.slots.0[*variable] = Slot::Row(Some(Row::of_record(row)));
+                    continue;
+                }
                 let value = fit(value, &arg.ty, &arg.ty, eval)?;
                 self.slots.put(*variable, value);
             }

@@ -101,7 +101,11 @@ impl Variables for Seen<'_> {
         match self.code.named(self.scope, path) {
             None => Ok(None),
             // What is in a record is known as long as its fields are.
-            Some(Named::Variable(variable)) if self.code.is_record(variable) => Ok(None),
+            Some(Named::Variable(variable))
+                if self.code.is_record(variable) && !self.slots.has_no_row(variable) =>
+            {
+                Ok(None)
+            }
             Some(named) => self.take(named).map(Some),
         }
     }

@@ -69,6 +69,11 @@ impl Slots {
         }
     }
 
+    /// Returns whether a variable is a record that has had no row yet, which as a whole is NULL.
+    pub fn has_no_row(&self, variable: usize) -> bool {
+        matches!(self.0.get(variable), Some(Slot::Row(None)))
+    }
+
     /// The names of the fields of a row.
     pub fn field_names(&self, code: &Code, variable: usize) -> Result<Vec<String>, SqlError> {
         let row = self.row(code, variable)?;
@@ -169,6 +174,23 @@ impl Row {
         Row {
             values: (0..width).map(|at| row.get(at).clone()).collect(),
             ..absent
+        }
+    }
+
+    /// A row with the fields of a record.
+    pub fn of_record(row: &Record) -> Row {
+        let fields = row.fields.iter();
+        let known = |ty: Type| if ty == Type::UNKNOWN { Type::TEXT } else { ty };
+        let columns: Vec<_> = fields
+            .map(|field| (field.name.clone(), known(field.ty)))
+            .collect();
+        Row {
+            values: (0..columns.len()).map(|at| row.get(at).clone()).collect(),
+            columns,
+            of: match &row.fields {
+                Fields::Named(of) => Some(*of),
+                _ => None,
+            },
         }
     }
 

@@ -239,9 +239,7 @@ impl Binder<'_> {
         }
         match self.type_of_syntax(syntax)? {
             Of::Value(ty) => Ok(Type::of(ty.kind)),
-            Of::Record => Err(SqlError::unsupported(
-                "a record as an argument of a function",
-            )),
+            Of::Record => Ok(Type::of(TypeKind::Record)),
             Of::Trigger => Err(invalid("functions cannot accept type trigger")),
         }
     }
@@ -321,6 +319,7 @@ impl Binder<'_> {
             }
         };
         let mut args = self.routine_args(&create.args)?;
+        check_records(&args, language)?;
         let result = self.result_of(create, &mut args)?;
         check_told(&args, &result)?;
         let (body, atomic) = match &create.body {
@@ -733,4 +732,18 @@ fn check_result(last: Option<&Statement>, result: &RoutineResult) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Refuses arguments of type record where the language or their mode takes none.
+fn check_records(args: &[RoutineArg], language: Language) -> Result<(), SqlError> {
+    let mut records = args.iter().filter(|arg| arg.ty.kind == TypeKind::Record);
+    if language == Language::Sql && records.clone().any(|arg| arg.mode.is_input()) {
+        return Err(invalid(
+            "SQL functions cannot have arguments of type record",
+        ));
+    }
+    match records.any(|arg| arg.mode.is_output()) {
+        true => Err(SqlError::unsupported("a record as an OUT argument")),
+        false => Ok(()),
+    }
 }

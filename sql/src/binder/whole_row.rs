@@ -195,27 +195,24 @@ impl Binder<'_> {
         let fields = self.row_fields(&ast::ObjectName::from(vec![name.clone()]))?;
         Ok(fields.map(|fields| {
             let (names, values): (Vec<_>, Vec<Expr>) = fields.into_iter().unzip();
-            let fields = match self.variable_type(row, &values) {
-                Some(of) => Fields::Named(of),
-                None => {
-                    let types = values.iter().map(|value| value.ty);
-                    Fields::own(names.into_iter().zip(types))
-                }
-            };
-            row_made(fields, values)
+            if let Some(whole) = self.row_variable(row, &values) {
+                return whole;
+            }
+            let types = values.iter().map(|value| value.ty);
+            row_made(Fields::own(names.into_iter().zip(types)), values)
         }))
     }
 
-    /// The type of a variable with these fields, if it holds a row of a table whose columns are of
-    /// no domains.
-    fn variable_type(&mut self, name: String, fields: &[Expr]) -> Option<Composite> {
+    /// Returns the variable with these fields, if it holds a row of a table whose columns are of no
+    /// domains. A variable without a row, as OLD of an INSERT, is NULL.
+    fn row_variable(&mut self, name: String, fields: &[Expr]) -> Option<Expr> {
         let (variable, of) = self.variables?.row_type(&[name])?;
         // The plan holds for rows of this type: the variable is among its parameters.
-        self.parameter_of(variable);
+        let whole = self.parameter_of(variable);
         let columns = &of.definition().fields;
         let same = |(column, value): (&Field, &Expr)| column.ty.kind == value.ty.kind;
         let alike = columns.len() == fields.len() && columns.iter().zip(fields).all(same);
-        alike.then_some(of)
+        (alike && whole.ty.kind == TypeKind::Composite(of)).then_some(whole)
     }
 
     /// `ROW(…)`
