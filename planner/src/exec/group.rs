@@ -1,6 +1,6 @@
 //! GROUP BY and aggregates, by a hash table of groups.
 
-use fencepost_sql::bound::{Aggregate, AggregateKind, Grouping};
+use fencepost_sql::bound::{Aggregate, AggregateKind, Grouping, Node};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::Accumulator;
 use fencepost_sql::stop::Halt;
@@ -112,6 +112,8 @@ impl Groups {
             all.push(cx.value(key, row)?);
         }
         let mut keys = Vec::with_capacity(grouping.keys.len());
+        let has_direct = grouping.aggregates.iter().any(Aggregate::has_direct_args);
+        let mut nulled = Vec::new();
         for (number, set) in grouping.sets.iter().enumerate() {
             keys.clear();
             keys.resize(grouping.keys.len(), Value::Null);
@@ -120,8 +122,13 @@ impl Groups {
             }
             number_set(&mut keys, number);
             let first = self.group_with(grouping, &mut keys) as usize * grouping.aggregates.len();
+            if has_direct {
+                null_keys(grouping, set, row, &mut nulled);
+            }
+            let rows = (row, if has_direct { nulled.as_slice() } else { row });
             for (nth, aggregate) in grouping.aggregates.iter().enumerate() {
-                self.accumulators[first + nth].update(aggregate, row, cx.params(), cx.eval)?;
+                let accumulator = &mut self.accumulators[first + nth];
+                accumulator.update_in_set(aggregate, rows, cx.params(), cx.eval)?;
             }
         }
         Ok(())
@@ -299,5 +306,19 @@ async fn result(
 fn number_set(keys: &mut [Value], number: usize) {
     if let Some(last) = keys.last_mut() {
         *last = Value::Int4(i32::try_from(number).unwrap_or(i32::MAX));
+    }
+}
+
+/// Makes `nulled` a from row with NULL for the columns that are keys of other sets than this.
+fn null_keys(grouping: &Grouping, set: &[usize], row: &[Value], nulled: &mut Vec<Value>) {
+    nulled.clear();
+    nulled.extend_from_slice(row);
+    for (at, key) in grouping.keys.iter().enumerate() {
+        if let Node::Column(slot) = key.node
+            && !set.contains(&at)
+            && let Some(value) = nulled.get_mut(slot)
+        {
+            *value = Value::Null;
+        }
     }
 }

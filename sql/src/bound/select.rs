@@ -236,6 +236,13 @@ pub struct Aggregate {
     pub ty: Type,
 }
 
+impl Aggregate {
+    /// Returns whether its arguments are direct ones, of a call with WITHIN GROUP.
+    pub fn has_direct_args(&self) -> bool {
+        matches!(self.kind, AggregateKind::OrderedSet(_)) && !self.args.is_empty()
+    }
+}
+
 /// The aggregates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AggregateKind {

@@ -152,6 +152,21 @@ impl Accumulator {
         params: &[Value],
         cx: &EvalContext,
     ) -> Result<(), SqlError> {
+        self.update_in_set(aggregate, (row, row), params, cx)
+    }
+
+    /// As [`Accumulator::update`], for a grouping set: `grouped` is the row with NULL for the keys that are not in the set,
+    /// of which the direct arguments of an aggregate with WITHIN GROUP are made.
+    ///
+    /// # Errors
+    /// Those of the arguments.
+    pub fn update_in_set(
+        &mut self,
+        aggregate: &Aggregate,
+        (row, grouped): (&[Value], &[Value]),
+        params: &[Value],
+        cx: &EvalContext,
+    ) -> Result<(), SqlError> {
         if let Some(filter) = &aggregate.filter
             && !eval_predicate(filter, row, params, cx)?
         {
@@ -174,9 +189,14 @@ impl Accumulator {
         for (key, _, _) in &aggregate.order_by {
             keys.push(eval(key, row, params, cx)?);
         }
+        let of_args = if aggregate.has_direct_args() {
+            grouped
+        } else {
+            row
+        };
         let mut values = Vec::with_capacity(aggregate.args.len());
         for arg in &aggregate.args {
-            values.push(eval(arg, row, params, cx)?);
+            values.push(eval(arg, of_args, params, cx)?);
         }
         let apart: usize = keys.iter().chain(&values).map(Value::bytes_apart).sum();
         self.kept_bytes += ROW_BYTES + apart + size_of_val(&*keys) + size_of_val(&*values);
