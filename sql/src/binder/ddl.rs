@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-pub(super) use table::{check_column_type, default_error};
+pub(super) use table::{check_column_type, check_rows_of_tables, default_error};
 pub(super) use text::{bare, text_of};
 
 use super::collation::{collatable, collation_of};

@@ -106,6 +106,7 @@ impl Binder<'_> {
             ));
         }
         let root = base.plain();
+        super::ddl::check_rows_of_tables(root)?;
         let mut create = CreateDomain {
             schema,
             name: name.to_owned(),

@@ -525,14 +525,21 @@ pub(in crate::binder) fn check_column_type(name: &str, ty: Type) -> Result<(), S
         let message = format!("column \"{name}\" has pseudo-type {ty}");
         return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
     }
-    let of_table = |of: Composite| of.definition().is_of_table();
-    if kind.as_composite().is_some_and(of_table) {
-        return Err(SqlError::unsupported(
-            "a column of the type of a table's rows",
-        ));
-    }
+    check_rows_of_tables(ty.plain())?;
     match kind.is_object() {
         true => Err(SqlError::unsupported(format!("a column of type {ty}"))),
         false => Ok(()),
     }
+}
+
+/// 0A000 for the type of a table's rows and arrays of that: stored definitions do not refer to it.
+pub(in crate::binder) fn check_rows_of_tables(ty: Type) -> Result<(), SqlError> {
+    let kind = ty.kind.element().unwrap_or(ty.kind);
+    let of_table = |of: Composite| of.definition().is_of_table();
+    if kind.as_composite().is_some_and(of_table) {
+        return Err(SqlError::unsupported(
+            "a column or domain of the type of a table's rows",
+        ));
+    }
+    Ok(())
 }
