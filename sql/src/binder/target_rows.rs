@@ -99,6 +99,7 @@ impl Binder<'_> {
         }
         let found = (looked.within, looked.groups || looked.windows);
         let mut whole = Looked::of(&known);
+        whole.measures = true;
         Walk(&mut whole).select(select)?;
         // Copying a tree recurses.
         stack::check(whole.deepest.max(looked.deepest))?;
@@ -271,6 +272,8 @@ struct Looked<'a> {
     groups: bool,
     /// Whether there are calls with OVER.
     windows: bool,
+    /// Whether it measures the depth of queries within, too.
+    measures: bool,
     queries: usize,
     depth: usize,
     deepest: usize,
@@ -286,6 +289,7 @@ impl<'a> Looked<'a> {
             within: Vec::new(),
             groups: false,
             windows: false,
+            measures: false,
             queries: 0,
             depth: 0,
             deepest: 0,
@@ -327,6 +331,11 @@ impl<'a> Looked<'a> {
 }
 
 impl Visitor for Looked<'_> {
+    // A walk into each query for each query around it takes time that is quadratic in the depth.
+    fn enters_queries(&self) -> bool {
+        self.measures
+    }
+
     fn query(&mut self, _: &ast::Query) -> Result<(), SqlError> {
         self.queries += 1;
         Ok(())

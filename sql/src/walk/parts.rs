@@ -5,6 +5,11 @@ macro_rules! parts {
     ($(#[$visitor_doc:meta])* $Visitor:ident, $(#[$walk_doc:meta])* $Walk:ident, $($mut:tt)?) => {
         $(#[$visitor_doc])*
         pub(crate) trait $Visitor {
+            /// Returns whether the walk goes into queries within the one that it began in.
+            fn enters_queries(&self) -> bool {
+                true
+            }
+
             /// A query, before what is in it.
             ///
             /// # Errors
@@ -44,6 +49,9 @@ macro_rules! parts {
 
         impl $Walk<'_> {
             pub(crate) fn query(&mut self, query: &$($mut)? Query) -> Result<(), SqlError> {
+                if !self.0.enters_queries() {
+                    return Ok(());
+                }
                 self.0.query(query)?;
                 if let Some(with) = &$($mut)? query.with {
                     for cte in &$($mut)? with.cte_tables {
