@@ -11,6 +11,9 @@
 //!   an index reads by itself is validated at the commit.
 //! * LEVEL-2: at read committed a row is written only if no version of it is newer than the snapshot. The caller locks the
 //!   row, reads it anew ([`Transaction::newest`]), decides again, moves the snapshot ([`Transaction::refresh`]), and writes.
+//! * LEVEL-3: the snapshot may move while a statement runs, and at read committed its rows are not checked then. So a row is as
+//!   it was found only if no version of it is newer than the oldest snapshot of the statement
+//!   ([`Transaction::statement_timestamp`]).
 //!
 //! *Failure.* A row that was written past its lock since the snapshot moved is a conflict at every level.
 

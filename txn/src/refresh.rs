@@ -53,6 +53,16 @@ impl Transaction {
         })
     }
 
+    /// As [`Self::refresh`], for a statement that begins: rows that the one before has found do not matter any more.
+    ///
+    /// # Errors
+    /// As [`Self::refresh`].
+    pub async fn renew(&mut self) -> Result<(), Stop> {
+        self.refresh().await?;
+        self.context_mut().oldest_r = Timestamp::MAX;
+        Ok(())
+    }
+
     /// As [`Self::refresh`], where that is cheap and nothing depends on it: a transaction that has written, or has read
     /// what is not so any more, keeps its snapshot.
     pub async fn freshen(&mut self) {
@@ -135,6 +145,7 @@ impl Context {
                 }
             }
             if let Some(strays) = self.rebase_patches(now).await? {
+                self.oldest_r = self.oldest_r.min(self.r);
                 self.r = now;
                 self.fetched.clear();
                 self.in_force = true;

@@ -76,6 +76,8 @@ pub(crate) struct Context {
     /// Whether reads answer from newest versions now.
     pub reads_newest: bool,
     pub r: Timestamp,
+    /// The oldest R that the statement has read before its snapshot moved; the greatest timestamp if it has not.
+    pub oldest_r: Timestamp,
     /// Whether R is in force, so that something may be read ([`crate::in_force`]).
     pub in_force: bool,
     /// Newest version that was read: what must be durable before the end is reported.
@@ -161,6 +163,7 @@ impl Context {
             scans: false,
             reads_newest: false,
             r: Timestamp::ZERO,
+            oldest_r: Timestamp::MAX,
             in_force: false,
             newest: Timestamp::ZERO,
             reads: ReadSet::default(),
@@ -283,6 +286,7 @@ impl Coordinator {
         context.isolation = Isolation::default();
         context.scans = false;
         context.reads_newest = false;
+        context.oldest_r = Timestamp::MAX;
         context.local += 1;
         let clock = self.machine.clock();
         (context.r, context.in_force) = match snapshot {
@@ -365,6 +369,13 @@ impl Transaction {
     #[inline]
     pub fn read_timestamp(&self) -> Timestamp {
         self.context().r
+    }
+
+    /// The oldest snapshot that the running statement may have found rows in ([`Self::renew`]).
+    #[inline]
+    pub fn statement_timestamp(&self) -> Timestamp {
+        let context = self.context();
+        context.oldest_r.min(context.r)
     }
 
     /// What the transaction may do.

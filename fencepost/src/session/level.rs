@@ -104,7 +104,7 @@ impl Session {
                 self.settle_cursors().await?;
             }
             if let Some(tx) = &mut self.tx {
-                tx.refresh().await?;
+                tx.renew().await?;
             }
             Ok(())
         })

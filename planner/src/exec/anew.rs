@@ -18,7 +18,7 @@ use fencepost_sql::row::RowLayout;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::{AbortReason, Isolation, Stop};
+use fencepost_txn::{AbortReason, Isolation, Stop, Timestamp};
 
 use super::cx::Cx;
 use super::lock::lock_row;
@@ -70,13 +70,22 @@ pub async fn standing(cx: &mut Cx<'_>, row: Addr) -> Result<Standing, Halt> {
     if cx.tx.isolation() == Isolation::Serializable {
         return Ok(Standing::Same);
     }
-    let snapshot = cx.tx.read_timestamp();
+    let snapshot = oldest_snapshot(cx);
     let seen = cx.tx.newest().view(row, None, |_| ()).await?;
     Ok(match seen {
         None => Standing::Gone,
         Some(((), seen)) if seen.is_own() || seen.timestamp() <= snapshot => Standing::Same,
         Some(_) => Standing::Changed,
     })
+}
+
+/// Returns the oldest snapshot that the row may have been found in (LEVEL-3).
+fn oldest_snapshot(cx: &Cx<'_>) -> Timestamp {
+    match cx.tx.isolation() {
+        Isolation::ReadCommitted => cx.tx.statement_timestamp(),
+        // Where the snapshot has moved, rows that were found before are as they were.
+        Isolation::RepeatableRead | Isolation::Serializable => cx.tx.read_timestamp(),
+    }
 }
 
 /// As [`standing`], and reads what `wanted` columns need of the newest version into `words`.
@@ -86,7 +95,7 @@ pub async fn read_standing(
     wanted: (&RowLayout, &[usize]),
     words: &mut Vec<u64>,
 ) -> Result<Standing, Halt> {
-    let snapshot = cx.tx.read_timestamp();
+    let snapshot = oldest_snapshot(cx);
     let mut seen = cx.seen();
     let version = read_version(&mut seen.newest(), row, wanted, words).await?;
     Ok(match version {
