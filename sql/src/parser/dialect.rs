@@ -15,6 +15,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
+use super::budget;
 use super::is_reserved;
 use super::prefixes::{arguments, call, prefixed};
 use super::subscripts::is_moved;
@@ -134,23 +135,71 @@ fn trimmed(
 const BRACKETS_MAX: usize = 64;
 
 /// `(VALUES (1))`, and `((SELECT 1) UNION SELECT 2)`: a query that does not begin with a word of queries.
-fn query_in_brackets(parser: &mut Parser<'_>) -> Option<Box<Query>> {
+fn query_in_brackets(parser: &mut Parser<'_>) -> Option<Result<Box<Query>, ParserError>> {
     let opens = |n: usize| parser.peek_nth_token_ref(n).token == Token::LParen;
     // Outside of so many a bracket is one around an expression.
     let brackets = (0..BRACKETS_MAX).find(|n| !opens(*n))?;
     let begins = |keyword| is_word(parser, brackets, keyword);
     let values = begins(Keyword::VALUES) && opens(brackets + 1);
     let of_set = begins(Keyword::SELECT) && brackets > 1;
-    if brackets == 0 || !(values || of_set) {
+    if brackets == 0 || !(values || of_set) || !holds_query(parser, brackets) {
         return None;
     }
-    let query = parser.maybe_parse(|parser| {
-        parser.expect_token(&Token::LParen)?;
-        let query = parser.parse_query()?;
-        parser.expect_token(&Token::RParen)?;
-        Ok(query)
-    });
-    query.ok().flatten()
+    Some(bracketed_query(parser))
+}
+
+fn bracketed_query(parser: &mut Parser<'_>) -> Result<Box<Query>, ParserError> {
+    parser.expect_token(&Token::LParen)?;
+    let query = parser.parse_query()?;
+    parser.expect_token(&Token::RParen)?;
+    Ok(query)
+}
+
+/// Words that continue a query behind a query in brackets.
+const QUERY_CONTINUATIONS: [Keyword; 8] = [
+    Keyword::EXCEPT,
+    Keyword::FETCH,
+    Keyword::FOR,
+    Keyword::INTERSECT,
+    Keyword::LIMIT,
+    Keyword::OFFSET,
+    Keyword::ORDER,
+    Keyword::UNION,
+];
+
+/// Returns whether the first of some brackets, the last of which holds a query, holds a query.
+///
+/// The token behind each closing bracket decides: parsing both ways takes time exponential in the
+/// depth of nested brackets. Text without the closing bracket is an error either way.
+fn holds_query(parser: &Parser<'_>, brackets: usize) -> bool {
+    let mut depth = 0;
+    for at in parser.index().. {
+        match &parser.token_at(at).token {
+            Token::LParen => depth += 1,
+            Token::RParen if depth < 2 => return true,
+            Token::RParen => {
+                let is_expression = depth <= brackets && !continues_query(parser, at + 1);
+                if is_expression {
+                    return false;
+                }
+                depth -= 1;
+            }
+            Token::EOF => return true,
+            _ => {}
+        }
+    }
+    true
+}
+
+fn continues_query(parser: &Parser<'_>, mut at: usize) -> bool {
+    while matches!(parser.token_at(at).token, Token::Whitespace(_)) {
+        at += 1;
+    }
+    match &parser.token_at(at).token {
+        Token::RParen | Token::EOF => true,
+        Token::Word(word) => QUERY_CONTINUATIONS.contains(&word.keyword),
+        _ => false,
+    }
 }
 
 /// `= ANY (VALUES (1), (2))`
@@ -171,7 +220,10 @@ fn of_values(parser: &mut Parser<'_>, left: &Expr) -> Option<Result<Expr, Parser
         return None;
     }
     (0..2).for_each(|_| parser.advance_token());
-    let right = query_in_brackets(parser)?;
+    let right = match bracketed_query(parser) {
+        Ok(right) => right,
+        Err(error) => return Some(Err(error)),
+    };
     let (left, right) = (Box::new(left.clone()), Box::new(Expr::Subquery(right)));
     Some(Ok(match all {
         true => Expr::AllOp {
@@ -418,6 +470,9 @@ impl Dialect for Postgres {
 
     /// `TRIM(LEADING FROM x)`. `name 'literal'`: a literal of a type that has no syntax of its own.
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        if let Err(error) = budget::spend() {
+            return Some(Err(error));
+        }
         let side = |n: usize| match &parser.peek_nth_token_ref(n).token {
             Token::Word(word) => trim_side(word.keyword),
             _ => None,
@@ -445,7 +500,7 @@ impl Dialect for Postgres {
             }));
         }
         if let Some(query) = query_in_brackets(parser) {
-            return Some(Ok(Expr::Subquery(query)));
+            return Some(query.map(Expr::Subquery));
         }
         let words = typed_literal(parser)?;
         Some(literal_of_type(parser, words))

@@ -12,6 +12,7 @@
 //!   (`depth`), unless it is made and dropped on a roomy stack (`stack`; watched by `tests::deep_text_is_refused`).
 //! - PAR-2: positions in errors count characters of the whole text, from 1.
 
+mod budget;
 mod column_list;
 mod column_types;
 mod composite;

@@ -11,8 +11,8 @@ use super::dialect::{EVERY_FIELD, Postgres};
 use super::lexer::{Kind, Token, syntax_error};
 use super::retoken::retoken;
 use super::{
-    Statement, column_list, column_types, current_of, exclusion, identity, included, keeping,
-    lexer, like, materialized, merge, misplaced, no_inherit, partition, position_of,
+    Statement, budget, column_list, column_types, current_of, exclusion, identity, included,
+    keeping, lexer, like, materialized, merge, misplaced, no_inherit, partition, position_of,
     recursive_view, regroup, rename, respelled, row_lock, rows_from, search_cycle, select_into,
     shown_forms, storage, subscripts, table_query, type_collation, unicode, using_alias, variadic,
     view,
@@ -21,7 +21,7 @@ use crate::error::{SqlError, SqlState};
 use crate::stack::too_deep;
 use crate::walk::TreeMut;
 
-/// sqlparser's own limit. The tokens have been checked before (`depth`), so this one is never met.
+/// sqlparser's own limit of depth. It is never met: the tokens have been checked (`depth`).
 const RECURSION_MAX: usize = 1 << 30;
 
 static NATURAL: Postgres = Postgres { nests_joins: false };
@@ -113,6 +113,7 @@ fn parser(patched: &str, text: &str, tokens: &[Token]) -> Result<Parser<'static>
     let dialect = if natural { &NATURAL } else { &OTHERS };
     let read = Tokenizer::new(dialect, patched).tokenize_with_location();
     let read = read.map_err(|e| syntax_fault(e.into(), text, tokens))?;
+    budget::grant(read.len());
     Ok(Parser::new(dialect)
         .with_recursion_limit(RECURSION_MAX)
         .with_tokens_with_locations(retoken(read)))

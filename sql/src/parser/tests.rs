@@ -422,3 +422,20 @@ fn what_stands_for_storage_parameters_is_never_longer() {
         assert_eq!(parse(&sql).is_ok(), short.contains("fill"), "{sql}");
     }
 }
+
+#[test]
+fn nested_brackets_with_errors_are_read_in_linear_time() {
+    for part in [
+        "(VALUES ((",
+        "((SELECT ",
+        "(((VALUES (",
+        "1 IN ((SELECT ",
+        "1 IN (SELECT ",
+        "(SELECT 1 FROM ((SELECT ",
+        "EXISTS (((SELECT ",
+        "1 = ANY ((SELECT ",
+    ] {
+        let text = format!("SELECT {}INSERT ;(", part.repeat(60));
+        assert!(parse(&text).is_err(), "{part}");
+    }
+}
