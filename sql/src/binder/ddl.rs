@@ -17,7 +17,7 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 pub(super) use table::{check_column_type, check_rows_of_tables, default_error};
-pub(super) use text::{bare, text_of};
+pub(super) use text::{bare, text_of, unqualified};
 
 use super::collation::{collatable, collation_of};
 use super::column_name::column_name;
@@ -81,7 +81,8 @@ impl Binder<'_> {
             })?);
         }
         if let Some(predicate) = &create.predicate {
-            let text = text_of(bare(predicate));
+            let predicate = unqualified(predicate, (&table.schema, &table.name));
+            let text = text_of(bare(&predicate));
             let condition = index_condition(&table, &text, self.catalog);
             let condition =
                 condition.map_err(|e| self.lone_error(e, &table, &text, Clause::IndexPredicate))?;
@@ -208,6 +209,7 @@ impl Binder<'_> {
         expression: &ast::Expr,
         others: &[IndexExpression],
     ) -> Result<IndexExpression, SqlError> {
+        let expression = &unqualified(expression, (&table.schema, &table.name));
         let text = text_of(expression);
         let value = index_expression(table, &text, self.catalog);
         let value = value.map_err(|e| self.lone_error(e, table, &text, Clause::IndexExpression))?;

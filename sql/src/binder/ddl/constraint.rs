@@ -8,7 +8,7 @@ use super::super::expr::Clause;
 use super::super::scope::{Scope, ScopeColumn, ScopeLeaf};
 use super::super::{Binder, names};
 use super::family::check_referenced;
-use super::text::{bare, text_of};
+use super::text::{bare, text_of, unqualified};
 use crate::bound::{CreateTable, Expr, NewCheck, NewForeignKey, Volatility};
 use crate::catalog::temporary;
 use crate::catalog::{ColumnDef, PUBLIC_SCHEMA, Referential, TableDef};
@@ -200,11 +200,12 @@ impl Binder<'_> {
         name: Option<&ast::Ident>,
         check: &ast::CheckConstraint,
     ) -> Result<NewCheck, SqlError> {
-        let condition = self.scalar(&check.expr, &shape.scope()?, Clause::Check)?;
+        let expr = unqualified(&check.expr, (shape.schema, shape.name));
+        let condition = self.scalar(&expr, &shape.scope()?, Clause::Check)?;
         let condition = self.condition(condition, "CHECK")?;
         Ok(NewCheck {
             name: name.map(names::fold),
-            text: with_schemas(text_of(&check.expr), &condition, shape.schema),
+            text: with_schemas(text_of(&expr), &condition, shape.schema),
             columns: columns_of(&condition),
             condition,
             // What stands for NO INHERIT.
@@ -234,6 +235,7 @@ impl Binder<'_> {
         column: &ColumnDef,
         expr: &ast::Expr,
     ) -> Result<String, SqlError> {
+        let expr = &unqualified(expr, (shape.schema, shape.name));
         let default = Arc::new(Settings::new());
         let value = self.generated_value(shape, column, expr, default)?;
         for read in columns_of(&value) {

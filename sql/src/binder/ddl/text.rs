@@ -2,6 +2,9 @@
 
 use sqlparser::ast;
 
+use crate::binder::names;
+use crate::walk::{TreeMut, VisitorMut};
+
 /// What follows the first word of the name of a type.
 const FURTHER: [&str; 6] = ["WITH", "WITHOUT", "TIME", "ZONE", "PRECISION", "VARYING"];
 
@@ -10,6 +13,59 @@ pub(in crate::binder) fn bare(expr: &ast::Expr) -> &ast::Expr {
     match expr {
         ast::Expr::Nested(inner) => bare(inner),
         other => other,
+    }
+}
+
+/// Returns an expression over the rows of a table with the names of its columns alone: stored text
+/// must not depend on the name of the table, which may change and is another one in partitions.
+pub(in crate::binder) fn unqualified(expr: &ast::Expr, (schema, table): (&str, &str)) -> ast::Expr {
+    let mut expr = expr.clone();
+    let _ = expr.walk_mut(&mut Unqualified { schema, table });
+    expr
+}
+
+/// Takes the name of a table, and of its schema, off the names of columns.
+struct Unqualified<'a> {
+    schema: &'a str,
+    table: &'a str,
+}
+
+impl Unqualified<'_> {
+    fn column(&self, parts: &[ast::Ident]) -> Option<ast::Ident> {
+        let is = |part: &ast::Ident, name: &str| names::fold(part) == name;
+        match parts {
+            [table, column] if is(table, self.table) => Some(column.clone()),
+            [schema, table, column] if is(schema, self.schema) && is(table, self.table) => {
+                Some(column.clone())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl VisitorMut for Unqualified<'_> {
+    fn expr_end(&mut self, expr: &mut ast::Expr) {
+        use ast::{AccessExpr::Dot, Expr as E};
+        let column = match &*expr {
+            E::CompoundIdentifier(parts) => self.column(parts).map(E::Identifier),
+            // `t.a[1]`
+            E::CompoundFieldAccess { root, access_chain } => match (&**root, &access_chain[..]) {
+                (E::Identifier(table), [Dot(E::Identifier(column)), rest @ ..])
+                    if !rest.is_empty() =>
+                {
+                    let column = self.column(&[table.clone(), column.clone()]);
+                    column.map(|column| E::CompoundFieldAccess {
+                        root: Box::new(E::Identifier(column)),
+                        access_chain: rest.to_vec(),
+                    })
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(column) = column {
+            *expr = column;
+        }
     }
 }
 
