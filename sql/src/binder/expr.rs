@@ -307,7 +307,9 @@ impl Binder<'_> {
             ast::UnaryOperator::Minus => self
                 .negate(bound)
                 .map_err(|e| e.or_at(self.position_near(input))),
-            ast::UnaryOperator::Plus if bound.ty.kind == TypeKind::Interval => {
+            ast::UnaryOperator::Plus
+                if bound.ty != Type::UNKNOWN && !super::operator::is_number(bound.ty.kind) =>
+            {
                 Err(super::operator::no_prefix_operator("+", &bound.ty))
             }
             ast::UnaryOperator::Plus => Ok(bound),

@@ -240,7 +240,7 @@ impl Binder<'_> {
         if input.ty.kind == TypeKind::Interval {
             return self.call("-", vec![input]);
         }
-        if input.ty.kind.category() != TypeCategory::Numeric {
+        if !is_number(input.ty.kind) {
             return Err(no_prefix_operator("-", &input.ty));
         }
         let ty = Type::of(input.ty.kind);
@@ -443,6 +443,13 @@ pub(super) fn no_operator(symbol: &str, left: &Type, right: &Type) -> SqlError {
         ),
     )
     .hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
+}
+
+/// Whether `+` and `-` may stand before values of the type. Those of oids may not.
+pub(super) fn is_number(kind: TypeKind) -> bool {
+    use TypeKind::{Float4, Float8, Int2, Int4, Int8, Numeric};
+    let kind = Type::of(kind).plain().kind;
+    matches!(kind, Int2 | Int4 | Int8 | Numeric | Float4 | Float8)
 }
 
 pub(super) fn no_prefix_operator(symbol: &str, operand: &Type) -> SqlError {
