@@ -105,6 +105,8 @@ impl Binder<'_> {
             Node::Const(Value::Text(name)) => name.clone(),
             _ if arg.ty.kind.is_integer() => return Ok(arg),
             Node::Const(Value::Null) => return Ok(Expr::constant(Type::INT8, Value::Null)),
+            // An oid, or a type that no such function takes.
+            _ if arg.ty != Type::UNKNOWN && !arg.ty.kind.is_string() => return Ok(arg),
             _ => return Err(SqlError::unsupported("a sequence that is not named")),
         };
         let (schema, name) = qualified(&name)?;

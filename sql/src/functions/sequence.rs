@@ -37,8 +37,9 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
 
 fn id(args: &[Value]) -> Result<u32, SqlError> {
     let id = args.first().and_then(Value::as_int);
-    id.and_then(|id| u32::try_from(id).ok())
-        .ok_or_else(|| mismatch("nextval"))
+    let id = id.ok_or_else(|| mismatch("nextval"))?;
+    u32::try_from(id)
+        .map_err(|_| SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "OID out of range"))
 }
 
 fn set(args: &[Value], cx: &EvalContext, was_given: bool) -> Outcome {
