@@ -29,7 +29,7 @@ pub async fn run_utility(
             let message = format!("{command} cannot be executed from a function");
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message).into());
         }
-        ddl(statement, command, owner, cx).await?;
+        ddl((statement, params), command, owner, cx).await?;
         return Ok(None);
     }
     match statement {
@@ -160,7 +160,7 @@ fn check_unused(statement: &Statement, command: &str, cx: &Cx<'_>) -> Result<(),
 
 /// DDL, bound anew where the catalog has moved on.
 async fn ddl(
-    statement: &Statement,
+    (statement, params): (&Statement, &[Value]),
     command: &str,
     owner: &Owner,
     cx: &mut Cx<'_>,
@@ -187,7 +187,7 @@ async fn ddl(
         salt,
     };
     let ran = {
-        let mut inner = cx.within(&[]);
+        let mut inner = cx.within(params);
         run_ddl(statement, &mut inner, &mut ddl).await
     };
     cx.scratch.routines.notices.append(&mut notices);
