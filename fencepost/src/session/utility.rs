@@ -12,12 +12,13 @@ use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::{DiscardKind, Expr, Maintenance, Statement};
 use fencepost_sql::catalog::{CHECKPOINT, CatalogView, denied};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::functions::{assign, eval};
+use fencepost_sql::functions::{CastContext, assign, cast_context, eval};
 use fencepost_sql::notify::{Listening, Notification};
 use fencepost_sql::parser;
 use fencepost_sql::sequences::wanted_range;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::table_locks::TableLocks;
+use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Isolation, Work};
 
@@ -366,7 +367,11 @@ impl Session {
             )));
         }
         let mut params = Vec::with_capacity(args.len());
-        for (arg, ty) in args.iter().zip(types.iter()) {
+        for (at, (arg, ty)) in args.iter().zip(types.iter()).enumerate() {
+            let cast = cast_context(arg.ty.kind, ty.kind);
+            if cast.is_none_or(|context| context > CastContext::Assignment) {
+                return Err(no_coercion(at + 1, &arg.ty, ty));
+            }
             let value = eval(arg, &[], own, &self.eval)?;
             params.push(assign(value, &arg.ty, ty, &self.eval)?);
         }
@@ -452,4 +457,16 @@ pub(crate) fn fresh_salt() -> [u8; 16] {
     let mut salt = [0; 16];
     Random::from_entropy().fill(&mut salt);
     salt
+}
+
+/// 42804 for an argument of EXECUTE.
+fn no_coercion(number: usize, from: &Type, to: &Type) -> SqlError {
+    SqlError::new(
+        SqlState::DATATYPE_MISMATCH,
+        format!(
+            "parameter ${number} of type {} cannot be coerced to the expected type {}",
+            from.kind, to.kind
+        ),
+    )
+    .hint("You will need to rewrite or cast the expression.")
 }
