@@ -21,7 +21,7 @@ use crate::parser::lexer::{self, Kind};
 use crate::parser::{DomainCheckSyntax, DomainRule, DomainRuleChange, DomainSyntax};
 use crate::settings::Settings;
 use crate::types::domains::DomainDef;
-use crate::types::{Domain, Type, TypeKind};
+use crate::types::{Domain, Type, TypeCategory, TypeKind};
 
 /// What a constraint calls the value.
 const VALUE: &str = "value";
@@ -99,7 +99,9 @@ impl Binder<'_> {
         base: Type,
         rules: &[DomainRule],
     ) -> Result<Statement, SqlError> {
-        if base.kind.is_object() || base.kind == TypeKind::Void || base.kind == TypeKind::Unknown {
+        let element = base.kind.element().unwrap_or(base.kind);
+        let categories = [TypeCategory::Pseudo, TypeCategory::Unknown];
+        if base.kind.is_object() || categories.contains(&element.category()) {
             return Err(SqlError::new(
                 SqlState::DATATYPE_MISMATCH,
                 format!("\"{}\" is not a valid base type for a domain", base.kind),

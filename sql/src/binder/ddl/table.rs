@@ -19,7 +19,7 @@ use crate::parser::{
     LIKE, StorageOptions, column_list, data_clause, identity_options, is_unlogged, options_of_key,
     storage_options,
 };
-use crate::types::{Composite, Type, TypeKind};
+use crate::types::{Composite, Type, TypeCategory, TypeKind};
 
 /// PostgreSQL's limit on the columns of a table.
 const COLUMNS_MAX: usize = 1600;
@@ -521,7 +521,7 @@ fn both_default_and_identity(column: &str, table: &str) -> SqlError {
 pub(in crate::binder) fn check_column_type(name: &str, ty: Type) -> Result<(), SqlError> {
     let kind = ty.plain().kind;
     let kind = kind.element().unwrap_or(kind);
-    if kind == TypeKind::Record {
+    if kind.category() == TypeCategory::Pseudo {
         let message = format!("column \"{name}\" has pseudo-type {ty}");
         return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
     }
