@@ -8,7 +8,7 @@ use super::super::expr::Clause;
 use super::super::scope::Scope;
 use super::super::{Binder, names};
 use super::partition::lacks_column;
-use crate::bound::{AlterAction, AlterTable, CreateTable, NewPartition, Statement};
+use crate::bound::{AlterAction, AlterTable, CreateTable, Expr, NewPartition, Node, Statement};
 use crate::catalog::{
     Bound, Edge, Level, Member, PartitionKey, Strategy, TableDef, TriggerDef, can_be_in_bounds,
     can_hash,
@@ -241,6 +241,12 @@ impl Binder<'_> {
             ));
         }
         let bound = self.scalar(expr, &Scope::default(), Clause::Default)?;
+        if let Some(parameter) = parameter_in(&bound) {
+            return Err(SqlError::new(
+                SqlState::UNDEFINED_PARAMETER,
+                format!("there is no parameter ${}", parameter + 1),
+            ));
+        }
         let column = &parent.columns[column];
         let bound = self.assign(bound, column).map_err(|error| {
             match error.sqlstate() == SqlState::DATATYPE_MISMATCH {
@@ -468,6 +474,16 @@ impl Binder<'_> {
             }],
         }))
     }
+}
+
+/// Returns the first parameter that an expression reads.
+fn parameter_in(expr: &Expr) -> Option<usize> {
+    if let Node::Param(parameter) = expr.node {
+        return Some(parameter);
+    }
+    let mut found = None;
+    expr.for_each_part(|part| found = found.or_else(|| parameter_in(part)));
+    found
 }
 
 fn hash_bound(level: &Level, modulus: u64, remainder: u64) -> Result<Bound, SqlError> {
