@@ -328,7 +328,7 @@ async fn act(
                 id: table.id,
                 to: to.clone(),
             };
-            let old = std::mem::replace(&mut table.name, to.clone());
+            let old = table.rename(to);
             rename_in_views((&renaming, &old), cx, ddl, changes).await
         }
         AlterAction::RenameIndex { from, to } => rename_index(table, from, to, ddl),

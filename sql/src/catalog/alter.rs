@@ -88,24 +88,38 @@ impl TableDef {
     /// Gives a column another name, also in expressions.
     pub fn rename_column(&mut self, column: usize, to: &str) {
         let from = std::mem::replace(&mut self.columns[column].name, to.to_owned());
+        self.rename_in_expressions(&from, to);
+    }
+
+    /// Gives the table another name, also in expressions over its whole rows; returns the old one.
+    pub fn rename(&mut self, to: &str) -> String {
+        let from = std::mem::replace(&mut self.name, to.to_owned());
+        // Columns come before rows of the same name.
+        if self.column(&from).is_none() {
+            self.rename_in_expressions(&from, to);
+        }
+        from
+    }
+
+    fn rename_in_expressions(&mut self, from: &str, to: &str) {
         for check in &mut self.rules.checks {
-            check.text = renamed(&check.text, &from, to);
+            check.text = renamed(&check.text, from, to);
         }
         let conditions = self.rules.triggers.iter_mut();
         for condition in conditions.flat_map(|trigger| &mut trigger.condition) {
-            *condition = renamed(condition, &from, to);
+            *condition = renamed(condition, from, to);
         }
         let conditions = self.indexes.iter_mut().map(|i| &mut i.more.predicate);
         for predicate in conditions.flatten() {
-            predicate.text = renamed(&predicate.text, &from, to);
+            predicate.text = renamed(&predicate.text, from, to);
         }
         let expressions = self.indexes.iter_mut();
         for expression in expressions.flat_map(|index| &mut index.more.expressions) {
-            expression.text = renamed(&expression.text, &from, to);
+            expression.text = renamed(&expression.text, from, to);
         }
         for column in &mut self.columns {
             if let Some(text) = &mut column.more.generated {
-                *text = renamed(text, &from, to);
+                *text = renamed(text, from, to);
             }
         }
     }
