@@ -47,7 +47,7 @@ fn plan_here(
     check_supported(&bound)?;
     let allowed = Allowed {
         names: Arc::clone(&cx.names),
-        is_bound_here: cx.temporary.is_some() || stack::is_roomy(),
+        is_bound_here: cx.temporary().is_some() || stack::is_roomy(),
         depends: types.dependencies(snapshot.version()),
     };
     planned(bound, parsed.text.clone(), &types, &allowed)

@@ -48,7 +48,7 @@ mod write;
 pub use copy::CopyInput;
 pub use ddl::{
     DdlCx, Notice, await_turn, command_alone, ddl_command, drop_temporary_schema, end_temporary,
-    ends_on_commit, lock_for_ddl, make_temporary_schema, makes_temporary, run_ddl,
+    lock_for_ddl, made_until_commit, make_temporary_schema, makes_temporary, run_ddl,
 };
 pub use exec::{Came, CancelFlag, Cx, NextPart, Part, Parts, Scratch, row_address, run_part};
 pub use explain::{Explained, Extra, Known, explain};

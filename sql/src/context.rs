@@ -52,7 +52,7 @@ pub struct EvalContext {
     /// The catalog as the transaction has changed it.
     private: RwLock<Option<Arc<Snapshot>>>,
     /// Where the session's temporary objects are, if it has made any.
-    pub temporary: Option<Temporary>,
+    temporary: RwLock<Option<Temporary>>,
     /// What the names in a statement depend on besides the catalog.
     pub names: Arc<str>,
     /// The session's cursors.
@@ -109,7 +109,7 @@ impl EvalContext {
             machine: 0,
             database_catalog: None,
             private: RwLock::default(),
-            temporary: None,
+            temporary: RwLock::default(),
             names: Arc::from(""),
             cursors: Box::default(),
             prepared: HashMap::new(),
@@ -146,10 +146,20 @@ impl EvalContext {
     }
 
     /// The schema of the session's temporary objects, where `catalog` has it.
-    pub fn temporary_in(&self, catalog: &dyn CatalogView) -> Option<&str> {
-        let own = self.temporary.as_ref()?;
+    pub fn temporary_in(&self, catalog: &dyn CatalogView) -> Option<String> {
+        let own = self.temporary()?;
         let there = catalog.schema_oid(&own.schema) == Some(own.id);
-        there.then_some(&own.schema)
+        there.then_some(own.schema)
+    }
+
+    /// Returns the schema of the session's temporary objects, if it has made one.
+    pub fn temporary(&self) -> Option<Temporary> {
+        self.temporary.read().clone()
+    }
+
+    /// Sets the schema of the session's temporary objects.
+    pub fn set_temporary(&self, own: Option<Temporary>) {
+        *self.temporary.write() = own;
     }
 
     /// The schema that the session's temporary objects are in, or will be.
@@ -291,7 +301,7 @@ impl EvalContext {
             machine: self.machine,
             database_catalog: self.database_catalog.clone(),
             private: RwLock::new(self.private()),
-            temporary: self.temporary.clone(),
+            temporary: RwLock::new(self.temporary()),
             names: Arc::clone(&self.names),
             cursors: self.cursors.clone(),
             prepared: self.prepared.clone(),

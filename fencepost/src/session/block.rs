@@ -75,6 +75,7 @@ impl Session {
             self.abort_transaction();
             return Err(halt);
         }
+        self.take_on_commit();
         if !self.on_commit.is_empty()
             && let Err(halt) = self.end_temporary().await
         {

@@ -35,6 +35,7 @@ impl Session {
         self.eval.sequences.begin_in(self.modes.read_only);
         loop {
             self.scratch.routines.notices.clear();
+            self.scratch.routines.on_commit.clear();
             self.scratch.routines.portals.back_to(portals);
             self.begin_statement(alone).await?;
             let before = match (&mut self.tx, alone) {

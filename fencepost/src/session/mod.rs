@@ -249,7 +249,7 @@ impl Drop for Session {
             self.locks.back_to(LockMark::default());
             self.db.advisory.keep_idle(&self.locks);
         }
-        if let Some(own) = self.eval.temporary.take() {
+        if let Some(own) = self.eval.temporary() {
             sweeper::sweep(&self.db, &self.served, own);
         }
         let counting = std::mem::take(&mut self.scratch.counting);

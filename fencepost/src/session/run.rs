@@ -139,6 +139,7 @@ impl Session {
         result: Result<Completion, Halt>,
     ) -> Result<Completion, SqlError> {
         self.notices.append(&mut self.scratch.routines.notices);
+        self.take_on_commit();
         self.note_portals();
         let result = match result {
             // SES-5
@@ -204,6 +205,7 @@ impl Session {
         loop {
             portal.transaction = Some(self.transaction);
             self.scratch.routines.notices.clear();
+            self.scratch.routines.on_commit.clear();
             self.scratch.routines.portals.back_to(portals);
             let line = Line {
                 intents: intents || attempt >= ATTEMPTS_BEFORE_INTENTS,

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use fencepost_planner::{
-    DdlCx, drop_temporary_schema, end_temporary, ends_on_commit, make_temporary_schema,
+    DdlCx, drop_temporary_schema, end_temporary, made_until_commit, make_temporary_schema,
 };
 use fencepost_sql::bound::{OnCommit, Statement};
 use fencepost_sql::catalog::temporary::Temporary;
@@ -41,7 +41,8 @@ impl Session {
             self.change_temporary(Task::Drop(Temporary { schema, id }))
                 .await?;
         }
-        self.eval.temporary = self.change_temporary(Task::Make(schema)).await?;
+        let own = self.change_temporary(Task::Make(schema)).await?;
+        self.eval.set_temporary(own);
         sweeper::sweep_lost(&self.db, &self.served, &snapshot);
         Ok(())
     }
@@ -49,16 +50,17 @@ impl Session {
     /// Notes what is to be done at the end of the transaction with a table that `statement` has made; `before` is the
     /// catalog before.
     pub(super) fn note_on_commit(&mut self, statement: &Statement, before: &Snapshot) {
-        let (Some(what), Statement::CreateTable(create)) = (ends_on_commit(statement), statement)
-        else {
-            return;
-        };
-        let named = |catalog: &Snapshot| {
-            let found = catalog.table(Some(&create.schema), &create.name);
-            found.ok().flatten().map(|table| table.id)
-        };
-        if let (None, Some(id)) = (named(before), named(&self.eval.catalog())) {
-            self.on_commit.push((id, what));
+        let made = made_until_commit(statement, before, &self.eval.catalog());
+        self.on_commit.extend(made);
+    }
+
+    /// Takes over the tables with ON COMMIT that routines have made in the open transaction.
+    pub(super) fn take_on_commit(&mut self) {
+        let made = &mut self.scratch.routines.on_commit;
+        if self.tx.is_some() {
+            self.on_commit.append(made);
+        } else {
+            made.clear();
         }
     }
 
@@ -74,7 +76,7 @@ impl Session {
 
     /// DISCARD TEMP, in a transaction of its own unless one is under way.
     pub(super) async fn discard_temporary(&mut self) -> Result<(), Halt> {
-        let Some(own) = self.eval.temporary.clone() else {
+        let Some(own) = self.eval.temporary() else {
             return Ok(());
         };
         if self.eval.temporary_in(&*self.eval.catalog()).is_none() {
@@ -111,7 +113,7 @@ impl Session {
 
     /// What names mean may have changed with the catalog.
     pub(super) fn catalog_changed(&mut self) {
-        if self.eval.temporary.is_some() {
+        if self.eval.temporary().is_some() {
             let catalog = self.eval.catalog();
             self.on_commit
                 .retain(|(id, _)| matches!(catalog.table_by_id(*id), Ok(Some(_))));
@@ -121,13 +123,13 @@ impl Session {
 
     /// The names of the session's temporary objects: they come before others.
     pub(super) fn temporary_names(&self) -> String {
-        if self.eval.temporary.is_none() {
+        if self.eval.temporary().is_none() {
             return String::new();
         }
         let catalog = self.eval.catalog();
         let own = self.eval.temporary_in(&*catalog);
         let mut names = own.map_or_else(Vec::new, |own| {
-            let objects = catalog.objects_in(own).into_iter();
+            let objects = catalog.objects_in(&own).into_iter();
             objects.map(|of| of.name).collect::<Vec<_>>()
         });
         names.sort();

@@ -49,7 +49,8 @@ use crate::exec::Cx;
 
 pub use locks::lock_for_ddl;
 pub use temporary::{
-    drop_temporary_schema, end_temporary, ends_on_commit, make_temporary_schema, makes_temporary,
+    drop_temporary_schema, end_temporary, made_until_commit, make_temporary_schema,
+    makes_temporary, open_temporary_schema,
 };
 
 /// A NOTICE or WARNING for the client.

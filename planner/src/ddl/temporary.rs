@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::{Delete, DropSchema, DropTable, Integrity, OnCommit, Statement};
 use fencepost_sql::catalog::temporary::Temporary;
-use fencepost_sql::catalog::{CatalogView, temporary};
+use fencepost_sql::catalog::{Catalog, CatalogView, Snapshot, temporary};
 use fencepost_sql::stop::Halt;
 use fencepost_txn::Work;
 
@@ -12,7 +12,7 @@ use super::changes::Changes;
 use super::materialized::run_now;
 use super::ownership::forget_dropped;
 use super::schema::drop_schema;
-use super::{DdlCx, drop};
+use super::{DdlCx, Notice, drop};
 use crate::exec::Cx;
 
 /// Makes the schema of a session.
@@ -29,6 +29,48 @@ pub fn make_temporary_schema<'a>(
         let schema = schema.to_owned();
         Ok(Temporary { schema, id })
     })
+}
+
+/// Returns the catalog with a schema for the session's temporary objects, which is made if the
+/// session has none.
+pub fn open_temporary_schema<'a>(
+    catalog: &'a Catalog,
+    cx: &'a mut Cx<'_>,
+) -> Work<'a, Result<Arc<Snapshot>, Halt>> {
+    Box::pin(async move {
+        let snapshot = catalog.snapshot(cx.tx).await?;
+        if cx.eval.temporary_in(&*snapshot).is_some() {
+            return Ok(snapshot);
+        }
+        let schema = cx.eval.temporary_schema();
+        if let Some(id) = snapshot.schema(&schema) {
+            // An ended session with the same number has left it.
+            let schema = schema.clone();
+            let mut notices = Vec::new();
+            let mut ddl = plain_ddl(catalog, &snapshot, &mut notices);
+            drop_temporary_schema(&Temporary { schema, id }, cx, &mut ddl).await?;
+        }
+        let snapshot = catalog.snapshot(cx.tx).await?;
+        let mut notices = Vec::new();
+        let mut ddl = plain_ddl(catalog, &snapshot, &mut notices);
+        let own = make_temporary_schema(&schema, cx, &mut ddl).await?;
+        cx.eval.set_temporary(Some(own));
+        Ok(catalog.snapshot(cx.tx).await?)
+    })
+}
+
+fn plain_ddl<'a>(
+    catalog: &'a Catalog,
+    snapshot: &'a Snapshot,
+    notices: &'a mut Vec<Notice>,
+) -> DdlCx<'a> {
+    DdlCx {
+        catalog,
+        snapshot,
+        notices,
+        rows: None,
+        salt: [0; 16],
+    }
 }
 
 /// Drops the schema of a session with all that is in it, if it is still there.
@@ -97,14 +139,24 @@ pub fn end_temporary<'a>(
     })
 }
 
-/// The temporary table that a statement makes and has something done to at the end of the transaction.
-pub fn ends_on_commit(statement: &Statement) -> Option<OnCommit> {
-    match statement {
-        Statement::CreateTable(create) => {
-            Some(create.on_commit).filter(|what| *what != OnCommit::PreserveRows)
-        }
-        _ => None,
+/// Returns the temporary table that a statement has made and its ON COMMIT, unless that keeps all
+/// rows; `before` and `after` are the catalog before and after the statement.
+pub fn made_until_commit(
+    statement: &Statement,
+    before: &Snapshot,
+    after: &Snapshot,
+) -> Option<(u32, OnCommit)> {
+    let Statement::CreateTable(create) = statement else {
+        return None;
+    };
+    let named = |catalog: &Snapshot| {
+        let found = catalog.table(Some(&create.schema), &create.name);
+        found.ok().flatten().map(|table| table.id)
+    };
+    if create.on_commit == OnCommit::PreserveRows || named(before).is_some() {
+        return None;
     }
+    named(after).map(|id| (id, create.on_commit))
 }
 
 /// Does a statement make something temporary?

@@ -24,6 +24,8 @@ pub struct Try {
     settings: usize,
     /// The cursors there had been.
     portals: u64,
+    /// How many temporary tables with ON COMMIT there were before.
+    on_commit: usize,
     notified: NotifyMark,
     sequences: SequenceMark,
     /// How many errors were being handled.
@@ -39,6 +41,7 @@ impl Machine {
             deferred: cx.deferred.as_ref().map(|deferred| deferred.mark()),
             settings: cx.eval.changes_mark(),
             portals: cx.scratch.routines.portals.mark(),
+            on_commit: cx.scratch.routines.on_commit.len(),
             notified: cx.eval.notifications.mark(),
             sequences: cx.eval.sequences.mark(),
             errors: self.errors.len(),
@@ -79,6 +82,7 @@ impl Machine {
             cx.eval.changes_back_to(block.settings);
             cx.eval.notifications.back_to(block.notified);
             cx.scratch.routines.portals.back_to(block.portals);
+            cx.scratch.routines.on_commit.truncate(block.on_commit);
             cx.eval.sequences.back_to(block.sequences);
             if cx.eval.has_private()
                 && let Some(catalog) = cx.eval.database_catalog.clone()

@@ -39,6 +39,8 @@ mod variables;
 
 use std::sync::Arc;
 
+use fencepost_sql::bound::OnCommit;
+
 use fencepost_sql::catalog::{AsCalled, RoutineDef};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
@@ -84,6 +86,8 @@ pub struct Routines {
     pub portals: Portals,
     /// What routines have told the client.
     pub notices: Vec<Notice>,
+    /// Temporary tables that routines have made, and their ON COMMIT.
+    pub on_commit: Vec<(u32, OnCommit)>,
     /// Random bytes of the session, from which the salts of passwords are made.
     pub seed: u128,
     salts: u128,

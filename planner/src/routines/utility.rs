@@ -14,7 +14,10 @@ use super::call::run_routine;
 use super::machine::Machine;
 use super::procedure::anonymous;
 use super::returned::Returned;
-use crate::ddl::{DdlCx, await_turn, command_alone, ddl_command, lock_for_ddl, run_ddl};
+use crate::ddl::{
+    DdlCx, await_turn, command_alone, ddl_command, lock_for_ddl, made_until_commit,
+    makes_temporary, open_temporary_schema, run_ddl,
+};
 use crate::exec::Cx;
 
 /// Runs a statement; the row that a CALL gives.
@@ -176,7 +179,11 @@ async fn ddl(
     let known = cx.eval.catalog();
     lock_for_ddl(statement, &known, cx.eval).await?;
     await_turn(cx, &catalog).await?;
-    let snapshot = catalog.snapshot(cx.tx).await?;
+    let snapshot = if makes_temporary(statement) {
+        open_temporary_schema(&catalog, &mut cx.within(&[])).await?
+    } else {
+        catalog.snapshot(cx.tx).await?
+    };
     let mut notices = Vec::new();
     let salt = cx.scratch.routines.fresh_salt();
     let mut ddl = DdlCx {
@@ -193,6 +200,8 @@ async fn ddl(
     cx.scratch.routines.notices.append(&mut notices);
     ran?;
     let private = catalog.snapshot(cx.tx).await?;
+    let made = made_until_commit(statement, &snapshot, &private);
+    cx.scratch.routines.on_commit.extend(made);
     cx.eval.set_private(Some(private));
     Ok(())
 }

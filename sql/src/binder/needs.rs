@@ -139,12 +139,7 @@ impl Binder<'_> {
         let (Some(name), Some((role, security))) = (schema, self.acting()) else {
             return Ok(());
         };
-        if self
-            .cx
-            .temporary
-            .as_ref()
-            .is_some_and(|own| own.schema == name)
-        {
+        if self.cx.temporary().is_some_and(|own| own.schema == name) {
             return Ok(());
         }
         match self.schema_object(name) {

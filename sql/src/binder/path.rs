@@ -17,9 +17,9 @@ use crate::error::{SqlError, SqlState};
 pub fn search_path(catalog: &dyn CatalogView, cx: &EvalContext) -> Vec<String> {
     let mut path = explicit_path(catalog, cx);
     if let Some(own) = cx.temporary_in(catalog)
-        && !path.iter().any(|schema| schema == own)
+        && !path.contains(&own)
     {
-        path.insert(0, own.to_owned());
+        path.insert(0, own);
     }
     path
 }
@@ -29,6 +29,7 @@ pub fn explicit_path(catalog: &dyn CatalogView, cx: &EvalContext) -> Vec<String>
     let setting = cx.settings.get("search_path").unwrap_or_default();
     let user = cx.current_user();
     let own = cx.temporary_in(catalog);
+    let own = own.as_deref();
     let usable = usable(catalog, &user);
     let usable = |name: &str| own == Some(name) || usable(name);
     let named = setting.split(',').map(|part| {

@@ -180,7 +180,7 @@ impl Binder<'_> {
         let Some(own) = self.cx.temporary_in(self.catalog) else {
             return false;
         };
-        let objects = self.catalog.objects_in(own).into_iter();
+        let objects = self.catalog.objects_in(&own).into_iter();
         let mut ids = objects.map(|of| of.object.id);
         ids.any(|id| defined.tables.contains(&id) || defined.views.contains(&id))
     }

@@ -111,7 +111,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         Ok(text(explicit_path(&*cx.catalog(), cx).into_iter().next()))
     }),
     stable("pg_my_temp_schema", &[], Oid, |_, cx| {
-        let own = cx.temporary.as_ref();
+        let own = cx.temporary();
         let there = cx.temporary_in(&*cx.catalog()).is_some();
         Ok(Value::Oid(own.filter(|_| there).map_or(0, |own| own.id)))
     }),
@@ -477,8 +477,8 @@ fn current_schemas(args: &[Value], cx: &EvalContext) -> Outcome {
     if implicit {
         schemas.insert(0, CATALOG_SCHEMA.to_owned());
         let own = cx.temporary_in(&*catalog);
-        if let Some(own) = own.filter(|own| schemas.iter().all(|schema| schema != own)) {
-            schemas.insert(0, own.to_owned());
+        if let Some(own) = own.filter(|own| !schemas.contains(own)) {
+            schemas.insert(0, own);
         }
     }
     let schemas = schemas.into_iter().map(Value::text);
