@@ -28,6 +28,7 @@ fn random_statements_show_no_fault() {
     let summary = summary.expect("a server");
     assert!(texts.is_empty(), "{}", texts.join("\n"));
     assert_eq!((summary.rounds, summary.statements), (4, 600));
-    // Statements that only fail to be parsed would find little.
-    assert!(summary.succeeded > 150, "{summary:?}");
+    // Statements that only fail to be parsed would find little. Of several statements in one
+    // message all have to succeed.
+    assert!(summary.succeeded > 100, "{summary:?}");
 }

@@ -29,6 +29,42 @@ pub enum Request {
         /// The most rows of the first Execute; 0 for all.
         rows: u32,
     },
+    /// Messages of the extended protocol, an Execute and a Sync.
+    Pipeline(Vec<Message>),
+}
+
+/// A message of the extended protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Parse.
+    Parse {
+        /// The name of the statement.
+        name: String,
+        /// The statement.
+        sql: String,
+    },
+    /// Bind.
+    Bind {
+        /// The name of the portal.
+        portal: String,
+        /// The name of the statement.
+        name: String,
+        /// The parameters.
+        parameters: Vec<Option<Vec<u8>>>,
+        /// The format of parameters and results.
+        format: u16,
+    },
+    /// Describe of a statement (`S`) or a portal (`P`).
+    Describe(u8, String),
+    /// Execute.
+    Execute {
+        /// The name of the portal.
+        portal: String,
+        /// The most rows; 0 for all.
+        rows: u32,
+    },
+    /// Close of a statement (`S`) or a portal (`P`).
+    Close(u8, String),
 }
 
 /// The end of a request.
@@ -53,9 +89,16 @@ pub struct Connection {
 
 impl Request {
     /// The text of the statements.
-    pub fn sql(&self) -> &str {
+    pub fn sql(&self) -> String {
         match self {
-            Request::Simple(sql) | Request::Extended { sql, .. } => sql,
+            Request::Simple(sql) | Request::Extended { sql, .. } => sql.clone(),
+            Request::Pipeline(messages) => {
+                let texts = messages.iter().filter_map(|message| match message {
+                    Message::Parse { sql, .. } => Some(&**sql),
+                    _ => None,
+                });
+                texts.collect::<Vec<&str>>().join("; ")
+            }
         }
     }
 
@@ -69,16 +112,7 @@ impl Request {
                 rows,
             } => {
                 let parse = [&b"\0"[..], &text(sql), &[0, 0]].concat();
-                let mut bind = vec![0, 0, 0, 1];
-                bind.extend_from_slice(&format.to_be_bytes());
-                bind.extend_from_slice(&(parameters.len() as u16).to_be_bytes());
-                for parameter in parameters {
-                    let length = parameter.as_ref().map_or(-1, |bytes| bytes.len() as i32);
-                    bind.extend_from_slice(&length.to_be_bytes());
-                    bind.extend_from_slice(parameter.as_deref().unwrap_or_default());
-                }
-                bind.extend_from_slice(&1u16.to_be_bytes());
-                bind.extend_from_slice(&format.to_be_bytes());
+                let bind = bind("", "", parameters, *format);
                 let execute = [&b"\0"[..], &rows.to_be_bytes()].concat();
                 [
                     framed(b'P', &parse),
@@ -91,8 +125,51 @@ impl Request {
                 ]
                 .concat()
             }
+            Request::Pipeline(messages) => {
+                let mut bytes: Vec<u8> = messages.iter().flat_map(Message::bytes).collect();
+                // COPY FROM STDIN ignores a Sync, but not an Execute.
+                bytes.extend(framed(b'E', &[0; 5]));
+                bytes.extend(framed(b'S', b""));
+                bytes
+            }
         }
     }
+}
+
+impl Message {
+    fn bytes(&self) -> Vec<u8> {
+        match self {
+            Message::Parse { name, sql } => {
+                framed(b'P', &[text(name), text(sql), vec![0, 0]].concat())
+            }
+            Message::Bind {
+                portal,
+                name,
+                parameters,
+                format,
+            } => framed(b'B', &bind(portal, name, parameters, *format)),
+            Message::Describe(kind, name) => framed(b'D', &[vec![*kind], text(name)].concat()),
+            Message::Execute { portal, rows } => {
+                framed(b'E', &[&text(portal)[..], &rows.to_be_bytes()].concat())
+            }
+            Message::Close(kind, name) => framed(b'C', &[vec![*kind], text(name)].concat()),
+        }
+    }
+}
+
+/// Returns the body of a Bind message.
+fn bind(portal: &str, name: &str, parameters: &[Option<Vec<u8>>], format: u16) -> Vec<u8> {
+    let mut bind = [text(portal), text(name), vec![0, 1]].concat();
+    bind.extend_from_slice(&format.to_be_bytes());
+    bind.extend_from_slice(&(parameters.len() as u16).to_be_bytes());
+    for parameter in parameters {
+        let length = parameter.as_ref().map_or(-1, |bytes| bytes.len() as i32);
+        bind.extend_from_slice(&length.to_be_bytes());
+        bind.extend_from_slice(parameter.as_deref().unwrap_or_default());
+    }
+    bind.extend_from_slice(&1u16.to_be_bytes());
+    bind.extend_from_slice(&format.to_be_bytes());
+    bind
 }
 
 fn text(sql: &str) -> Vec<u8> {
@@ -167,7 +244,7 @@ impl Connection {
     }
 
     /// Waits a moment for messages, and adds them to the answer; true at its end. COPY FROM STDIN
-    /// gets `copy`.
+    /// gets `copy`, and CopyFail if that is empty.
     ///
     /// # Errors
     /// A message that no server may send.
@@ -196,7 +273,10 @@ impl Connection {
                 b'K' => (self.pid, self.key) = (number_at(body, 0), number_at(body, 4)),
                 b'G' => {
                     let data = framed(b'd', copy.as_bytes());
-                    let end = framed(b'c', b"");
+                    let end = match copy {
+                        "" => framed(b'f', b"no rows\0"),
+                        _ => framed(b'c', b""),
+                    };
                     answer.is_lost |= self.stream.write_all(&[data, end].concat()).is_err();
                 }
                 b'1' | b'2' | b'3' | b'A' | b'C' | b'D' | b'H' | b'I' | b'N' | b'R' | b'S'

@@ -27,7 +27,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-pub use client::Request;
+pub use client::{Message, Request};
 pub use round::{Bounds, Fault};
 pub use script::Step;
 pub use server::{SERVE, serve};
@@ -154,6 +154,9 @@ impl Finding {
                     "{}: {sql}; -- extended, format {format}, {rows} rows, {parameters:?}",
                     step.session
                 ),
+                Request::Pipeline(messages) => {
+                    writeln!(out, "{}: -- pipeline {messages:?}", step.session)
+                }
             };
         }
         if let Some(step) = self.steps.last()

@@ -1,6 +1,6 @@
 //! The statements of a round: a function of the seed and the number of the round.
 
-use super::client::Request;
+use super::client::{Message, Request};
 use super::corpus::{Corpus, File};
 use super::grammar::Grammar;
 use super::mutate::Mutator;
@@ -106,10 +106,14 @@ impl Maker<'_> {
 
     fn step(&mut self, sql: String) -> Step {
         let session = [0, 0, 0, 0, 1, 2][self.random.below(6)];
-        let has_parameters = sql.contains("$1") && !sql.contains("$$");
+        let is_body = ["$$", "$p$", "$fuzz$"]
+            .iter()
+            .any(|quote| sql.contains(quote));
+        let has_parameters = sql.contains("$1") && !is_body && !sql.starts_with("PREPARE");
         let is_extended = has_parameters || self.random.is_one_in(6);
         let request = match is_extended {
             _ if !is_extended => Request::Simple(sql),
+            _ if self.random.is_one_in(2) => Request::Pipeline(self.messages(sql)),
             _ => {
                 let most = (1..9)
                     .rev()
@@ -129,6 +133,44 @@ impl Maker<'_> {
             request,
             copy,
         }
+    }
+
+    /// Returns messages about named statements and portals, some of them of earlier steps.
+    fn messages(&mut self, sql: String) -> Vec<Message> {
+        const NAMES: [&str; 4] = ["", "n1", "n2", "s1"];
+        let mut messages = Vec::new();
+        let mut rest = Some(sql);
+        for _ in 0..2 + self.random.below(7) {
+            let name = self.random.word(&NAMES).to_owned();
+            let portal = self.random.word(&["", "", "o1", "k1"]).to_owned();
+            messages.push(match self.random.below(12) {
+                0..=2 if rest.is_some() => Message::Parse {
+                    name,
+                    sql: rest.take().unwrap_or_default(),
+                },
+                0 => Message::Parse {
+                    name,
+                    sql: self.grammar.statement(),
+                },
+                1..=4 => Message::Bind {
+                    portal,
+                    name,
+                    parameters: (0..self.random.below(3))
+                        .map(|_| self.parameter())
+                        .collect(),
+                    format: u16::from(self.random.is_one_in(4)),
+                },
+                5..=8 => Message::Execute {
+                    portal,
+                    rows: [0, 1, 3][self.random.below(3)],
+                },
+                9 => Message::Describe(b'P', portal),
+                10 => Message::Describe(b'S', name),
+                _ if self.random.is_one_in(3) => Message::Close(b'S', name),
+                _ => Message::Close(b'P', portal),
+            });
+        }
+        messages
     }
 
     fn parameter(&mut self) -> Option<Vec<u8>> {
