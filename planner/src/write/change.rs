@@ -144,7 +144,7 @@ pub(super) fn plan_change(
 ) -> ChangePlan {
     let references = References::of(integrity.related);
     let whole = filter.clone();
-    let hold = hold_of(&table, &action, &integrity.rules);
+    let hold = hold_of(&action);
     let leaf = From::Leaf(Leaf {
         source: match view {
             None => LeafSource::Table(Arc::clone(&table)),

@@ -1,7 +1,6 @@
 //! The rows that an UPDATE, DELETE or MERGE is to change, all of them before the first is changed.
 
-use fencepost_sql::bound::{Assignment, Hold, RowRules};
-use fencepost_sql::catalog::TableDef;
+use fencepost_sql::bound::{Assignment, Hold};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
@@ -49,19 +48,12 @@ pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batc
     Ok(rows)
 }
 
-/// How `action` locks the rows of `table`: an UPDATE that leaves all keys alone lets others reference its rows meanwhile.
-pub(super) fn hold_of(table: &TableDef, action: &Action, rules: &RowRules) -> Hold {
-    let keeps_keys = match action {
-        // A trigger may set what SET does not.
-        Action::Update { columns, .. } if rules.all_triggers().next().is_none() => {
-            let mut keys = table.indexes.iter().filter(|index| index.is_unique());
-            !keys.any(|index| columns.iter().any(|column| index.depends_on(*column)))
-        }
-        Action::Update { .. } | Action::Delete | Action::Merge(_) => false,
-    };
-    match keeps_keys {
-        true => Hold::CHANGED_NO_KEY,
-        false => Hold::CHANGED,
+/// Returns how an action locks the rows that it changes. Others may reference the rows of an UPDATE meanwhile: one that
+/// changes a key locks its row once more ([`super::rows::RowWriter::update`]).
+pub(super) fn hold_of(action: &Action) -> Hold {
+    match action {
+        Action::Update { .. } => Hold::CHANGED_NO_KEY,
+        Action::Delete | Action::Merge(_) => Hold::CHANGED,
     }
 }
 

@@ -7,7 +7,7 @@
 //!   moves to a new object, and every entry follows in the same transaction.
 
 use fencepost_btree::Insert;
-use fencepost_sql::catalog::{IndexDef, IndexKind};
+use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
 use fencepost_sql::counts::Count;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
@@ -89,6 +89,17 @@ fn entry(
     let codec = &table.keys[position];
     codec.encode_entry(&codec.key_row(row, cx.eval)?, at.raw(), key);
     Ok(())
+}
+
+/// Returns whether one of the `changed` columns that unique indexes depend on has another value.
+fn changes_keys(table: &TableDef, (old, new): (&[Value], &[Value]), changed: &[usize]) -> bool {
+    let differs = |column: &&usize| old[**column] != new[**column];
+    let changes = |index: &IndexDef| {
+        let mut changed = changed.iter().filter(differs);
+        changed.any(|column| index.depends_on(*column))
+    };
+    let mut keys = table.indexes.iter().filter(|index| index.is_unique());
+    keys.any(changes)
 }
 
 /// Waits until no transaction that is open has changed or deleted a row; keeps no lock on it.
@@ -380,7 +391,8 @@ impl RowWriter {
         }
     }
 
-    /// Puts `new` in the place of `old`, which lives at `place`; `changed` columns may differ. Where it is now.
+    /// Puts `new` in the place of `old`, which lives at `place`; `changed` columns may differ. Returns where it is now. The row
+    /// is locked so that others may reference it; a change of a key waits for those.
     pub async fn update(
         &mut self,
         cx: &mut Cx<'_>,
@@ -401,11 +413,15 @@ impl RowWriter {
             && changed.iter().any(|c| table.def.is_partition_column(*c))
             && table.def.partition_of(new, &mut self.new_key) != partition;
         let near = table.near(partition, None);
+        let touched = |i: &IndexDef| i.is_partial() || changed.iter().any(|c| i.depends_on(*c));
+        let touched = table.def.indexes.iter().any(touched);
+        if leaves || touched && changes_keys(&table.def, (old, new), changed) {
+            cx.queue(place.addr, Strength::Update).await?;
+        }
         if leaves || !update_row(cx.tx, place, &self.words, near).await? {
             return Box::pin(self.move_row(cx, table, place, old, new)).await;
         }
-        let touched = |i: &IndexDef| i.is_partial() || changed.iter().any(|c| i.depends_on(*c));
-        if table.def.indexes.iter().any(touched) {
+        if touched {
             let at = (place, partition);
             Box::pin(self.update_entries(cx, table, at, (old, new), changed)).await?;
         }
@@ -555,6 +571,7 @@ impl RowWriter {
         }
         let enters = leaves.plan(to);
         check_row(cx, enters, new, Some(changed)).await?;
+        cx.queue(place.addr, Strength::Update).await?;
         self.delete(cx, leaves.plan(from), place, old).await?;
         self.entries = Entries::AtOnce;
         self.insert(cx, enters, new, Yield::Never).await?;

@@ -87,7 +87,7 @@ impl Upsert {
             if self.touched.contains(&place.addr.raw()) || cx.before.is_some_and(by_others) {
                 return Err(touched_twice().into());
             }
-            cx.queue(place.addr, Strength::Update).await?;
+            cx.queue(place.addr, Strength::NoKeyUpdate).await?;
             if read_row(cx.tx, place.addr, &mut self.words).await? {
                 let rows = (row, watching);
                 let tables = (whole, table);
