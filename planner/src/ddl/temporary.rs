@@ -55,7 +55,7 @@ pub fn open_temporary_schema<'a>(
         let mut ddl = plain_ddl(catalog, &snapshot, &mut notices);
         let own = make_temporary_schema(&schema, cx, &mut ddl).await?;
         cx.eval.set_temporary(Some(own));
-        Ok(catalog.snapshot(cx.tx).await?)
+        catalog.snapshot(cx.tx).await
     })
 }
 
