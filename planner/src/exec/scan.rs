@@ -343,7 +343,7 @@ pub fn pointer_value(row: FatPtr) -> Value {
     Value::Uuid(bytes)
 }
 
-/// Returns where the row is whose fat pointer [`pointer_value`] put into a slot.
+/// Returns where the row is whose fat pointer is in a slot.
 pub fn row_address(place: &Value) -> Option<Addr> {
     pointer_of(place).map(|pointer| pointer.addr)
 }
