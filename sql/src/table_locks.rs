@@ -20,7 +20,7 @@ pub struct TableUse {
     pub mode: LockMode,
 }
 
-/// What LOCK TABLE or DDL asks for.
+/// The locks that a LOCK TABLE statement takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableLocks {
     /// Oids and names of the tables, in the order in which they are locked.

@@ -25,7 +25,7 @@ pub(super) enum What {
     End,
     /// Nothing, but that what it told before is known.
     Settle,
-    /// The session has had the lock since before anybody wanted one that conflicts with it.
+    /// The session noted the lock before another session asked for a conflicting one: the home adds it without asking.
     Put,
 }
 

@@ -134,7 +134,7 @@ impl Session {
             };
             let types = params(ParamTypes::declared_in(planned.params.clone(), &snapshot));
             let mut again = plan_statement(tree, &snapshot, types, &self.eval)?;
-            // What another role's plan is kept by is not for this one.
+            // The plan cache has the key of another role's plan: this plan is not kept under it.
             again.key = planned.key.clone().filter(|_| planned.names == again.names);
             Ok(match &again.body {
                 Body::Declare(declared) => Arc::clone(&declared.planned),

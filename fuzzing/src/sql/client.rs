@@ -187,7 +187,7 @@ impl Connection {
     /// Connects as the superuser; waits at most `patience`.
     ///
     /// # Errors
-    /// What the network or the server says.
+    /// An error of the network, or an answer that breaks the protocol.
     pub fn open(addr: SocketAddr, patience: Duration) -> Result<Connection, String> {
         let failed = |error: std::io::Error| error.to_string();
         let stream = TcpStream::connect_timeout(&addr, patience).map_err(failed)?;
@@ -226,7 +226,7 @@ impl Connection {
     /// Sends a request.
     ///
     /// # Errors
-    /// What the network says.
+    /// An error of the network.
     pub fn send(&mut self, request: &Request) -> Result<(), String> {
         let sent = self.stream.write_all(&request.bytes());
         sent.map_err(|error| error.to_string())

@@ -46,7 +46,7 @@ impl Default for Bounds {
 pub struct Fault {
     /// Its kind: `crash`, `panic`, `hang`, `timeout`, `internal`, `lost`, `memory` or `protocol`.
     pub kind: &'static str,
-    /// What the server said, or how it ended.
+    /// The message of the server, or the status that it ended with.
     pub text: String,
     /// How many steps had been sent.
     pub step: usize,

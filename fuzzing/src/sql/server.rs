@@ -101,7 +101,7 @@ impl Process {
         status.ok().flatten().map(|status| status.to_string())
     }
 
-    /// What it has written to the standard error.
+    /// The standard error of the server so far.
     pub fn log(&self) -> String {
         self.log.lock().map(|log| log.clone()).unwrap_or_default()
     }

@@ -8,6 +8,7 @@ use fencepost_sql::catalog::{
     CatalogView, Object, ObjectKind, PUBLIC_SCHEMA, Security, Snapshot, TableDef, TriggerDef,
     denied, temporary,
 };
+use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::SqlError;
 
 use super::DdlCx;
@@ -28,11 +29,16 @@ const NOBODY: u32 = u32::MAX;
 impl<'a> Asker<'a> {
     /// Who runs the statement.
     pub fn of(cx: &Cx<'_>, ddl: &DdlCx<'a>) -> Result<Asker<'a>, SqlError> {
-        let role = ddl.snapshot.role(&cx.eval.current_user())?;
+        Asker::of_session(cx.eval, ddl.snapshot)
+    }
+
+    /// Returns the current role of a session, in a version of the catalog.
+    pub fn of_session(eval: &EvalContext, snapshot: &'a Snapshot) -> Result<Asker<'a>, SqlError> {
+        let role = snapshot.role(&eval.current_user())?;
         Ok(Asker {
             role: role.as_ref().map_or(NOBODY, |role| role.id),
             superuser: role.is_some_and(|role| role.superuser),
-            snapshot: ddl.snapshot,
+            snapshot,
         })
     }
 

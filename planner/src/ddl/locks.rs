@@ -1,7 +1,7 @@
 //! The locks of tables that DDL takes before it looks at them, as PostgreSQL's commands do.
 //!
 //! They keep statements out that could not go on after the change, and wait for the transactions that have used the
-//! tables. A table comes with its partitions, and with the tables that it references where these change, too.
+//! tables. A role that may not make the change takes no locks, so it keeps no statement waiting. A table comes with its partitions, and with the tables that it references where these change, too.
 
 use std::sync::Arc;
 
@@ -14,7 +14,10 @@ use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::table_locks::TableUse;
 
-/// Takes the locks of a DDL statement until the transaction ends, one after the other. Outside a session there are none.
+use super::authorize::Asker;
+
+/// Takes the locks of a DDL statement until the transaction ends, one after the other. Outside a session there are none, and
+/// none for a role that may not run the statement: [`super::run_ddl`] refuses it.
 ///
 /// # Errors
 /// 40P01 for the session that closes a circle of waits; 55P03 after `lock_timeout`.
@@ -26,6 +29,10 @@ pub async fn lock_for_ddl(
     let Some(locks) = &eval.advisory else {
         return Ok(());
     };
+    let asker = Asker::of_session(eval, catalog)?;
+    if asker.check(statement, &eval.database).is_err() {
+        return Ok(());
+    }
     let database = eval.database_oid();
     for used in ddl_locks(statement, catalog) {
         let key = LockKey::Table(database, used.table);
@@ -146,7 +153,7 @@ impl Locks<'_> {
         let Some(table) = &alter.table else {
             return;
         };
-        // What follows in later passes is not known yet.
+        // The actions of later passes are not bound yet: the strongest mode covers them.
         let later = (!alter.later.is_empty()).then_some(LockMode::AccessExclusive);
         let modes = alter.actions.iter().map(mode_of_action).chain(later);
         if let Some(mode) = modes.max() {

@@ -109,7 +109,7 @@ struct Below<'a> {
     items: Vec<ast::SelectItem>,
     /// The items as they read; none for those that nothing reads.
     texts: Vec<Option<String>>,
-    /// What follows the rows whose fields the visitor is in.
+    /// The field accesses around the visited row, the outermost first.
     chains: Vec<Vec<ast::AccessExpr>>,
     queries: usize,
 }

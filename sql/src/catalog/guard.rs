@@ -6,8 +6,8 @@
 //! A transaction has the guard of its own machine in its read set, so a table costs no message and no one-sided
 //! read however many machines there are; DDL on the table writes all of them (CAT-5).
 //!
-//! What a statement only reads is to be as planned while it runs ([`Hold::Statement`]): at a level below serializable DDL
-//! that does not wait for readers, such as CREATE INDEX, is no conflict of theirs.
+//! The guard of a table that a statement only reads has to hold while the statement runs ([`Hold::Statement`]). Below
+//! serializable the commit does not validate it, so DDL that does not wait for readers, such as CREATE INDEX, is no conflict.
 
 use std::sync::Arc;
 

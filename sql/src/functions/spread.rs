@@ -1,8 +1,7 @@
 //! Calls of functions of any number of arguments whose last one is an array of them: `format('%s', VARIADIC a)`.
 
-use super::library::{Body, variadic};
+use super::library::{Body, stable_variadic};
 use super::{ScalarFunction, json_make, mismatch, server, string, string_more};
-use crate::bound::Volatility;
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::types::TypeKind::{self, Any, Int4, Json, Jsonb, Text};
@@ -54,8 +53,7 @@ const fn spread(
 ) -> ScalarFunction {
     ScalarFunction {
         args,
-        volatility: Volatility::Stable,
-        ..variadic(name, &[Any], result, eval)
+        ..stable_variadic(name, &[Any], result, eval)
     }
 }
 

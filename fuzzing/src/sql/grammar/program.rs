@@ -322,17 +322,8 @@ impl Grammar {
     fn block(&mut self) -> String {
         let table = self.table();
         let kinds = ["i", "n", "s", "b", "d", "j", "l"].iter();
-        let order = [
-            Kind::Int,
-            Kind::Numeric,
-            Kind::Text,
-            Kind::Bool,
-            Kind::Time,
-            Kind::Json,
-            Kind::Ints,
-        ];
         let columns = kinds
-            .zip(order)
+            .zip(KINDS)
             .map(|(name, kind)| ((*name).to_owned(), kind));
         let variables = Table {
             name: "none".into(),
