@@ -26,6 +26,8 @@ pub struct UsedTables {
     pub plans: Vec<Arc<TablePlan>>,
     /// The locks that the statement takes, each table once.
     pub locks: Box<[TableUse]>,
+    /// How long the other objects that the plan depends on are to be as it knows them.
+    pub others: Hold,
     /// How long the guard of each of `plans` is to hold.
     holds: Box<[Hold]>,
 }
@@ -50,18 +52,15 @@ impl Plan {
         plans.iter().for_each(|table| locks.add(table.def.id, mode));
         locks.add_changes(self);
         let holds = plans.iter().map(|table| locks.hold(table.def.id)).collect();
+        let others = match self.is_write() {
+            true => Hold::Commit,
+            false => Hold::Statement,
+        };
         UsedTables {
             plans,
             locks: locks.0.into(),
+            others,
             holds,
-        }
-    }
-
-    /// Returns how long the objects that the plan depends on, but for tables, are to be as it knows them.
-    pub fn holds(&self) -> Hold {
-        match self.is_write() {
-            true => Hold::Commit,
-            false => Hold::Statement,
         }
     }
 }

@@ -151,6 +151,10 @@ impl Own {
 
     /// Forgets the locks of the transaction since `mark`. Returns those that the home knows, the last one first.
     pub fn back_to(&mut self, mark: usize) -> Vec<Lock> {
+        if self.known.is_empty() {
+            self.taken.truncate(mark);
+            return Vec::new();
+        }
         let mark = mark.min(self.taken.len());
         let at_home = |taken: &&Taken| taken.place == Place::Home;
         let taken = self.taken[mark..].iter().rev().filter(at_home);

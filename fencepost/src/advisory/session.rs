@@ -93,7 +93,9 @@ impl SessionLocks {
     pub fn back_to(&self, mark: LockMark) {
         if self.is_used() {
             let known = self.own.lock().back_to(mark.0);
-            self.drop_all(known, LockScope::Transaction);
+            if !known.is_empty() {
+                self.drop_all(known, LockScope::Transaction);
+            }
         }
     }
 
@@ -270,8 +272,9 @@ impl SessionLocks {
     }
 
     /// Others may ask what it has from now on.
+    #[inline]
     pub(super) fn join(self: &Arc<Self>) {
-        if !self.known.swap(true, Ordering::Relaxed) {
+        if !self.is_used() && !self.known.swap(true, Ordering::Relaxed) {
             let mut here = self.advisory.here.lock();
             here.sessions.insert(self.owner, Arc::downgrade(self));
         }

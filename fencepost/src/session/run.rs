@@ -330,7 +330,11 @@ impl Session {
             return Err(SqlError::read_only("SELECT FOR UPDATE").into());
         }
         let alone = last && max_rows == 0 && self.block == Block::Implicit && self.statements == 0;
-        let waited = self.lock_tables_of(&planned).await?;
+        // The snapshot is to be of a time after the wait.
+        let waited = !self.lock_tables_at_once(&planned);
+        if waited {
+            self.lock_tables_of(&planned).await?;
+        }
         if line.renews && (waited || portal.needs_snapshot()) {
             self.renew_snapshot().await?;
         }
@@ -344,10 +348,7 @@ impl Session {
         for _ in 0..PLANS_MAX {
             // A portal that has begun was allowed to.
             let allowed = planned.names == self.eval.names || portal.execution.has_begun();
-            if allowed
-                && self.guard(&planned).await?
-                && self.guard_routines(plan_of(&planned)?).await?
-            {
+            if allowed && self.guard(&planned).await? && self.guard_routines(&planned).await? {
                 return self
                     .run_guarded(&planned, portal, max_rows, sink, line.intents)
                     .await;
@@ -368,10 +369,10 @@ impl Session {
     /// Puts the guards of a plan's tables, types and views into the read set; false where one is not as it was planned with
     /// (SES-2).
     pub(super) async fn guard(&mut self, planned: &Planned) -> Result<bool, Halt> {
-        let (Some(tx), Body::Plan(plan, used)) = (&mut self.tx, &planned.body) else {
+        let (Some(tx), Body::Plan(_, used)) = (&mut self.tx, &planned.body) else {
             return Err(SqlError::internal("no transaction, or no plan").into());
         };
-        let hold = plan.holds();
+        let hold = used.others;
         let catalog = Some(&*self.served.catalog);
         if !planned.depends.hold(tx, catalog, hold).await? {
             return Ok(false);
@@ -385,12 +386,12 @@ impl Session {
     }
 
     /// As [`Session::guard`], for the functions of users that a plan calls.
-    async fn guard_routines(&mut self, plan: &Plan) -> Result<bool, Halt> {
-        let Some(tx) = &mut self.tx else {
-            return Err(SqlError::internal("no transaction").into());
+    async fn guard_routines(&mut self, planned: &Planned) -> Result<bool, Halt> {
+        let (Some(tx), Body::Plan(plan, used)) = (&mut self.tx, &planned.body) else {
+            return Err(SqlError::internal("no transaction, or no plan").into());
         };
         for routine in plan.routines() {
-            if !guard_routine(tx, routine, plan.holds()).await? {
+            if !guard_routine(tx, routine, used.others).await? {
                 return Ok(false);
             }
         }
@@ -475,13 +476,6 @@ impl Session {
     fn begin_copy(&mut self, copy: &Copy) -> Result<Completion, SqlError> {
         let input = CopyInput::new(copy)?;
         Ok(Completion::CopyIn(CopyIn::new(input, self.transaction)))
-    }
-}
-
-fn plan_of(planned: &Planned) -> Result<&Plan, SqlError> {
-    match &planned.body {
-        Body::Plan(plan, _) => Ok(plan),
-        _ => Err(SqlError::internal("not a plan")),
     }
 }
 

@@ -10,6 +10,7 @@
 //! *Failure.* A statement that closes a circle of waits ends with 40P01, and `lock_timeout` ends it with 55P03. Locks go
 //! with the transaction.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use fencepost_sql::binder::ParamTypes;
@@ -63,20 +64,32 @@ impl Session {
         Ok(Prepared::new(again, prepared.literals.clone()))
     }
 
-    /// Locks the tables of a plan until the transaction ends. Returns whether it had to wait: the snapshot is to be of a
-    /// later time then.
-    pub(super) async fn lock_tables_of(&mut self, planned: &Planned) -> Result<bool, Halt> {
+    /// Locks the tables of a plan until the transaction ends, if none of them has to be waited for. Returns whether all are
+    /// locked; if not, [`Self::lock_tables_of`] waits for them.
+    #[inline]
+    pub(super) fn lock_tables_at_once(&self, planned: &Planned) -> bool {
         let Body::Plan(_, used) = &planned.body else {
-            return Ok(false);
+            return true;
         };
         let database = self.served.catalog.database();
-        if self.locks.use_at_once(database, &used.locks) {
-            return Ok(false);
-        }
-        let locks = Arc::clone(&self.locks);
-        let had = async { Ok(locks.use_tables(database, &used.locks).await?) };
-        interruptible(&self.cancel, self.deadline, Box::pin(had).as_mut()).await?;
-        Ok(true)
+        self.locks.use_at_once(database, &used.locks)
+    }
+
+    /// Locks the tables of a plan until the transaction ends.
+    #[cold]
+    pub(super) fn lock_tables_of<'a>(
+        &'a mut self,
+        planned: &'a Planned,
+    ) -> Work<'a, Result<(), Halt>> {
+        Box::pin(async move {
+            let Body::Plan(_, used) = &planned.body else {
+                return Ok(());
+            };
+            let database = self.served.catalog.database();
+            let locks = Arc::clone(&self.locks);
+            let had = async { Ok(locks.use_tables(database, &used.locks).await?) };
+            interruptible(&self.cancel, self.deadline, pin!(had)).await
+        })
     }
 
     /// Plans a statement on the catalog as the transaction sees it, for a client that knows its columns.

@@ -55,8 +55,12 @@ impl Session {
     }
 
     /// Takes over the tables with ON COMMIT that routines have made in the open transaction.
+    #[inline]
     pub(super) fn take_on_commit(&mut self) {
         let made = &mut self.scratch.routines.on_commit;
+        if made.is_empty() {
+            return;
+        }
         if self.tx.is_some() {
             self.on_commit.append(made);
         } else {

@@ -18,7 +18,9 @@ use super::sink::ResultFormats;
 use super::turn::Burst;
 use super::{Ending, Rest, broken, logging, report};
 use crate::cancel::CancelKey;
-use crate::engine::{self, Notified, Prepared, Session, SqlError, SqlState, StatementKind, Style};
+use crate::engine::{
+    self, Encoding, Notified, Prepared, Session, SqlError, SqlState, StatementKind, Style,
+};
 use crate::io::{Input, Io, SEND_BYTES};
 use crate::lanes::Home;
 use crate::log;
@@ -203,15 +205,34 @@ impl<'p> Dialogue<'p> {
             Mode::SkipToSync => {}
             Mode::CopyIn(_) => return self.copy_message(io, frame).await,
         }
-        let decoded = match self.style.encoding {
-            None => None,
-            Some(of) => match encoding::decode_frame(of, &frame) {
-                Ok(decoded) => decoded,
-                Err(error) => return self.refuse(io, frame.tag, &error).await,
-            },
-        };
-        let body = decoded.as_deref().unwrap_or(frame.body);
-        let frame = Frame { body, ..frame };
+        match self.style.encoding {
+            None => self.answer(io, frame, last).await,
+            Some(of) => Box::pin(self.answer_encoded(io, of, frame, last)).await,
+        }
+    }
+
+    /// As [`Self::answer`], of a message in another encoding than UTF-8.
+    #[cold]
+    async fn answer_encoded(
+        &mut self,
+        io: &mut Io,
+        of: Encoding,
+        frame: Frame<'_>,
+        last: bool,
+    ) -> Result<(), Ending> {
+        match encoding::decode_frame(of, &frame) {
+            Ok(None) => self.answer(io, frame, last).await,
+            Ok(Some(body)) => {
+                let body = &body;
+                self.answer(io, Frame { body, ..frame }, last).await
+            }
+            Err(error) => self.refuse(io, frame.tag, &error).await,
+        }
+    }
+
+    /// Answers one message in UTF-8; `last` says that Sync is known to follow.
+    #[inline]
+    async fn answer(&mut self, io: &mut Io, frame: Frame<'_>, last: bool) -> Result<(), Ending> {
         let message = match front::decode(&frame) {
             Ok(message) => message,
             Err(error) if error.is_fatal() => return Err(broken(io, &error)),

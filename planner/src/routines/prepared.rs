@@ -275,7 +275,7 @@ pub async fn guard(planned: &Planned, cx: &mut Cx<'_>) -> Result<bool, Halt> {
         }
     }
     let catalog = cx.eval.database_catalog.as_deref();
-    let hold = planned.plan.holds();
+    let hold = planned.used.others;
     if !planned.depends.hold(cx.tx, catalog, hold).await? {
         return Ok(false);
     }

@@ -37,18 +37,25 @@ impl Hold {
         addr: Addr,
         words: impl Fn(&View<'_>) -> T + Send + Sync,
     ) -> Result<Option<(T, Seen)>, Stop> {
-        let keeps_snapshot = self == Hold::Statement && tx.isolation() == Isolation::RepeatableRead;
         match tx.view(addr, None, &words).await {
-            Err(Stop::Retry(_)) if keeps_snapshot => tx.seen_at(None).view(addr, None, words).await,
+            Err(Stop::Retry(_)) if self.keeps_snapshot(tx) => {
+                Box::pin(tx.seen_at(None).view(addr, None, words)).await
+            }
             seen => seen,
         }
     }
 
-    /// Puts what was read into the read set.
+    fn keeps_snapshot(self, tx: &Transaction) -> bool {
+        self == Hold::Statement && tx.isolation() == Isolation::RepeatableRead
+    }
+
+    /// Adds the version that was read to the read set.
+    #[inline]
     pub(super) fn guard(self, tx: &mut Transaction, seen: Seen) {
-        match self {
-            Hold::Commit => tx.guard(seen),
-            Hold::Statement => tx.seen_at(None).guard(seen),
+        if self == Hold::Commit || tx.isolation() == Isolation::Serializable {
+            tx.guard(seen);
+        } else {
+            tx.seen_at(None).guard(seen);
         }
     }
 }
