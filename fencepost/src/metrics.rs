@@ -185,7 +185,7 @@ impl Database {
             .with(&[("use", "regions_and_versions")], account.used() as f64)
             .with(&[("use", "limit")], limit as f64),
         );
-        let help = "Regions that this machine has, as their primary or as a backup.";
+        let help = "Regions that this machine is the primary of.";
         let regions = f64::from(machine.regions().count());
         all.push(Metric::gauge("fencepost_regions", help, regions));
         let log = machine.log_counters();
@@ -365,6 +365,12 @@ impl Database {
                 ("rollback", Counted::Event(Event::Rollbacks)),
                 ("deadlock", Counted::Event(Event::Deadlocks)),
             ],
+        ));
+        all.push(by(
+            "fencepost_database_conflicts_saved_total",
+            "Conflicts that clients were not told of, by what was done: a serializable block was run again.",
+            "by",
+            &[("replay", Counted::Event(Event::Replays))],
         ));
         all.push(by(
             "fencepost_database_sessions_total",

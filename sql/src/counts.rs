@@ -65,6 +65,8 @@ pub enum Event {
     SessionUs = 5,
     /// Sessions that an administrator ended.
     Killed = 6,
+    /// Serializable blocks that were run again unseen after a conflict, each time that went on well.
+    Replays = 7,
 }
 
 /// The counters of a relation in one session.

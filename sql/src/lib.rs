@@ -13,6 +13,7 @@ pub mod catalog;
 pub mod context;
 pub mod counts;
 pub mod cursors;
+pub mod digest;
 pub mod encoding;
 pub mod error;
 pub mod exports;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencepost_planner::Notice;
+use fencepost_planner::{Notice, TablePlan};
 use fencepost_sql::bound::TransactionModes;
 use fencepost_sql::catalog::Outcomes;
 use fencepost_sql::counts::{ConflictKey, Event};
@@ -101,6 +101,11 @@ impl Session {
         if outcome.is_ok() {
             outcome = self.commit_below().await;
         }
+        while let Err(halt) = &outcome
+            && self.may_replay(halt)
+        {
+            outcome = self.replay_and_commit(halt.clone(), number).await;
+        }
         // What could not be numbered is given up.
         self.tx = None;
         let committed = outcome.is_ok();
@@ -123,6 +128,24 @@ impl Session {
             self.forget_outcomes().await;
         }
         outcome
+    }
+
+    /// Runs the statements again after a conflict of the commit, and commits.
+    fn replay_and_commit(
+        &mut self,
+        conflict: Halt,
+        number: Option<i64>,
+    ) -> Work<'_, Result<(), Halt>> {
+        Box::pin(async move {
+            self.replay(conflict, None).await?;
+            if !self.deferred.is_empty() {
+                self.check_all_deferred().await?;
+            }
+            if let Some(number) = number {
+                self.record_outcome(number).await?;
+            }
+            self.commit_below().await
+        })
     }
 
     /// Checks all deferred constraints, at READ COMMITTED on a snapshot of now.
@@ -256,10 +279,10 @@ impl Session {
         Box::pin(async move {
             let halt = self.doubted(halt).await;
             self.doomed |= !matches!(halt, Halt::Error(_));
-            let conflict = match &self.tx {
+            let conflict = self.history.conflict().or_else(|| match &self.tx {
                 Some(tx) => tx.conflict(),
                 None => self.coordinator.conflict(),
-            };
+            });
             self.fail();
             let halt = self.settle().await.err().unwrap_or(halt);
             if let (Halt::Stop(Stop::InDoubt), Some(number)) = (&halt, self.eval.drawn_number()) {
@@ -300,27 +323,40 @@ impl Session {
         planned: &'a Planned,
     ) -> Work<'a, ()> {
         Box::pin(async move {
-            let (Some(kind), Body::Plan(_, used)) = (kind_of(halt), &planned.body) else {
-                return;
-            };
-            let conflict = match &self.tx {
-                Some(tx) => tx.conflict(),
-                None => self.coordinator.conflict(),
-            };
-            let table = match (&used.plans[..], conflict) {
-                ([one], _) => Some(one.def.id),
-                (tables, Some(addr)) => {
-                    conflict::table_of(&self.db, addr, tables, &self.eval.settings).await
+            if let Body::Plan(_, used) = &planned.body {
+                let text = kept(&planned.text).to_owned();
+                if let Some(key) = self.conflict_key(halt, text, &used.plans).await {
+                    self.served.tallies.conflict(key, false);
                 }
-                _ => None,
-            };
-            let key = ConflictKey {
-                table: table.unwrap_or(0),
-                kind: kind.to_owned(),
-                statement: kept(&planned.text).to_owned(),
-                winner: self.winner(halt, conflict).await,
-            };
-            self.served.tallies.conflict(key, false);
+            }
+        })
+    }
+
+    /// Under which a conflict of the statement `text` counts that is dealt with unseen; it is about one of `tables`, if
+    /// about a table.
+    pub(super) async fn conflict_key(
+        &self,
+        halt: &Halt,
+        text: String,
+        tables: &[Arc<TablePlan>],
+    ) -> Option<ConflictKey> {
+        let kind = kind_of(halt)?;
+        let conflict = match &self.tx {
+            Some(tx) => tx.conflict(),
+            None => self.coordinator.conflict(),
+        };
+        let table = match (tables, conflict) {
+            ([one], _) => Some(one.def.id),
+            (tables, Some(addr)) => {
+                conflict::table_of(&self.db, addr, tables, &self.eval.settings).await
+            }
+            _ => None,
+        };
+        Some(ConflictKey {
+            table: table.unwrap_or(0),
+            kind: kind.to_owned(),
+            statement: text,
+            winner: self.winner(halt, conflict).await,
         })
     }
 
@@ -345,7 +381,7 @@ impl Session {
     }
 
     /// The text of the statement that runs.
-    fn running_text(&self) -> String {
+    pub(super) fn running_text(&self) -> String {
         let running = self.registered.as_ref().and_then(Registered::running);
         running.map_or_else(String::new, |prepared| {
             kept(&prepared.planned.text).to_owned()
@@ -363,6 +399,7 @@ impl Session {
         self.block = Block::Idle;
         self.end_cursors(committed);
         self.savepoints.clear();
+        self.history.lose();
         self.deferred.clear();
         self.eval.sequences.settle(committed);
         self.eval.notifications.end(false);
@@ -388,6 +425,7 @@ impl Session {
             Block::Implicit => self.abort_transaction(),
             Block::Explicit => {
                 self.block = Block::Failed;
+                self.history.lose();
                 // As PostgreSQL, which ends the innermost part of the transaction at once.
                 let mark = self.savepoints.last().map(|savepoint| savepoint.locks);
                 self.locks.back_to(mark.unwrap_or_default());
@@ -432,6 +470,9 @@ impl Session {
         }
         self.enter();
         self.block = Block::Explicit;
+        if self.statements == 0 && self.tx.is_none() {
+            self.history.begin();
+        }
         self.set_modes(modes)?;
         Ok(tag)
     }
@@ -489,6 +530,7 @@ impl Session {
         if chain {
             self.block = Block::Explicit;
             self.open_block();
+            self.history.begin();
             self.modes = modes;
         }
     }
@@ -498,6 +540,7 @@ impl Session {
         let point = self.tx.as_mut().map(|tx| tx.savepoint());
         self.savepoints.push(OpenSavepoint {
             name: name.to_owned(),
+            statements: self.history.entries().len(),
             point,
             deferred: self.deferred.mark(),
             cursors: self.cursors_mark(),

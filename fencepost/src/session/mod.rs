@@ -17,6 +17,8 @@
 //!   durable ([`Session::settle`]), unless `synchronous_commit` is off.
 //! - SES-5: a statement of a transaction that goes on ends well only while the machine has its lease: else what it
 //!   has read need not be of one moment. At a commit the lease is asked for below.
+//! - SES-6: a serializable block that meets a conflict is run again unseen, as long as all that its client was told comes out
+//!   the same ([`replay`]).
 
 mod block;
 mod call;
@@ -25,6 +27,7 @@ mod constraints;
 mod copy;
 mod cursors;
 mod explain;
+mod history;
 mod identity;
 mod leave;
 mod level;
@@ -32,6 +35,7 @@ mod named;
 mod notify;
 mod parts;
 mod protocol;
+mod replay;
 mod resumed;
 mod run;
 mod sequences;
@@ -72,6 +76,7 @@ use crate::snapshots;
 use crate::sweeper;
 use clock::StatementClock;
 use cursors::Cursors;
+use history::History;
 use level::Modes;
 use named::Named;
 
@@ -161,6 +166,8 @@ pub struct Session {
     /// What transactions begin with, by the settings.
     default_modes: Modes,
     savepoints: Vec<OpenSavepoint>,
+    /// What the statements of a serializable block have told.
+    history: History,
     /// What the transaction has still to check.
     deferred: Deferred,
     /// Settings that outlive the transaction if it commits.
@@ -204,6 +211,8 @@ pub struct Session {
 
 struct OpenSavepoint {
     name: String,
+    /// Statements of the history before it.
+    statements: usize,
     /// Where the transaction goes back to; taken when the transaction had not begun.
     point: Option<Savepoint>,
     deferred: DeferredMark,
@@ -330,6 +339,7 @@ impl Session {
             modes: Modes::default(),
             default_modes: Modes::default(),
             savepoints: Vec::new(),
+            history: History::default(),
             deferred: Deferred::default(),
             lasting: Arc::clone(&settings),
             before: None,

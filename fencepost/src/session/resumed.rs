@@ -2,10 +2,14 @@
 //! rows: the rows of the next run that the client has already are passed over.
 //!
 //! The next run makes the same rows, as it sees the same data and draws the same values.
+//!
+//! It digests the rows, too, where the transaction may be run again as a whole ([`super::history`]).
 
 use fencepost_planner::{Flushed, RowSink};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::value::Value;
+
+use super::history::RowDigest;
 
 /// The output of a run: rows, or bytes of a COPY.
 #[derive(Clone, Copy, Default)]
@@ -21,15 +25,23 @@ pub(super) struct Resumed<'a> {
     given: Made,
     /// The output of this run so far.
     made: Made,
+    /// A digest of the rows that the sink below has received, where that is wanted.
+    digest: Option<RowDigest>,
 }
 
 impl<'a> Resumed<'a> {
-    pub(super) fn new(sink: &'a mut dyn RowSink) -> Resumed<'a> {
+    pub(super) fn new(sink: &'a mut dyn RowSink, digest: Option<RowDigest>) -> Resumed<'a> {
         Resumed {
             sink,
             given: Made::default(),
             made: Made::default(),
+            digest,
         }
+    }
+
+    /// The digest of the rows.
+    pub(super) fn digest(&self) -> Option<&RowDigest> {
+        self.digest.as_ref()
     }
 
     /// The statement is run again: what the sink below has got, and does not forget, is passed
@@ -49,6 +61,9 @@ impl RowSink for Resumed<'_> {
             return Ok(());
         }
         self.given.rows = self.made.rows;
+        if let Some(digest) = &mut self.digest {
+            digest.add(row);
+        }
         self.sink.row(row)
     }
 
@@ -66,6 +81,9 @@ impl RowSink for Resumed<'_> {
         let forgets = self.sink.rewind();
         if forgets {
             (self.given, self.made) = (Made::default(), Made::default());
+            if let Some(digest) = &mut self.digest {
+                digest.clear();
+            }
         }
         forgets
     }

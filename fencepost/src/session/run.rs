@@ -23,6 +23,7 @@ use fencepost_sql::value::Value;
 use fencepost_txn::{Stop, Work};
 
 use super::copy::CopyIn;
+use super::history::{RowDigest, keeps_history};
 use super::protocol::{Completion, block_failed};
 use super::resumed::Resumed;
 use super::sequences::is_undefined;
@@ -38,13 +39,13 @@ const PLANS_MAX: u32 = 8;
 
 /// How a run of a statement stands in line for rows.
 #[derive(Clone, Copy)]
-struct Line {
+pub(super) struct Line {
     /// It takes intents.
-    intents: bool,
+    pub intents: bool,
     /// It gives way to others, and is run again.
-    yields: bool,
+    pub yields: bool,
     /// It has a snapshot of its own in a transaction that goes on.
-    renews: bool,
+    pub renews: bool,
 }
 
 impl Session {
@@ -90,6 +91,9 @@ impl Session {
             registered.begin(&portal.prepared, at, transaction);
         }
         let prepared = Arc::clone(&portal.prepared);
+        if !keeps_history(&prepared.planned.body) {
+            self.history.lose();
+        }
         let result = match &prepared.planned.body {
             Body::Empty => Ok(Completion::Empty),
             Body::Plan(..) => self.run_plan(portal, max_rows, sink, last).await,
@@ -201,7 +205,8 @@ impl Session {
         let single = alone && last;
         let mut intents = !single;
         let (mut attempt, mut replanned) = (0, false);
-        let mut sink = Resumed::new(sink);
+        let digest = self.keeps_history().then(|| self.history.digest());
+        let mut sink = Resumed::new(sink, digest);
         loop {
             portal.transaction = Some(self.transaction);
             self.scratch.routines.notices.clear();
@@ -255,14 +260,38 @@ impl Session {
                     self.enter();
                     portal.restart();
                 }
+                Err(halt) if self.may_replay(&halt) => {
+                    if !sink.rewind() {
+                        return Err(halt);
+                    }
+                    let planned = Arc::clone(&portal.prepared.planned);
+                    self.replay(halt, Some(&planned)).await?;
+                    portal.restart();
+                }
                 Ok(done) => {
                     if self.transaction == begun {
                         self.statements += 1;
+                    }
+                    if let Some(digest) = sink.digest() {
+                        self.note_told(portal, digest, &done);
                     }
                     self.eval.sequences.end();
                     return Ok(done);
                 }
                 Err(halt) => return Err(halt),
+            }
+        }
+    }
+
+    /// Keeps what the statement of a portal has told.
+    fn note_told(&mut self, portal: &Portal, digest: &RowDigest, done: &Completion) {
+        match done {
+            Completion::Complete(tag) => {
+                let (began, told) = (self.eval.statement_start, digest.told(*tag));
+                self.history.note(portal, began, told, &self.eval.settings);
+            }
+            Completion::Suspended | Completion::Empty | Completion::CopyIn(_) => {
+                self.history.lose();
             }
         }
     }
@@ -311,7 +340,7 @@ impl Session {
     }
 
     /// One run of a portal's plan in the open transaction.
-    async fn attempt(
+    pub(super) async fn attempt(
         &mut self,
         portal: &mut Portal,
         max_rows: usize,

@@ -22,6 +22,7 @@ mod partitions;
 mod queueing;
 mod references;
 mod refused;
+mod replays;
 mod routines;
 mod row_locks;
 mod scripts;

@@ -1,0 +1,243 @@
+//! What a serializable block has told its client so far, so that the block can be run again unseen ([`super::replay`]).
+//!
+//! ```text
+//! statement ends well ──note──▶ entry: the statement, its parameters, a digest of its rows, its tag
+//! anything else happens ─lose─▶ no entries until the transaction ends
+//! ```
+//!
+//! # Invariants
+//! * HIST-1: while it is whole, its entries are all that the transaction has done, and all that its client knows of it.
+//! * HIST-2: it takes at most [`STATEMENTS_MAX`] entries, [`BYTES_MAX`] of parameters and [`ROWS_MAX`] rows that were read.
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+
+use fencepost_planner::{RowSink, TablePlan, Tag};
+use fencepost_sql::bound::Statement;
+use fencepost_sql::digest::digest_row;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::settings::Settings;
+use fencepost_sql::value::Value;
+use fencepost_storage::Addr;
+use foldhash::quality::RandomState;
+
+use crate::prepared::{Body, Planned, Portal, Prepared};
+
+/// Statements of a block that is run again.
+const STATEMENTS_MAX: usize = 1000;
+/// Bytes of the parameters of a block that is run again.
+const BYTES_MAX: usize = 1 << 20;
+/// Rows that the statements of a block have given which is run again.
+const ROWS_MAX: u64 = 100_000;
+
+/// A statement that has ended well.
+pub(super) struct Entry {
+    pub prepared: Arc<Prepared>,
+    /// The parameters, literals included.
+    pub params: Vec<Value>,
+    /// What `statement_timestamp()` was.
+    pub began: i64,
+    /// What its client was told.
+    pub told: Told,
+}
+
+/// What a client was told of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    rows: u64,
+    digest: u64,
+    tag: Tag,
+}
+
+/// The statements of a transaction.
+#[derive(Default)]
+pub(super) struct History {
+    entries: Vec<Entry>,
+    bytes: usize,
+    rows: u64,
+    /// It has all of them.
+    is_whole: bool,
+    /// How often they were run again.
+    replays: u32,
+    /// What the conflict was about that the client is told.
+    conflict: Option<Addr>,
+    /// The settings that all ran with.
+    settings: Option<Arc<Settings>>,
+    hash: RandomState,
+}
+
+impl History {
+    /// A transaction begins that has done nothing yet.
+    pub fn begin(&mut self) {
+        self.lose();
+        self.is_whole = true;
+    }
+
+    /// The transaction cannot be run again any more, or ends.
+    pub fn lose(&mut self) {
+        self.entries.clear();
+        (self.bytes, self.rows, self.replays) = (0, 0, 0);
+        (self.settings, self.conflict) = (None, None);
+        self.is_whole = false;
+    }
+
+    /// As [`History::lose`]: the client is told of the conflict about `conflict`.
+    pub fn lose_over(&mut self, conflict: Option<Addr>) {
+        self.lose();
+        self.conflict = conflict;
+    }
+
+    /// What the conflict was about that the client is told, where the transaction was run again since.
+    pub fn conflict(&self) -> Option<Addr> {
+        self.conflict
+    }
+
+    /// Returns whether its entries are all that the transaction has done.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// How often the statements were run again.
+    pub fn replays(&self) -> u32 {
+        self.replays
+    }
+
+    /// The statements are run again.
+    pub fn count_replay(&mut self) {
+        self.replays += 1;
+    }
+
+    /// The statements, the first one first.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The tables of its statements and of `more`, each once.
+    pub fn tables(&self, more: Option<&Planned>) -> Vec<Arc<TablePlan>> {
+        let own = self.entries.iter().map(|entry| &*entry.prepared.planned);
+        let mut tables: Vec<Arc<TablePlan>> = Vec::new();
+        for planned in own.chain(more) {
+            let Body::Plan(_, used) = &planned.body else {
+                continue;
+            };
+            for table in &used.plans {
+                if !tables.iter().any(|known| known.def.id == table.def.id) {
+                    tables.push(Arc::clone(table));
+                }
+            }
+        }
+        tables
+    }
+
+    /// Returns whether a run with `settings` continues it.
+    pub fn runs_with(&self, settings: &Arc<Settings>) -> bool {
+        let first = self.settings.as_ref();
+        first.is_none_or(|first| Arc::ptr_eq(first, settings))
+    }
+
+    /// Notes a statement that has ended well, or loses the history where it is one that cannot be run again.
+    pub fn note(&mut self, portal: &Portal, began: i64, told: Told, settings: &Arc<Settings>) {
+        if !self.is_whole {
+            return;
+        }
+        let apart = portal.params.iter().map(Value::bytes_apart).sum::<usize>();
+        self.bytes += apart + size_of_val(portal.params.as_slice());
+        self.rows += told.rows;
+        let fits =
+            self.entries.len() < STATEMENTS_MAX && self.bytes <= BYTES_MAX && self.rows <= ROWS_MAX;
+        if !fits || !is_repeatable(&portal.prepared) || !self.runs_with(settings) {
+            return self.lose();
+        }
+        self.settings.get_or_insert_with(|| Arc::clone(settings));
+        self.entries.push(Entry {
+            prepared: Arc::clone(&portal.prepared),
+            params: portal.params.clone(),
+            began,
+            told,
+        });
+    }
+
+    /// An empty digest of rows.
+    pub fn digest(&self) -> RowDigest {
+        RowDigest {
+            hash: self.hash.clone(),
+            hasher: self.hash.build_hasher(),
+            rows: 0,
+        }
+    }
+}
+
+/// Returns whether a statement does the same on the same data, and leaves nothing behind when it is rolled back.
+fn is_repeatable(prepared: &Prepared) -> bool {
+    let is_plan = matches!(prepared.planned.body, Body::Plan(..));
+    is_plan && !prepared.planned.is_volatile && prepared.copy_out_columns().is_none()
+}
+
+/// Returns whether the history of a transaction goes on after `body`, which does nothing to the data.
+pub(super) fn keeps_history(body: &Body) -> bool {
+    let Body::Utility(statement) = body else {
+        // A plan is noted where it runs.
+        return matches!(body, Body::Empty | Body::Plan(..));
+    };
+    matches!(
+        **statement,
+        Statement::Begin { .. }
+            | Statement::Commit { .. }
+            | Statement::Rollback { .. }
+            | Statement::Savepoint(_)
+            | Statement::Release(_)
+            | Statement::SetTransaction(_)
+            | Statement::Set(_)
+            | Statement::Reset(_)
+            | Statement::Show(_)
+            | Statement::Prepare { .. }
+            | Statement::Execute { .. }
+            | Statement::Deallocate(_)
+    )
+}
+
+/// A digest of the rows of a statement.
+pub(super) struct RowDigest {
+    hash: RandomState,
+    hasher: <RandomState as BuildHasher>::Hasher,
+    rows: u64,
+}
+
+impl RowDigest {
+    /// Adds a row.
+    pub fn add(&mut self, row: &[Value]) {
+        digest_row(row, &mut self.hasher);
+        self.rows += 1;
+    }
+
+    /// Forgets the rows.
+    pub fn clear(&mut self) {
+        self.hasher = self.hash.build_hasher();
+        self.rows = 0;
+    }
+
+    /// What the rows and `tag` tell a client.
+    pub fn told(&self, tag: Tag) -> Told {
+        Told {
+            rows: self.rows,
+            digest: self.hasher.finish(),
+            tag,
+        }
+    }
+}
+
+impl RowSink for RowDigest {
+    fn row(&mut self, row: &[Value]) -> Result<(), SqlError> {
+        self.add(row);
+        Ok(())
+    }
+
+    fn copy_data(&mut self, _data: &[u8]) -> Result<(), SqlError> {
+        Err(SqlError::internal("a COPY is run again"))
+    }
+
+    fn rewind(&mut self) -> bool {
+        self.clear();
+        true
+    }
+}

@@ -1,0 +1,170 @@
+//! Serializable blocks that met a conflict are run again unseen.
+//!
+//! ```text
+//!  a statement, or COMMIT, meets a conflict
+//!      │ give up the transaction below, keep its place in the lines that it stood in
+//!      ▼
+//!  run the statements of the history in a new transaction ──a row or a tag differs──▶ 40001
+//!      │ each has told its client the same
+//!      ▼
+//!  go on: the statement again, or COMMIT
+//! ```
+//! What a client has been told holds in the new transaction as it did in the former one, so it cannot tell them apart.
+//!
+//! *Failure.* Where results differ, or conflicts do not end, the client gets the conflict that came first.
+
+use std::iter::Peekable;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use fencepost_sql::bound::Isolation;
+use fencepost_sql::counts::Event;
+use fencepost_sql::stop::Halt;
+use fencepost_txn::{Stop, Work};
+
+use super::history::{Entry, History};
+use super::protocol::Completion;
+use super::run::{Line, back_off};
+use super::{Block, OpenSavepoint, Session};
+use crate::prepared::{Planned, Portal};
+
+/// Runs of a block after its first before the client gets the conflict.
+const REPLAYS_MAX: u32 = 16;
+
+/// How a statement that is run again stands in line for rows: as at first.
+const LINE: Line = Line {
+    intents: true,
+    yields: false,
+    renews: false,
+};
+
+/// Returns whether the same statements may end well in a new transaction. A deadlock is told, as it may come again.
+fn is_conflict(halt: &Halt) -> bool {
+    matches!(halt, Halt::Stale | Halt::Stop(Stop::Retry(_)))
+}
+
+impl Session {
+    /// Returns whether the open transaction keeps what its statements have told.
+    #[inline]
+    pub(super) fn keeps_history(&self) -> bool {
+        self.block == Block::Explicit
+            && self.modes.isolation == Isolation::Serializable
+            && !self.modes.read_only
+            && self.history.is_whole()
+    }
+
+    /// Returns whether the open transaction can be run again after `halt`.
+    pub(super) fn may_replay(&self, halt: &Halt) -> bool {
+        is_conflict(halt)
+            && self.keeps_history()
+            && self.history.replays() < REPLAYS_MAX
+            && self.history.runs_with(&self.eval.settings)
+            && self.on_commit.is_empty()
+            && !self.db.machine.is_evicted()
+    }
+
+    /// Runs the statements of the open transaction again, in a new one, after a conflict of the statement `running`, or of the
+    /// commit.
+    ///
+    /// # Errors
+    /// `conflict` where a statement does not tell the client what it did, or conflicts do not end.
+    pub(super) fn replay<'a>(
+        &'a mut self,
+        conflict: Halt,
+        running: Option<&'a Planned>,
+    ) -> Work<'a, Result<(), Halt>> {
+        Box::pin(async move {
+            let about = match &self.tx {
+                Some(tx) => tx.conflict(),
+                None => self.coordinator.conflict(),
+            };
+            let mut history = std::mem::take(&mut self.history);
+            let tables = history.tables(running);
+            let key = self.conflict_key(&conflict, self.running_text(), &tables);
+            let key = key.await;
+            let began = self.eval.statement_start;
+            let same = self.replay_until_done(&mut history).await;
+            self.eval.statement_start = began;
+            self.history = history;
+            match same {
+                Ok(true) => {
+                    self.scratch.counting.event(Event::Replays, 1);
+                    if let Some(key) = key {
+                        self.served.tallies.conflict(key, false);
+                    }
+                    Ok(())
+                }
+                Ok(false) => {
+                    self.cancel.check()?;
+                    self.history.lose_over(about);
+                    Err(conflict)
+                }
+                Err(halt) => Err(halt),
+            }
+        })
+    }
+
+    /// Returns whether all statements have told the same again.
+    async fn replay_until_done(&mut self, history: &mut History) -> Result<bool, Halt> {
+        loop {
+            self.give_up_to_replay();
+            match self.replay_once(history).await {
+                Err(halt) if is_conflict(&halt) && history.replays() < REPLAYS_MAX => {
+                    self.cancel.check()?;
+                    back_off(history.replays()).await;
+                }
+                Err(Halt::Error(_) | Halt::Stale | Halt::Stop(Stop::Retry(_) | Stop::Deadlock)) => {
+                    return Ok(false);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Aborts the transaction below. The next one has its places in the lines for rows.
+    fn give_up_to_replay(&mut self) {
+        if let Some(mut tx) = self.tx.take() {
+            tx.set_synchronous(self.eval.settings.synchronous_commit);
+            tx.abort_to_run_again();
+            self.unsettled = true;
+        }
+        self.deferred.clear();
+    }
+
+    async fn replay_once(&mut self, history: &mut History) -> Result<bool, Halt> {
+        history.count_replay();
+        let mut savepoints = std::mem::take(&mut self.savepoints).into_iter().peekable();
+        let mut same = Ok(true);
+        for (before, entry) in history.entries().iter().enumerate() {
+            self.reopen(&mut savepoints, before);
+            same = self.repeat(entry, history).await;
+            if !matches!(same, Ok(true)) {
+                break;
+            }
+        }
+        self.reopen(&mut savepoints, usize::MAX);
+        same
+    }
+
+    /// Opens those of `savepoints` anew that at most `statements` statements came before.
+    fn reopen(&mut self, savepoints: &mut Peekable<IntoIter<OpenSavepoint>>, statements: usize) {
+        while let Some(mut savepoint) = savepoints.next_if(|s| s.statements <= statements) {
+            savepoint.point = self.tx.as_mut().map(|tx| tx.savepoint());
+            savepoint.deferred = self.deferred.mark();
+            self.savepoints.push(savepoint);
+        }
+    }
+
+    /// Runs a statement again, and returns whether it tells the same.
+    async fn repeat(&mut self, entry: &Entry, history: &History) -> Result<bool, Halt> {
+        self.eval.statement_start = entry.began;
+        let mut portal = Portal::new(Arc::clone(&entry.prepared), entry.params.clone());
+        portal.transaction = Some(self.transaction);
+        let mut digest = history.digest();
+        match self.attempt(&mut portal, 0, &mut digest, false, LINE).await {
+            Ok(Completion::Complete(tag)) => Ok(digest.told(tag) == entry.told),
+            Ok(Completion::Suspended | Completion::Empty | Completion::CopyIn(_)) => Ok(false),
+            Err(halt) => Err(self.doubted(halt).await),
+        }
+    }
+}
