@@ -252,8 +252,8 @@ impl Context {
         }
     }
 
-    /// A transaction that yields gives up where an object that it overwrites is somebody else's
-    /// intent by now.
+    /// A transaction that yields gives up where an object of this machine that it overwrites is somebody else's
+    /// intent by now. Of objects of others their primaries say so, in answer to LOCK.
     pub(crate) fn give_way(&self) -> Result<(), LockFailure> {
         let (intents, me) = (self.machine.intents(), u64::from(self.number));
         let mut exact = self.writes.writes.iter().filter(|write| write.is_exact());

@@ -66,3 +66,49 @@ fn refused_or_left_out(between: &Between) {
         until(|| ids(session, NEXT) == [4]);
     }
 }
+
+#[test]
+fn a_statement_alone_waits_for_a_row_that_is_locked_at_another_machine() {
+    for between in [Between::memory(), Between::network(48)] {
+        waited_for(&between);
+    }
+}
+
+fn waited_for(between: &Between) {
+    let machines = between.machines(1);
+    machines[0]
+        .blocking()
+        .batch(
+            "CREATE TABLE jobs (id int PRIMARY KEY, state text);
+             INSERT INTO jobs SELECT g, 'new' FROM generate_series(1, 6) g",
+        )
+        .expect("jobs");
+    let mut sessions: Vec<_> = machines.iter().map(|db| db.blocking()).collect();
+    for at in 0..sessions.len() {
+        let [holder, ..] = &mut sessions[at..] else {
+            panic!("a session");
+        };
+        holder.batch("BEGIN").expect("a block");
+        let locked = "SELECT id FROM jobs ORDER BY id FOR UPDATE";
+        assert_eq!(ids(holder, locked).len(), 6);
+        let others = (0..sessions.len()).filter(|other| *other != at);
+        for other in others.collect::<Vec<_>>() {
+            let session = &mut sessions[other];
+            session.batch("SET lock_timeout = 50").expect("a setting");
+            for (sql, id) in [
+                (
+                    "UPDATE jobs SET state = 'taken' WHERE id = $1",
+                    1 + other as i32,
+                ),
+                ("DELETE FROM jobs WHERE id = $1", 4 + other as i32),
+            ] {
+                let refused = session.execute(sql, params![id]).expect_err("it is locked");
+                assert_eq!(refused.code().as_str(), "55P03", "{sql}");
+            }
+        }
+        let holder = &mut sessions[at];
+        let changed = "UPDATE jobs SET state = state || '.'";
+        assert_eq!(holder.execute(changed, &[]).expect("its rows"), 6);
+        holder.batch("COMMIT").expect("a commit without a conflict");
+    }
+}

@@ -446,6 +446,7 @@ pub(super) fn apply_copy(
         kind,
         class: class.0,
         about,
+        gives_way: false,
         payload,
     };
     // What is whole waits for nothing.
@@ -473,6 +474,7 @@ pub(super) fn apply_kept(
         },
         class: class.0,
         about: object.link().incarnation().into(),
+        gives_way: false,
         payload: &payload,
     };
     apply(regions, changed, &write, header.timestamp()).map(drop)

@@ -4,6 +4,9 @@
 //! the primary stamps. A patched node that is found locked at another version is patched anew here, and its value
 //! follows in LOCK-MOVED; so does that of every patched node of a transaction too large for its LOCK to carry them
 //! beside the room that LOCK-MOVED needs.
+//!
+//! The writes of a transaction that yields say so, and the primary refuses the lock of an object that another transaction
+//! intends to write: it alone knows the intents on it.
 
 use fencepost_fabric::Completion;
 use fencepost_storage::header::Header;
@@ -51,7 +54,11 @@ impl Context {
             message::begin_lock(&mut record, id, &self.spread.regions);
             for entry in &participant.primary {
                 let write = &self.writes.writes[*entry as usize];
+                let from = record.len();
                 self.put_lock(&mut record, write, participant.values_follow, &mut stamped);
+                if self.yields && write.is_exact() {
+                    message::give_way(&mut record[from..]);
+                }
             }
             replies.push((at, network.expect_reply(id, participant.machine)));
             // A write that is lost is noticed as an answer that does not come.

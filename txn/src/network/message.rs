@@ -99,11 +99,15 @@ pub(super) struct Write<'a> {
     pub class: u8,
     /// Header of the base version in LOCK, incarnation in COMMIT-BACKUP.
     pub about: u64,
+    /// In LOCK: the lock is not taken where another transaction has an intent that is in the way.
+    pub gives_way: bool,
     pub payload: &'a [u64],
 }
 
 /// Words of a write before its payload.
 pub(super) const WRITE_WORDS: usize = 3;
+/// With the words of its payload: it gives way to intents.
+const GIVES_WAY: u64 = 1 << 47;
 /// Words of a new object in LOCK before its payload: what it is split of.
 pub(super) const SPLIT_WORDS: usize = 1;
 /// Words of a value of LOCK-MOVED before its payload.
@@ -175,6 +179,13 @@ pub(super) fn put_write_of(
     done
 }
 
+/// Has the write of a LOCK that begins at `words` give way to intents.
+pub(super) fn give_way(words: &mut [u64]) {
+    if let Some(tag) = words.get_mut(1) {
+        *tag |= GIVES_WAY;
+    }
+}
+
 /// Appends a value of LOCK-MOVED: the ranges that `put` appends or, where that answers `false`, the whole.
 pub(super) fn put_moved(
     out: &mut Vec<u64>,
@@ -214,12 +225,13 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let [addr, tag, about] = *self.take(WRITE_WORDS)?.first_chunk().ok_or(SHORT)?;
-        let words = usize::try_from(tag & 0xFFFF_FFFF_FFFF).map_err(|_| SHORT)?;
+        let words = usize::try_from(tag & (GIVES_WAY - 1)).map_err(|_| SHORT)?;
         Ok(Some(Write {
             addr: Addr::from_raw(addr),
             kind: Kind::of(tag >> 56)?,
             class: (tag >> 48) as u8,
             about,
+            gives_way: tag & GIVES_WAY != 0,
             payload: self.take(words)?,
         }))
     }
@@ -336,17 +348,22 @@ mod tests {
         let mut words = Vec::new();
         begin_lock(&mut words, ID, &[4, 9]);
         put_write(&mut words, (addr, Kind::Whole, 0, 5), 3, |out| out.fill(8));
+        let from = words.len();
         put_write(&mut words, (addr, Kind::Freed, 7, 6), 0, |_| ());
+        give_way(&mut words[from..]);
         let mut reader = Reader(&words);
         assert_eq!(reader.id(), Ok(ID));
         assert_eq!(reader.skip_regions(), Ok(()));
         let first = reader.write().expect("whole").expect("one");
         assert_eq!(
-            (first.kind, first.about, first.payload),
-            (Kind::Whole, 5, &[8, 8, 8][..])
+            (first.kind, first.about, first.payload, first.gives_way),
+            (Kind::Whole, 5, &[8, 8, 8][..], false)
         );
         let second = reader.write().expect("whole").expect("two");
-        assert_eq!((second.kind, second.class), (Kind::Freed, 7));
+        assert_eq!(
+            (second.kind, second.class, second.gives_way),
+            (Kind::Freed, 7, true)
+        );
         assert_eq!(reader.write(), Ok(None));
         for reply in [
             LockReply::Locked(vec![1, 2]),

@@ -15,7 +15,7 @@
 use std::collections::HashMap;
 
 use fencepost_cluster::few::FewSet;
-use fencepost_fabric::Kept;
+use fencepost_fabric::{Kept, MachineId};
 use fencepost_storage::header::{Header, Link, OldPlace};
 use fencepost_storage::lanes::Lane;
 use fencepost_storage::old_versions::Replaced;
@@ -25,7 +25,9 @@ use foldhash::fast::FixedState;
 use super::evidence::{self, Found, put_content};
 use super::lent::Lent;
 use super::message::{Kind, LockReply, Reader, Slot, Value, Write};
+use super::turns::holder_at_peer;
 use crate::changes;
+use crate::intent::Strength;
 use crate::machine::Machine;
 use crate::planted::{self, Planted};
 use crate::record::{BadRecord, TxnId};
@@ -47,6 +49,30 @@ struct Held {
     /// The word of it that becomes the write timestamp.
     stamped: Option<usize>,
     payload: Where,
+}
+
+impl Held {
+    /// Of a write whose object was found in this slot and locked at version `base`; its value ends at word `end` of the record.
+    fn of(write: &Write<'_>, (mut slot, base): (Slot, Header), split_of: Addr, end: usize) -> Held {
+        let new = u16::from(write.kind == Kind::New);
+        slot.incarnation = slot.incarnation.wrapping_add(new);
+        let words = write.payload.len();
+        // Ranges may well be none: then nothing changes.
+        let follows = write.kind == Kind::Patched && words == 0;
+        let moved = write.kind.is_patched() && base != Header(write.about).unlocked();
+        Held {
+            addr: write.addr,
+            base,
+            kind: write.kind,
+            slot,
+            split_of,
+            stamped: usize::from(write.class).checked_sub(1),
+            payload: match moved || follows {
+                true => Where::Awaited,
+                false => Where::Locked(end - words, words),
+            },
+        }
+    }
 }
 
 /// Where what an object becomes is written: first word and words.
@@ -108,30 +134,17 @@ impl Primary {
             let slot = Slot::of(machine.regions(), write.addr);
             let slot = slot.ok_or(AbortReason::WriteConflict);
             match slot.and_then(|slot| Ok((slot, self.take_lock(machine, &write)?))) {
-                Ok((mut slot, base)) => {
+                Ok((slot, base)) => {
                     found.push(slot.word());
-                    let new = u16::from(write.kind == Kind::New);
-                    slot.incarnation = slot.incarnation.wrapping_add(new);
-                    let patched = write.kind.is_patched();
-                    if patched {
+                    if write.kind.is_patched() {
                         found.push(base.0);
                     }
-                    let (end, words) = (record.len() - reader.0.len(), write.payload.len());
-                    // Ranges may well be none: then nothing changes.
-                    let follows = write.kind == Kind::Patched && words == 0;
-                    let moved = patched && base != Header(write.about).unlocked();
-                    held.push(Held {
-                        addr: write.addr,
-                        base,
-                        kind: write.kind,
-                        slot,
-                        split_of,
-                        stamped: usize::from(write.class).checked_sub(1),
-                        payload: match moved || follows {
-                            true => Where::Awaited,
-                            false => Where::Locked(end - words, words),
-                        },
-                    });
+                    let end = record.len() - reader.0.len();
+                    held.push(Held::of(&write, (slot, base), split_of, end));
+                    if gives_way(machine, id, &write) {
+                        failed = Some((AbortReason::IntentHeld, write.addr));
+                        break;
+                    }
                 }
                 Err(reason) => {
                     failed = Some((reason, write.addr));
@@ -447,6 +460,16 @@ impl Before {
 }
 
 const NO_SPLIT: BadRecord = BadRecord("a new object does not say what it is split of");
+
+/// Whether a write that is locked gives way to the intent of another transaction.
+fn gives_way(machine: &Machine, id: TxnId, write: &Write<'_>) -> bool {
+    let strength = match write.kind {
+        Kind::Freed => Strength::Update,
+        _ => Strength::NoKeyUpdate,
+    };
+    let holder = holder_at_peer(MachineId(id.machine), u64::from(id.thread));
+    write.gives_way && machine.intents().is_others(write.addr, holder, strength)
+}
 
 fn take_lock(machine: &Machine, write: &Write<'_>) -> Result<Header, AbortReason> {
     let object = machine.regions().own_object(write.addr);
