@@ -133,6 +133,8 @@ pub(crate) struct Context {
     pub behind: bool,
     /// The object that the last conflict was about; null where there was none.
     pub conflict: Addr,
+    /// The reason of the last conflict of the transaction, where it met one before its commit.
+    pub reason: Option<AbortReason>,
     /// Structural changes of indexes up to which all patches are known to be where they belong.
     pub settled: u64,
 }
@@ -195,6 +197,7 @@ impl Context {
             adrift: 0,
             behind: false,
             conflict: Addr::NULL,
+            reason: None,
             settled: 0,
         })
     }
@@ -209,6 +212,7 @@ impl Context {
     #[cold]
     pub fn conflict_at(&mut self, addr: Addr, reason: AbortReason) -> Stop {
         self.conflict = addr;
+        self.reason = Some(reason);
         Stop::Retry(reason)
     }
 
@@ -217,6 +221,16 @@ impl Context {
     pub fn abort_at(&mut self, addr: Addr, reason: AbortReason) -> LockFailure {
         self.conflict = addr;
         LockFailure::Abort(reason)
+    }
+
+    /// Returns the reason that the transaction counts as aborted for, which is given up for `reason`: a conflict that it was
+    /// told of before comes first. One that only reads has nothing to give up.
+    fn counted_reason(&self, reason: AbortReason) -> Option<AbortReason> {
+        match (reason, self.mode) {
+            (AbortReason::Requested, Mode::ReadOnly) => self.reason,
+            (AbortReason::Requested, Mode::ReadWrite) => Some(self.reason.unwrap_or(reason)),
+            (reason, Mode::ReadOnly | Mode::ReadWrite) => Some(reason),
+        }
     }
 
     /// Leaves nothing of the transaction behind but reusable buffers.
@@ -304,6 +318,7 @@ impl Coordinator {
         context.yields = false;
         context.keeps_intents = false;
         context.conflict = Addr::NULL;
+        context.reason = None;
         context.settled = 0;
         Transaction {
             context: Some(context),
@@ -501,7 +516,9 @@ impl Transaction {
 
     pub(crate) fn give_up(&mut self, reason: AbortReason) {
         if let Some(context) = self.context.as_mut() {
-            context.machine.counters().count_abort(context.lane, reason);
+            if let Some(reason) = context.counted_reason(reason) {
+                context.machine.counters().count_abort(context.lane, reason);
+            }
             // Held only where a node kind panicked under the locks, or the commit was dropped.
             if !context.unlock() {
                 return self.leave_undecided();
