@@ -26,6 +26,7 @@
 
 mod document;
 mod engine;
+mod machines;
 mod place;
 mod postgres;
 mod psql;

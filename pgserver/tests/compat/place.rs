@@ -2,16 +2,13 @@
 
 use std::cell::Cell;
 use std::path::Path;
-use std::thread;
 
-use fencepost::{Cluster, Database};
+use fencepost::Database;
 use fencepost_pgserver::{ListenOptions, Server, listen};
 use tokio_postgres::Config;
 
 use crate::engine::{Engine, Failure};
-
-/// How many machines a database of several has.
-const MACHINES: u32 = 3;
+use crate::machines;
 
 /// Where files run.
 pub enum Place {
@@ -56,9 +53,8 @@ impl Place {
                 None,
             ),
             Place::Machines => {
-                let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-                let memory = memory.expect("a directory");
-                serve(&machines(memory.path()), Some(memory))
+                let memory = machines::memory();
+                serve(&machines::open(memory.path()), Some(memory))
             }
             Place::Server(url) => beside(url, &crate::name_of(file)).await,
         };
@@ -117,22 +113,6 @@ fn has_state(file: &Path) -> bool {
     let text = std::fs::read_to_string(file).expect("the file");
     let text = text.to_ascii_lowercase();
     WORDS.iter().any(|word| text.contains(word))
-}
-
-/// The machines of a database that share this memory.
-fn machines(memory: &Path) -> Vec<Database> {
-    let open = |machine| {
-        let cluster = Cluster::of_host(memory, machine, MACHINES).replicas(2);
-        let options = Database::options().region_size(16 << 20).cluster(cluster);
-        options.open().expect("a machine")
-    };
-    thread::scope(|scope| {
-        let opening: Vec<_> = (1..=MACHINES)
-            .map(|machine| scope.spawn(move || open(machine)))
-            .collect();
-        let opened = opening.into_iter().map(|one| one.join().expect("no panic"));
-        opened.collect()
-    })
 }
 
 fn serve(machines: &[Database], memory: Option<tempfile::TempDir>) -> (Vec<Config>, Kept) {

@@ -2,10 +2,12 @@
 //! both must do the same.
 //!
 //! The specifications in `specs/` are in the format of PostgreSQL's `isolationtester` (`spec.rs`).
-//! Each permutation runs on a database of this process and on a PostgreSQL 15 of this machine.
+//! Each permutation runs on a database of this process, on one of three machines of this process,
+//! where each session is at another machine, and on a PostgreSQL 15 of this machine.
 //! Compared are rows, SQLSTATEs, error texts and notices of each step, whether the step waited, and
 //! when it was done. Permutations that are known to differ are in `known.txt`, with the reason; one
-//! that does not differ any more must leave that list.
+//! that does not differ any more must leave that list. What is known to differ on one machine may
+//! differ on three; what differs on three alone has `/3` behind the name of its file.
 //!
 //! ```sh
 //! cargo test -p fencepost-pgserver --test isolation -- --nocapture   # all specifications
@@ -18,12 +20,15 @@
 //! ISOLATION_KNOWN=file …            # another list of known differences; nothing fails without one
 //! ISOLATION_FILL=1 …                # writes that list anew; reasons that it has stay
 //! ISOLATION_HERE=127.0.0.1:5433 …   # a running server in the place of this process
+//! ISOLATION_MACHINES=1 …            # one machine alone
 //! ISOLATION_WAIT_MS=2000 …          # a step without an answer for so long counts as waiting
 //! ```
 
 mod client;
 mod compare;
 mod known;
+#[path = "../compat/machines.rs"]
+mod machines;
 #[path = "../compat/postgres.rs"]
 #[expect(dead_code, reason = "psql is run by the compatibility tests")]
 mod postgres;

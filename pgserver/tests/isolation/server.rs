@@ -1,4 +1,4 @@
-//! The two servers that are compared.
+//! The servers that are compared.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use fencepost::Database;
 use fencepost_pgserver::{ListenOptions, Server, listen};
+use tempfile::TempDir;
 
 use crate::compare::{Report, difference};
+use crate::machines;
 use crate::postgres::{self, Postgres};
 use crate::spec::{Move, Spec};
 use crate::stage::{Blocked, Record, Stage};
@@ -28,10 +30,35 @@ enum Side<'a> {
     /// This process serves a database in memory, made anew where a permutation has not come to its
     /// end.
     Here(Option<Box<(Server, Stage)>>),
+    /// This process serves all machines of a database.
+    Machines(Option<Box<Several>>),
     /// A running server, in the place of this process.
     Running(SocketAddr, Option<Stage>),
     /// A database of PostgreSQL.
     There(&'a Servers, Option<(String, Stage)>),
+}
+
+/// The machines of a database, and what runs there.
+struct Several {
+    stage: Stage,
+    _servers: Vec<Server>,
+    _memory: TempDir,
+}
+
+impl Several {
+    fn open(spec: &Spec, blocked: Blocked) -> Result<Several, String> {
+        let memory = machines::memory();
+        let opened = machines::open(memory.path());
+        let serve = |machine| listen(machine, ListenOptions::new("127.0.0.1:0"));
+        let servers = opened.iter().map(serve).collect::<Result<Vec<_>, _>>();
+        let servers = servers.map_err(|error| error.to_string())?;
+        let ways: Vec<_> = servers.iter().map(Server::local_addr).collect();
+        Ok(Several {
+            stage: Stage::open(&ways, "postgres", spec, blocked)?,
+            _servers: servers,
+            _memory: memory,
+        })
+    }
 }
 
 impl Servers {
@@ -43,13 +70,20 @@ impl Servers {
         })
     }
 
-    /// Runs the permutations of a specification on both servers and reports where they differ. A
+    /// Runs the permutations of a specification on all servers and reports where they differ. A
     /// permutation that differs and is not known runs once more, as steps may be slow.
     pub fn compare(&self, name: &str, spec: &Spec, report: &Mutex<Report>) {
-        let mut here = match variable("ISOLATION_HERE") {
+        let here = match variable("ISOLATION_HERE") {
             None => Side::Here(None),
             Some(addr) => Side::Running(addr.parse().expect("an address"), None),
         };
+        let mut ours = vec![(name.to_owned(), here)];
+        if ["ISOLATION_HERE", "ISOLATION_SPECS", "ISOLATION_MACHINES"]
+            .iter()
+            .all(|name| variable(name).is_none())
+        {
+            ours.push((format!("{name}/3"), Side::Machines(None)));
+        }
         let mut there = Side::There(self, None);
         let report = || report.lock().expect("no panic");
         let part = variable("ISOLATION_PERMUTATION").unwrap_or_default();
@@ -58,16 +92,18 @@ impl Servers {
             if !title.contains(&part) {
                 continue;
             }
-            let (mut ours, mut theirs) = both(&mut here, &mut there, spec, moves);
-            let differs = difference(&ours, &theirs).is_some() && !ours.is_canceled;
-            if differs && !report().knows(name, &title) {
-                here.close();
+            let mut records = at_once(&mut ours, &mut there, spec, moves);
+            if is_new(&records, &ours, &title, &report()) {
+                ours.iter_mut().for_each(|(_, side)| side.close());
                 there.close();
-                (ours, theirs) = both(&mut here, &mut there, spec, moves);
+                records = at_once(&mut ours, &mut there, spec, moves);
             }
-            report().add(name, &title, &ours, &theirs);
+            let (records, theirs) = records;
+            for ((name, _), record) in ours.iter().zip(&records) {
+                report().add(name, &title, record, &theirs);
+            }
         }
-        here.close();
+        ours.iter_mut().for_each(|(_, side)| side.close());
         there.close();
     }
 
@@ -81,7 +117,7 @@ impl Servers {
     /// Runs a statement in the database postgres.
     fn administrate(&self, sql: &str) {
         let stage = Stage::open(
-            self.address(),
+            &[self.address()],
             "postgres",
             &Spec::default(),
             Blocked::ByFunction,
@@ -91,17 +127,34 @@ impl Servers {
     }
 }
 
-/// Runs a permutation on both sides at once.
-fn both(
-    here: &mut Side<'_>,
+/// Runs a permutation on all sides at once.
+fn at_once(
+    ours: &mut [(String, Side<'_>)],
     there: &mut Side<'_>,
     spec: &Spec,
     moves: &[Move],
-) -> (Record, Record) {
+) -> (Vec<Record>, Record) {
     std::thread::scope(|scope| {
-        let here = scope.spawn(|| here.run(spec, moves));
-        let there = there.run(spec, moves);
-        (here.join().expect("no panic"), there)
+        let running: Vec<_> = ours
+            .iter_mut()
+            .map(|(_, side)| scope.spawn(|| side.run(spec, moves)))
+            .collect();
+        let theirs = there.run(spec, moves);
+        let records = running.into_iter().map(|one| one.join().expect("no panic"));
+        (records.collect(), theirs)
+    })
+}
+
+/// Whether one of our records differs, and is not known to.
+fn is_new(
+    (records, theirs): &(Vec<Record>, Record),
+    ours: &[(String, Side<'_>)],
+    title: &str,
+    report: &Report,
+) -> bool {
+    let mut both = ours.iter().zip(records);
+    both.any(|((name, _), record)| {
+        difference(record, theirs).is_some() && !record.is_canceled && !report.knows(name, title)
     })
 }
 
@@ -128,14 +181,20 @@ impl Side<'_> {
                     let database = Database::in_memory().map_err(|error| error.to_string())?;
                     let server = listen(&database, ListenOptions::new("127.0.0.1:0"));
                     let server = server.map_err(|error| error.to_string())?;
-                    let stage = Stage::open(server.local_addr(), "postgres", spec, by_time)?;
+                    let stage = Stage::open(&[server.local_addr()], "postgres", spec, by_time)?;
                     *kept = Some(Box::new((server, stage)));
                 }
                 kept.as_mut().map(|kept| &mut kept.1)
             }
+            Side::Machines(kept) => {
+                if kept.is_none() {
+                    *kept = Some(Box::new(Several::open(spec, by_time)?));
+                }
+                kept.as_mut().map(|kept| &mut kept.stage)
+            }
             Side::Running(addr, kept) => {
                 if kept.is_none() {
-                    *kept = Some(Stage::open(*addr, "postgres", spec, by_time)?);
+                    *kept = Some(Stage::open(&[*addr], "postgres", spec, by_time)?);
                 }
                 kept.as_mut()
             }
@@ -145,7 +204,7 @@ impl Side<'_> {
                     let name = format!("isolation_{number}");
                     servers.administrate(&format!("CREATE DATABASE {name}"));
                     let addr = servers.address();
-                    let stage = Stage::open(addr, &name, spec, Blocked::ByFunction)?;
+                    let stage = Stage::open(&[addr], &name, spec, Blocked::ByFunction)?;
                     *kept = Some((name, stage));
                 }
                 kept.as_mut().map(|(_, stage)| stage)
@@ -157,6 +216,7 @@ impl Side<'_> {
     fn close(&mut self) {
         match self {
             Side::Here(kept) => *kept = None,
+            Side::Machines(kept) => *kept = None,
             Side::Running(_, kept) => *kept = None,
             Side::There(servers, kept) => {
                 if let Some((name, stage)) = kept.take() {

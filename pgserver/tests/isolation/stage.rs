@@ -181,20 +181,20 @@ impl Run<'_> {
 }
 
 impl Stage {
-    /// Connects all sessions to a database.
+    /// Connects all sessions to a database, each to the next of `ways` in turn.
     ///
     /// # Errors
     /// The message of the server or the network.
     pub fn open(
-        addr: SocketAddr,
+        ways: &[SocketAddr],
         database: &str,
         spec: &Spec,
         blocked: Blocked,
     ) -> Result<Stage, String> {
         let (sender, events): (Sender<(usize, Event)>, _) = channel();
         let mut sessions = Vec::new();
-        for number in 0..=spec.sessions.len() {
-            let connection = Connection::open(addr, database, number, sender.clone())?;
+        for (number, way) in (0..=spec.sessions.len()).zip(ways.iter().cycle()) {
+            let connection = Connection::open(*way, database, number, sender.clone())?;
             sessions.push(Session {
                 connection,
                 active: None,
