@@ -57,7 +57,10 @@ pub async fn alter_table(
         notice(ddl, SqlState::SUCCESSFUL_COMPLETION, message);
         return Ok(tag);
     };
-    let mut changes = Changes::begin(cx, ddl).await?;
+    let mut changes = match statement.keeps_plans() {
+        true => Changes::begin_unnoticed(cx, ddl).await?,
+        false => Changes::begin(cx, ddl).await?,
+    };
     let mut table = changes.take(cx, table).await?.clone();
     for action in &statement.actions {
         let only = statement.only;

@@ -52,7 +52,9 @@ impl RowWalk {
             };
             self.entries.clear();
             self.next = 0;
-            if !cursor.next_batch(cx.tx, &mut self.entries, CHUNK).await? {
+            let mut seen = cx.seen();
+            let batch = cursor.next_batch(&mut seen, &mut self.entries, CHUNK);
+            if !batch.await? {
                 self.cursor = None;
             }
         }

@@ -18,6 +18,8 @@ use crate::exec::Cx;
 pub struct Changes {
     /// The version that they get.
     pub version: u64,
+    /// Tables keep the versions that they have: transactions that use them need not notice.
+    keeps_plans: bool,
     tables: Vec<TableDef>,
     /// The views that it changes.
     views: Vec<ViewDef>,
@@ -31,19 +33,21 @@ impl Changes {
     /// Queues for the right to change the catalog.
     pub async fn begin(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<Changes, Halt> {
         let planned = ddl.snapshot.version();
-        Ok(Changes {
-            version: ddl.catalog.begin_change(cx.tx, planned).await?,
-            tables: Vec::new(),
-            views: Vec::new(),
-            dropped: Vec::new(),
-            followed: Vec::new(),
-        })
+        Ok(Changes::at(ddl.catalog.begin_change(cx.tx, planned).await?))
+    }
+
+    /// As [`Changes::begin`], for changes after which plans made before stay right.
+    pub async fn begin_unnoticed(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<Changes, Halt> {
+        let mut changes = Changes::begin(cx, ddl).await?;
+        changes.keeps_plans = true;
+        Ok(changes)
     }
 
     /// The same in another database, in the transaction that has begun with this version.
     pub fn at(version: u64) -> Changes {
         Changes {
             version,
+            keeps_plans: false,
             tables: Vec::new(),
             views: Vec::new(),
             dropped: Vec::new(),
@@ -60,10 +64,10 @@ impl Changes {
                     return Err(Halt::Stale);
                 }
                 check_settled(cx, table)?;
-                let mut own = TableDef {
-                    version: self.version,
-                    ..table.clone()
-                };
+                let mut own = table.clone();
+                if !self.keeps_plans {
+                    own.version = self.version;
+                }
                 if own.is_parent() {
                     // Rows and trees are its leaves'.
                     let indexes = own.indexes.iter_mut();
@@ -163,6 +167,12 @@ impl Changes {
     pub async fn finish(mut self, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
         for table in &mut self.tables {
             forget_links(table);
+        }
+        if self.keeps_plans {
+            for table in &self.tables {
+                ddl.catalog.redefine_table(cx.tx, table).await?;
+            }
+            return Ok(());
         }
         let mut at = 0;
         while let Some(table) = self.tables.get(at) {

@@ -286,7 +286,7 @@ impl Rows {
 
     pub async fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<&[Value]>, Halt> {
         while let Some(place) = self.walk.next(cx).await? {
-            if read_row(cx.tx, place.addr, &mut self.words).await? {
+            if read_row(&mut cx.seen(), place.addr, &mut self.words).await? {
                 self.layout.decode(&self.words, &mut self.row)?;
                 return Ok(Some(&self.row));
             }

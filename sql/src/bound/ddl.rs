@@ -6,7 +6,7 @@ use super::alter::AlterAction;
 use super::expr::Expr;
 use super::select::Select;
 use super::sequence::NewSequence;
-use super::trigger::Trigger;
+use super::trigger::{Trigger, TriggerChange};
 use crate::catalog::{
     Bound, ColumnDef, IndexColumn, IndexDef, IndexKind, IndexMore, Materialized, PartitionKey,
     Referential, Storage, TableDef,
@@ -220,6 +220,24 @@ pub struct AlterTable {
     pub actions: Vec<AlterAction>,
     /// The statements of the passes behind this one, as text.
     pub later: Vec<String>,
+}
+
+impl AlterTable {
+    /// Returns whether plans made before it stay right: it changes neither what a statement does to the table nor what it
+    /// checks. So it need not be noticed by transactions that use the table.
+    pub fn keeps_plans(&self) -> bool {
+        let keeps = |action: &AlterAction| {
+            matches!(
+                action,
+                AlterAction::ValidateCheck { .. }
+                    | AlterAction::ValidateForeignKey { .. }
+                    | AlterAction::Comment { .. }
+                    | AlterAction::Trigger(TriggerChange::Comment { .. })
+                    | AlterAction::Notice(..)
+            )
+        };
+        self.later.is_empty() && self.actions.iter().all(keeps)
+    }
 }
 
 impl CreateTable {

@@ -47,6 +47,16 @@ impl Catalog {
         self.replace_guarded(tx, guards, table.id, &table.name, encode_table(table))
     }
 
+    /// As [`Catalog::replace_table`], for a definition that keeps its version: what was planned with the former one stays right.
+    pub fn redefine_table<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        table: &'a TableDef,
+    ) -> Written<'a> {
+        let row = Some((table.name.as_str(), encode_table(table)));
+        self.put(tx, self.definitions, u64::from(table.id), true, row)
+    }
+
     /// Removes `table` and its guards. Its trees are the caller's to drop.
     pub fn remove_table<'a>(&'a self, tx: &'a mut Transaction, table: &'a TableDef) -> Written<'a> {
         self.remove_guarded(tx, &table.guards, table.id)
