@@ -81,6 +81,7 @@ fn planned(
             || gives_rows(columns.as_deref()),
         columns,
         is_volatile: body.is_volatile(),
+        is_repeatable: body.is_repeatable(),
         body,
         key: None,
         tally: OnceLock::new(),
@@ -152,6 +153,7 @@ fn explain_body(
                     || !allowed.depends.types().is_empty()
                     || body.has_users_types(),
                 is_volatile: body.is_volatile(),
+                is_repeatable: body.is_repeatable(),
                 body,
                 key: None,
                 tally: OnceLock::new(),

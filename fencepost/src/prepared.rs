@@ -67,6 +67,8 @@ pub(crate) struct Planned {
     pub is_bound_here: bool,
     /// It has to do with the state of the session that runs it.
     pub is_volatile: bool,
+    /// It does the same on the same data, if it gets the same values of sequences.
+    pub is_repeatable: bool,
     /// Its key in the plan cache, if it may be there.
     pub key: Option<Box<str>>,
     /// The number of its text.
@@ -135,6 +137,18 @@ impl Body {
                 let mut tables = used.plans.iter();
                 tables.any(|table| table.def.columns.iter().any(is_users))
             }
+            Body::Empty
+            | Body::Explain { .. }
+            | Body::ExplainExecute { .. }
+            | Body::Declare(_)
+            | Body::Utility(_) => false,
+        }
+    }
+
+    /// Does it do the same on the same data, if it gets the same values of sequences?
+    pub fn is_repeatable(&self) -> bool {
+        match self {
+            Body::Plan(plan, _) => plan.is_repeatable(),
             Body::Empty
             | Body::Explain { .. }
             | Body::ExplainExecute { .. }

@@ -7,118 +7,139 @@ use crate::plan::{Access, JoinMethod, KeyTerm, Scan, SelectPlan, Source};
 use crate::statement::Plan;
 use crate::write::InsertSource;
 
+/// What is looked for in the expressions of a plan.
+struct Search(fn(&Expr) -> bool);
+
 impl Plan {
     /// Does it call a function that may give something else at each call, or change the session?
     pub fn is_volatile(&self) -> bool {
+        Search(|expr| expr.volatility() == Volatility::Volatile).finds_in(self)
+    }
+
+    /// Does it do the same on the same data, if it gets the same values of sequences, and leave nothing but those behind when
+    /// it is rolled back?
+    pub fn is_repeatable(&self) -> bool {
+        !Search(|expr| expr.volatility_beside_draws() == Volatility::Volatile).finds_in(self)
+    }
+}
+
+impl Search {
+    fn finds_in(&self, plan: &Plan) -> bool {
         // What triggers do is not looked at.
-        if self.is_write() && !self.routines().is_empty() {
+        if plan.is_write() && !plan.routines().is_empty() {
             return true;
         }
-        match self {
+        match plan {
             Plan::Row(plan) | Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
-                select(plan)
+                self.select(plan)
             }
             Plan::Insert(insert) => {
                 let source = match &insert.source {
-                    InsertSource::Values(rows) => rows.iter().any(any),
-                    InsertSource::Select { plan, row, .. } => select(plan) || any(row),
+                    InsertSource::Values(rows) => rows.iter().any(|row| self.any(row)),
+                    InsertSource::Select { plan, row, .. } => self.select(plan) || self.any(row),
                 };
                 let update = insert.update.as_ref().is_some_and(|update| {
-                    any(update.assignments.iter().map(|a| &a.value)) || any(&update.filter)
+                    self.any(update.assignments.iter().map(|a| &a.value))
+                        || self.any(&update.filter)
                 });
-                source || update || targets(&insert.returning)
+                source || update || self.targets(&insert.returning)
             }
             Plan::Update(change) | Plan::Delete(change) | Plan::Merge(change) => {
                 let mut action = false;
-                change.action.for_each_expr(&mut |own| action |= expr(own));
+                change
+                    .action
+                    .for_each_expr(&mut |own| action |= self.expr(own));
                 action
-                    || source(&change.source)
-                    || any(&change.filter)
-                    || targets(&change.returning)
+                    || self.source(&change.source)
+                    || self.any(&change.filter)
+                    || self.targets(&change.returning)
             }
             Plan::CopyIn(_) => true,
         }
     }
-}
 
-fn expr(expr: &Expr) -> bool {
-    expr.volatility() == Volatility::Volatile
-}
+    fn expr(&self, expr: &Expr) -> bool {
+        (self.0)(expr)
+    }
 
-fn any<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> bool {
-    exprs.into_iter().any(expr)
-}
+    fn any<'a>(&self, exprs: impl IntoIterator<Item = &'a Expr>) -> bool {
+        exprs.into_iter().any(|expr| self.expr(expr))
+    }
 
-fn targets(targets: &[Target]) -> bool {
-    any(targets.iter().map(|target| &target.expr))
-}
+    fn targets(&self, targets: &[Target]) -> bool {
+        self.any(targets.iter().map(|target| &target.expr))
+    }
 
-fn select(plan: &SelectPlan) -> bool {
-    source(&plan.source)
-        || any(&plan.filter)
-        || plan.grouping.as_ref().is_some_and(grouping)
-        || any(&plan.having)
-        || plan.windows.iter().any(|call| {
-            let mut found = false;
-            call.for_each_expr(&mut |of_call| found |= expr(of_call));
-            found
-        })
-        || targets(&plan.targets)
-        || any(&plan.limit)
-        || any(&plan.offset)
-}
+    fn select(&self, plan: &SelectPlan) -> bool {
+        self.source(&plan.source)
+            || self.any(&plan.filter)
+            || plan
+                .grouping
+                .as_ref()
+                .is_some_and(|grouping| self.grouping(grouping))
+            || self.any(&plan.having)
+            || plan.windows.iter().any(|call| {
+                let mut found = false;
+                call.for_each_expr(&mut |of_call| found |= self.expr(of_call));
+                found
+            })
+            || self.targets(&plan.targets)
+            || self.any(&plan.limit)
+            || self.any(&plan.offset)
+    }
 
-fn grouping(grouping: &Grouping) -> bool {
-    any(&grouping.keys)
-        || grouping.aggregates.iter().any(|aggregate| {
-            let order = aggregate.order_by.iter().map(|(key, ..)| key);
-            any(&aggregate.args) || any(&aggregate.filter) || any(order)
-        })
-}
+    fn grouping(&self, grouping: &Grouping) -> bool {
+        self.any(&grouping.keys)
+            || grouping.aggregates.iter().any(|aggregate| {
+                let order = aggregate.order_by.iter().map(|(key, ..)| key);
+                self.any(&aggregate.args) || self.any(&aggregate.filter) || self.any(order)
+            })
+    }
 
-fn source(from: &Source) -> bool {
-    match from {
-        Source::One | Source::System { .. } | Source::Work { .. } => false,
-        Source::Cte { cte, .. } => cte.volatile,
-        Source::Set(set) => select(&set.left) || select(&set.right),
-        Source::Recursive(plan) => select(&plan.base) || select(&plan.step),
-        Source::Lateral { input, .. } | Source::Analytics { input, .. } => source(input),
-        Source::Scan(scan) => any(&scan.filter) || access(scan),
-        Source::Values { rows, .. } => rows.iter().any(any),
-        Source::Function { function, args, .. } => {
-            let changing = [TableFunction::TxidStatus, TableFunction::Sequence];
-            changing.contains(function) || any(args)
-        }
-        Source::Subquery { plan, .. } => select(plan),
-        Source::Filter { input, filter } => source(input) || expr(filter),
-        Source::Join(join) => {
-            let keys = match &join.method {
-                JoinMethod::Hash {
-                    left_keys,
-                    right_keys,
-                } => any(left_keys) || any(right_keys),
-                JoinMethod::Index | JoinMethod::Loop => false,
-            };
-            keys || source(&join.left) || source(&join.right) || any(&join.on)
+    fn source(&self, from: &Source) -> bool {
+        match from {
+            Source::One | Source::System { .. } | Source::Work { .. } => false,
+            Source::Cte { cte, .. } => cte.volatile,
+            Source::Set(set) => self.select(&set.left) || self.select(&set.right),
+            Source::Recursive(plan) => self.select(&plan.base) || self.select(&plan.step),
+            Source::Lateral { input, .. } | Source::Analytics { input, .. } => self.source(input),
+            Source::Scan(scan) => self.any(&scan.filter) || self.access(scan),
+            Source::Values { rows, .. } => rows.iter().any(|row| self.any(row)),
+            Source::Function { function, args, .. } => {
+                let changing = [TableFunction::TxidStatus, TableFunction::Sequence];
+                changing.contains(function) || self.any(args)
+            }
+            Source::Subquery { plan, .. } => self.select(plan),
+            Source::Filter { input, filter } => self.source(input) || self.expr(filter),
+            Source::Join(join) => {
+                let keys = match &join.method {
+                    JoinMethod::Hash {
+                        left_keys,
+                        right_keys,
+                    } => self.any(left_keys) || self.any(right_keys),
+                    JoinMethod::Index | JoinMethod::Loop => false,
+                };
+                keys || self.source(&join.left) || self.source(&join.right) || self.any(&join.on)
+            }
         }
     }
-}
 
-fn access(scan: &Scan) -> bool {
-    let term = |term: &KeyTerm| match term {
-        KeyTerm::One(value) | KeyTerm::Members(value) => expr(value),
-        KeyTerm::Any(values) => any(values),
-    };
-    match &scan.access {
-        Access::Full => false,
-        Access::Points(terms) => terms.iter().any(term),
-        Access::Ranges {
-            prefix,
-            lower,
-            upper,
-        } => {
-            let bounds = lower.iter().chain(upper).map(|(value, _)| value);
-            prefix.iter().any(term) || any(bounds)
+    fn access(&self, scan: &Scan) -> bool {
+        let one = |term: &KeyTerm| match term {
+            KeyTerm::One(value) | KeyTerm::Members(value) => self.expr(value),
+            KeyTerm::Any(values) => self.any(values),
+        };
+        match &scan.access {
+            Access::Full => false,
+            Access::Points(terms) => terms.iter().any(one),
+            Access::Ranges {
+                prefix,
+                lower,
+                upper,
+            } => {
+                let bounds = lower.iter().chain(upper).map(|(value, _)| value);
+                prefix.iter().any(one) || self.any(bounds)
+            }
         }
     }
 }

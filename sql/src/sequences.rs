@@ -73,6 +73,10 @@ struct Sets {
     passed: usize,
 }
 
+/// The values that a statement has drawn, by sequence.
+#[derive(Clone, Debug, Default)]
+pub struct Drawn(HashMap<u32, Log>);
+
 /// A place in a transaction, as far as its sequences go.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SequenceMark {
@@ -181,6 +185,35 @@ impl Sequences {
                     .ranges
                     .with_new(id, |pool| pool.give_back(left, log.take)),
             }
+        }
+    }
+
+    /// The values that the statement has drawn; `None` where it has called `setval`.
+    pub fn drawn(&self) -> Option<Drawn> {
+        if !self.is_used.load(Ordering::Relaxed) {
+            return Some(Drawn::default());
+        }
+        let own = &*self.own.lock();
+        let sets = &own.sets;
+        if sets.done > 0 || !sets.wanted.is_empty() {
+            return None;
+        }
+        let again = |(id, log): (&u32, &Log)| {
+            let mut log = log.clone();
+            // They go back to the pool with the statement's own log.
+            log.unclaim();
+            log.rewind();
+            (*id, log)
+        };
+        Some(Drawn(own.drawn.iter().map(again).collect()))
+    }
+
+    /// A statement is run again, after others: it gets the values that it has drawn.
+    pub fn begin_again(&self, drawn: &Drawn) {
+        self.end();
+        if !drawn.0.is_empty() {
+            self.own.lock().drawn.clone_from(&drawn.0);
+            self.is_used.store(true, Ordering::Relaxed);
         }
     }
 

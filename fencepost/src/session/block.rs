@@ -2,45 +2,17 @@
 
 use std::sync::Arc;
 
-use fencepost_planner::{Notice, TablePlan};
+use fencepost_planner::Notice;
 use fencepost_sql::bound::TransactionModes;
 use fencepost_sql::catalog::Outcomes;
-use fencepost_sql::counts::{ConflictKey, Event};
+use fencepost_sql::counts::Event;
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::statements::kept;
 use fencepost_sql::stop::Halt;
-use fencepost_storage::Addr;
 use fencepost_txn::{AbortReason, Mode, Outcome, Stop, Work};
 
 use super::level::Modes;
 use super::{Block, OpenSavepoint, Session};
 use crate::advisory::LockMark;
-use crate::conflict;
-use crate::prepared::{Body, Planned};
-use crate::sessions::Registered;
-
-/// What kind of conflict with other transactions it is, if it is one.
-fn kind_of(halt: &Halt) -> Option<&'static str> {
-    match halt {
-        Halt::Stop(Stop::Deadlock) => Some("deadlock"),
-        Halt::Stop(Stop::Retry(reason)) => match reason {
-            AbortReason::Interrupted | AbortReason::Unreachable | AbortReason::Requested => None,
-            reason => Some(reason.name()),
-        },
-        _ => None,
-    }
-}
-
-/// That a commit is in doubt, and whom to ask how it ended.
-fn in_doubt(halt: Halt, number: i64) -> SqlError {
-    halt.into_error()
-        .detail(format!(
-            "Whether transaction {number} has taken effect is not known here."
-        ))
-        .hint(format!(
-            "SELECT txid_status({number}) says so on another machine."
-        ))
-}
 
 impl Session {
     /// Opens the implicit transaction of a statement outside a block.
@@ -56,6 +28,7 @@ impl Session {
         self.eval.forget_number();
         self.statements = 0;
         self.doomed = false;
+        self.history.forget();
         self.modes = self.default_modes;
         self.before = None;
         self.eval.transaction_start = self.eval.statement_start;
@@ -94,13 +67,7 @@ impl Session {
             true => Some(self.eval.transaction_number()),
             false => self.eval.drawn_number(),
         };
-        let mut outcome = match number {
-            Some(number) => self.record_outcome(number).await,
-            None => Ok(()),
-        };
-        if outcome.is_ok() {
-            outcome = self.commit_below().await;
-        }
+        let mut outcome = self.commit_numbered(number).await;
         while let Err(halt) = &outcome
             && self.may_replay(halt)
         {
@@ -141,11 +108,16 @@ impl Session {
             if !self.deferred.is_empty() {
                 self.check_all_deferred().await?;
             }
-            if let Some(number) = number {
-                self.record_outcome(number).await?;
-            }
-            self.commit_below().await
+            self.commit_numbered(number).await
         })
+    }
+
+    /// Commits the transaction below, and has it leave word of that where it has a number.
+    async fn commit_numbered(&mut self, number: Option<i64>) -> Result<(), Halt> {
+        if let Some(number) = number {
+            self.record_outcome(number).await?;
+        }
+        self.commit_below().await
     }
 
     /// Checks all deferred constraints, at READ COMMITTED on a snapshot of now.
@@ -261,131 +233,6 @@ impl Session {
             self.unsettled = false;
         }
         Ok(())
-    }
-
-    /// As [`fencepost_txn::Transaction::doubt`], for what a statement of the open transaction met.
-    pub(super) fn doubted<'a>(&'a mut self, halt: Halt) -> Work<'a, Halt> {
-        Box::pin(async move {
-            match (halt, &mut self.tx) {
-                (Halt::Stop(stop @ Stop::Damaged), Some(tx)) => Halt::Stop(tx.doubt(stop).await),
-                (halt, _) => halt,
-            }
-        })
-    }
-
-    /// As [`Session::fail`]; the error that may be told now: `error`, or that what led to it may not
-    /// survive.
-    pub(crate) fn fail_with<'a>(&'a mut self, halt: Halt) -> Work<'a, SqlError> {
-        Box::pin(async move {
-            let halt = self.doubted(halt).await;
-            self.doomed |= !matches!(halt, Halt::Error(_));
-            let conflict = self.history.conflict().or_else(|| match &self.tx {
-                Some(tx) => tx.conflict(),
-                None => self.coordinator.conflict(),
-            });
-            self.fail();
-            let halt = self.settle().await.err().unwrap_or(halt);
-            if let (Halt::Stop(Stop::InDoubt), Some(number)) = (&halt, self.eval.drawn_number()) {
-                return in_doubt(halt, number);
-            }
-            let Some(kind) = kind_of(&halt) else {
-                return halt.into_error();
-            };
-            let known = match conflict {
-                Some(addr) => {
-                    let catalog = &self.served.catalog;
-                    conflict::describe(&self.db, catalog, addr, &self.eval.settings).await
-                }
-                None => None,
-            };
-            if matches!(halt, Halt::Stop(Stop::Deadlock)) {
-                self.scratch.counting.event(Event::Deadlocks, 1);
-            }
-            let key = ConflictKey {
-                table: known.as_ref().map_or(0, |known| known.table),
-                kind: kind.to_owned(),
-                statement: self.running_text(),
-                winner: self.winner(&halt, conflict).await,
-            };
-            self.served.tallies.conflict(key, true);
-            match known {
-                Some(known) => halt.into_error_about(&known.what),
-                None => halt.into_error(),
-            }
-        })
-    }
-
-    /// Counts a conflict that is dealt with unseen, by running `planned` again.
-    #[cold]
-    pub(super) fn note_conflict<'a>(
-        &'a mut self,
-        halt: &'a Halt,
-        planned: &'a Planned,
-    ) -> Work<'a, ()> {
-        Box::pin(async move {
-            if let Body::Plan(_, used) = &planned.body {
-                let text = kept(&planned.text).to_owned();
-                if let Some(key) = self.conflict_key(halt, text, &used.plans).await {
-                    self.served.tallies.conflict(key, false);
-                }
-            }
-        })
-    }
-
-    /// Under which a conflict of the statement `text` counts that is dealt with unseen; it is about one of `tables`, if
-    /// about a table.
-    pub(super) async fn conflict_key(
-        &self,
-        halt: &Halt,
-        text: String,
-        tables: &[Arc<TablePlan>],
-    ) -> Option<ConflictKey> {
-        let kind = kind_of(halt)?;
-        let conflict = match &self.tx {
-            Some(tx) => tx.conflict(),
-            None => self.coordinator.conflict(),
-        };
-        let table = match (tables, conflict) {
-            ([one], _) => Some(one.def.id),
-            (tables, Some(addr)) => {
-                conflict::table_of(&self.db, addr, tables, &self.eval.settings).await
-            }
-            _ => None,
-        };
-        Some(ConflictKey {
-            table: table.unwrap_or(0),
-            kind: kind.to_owned(),
-            statement: text,
-            winner: self.winner(halt, conflict).await,
-        })
-    }
-
-    /// The statement that has changed what a conflict was about, if it was run on this machine, not long ago.
-    async fn winner(&self, halt: &Halt, conflict: Option<Addr>) -> String {
-        let changed = matches!(
-            halt,
-            Halt::Stop(Stop::Retry(
-                AbortReason::WriteConflict
-                    | AbortReason::ReadConflict
-                    | AbortReason::RefreshFailed
-                    | AbortReason::NodeConflict
-            ))
-        );
-        let Some(addr) = conflict.filter(|_| changed) else {
-            return String::new();
-        };
-        let at = conflict::written_at(&self.db, addr).await;
-        let number = at.and_then(|at| self.served.tallies.statement_of(at));
-        let text = number.and_then(|number| self.served.statistics.text_of(number));
-        text.unwrap_or_default()
-    }
-
-    /// The text of the statement that runs.
-    pub(super) fn running_text(&self) -> String {
-        let running = self.registered.as_ref().and_then(Registered::running);
-        running.map_or_else(String::new, |prepared| {
-            kept(&prepared.planned.text).to_owned()
-        })
     }
 
     fn close_block(&mut self, committed: bool) {

@@ -14,8 +14,10 @@ use std::sync::Arc;
 
 use fencepost_planner::{RowSink, TablePlan, Tag};
 use fencepost_sql::bound::Statement;
+use fencepost_sql::context::EvalContext;
 use fencepost_sql::digest::digest_row;
 use fencepost_sql::error::SqlError;
+use fencepost_sql::sequences::Drawn;
 use fencepost_sql::settings::Settings;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
@@ -39,6 +41,8 @@ pub(super) struct Entry {
     pub began: i64,
     /// What its client was told.
     pub told: Told,
+    /// The values of sequences that it has drawn.
+    pub drawn: Drawn,
 }
 
 /// What a client was told of a statement.
@@ -67,17 +71,23 @@ pub(super) struct History {
 }
 
 impl History {
+    /// A transaction begins whose statements are not kept.
+    pub fn forget(&mut self) {
+        self.lose();
+        self.conflict = None;
+    }
+
     /// A transaction begins that has done nothing yet.
     pub fn begin(&mut self) {
-        self.lose();
+        self.forget();
         self.is_whole = true;
     }
 
-    /// The transaction cannot be run again any more, or ends.
+    /// The transaction cannot be run again any more, or has ended.
     pub fn lose(&mut self) {
         self.entries.clear();
         (self.bytes, self.rows, self.replays) = (0, 0, 0);
-        (self.settings, self.conflict) = (None, None);
+        self.settings = None;
         self.is_whole = false;
     }
 
@@ -136,10 +146,14 @@ impl History {
     }
 
     /// Notes a statement that has ended well, or loses the history where it is one that cannot be run again.
-    pub fn note(&mut self, portal: &Portal, began: i64, told: Told, settings: &Arc<Settings>) {
+    pub fn note(&mut self, portal: &Portal, began: i64, told: Told, eval: &EvalContext) {
         if !self.is_whole {
             return;
         }
+        let settings = &eval.settings;
+        let Some(drawn) = eval.sequences.drawn() else {
+            return self.lose();
+        };
         let apart = portal.params.iter().map(Value::bytes_apart).sum::<usize>();
         self.bytes += apart + size_of_val(portal.params.as_slice());
         self.rows += told.rows;
@@ -154,6 +168,7 @@ impl History {
             params: portal.params.clone(),
             began,
             told,
+            drawn,
         });
     }
 
@@ -167,10 +182,9 @@ impl History {
     }
 }
 
-/// Returns whether a statement does the same on the same data, and leaves nothing behind when it is rolled back.
+/// Returns whether a statement tells the same on the same data, in rows and a tag.
 fn is_repeatable(prepared: &Prepared) -> bool {
-    let is_plan = matches!(prepared.planned.body, Body::Plan(..));
-    is_plan && !prepared.planned.is_volatile && prepared.copy_out_columns().is_none()
+    prepared.planned.is_repeatable && prepared.copy_out_columns().is_none()
 }
 
 /// Returns whether the history of a transaction goes on after `body`, which does nothing to the data.

@@ -23,6 +23,7 @@
 mod block;
 mod call;
 mod clock;
+mod conflicts;
 mod constraints;
 mod copy;
 mod cursors;

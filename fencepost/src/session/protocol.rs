@@ -242,6 +242,7 @@ pub(super) fn empty() -> Arc<Prepared> {
         names: Arc::from(""),
         is_bound_here: true,
         is_volatile: true,
+        is_repeatable: false,
         key: None,
         number: 0,
         tally: OnceLock::new(),

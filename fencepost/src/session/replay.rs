@@ -82,9 +82,11 @@ impl Session {
             let tables = history.tables(running);
             let key = self.conflict_key(&conflict, self.running_text(), &tables);
             let key = key.await;
-            let began = self.eval.statement_start;
+            let (began, told) = (self.eval.statement_start, self.notices.len());
             let same = self.replay_until_done(&mut history).await;
             self.eval.statement_start = began;
+            self.eval.sequences.end();
+            self.notices.truncate(told);
             self.history = history;
             match same {
                 Ok(true) => {
@@ -158,6 +160,7 @@ impl Session {
     /// Runs a statement again, and returns whether it tells the same.
     async fn repeat(&mut self, entry: &Entry, history: &History) -> Result<bool, Halt> {
         self.eval.statement_start = entry.began;
+        self.eval.sequences.begin_again(&entry.drawn);
         let mut portal = Portal::new(Arc::clone(&entry.prepared), entry.params.clone());
         portal.transaction = Some(self.transaction);
         let mut digest = history.digest();

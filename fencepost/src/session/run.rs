@@ -264,8 +264,13 @@ impl Session {
                     if !sink.rewind() {
                         return Err(halt);
                     }
+                    let Some(drawn) = self.eval.sequences.drawn() else {
+                        return Err(halt);
+                    };
                     let planned = Arc::clone(&portal.prepared.planned);
+                    self.locks.give_back();
                     self.replay(halt, Some(&planned)).await?;
+                    self.eval.sequences.begin_again(&drawn);
                     portal.restart();
                 }
                 Ok(done) => {
@@ -288,7 +293,7 @@ impl Session {
         match done {
             Completion::Complete(tag) => {
                 let (began, told) = (self.eval.statement_start, digest.told(*tag));
-                self.history.note(portal, began, told, &self.eval.settings);
+                self.history.note(portal, began, told, &self.eval);
             }
             Completion::Suspended | Completion::Empty | Completion::CopyIn(_) => {
                 self.history.lose();

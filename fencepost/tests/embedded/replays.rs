@@ -1,7 +1,7 @@
 //! Serializable blocks that meet conflicts: they go on where all that their client was told still holds, and fail with 40001
 //! where it does not.
 
-use fencepost::{BlockingSession, Database, SqlState, Value};
+use fencepost::{BlockingSession, Database, Row, SqlState, Value};
 
 /// A session that has opened a serializable block, and one beside it.
 struct Two {
@@ -182,6 +182,31 @@ fn a_volatile_function_is_not_called_again() {
     run(&mut two.block, "UPDATE account SET cents = 7 WHERE id = 3");
     run(&mut two.beside, "UPDATE account SET cents = 8 WHERE id = 1");
     fails(&mut two.block, "COMMIT");
+}
+
+#[test]
+fn values_of_sequences_are_those_of_the_first_run() {
+    let mut two = two(
+        "CREATE TABLE account (id serial PRIMARY KEY, owner text NOT NULL, cents numeric NOT NULL);
+        INSERT INTO account (owner, cents) SELECT 'owner', 100.0 FROM generate_series(1, 3)",
+    );
+    let add = "INSERT INTO account (owner, cents) VALUES ('new', 0), ('new', 0) RETURNING id::text";
+    let ids = |rows: Vec<Row>| -> Vec<String> {
+        rows.iter().map(|row| row.get(0).expect("a text")).collect()
+    };
+    assert_eq!(ids(two.block.query(add, &[]).expect("rows")), ["4", "5"]);
+    let last = "SELECT currval('account_id_seq')::text || owner FROM account WHERE id = 1";
+    assert_eq!(text(&mut two.block, last), "5owner");
+    assert_eq!(ids(two.beside.query(add, &[]).expect("rows")), ["6", "7"]);
+    run(&mut two.beside, "UPDATE account SET cents = 8 WHERE id = 1");
+    // The conflict is this statement's, which has drawn values itself.
+    let more = "WITH changed AS (UPDATE account SET cents = cents + 1 WHERE id = 1 RETURNING cents)
+        INSERT INTO account (owner, cents) SELECT 'more', cents FROM changed RETURNING id::text";
+    assert_eq!(text(&mut two.block, more), "8");
+    run(&mut two.block, "COMMIT");
+    let all = "SELECT string_agg(id || ' ' || cents, ', ' ORDER BY id) FROM account WHERE id IN (1, 4, 5, 8)";
+    assert_eq!(text(&mut two.beside, all), "1 9, 4 0, 5 0, 8 9");
+    assert_eq!(ids(two.block.query(add, &[]).expect("rows")), ["9", "10"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use super::routine::RoutineCall;
 use super::subquery::{Subquery, SubqueryKind};
-use crate::functions::ScalarFunction;
+use crate::functions::{ScalarFunction, draws};
 use crate::types::Type;
 use crate::value::Value;
 
@@ -551,16 +551,28 @@ impl Expr {
 
     /// The least stable thing in it. A parameter counts as stable.
     pub fn volatility(&self) -> Volatility {
+        self.volatility_by(&|function| function.volatility)
+    }
+
+    /// As [`Expr::volatility`], where drawing from sequences counts as stable: what is run again can get the same values.
+    pub fn volatility_beside_draws(&self) -> Volatility {
+        self.volatility_by(&|function| match draws(function) {
+            true => Volatility::Stable,
+            false => function.volatility,
+        })
+    }
+
+    fn volatility_by(&self, of: &dyn Fn(&ScalarFunction) -> Volatility) -> Volatility {
         let mut volatility = match &self.node {
             Node::Param(_) | Node::Outer(_) => Volatility::Stable,
             Node::Subquery(sub) if sub.volatile => Volatility::Volatile,
             Node::Subquery(_) => Volatility::Stable,
-            Node::Call { function, .. } => function.volatility,
+            Node::Call { function, .. } => of(function),
             Node::Routine(call) => call.routine.volatility,
             Node::Cast { input, .. } => crate::functions::cast_volatility(input.ty, self.ty),
             _ => Volatility::Immutable,
         };
-        self.for_each_part(|part| volatility = volatility.max(part.volatility()));
+        self.for_each_part(|part| volatility = volatility.max(part.volatility_by(of)));
         volatility
     }
 }

@@ -96,6 +96,7 @@ pub use record::{
 pub(crate) use record::{no_field, wrong_width};
 pub use rows::{RowsFunction, rows_candidates};
 pub use sample::{SAMPLED, SAMPLED_AGAIN};
+pub(crate) use sequence::draws;
 pub use series::Series;
 pub use spread::spread_candidate;
 pub use string::{quote_ident, quote_literal};

@@ -35,6 +35,11 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     }),
 ];
 
+/// Returns whether a function gives values that were drawn from a sequence, and does nothing else.
+pub fn draws(function: &ScalarFunction) -> bool {
+    matches!(function.name, "nextval" | "currval" | "lastval")
+}
+
 fn id(args: &[Value]) -> Result<u32, SqlError> {
     let id = args.first().and_then(Value::as_int);
     let id = id.ok_or_else(|| mismatch("nextval"))?;

@@ -32,7 +32,7 @@ impl Range {
 }
 
 /// The values that a statement has drawn of a sequence, or may draw alone.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     runs: Vec<Run>,
     /// The run and the place in it of the value that comes next.

@@ -1,0 +1,168 @@
+//! How conflicts with other transactions end a statement: what the client is told, and what is counted of them.
+//!
+//! *Failure.* That a conflict cannot be described, as what it was about is gone, takes its DETAIL away and no more.
+
+use std::sync::Arc;
+
+use fencepost_planner::TablePlan;
+use fencepost_sql::counts::{ConflictKey, Event};
+use fencepost_sql::error::SqlError;
+use fencepost_sql::statements::kept;
+use fencepost_sql::stop::Halt;
+use fencepost_storage::Addr;
+use fencepost_txn::{AbortReason, Stop, Work};
+
+use super::Session;
+use crate::conflict;
+use crate::prepared::{Body, Planned};
+use crate::sessions::Registered;
+
+/// What kind of conflict with other transactions it is, if it is one.
+fn kind_of(halt: &Halt) -> Option<&'static str> {
+    match halt {
+        Halt::Stop(Stop::Deadlock) => Some("deadlock"),
+        Halt::Stop(Stop::Retry(reason)) => match reason {
+            AbortReason::Interrupted | AbortReason::Unreachable | AbortReason::Requested => None,
+            reason => Some(reason.name()),
+        },
+        _ => None,
+    }
+}
+
+/// That a commit is in doubt, and whom to ask how it ended.
+fn in_doubt(halt: Halt, number: i64) -> SqlError {
+    halt.into_error()
+        .detail(format!(
+            "Whether transaction {number} has taken effect is not known here."
+        ))
+        .hint(format!(
+            "SELECT txid_status({number}) says so on another machine."
+        ))
+}
+
+impl Session {
+    /// As [`fencepost_txn::Transaction::doubt`], for what a statement of the open transaction met.
+    pub(super) fn doubted<'a>(&'a mut self, halt: Halt) -> Work<'a, Halt> {
+        Box::pin(async move {
+            match (halt, &mut self.tx) {
+                (Halt::Stop(stop @ Stop::Damaged), Some(tx)) => Halt::Stop(tx.doubt(stop).await),
+                (halt, _) => halt,
+            }
+        })
+    }
+
+    /// As [`Session::fail`]; the error that may be told now: `error`, or that what led to it may not
+    /// survive.
+    pub(crate) fn fail_with<'a>(&'a mut self, halt: Halt) -> Work<'a, SqlError> {
+        Box::pin(async move {
+            let halt = self.doubted(halt).await;
+            self.doomed |= !matches!(halt, Halt::Error(_));
+            let conflict = self.history.conflict().or_else(|| match &self.tx {
+                Some(tx) => tx.conflict(),
+                None => self.coordinator.conflict(),
+            });
+            self.fail();
+            let halt = self.settle().await.err().unwrap_or(halt);
+            if let (Halt::Stop(Stop::InDoubt), Some(number)) = (&halt, self.eval.drawn_number()) {
+                return in_doubt(halt, number);
+            }
+            let Some(kind) = kind_of(&halt) else {
+                return halt.into_error();
+            };
+            let known = match conflict {
+                Some(addr) => {
+                    let catalog = &self.served.catalog;
+                    conflict::describe(&self.db, catalog, addr, &self.eval.settings).await
+                }
+                None => None,
+            };
+            if matches!(halt, Halt::Stop(Stop::Deadlock)) {
+                self.scratch.counting.event(Event::Deadlocks, 1);
+            }
+            let key = ConflictKey {
+                table: known.as_ref().map_or(0, |known| known.table),
+                kind: kind.to_owned(),
+                statement: self.running_text(),
+                winner: self.winner(&halt, conflict).await,
+            };
+            self.served.tallies.conflict(key, true);
+            match known {
+                Some(known) => halt.into_error_about(&known.what),
+                None => halt.into_error(),
+            }
+        })
+    }
+
+    /// Counts a conflict that is dealt with unseen, by running `planned` again.
+    #[cold]
+    pub(super) fn note_conflict<'a>(
+        &'a mut self,
+        halt: &'a Halt,
+        planned: &'a Planned,
+    ) -> Work<'a, ()> {
+        Box::pin(async move {
+            if let Body::Plan(_, used) = &planned.body {
+                let text = kept(&planned.text).to_owned();
+                if let Some(key) = self.conflict_key(halt, text, &used.plans).await {
+                    self.served.tallies.conflict(key, false);
+                }
+            }
+        })
+    }
+
+    /// Under which a conflict of the statement `text` counts that is dealt with unseen; it is about one of `tables`, if
+    /// about a table.
+    pub(super) async fn conflict_key(
+        &self,
+        halt: &Halt,
+        text: String,
+        tables: &[Arc<TablePlan>],
+    ) -> Option<ConflictKey> {
+        let kind = kind_of(halt)?;
+        let conflict = match &self.tx {
+            Some(tx) => tx.conflict(),
+            None => self.coordinator.conflict(),
+        };
+        let table = match (tables, conflict) {
+            ([one], _) => Some(one.def.id),
+            (tables, Some(addr)) => {
+                conflict::table_of(&self.db, addr, tables, &self.eval.settings).await
+            }
+            _ => None,
+        };
+        Some(ConflictKey {
+            table: table.unwrap_or(0),
+            kind: kind.to_owned(),
+            statement: text,
+            winner: self.winner(halt, conflict).await,
+        })
+    }
+
+    /// The statement that has changed what a conflict was about, if it was run on this machine, not long ago.
+    async fn winner(&self, halt: &Halt, conflict: Option<Addr>) -> String {
+        let changed = matches!(
+            halt,
+            Halt::Stop(Stop::Retry(
+                AbortReason::WriteConflict
+                    | AbortReason::ReadConflict
+                    | AbortReason::RefreshFailed
+                    | AbortReason::NodeConflict
+            ))
+        );
+        let Some(addr) = conflict.filter(|_| changed) else {
+            return String::new();
+        };
+        let at = conflict::written_at(&self.db, addr).await;
+        let number = at.and_then(|at| self.served.tallies.statement_of(at));
+        let text = number.and_then(|number| self.served.statistics.text_of(number));
+        text.unwrap_or_default()
+    }
+
+    /// The text of the statement that runs.
+    pub(super) fn running_text(&self) -> String {
+        let running = self.registered.as_ref().and_then(Registered::running);
+        running.map_or_else(String::new, |prepared| {
+            kept(&prepared.planned.text).to_owned()
+        })
+    }
+}
