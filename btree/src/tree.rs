@@ -587,10 +587,11 @@ async fn renew(tx: &mut Transaction, addr: Addr) -> Result<(), Stop> {
 pub(crate) fn reroute(tx: &mut Transaction, addr: Addr) -> Rerouting<'_> {
     Box::pin(async move {
         count(Event::Reroute);
+        let mut tx = tx.present();
         let taken = tx.take_patches(addr);
         for words in taken.ops() {
             let op = op::decode(words).ok_or(Stop::Damaged)?;
-            BTree::open(op.tree).redo(tx, &op).await?;
+            BTree::open(op.tree).redo(&mut tx, &op).await?;
         }
         tx.made_anew(taken);
         Ok(())

@@ -78,6 +78,36 @@ impl Drop for Past<'_> {
     }
 }
 
+/// A transaction as its writes see it, as long as this value lives: now, whatever a scan under way looks back to, and at every
+/// level as the commit validates it.
+pub struct Present<'a> {
+    tx: &'a mut Transaction,
+    look_at: Option<MarkPlace>,
+    scans: bool,
+}
+
+impl Deref for Present<'_> {
+    type Target = Transaction;
+
+    fn deref(&self) -> &Transaction {
+        self.tx
+    }
+}
+
+impl DerefMut for Present<'_> {
+    fn deref_mut(&mut self) -> &mut Transaction {
+        self.tx
+    }
+}
+
+impl Drop for Present<'_> {
+    fn drop(&mut self) {
+        let context = self.tx.context_mut();
+        context.undos.look_at = self.look_at;
+        context.scans = self.scans;
+    }
+}
+
 impl Mark {
     /// Which one it is.
     pub fn place(&self) -> MarkPlace {
@@ -115,6 +145,16 @@ impl Transaction {
         context.undos.look_at = mark;
         context.scans = true;
         Past(self)
+    }
+
+    /// The transaction for writes that a scan has to do on its way, such as patches that are made anew where they belong.
+    pub fn present(&mut self) -> Present<'_> {
+        let context = self.context_mut();
+        Present {
+            look_at: context.undos.look_at.take(),
+            scans: std::mem::take(&mut context.scans),
+            tx: self,
+        }
     }
 
     /// Has the transaction changed the object since the mark?
