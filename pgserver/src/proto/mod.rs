@@ -8,6 +8,8 @@
 //! Nothing here allocates by what a length field says: a frame is whole only when its bytes
 //! are there, and every count is checked against the bytes that follow it.
 
+#[cfg(test)]
+mod agreement;
 pub mod encode;
 pub mod frame;
 pub mod front;

@@ -1,0 +1,445 @@
+//! Holds this codec and pgwire's against each other: a message has the same bytes and the same
+//! values in both.
+//!
+//! Frames that this decoder refuses are not given to pgwire, whose decoders panic on some of them.
+
+use bytes::{Bytes, BytesMut};
+use pgwire::messages::cancel::CancelRequest;
+use pgwire::messages::copy;
+use pgwire::messages::data;
+use pgwire::messages::extendedquery as extended;
+use pgwire::messages::response::{
+    self, CommandComplete, ErrorResponse, NoticeResponse, NotificationResponse, ReadyForQuery,
+    TransactionStatus,
+};
+use pgwire::messages::simplequery::Query;
+use pgwire::messages::startup::{self as pg_startup, Authentication, SecretKey};
+use pgwire::messages::terminate::Terminate;
+use pgwire::messages::{
+    DecodeContext, Message, PgWireBackendMessage as Back, PgWireFrontendMessage, ProtocolVersion,
+};
+use proptest::prelude::*;
+
+use super::encode::{self, Column, Ready};
+use super::front::{self, Front, Target};
+use super::report::{Report, Severity};
+use super::startup::{self, Opening};
+use super::{ProtoError, frame};
+
+const LIMIT: usize = 1 << 20;
+
+fn pgwire_bytes(message: &impl Message) -> Vec<u8> {
+    let mut out = BytesMut::new();
+    message.encode(&mut out).expect("a small message");
+    out.to_vec()
+}
+
+fn context() -> DecodeContext {
+    let mut context = DecodeContext::new(ProtocolVersion::PROTOCOL3_0);
+    context.awaiting_frontend_ssl = false;
+    context.awaiting_frontend_startup = false;
+    context
+}
+
+/// A message of a client as pgwire reads it. A negative number of rows stands for all of them.
+fn read_by_pgwire(bytes: &[u8]) -> String {
+    let mut rest = BytesMut::from(bytes);
+    let read = PgWireFrontendMessage::decode(&mut rest, &context());
+    let mut message = read.expect("well formed").expect("whole");
+    if let PgWireFrontendMessage::Execute(execute) = &mut message {
+        execute.max_rows = execute.max_rows.max(0);
+    }
+    format!("{message:?}")
+}
+
+/// A message of a client as this decoder reads it, in pgwire's types.
+fn read_by_us(bytes: &[u8]) -> Result<String, ProtoError> {
+    let frame = frame::split(bytes, LIMIT)?.ok_or(ProtoError::Length)?;
+    Ok(format!("{:?}", as_pgwire(front::decode(&frame)?)))
+}
+
+fn name(name: &str) -> Option<String> {
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+fn codes(formats: front::Formats<'_>) -> Vec<i16> {
+    let count = formats.count();
+    (0..count).map(|index| formats.code(index)).collect()
+}
+
+fn target(target: Target) -> u8 {
+    match target {
+        Target::Statement => extended::TARGET_TYPE_BYTE_STATEMENT,
+        Target::Portal => extended::TARGET_TYPE_BYTE_PORTAL,
+    }
+}
+
+fn as_pgwire(message: Front<'_>) -> PgWireFrontendMessage {
+    use PgWireFrontendMessage as Pg;
+    match message {
+        Front::Query(sql) => Pg::Query(Query::new(sql.into())),
+        Front::Parse {
+            name: statement,
+            sql,
+            types,
+        } => Pg::Parse(extended::Parse::new(
+            name(statement),
+            sql.into(),
+            types.iter().collect(),
+        )),
+        Front::Bind(bind) => {
+            let parameters = bind.parameters.iter();
+            Pg::Bind(extended::Bind::new(
+                name(bind.portal),
+                name(bind.statement),
+                codes(bind.parameter_formats),
+                parameters
+                    .map(|bytes| bytes.map(Bytes::copy_from_slice))
+                    .collect(),
+                codes(bind.result_formats),
+            ))
+        }
+        Front::Describe(of, named) => {
+            Pg::Describe(extended::Describe::new(target(of), name(named)))
+        }
+        Front::Execute { portal, rows_max } => {
+            Pg::Execute(extended::Execute::new(name(portal), rows_max as i32))
+        }
+        Front::Close(of, named) => Pg::Close(extended::Close::new(target(of), name(named))),
+        Front::Sync => Pg::Sync(extended::Sync::new()),
+        Front::Flush => Pg::Flush(extended::Flush::new()),
+        Front::CopyData(data) => Pg::CopyData(copy::CopyData::new(Bytes::copy_from_slice(data))),
+        Front::CopyDone => Pg::CopyDone(copy::CopyDone::new()),
+        Front::CopyFail(why) => Pg::CopyFail(copy::CopyFail::new(why.into())),
+        Front::Password(body) => {
+            let raw = pg_startup::PasswordMessageFamily::Raw(BytesMut::from(body));
+            Pg::PasswordMessageFamily(raw)
+        }
+        Front::Terminate => Pg::Terminate(Terminate::new()),
+        Front::FunctionCall => unreachable!("pgwire has no such message"),
+    }
+}
+
+/// A text that a zero-ended string can hold.
+fn text() -> impl Strategy<Value = String> {
+    "[^\0]{0,12}"
+}
+
+fn binary() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..20)
+}
+
+fn formats() -> impl Strategy<Value = Vec<i16>> {
+    prop::collection::vec(any::<i16>(), 0..4)
+}
+
+/// The bytes of each message that a client may send, as pgwire writes it.
+fn client_messages() -> impl Strategy<Value = Vec<u8>> {
+    let oids = prop::collection::vec(any::<u32>(), 0..4);
+    let parse = (text(), text(), oids)
+        .prop_map(|(n, sql, oids)| pgwire_bytes(&extended::Parse::new(name(&n), sql, oids)));
+    let parameters = prop::collection::vec(prop::option::of(binary()), 0..4);
+    let bind = (text(), text(), formats(), parameters, formats()).prop_map(
+        |(portal, statement, given, parameters, wanted)| {
+            let parameters = parameters.into_iter().map(|bytes| bytes.map(Bytes::from));
+            let (portal, statement) = (name(&portal), name(&statement));
+            let parameters = parameters.collect();
+            pgwire_bytes(&extended::Bind::new(
+                portal, statement, given, parameters, wanted,
+            ))
+        },
+    );
+    let kind = || prop::sample::select(b"SP".to_vec());
+    let describe = (kind(), text())
+        .prop_map(|(kind, n)| pgwire_bytes(&extended::Describe::new(kind, name(&n))));
+    let close =
+        (kind(), text()).prop_map(|(kind, n)| pgwire_bytes(&extended::Close::new(kind, name(&n))));
+    let execute = (text(), any::<i32>())
+        .prop_map(|(n, rows)| pgwire_bytes(&extended::Execute::new(name(&n), rows)));
+    let response =
+        binary().prop_map(|data| pgwire_bytes(&pg_startup::SASLResponse::new(Bytes::from(data))));
+    prop_oneof![
+        bind,
+        execute,
+        parse,
+        describe,
+        close,
+        response,
+        text().prop_map(|sql| pgwire_bytes(&Query::new(sql))),
+        text().prop_map(|why| pgwire_bytes(&copy::CopyFail::new(why))),
+        binary().prop_map(|data| pgwire_bytes(&copy::CopyData::new(Bytes::from(data)))),
+        prop::sample::select(vec![
+            pgwire_bytes(&extended::Sync::new()),
+            pgwire_bytes(&extended::Flush::new()),
+            pgwire_bytes(&copy::CopyDone::new()),
+            pgwire_bytes(&Terminate::new()),
+        ]),
+    ]
+}
+
+fn start_up(parameters: &[(String, String)]) -> Vec<u8> {
+    let mut packet = pg_startup::Startup::new();
+    packet.parameters.extend(parameters.iter().cloned());
+    pgwire_bytes(&packet)
+}
+
+fn ready() -> impl Strategy<Value = (Ready, TransactionStatus)> {
+    prop::sample::select(vec![
+        (Ready::Idle, TransactionStatus::Idle),
+        (Ready::InBlock, TransactionStatus::Transaction),
+        (Ready::Failed, TransactionStatus::Error),
+    ])
+}
+
+/// What `write` appends.
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    // What comes before a message has no influence on it.
+    let mut out = b"before".to_vec();
+    write(&mut out);
+    out.split_off(6)
+}
+
+/// Checks that pgwire writes and reads a server's message as it is here.
+#[track_caller]
+fn check(ours: &[u8], message: Back) {
+    let mut theirs = BytesMut::new();
+    message.encode(&mut theirs).expect("a small message");
+    assert_eq!(ours, &theirs[..], "{message:?}");
+    let mut rest = BytesMut::from(ours);
+    let read = Back::decode(&mut rest, &context()).expect("well formed");
+    assert_eq!(
+        format!("{:?}", read.expect("whole")),
+        format!("{message:?}")
+    );
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn encryption_requests_agree_with_pgwire() {
+    for (request, opening) in [
+        (pgwire_bytes(&pg_startup::SslRequest::new()), Opening::Tls),
+        (
+            pgwire_bytes(&pg_startup::GssEncRequest::new()),
+            Opening::Gss,
+        ),
+    ] {
+        assert_eq!(startup::split(&request), Ok(Some((opening, 8))));
+    }
+}
+
+#[test]
+fn messages_without_values_agree_with_pgwire() {
+    use extended::{BindComplete, CloseComplete, ParseComplete, PortalSuspended};
+    let ours = |write: fn(&mut Vec<u8>)| written(write);
+    check(
+        &ours(encode::parse_complete),
+        Back::ParseComplete(ParseComplete::new()),
+    );
+    check(
+        &ours(encode::bind_complete),
+        Back::BindComplete(BindComplete::new()),
+    );
+    check(
+        &ours(encode::close_complete),
+        Back::CloseComplete(CloseComplete::new()),
+    );
+    check(
+        &ours(encode::portal_suspended),
+        Back::PortalSuspended(PortalSuspended::new()),
+    );
+    check(&ours(encode::no_data), Back::NoData(data::NoData::new()));
+    check(
+        &ours(encode::empty_query_response),
+        Back::EmptyQueryResponse(response::EmptyQueryResponse::new()),
+    );
+    check(
+        &ours(encode::copy_done),
+        Back::CopyDone(copy::CopyDone::new()),
+    );
+    check(
+        &ours(encode::authentication_ok),
+        Back::Authentication(Authentication::Ok),
+    );
+}
+
+proptest! {
+    #[test]
+    fn client_messages_agree_with_pgwire(bytes in client_messages()) {
+        let ours = read_by_us(&bytes);
+        prop_assert_eq!(ours, Ok(read_by_pgwire(&bytes)));
+    }
+
+    #[test]
+    fn accepted_frames_agree_with_pgwire(
+        bytes in client_messages(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+        length in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let mut bytes = bytes;
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Some(length) = length {
+            bytes.truncate(5 + length.index(bytes.len() - 4));
+            let length = (bytes.len() as u32 - 1).to_be_bytes();
+            bytes[1..5].copy_from_slice(&length);
+        }
+        if bytes[0] != b'F' && let Ok(ours) = read_by_us(&bytes) {
+            let size = frame::split(&bytes, LIMIT)?.map_or(0, |frame| frame.size());
+            prop_assert_eq!(ours, read_by_pgwire(&bytes[..size]));
+        }
+    }
+
+    #[test]
+    fn start_up_packets_agree_with_pgwire(
+        user in "[^\0]{1,9}",
+        database in "[^\0]{1,9}",
+        settings in prop::collection::btree_map("x[a-z]{0,6}", text(), 0..4),
+    ) {
+        let mut parameters: Vec<(String, String)> = settings.into_iter().collect();
+        let sent = parameters.clone();
+        parameters.push(("user".into(), user.clone()));
+        parameters.push(("database".into(), database.clone()));
+        let packet = start_up(&parameters);
+        let Ok(Some((Opening::Startup(read), size))) = startup::split(&packet) else {
+            panic!("a start-up packet");
+        };
+        prop_assert_eq!((read.user, read.database, read.settings), (user, database, sent));
+        prop_assert_eq!((read.minor, size), (0, packet.len()));
+    }
+
+    #[test]
+    fn cancel_requests_agree_with_pgwire(pid in any::<i32>(), secret in any::<i32>()) {
+        let packet = pgwire_bytes(&CancelRequest::new(pid, SecretKey::I32(secret)));
+        let opening = Opening::Cancel { pid, secret };
+        prop_assert_eq!(startup::split(&packet), Ok(Some((opening, packet.len()))));
+    }
+
+    #[test]
+    fn rows_agree_with_pgwire(values in prop::collection::vec(prop::option::of(binary()), 0..5)) {
+        let ours = written(|out| {
+            let row = encode::begin_row(out, values.len());
+            for value in &values {
+                match value {
+                    Some(value) => encode::field(out, |out| out.extend_from_slice(value)),
+                    None => encode::null(out),
+                }
+            }
+            encode::end(out, row);
+        });
+        let mut fields = BytesMut::new();
+        for value in &values {
+            let length = value.as_ref().map_or(-1, |value| value.len() as i32);
+            fields.extend_from_slice(&length.to_be_bytes());
+            fields.extend_from_slice(value.as_deref().unwrap_or_default());
+        }
+        let row = data::DataRow::new(fields, values.len() as i16);
+        check(&ours, Back::DataRow(row));
+    }
+
+    #[test]
+    fn completions_agree_with_pgwire(
+        tag in "[A-Z0-9 ]{1,20}",
+        (status, transaction) in ready(),
+        data in binary(),
+    ) {
+        let ours = written(|out| encode::command_complete(out, |out| out.extend(tag.bytes())));
+        check(&ours, Back::CommandComplete(CommandComplete::new(tag)));
+        let ours = written(|out| encode::ready_for_query(out, status));
+        check(&ours, Back::ReadyForQuery(ReadyForQuery::new(transaction)));
+        let ours = written(|out| encode::copy_data(out, &data));
+        check(&ours, Back::CopyData(copy::CopyData::new(Bytes::from(data))));
+    }
+
+    #[test]
+    fn authentication_agrees_with_pgwire(
+        names in prop::collection::vec("[A-Z0-9-]{1,20}", 1..3),
+        said in text(),
+        (pid, secret) in any::<(i32, i32)>(),
+        options in prop::collection::vec("_pq_[.][a-z]{0,6}", 0..3),
+    ) {
+        let borrowed: Vec<&str> = names.iter().map(String::as_str).collect();
+        let ours = written(|out| encode::authentication_sasl(out, &borrowed));
+        check(&ours, Back::Authentication(Authentication::SASL(names.clone())));
+        let data = Bytes::copy_from_slice(said.as_bytes());
+        let ours = written(|out| encode::authentication_sasl_continue(out, &said));
+        check(&ours, Back::Authentication(Authentication::SASLContinue(data.clone())));
+        let ours = written(|out| encode::authentication_sasl_final(out, &said));
+        check(&ours, Back::Authentication(Authentication::SASLFinal(data)));
+        let ours = written(|out| encode::backend_key_data(out, pid, secret));
+        let key = pg_startup::BackendKeyData::new(pid, SecretKey::I32(secret));
+        check(&ours, Back::BackendKeyData(key));
+        let ours = written(|out| encode::negotiate_protocol_version(out, &options));
+        let version = startup::PROTOCOL_VERSION as i32;
+        let message = pg_startup::NegotiateProtocolVersion::new(version, options);
+        check(&ours, Back::NegotiateProtocolVersion(message));
+    }
+
+    #[test]
+    fn told_values_agree_with_pgwire(
+        pid in any::<i32>(),
+        (name, value) in (text(), text()),
+        detail in prop::option::of(text()),
+        position in prop::option::of(any::<u32>()),
+    ) {
+        let ours = written(|out| encode::parameter_status(out, &name, &value));
+        let status = pg_startup::ParameterStatus::new(name.clone(), value.clone());
+        check(&ours, Back::ParameterStatus(status));
+        let ours = written(|out| encode::notification(out, pid, &name, &value));
+        let message = NotificationResponse::new(pid, name.clone(), value.clone());
+        check(&ours, Back::NotificationResponse(message));
+        for severity in [Severity::Error, Severity::Notice("WARNING")] {
+            let mut report = Report::new(severity, "22P02", &value);
+            report.detail = detail.as_deref();
+            report.position = position;
+            let ours = written(|out| report.encode(out));
+            let word = match severity {
+                Severity::Notice(word) => word,
+                _ => "ERROR",
+            };
+            let mut fields = vec![
+                (b'S', word.to_owned()),
+                (b'V', word.to_owned()),
+                (b'C', "22P02".to_owned()),
+                (b'M', value.clone()),
+            ];
+            fields.extend(detail.clone().map(|detail| (b'D', detail)));
+            fields.extend(position.map(|position| (b'P', position.to_string())));
+            check(&ours, match severity {
+                Severity::Notice(_) => Back::NoticeResponse(NoticeResponse::new(fields)),
+                _ => Back::ErrorResponse(ErrorResponse::new(fields)),
+            });
+        }
+    }
+
+    #[test]
+    fn descriptions_agree_with_pgwire(
+        names in prop::collection::vec(text(), 0..3),
+        (table, type_oid, typmod) in any::<(u32, u32, i32)>(),
+        (attribute, type_size, binary) in any::<(i16, i16, bool)>(),
+        oids in prop::collection::vec(any::<u32>(), 0..4),
+    ) {
+        let columns = names.iter().map(|name| Column {
+            name, table, attribute, type_oid, type_size, typmod, binary,
+        });
+        let ours = written(|out| encode::row_description(out, columns));
+        let fields = names.iter().map(|name| {
+            let (table, code) = (table as i32, i16::from(binary));
+            let name = name.clone();
+            data::FieldDescription::new(name, table, attribute, type_oid, type_size, typmod, code)
+        });
+        let message = data::RowDescription::new(fields.collect());
+        check(&ours, Back::RowDescription(message));
+        let ours = written(|out| encode::parameter_description(out, oids.iter().copied()));
+        check(&ours, Back::ParameterDescription(data::ParameterDescription::new(oids)));
+        let (count, code) = (names.len(), i16::from(binary));
+        let columns = vec![code; count];
+        let ours = written(|out| encode::copy_response(out, b'G', (count, binary)));
+        let message = copy::CopyInResponse::new(code as i8, count as i16, columns.clone());
+        check(&ours, Back::CopyInResponse(message));
+        let ours = written(|out| encode::copy_response(out, b'H', (count, binary)));
+        let message = copy::CopyOutResponse::new(code as i8, count as i16, columns);
+        check(&ours, Back::CopyOutResponse(message));
+    }
+}
