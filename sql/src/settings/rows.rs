@@ -39,7 +39,7 @@ const INT_MAX: i64 = i32::MAX as i64;
 #[rustfmt::skip]
 pub(super) const SETTINGS: &[Known] = &[
     row("allow_system_table_mods", "off", Kind::Bool, Superuser, "Developer Options", "Allows modifications of the structure of system tables."),
-    row("application_name", "", Kind::Text, User, "Reporting and Logging / What to Log", "Sets the application name to be reported in statistics and logs."),
+    row("application_name", "", Kind::Name, User, "Reporting and Logging / What to Log", "Sets the application name to be reported in statistics and logs."),
     row("archive_command", "", Kind::Text, Sighup, "Write-Ahead Log / Archiving", "Sets the shell command that will be called to archive a WAL file."),
     row("archive_mode", "off", Kind::Enum(&["always", "on", "off"]), Postmaster, "Write-Ahead Log / Archiving", "Allows archiving of WAL files using archive_command."),
     row("archive_timeout", "0", Kind::Size(Unit::S, 0, 1073741823), Sighup, "Write-Ahead Log / Archiving", "Sets the amount of time to wait before forcing a switch to the next WAL file."),

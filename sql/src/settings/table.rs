@@ -7,6 +7,9 @@ use crate::error::{SqlError, SqlState};
 
 pub(super) use super::unit::Unit;
 
+/// The bytes of the longest name.
+const NAME_BYTES_MAX: usize = 63;
+
 /// The ParameterStatus messages of start-up, in PostgreSQL 15's order.
 pub(super) const REPORTED: [&str; 13] = [
     "application_name",
@@ -43,6 +46,8 @@ pub(super) enum Kind {
     Span(f64, f64),
     Enum(&'static [&'static str]),
     Text,
+    /// A name of printable ASCII, which clients are told of.
+    Name,
     DateStyle,
     Encoding,
     Zone,
@@ -104,6 +109,16 @@ pub(super) fn known(name: &str) -> Option<&'static Known> {
     SETTINGS.iter().find(|s| s.name.eq_ignore_ascii_case(name))
 }
 
+/// Cuts a name to 63 bytes, between characters; `?` takes the place of bytes outside printable ASCII.
+fn clean_name(value: &str) -> String {
+    let name = &value[..value.floor_char_boundary(NAME_BYTES_MAX)];
+    let printable = name.bytes().map(|byte| match byte {
+        b' '..=b'~' => char::from(byte),
+        _ => '?',
+    });
+    printable.collect()
+}
+
 impl Known {
     /// 55P02 for one that sessions cannot set.
     pub(super) fn check_settable(&self) -> Result<(), SqlError> {
@@ -146,7 +161,9 @@ impl Known {
                 ("real", range(unit::shown(low), unit::shown(high)), None)
             }
             Kind::Enum(all) => ("enum", None, Some(all)),
-            Kind::Text | Kind::DateStyle | Kind::Encoding | Kind::Zone => ("string", None, None),
+            Kind::Text | Kind::Name | Kind::DateStyle | Kind::Encoding | Kind::Zone => {
+                ("string", None, None)
+            }
         };
         Values { name, range, all }
     }
@@ -165,6 +182,7 @@ impl Known {
         let trimmed = value.trim();
         match self.kind {
             Kind::Text => Ok(value.to_owned()),
+            Kind::Name => Ok(clean_name(value)),
             Kind::Bool => Ok(on(self.as_bool(trimmed)?).to_owned()),
             Kind::Only(only) => match self.as_bool(trimmed)? {
                 given if given == only => Ok(on(only).to_owned()),
