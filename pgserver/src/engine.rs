@@ -19,9 +19,10 @@ pub(crate) use fencepost::{
     ShippedResults, SqlError, SqlState, StatementKind, Tag, Type, Value, Verifier,
 };
 use fencepost::{Database, LockWait, SessionOptions, TxStatus, TypeKind, types};
+use pgwire::messages::response::TransactionStatus;
 
 use crate::log::LogStyle;
-use crate::proto::encode::{Column, Ready};
+use crate::proto::backend::{FieldDescription, string};
 use crate::proto::startup::Startup;
 
 /// How long another machine may take to hear of a cancel.
@@ -155,11 +156,11 @@ pub(crate) fn reported(session: &Session) -> Vec<(&'static str, String)> {
 }
 
 #[inline]
-pub(crate) fn ready(session: &Session) -> Ready {
+pub(crate) fn ready(session: &Session) -> TransactionStatus {
     match session.status() {
-        TxStatus::Idle => Ready::Idle,
-        TxStatus::InBlock => Ready::InBlock,
-        TxStatus::Failed => Ready::Failed,
+        TxStatus::Idle => TransactionStatus::Idle,
+        TxStatus::InBlock => TransactionStatus::Transaction,
+        TxStatus::Failed => TransactionStatus::Error,
     }
 }
 
@@ -312,16 +313,16 @@ pub(crate) fn parameter_oids(
 }
 
 /// A column as RowDescription has it.
-pub(crate) fn describe(column: &OutputColumn, binary: bool) -> Column<'_> {
-    Column {
-        name: &column.name,
-        table: column.table_oid,
-        attribute: column.attnum,
-        type_oid: column.ty.oid(),
-        type_size: column.ty.size(),
-        typmod: column.ty.typmod,
-        binary,
-    }
+pub(crate) fn describe(column: &OutputColumn, binary: bool) -> FieldDescription {
+    FieldDescription::new(
+        string(&column.name),
+        column.table_oid as i32,
+        column.attnum,
+        column.ty.oid(),
+        column.ty.size(),
+        column.ty.typmod,
+        i16::from(binary),
+    )
 }
 
 /// Appends a value that is not NULL.

@@ -125,7 +125,7 @@ fn listen_as(database: &Database, options: ListenOptions) -> Result<Server, List
     })?;
     let (local, local_listener) = listen_locally(&options, address.port())?.unzip();
     let tls = options.tls.as_ref().map(Tls::load).transpose()?;
-    let scram = Scram::new(tls.as_ref().and_then(|tls| tls.end_point.clone()));
+    let scram = Scram::new(tls.as_ref().map(|tls| &*tls.certificate));
     let scram = scram.map_err(|_| ListenError::Random)?;
     let cancels: Arc<CancelMap> = Arc::default();
     let sessions = Arc::clone(&cancels);

@@ -12,7 +12,6 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
-use crate::auth::EndPoint;
 use crate::options::TlsOptions;
 use crate::server::ListenError;
 
@@ -36,10 +35,11 @@ fn verifier(
         .map_err(|e| error(&e))
 }
 
-/// What accepts TLS connections, and what exchanges of passwords can be bound to.
+/// The TLS side of a server.
 pub(crate) struct Tls {
     pub(crate) acceptor: TlsAcceptor,
-    pub(crate) end_point: Option<EndPoint>,
+    /// The server's own certificate.
+    pub(crate) certificate: CertificateDer<'static>,
     pub(crate) required: bool,
 }
 
@@ -57,7 +57,7 @@ impl Tls {
                 options.certificate.display()
             )));
         };
-        let end_point = EndPoint::of_certificate(own);
+        let own = own.clone();
         let key = PrivateKeyDer::from_pem_file(&options.key)
             .map_err(|e| error(&format_args!("{}: {e}", options.key.display())))?;
         let provider = Arc::new(default_provider());
@@ -72,7 +72,7 @@ impl Tls {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         Ok(Tls {
             acceptor,
-            end_point,
+            certificate: own,
             required: options.required,
         })
     }

@@ -2,25 +2,33 @@
 //!
 //! ```text
 //!   client                                server
-//!   SASLInitialResponse  n,,n=,r=C   ──>  Scram::first   (message: what the client may say)
+//!   SASLInitialResponse  n,,n=,r=C   ──>  Scram::first   (first: what pgwire does not check)
 //!                 r=CS,s=salt,i=4096 <──
-//!   SASLResponse  c=…,r=CS,p=proof   ──>  Exchange::last (exchange: the proof)
+//!   SASLResponse  c=…,r=CS,p=proof   ──>  Exchange::last
 //!                        v=signature <──
 //! ```
 //!
-//! - AUTH-1: who is unknown, or has no password, is asked for one as anyone is, with a salt that stays the same, and no proof
-//!   fits.
-//! - AUTH-2: a client that could have bound the exchange to the certificate and was made to think that it cannot is refused
-//!   (`binding`).
+//! The exchange is pgwire's `ScramServerAuth`, with the verifiers of the roles. pgwire binds
+//! exchanges to certificates that are signed by RSA with SHA-1, SHA-256, SHA-384 or SHA-512, or by
+//! ECDSA with SHA-256 or SHA-384. With any other certificate SCRAM-SHA-256-PLUS is not offered. The
+//! body of SASLInitialResponse is decoded here, because pgwire's decoder panics on a truncated one.
+//!
+//! - AUTH-1: an unknown role, or one without a password, is asked for one as any other is, with a
+//!   salt that stays the same, and no proof fits.
+//! - AUTH-2: a client that could have bound the exchange to the certificate and was made to think
+//!   that the server cannot is refused (`first`).
 
-mod binding;
 mod certificate;
 mod der;
-mod exchange;
-mod message;
+mod first;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use pgwire::api::auth::sasl::scram::{
+    ScramSecret, ScramServerAuth, ScramServerAuthWaitingForClientFinal,
+};
+use pgwire::api::auth::sasl::{SCRAM_SHA_256_METHOD, SCRAM_SHA_256_PLUS_METHOD};
+use pgwire::error::PgWireError;
 use ring::hmac;
 
 use crate::engine::{ITERATIONS, Verifier};
@@ -28,34 +36,27 @@ use crate::proto::ProtoError;
 use crate::proto::reader::Reader;
 use crate::random::{self, NoRandom};
 
-use binding::Binding;
-pub(crate) use binding::EndPoint;
 pub(crate) use certificate::common_name;
-pub(crate) use exchange::Exchange;
-use message::ClientFirst;
-
-/// The mechanism offered to every client.
-pub(crate) const MECHANISM: &str = "SCRAM-SHA-256";
-/// The mechanism offered over TLS as well: it binds the exchange to the server's certificate.
-pub(crate) const MECHANISM_PLUS: &str = "SCRAM-SHA-256-PLUS";
+use first::Binding;
 
 /// As many bytes as PostgreSQL's.
-const NONCE_BYTES: usize = 18;
 const SALT_BYTES: usize = 16;
+/// pgwire's reason when the client repeats another channel binding.
+const BINDING_MISMATCH: &str = "Channel binding mismatch";
+/// pgwire's reason when the client repeats another nonce.
+const NONCE_MISMATCH: &str = "Nonce mismatch";
 
 /// Why an exchange failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ScramError {
     /// The messages are not SCRAM.
     Protocol(String),
-    /// The client wants what there is none of.
+    /// The client requires an extension that is not supported.
     Unsupported(&'static str),
-    /// What the client says of channel binding does not fit the server.
+    /// The client's channel binding does not fit the server.
     Binding(&'static str),
     /// The proof does not fit, or there is no such user.
     Password,
-    /// There is no nonce to be had.
-    Random,
 }
 
 impl From<ProtoError> for ScramError {
@@ -64,38 +65,55 @@ impl From<ProtoError> for ScramError {
     }
 }
 
-impl From<NoRandom> for ScramError {
-    fn from(NoRandom: NoRandom) -> Self {
-        ScramError::Random
-    }
+/// pgwire's texts quote the client's message with its proof, so they are not shown.
+fn malformed() -> ScramError {
+    ScramError::Protocol("malformed SCRAM message".into())
+}
+
+/// Returns a message as text; as in PostgreSQL it has no zero byte.
+fn text(message: &[u8]) -> Result<&str, ScramError> {
+    let text = str::from_utf8(message).ok();
+    text.filter(|text| !text.contains('\0'))
+        .ok_or_else(malformed)
 }
 
 /// One server's side of password checks.
 pub(crate) struct Scram {
-    end_point: Option<EndPoint>,
+    plain: ScramServerAuth,
+    /// Set if exchanges can be bound to the server's certificate.
+    bound: Option<ScramServerAuth>,
     decoy: hmac::Key,
 }
 
+/// An exchange between the two messages of the client.
+pub(crate) struct Exchange {
+    waiting: ScramServerAuthWaitingForClientFinal,
+    binding: Binding,
+    /// False for a decoy, which no proof fits (AUTH-1).
+    known: bool,
+}
+
 impl Scram {
-    /// `end_point` is that of the server's certificate, where exchanges can be bound to it.
-    pub(crate) fn new(end_point: Option<EndPoint>) -> Result<Scram, NoRandom> {
+    /// Makes the server's side; `certificate` is the server's, in DER.
+    pub(crate) fn new(certificate: Option<&[u8]>) -> Result<Scram, NoRandom> {
         let decoy = random::bytes::<32>()?;
         Ok(Scram {
-            end_point,
+            plain: ScramServerAuth::new(),
+            bound: certificate.and_then(bound_to),
             decoy: hmac::Key::new(hmac::HMAC_SHA256, &decoy),
         })
     }
 
-    /// What to offer over a connection with or without TLS.
+    /// Returns the mechanisms to offer over a connection with or without TLS.
     pub(crate) fn mechanisms(&self, tls: bool) -> &'static [&'static str] {
-        match self.end_point_under(tls) {
-            Some(_) => &[MECHANISM_PLUS, MECHANISM],
-            None => &[MECHANISM],
+        match self.bound_under(tls) {
+            Some(_) => &[SCRAM_SHA_256_PLUS_METHOD, SCRAM_SHA_256_METHOD],
+            None => &[SCRAM_SHA_256_METHOD],
         }
     }
 
-    fn end_point_under(&self, tls: bool) -> Option<&EndPoint> {
-        self.end_point.as_ref().filter(|_| tls)
+    fn bound_under(&self, tls: bool) -> Option<&ScramServerAuth> {
+        self.bound.as_ref().filter(|_| tls)
     }
 
     /// Answers SASLInitialResponse with the server's first message.
@@ -111,24 +129,29 @@ impl Scram {
         let length = reader.i32()?;
         let data = reader.bytes(usize::try_from(length).unwrap_or(0))?;
         reader.end()?;
-        let end_point = self.end_point_under(tls);
-        let bound = match mechanism {
-            MECHANISM => false,
-            MECHANISM_PLUS if end_point.is_some() => true,
+        let (auth, binding) = match (mechanism, self.bound_under(tls)) {
+            (SCRAM_SHA_256_METHOD, None) => (&self.plain, Binding::Unavailable),
+            (SCRAM_SHA_256_METHOD, Some(bound)) => (bound, Binding::Declined),
+            (SCRAM_SHA_256_PLUS_METHOD, Some(bound)) => (bound, Binding::Bound),
             _ => {
                 let message = "client selected an invalid SASL authentication mechanism";
                 return Err(ScramError::Protocol(message.into()));
             }
         };
-        let first = ClientFirst::parse(data)?;
-        let binding = Binding::agree(first.flag, bound, end_point)?;
+        first::check(data, binding)?;
         let known = verifier.is_some();
         let verifier = verifier.unwrap_or_else(|| self.decoy_of(user));
-        let nonce = STANDARD.encode(random::bytes::<NONCE_BYTES>()?);
-        Ok(Exchange::begin(&first, &nonce, binding, verifier, known))
+        let begun = auth.on_client_first_message_with_secret(data, secret(verifier));
+        let (text, waiting) = begun.map_err(|_| malformed())?;
+        let exchange = Exchange {
+            waiting,
+            binding,
+            known,
+        };
+        Ok((text, exchange))
     }
 
-    /// A verifier that nothing fits, with the same salt each time the same name is tried.
+    /// Returns a verifier that no proof fits, with the same salt each time the same name is tried.
     fn decoy_of(&self, user: &str) -> Verifier {
         let tag = hmac::sign(&self.decoy, user.as_bytes());
         Verifier {
@@ -137,6 +160,54 @@ impl Scram {
             stored_key: [0; 32],
             server_key: [0; 32],
         }
+    }
+}
+
+impl Exchange {
+    /// Answers SASLResponse with the server's final message.
+    pub(crate) fn last(&self, body: &[u8]) -> Result<String, ScramError> {
+        let answer = self.waiting.on_client_final_message(text(body)?.as_bytes());
+        match answer {
+            Ok(text) if self.known => Ok(text),
+            Ok(_) | Err(PgWireError::InvalidPassword(_)) => Err(ScramError::Password),
+            Err(PgWireError::InvalidScramMessage(why)) => Err(self.refusal(&why)),
+            Err(_) => Err(malformed()),
+        }
+    }
+
+    /// Returns PostgreSQL's error for pgwire's reason.
+    fn refusal(&self, why: &str) -> ScramError {
+        match (why, self.binding) {
+            (BINDING_MISMATCH, Binding::Bound) => {
+                ScramError::Binding("SCRAM channel binding check failed")
+            }
+            (BINDING_MISMATCH, _) => {
+                let message = "unexpected SCRAM channel-binding attribute in client-final-message";
+                ScramError::Protocol(message.into())
+            }
+            (NONCE_MISMATCH, _) => ScramError::Protocol("invalid SCRAM response".into()),
+            _ => malformed(),
+        }
+    }
+}
+
+/// Returns the exchange that is bound to a certificate in DER; `None` if pgwire has no hash for its
+/// signature.
+fn bound_to(certificate: &[u8]) -> Option<ScramServerAuth> {
+    // pgwire takes PEM. The file may have more in it than the certificate that TLS shows.
+    let encoded = STANDARD.encode(certificate);
+    let pem = format!("-----BEGIN CERTIFICATE-----\n{encoded}\n-----END CERTIFICATE-----\n");
+    let mut auth = ScramServerAuth::new();
+    auth.configure_certificate(pem.as_bytes()).ok()?;
+    Some(auth)
+}
+
+fn secret(verifier: Verifier) -> ScramSecret {
+    ScramSecret::Verifier {
+        salt: verifier.salt,
+        iterations: verifier.iterations.get() as usize,
+        stored_key: verifier.stored_key.to_vec(),
+        server_key: verifier.server_key.to_vec(),
     }
 }
 

@@ -1,130 +1,182 @@
-//! Exchanges as a client leads them.
+//! Exchanges with the client of another crate.
 
 use std::num::NonZeroU32;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use bytes::{Bytes, BytesMut};
+use pgwire::messages::Message;
+use pgwire::messages::startup::SASLInitialResponse;
+use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
 use proptest::prelude::*;
+use rcgen::{CertificateParams, KeyPair, SignatureAlgorithm};
+use ring::digest;
 
 use super::*;
 
-fn initial(mechanism: &str, text: &str) -> Vec<u8> {
-    let mut body = mechanism.as_bytes().to_vec();
-    body.push(0);
-    body.extend_from_slice(&(text.len() as u32).to_be_bytes());
-    body.extend_from_slice(text.as_bytes());
-    body
+/// The body of a SASLInitialResponse, as pgwire writes it.
+fn initial(mechanism: &str, text: &[u8]) -> Vec<u8> {
+    let data = Some(Bytes::copy_from_slice(text));
+    let mut body = BytesMut::new();
+    let written = SASLInitialResponse::new(mechanism.into(), data).encode_body(&mut body);
+    written.expect("a small message");
+    body.to_vec()
 }
 
 fn scram() -> Scram {
     Scram::new(None).expect("random bytes")
 }
 
-fn refused<T>(result: Result<T, ScramError>) -> ScramError {
-    result.err().expect("refused")
+fn certificate(algorithm: &'static SignatureAlgorithm) -> Vec<u8> {
+    let key = KeyPair::generate_for(algorithm).expect("a key");
+    let params = CertificateParams::new(vec!["localhost".into()]).expect("a name");
+    let signed = params.self_signed(&key).expect("a certificate");
+    signed.der().to_vec()
 }
 
-/// The exchange of RFC 7677, section 3, whose password is "pencil".
-fn example(known: bool) -> (String, Exchange) {
-    let salt = STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").expect("base64");
-    let verifier = Verifier::of_password("pencil", salt.try_into().expect("16 bytes"));
-    assert_eq!(
-        verifier.iterations,
-        NonZeroU32::new(4096).expect("a number")
-    );
-    let first = ClientFirst::parse(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO").expect("a message");
-    let nonce = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
-    let binding = Binding::agree(first.flag, false, None).expect("no binding");
-    Exchange::begin(&first, nonce, binding, verifier, known)
+fn verifier() -> Option<Verifier> {
+    Some(Verifier::of_password("pencil", [7; 16]))
 }
 
-const PROOF: &str = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+/// Leads an exchange to its end, with a last message that `change` has changed.
+fn exchange(
+    scram: &Scram,
+    (mechanism, binding): (&str, ChannelBinding),
+    verifier: Option<Verifier>,
+    change: impl Fn(String) -> String,
+) -> Result<(), ScramError> {
+    let tls = scram.bound.is_some();
+    let mut client = ScramSha256::new(b"pencil", binding);
+    let first = initial(mechanism, client.message());
+    let (text, exchange) = scram.first(&first, "ann", tls, verifier)?;
+    client.update(text.as_bytes()).expect("a first message");
+    let last = String::from_utf8(client.message().to_vec()).expect("a text");
+    let answer = exchange.last(change(last).as_bytes())?;
+    client.finish(answer.as_bytes()).expect("the signature");
+    Ok(())
+}
+
+fn plain(verifier: Option<Verifier>, change: impl Fn(String) -> String) -> Result<(), ScramError> {
+    let offer = (SCRAM_SHA_256_METHOD, ChannelBinding::unsupported());
+    exchange(&scram(), offer, verifier, change)
+}
 
 #[test]
-fn the_example_of_the_rfc() {
-    let (text, exchange) = example(true);
-    let expected =
-        "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
-    assert_eq!(text, expected);
-    let signature = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=";
-    assert_eq!(exchange.last(PROOF.as_bytes()), Ok(signature.into()));
+fn right_password_is_accepted() {
+    assert_eq!(plain(verifier(), |last| last), Ok(()));
+    // A client that could bind, and a server that cannot.
+    let offer = (SCRAM_SHA_256_METHOD, ChannelBinding::unrequested());
+    assert_eq!(exchange(&scram(), offer, verifier(), |last| last), Ok(()));
 }
 
+/// The verifier of "pencil" with 10000 iterations, from PostgreSQL's `scram_iterations`.
 #[test]
-fn a_proof_that_does_not_fit() {
-    let (_, unknown) = example(false);
-    assert_eq!(unknown.last(PROOF.as_bytes()), Err(ScramError::Password));
-    let (_, exchange) = example(true);
-    let wrong = PROOF.replace("p=dHzb", "p=dHzc");
-    assert_eq!(exchange.last(wrong.as_bytes()), Err(ScramError::Password));
-    // What is said besides it is part of what is proved.
-    let more = PROOF.replace(",p=", ",x=1,p=");
-    assert_eq!(exchange.last(more.as_bytes()), Err(ScramError::Password));
-    let bound = PROOF.replace("c=biws", "c=eSws");
-    assert!(matches!(
-        exchange.last(bound.as_bytes()),
-        Err(ScramError::Binding(_))
-    ));
-    for malformed in [
-        PROOF.replace("r=r", "r=s"),
-        PROOF.replace("c=", "d="),
-        PROOF.replace("VQ=", "V="),
-        PROOF.replace("ZapW", ""),
-        PROOF.replace(",p=", ",q="),
-        format!("{PROOF},x=1"),
-        PROOF.replace(',', ";"),
-        String::new(),
-    ] {
-        let error = refused(exchange.last(malformed.as_bytes()));
-        assert!(
-            matches!(error, ScramError::Protocol(_)),
-            "{malformed}: {error:?}"
+fn verifier_with_other_iterations_is_accepted() {
+    let salted = {
+        let mut salted = [0; 32];
+        let iterations = NonZeroU32::new(10_000).expect("a number");
+        let algorithm = ring::pbkdf2::PBKDF2_HMAC_SHA256;
+        ring::pbkdf2::derive(
+            algorithm,
+            iterations,
+            b"salt of any size",
+            b"pencil",
+            &mut salted,
         );
-    }
+        hmac::Key::new(hmac::HMAC_SHA256, &salted)
+    };
+    let client_key = hmac::sign(&salted, b"Client Key");
+    let stored_key = digest::digest(&digest::SHA256, client_key.as_ref());
+    let server_key = hmac::sign(&salted, b"Server Key");
+    let of = |hash: &[u8]| hash.try_into().expect("32 bytes");
+    let verifier = Verifier {
+        iterations: NonZeroU32::new(10_000).expect("a number"),
+        salt: b"salt of any size".to_vec(),
+        stored_key: of(stored_key.as_ref()),
+        server_key: of(server_key.as_ref()),
+    };
+    assert_eq!(plain(Some(verifier), |last| last), Ok(()));
 }
 
 #[test]
-fn first_messages_that_are_refused() {
-    let scram = scram();
-    let first = |text: &str| refused(scram.first(&initial(MECHANISM, text), "ann", false, None));
-    for text in ["n,a=bob,n=,r=x", "n,,m=1,n=,r=x"] {
-        assert!(matches!(first(text), ScramError::Unsupported(_)), "{text}");
+fn wrong_proof_is_a_wrong_password() {
+    let other = Some(Verifier::of_password("crayon", [7; 16]));
+    assert_eq!(plain(other, |last| last), Err(ScramError::Password));
+    assert_eq!(plain(None, |last| last), Err(ScramError::Password));
+    // Extensions are part of the signed message.
+    let extended = plain(verifier(), |last| last.replace(",p=", ",x=1,p="));
+    assert_eq!(extended, Err(ScramError::Password));
+}
+
+#[test]
+fn malformed_last_message_is_refused() {
+    let refused = |change: fn(String) -> String| plain(verifier(), change);
+    let changes: [fn(String) -> String; 8] = [
+        |last| last.replace("c=", "d="),
+        |last| last.replace(",p=", ",p=AAAA"),
+        |last| last.replace(",p=", ",p=?"),
+        |last| last.replace(",p=", ",q="),
+        |last| format!("{last},x=1"),
+        |last| format!("{last}\0"),
+        |last| last.replace(',', ";"),
+        |_| String::new(),
+    ];
+    for change in changes {
+        let text = change("c=biws,r=x,p=eA==".into());
+        assert_eq!(refused(change), Err(malformed()), "{text:?}");
     }
-    for text in [
-        "",
-        "n",
-        "n,",
-        "n,,",
-        "n,,n=",
-        "n,,n=,",
-        "n,,n=,r=",
-        "n,,n=,r=\u{7f}",
-        "n,,r=x,n=",
-        "x,,n=,r=x",
-        "p=tls-unique,,n=,r=x",
+    let nonce = ScramError::Protocol("invalid SCRAM response".into());
+    assert_eq!(refused(|last| last.replace(",r=", ",r=x")), Err(nonce));
+    let unexpected = "unexpected SCRAM channel-binding attribute in client-final-message";
+    let bound = refused(|last| last.replace("c=biws", "c=eSws"));
+    assert_eq!(bound, Err(ScramError::Protocol(unexpected.into())));
+}
+
+#[test]
+fn exchange_is_bound_to_the_certificate() {
+    for (algorithm, hash) in [
+        (&rcgen::PKCS_ECDSA_P256_SHA256, &digest::SHA256),
+        (&rcgen::PKCS_ECDSA_P384_SHA384, &digest::SHA384),
     ] {
-        assert!(matches!(first(text), ScramError::Protocol(_)), "{text}");
+        let certificate = certificate(algorithm);
+        let scram = Scram::new(Some(&certificate)).expect("random bytes");
+        let hash = digest::digest(hash, &certificate).as_ref().to_vec();
+        let bound = |hash: Vec<u8>| {
+            let binding = ChannelBinding::tls_server_end_point(hash);
+            let offer = (SCRAM_SHA_256_PLUS_METHOD, binding);
+            exchange(&scram, offer, verifier(), |last| last)
+        };
+        assert_eq!(bound(hash), Ok(()));
+        let other = bound(vec![7; 32]);
+        let failed = ScramError::Binding("SCRAM channel binding check failed");
+        assert_eq!(other, Err(failed));
+        // The client thinks that the server cannot bind.
+        let offer = (SCRAM_SHA_256_METHOD, ChannelBinding::unrequested());
+        let downgrade = exchange(&scram, offer, verifier(), |last| last);
+        assert!(matches!(downgrade, Err(ScramError::Binding(_))));
+        let offer = (SCRAM_SHA_256_METHOD, ChannelBinding::unsupported());
+        assert_eq!(exchange(&scram, offer, verifier(), |last| last), Ok(()));
     }
-    let plus = scram.first(&initial(MECHANISM_PLUS, "n,,n=,r=x"), "ann", true, None);
-    assert!(matches!(refused(plus), ScramError::Protocol(_)));
 }
 
 #[test]
 fn binding_is_offered_under_tls_alone() {
-    let certificate = rcgen::generate_simple_self_signed(vec!["localhost".into()]);
-    let certificate = certificate.expect("a certificate").cert;
-    let end_point = EndPoint::of_certificate(certificate.der());
-    assert!(end_point.is_some());
-    let scram = Scram::new(end_point).expect("random bytes");
-    assert_eq!(scram.mechanisms(true), [MECHANISM_PLUS, MECHANISM]);
-    assert_eq!(scram.mechanisms(false), [MECHANISM]);
-    let bound = initial(MECHANISM_PLUS, "p=tls-server-end-point,,n=,r=x");
+    let ed25519 = certificate(&rcgen::PKCS_ED25519);
+    for unhashed in [&ed25519[..], b"", b"no certificate"] {
+        let scram = Scram::new(Some(unhashed)).expect("random bytes");
+        assert_eq!(scram.mechanisms(true), [SCRAM_SHA_256_METHOD]);
+    }
+    let certificate = certificate(&rcgen::PKCS_ECDSA_P256_SHA256);
+    let scram = Scram::new(Some(&certificate)).expect("random bytes");
+    let both = [SCRAM_SHA_256_PLUS_METHOD, SCRAM_SHA_256_METHOD];
+    assert_eq!(scram.mechanisms(true), both);
+    assert_eq!(scram.mechanisms(false), [SCRAM_SHA_256_METHOD]);
+    let text = b"p=tls-server-end-point,,n=,r=x";
+    let bound = initial(SCRAM_SHA_256_PLUS_METHOD, text);
     assert!(scram.first(&bound, "ann", true, None).is_ok());
     assert!(scram.first(&bound, "ann", false, None).is_err());
 }
 
 #[test]
-fn a_decoy_keeps_its_salt() {
+fn decoy_keeps_its_salt() {
     let scram = scram();
     assert_eq!(scram.decoy_of("ann"), scram.decoy_of("ann"));
     assert_ne!(scram.decoy_of("ann").salt, scram.decoy_of("bob").salt);
@@ -133,27 +185,38 @@ fn a_decoy_keeps_its_salt() {
 #[test]
 fn no_nonce_comes_twice() {
     let scram = scram();
-    let body = initial(MECHANISM, "n,,n=,r=x");
-    let once = || {
-        scram
-            .first(&body, "ann", false, None)
-            .ok()
-            .map(|(text, _)| text)
-    };
-    assert_ne!(once().expect("an answer"), once().expect("an answer"));
+    let body = initial(SCRAM_SHA_256_METHOD, b"n,,n=,r=x");
+    let once = || scram.first(&body, "ann", false, None).ok();
+    let text = |begun: Option<(String, Exchange)>| begun.map(|(text, _)| text);
+    assert_ne!(
+        text(once()).expect("an answer"),
+        text(once()).expect("an answer")
+    );
 }
 
 proptest! {
     #[test]
-    fn random_answers_never_panic(body in prop::collection::vec(any::<u8>(), 0..80), text in ".{0,60}", attributes in "[a-z=,+/A-Z]{0,60}") {
+    fn random_answers_never_panic(
+        body in prop::collection::vec(any::<u8>(), 0..80),
+        text in ".{0,60}",
+        attributes in "[a-z=,+/A-Z]{0,60}",
+    ) {
         let scram = scram();
         let _ = scram.first(&body, "ann", false, None);
-        let _ = scram.first(&initial(MECHANISM, &text), "ann", false, None);
-        let _ = scram.first(&initial(MECHANISM, &attributes), "ann", false, None);
-        let good = initial(MECHANISM, "n,,n=a,r=xy");
+        for first in [text.as_bytes(), attributes.as_bytes()] {
+            let _ = scram.first(&initial(SCRAM_SHA_256_METHOD, first), "ann", false, None);
+        }
+        let good = initial(SCRAM_SHA_256_METHOD, b"n,,n=a,r=xy");
         let (_, exchange) = scram.first(&good, "ann", false, None).expect("a first message");
         for last in [&body[..], text.as_bytes(), attributes.as_bytes()] {
             prop_assert!(exchange.last(last).is_err());
         }
+    }
+
+    #[test]
+    fn truncated_certificate_binds_nothing(cut in 0_usize..300) {
+        let certificate = certificate(&rcgen::PKCS_ECDSA_P256_SHA256);
+        let cut = cut.min(certificate.len() - 1);
+        prop_assert!(bound_to(&certificate[..cut]).is_none());
     }
 }

@@ -9,6 +9,9 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
+use pgwire::error::{SEVERITY_ERROR, SEVERITY_FATAL};
+use pgwire::messages::response::TransactionStatus;
+
 use super::copy::Copying;
 use super::drive::Handoff;
 use super::encoding;
@@ -25,10 +28,10 @@ use crate::io::{Input, Io, SEND_BYTES};
 use crate::lanes::Home;
 use crate::log;
 use crate::proto::ProtoError;
-use crate::proto::encode::{self, Ready};
+use crate::proto::backend::{self, append};
+use crate::proto::encode;
 use crate::proto::frame::{self, Frame};
 use crate::proto::front::{self, Front};
-use crate::proto::report::Severity;
 use crate::worker::{Place, Stage};
 
 /// What a session expects of its client.
@@ -103,7 +106,7 @@ impl<'p> Dialogue<'p> {
         let processor = self.home.count(|| io.socket.comes_in_at())?;
         let rests = self.portal.is_none()
             && matches!(self.mode, Mode::Ready)
-            && engine::ready(&self.session) == Ready::Idle
+            && engine::ready(&self.session) == TransactionStatus::Idle
             && io.rests();
         match rests {
             true => self.place.worker.better(processor),
@@ -280,7 +283,7 @@ impl<'p> Dialogue<'p> {
     /// Waits for more input; an idle session ends here when the server shuts down.
     async fn fill(&mut self, io: &mut Io) -> Result<(), Ending> {
         let (place, session, token) = (self.place, &mut self.session, self.key.token());
-        let is_idle = engine::ready(session) == Ready::Idle;
+        let is_idle = engine::ready(session) == TransactionStatus::Idle;
         let limit = match is_idle {
             true => self.style.idle_timeout,
             false => self.style.idle_in_transaction_timeout,
@@ -359,7 +362,7 @@ impl<'p> Dialogue<'p> {
     pub(super) fn ready(&mut self, io: &mut Io) {
         self.report_changes(io);
         let ready = engine::ready(&self.session);
-        if ready == Ready::Idle {
+        if ready == TransactionStatus::Idle {
             self.portal = None;
             self.report_notifications(io);
         }
@@ -375,7 +378,7 @@ impl<'p> Dialogue<'p> {
                 io.client.application.clone_from(&value);
             }
             let start = io.out.len();
-            encode::parameter_status(&mut io.out, &name, &value);
+            append(&mut io.out, &backend::parameter_status(&name, &value));
             self.encode_strings(io, start, 0);
         }
     }
@@ -390,7 +393,10 @@ impl<'p> Dialogue<'p> {
         {
             let (channel, payload) = (&notification.channel, &notification.payload);
             let start = io.out.len();
-            encode::notification(&mut io.out, session, channel, payload);
+            append(
+                &mut io.out,
+                &backend::notification(session, channel, payload),
+            );
             // Behind the number of the session.
             self.encode_strings(io, start, 4);
         }
@@ -472,8 +478,8 @@ impl<'p> Dialogue<'p> {
         logging::error(&io.client, &self.style.log, severity, error, statement);
         self.place.worker.counts.error(error.sqlstate());
         let (severity, answer) = match error.sqlstate() {
-            SqlState::ADMIN_SHUTDOWN => (Severity::Fatal, Err(Ending::LastWords)),
-            _ => (Severity::Error, Ok(())),
+            SqlState::ADMIN_SHUTDOWN => (SEVERITY_FATAL, Err(Ending::LastWords)),
+            _ => (SEVERITY_ERROR, Ok(())),
         };
         let start = io.out.len();
         report::error(&mut io.out, severity, error);

@@ -4,6 +4,11 @@
 
 use std::sync::Arc;
 
+use pgwire::messages::copy::CopyDone;
+use pgwire::messages::data::NoData;
+use pgwire::messages::extendedquery::{CloseComplete, ParseComplete, PortalSuspended};
+use pgwire::messages::response::{EmptyQueryResponse, TransactionStatus};
+
 use super::Ending;
 use super::copy::Copying;
 use super::dialogue::{Dialogue, Mode, watched};
@@ -13,7 +18,8 @@ use super::sink::{ResultFormats, WireSink, unsupported_format};
 use crate::engine::{self, Completion, Portal, Prepared, SqlError, SqlState, StatementKind};
 use crate::io::Io;
 use crate::log::{Phase, Timed};
-use crate::proto::encode::{self, Ready};
+use crate::proto::backend::{self, append};
+use crate::proto::encode;
 use crate::proto::front::{Bind, Oids, Target};
 
 /// A portal and how its rows are to be sent.
@@ -60,14 +66,13 @@ fn check_parameter_counts(bind: &Bind<'_>, required: usize) -> Result<(), SqlErr
 /// Appends the RowDescription of a statement, or NoData.
 pub(super) fn describe_rows(out: &mut Vec<u8>, prepared: &Prepared, formats: &ResultFormats) {
     match engine::columns(prepared) {
-        Some(columns) => encode::row_description(
-            out,
-            columns
-                .iter()
-                .enumerate()
-                .map(|(index, column)| engine::describe(column, formats.is_binary(index))),
-        ),
-        None => encode::no_data(out),
+        Some(columns) => {
+            let columns = columns.iter().enumerate();
+            let columns =
+                columns.map(|(index, column)| engine::describe(column, formats.is_binary(index)));
+            append(out, &backend::row_description(columns));
+        }
+        None => append(out, &NoData::new()),
     }
 }
 
@@ -76,7 +81,7 @@ pub(super) fn describe_rows(out: &mut Vec<u8>, prepared: &Prepared, formats: &Re
 pub(super) fn begin_copy_out(out: &mut Vec<u8>, prepared: &Prepared) -> bool {
     match engine::copy_out_columns(prepared) {
         Some(columns) => {
-            encode::copy_response(out, b'H', columns);
+            append(out, &backend::copy_out(columns));
             true
         }
         None => false,
@@ -122,7 +127,7 @@ impl Dialogue<'_> {
                     "" => self.unnamed = Some(prepared),
                     name => engine::keep_statement(&mut self.session, name, prepared),
                 }
-                encode::parse_complete(&mut io.out);
+                append(&mut io.out, &ParseComplete::new());
                 Ok(())
             }
             Err(error) => self.fail(io, &error, Some(sql)),
@@ -213,7 +218,7 @@ impl Dialogue<'_> {
                 };
                 let prepared = Arc::clone(prepared);
                 let oids = engine::parameter_oids(&prepared);
-                encode::parameter_description(&mut io.out, oids);
+                append(&mut io.out, &backend::parameter_description(oids));
                 if let Err(error) = self.describe_rows(io, &prepared, &ResultFormats::Text) {
                     return self.fail(io, &error, None);
                 }
@@ -238,7 +243,7 @@ impl Dialogue<'_> {
             Target::Portal if name.is_empty() => self.portal = None,
             Target::Portal => engine::close_named(&mut self.session, name),
         }
-        encode::close_complete(&mut io.out);
+        append(&mut io.out, &CloseComplete::new());
     }
 
     /// Execute: runs a portal for some rows or to its end.
@@ -381,14 +386,14 @@ impl Dialogue<'_> {
         &mut self,
         io: &mut Io,
         done: Completion,
-        (was, kind): (Ready, Option<StatementKind>),
+        (was, kind): (TransactionStatus, Option<StatementKind>),
         copy_out: bool,
     ) {
         self.report_notices(io);
         match done {
             Completion::Complete(tag) => {
                 if copy_out {
-                    encode::copy_done(&mut io.out);
+                    append(&mut io.out, &CopyDone::new());
                 }
                 if let Some(kind) = kind {
                     self.count(kind);
@@ -396,10 +401,13 @@ impl Dialogue<'_> {
                 encode::command_complete(&mut io.out, |out| tag.write(out));
                 self.after_command(was);
             }
-            Completion::Suspended => encode::portal_suspended(&mut io.out),
-            Completion::Empty => encode::empty_query_response(&mut io.out),
+            Completion::Suspended => append(&mut io.out, &PortalSuspended::new()),
+            Completion::Empty => append(&mut io.out, &EmptyQueryResponse::new()),
             Completion::CopyIn(copy) => {
-                encode::copy_response(&mut io.out, b'G', engine::copy_in_columns(&copy));
+                append(
+                    &mut io.out,
+                    &backend::copy_in(engine::copy_in_columns(&copy)),
+                );
                 self.mode = Mode::CopyIn(Box::new(Copying::new(copy)));
             }
         }
@@ -407,8 +415,9 @@ impl Dialogue<'_> {
 
     /// What a finished command means for the portals and the settings of this session.
     #[inline]
-    pub(super) fn after_command(&mut self, was: Ready) {
-        if was != Ready::Idle && engine::ready(&self.session) == Ready::Idle {
+    pub(super) fn after_command(&mut self, was: TransactionStatus) {
+        if was != TransactionStatus::Idle && engine::ready(&self.session) == TransactionStatus::Idle
+        {
             self.portal = None;
         }
         self.style.refresh(&self.session);

@@ -16,6 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
+use pgwire::error::SEVERITY_FATAL;
+use pgwire::messages::response::{GssEncResponse, SslResponse};
+use pgwire::messages::startup::{Authentication, BackendKeyData, SecretKey};
 use tokio::time::timeout;
 
 use super::{Ending, broken, encoding, logging, report};
@@ -26,8 +29,8 @@ use crate::engine::{self, Session};
 use crate::io::Io;
 use crate::log::{self, Entry, LogStyle, emit};
 use crate::options::AuthMode;
+use crate::proto::backend::{self, append};
 use crate::proto::frame;
-use crate::proto::report::Severity;
 use crate::proto::startup::{self, Opening, Startup};
 use crate::proto::{ProtoError, encode};
 use crate::random::NoRandom;
@@ -90,7 +93,8 @@ async fn log_in(
     io.client.user.clone_from(&startup.user);
     io.client.database.clone_from(&startup.database);
     if startup.minor > 0 || !startup.unknown_options.is_empty() {
-        encode::negotiate_protocol_version(&mut io.out, &startup.unknown_options);
+        let options = startup.unknown_options.clone();
+        append(&mut io.out, &backend::negotiate_protocol_version(options));
     }
     if startup.user.is_empty() {
         return Err(fatal(
@@ -126,7 +130,7 @@ async fn log_in(
             emit(&io.client, &Entry::log(&message));
         }
     }
-    encode::authentication_ok(&mut io.out);
+    append(&mut io.out, &Authentication::Ok);
     Ok((startup, seat))
 }
 
@@ -217,7 +221,7 @@ async fn first_packet(io: &mut Io, place: &Place, shared: &Arc<Shared>) -> Resul
                     io,
                     "received unencrypted data after GSSAPI encryption request",
                 )?;
-                io.out.push(b'N');
+                append(&mut io.out, &GssEncResponse::Refuse);
                 io.send().await?;
             }
             Opening::Tls | Opening::Gss => {
@@ -238,10 +242,10 @@ fn refuse_injected(io: &mut Io, message: &str) -> Result<(), Ending> {
 async fn answer_tls(io: &mut Io, shared: &Shared) -> Result<(), Ending> {
     let tls = shared.tls.as_ref();
     let Some(tls) = tls.filter(|_| matches!(io.socket, Socket::Plain(_))) else {
-        io.out.push(b'N');
+        append(&mut io.out, &SslResponse::Refuse);
         return Ok(io.send().await?);
     };
-    io.out.push(b'S');
+    append(&mut io.out, &SslResponse::Accept);
     io.send().await?;
     if let Socket::Plain(stream) = std::mem::replace(&mut io.socket, Socket::Taken) {
         let accepted = tls.acceptor.accept(stream).await;
@@ -262,18 +266,20 @@ async fn prove_password(
     shared: &Shared,
 ) -> Result<(), Ending> {
     let tls = io.socket.is_tls();
-    encode::authentication_sasl(&mut io.out, shared.scram.mechanisms(tls));
+    let mechanisms = shared.scram.mechanisms(tls).iter();
+    let offer = Authentication::SASL(mechanisms.map(|name| (*name).to_owned()).collect());
+    append(&mut io.out, &offer);
     let verifier = engine::verifier(&shared.database, user);
     let first = password_message(io, place).await?;
     let (text, exchange) = match shared.scram.first(&first, user, tls, verifier) {
         Ok(answer) => answer,
         Err(error) => return Err(scram_failed(io, user, error)),
     };
-    encode::authentication_sasl_continue(&mut io.out, &text);
+    append(&mut io.out, &Authentication::SASLContinue(text.into()));
     let last = password_message(io, place).await?;
     match exchange.last(&last) {
         Ok(text) => {
-            encode::authentication_sasl_final(&mut io.out, &text);
+            append(&mut io.out, &Authentication::SASLFinal(text.into()));
             Ok(())
         }
         Err(error) => Err(scram_failed(io, user, error)),
@@ -290,7 +296,6 @@ fn scram_failed(io: &mut Io, user: &str, error: ScramError) -> Ending {
         ScramError::Protocol(message) => fatal(io, "08P01", &message),
         ScramError::Unsupported(message) => fatal(io, "0A000", message),
         ScramError::Binding(message) => fatal(io, "28000", message),
-        ScramError::Random => no_random(io),
     }
 }
 
@@ -334,13 +339,13 @@ fn begin(
         Err(error) => {
             let style = LogStyle::default();
             logging::error(&io.client, &style, log::Severity::Fatal, &error, None);
-            report::error(&mut io.out, Severity::Fatal, &error);
+            report::error(&mut io.out, SEVERITY_FATAL, &error);
             return Err(Ending::LastWords);
         }
     };
     for (name, value) in engine::reported(&session) {
         let start = io.out.len();
-        encode::parameter_status(&mut io.out, name, &value);
+        append(&mut io.out, &backend::parameter_status(name, &value));
         if let Some(of) = engine::encoding_of(session.settings()) {
             encoding::encode_strings(of, &mut io.out, start, 0);
         }
@@ -350,7 +355,8 @@ fn begin(
     let entered = shared.cancels.enter(pid, session.cancel_token());
     let key = entered.map_err(|_| no_random(io))?;
     tell_authorized(io, &session);
-    encode::backend_key_data(&mut io.out, key.pid, key.secret);
+    let secret = SecretKey::I32(key.secret);
+    append(&mut io.out, &BackendKeyData::new(key.pid, secret));
     encode::ready_for_query(&mut io.out, engine::ready(&session));
     Ok(Opened { session, key, seat })
 }

@@ -1,32 +1,44 @@
 //! Engine errors and notices as messages.
 
+use pgwire::error::{ErrorInfo, SEVERITY_FATAL};
+use pgwire::messages::response::{ErrorResponse, NoticeResponse};
+
 use crate::engine::{Notice, SqlError};
 use crate::io::Io;
 use crate::log::{self, Entry, emit};
-use crate::proto::report::{Report, Severity};
+use crate::proto::backend::{append, string};
+
+/// Makes a report of a state and a message.
+fn report(severity: &str, sqlstate: &str, message: &str) -> ErrorInfo {
+    let mut info = ErrorInfo::new(severity.into(), sqlstate.into(), string(message));
+    info.severity_nonlocalized = Some(severity.into());
+    info
+}
+
+/// Makes a report with every field of `error`.
+fn fields(severity: &str, error: &SqlError) -> ErrorInfo {
+    let fields = error.fields();
+    let optional = |text: &Option<String>| text.as_deref().map(string);
+    let mut info = report(severity, fields.sqlstate.as_str(), &fields.message);
+    info.detail = optional(&fields.detail);
+    info.hint = optional(&fields.hint);
+    info.position = fields.position.map(|position| position.to_string());
+    info.where_context = optional(&fields.context);
+    info.schema = optional(&fields.schema);
+    info.table = optional(&fields.table);
+    info.column = optional(&fields.column);
+    info.datatype = optional(&fields.data_type);
+    info.constraint = optional(&fields.constraint);
+    // Drivers that prepare the statement again, unseen, go by this name.
+    let routine = error.is_plan_changed().then_some("RevalidateCachedQuery");
+    info.routine = routine.map(str::to_owned);
+    info
+}
 
 /// Appends an ErrorResponse with every field of `error`.
 #[cold]
-pub(super) fn error(out: &mut Vec<u8>, severity: Severity, error: &SqlError) {
-    let fields = error.fields();
-    let sqlstate = fields.sqlstate;
-    Report {
-        severity,
-        sqlstate: sqlstate.as_str(),
-        message: &fields.message,
-        detail: fields.detail.as_deref(),
-        hint: fields.hint.as_deref(),
-        position: fields.position,
-        context: fields.context.as_deref(),
-        schema: fields.schema.as_deref(),
-        table: fields.table.as_deref(),
-        column: fields.column.as_deref(),
-        data_type: fields.data_type.as_deref(),
-        constraint: fields.constraint.as_deref(),
-        // Drivers that prepare the statement again, unseen, go by this name.
-        routine: error.is_plan_changed().then_some("RevalidateCachedQuery"),
-    }
-    .encode(out);
+pub(super) fn error(out: &mut Vec<u8>, severity: &str, error: &SqlError) {
+    append(out, &ErrorResponse::from(fields(severity, error)));
 }
 
 /// Appends the ErrorResponse that ends a connection, and logs it.
@@ -36,11 +48,32 @@ pub(super) fn fatal(io: &mut Io, sqlstate: &str, message: &str) {
         &io.client,
         &Entry::new(log::Severity::Fatal, sqlstate, message),
     );
-    Report::new(Severity::Fatal, sqlstate, message).encode(&mut io.out);
+    let info = report(SEVERITY_FATAL, sqlstate, message);
+    append(&mut io.out, &ErrorResponse::from(info));
 }
 
 /// Appends a NoticeResponse.
 #[cold]
 pub(super) fn notice(out: &mut Vec<u8>, notice: &Notice) {
-    error(out, Severity::Notice(notice.severity), &notice.report);
+    let info = fields(notice.severity, &notice.report);
+    append(out, &NoticeResponse::from(info));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::SqlState;
+    use pgwire::error::SEVERITY_ERROR;
+
+    #[test]
+    fn absent_fields_are_left_out() {
+        let mut out = Vec::new();
+        let twice = SqlError::new(SqlState::UNIQUE_VIOLATION, "twice\0Cforged");
+        error(&mut out, SEVERITY_ERROR, &twice.at(12));
+        assert_eq!(&out[..5], &[b'E', 0, 0, 0, (out.len() - 1) as u8]);
+        assert_eq!(
+            &out[5..],
+            b"SERROR\0VERROR\0C23505\0Mtwice Cforged\0P12\0\0"
+        );
+    }
 }

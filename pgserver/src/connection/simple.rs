@@ -2,6 +2,9 @@
 
 use std::vec::IntoIter;
 
+use pgwire::messages::copy::CopyDone;
+use pgwire::messages::response::EmptyQueryResponse;
+
 use super::Ending;
 use super::copy::{Copying, Suspended};
 use super::dialogue::{Dialogue, Mode, watched};
@@ -10,6 +13,7 @@ use super::logging::Script;
 use super::sink::{ResultFormats, WireSink};
 use crate::engine::{self, Completion, Parsed, SqlError};
 use crate::io::Io;
+use crate::proto::backend::{append, copy_in};
 use crate::proto::encode;
 
 /// How the statements of a text go on after one of them.
@@ -27,7 +31,7 @@ impl Dialogue<'_> {
         let script = Script::begin(sql, &self.style.log);
         match engine::split(&mut self.session, sql) {
             Ok(statements) if statements.is_empty() => {
-                encode::empty_query_response(&mut io.out);
+                append(&mut io.out, &EmptyQueryResponse::new());
                 self.sync(io).await
             }
             Ok(statements) => {
@@ -127,12 +131,12 @@ impl Dialogue<'_> {
         self.report_notices(io);
         match outcome {
             Ok(Completion::CopyIn(copy)) => {
-                encode::copy_response(&mut io.out, b'G', engine::copy_in_columns(&copy));
+                append(&mut io.out, &copy_in(engine::copy_in_columns(&copy)));
                 Ok(Step::CopyIn(Box::new(Copying::new(copy))))
             }
             Ok(Completion::Complete(tag)) => {
                 if copy_out {
-                    encode::copy_done(&mut io.out);
+                    append(&mut io.out, &CopyDone::new());
                 }
                 // The last tag is a promise that the transaction has committed.
                 if last && let Err(error) = watched!(self, io, self.session.sync())? {
@@ -144,7 +148,7 @@ impl Dialogue<'_> {
                 Ok(Step::Next)
             }
             Ok(Completion::Empty) => {
-                encode::empty_query_response(&mut io.out);
+                append(&mut io.out, &EmptyQueryResponse::new());
                 Ok(Step::Next)
             }
             Ok(Completion::Suspended) => Ok(Step::Next),

@@ -2,19 +2,23 @@
 //!
 //! ```text
 //!   bytes --frame::split--> Frame --front::decode--> Front (borrowed)
-//!   encode::*  appends backend messages to a Vec<u8>, lengths patched afterwards
+//!   encode::*        appends the messages of the row path, lengths patched afterwards
+//!   backend::append  appends any other message of the server: pgwire's types
 //! ```
+//!
+//! The decoders are not pgwire's: those copy, panic on truncated bodies, read past the end of a
+//! message, and replace bytes that are not UTF-8, which PostgreSQL refuses with 08P01 and 22021.
 //!
 //! Nothing here allocates by what a length field says: a frame is whole only when its bytes
 //! are there, and every count is checked against the bytes that follow it.
 
 #[cfg(test)]
 mod agreement;
+pub mod backend;
 pub mod encode;
 pub mod frame;
 pub mod front;
 pub mod reader;
-pub mod report;
 pub mod startup;
 
 use thiserror::Error;

@@ -4,7 +4,15 @@
 //!   SSLRequest | GSSENCRequest | CancelRequest pid secret | 3.minor name value … \0
 //! ```
 //!
+//! The requests are pgwire's. The parameters of a session are decoded here: pgwire keeps neither
+//! their order nor the end of the packet, and replaces bytes that are not UTF-8.
+//!
 //! Failure: a length outside 8..=10000 or another major version ends the connection.
+
+use bytes::BytesMut;
+use pgwire::messages::cancel::CancelRequest;
+use pgwire::messages::startup::{GssEncRequest, SecretKey, SslRequest};
+use pgwire::messages::{DecodeContext, Message, ProtocolVersion};
 
 use super::ProtoError;
 use super::reader::Reader;
@@ -14,10 +22,6 @@ pub const STARTUP_BYTES_MAX: usize = 10_000;
 
 /// The protocol version spoken: 3.0.
 pub const PROTOCOL_VERSION: u32 = 3 << 16;
-
-const CANCEL_CODE: u32 = 80_877_102;
-const TLS_CODE: u32 = 80_877_103;
-const GSS_CODE: u32 = 80_877_104;
 
 /// The first packet of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,38 +63,54 @@ pub fn split(input: &[u8]) -> Result<Option<(Opening, usize)>, ProtoError> {
     };
     let length = u32::from_be_bytes(*length) as usize;
     if !(8..=STARTUP_BYTES_MAX).contains(&length) {
-        return Err(ProtoError::Startup(
-            "invalid length of startup packet".into(),
-        ));
+        return Err(invalid_length());
     }
-    match input.get(4..length) {
-        Some(body) => Ok(Some((opening(body)?, length))),
+    match input.get(..length) {
+        Some(packet) => Ok(Some((opening(packet)?, length))),
         None => Ok(None),
     }
 }
 
-fn opening(body: &[u8]) -> Result<Opening, ProtoError> {
-    let mut reader = Reader::new(body);
-    let code = reader.i32()? as u32;
-    match code {
-        TLS_CODE | GSS_CODE | CANCEL_CODE => {
-            let opening = match code {
-                TLS_CODE => Opening::Tls,
-                GSS_CODE => Opening::Gss,
-                _ => Opening::Cancel {
-                    pid: reader.i32()?,
-                    secret: reader.i32()?,
-                },
-            };
-            reader.end()?;
-            Ok(opening)
+fn invalid_length() -> ProtoError {
+    ProtoError::Startup("invalid length of startup packet".into())
+}
+
+/// Reads a whole packet with its length.
+fn opening(packet: &[u8]) -> Result<Opening, ProtoError> {
+    let (opening, length) = if SslRequest::is_ssl_request_packet(packet) {
+        (Opening::Tls, SslRequest::BODY_SIZE)
+    } else if GssEncRequest::is_gss_enc_request_packet(packet) {
+        (Opening::Gss, GssEncRequest::BODY_SIZE)
+    } else if CancelRequest::is_cancel_request_packet(packet) {
+        return cancel(packet);
+    } else {
+        let mut reader = Reader::new(&packet[4..]);
+        let (major, minor) = (reader.u16()?, reader.u16()?);
+        if major == 3 {
+            return Ok(Opening::Startup(parameters(&mut reader, minor)?));
         }
-        _ if code >> 16 == 3 => Ok(Opening::Startup(parameters(&mut reader, code as u16)?)),
-        _ => Err(ProtoError::Startup(format!(
-            "unsupported frontend protocol {}.{}: server supports 3.0 to 3.0",
-            code >> 16,
-            code & 0xffff
-        ))),
+        return Err(ProtoError::Startup(format!(
+            "unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.0"
+        )));
+    };
+    if packet.len() != length {
+        return Err(invalid_length());
+    }
+    Ok(opening)
+}
+
+fn cancel(packet: &[u8]) -> Result<Opening, ProtoError> {
+    let mut rest = BytesMut::from(packet);
+    let context = DecodeContext::new(ProtocolVersion::PROTOCOL3_0);
+    match CancelRequest::decode(&mut rest, &context) {
+        Ok(Some(request)) if rest.is_empty() => match request.secret_key {
+            SecretKey::I32(secret) => Ok(Opening::Cancel {
+                pid: request.pid,
+                secret,
+            }),
+            SecretKey::Bytes(_) => Err(invalid_length()),
+        },
+        _ => Err(invalid_length()),
     }
 }
 
@@ -202,6 +222,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const CANCEL_CODE: u32 = 80_877_102;
+    const TLS_CODE: u32 = 80_877_103;
+    const GSS_CODE: u32 = 80_877_104;
+
     fn packet(code: u32, rest: &[u8]) -> Vec<u8> {
         let mut out = (rest.len() as u32 + 8).to_be_bytes().to_vec();
         out.extend_from_slice(&code.to_be_bytes());
@@ -253,7 +277,14 @@ mod tests {
         assert!(split(&20_000u32.to_be_bytes()).is_err());
         assert!(split(&7u32.to_be_bytes()).is_err());
         assert!(split(&packet(2 << 16, b"")).is_err());
-        assert!(split(&packet(CANCEL_CODE, b"\0")).is_err());
+        for (code, rest) in [
+            (CANCEL_CODE, &b"\0"[..]),
+            (CANCEL_CODE, b"\0\0\0\x07\0\0\0\x09\0"),
+            (TLS_CODE, b"\0"),
+            (GSS_CODE, b"\0"),
+        ] {
+            assert_eq!(split(&packet(code, rest)), Err(invalid_length()));
+        }
         assert!(split(&packet(PROTOCOL_VERSION, b"user\0ann\0")).is_err());
         assert!(split(&packet(PROTOCOL_VERSION, b"user\0ann\0\0more")).is_err());
         assert!(split(&packet(PROTOCOL_VERSION, b"user\0a\0options\0-x\0\0")).is_err());

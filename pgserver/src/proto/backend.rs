@@ -1,0 +1,122 @@
+//! Messages of the server off the row path: pgwire's types, appended to the output buffer.
+//!
+//! pgwire copies strings as they are, so a zero byte in one would end its field and begin another.
+//! The functions here make messages of strings without zero bytes.
+
+use bytes::BytesMut;
+use pgwire::messages::Message;
+use pgwire::messages::copy::{CopyInResponse, CopyOutResponse};
+use pgwire::messages::data::{ParameterDescription, RowDescription};
+use pgwire::messages::response::NotificationResponse;
+use pgwire::messages::startup::{NegotiateProtocolVersion, ParameterStatus};
+use tracing::warn;
+
+use super::startup::PROTOCOL_VERSION;
+
+pub use pgwire::messages::data::FieldDescription;
+
+/// The longest string in a message. A report with the most strings of this length still has less
+/// than the 2 GiB that the protocol allows.
+const STRING_BYTES_MAX: usize = 64 << 20;
+
+/// Appends a message.
+///
+/// A message above pgwire's limit for its type is left out, because clients would end the
+/// connection. The limit of ParameterStatus is 30,000 bytes, which no setting that it tells has.
+pub fn append(out: &mut Vec<u8>, message: &impl Message) {
+    let mut encoded = BytesMut::with_capacity(1 + message.message_length());
+    match message.encode(&mut encoded) {
+        Ok(()) => out.extend_from_slice(&encoded),
+        Err(error) => warn!(%error, "a message was not sent to a client"),
+    }
+}
+
+/// Returns a string for a message: blanks take the place of zero bytes, and a string of more than
+/// 64 MiB is cut.
+pub fn string(text: &str) -> String {
+    text[..text.floor_char_boundary(STRING_BYTES_MAX)].replace('\0', " ")
+}
+
+/// Makes the answer to a start-up packet of another minor version: 3.0 is spoken, and these options
+/// are not known.
+pub fn negotiate_protocol_version(unknown_options: Vec<String>) -> NegotiateProtocolVersion {
+    NegotiateProtocolVersion::new(PROTOCOL_VERSION as i32, unknown_options)
+}
+
+/// Makes a ParameterStatus.
+pub fn parameter_status(name: &str, value: &str) -> ParameterStatus {
+    ParameterStatus::new(string(name), string(value))
+}
+
+/// Makes a NotificationResponse of the session `pid`.
+pub fn notification(pid: i32, channel: &str, payload: &str) -> NotificationResponse {
+    NotificationResponse::new(pid, string(channel), string(payload))
+}
+
+/// Makes the ParameterDescription of a statement with parameters of these types.
+pub fn parameter_description(types: impl Iterator<Item = u32>) -> ParameterDescription {
+    ParameterDescription::new(types.collect())
+}
+
+/// Makes a RowDescription.
+pub fn row_description(columns: impl Iterator<Item = FieldDescription>) -> RowDescription {
+    RowDescription::new(columns.collect())
+}
+
+/// Makes the CopyInResponse for so many columns, in text or in binary.
+pub fn copy_in((columns, binary): (usize, bool)) -> CopyInResponse {
+    let format = i16::from(binary);
+    CopyInResponse::new(format as i8, columns as i16, vec![format; columns])
+}
+
+/// Makes the CopyOutResponse for so many columns, in text or in binary.
+pub fn copy_out((columns, binary): (usize, bool)) -> CopyOutResponse {
+    let format = i16::from(binary);
+    CopyOutResponse::new(format as i8, columns as i16, vec![format; columns])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_byte_cannot_forge_a_field() {
+        let mut out = b"before".to_vec();
+        append(&mut out, &parameter_status("a\0b", "c"));
+        assert_eq!(out, b"beforeS\0\0\0\x0aa b\0c\0");
+    }
+
+    #[test]
+    fn too_long_setting_is_not_sent() {
+        let mut out = Vec::new();
+        append(&mut out, &parameter_status("x", &"y".repeat(30_000)));
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn long_string_is_cut_between_characters() {
+        let long = "é".repeat(STRING_BYTES_MAX / 2 + 1);
+        assert_eq!(string(&format!("x{long}")).len(), STRING_BYTES_MAX - 1);
+    }
+
+    #[test]
+    fn row_description_carries_every_field() {
+        let mut out = Vec::new();
+        let column = FieldDescription::new("id".into(), 16_384, 1, 23, 4, -1, 1);
+        append(&mut out, &row_description([column].into_iter()));
+        let expected =
+            b"T\0\0\0\x1b\0\x01id\0\0\0\x40\0\0\x01\0\0\0\x17\0\x04\xff\xff\xff\xff\0\x01";
+        assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn copy_response_has_a_format_for_each_column() {
+        let mut out = Vec::new();
+        append(&mut out, &copy_in((2, true)));
+        append(&mut out, &copy_out((1, false)));
+        assert_eq!(
+            out,
+            b"G\0\0\0\x0b\x01\0\x02\0\x01\0\x01H\0\0\0\x09\0\0\x01\0\0"
+        );
+    }
+}
