@@ -67,7 +67,7 @@ fn right_password_is_accepted() {
     assert_eq!(exchange(&scram(), offer, verifier(), |last| last), Ok(()));
 }
 
-/// The verifier of "pencil" with 10000 iterations, from PostgreSQL's `scram_iterations`.
+/// With a verifier of "pencil" as PostgreSQL 16 makes it with `scram_iterations = 10000`.
 #[test]
 fn verifier_with_other_iterations_is_accepted() {
     let salted = {
