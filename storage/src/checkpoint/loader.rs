@@ -81,8 +81,15 @@ impl Source<'_> {
         Ok(out)
     }
 
-    /// Reads words that must be there. The count comes from a checked manifest or index.
+    /// Reads words that must be there. Takes no more memory than the file has bytes.
     fn read(&self, offset: u64, words: u64, out: &mut Vec<u64>) -> Result<(), CheckpointError> {
+        let length = self.file.len().map_err(CheckpointError::io(self.path))?;
+        let end = words
+            .checked_mul(WORD as u64)
+            .and_then(|bytes| offset.checked_add(bytes));
+        if end.is_none_or(|end| end > length) {
+            return Err(self.corrupt(length, "the file ends too early"));
+        }
         out.clear();
         out.resize(words as usize, 0);
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(out);

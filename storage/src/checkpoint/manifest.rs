@@ -89,7 +89,8 @@ impl Manifest {
             _,
             told,
         ] = *words;
-        let whole = magic == MAGIC && crc(&words[..WORDS - 1]) == told;
+        let whole =
+            magic == MAGIC && crc(&words[..WORDS - 1]) == told && clock <= Timestamp::MAX.raw();
         whole.then_some(Self {
             sequence,
             begin: Lsn::from_raw(begin),
@@ -156,4 +157,29 @@ pub(super) fn remove_others(disk: &dyn Disk, kept: Option<u64>) -> Result<(), Ch
         others.try_for_each(|name| disk.remove(name))
     });
     removed.map_err(CheckpointError::io(disk.path("")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manifest_with_a_timestamp_that_no_clock_gives_is_refused() {
+        let manifest = |clock| Manifest {
+            sequence: 1,
+            begin: Lsn::ZERO,
+            end: Lsn::ZERO,
+            clock: Timestamp::from_raw(clock),
+            objects: 0,
+            region_bytes: 16 << 20,
+            index_offset: 0,
+            bytes: 0,
+            sections: 0,
+        };
+        let last = manifest(Timestamp::MAX.raw());
+        assert_eq!(Manifest::decode(&last.encode()), Some(last));
+        for clock in [Timestamp::MAX.raw() + 1, u64::MAX] {
+            assert_eq!(Manifest::decode(&manifest(clock).encode()), None);
+        }
+    }
 }

@@ -3,9 +3,9 @@
 //! What lies between the blocks that come is free, so that whatever runs afterwards finds it. Nobody else uses the
 //! regions meanwhile but those who restore.
 
-use super::Regions;
 use super::blocks::{BLOCK_BYTES, BlockId};
 use super::growth::FreeBlock;
+use super::{MAX_REGIONS, Regions};
 use crate::account::OutOfMemory;
 use crate::addr::RegionId;
 use crate::classes::Class;
@@ -14,8 +14,14 @@ impl Regions {
     /// Makes sure that block `id` exists with `class`, as a log record or a checkpoint says.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when the region cannot be reserved or the block has another class already.
+    /// [`OutOfMemory`] when the region cannot be reserved, no region has such a block, or the block has another
+    /// class already.
     pub fn restore_block(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
+        let blocks = (self.region_bytes / BLOCK_BYTES) as u32;
+        // Before anything is made for it. Block 0 of a region is its header.
+        if id.region.0 as usize >= MAX_REGIONS || !(1..blocks).contains(&id.block) {
+            return Err(OutOfMemory);
+        }
         if let Some(there) = self
             .region(id.region)
             .and_then(|r| r.class(id.block as usize))
@@ -30,7 +36,6 @@ impl Regions {
         while self.count() <= id.region.0 {
             // The blocks of the region that was newest so far stay free for later.
             let skipped = self.count().checked_sub(1);
-            let blocks = (self.region_bytes / BLOCK_BYTES) as u32;
             if let Some(region) = skipped {
                 for block in growth.next.max(1)..blocks {
                     growth.free.push(FreeBlock::never_used(BlockId {
@@ -98,5 +103,24 @@ mod tests {
             seen.push(id);
         }
         assert_eq!(regions.count(), 2);
+    }
+
+    #[test]
+    fn block_beyond_every_region_is_refused_and_nothing_is_made() {
+        let regions = Regions::new(MIN_REGION_BYTES);
+        let blocks = (MIN_REGION_BYTES / BLOCK_BYTES) as u32;
+        for (region, block) in [
+            (0, 0),
+            (0, blocks),
+            (0, u32::MAX),
+            (MAX_REGIONS as u32, 1),
+            (u32::MAX, 1),
+        ] {
+            let region = RegionId(region);
+            let refused = regions.restore_block(BlockId { region, block }, Class(0));
+            assert_eq!(refused, Err(OutOfMemory), "{region:?}, block {block}");
+            assert_eq!(regions.count(), 0);
+        }
+        assert!(regions.growth.lock().free.is_empty());
     }
 }

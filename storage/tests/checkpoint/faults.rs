@@ -2,7 +2,7 @@
 
 use fencepost_fabric::{CrashLoss, Disk, DiskOp, Random, SimDisk};
 use fencepost_storage::Timestamp;
-use fencepost_storage::checkpoint::{CheckpointError, Plan, load, read_manifest, write};
+use fencepost_storage::checkpoint::{CheckpointError, Manifest, Plan, load, read_manifest, write};
 use fencepost_storage::region::{MAX_REGION_BYTES, Regions};
 
 use crate::house::{House, Model};
@@ -121,6 +121,31 @@ fn any_flipped_or_missing_byte_is_refused_by_name() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn manifest_that_names_more_than_the_file_has_is_refused() {
+    let disk = SimDisk::new(4);
+    let (house, _) = furnished(&disk, 4);
+    let manifest = house.checkpoint().expect("the disk is well");
+    drop(house);
+    let disk = disk.inside("checkpoint");
+    let Manifest { index_offset, .. } = manifest;
+    for (index_offset, bytes) in [
+        (index_offset, u64::MAX),
+        (0, u64::MAX),
+        (u64::MAX - 8, u64::MAX),
+        (index_offset, index_offset + (1 << 40)),
+    ] {
+        let named = Manifest {
+            index_offset,
+            bytes,
+            ..manifest
+        };
+        let regions = Regions::new(manifest.region_bytes as usize);
+        let loaded = load(&disk, &named, &regions, 2, &|_| true);
+        assert!(matches!(loaded, Err(CheckpointError::Corrupt { .. })));
     }
 }
 
