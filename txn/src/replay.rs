@@ -183,6 +183,7 @@ fn apply(
     w: Timestamp,
 ) -> Result<(), BadRecord> {
     const NOWHERE: BadRecord = BadRecord("a write leads outside every block");
+    const TOO_LONG: BadRecord = BadRecord("a write is longer than its object");
     if let LoggedWrite::New { class, .. } = write {
         if usize::from(*class) >= CLASSES {
             return Err(BadRecord("unknown size class"));
@@ -199,6 +200,7 @@ fn apply(
     }
     let incarnation = object.link().incarnation();
     match write {
+        LoggedWrite::New { payload, .. } if payload.len() > object.len() => return Err(TOO_LONG),
         LoggedWrite::New {
             incarnation,
             payload,
@@ -214,6 +216,7 @@ fn apply(
             if header.timestamp() != *base || !header.is_allocated() {
                 return Err(BadRecord("a change applies to a version that is not there"));
             }
+            changes::check(ranges, object.len())?;
             changes::install(object, ranges);
             object.finish_install(
                 header.succeed(w, true),
@@ -233,4 +236,54 @@ fn apply(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::LockRecord;
+
+    const ID: TxnId = TxnId {
+        configuration: 1,
+        machine: 2,
+        thread: 3,
+        local: 4,
+    };
+
+    /// Applies the writes of one LOCK record.
+    fn applied(regions: &Regions, record: &[u64], w: u64) -> Result<(), BadRecord> {
+        let (_, rest) = record::split_id(record)?;
+        record::decode_lock(rest, |addr, write| {
+            apply(regions, addr, &write, Timestamp::from_raw(w))
+        })
+    }
+
+    #[test]
+    fn writes_beyond_an_object_are_refused() {
+        let regions = Regions::new(0);
+        let class = Class::for_payload(8).expect("small");
+        let block = BlockId {
+            region: fencepost_storage::RegionId(0),
+            block: 1,
+        };
+        let addr = block.slot(class, 0);
+        let new = |words: usize| {
+            let mut record = Vec::new();
+            let mut lock = LockRecord::begin(&mut record, ID, std::iter::empty());
+            lock.new_object(addr, class.0, 1, words, |out| out.fill(7));
+            record
+        };
+        assert_eq!(applied(&regions, &new(8), 5), Ok(()));
+        let long = regions.object(addr).expect("an object").len() + 1;
+        assert!(applied(&regions, &new(long), 6).is_err());
+        let changed = |from: u64| {
+            let kind = 2 << 56 | 1;
+            let mut record = ID.words().to_vec();
+            record.extend([0, addr.raw(), kind, 5, from << 32 | 1, 9]);
+            record
+        };
+        assert!(applied(&regions, &changed(long as u64), 7).is_err());
+        assert!(applied(&regions, &changed(u64::from(u32::MAX)), 7).is_err());
+        assert_eq!(applied(&regions, &changed(3), 7), Ok(()));
+    }
 }
