@@ -108,8 +108,9 @@ pub enum Tapped {
     Breaks,
 }
 
-/// Looks at every write to another machine's memory that is about to be posted: who posts it, where to, and what.
-pub type Tap = Box<dyn FnMut(MachineId, Place, &[u64]) -> Tapped + Send>;
+/// Looks at every write to another machine's memory that is about to be posted: the machine that posts it, its
+/// place, and the words. A tap that changes the words makes a machine write bytes that no machine writes.
+pub type Tap = Box<dyn FnMut(MachineId, Place, &mut [u64]) -> Tapped + Send>;
 
 /// Something has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -70,7 +70,7 @@ impl SimFabric {
     fn post<T>(
         &self,
         at: Place,
-        operation: Operation,
+        mut operation: Operation,
         waiting: impl FnOnce(Completer<T>) -> Waiting,
     ) -> Completion<T> {
         let machine = &self.machine;
@@ -86,7 +86,7 @@ impl SimFabric {
         if !state.link(me, to).up || refused.is_some() {
             return Completion::done(Err(refused.unwrap_or(FabricError::Lost)));
         }
-        let tapped = match (&mut state.tap, &operation) {
+        let tapped = match (&mut state.tap, &mut operation) {
             (Some(tapping), Operation::Write(words)) => (tapping.0)(me, at, words),
             _ => Tapped::Goes,
         };

@@ -249,7 +249,7 @@ fn a_machine_crashes_at_a_write_or_right_after_it() {
         let (net, a, _b, memory) = pair(3);
         net.tap(Box::new(move |machine, place, words| {
             assert_eq!((machine, place.machine), (A, B));
-            match words {
+            match &*words {
                 [8] => tapped,
                 _ => Tapped::Goes,
             }
@@ -379,7 +379,7 @@ fn the_end_of_a_machine_may_go_unnoticed_for_long() {
 #[test]
 fn a_write_may_be_lost_with_its_connection() {
     let (net, a, _b, memory) = pair(4);
-    net.tap(Box::new(|_, _, words| match words {
+    net.tap(Box::new(|_, _, words| match &*words {
         [8] => Tapped::Breaks,
         _ => Tapped::Goes,
     }));

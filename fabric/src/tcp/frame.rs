@@ -312,6 +312,22 @@ impl Inbox {
     }
 }
 
+/// Returns the number of whole frames that a peer has sent with `bytes`.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidData`] where one of them is malformed.
+pub fn count_frames(mut bytes: &[u8]) -> io::Result<usize> {
+    let (mut inbox, mut frames) = (Inbox::new(), 0);
+    while !bytes.is_empty() {
+        inbox.fill(&mut bytes)?;
+        while let Some(frame) = inbox.next()? {
+            Frame::of(frame)?;
+            frames += 1;
+        }
+    }
+    Ok(frames)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

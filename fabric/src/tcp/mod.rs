@@ -56,7 +56,7 @@ use parking_lot::{Mutex, RwLock};
 
 pub use self::aside::{Answerer, TcpAsker};
 pub use self::auth::{HandshakeError, cluster_id};
-pub use self::frame::LONGEST;
+pub use self::frame::{LONGEST, count_frames};
 pub use self::tls::{CertificateFault, TcpTls, TlsError};
 
 use self::auth::Identity;
