@@ -1,8 +1,10 @@
 //! Random input for the whole program and for its parts.
 //!
-//! [`sql`] sends statements to a server.
+//! [`sql`] sends statements to a server. [`targets`] are functions of bytes, one for each kind of input that
+//! comes from outside: of clients, of other machines, and from disks.
 
 #![forbid(unsafe_code)]
 
 pub mod random;
 pub mod sql;
+pub mod targets;

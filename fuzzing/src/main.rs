@@ -1,10 +1,12 @@
 //! Sends random statements to a server of its own and reports the faults that they show.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 use fencepost_fuzz::sql::{self, Bounds, Options};
+use fencepost_fuzz::targets;
 
 /// The memory limit of the server, in bytes.
 const MEMORY_LIMIT: u64 = 512 << 20;
@@ -12,7 +14,12 @@ const MEMORY_LIMIT: u64 = 512 << 20;
 /// How many SQLSTATEs are counted in the output.
 const STATES_SHOWN: usize = 12;
 
+/// The argument with which this program writes the seeds of the fuzz targets into a folder.
+const SEEDS: &str = "seeds";
+
 /// Sends random statements to a server and reports crashes, hangs and internal errors.
+///
+/// `fencepost-fuzz seeds <folder>` writes the seeds of the fuzz targets instead.
 #[derive(Parser)]
 struct Arguments {
     /// After how many seconds no further round begins
@@ -41,6 +48,7 @@ struct Arguments {
 fn main() -> ExitCode {
     let result = match std::env::args().nth(1) {
         Some(first) if first == sql::SERVE => sql::serve(MEMORY_LIMIT).map(|()| true),
+        Some(first) if first == SEEDS => write_seeds().map(|()| true),
         _ => fuzz(&Arguments::parse()),
     };
     match result {
@@ -51,6 +59,21 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Writes the seeds of each target into a folder of its name.
+fn write_seeds() -> Result<(), String> {
+    let folder = std::env::args().nth(2);
+    let folder = folder.ok_or("the folder for the seeds is missing")?;
+    for target in targets::ALL {
+        let folder = Path::new(&folder).join(target.name);
+        let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        for (number, seed) in (target.seeds)().iter().enumerate() {
+            std::fs::write(folder.join(format!("seed-{number}")), seed).map_err(failed)?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs the rounds that are asked for; false if there are findings.

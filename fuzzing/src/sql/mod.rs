@@ -32,7 +32,7 @@ pub use round::{Bounds, Fault};
 pub use script::Step;
 pub use server::{SERVE, serve};
 
-use corpus::Corpus;
+pub use corpus::Corpus;
 
 /// The extent of a run.
 #[derive(Clone, Debug)]

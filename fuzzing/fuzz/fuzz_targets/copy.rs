@@ -1,0 +1,5 @@
+//! Options and data of a COPY FROM STDIN: see `fencepost_fuzz::targets::copy`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| fencepost_fuzz::targets::copy::run(input));

@@ -1,0 +1,140 @@
+//! Requests to the services of a machine: shipped statements and parts of plans, advisory locks, notifications,
+//! sessions, counters and cancels.
+//!
+//! Two databases are one cluster. Machine 2 asks machine 1, which answers, with whatever that is.
+
+use std::pin::pin;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fencepost::{Cluster, Database};
+use fencepost_fabric::MachineId;
+use fencepost_txn::network::call::Answer;
+
+/// Bytes of a request.
+const REQUEST_BYTES_MAX: usize = 8 << 10;
+
+/// Services of a machine, and some numbers that are none.
+const SERVICES: u8 = 10;
+
+/// How long a machine may take to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Makes the requests that are seeds.
+const WORK: [&str; 9] = [
+    "SELECT * FROM far WHERE a = 7",
+    "UPDATE far SET b = 'x' WHERE a = 8",
+    "INSERT INTO far VALUES (101, 'y')",
+    "SELECT count(*), sum(a) FROM spread",
+    "SELECT pg_try_advisory_lock(5)",
+    "SELECT pg_advisory_unlock(5)",
+    "NOTIFY c, 'said'",
+    "SELECT * FROM pg_stat_activity, pg_locks",
+    "SELECT pg_cancel_backend(1 << 21), pg_stat_reset()",
+];
+
+/// Two machines.
+struct Machines {
+    asked: Database,
+    asks: Database,
+    _folder: tempfile::TempDir,
+}
+
+static MACHINES: LazyLock<Machines> = LazyLock::new(Machines::open);
+
+/// Runs one input.
+///
+/// # Panics
+/// If the machine does not answer.
+pub fn run(service: u8, request: &[u8]) {
+    let request = &request[..request.len().min(REQUEST_BYTES_MAX)];
+    let service = service % SERVICES;
+    let call = MACHINES.asks.machine().call(MachineId(1), service, request);
+    let mut call = pin!(call);
+    let began = Instant::now();
+    let mut context = Context::from_waker(Waker::noop());
+    while let Poll::Pending = call.as_mut().poll(&mut context) {
+        let late = began.elapsed() > PATIENCE;
+        assert!(
+            !late,
+            "no answer to {:?} of service {service}",
+            request.escape_ascii().to_string()
+        );
+        thread::yield_now();
+    }
+}
+
+impl Machines {
+    fn open() -> Machines {
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("a folder: {error}"));
+        let join = |machine: u32| {
+            let cluster = Cluster::of_host(folder.path(), machine, 2).replicas(1);
+            let options = Database::options().region_size(16 << 20);
+            let options = options.durability(fencepost::Durability::Memory);
+            options.cluster(cluster).open()
+        };
+        let (asked, asks) = thread::scope(|scope| {
+            let first = scope.spawn(|| join(1));
+            let second = join(2);
+            (first.join(), second)
+        });
+        let (Ok(Ok(asked)), Ok(asks)) = (asked, asks) else {
+            panic!("the machines do not open");
+        };
+        let machines = Machines {
+            asked,
+            asks,
+            _folder: folder,
+        };
+        for (database, tables) in [
+            (
+                &machines.asks,
+                "CREATE TABLE far (a int PRIMARY KEY, b text)",
+            ),
+            (
+                &machines.asked,
+                "CREATE TABLE spread (a int PRIMARY KEY) PARTITION BY RANGE (a);
+                 CREATE TABLE spread_1 PARTITION OF spread FOR VALUES FROM (0) TO (50)",
+            ),
+            (
+                &machines.asks,
+                "CREATE TABLE spread_2 PARTITION OF spread FOR VALUES FROM (50) TO (100);
+                 INSERT INTO far SELECT n, 'row ' || n FROM generate_series(1, 40) n;
+                 INSERT INTO spread SELECT n FROM generate_series(0, 99) n",
+            ),
+        ] {
+            let made = database.blocking().batch(tables);
+            made.unwrap_or_else(|error| panic!("tables: {error}"));
+        }
+        machines
+    }
+}
+
+/// Requests that a machine has made.
+type Requests = Arc<Mutex<Vec<Vec<u8>>>>;
+
+/// Returns the requests of real statements. Machine 2 notes what machine 1 asks it for, and answers nothing.
+pub fn seeds() -> Vec<Vec<u8>> {
+    // The machines of the inputs go on to answer each other.
+    let machines = Machines::open();
+    let requests: Requests = Arc::default();
+    for service in 1..SERVICES {
+        let noted = Arc::clone(&requests);
+        let note = move |_, request: Vec<u8>, answer: Answer| {
+            let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+            noted.push([vec![service], request].concat());
+            drop(answer);
+        };
+        machines.asks.machine().serve(service, Arc::new(note));
+    }
+    let mut session = machines.asked.blocking();
+    for statement in WORK {
+        // Some fail: nothing is answered.
+        let _ = session.query(statement, &[]);
+    }
+    drop(session);
+    let mut noted = requests.lock().unwrap_or_else(PoisonError::into_inner);
+    std::mem::take(&mut *noted)
+}

@@ -1,0 +1,33 @@
+//! The database of a target, which all of its inputs share.
+
+use fencepost::{Database, SqlError};
+
+/// Bytes that the data may take.
+const MEMORY_LIMIT: u64 = 256 << 20;
+
+/// Bytes of a region.
+const REGION_BYTES: usize = 16 << 20;
+
+/// Opens a database in memory and runs statements in it.
+///
+/// # Panics
+/// If it cannot be opened or a statement fails.
+pub fn open(statements: &str) -> Database {
+    let options = Database::options().region_size(REGION_BYTES);
+    let database = options.memory_limit(MEMORY_LIMIT).open();
+    let database = database.unwrap_or_else(|error| panic!("the database does not open: {error}"));
+    let made = database.blocking().batch(statements);
+    made.unwrap_or_else(|error| panic!("the tables cannot be made: {error}"));
+    database
+}
+
+/// Returns whether a SQLSTATE is that of an internal error.
+pub fn is_internal(sqlstate: &str) -> bool {
+    sqlstate.starts_with("XX")
+}
+
+/// Panics if an error is internal.
+pub fn check(context: &dyn std::fmt::Display, error: &SqlError) {
+    let state = error.sqlstate();
+    assert!(!is_internal(state.as_str()), "{error} of {context}");
+}

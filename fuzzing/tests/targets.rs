@@ -1,0 +1,140 @@
+//! Runs the fuzz targets on their seeds and on random mutations of them, for some seconds each.
+//!
+//! The inputs depend on a fixed seed alone; on a slow machine there are fewer of them. `FUZZ_SECONDS` sets the seconds of
+//! each target, with as many inputs as there is time for, and `FUZZ_SEED` another seed.
+
+use std::alloc::System;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::time::{Duration, Instant};
+
+use cap::Cap;
+use fencepost_fuzz::random::Random;
+use fencepost_fuzz::targets::{self, mutation};
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// Seeds that are run as they are.
+const SEEDS_MAX: usize = 100;
+
+/// Inputs and seconds of a target, where nothing else is asked for.
+const INPUTS_MAX: u64 = 4_000;
+const SECONDS_MAX: u64 = 5;
+
+/// How long an input may take.
+const INPUT_SECONDS_MAX: u64 = 120;
+
+/// Memory and panics are those of the whole process, so one target runs at a time.
+static RUNNING: Mutex<()> = Mutex::new(());
+
+/// The panics of all threads since the last input.
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Notes the panics of all threads, those of a server among them.
+fn note_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        std::panic::set_hook(Box::new(|info| {
+            let mut panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+            panics.push(info.to_string());
+            eprintln!("{info}");
+        }));
+    });
+}
+
+/// Ends the process if an input takes too long. The input is that of the number in `begun`.
+fn watch(name: &'static str, begun: &Arc<AtomicU64>) {
+    let begun = Arc::downgrade(begun);
+    std::thread::spawn(move || {
+        let (mut last, mut since) = (0, Instant::now());
+        while let Some(begun) = begun.upgrade() {
+            let now = begun.load(Ordering::Relaxed);
+            drop(begun);
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+            if since.elapsed() > Duration::from_secs(INPUT_SECONDS_MAX) {
+                eprintln!("{name}: input {now} takes more than {INPUT_SECONDS_MAX} s");
+                std::process::abort();
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+}
+
+/// Runs a target for some seconds.
+fn run(name: &'static str) {
+    let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    note_panics();
+    let target = targets::named(name).expect("a target");
+    let seeds = (target.seeds)();
+    assert!(!seeds.is_empty());
+    let seed = number("FUZZ_SEED").unwrap_or(1);
+    let mut random = Random::new(seed, name.len() as u64);
+    let (seconds, inputs) = match number("FUZZ_SECONDS") {
+        Some(seconds) => (seconds, u64::MAX),
+        None => (SECONDS_MAX, INPUTS_MAX),
+    };
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let begun = Arc::new(AtomicU64::new(0));
+    watch(name, &begun);
+    while Instant::now() < until && begun.load(Ordering::Relaxed) < inputs {
+        let count = begun.fetch_add(1, Ordering::Relaxed) as usize;
+        let input = match seeds.get(count).filter(|_| count < SEEDS_MAX) {
+            Some(seed) => seed.clone(),
+            None => mutation::mutated(&mut random, &seeds),
+        };
+        let (before, highest) = (ALLOCATOR.allocated(), ALLOCATOR.max_allocated());
+        let done = catch_unwind(AssertUnwindSafe(|| (target.run)(&input)));
+        let mut panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = std::mem::take(&mut *panics);
+        drop(panics);
+        let shown = input.escape_ascii();
+        assert!(
+            done.is_ok() && told.is_empty(),
+            "{name}, seed {seed}, input {count}: b\"{shown}\"\n{}",
+            told.join("\n")
+        );
+        let most = ALLOCATOR.max_allocated();
+        let bound = before + target.memory_bytes + 100 * input.len();
+        assert!(
+            most <= highest.max(bound),
+            "{name}, seed {seed}, input {count}: b\"{shown}\" takes {} bytes of memory",
+            most - before
+        );
+    }
+    let count = begun.load(Ordering::Relaxed);
+    println!("{name}: {count} inputs");
+    assert!(count > 10, "{name}: only {count} inputs");
+}
+
+#[test]
+fn client_bytes_cause_no_fault() {
+    run("wire");
+}
+
+#[test]
+fn statement_texts_cause_no_fault() {
+    run("sql");
+}
+
+#[test]
+fn copy_data_cause_no_fault() {
+    run("copy");
+}
+
+#[test]
+fn damaged_directories_cause_no_fault() {
+    run("replay");
+}
+
+#[test]
+fn messages_of_machines_cause_no_fault() {
+    run("cluster");
+}
