@@ -227,16 +227,18 @@ fn is_notice(rest: &[u8]) -> bool {
 }
 
 fn check_error(body: &[u8]) {
-    let fields = body.split(|byte| *byte == 0);
-    for field in fields {
-        if let Some((b'C', state)) = field.split_first() {
-            let state = String::from_utf8_lossy(state);
-            let told = String::from_utf8_lossy(body);
-            assert!(!database::is_internal(&state), "{told:?}");
-            return;
-        }
-    }
-    panic!("an error without a state: {body:?}");
+    let field = |code: u8| {
+        let fields = body.split(|byte| *byte == 0);
+        let mut values = fields.filter_map(|field| field.strip_prefix(&[code]));
+        values
+            .next()
+            .map(|value| String::from_utf8_lossy(value).into_owned())
+    };
+    let (Some(state), Some(message)) = (field(b'C'), field(b'M')) else {
+        panic!("an error without a state or a message: {body:?}");
+    };
+    let is_internal = database::is_internal(&state, &message);
+    assert!(!is_internal, "{:?}", String::from_utf8_lossy(body));
 }
 
 /// A message of form 2.
