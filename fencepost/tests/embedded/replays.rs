@@ -256,10 +256,17 @@ fn deferred_constraints_are_checked_in_the_new_run() {
 #[test]
 fn a_query_with_changes_reads_a_leaf_of_its_own_that_others_have_changed() {
     let mut two = two(ACCOUNTS);
-    run(&mut two.block, "INSERT INTO account VALUES (4, 'owner 4', 4)");
-    run(&mut two.beside, "INSERT INTO account VALUES (5, 'owner 5', 5)");
+    run(
+        &mut two.block,
+        "INSERT INTO account VALUES (4, 'owner 4', 4)",
+    );
+    run(
+        &mut two.beside,
+        "INSERT INTO account VALUES (5, 'owner 5', 5)",
+    );
     run(&mut two.beside, "UPDATE account SET cents = 8 WHERE id = 1");
-    let moved = "WITH changed AS (UPDATE account SET cents = cents + 1 WHERE id = 1 RETURNING cents)
+    let moved =
+        "WITH changed AS (UPDATE account SET cents = cents + 1 WHERE id = 1 RETURNING cents)
         INSERT INTO account SELECT 6, 'more', cents FROM changed RETURNING cents::text";
     assert_eq!(text(&mut two.block, moved), "9");
     run(&mut two.block, "COMMIT");

@@ -258,10 +258,7 @@ impl Binder<'_> {
                 ast::SelectItem::Wildcard(options) => {
                     check_wildcard(options)?;
                     if scope.leaves.is_empty() {
-                        return Err(SqlError::new(
-                            SqlState::SYNTAX_ERROR,
-                            "SELECT * with no tables specified is not valid",
-                        ));
+                        return Err(star_of_nothing());
                     }
                     targets.extend(scope.star().into_iter().map(named_target));
                     continue;
@@ -614,4 +611,12 @@ fn check_supported(select: &ast::Select) -> Result<(), SqlError> {
         return Ok(());
     };
     Err(SqlError::unsupported(refused))
+}
+
+/// 42601 for `*` without FROM.
+pub(super) fn star_of_nothing() -> SqlError {
+    SqlError::new(
+        SqlState::SYNTAX_ERROR,
+        "SELECT * with no tables specified is not valid",
+    )
 }

@@ -14,6 +14,7 @@ use super::ddl::check_column_type;
 use super::needs::Need;
 use super::path::PathView;
 use super::scope::{Scope, ScopeColumn, ScopeLeaf};
+use super::select::star_of_nothing;
 use super::{Binder, ParamTypes, names};
 use crate::bound::{ColumnOrigin, CreateView, DropView, NamedObject, Select, Statement};
 use crate::catalog::{
@@ -276,6 +277,9 @@ impl Binder<'_> {
         let mut items = Vec::new();
         for item in std::mem::take(&mut select.projection) {
             let leaves: Vec<&ScopeLeaf> = match &item {
+                ast::SelectItem::Wildcard(_) if scope.leaves.is_empty() => {
+                    return Err(star_of_nothing());
+                }
                 ast::SelectItem::Wildcard(_) => {
                     for merged in &scope.merged {
                         let column = ast::Expr::Identifier(quoted(&merged.name));

@@ -5,7 +5,7 @@
 
 use std::pin::pin;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,7 @@ pub fn run(service: u8, request: &[u8]) {
     let mut call = pin!(call);
     let began = Instant::now();
     let mut context = Context::from_waker(Waker::noop());
-    while let Poll::Pending = call.as_mut().poll(&mut context) {
+    while call.as_mut().poll(&mut context).is_pending() {
         let late = began.elapsed() > PATIENCE;
         assert!(
             !late,
