@@ -101,27 +101,27 @@ impl Session {
         planned: &'a Planned,
     ) -> Work<'a, ()> {
         Box::pin(async move {
+            let conflict = match &self.tx {
+                Some(tx) => tx.conflict(),
+                None => self.coordinator.conflict(),
+            };
             if let Body::Plan(_, used) = &planned.body {
                 let text = kept(&planned.text).to_owned();
-                if let Some(key) = self.conflict_key(halt, text, &used.plans).await {
-                    self.served.tallies.conflict(key, false);
-                }
+                self.count_unseen((halt, conflict), text, &used.plans).await;
             }
         })
     }
 
-    /// Under which a conflict of the statement `text` counts that is dealt with unseen; it is about one of `tables`, if
-    /// about a table.
-    pub(super) async fn conflict_key(
+    /// Counts a conflict of the statement `text`, about the object at `conflict`, that was dealt with unseen; if it is about a
+    /// table, that is one of `tables`.
+    pub(super) async fn count_unseen(
         &self,
-        halt: &Halt,
+        (halt, conflict): (&Halt, Option<Addr>),
         text: String,
         tables: &[Arc<TablePlan>],
-    ) -> Option<ConflictKey> {
-        let kind = kind_of(halt)?;
-        let conflict = match &self.tx {
-            Some(tx) => tx.conflict(),
-            None => self.coordinator.conflict(),
+    ) {
+        let Some(kind) = kind_of(halt) else {
+            return;
         };
         let table = match (tables, conflict) {
             ([one], _) => Some(one.def.id),
@@ -130,12 +130,13 @@ impl Session {
             }
             _ => None,
         };
-        Some(ConflictKey {
+        let key = ConflictKey {
             table: table.unwrap_or(0),
             kind: kind.to_owned(),
             statement: text,
             winner: self.winner(halt, conflict).await,
-        })
+        };
+        self.served.tallies.conflict(key, false);
     }
 
     /// The statement that has changed what a conflict was about, if it was run on this machine, not long ago.

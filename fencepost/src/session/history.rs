@@ -31,6 +31,10 @@ const STATEMENTS_MAX: usize = 1000;
 const BYTES_MAX: usize = 1 << 20;
 /// Rows that the statements of a block have given which is run again.
 const ROWS_MAX: u64 = 100_000;
+/// Runs in a row that told something else, after which some conflicts are told at once.
+const VAIN_MAX: u32 = 8;
+/// Conflicts that are told at once between two runs, at most.
+const PASSED_MAX: u32 = 31;
 
 /// A statement that has ended well.
 pub(super) struct Entry {
@@ -68,6 +72,31 @@ pub(super) struct History {
     /// The settings that all ran with.
     settings: Option<Arc<Settings>>,
     hash: RandomState,
+    odds: Odds,
+}
+
+/// How likely it is that a block tells the same when it is run again: where the blocks of a session never do, as they read
+/// what others change, running them again only takes time.
+#[derive(Default)]
+struct Odds {
+    /// Runs in a row that were in vain.
+    vain: u32,
+    /// Conflicts to pass before the next run.
+    passes: u32,
+}
+
+impl Odds {
+    fn is_worth_a_run(&mut self) -> bool {
+        let passes = self.passes > 0;
+        self.passes = self.passes.saturating_sub(1);
+        !passes
+    }
+
+    fn note(&mut self, same: bool) {
+        self.vain = if same { 0 } else { self.vain.saturating_add(1) };
+        let beyond = self.vain.saturating_sub(VAIN_MAX).min(5);
+        self.passes = ((1 << beyond) - 1).min(PASSED_MAX);
+    }
 }
 
 impl History {
@@ -110,6 +139,16 @@ impl History {
     /// How often the statements were run again.
     pub fn replays(&self) -> u32 {
         self.replays
+    }
+
+    /// Returns whether a conflict is worth a run of the statements; asked once for each conflict.
+    pub fn is_worth_a_run(&mut self) -> bool {
+        self.odds.is_worth_a_run()
+    }
+
+    /// Notes whether the statements have told the same again.
+    pub fn note_run(&mut self, same: bool) {
+        self.odds.note(same);
     }
 
     /// The statements are run again.
@@ -253,5 +292,31 @@ impl RowSink for RowDigest {
     fn rewind(&mut self) -> bool {
         self.clear();
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Odds, PASSED_MAX, VAIN_MAX};
+
+    /// Conflicts of `count` that are run again, where no run tells the same.
+    fn runs(odds: &mut Odds, count: u32) -> u32 {
+        let run = |_: &u32| {
+            let runs = odds.is_worth_a_run();
+            if runs {
+                odds.note(false);
+            }
+            runs
+        };
+        u32::try_from((0..count).filter(run).count()).unwrap()
+    }
+
+    #[test]
+    fn runs_in_vain_become_rare_and_one_that_is_not_makes_them_usual() {
+        let mut odds = Odds::default();
+        assert_eq!(runs(&mut odds, VAIN_MAX + 1), VAIN_MAX + 1);
+        assert!(runs(&mut odds, 100 * (PASSED_MAX + 1)) <= 105);
+        odds.note(true);
+        assert_eq!(runs(&mut odds, VAIN_MAX), VAIN_MAX);
     }
 }

@@ -78,22 +78,26 @@ impl Session {
                 Some(tx) => tx.conflict(),
                 None => self.coordinator.conflict(),
             };
+            if !self.history.is_worth_a_run() {
+                self.history.lose_over(about);
+                return Err(conflict);
+            }
             let mut history = std::mem::take(&mut self.history);
-            let tables = history.tables(running);
-            let key = self.conflict_key(&conflict, self.running_text(), &tables);
-            let key = key.await;
             let (began, told) = (self.eval.statement_start, self.notices.len());
             let same = self.replay_until_done(&mut history).await;
             self.eval.statement_start = began;
             self.eval.sequences.end();
             self.notices.truncate(told);
             self.history = history;
+            if let Ok(same) = same {
+                self.history.note_run(same);
+            }
             match same {
                 Ok(true) => {
                     self.scratch.counting.event(Event::Replays, 1);
-                    if let Some(key) = key {
-                        self.served.tallies.conflict(key, false);
-                    }
+                    let tables = self.history.tables(running);
+                    let about = (&conflict, about);
+                    self.count_unseen(about, self.running_text(), &tables).await;
                     Ok(())
                 }
                 Ok(false) => {
