@@ -22,7 +22,7 @@ use fencepost::{Database, LockWait, SessionOptions, TxStatus, TypeKind, types};
 use pgwire::messages::response::TransactionStatus;
 
 use crate::log::LogStyle;
-use crate::proto::backend::{FieldDescription, string};
+use crate::proto::encode::Column;
 use crate::proto::startup::Startup;
 
 /// How long another machine may take to hear of a cancel.
@@ -313,16 +313,16 @@ pub(crate) fn parameter_oids(
 }
 
 /// A column as RowDescription has it.
-pub(crate) fn describe(column: &OutputColumn, binary: bool) -> FieldDescription {
-    FieldDescription::new(
-        string(&column.name),
-        column.table_oid as i32,
-        column.attnum,
-        column.ty.oid(),
-        column.ty.size(),
-        column.ty.typmod,
-        i16::from(binary),
-    )
+pub(crate) fn describe(column: &OutputColumn, binary: bool) -> Column<'_> {
+    Column {
+        name: &column.name,
+        table: column.table_oid,
+        attribute: column.attnum,
+        type_oid: column.ty.oid(),
+        type_size: column.ty.size(),
+        typmod: column.ty.typmod,
+        binary,
+    }
 }
 
 /// Appends a value that is not NULL.

@@ -67,7 +67,10 @@ impl Session {
             true => Some(self.eval.transaction_number()),
             false => self.eval.drawn_number(),
         };
-        let mut outcome = self.commit_numbered(number).await;
+        let mut outcome = match number {
+            Some(number) => self.commit_numbered(number).await,
+            None => self.commit_below().await,
+        };
         while let Err(halt) = &outcome
             && self.may_replay(halt)
         {
@@ -108,16 +111,19 @@ impl Session {
             if !self.deferred.is_empty() {
                 self.check_all_deferred().await?;
             }
-            self.commit_numbered(number).await
+            match number {
+                Some(number) => self.commit_numbered(number).await,
+                None => self.commit_below().await,
+            }
         })
     }
 
-    /// Commits the transaction below, and has it leave word of that where it has a number.
-    async fn commit_numbered(&mut self, number: Option<i64>) -> Result<(), Halt> {
-        if let Some(number) = number {
+    /// Commits the transaction below, and has it leave word of that under its number.
+    fn commit_numbered(&mut self, number: i64) -> Work<'_, Result<(), Halt>> {
+        Box::pin(async move {
             self.record_outcome(number).await?;
-        }
-        self.commit_below().await
+            self.commit_below().await
+        })
     }
 
     /// Checks all deferred constraints, at READ COMMITTED on a snapshot of now.

@@ -101,6 +101,7 @@ impl Odds {
 
 impl History {
     /// A transaction begins whose statements are not kept.
+    #[inline]
     pub fn forget(&mut self) {
         self.lose();
         self.conflict = None;
@@ -113,7 +114,15 @@ impl History {
     }
 
     /// The transaction cannot be run again any more, or has ended.
+    #[inline]
     pub fn lose(&mut self) {
+        if self.is_whole {
+            self.clear();
+        }
+    }
+
+    #[cold]
+    fn clear(&mut self) {
         self.entries.clear();
         (self.bytes, self.rows, self.replays) = (0, 0, 0);
         self.settings = None;

@@ -26,11 +26,11 @@ pub(super) struct Resumed<'a> {
     /// The output of this run so far.
     made: Made,
     /// A digest of the rows that the sink below has received, where that is wanted.
-    digest: Option<RowDigest>,
+    digest: Option<Box<RowDigest>>,
 }
 
 impl<'a> Resumed<'a> {
-    pub(super) fn new(sink: &'a mut dyn RowSink, digest: Option<RowDigest>) -> Resumed<'a> {
+    pub(super) fn new(sink: &'a mut dyn RowSink, digest: Option<Box<RowDigest>>) -> Resumed<'a> {
         Resumed {
             sink,
             given: Made::default(),
@@ -41,7 +41,7 @@ impl<'a> Resumed<'a> {
 
     /// The digest of the rows.
     pub(super) fn digest(&self) -> Option<&RowDigest> {
-        self.digest.as_ref()
+        self.digest.as_deref()
     }
 
     /// The statement is run again: what the sink below has got, and does not forget, is passed

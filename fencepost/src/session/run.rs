@@ -205,7 +205,8 @@ impl Session {
         let single = alone && last;
         let mut intents = !single;
         let (mut attempt, mut replanned) = (0, false);
-        let digest = self.keeps_history().then(|| self.history.digest());
+        let keeps = self.keeps_history();
+        let digest = keeps.then(|| Box::new(self.history.digest()));
         let mut sink = Resumed::new(sink, digest);
         loop {
             portal.transaction = Some(self.transaction);

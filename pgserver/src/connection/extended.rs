@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use pgwire::messages::copy::CopyDone;
-use pgwire::messages::data::NoData;
 use pgwire::messages::extendedquery::{CloseComplete, ParseComplete, PortalSuspended};
 use pgwire::messages::response::{EmptyQueryResponse, TransactionStatus};
 
@@ -70,9 +69,9 @@ pub(super) fn describe_rows(out: &mut Vec<u8>, prepared: &Prepared, formats: &Re
             let columns = columns.iter().enumerate();
             let columns =
                 columns.map(|(index, column)| engine::describe(column, formats.is_binary(index)));
-            append(out, &backend::row_description(columns));
+            encode::row_description(out, columns);
         }
-        None => append(out, &NoData::new()),
+        None => encode::no_data(out),
     }
 }
 

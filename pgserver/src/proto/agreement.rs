@@ -17,8 +17,9 @@ use pgwire::messages::{
 };
 use proptest::prelude::*;
 
-use super::backend::{self, FieldDescription, string};
+use super::backend::{self, string};
 use super::encode;
+use super::encode::Column;
 use super::front::{self, Front, Target};
 use super::startup::{self, Opening};
 use super::{ProtoError, frame};
@@ -306,6 +307,25 @@ proptest! {
     }
 
     #[test]
+    fn descriptions_agree_with_pgwire(
+        columns in prop::collection::vec((".{0,12}", any::<(u32, i16, u32, i16, i32, bool)>()), 0..5),
+    ) {
+        let ours = written(|out| encode::row_description(out, columns.iter().map(|(name, of)| {
+            let (table, attribute, type_oid, type_size, typmod, binary) = *of;
+            Column { name, table, attribute, type_oid, type_size, typmod, binary }
+        })));
+        let theirs = columns.iter().map(|(name, of)| {
+            let (table, attribute, type_oid, size, typmod, binary) = *of;
+            let format = i16::from(binary);
+            let name = string(name);
+            data::FieldDescription::new(name, table as i32, attribute, type_oid, size, typmod, format)
+        });
+        check(&ours, Back::RowDescription(data::RowDescription::new(theirs.collect())));
+        let ours = written(encode::no_data);
+        check(&ours, Back::NoData(data::NoData::new()));
+    }
+
+    #[test]
     fn completions_agree_with_pgwire(
         tag in "[A-Z0-9 ]{1,20}",
         status in status(),
@@ -341,9 +361,6 @@ proptest! {
         check(&appended(&told()), Back::NotificationResponse(told()));
         let types = || backend::parameter_description(oids.iter().copied());
         check(&appended(&types()), Back::ParameterDescription(types()));
-        let column = |oid: &u32| FieldDescription::new(string(&name), pid, 7, *oid, -1, secret, 1);
-        let rows = || backend::row_description(oids.iter().map(column));
-        check(&appended(&rows()), Back::RowDescription(rows()));
         let copy_in = || backend::copy_in((columns, binary));
         check(&appended(&copy_in()), Back::CopyInResponse(copy_in()));
         let copy_out = || backend::copy_out((columns, binary));

@@ -6,14 +6,12 @@
 use bytes::BytesMut;
 use pgwire::messages::Message;
 use pgwire::messages::copy::{CopyInResponse, CopyOutResponse};
-use pgwire::messages::data::{ParameterDescription, RowDescription};
+use pgwire::messages::data::ParameterDescription;
 use pgwire::messages::response::NotificationResponse;
 use pgwire::messages::startup::{NegotiateProtocolVersion, ParameterStatus};
 use tracing::warn;
 
 use super::startup::PROTOCOL_VERSION;
-
-pub use pgwire::messages::data::FieldDescription;
 
 /// The longest string in a message. A report with the most strings of this length still has less
 /// than the 2 GiB that the protocol allows.
@@ -58,11 +56,6 @@ pub fn parameter_description(types: impl Iterator<Item = u32>) -> ParameterDescr
     ParameterDescription::new(types.collect())
 }
 
-/// Makes a RowDescription.
-pub fn row_description(columns: impl Iterator<Item = FieldDescription>) -> RowDescription {
-    RowDescription::new(columns.collect())
-}
-
 /// Makes the CopyInResponse for so many columns, in text or in binary.
 pub fn copy_in((columns, binary): (usize, bool)) -> CopyInResponse {
     let format = i16::from(binary);
@@ -97,16 +90,6 @@ mod tests {
     fn long_string_is_cut_between_characters() {
         let long = "é".repeat(STRING_BYTES_MAX / 2 + 1);
         assert_eq!(string(&format!("x{long}")).len(), STRING_BYTES_MAX - 1);
-    }
-
-    #[test]
-    fn row_description_carries_every_field() {
-        let mut out = Vec::new();
-        let column = FieldDescription::new("id".into(), 16_384, 1, 23, 4, -1, 1);
-        append(&mut out, &row_description([column].into_iter()));
-        let expected =
-            b"T\0\0\0\x1b\0\x01id\0\0\0\x40\0\0\x01\0\0\0\x17\0\x04\xff\xff\xff\xff\0\x01";
-        assert_eq!(out, expected);
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Messages of the row path, appended to an output buffer: BindComplete, DataRow, CopyData,
-//! CommandComplete and ReadyForQuery. [`super::backend`] has all others.
+//! Messages of the row path, appended to an output buffer: BindComplete, RowDescription, NoData,
+//! DataRow, CopyData, CommandComplete and ReadyForQuery. [`super::backend`] has all others. libpq
+//! has each run of a prepared statement described, so descriptions are of the row path, too.
 //!
 //! Every message is written once, front to back; its length is patched in when its end is known.
 //! pgwire would allocate and copy each value (`agreement` holds the two codecs against each other).
@@ -8,6 +9,25 @@ use pgwire::messages::response::TransactionStatus;
 
 /// The longest message the protocol can carry.
 pub const MESSAGE_BYTES_MAX: usize = i32::MAX as usize - 1;
+
+/// A column of a RowDescription.
+#[derive(Debug, Clone, Copy)]
+pub struct Column<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The table it is of, or 0.
+    pub table: u32,
+    /// Its number in the table, or 0.
+    pub attribute: i16,
+    /// The oid of its type.
+    pub type_oid: u32,
+    /// The size of its type, negative when it varies.
+    pub type_size: i16,
+    /// The modifier of its type, or -1.
+    pub typmod: i32,
+    /// Whether it is sent in binary.
+    pub binary: bool,
+}
 
 /// Appends a message whose body `body` writes.
 #[inline]
@@ -39,6 +59,18 @@ fn i32(out: &mut Vec<u8>, value: i32) {
     out.extend_from_slice(&value.to_be_bytes());
 }
 
+/// Appends a zero-ended text; zero bytes within it become blanks.
+fn cstring(out: &mut Vec<u8>, text: &str) {
+    let start = out.len();
+    out.extend_from_slice(text.as_bytes());
+    for byte in &mut out[start..] {
+        if *byte == 0 {
+            *byte = b' ';
+        }
+    }
+    out.push(0);
+}
+
 /// ReadyForQuery.
 #[inline]
 pub fn ready_for_query(out: &mut Vec<u8>, status: TransactionStatus) {
@@ -49,6 +81,28 @@ pub fn ready_for_query(out: &mut Vec<u8>, status: TransactionStatus) {
 #[inline]
 pub fn bind_complete(out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'2', 0, 0, 0, 4]);
+}
+
+/// NoData.
+#[inline]
+pub fn no_data(out: &mut Vec<u8>) {
+    out.extend_from_slice(&[b'n', 0, 0, 0, 4]);
+}
+
+/// RowDescription.
+pub fn row_description<'a>(out: &mut Vec<u8>, columns: impl ExactSizeIterator<Item = Column<'a>>) {
+    message(out, b'T', |out| {
+        i16(out, columns.len() as i16);
+        for column in columns {
+            cstring(out, column.name);
+            i32(out, column.table as i32);
+            i16(out, column.attribute);
+            i32(out, column.type_oid as i32);
+            i16(out, column.type_size);
+            i32(out, column.typmod);
+            i16(out, i16::from(column.binary));
+        }
+    });
 }
 
 /// CommandComplete.
