@@ -147,14 +147,7 @@ impl Body {
 
     /// Does it do the same on the same data, if it gets the same values of sequences?
     pub fn is_repeatable(&self) -> bool {
-        match self {
-            Body::Plan(plan, _) => plan.is_repeatable(),
-            Body::Empty
-            | Body::Explain { .. }
-            | Body::ExplainExecute { .. }
-            | Body::Declare(_)
-            | Body::Utility(_) => false,
-        }
+        matches!(self, Body::Plan(plan, _) if plan.is_repeatable())
     }
 
     /// Has it to do with the state of the session that runs it?

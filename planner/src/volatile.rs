@@ -7,7 +7,7 @@ use crate::plan::{Access, JoinMethod, KeyTerm, Scan, SelectPlan, Source};
 use crate::statement::Plan;
 use crate::write::InsertSource;
 
-/// What is looked for in the expressions of a plan.
+/// A search of the expressions of a plan for one that the function accepts.
 struct Search(fn(&Expr) -> bool);
 
 impl Plan {

@@ -75,7 +75,14 @@ struct Sets {
 
 /// The values that a statement has drawn, by sequence.
 #[derive(Clone, Debug, Default)]
-pub struct Drawn(HashMap<u32, Log>);
+pub struct DrawnValues(HashMap<u32, Log>);
+
+impl DrawnValues {
+    /// The bytes of memory that they take, about.
+    pub fn bytes(&self) -> usize {
+        self.0.values().map(Log::bytes).sum()
+    }
+}
 
 /// A place in a transaction, as far as its sequences go.
 #[derive(Clone, Copy, Debug, Default)]
@@ -189,9 +196,9 @@ impl Sequences {
     }
 
     /// The values that the statement has drawn; `None` where it has called `setval`.
-    pub fn drawn(&self) -> Option<Drawn> {
+    pub fn drawn(&self) -> Option<DrawnValues> {
         if !self.is_used.load(Ordering::Relaxed) {
-            return Some(Drawn::default());
+            return Some(DrawnValues::default());
         }
         let own = &*self.own.lock();
         let sets = &own.sets;
@@ -205,11 +212,11 @@ impl Sequences {
             log.rewind();
             (*id, log)
         };
-        Some(Drawn(own.drawn.iter().map(again).collect()))
+        Some(DrawnValues(own.drawn.iter().map(again).collect()))
     }
 
     /// A statement is run again, after others: it gets the values that it has drawn.
-    pub fn begin_again(&self, drawn: &Drawn) {
+    pub fn begin_again(&self, drawn: &DrawnValues) {
         self.end();
         if !drawn.0.is_empty() {
             self.own.lock().drawn.clone_from(&drawn.0);

@@ -17,7 +17,7 @@ use crate::conflict;
 use crate::prepared::{Body, Planned};
 use crate::sessions::Registered;
 
-/// What kind of conflict with other transactions it is, if it is one.
+/// Returns the name of the kind of conflict that ended a statement; `None` if no conflict did.
 fn kind_of(halt: &Halt) -> Option<&'static str> {
     match halt {
         Halt::Stop(Stop::Deadlock) => Some("deadlock"),
@@ -29,7 +29,7 @@ fn kind_of(halt: &Halt) -> Option<&'static str> {
     }
 }
 
-/// That a commit is in doubt, and whom to ask how it ended.
+/// Returns the error for a commit in doubt, with the query that tells its outcome.
 fn in_doubt(halt: Halt, number: i64) -> SqlError {
     halt.into_error()
         .detail(format!(
@@ -57,10 +57,7 @@ impl Session {
         Box::pin(async move {
             let halt = self.doubted(halt).await;
             self.doomed |= !matches!(halt, Halt::Error(_));
-            let conflict = self.history.conflict().or_else(|| match &self.tx {
-                Some(tx) => tx.conflict(),
-                None => self.coordinator.conflict(),
-            });
+            let conflict = self.history.conflict().or_else(|| self.last_conflict());
             self.fail();
             let halt = self.settle().await.err().unwrap_or(halt);
             if let (Halt::Stop(Stop::InDoubt), Some(number)) = (&halt, self.eval.drawn_number()) {
@@ -101,15 +98,20 @@ impl Session {
         planned: &'a Planned,
     ) -> Work<'a, ()> {
         Box::pin(async move {
-            let conflict = match &self.tx {
-                Some(tx) => tx.conflict(),
-                None => self.coordinator.conflict(),
-            };
+            let conflict = self.last_conflict();
             if let Body::Plan(_, used) = &planned.body {
                 let text = kept(&planned.text).to_owned();
                 self.count_unseen((halt, conflict), text, &used.plans).await;
             }
         })
+    }
+
+    /// Returns the object of the last conflict of the open transaction, or of the one that has just ended.
+    pub(super) fn last_conflict(&self) -> Option<Addr> {
+        match &self.tx {
+            Some(tx) => tx.conflict(),
+            None => self.coordinator.conflict(),
+        }
     }
 
     /// Counts a conflict of the statement `text`, about the object at `conflict`, that was dealt with unseen; if it is about a

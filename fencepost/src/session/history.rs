@@ -1,4 +1,4 @@
-//! What a serializable block has told its client so far, so that the block can be run again unseen ([`super::replay`]).
+//! The statements of a serializable block and digests of their results, for a replay of the block ([`super::replay`]).
 //!
 //! ```text
 //! statement ends well ──note──▶ entry: the statement, its parameters, a digest of its rows, its tag
@@ -6,8 +6,9 @@
 //! ```
 //!
 //! # Invariants
-//! * HIST-1: while it is whole, its entries are all that the transaction has done, and all that its client knows of it.
-//! * HIST-2: it takes at most [`STATEMENTS_MAX`] entries, [`BYTES_MAX`] of parameters and [`ROWS_MAX`] rows that were read.
+//! * HIST-1: while the history is whole, its entries are all statements of the transaction that have read or written data.
+//! * HIST-2: a history has at most [`STATEMENTS_MAX`] entries, [`BYTES_MAX`] bytes of parameters and values of sequences, and
+//!   [`ROWS_MAX`] rows returned or changed.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use fencepost_sql::bound::Statement;
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::digest::digest_row;
 use fencepost_sql::error::SqlError;
-use fencepost_sql::sequences::Drawn;
+use fencepost_sql::sequences::DrawnValues;
 use fencepost_sql::settings::Settings;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
@@ -27,13 +28,13 @@ use crate::prepared::{Body, Planned, Portal, Prepared};
 
 /// Statements of a block that is run again.
 const STATEMENTS_MAX: usize = 1000;
-/// Bytes of the parameters of a block that is run again.
+/// Bytes of parameters and values of sequences of a block that is run again.
 const BYTES_MAX: usize = 1 << 20;
-/// Rows that the statements of a block have given which is run again.
+/// Rows that a block that is run again has returned or changed.
 const ROWS_MAX: u64 = 100_000;
-/// Runs in a row that told something else, after which some conflicts are told at once.
+/// Consecutive replays with other results, after which the session reports some conflicts at once.
 const VAIN_MAX: u32 = 8;
-/// Conflicts that are told at once between two runs, at most.
+/// Conflicts reported at once between two replays, at most.
 const PASSED_MAX: u32 = 31;
 
 /// A statement that has ended well.
@@ -41,17 +42,17 @@ pub(super) struct Entry {
     pub prepared: Arc<Prepared>,
     /// The parameters, literals included.
     pub params: Vec<Value>,
-    /// What `statement_timestamp()` was.
+    /// The `statement_timestamp()` of its first run.
     pub began: i64,
-    /// What its client was told.
-    pub told: Told,
+    /// A digest of its result.
+    pub result: ResultDigest,
     /// The values of sequences that it has drawn.
-    pub drawn: Drawn,
+    pub drawn: DrawnValues,
 }
 
-/// What a client was told of a statement.
+/// A digest of the rows and the command tag of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ResultDigest {
     rows: u64,
     digest: u64,
     tag: Tag,
@@ -67,7 +68,7 @@ pub(super) struct History {
     is_whole: bool,
     /// How often they were run again.
     replays: u32,
-    /// What the conflict was about that the client is told.
+    /// The object of the conflict to report, where a replay has followed that conflict.
     conflict: Option<Addr>,
     /// The settings that all ran with.
     settings: Option<Arc<Settings>>,
@@ -129,13 +130,13 @@ impl History {
         self.is_whole = false;
     }
 
-    /// As [`History::lose`]: the client is told of the conflict about `conflict`.
+    /// As [`History::lose`]; the conflict over the object `conflict` is reported to the client.
     pub fn lose_over(&mut self, conflict: Option<Addr>) {
         self.lose();
         self.conflict = conflict;
     }
 
-    /// What the conflict was about that the client is told, where the transaction was run again since.
+    /// Returns the object of the conflict to report, where a replay has followed that conflict.
     pub fn conflict(&self) -> Option<Addr> {
         self.conflict
     }
@@ -155,7 +156,7 @@ impl History {
         self.odds.is_worth_a_run()
     }
 
-    /// Notes whether the statements have told the same again.
+    /// Notes whether a replay gave the same results.
     pub fn note_run(&mut self, same: bool) {
         self.odds.note(same);
     }
@@ -194,7 +195,7 @@ impl History {
     }
 
     /// Notes a statement that has ended well, or loses the history where it is one that cannot be run again.
-    pub fn note(&mut self, portal: &Portal, began: i64, told: Told, eval: &EvalContext) {
+    pub fn note(&mut self, portal: &Portal, began: i64, result: ResultDigest, eval: &EvalContext) {
         if !self.is_whole {
             return;
         }
@@ -203,8 +204,8 @@ impl History {
             return self.lose();
         };
         let apart = portal.params.iter().map(Value::bytes_apart).sum::<usize>();
-        self.bytes += apart + size_of_val(portal.params.as_slice());
-        self.rows += told.rows;
+        self.bytes += apart + size_of_val(portal.params.as_slice()) + drawn.bytes();
+        self.rows += result.rows.max(result.tag.rows());
         let fits =
             self.entries.len() < STATEMENTS_MAX && self.bytes <= BYTES_MAX && self.rows <= ROWS_MAX;
         if !fits || !is_repeatable(&portal.prepared) || !self.runs_with(settings) {
@@ -215,7 +216,7 @@ impl History {
             prepared: Arc::clone(&portal.prepared),
             params: portal.params.clone(),
             began,
-            told,
+            result,
             drawn,
         });
     }
@@ -278,9 +279,9 @@ impl RowDigest {
         self.rows = 0;
     }
 
-    /// What the rows and `tag` tell a client.
-    pub fn told(&self, tag: Tag) -> Told {
-        Told {
+    /// Returns the digest of the rows with the command tag `tag`.
+    pub fn result(&self, tag: Tag) -> ResultDigest {
+        ResultDigest {
             rows: self.rows,
             digest: self.hasher.finish(),
             tag,

@@ -167,7 +167,7 @@ pub struct Session {
     /// What transactions begin with, by the settings.
     default_modes: Modes,
     savepoints: Vec<OpenSavepoint>,
-    /// What the statements of a serializable block have told.
+    /// The statements of a serializable block and digests of their results.
     history: History,
     /// What the transaction has still to check.
     deferred: Deferred,

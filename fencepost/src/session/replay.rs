@@ -5,11 +5,11 @@
 //!      │ give up the transaction below, keep its place in the lines that it stood in
 //!      ▼
 //!  run the statements of the history in a new transaction ──a row or a tag differs──▶ 40001
-//!      │ each has told its client the same
+//!      │ all results are the same
 //!      ▼
 //!  go on: the statement again, or COMMIT
 //! ```
-//! What a client has been told holds in the new transaction as it did in the former one, so it cannot tell them apart.
+//! Every result that the client received holds in the new transaction, too, so the client cannot distinguish the two.
 //!
 //! *Failure.* Where results differ, or conflicts do not end, the client gets the conflict that came first.
 
@@ -38,13 +38,13 @@ const LINE: Line = Line {
     renews: false,
 };
 
-/// Returns whether the same statements may end well in a new transaction. A deadlock is told, as it may come again.
+/// Returns whether the same statements may succeed in a new transaction. A deadlock is reported, as it may occur again.
 fn is_conflict(halt: &Halt) -> bool {
     matches!(halt, Halt::Stale | Halt::Stop(Stop::Retry(_)))
 }
 
 impl Session {
-    /// Returns whether the open transaction keeps what its statements have told.
+    /// Returns whether the open transaction keeps its statements and digests of their results.
     #[inline]
     pub(super) fn keeps_history(&self) -> bool {
         self.block == Block::Explicit
@@ -67,27 +67,24 @@ impl Session {
     /// commit.
     ///
     /// # Errors
-    /// `conflict` where a statement does not tell the client what it did, or conflicts do not end.
+    /// `conflict` where the result of a statement differs, or conflicts do not end.
     pub(super) fn replay<'a>(
         &'a mut self,
         conflict: Halt,
         running: Option<&'a Planned>,
     ) -> Work<'a, Result<(), Halt>> {
         Box::pin(async move {
-            let about = match &self.tx {
-                Some(tx) => tx.conflict(),
-                None => self.coordinator.conflict(),
-            };
+            let about = self.last_conflict();
             if !self.history.is_worth_a_run() {
                 self.history.lose_over(about);
                 return Err(conflict);
             }
             let mut history = std::mem::take(&mut self.history);
-            let (began, told) = (self.eval.statement_start, self.notices.len());
+            let (began, notices) = (self.eval.statement_start, self.notices.len());
             let same = self.replay_until_done(&mut history).await;
             self.eval.statement_start = began;
             self.eval.sequences.end();
-            self.notices.truncate(told);
+            self.notices.truncate(notices);
             self.history = history;
             if let Ok(same) = same {
                 self.history.note_run(same);
@@ -110,7 +107,7 @@ impl Session {
         })
     }
 
-    /// Returns whether all statements have told the same again.
+    /// Returns whether each statement has given the same result again.
     async fn replay_until_done(&mut self, history: &mut History) -> Result<bool, Halt> {
         loop {
             self.give_up_to_replay();
@@ -161,7 +158,7 @@ impl Session {
         }
     }
 
-    /// Runs a statement again, and returns whether it tells the same.
+    /// Runs a statement again, and returns whether its result is the same.
     async fn repeat(&mut self, entry: &Entry, history: &History) -> Result<bool, Halt> {
         self.eval.statement_start = entry.began;
         self.eval.sequences.begin_again(&entry.drawn);
@@ -169,7 +166,7 @@ impl Session {
         portal.transaction = Some(self.transaction);
         let mut digest = history.digest();
         match self.attempt(&mut portal, 0, &mut digest, false, LINE).await {
-            Ok(Completion::Complete(tag)) => Ok(digest.told(tag) == entry.told),
+            Ok(Completion::Complete(tag)) => Ok(digest.result(tag) == entry.result),
             Ok(Completion::Suspended | Completion::Empty | Completion::CopyIn(_)) => Ok(false),
             Err(halt) => Err(self.doubted(halt).await),
         }

@@ -279,7 +279,7 @@ impl Session {
                         self.statements += 1;
                     }
                     if let Some(digest) = sink.digest() {
-                        self.note_told(portal, digest, &done);
+                        self.note_result(portal, digest, &done);
                     }
                     self.eval.sequences.end();
                     return Ok(done);
@@ -289,12 +289,12 @@ impl Session {
         }
     }
 
-    /// Keeps what the statement of a portal has told.
-    fn note_told(&mut self, portal: &Portal, digest: &RowDigest, done: &Completion) {
+    /// Adds the statement of a portal and the digest of its result to the history.
+    fn note_result(&mut self, portal: &Portal, digest: &RowDigest, done: &Completion) {
         match done {
             Completion::Complete(tag) => {
-                let (began, told) = (self.eval.statement_start, digest.told(*tag));
-                self.history.note(portal, began, told, &self.eval);
+                let (began, result) = (self.eval.statement_start, digest.result(*tag));
+                self.history.note(portal, began, result, &self.eval);
             }
             Completion::Suspended | Completion::Empty | Completion::CopyIn(_) => {
                 self.history.lose();

@@ -44,7 +44,7 @@ fn balances(two: &mut Two) -> String {
 }
 
 #[test]
-fn a_commit_goes_on_where_what_was_read_is_the_same() {
+fn commit_conflict_with_same_results_is_replayed() {
     let mut two = two(ACCOUNTS);
     let read = "SELECT owner FROM account WHERE id = 1";
     assert_eq!(text(&mut two.block, read), "owner 1");
@@ -63,7 +63,7 @@ fn a_commit_goes_on_where_what_was_read_is_the_same() {
 }
 
 #[test]
-fn a_statement_goes_on_where_what_was_read_is_the_same() {
+fn statement_conflict_with_same_results_is_replayed() {
     let mut two = two(ACCOUNTS);
     let read = "SELECT owner FROM account WHERE id = 1";
     assert_eq!(text(&mut two.block, read), "owner 1");
@@ -78,7 +78,7 @@ fn a_statement_goes_on_where_what_was_read_is_the_same() {
 }
 
 #[test]
-fn a_result_that_changes_is_a_conflict() {
+fn changed_result_reports_serialization_failure() {
     for (read, change) in [
         (
             "SELECT cents::text FROM account WHERE id = 1",
@@ -102,7 +102,7 @@ fn a_result_that_changes_is_a_conflict() {
 }
 
 #[test]
-fn the_number_of_rows_that_changed_is_a_result() {
+fn changed_row_count_reports_serialization_failure() {
     let mut two = two(ACCOUNTS);
     run(&mut two.block, "DELETE FROM account WHERE cents < 50");
     run(
@@ -114,7 +114,7 @@ fn the_number_of_rows_that_changed_is_a_result() {
 }
 
 #[test]
-fn parameters_are_those_of_each_run() {
+fn replay_binds_the_parameters_of_each_run() {
     let mut two = two(ACCOUNTS);
     let read = two
         .block
@@ -137,7 +137,7 @@ fn parameters_are_those_of_each_run() {
 }
 
 #[test]
-fn a_savepoint_is_where_it_was() {
+fn replay_restores_savepoints() {
     let mut two = two(ACCOUNTS);
     run(
         &mut two.block,
@@ -163,7 +163,7 @@ fn a_savepoint_is_where_it_was() {
 }
 
 #[test]
-fn what_was_rolled_back_to_a_savepoint_has_been_told() {
+fn rollback_to_savepoint_prevents_replay() {
     let mut two = two(ACCOUNTS);
     run(&mut two.block, "SAVEPOINT a");
     let read = "SELECT cents::text FROM account WHERE id = 1";
@@ -175,7 +175,7 @@ fn what_was_rolled_back_to_a_savepoint_has_been_told() {
 }
 
 #[test]
-fn a_volatile_function_is_not_called_again() {
+fn volatile_function_prevents_replay() {
     let mut two = two(ACCOUNTS);
     let read = "SELECT owner FROM account WHERE id = 1 AND random() < 2";
     assert_eq!(text(&mut two.block, read), "owner 1");
@@ -185,7 +185,7 @@ fn a_volatile_function_is_not_called_again() {
 }
 
 #[test]
-fn values_of_sequences_are_those_of_the_first_run() {
+fn replay_draws_the_same_sequence_values() {
     let mut two = two(
         "CREATE TABLE account (id serial PRIMARY KEY, owner text NOT NULL, cents numeric NOT NULL);
         INSERT INTO account (owner, cents) SELECT 'owner', 100.0 FROM generate_series(1, 3)",
@@ -210,7 +210,7 @@ fn values_of_sequences_are_those_of_the_first_run() {
 }
 
 #[test]
-fn times_are_those_of_the_first_run() {
+fn replay_keeps_transaction_and_statement_time() {
     let mut two = two(ACCOUNTS);
     let read = "SELECT owner || now() || statement_timestamp() FROM account WHERE id = 1";
     text(&mut two.block, read);
@@ -221,7 +221,7 @@ fn times_are_those_of_the_first_run() {
 }
 
 #[test]
-fn other_settings_are_another_run() {
+fn changed_setting_prevents_replay() {
     let mut two = two(ACCOUNTS);
     let read = "SELECT owner FROM account WHERE id = 1";
     text(&mut two.block, read);
@@ -232,7 +232,7 @@ fn other_settings_are_another_run() {
 }
 
 #[test]
-fn deferred_constraints_are_checked_in_the_new_run() {
+fn replay_checks_deferred_constraints() {
     let mut two = two("CREATE TABLE parent (id int PRIMARY KEY, n int NOT NULL);
         CREATE TABLE child (id int PRIMARY KEY,
             parent int REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
@@ -254,7 +254,7 @@ fn deferred_constraints_are_checked_in_the_new_run() {
 }
 
 #[test]
-fn a_query_with_changes_reads_a_leaf_of_its_own_that_others_have_changed() {
+fn modifying_cte_reads_leaf_changed_by_both_transactions() {
     let mut two = two(ACCOUNTS);
     run(
         &mut two.block,

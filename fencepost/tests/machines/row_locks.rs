@@ -68,7 +68,7 @@ fn refused_or_left_out(between: &Between) {
 }
 
 #[test]
-fn a_statement_alone_waits_for_a_row_that_is_locked_at_another_machine() {
+fn single_statement_waits_for_row_locked_on_another_machine() {
     for between in [Between::memory(), Between::network(48)] {
         waited_for(&between);
     }

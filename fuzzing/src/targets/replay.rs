@@ -68,7 +68,7 @@ const WORDS: [u64; 14] = [
 /// A record: its kind and its words.
 type Record = (u8, Vec<u64>);
 
-/// What inputs are edits of.
+/// The directories and log records that inputs edit.
 struct Templates {
     alone: SimDisk,
     among: SimDisk,
@@ -211,7 +211,7 @@ fn write(machine: &Arc<Machine>, words: usize) -> Option<Addr> {
     }
 }
 
-/// What a future comes to while a machine is driven; `None` where it waits for long.
+/// Drives a machine and returns the output of a future; `None` if it waits too long.
 fn poll_soon<T>(machine: &Arc<Machine>, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());

@@ -189,15 +189,15 @@ fn status() -> impl Strategy<Value = TransactionStatus> {
     ])
 }
 
-/// What `write` appends.
+/// Returns the bytes that `write` appends.
 fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    // What comes before a message has no influence on it.
+    // Bytes already in the buffer must not change the message.
     let mut out = b"before".to_vec();
     write(&mut out);
     out.split_off(6)
 }
 
-/// What [`backend::append`] appends.
+/// Returns the bytes that [`backend::append`] appends.
 fn appended(message: &impl Message) -> Vec<u8> {
     written(|out| backend::append(out, message))
 }

@@ -128,6 +128,11 @@ impl Log {
         }
     }
 
+    /// The bytes of memory that the log takes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Log>() + size_of_val(self.runs.as_slice())
+    }
+
     /// The statement is run again, and gets the same values.
     pub fn rewind(&mut self) {
         (self.at, self.given) = ((0, 0), 0);

@@ -127,7 +127,7 @@ impl Pair {
         }
     }
 
-    /// What a future comes to; `None` where it waits for long.
+    /// Returns the output of a future; `None` if it waits too long.
     fn end_of<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
