@@ -29,6 +29,7 @@ use crate::counters;
 use crate::databases::{Databases, Served};
 use crate::error::{Error, OpenError};
 use crate::options::{Durability, FirstPassword, Options};
+use crate::retry_turns::RetryTurns;
 use crate::saves::{Loaded, Saver};
 use crate::session::{ATTEMPTS_MAX, Session, SessionOptions, back_off, now};
 use crate::sessions::Register;
@@ -67,6 +68,8 @@ pub(crate) struct Shared {
     pub ship: Option<Arc<Ship>>,
     /// Who drops what is temporary and nobody's any more.
     pub sweeper: Sweeper,
+    /// The turn of serializable blocks that are tried again.
+    pub retry_turns: Arc<RetryTurns>,
     /// The settings of the server.
     pub configuration: Arc<Configuration>,
     pub loaded: Loaded,
@@ -143,6 +146,7 @@ impl Database {
             counters,
             ship,
             sweeper: Sweeper::default(),
+            retry_turns: Arc::new(RetryTurns::new(&alarm)),
             configuration: Arc::default(),
             loaded: joined.map_or_else(Loaded::default, |joined| joined.loaded.clone()),
             saver: joined.and_then(|joined| joined.saver.clone()),

@@ -45,6 +45,7 @@ mod newcomer;
 mod options;
 mod prepared;
 mod restart;
+mod retry_turns;
 mod row;
 mod saves;
 mod services;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencepost_planner::Notice;
-use fencepost_sql::bound::TransactionModes;
+use fencepost_sql::bound::{Isolation, TransactionModes};
 use fencepost_sql::catalog::Outcomes;
 use fencepost_sql::counts::Event;
 use fencepost_sql::error::{SqlError, SqlState};
@@ -253,6 +253,10 @@ impl Session {
         self.end_cursors(committed);
         self.savepoints.clear();
         self.history.lose();
+        self.contention.give_back();
+        if committed && self.modes.isolation == Isolation::Serializable {
+            self.contention.note_commit();
+        }
         self.deferred.clear();
         self.eval.sequences.settle(committed);
         self.eval.notifications.end(false);
@@ -279,6 +283,7 @@ impl Session {
             Block::Explicit => {
                 self.block = Block::Failed;
                 self.history.lose();
+                self.contention.give_back();
                 // As PostgreSQL, which ends the innermost part of the transaction at once.
                 let mark = self.savepoints.last().map(|savepoint| savepoint.locks);
                 self.locks.back_to(mark.unwrap_or_default());

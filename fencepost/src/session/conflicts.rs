@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use fencepost_planner::TablePlan;
+use fencepost_sql::bound::Isolation;
 use fencepost_sql::counts::{ConflictKey, Event};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::statements::kept;
@@ -58,6 +59,7 @@ impl Session {
             let halt = self.doubted(halt).await;
             self.doomed |= !matches!(halt, Halt::Error(_));
             let conflict = self.history.conflict().or_else(|| self.last_conflict());
+            let serializable = self.modes.isolation == Isolation::Serializable;
             self.fail();
             let halt = self.settle().await.err().unwrap_or(halt);
             if let (Halt::Stop(Stop::InDoubt), Some(number)) = (&halt, self.eval.drawn_number()) {
@@ -66,6 +68,9 @@ impl Session {
             let Some(kind) = kind_of(&halt) else {
                 return halt.into_error();
             };
+            if serializable {
+                self.contention.note_conflict();
+            }
             let known = match conflict {
                 Some(addr) => {
                     let catalog = &self.served.catalog;

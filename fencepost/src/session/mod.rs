@@ -72,6 +72,7 @@ use crate::advisory::{self, LockMark, SessionLocks};
 use crate::channels::Listener;
 use crate::database::{DATABASE_NAME, Shared};
 use crate::databases::Served;
+use crate::retry_turns::Contention;
 use crate::sessions::{self, Opened, Registered};
 use crate::snapshots;
 use crate::sweeper;
@@ -169,6 +170,8 @@ pub struct Session {
     savepoints: Vec<OpenSavepoint>,
     /// The statements of a serializable block and digests of their results.
     history: History,
+    /// The conflicts of the latest serializable blocks.
+    contention: Contention,
     /// What the transaction has still to check.
     deferred: Deferred,
     /// Settings that outlive the transaction if it commits.
@@ -341,6 +344,7 @@ impl Session {
             default_modes: Modes::default(),
             savepoints: Vec::new(),
             history: History::default(),
+            contention: Contention::default(),
             deferred: Deferred::default(),
             lasting: Arc::clone(&settings),
             before: None,

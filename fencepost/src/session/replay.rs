@@ -14,7 +14,9 @@
 //! *Failure.* Where results differ, or conflicts do not end, the client gets the conflict that came first.
 
 use std::iter::Peekable;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 use std::vec::IntoIter;
 
 use fencepost_sql::bound::Isolation;
@@ -24,7 +26,7 @@ use fencepost_txn::{Stop, Work};
 
 use super::history::{Entry, History};
 use super::protocol::Completion;
-use super::run::{Line, back_off};
+use super::run::{Line, back_off, interruptible};
 use super::{Block, OpenSavepoint, Session};
 use crate::prepared::{Planned, Portal};
 
@@ -51,6 +53,36 @@ impl Session {
             && self.modes.isolation == Isolation::Serializable
             && !self.modes.read_only
             && self.history.is_whole()
+    }
+
+    /// Returns whether a serializable block begins that writes, in a session whose blocks met conflicts.
+    pub(super) fn is_contended_block(&self) -> bool {
+        self.tx.is_none()
+            && self.contention.is_high()
+            && self.block == Block::Explicit
+            && self.modes.isolation == Isolation::Serializable
+            && !self.modes.read_only
+    }
+
+    /// Waits until the block may begin.
+    ///
+    /// # Errors
+    /// 57014 where the statement is cancelled meanwhile.
+    pub(super) fn take_retry_turn(&mut self) -> Work<'_, Result<(), Halt>> {
+        Box::pin(async move {
+            let turns = Arc::clone(&self.db.retry_turns);
+            let deadline = self.deadline;
+            let taken = async {
+                self.contention.take_turn(&turns, deadline).await;
+                Ok(())
+            };
+            interruptible(&self.cancel, deadline, pin!(taken)).await?;
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                self.cancel.time_out();
+            }
+            self.cancel.check()?;
+            Ok(())
+        })
     }
 
     /// Returns whether the open transaction can be run again after `halt`.

@@ -193,6 +193,9 @@ impl Session {
             }
         }
         self.enter();
+        if self.is_contended_block() {
+            self.take_retry_turn().await?;
+        }
         if !self.cursors.is_empty() && portal.is_write() {
             Box::pin(self.settle_cursors()).await?;
         }

@@ -23,6 +23,7 @@ mod queueing;
 mod references;
 mod refused;
 mod replays;
+mod retries;
 mod routines;
 mod row_locks;
 mod scripts;

@@ -1,0 +1,191 @@
+//! Turns among the serializable blocks that are tried again after conflicts.
+//!
+//! ```text
+//! blocks of a session end with conflicts ─► its next block waits for the turn ─► runs ─► COMMIT, ROLLBACK: the next one
+//! ```
+//! A client tries a block again that ended with 40001. Where several do so over the same rows, the attempts spoil each other.
+//! The blocks of such sessions therefore run one after the other, beside the blocks of all other sessions.
+//!
+//! *Bounds.* A block waits for [`PATIENCE`] at most, and then runs without a turn. A turn that has lasted that long by then is
+//! over, so an idle client delays others once.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::alarm::Alarm;
+
+/// The longest wait of a block for its turn.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Conflicts that a session remembers at most; each block that commits takes one off.
+const CONFLICTS_MAX: u32 = 6;
+
+/// Conflicts from which on the blocks of a session take turns.
+const CONFLICTS_MIN: u32 = 4;
+
+/// The turn of a machine's sessions.
+pub(crate) struct RetryTurns {
+    /// Its only permit is the turn; it keeps the order of those that wait.
+    free: Arc<Semaphore>,
+    taken: Mutex<Option<Taken>>,
+    alarm: Arc<Alarm>,
+}
+
+/// The turn of a block.
+struct Taken {
+    since: Instant,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl RetryTurns {
+    /// No block has the turn.
+    pub fn new(alarm: &Arc<Alarm>) -> RetryTurns {
+        RetryTurns {
+            free: Arc::new(Semaphore::new(1)),
+            taken: Mutex::default(),
+            alarm: Arc::clone(alarm),
+        }
+    }
+
+    /// Waits for the turn; `None` where that takes too long, or until `deadline`.
+    async fn take(&self, deadline: Option<Instant>) -> Option<Instant> {
+        let latest = Instant::now() + PATIENCE;
+        let mut permit = pin!(Arc::clone(&self.free).acquire_owned());
+        let mut late = pin!(self.alarm.sleep(deadline.unwrap_or(latest).min(latest)));
+        let permit = poll_fn(|task| match permit.as_mut().poll(task) {
+            Poll::Ready(permit) => Poll::Ready(permit.ok()),
+            Poll::Pending => late.as_mut().poll(task).map(|()| None),
+        })
+        .await;
+        let mut taken = self.taken.lock();
+        match permit {
+            Some(permit) => {
+                let since = Instant::now();
+                *taken = Some(Taken {
+                    since,
+                    _permit: permit,
+                });
+                Some(since)
+            }
+            None => {
+                taken.take_if(|taken| taken.since.elapsed() >= PATIENCE);
+                None
+            }
+        }
+    }
+
+    /// Ends the turn that began at `since`, unless it is over.
+    fn give_back(&self, since: Instant) {
+        self.taken.lock().take_if(|taken| taken.since == since);
+    }
+}
+
+/// The conflicts of a session's latest blocks, and its turn while it has one.
+#[derive(Default)]
+pub(crate) struct Contention {
+    conflicts: u32,
+    turn: Option<(Arc<RetryTurns>, Instant)>,
+}
+
+impl Contention {
+    /// Returns whether the next block takes a turn.
+    #[inline]
+    pub fn is_high(&self) -> bool {
+        self.conflicts >= CONFLICTS_MIN
+    }
+
+    /// Waits until the next block may begin, or until `deadline`.
+    pub async fn take_turn(&mut self, turns: &Arc<RetryTurns>, deadline: Option<Instant>) {
+        self.give_back();
+        let since = turns.take(deadline).await;
+        self.turn = since.map(|since| (Arc::clone(turns), since));
+    }
+
+    /// Notes that a block has ended with a conflict.
+    pub fn note_conflict(&mut self) {
+        self.conflicts = (self.conflicts + 1).min(CONFLICTS_MAX);
+    }
+
+    /// Notes that a block has committed.
+    #[inline]
+    pub fn note_commit(&mut self) {
+        self.conflicts = self.conflicts.saturating_sub(1);
+    }
+
+    /// Ends the turn, if there is one.
+    #[inline]
+    pub fn give_back(&mut self) {
+        if let Some((turns, since)) = self.turn.take() {
+            turns.give_back(since);
+        }
+    }
+}
+
+impl Drop for Contention {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pollster::FutureExt;
+
+    use super::*;
+
+    fn contended(turns: &Arc<RetryTurns>) -> Contention {
+        let mut contention = Contention::default();
+        contention.take_turn(turns, None).block_on();
+        contention
+    }
+
+    #[test]
+    fn sessions_are_contended_after_some_conflicts_and_not_after_as_many_commits() {
+        let mut contention = Contention::default();
+        for _ in 1..CONFLICTS_MIN {
+            contention.note_conflict();
+            assert!(!contention.is_high());
+        }
+        for _ in 0..100 {
+            contention.note_conflict();
+            assert!(contention.is_high());
+        }
+        for _ in 0..CONFLICTS_MAX {
+            contention.note_commit();
+        }
+        assert!(!contention.is_high());
+    }
+
+    #[test]
+    fn turn_passes_on_where_a_block_ends_or_its_session_is_dropped() {
+        let turns = Arc::new(RetryTurns::new(&Arc::default()));
+        let mut first = contended(&turns);
+        assert_eq!(turns.free.available_permits(), 0);
+        first.give_back();
+        let second = contended(&turns);
+        assert!(second.turn.is_some());
+        // Its turn is over already.
+        drop(first);
+        assert_eq!(turns.free.available_permits(), 0);
+        drop(second);
+        assert_eq!(turns.free.available_permits(), 1);
+    }
+
+    #[test]
+    fn turn_of_an_idle_session_delays_others_once() {
+        let turns = Arc::new(RetryTurns::new(&Arc::default()));
+        let idle = contended(&turns);
+        let late = contended(&turns);
+        assert!(idle.turn.is_some() && late.turn.is_none());
+        let next = contended(&turns);
+        assert!(next.turn.is_some());
+        drop((idle, late));
+        assert_eq!(turns.free.available_permits(), 0);
+    }
+}
