@@ -100,7 +100,7 @@ fn body(
         bound::Statement::Declare(declare) => declare_body(declare, text, types, allowed),
         other => Ok(match plan(other) {
             Ok(plan) => {
-                let used = plan.used();
+                let used = plan.used(&allowed.depends);
                 Body::Plan(Box::new(plan), used)
             }
             Err(utility) => Body::Utility(utility),
@@ -140,7 +140,7 @@ fn explain_body(
     };
     match plan(statement) {
         Ok(plan) => {
-            let used = plan.used();
+            let used = plan.used(&allowed.depends);
             let body = Body::Plan(Box::new(plan), used);
             let planned = Planned {
                 number: number_of(text),

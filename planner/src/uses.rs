@@ -5,6 +5,8 @@
 //! | reads the table | ACCESS SHARE |
 //! | locks rows of it, or looks for rows that a foreign key leads to | ROW SHARE |
 //! | changes rows of it, itself or through a foreign key | ROW EXCLUSIVE |
+//! | draws from the sequence | ROW EXCLUSIVE |
+//! | names the view | ACCESS SHARE |
 //!
 //! A partitioned table whose rows change is locked with its leaves.
 
@@ -12,7 +14,7 @@ use std::sync::Arc;
 
 use fencepost_sql::advisory::LockMode;
 use fencepost_sql::bound::CopySource;
-use fencepost_sql::catalog::{Hold, Referential, TableDef};
+use fencepost_sql::catalog::{Dependencies, Hold, Referential, TableDef};
 use fencepost_sql::table_locks::TableUse;
 
 use crate::plan::TablePlan;
@@ -41,8 +43,8 @@ impl UsedTables {
 }
 
 impl Plan {
-    /// Returns the tables that the plan uses.
-    pub fn used(&self) -> UsedTables {
+    /// Returns the tables that the plan uses, whose statement also depends on `others`.
+    pub fn used(&self, others: &Dependencies) -> UsedTables {
         let plans = self.tables();
         let mode = match self.locks_rows() {
             true => LockMode::RowShare,
@@ -51,6 +53,8 @@ impl Plan {
         let mut locks = Locks(Vec::with_capacity(plans.len()));
         plans.iter().for_each(|table| locks.add(table.def.id, mode));
         locks.add_changes(self);
+        let uses = others.uses().iter();
+        uses.for_each(|used| locks.add(used.table, used.mode));
         let holds = plans.iter().map(|table| locks.hold(table.def.id)).collect();
         let others = match self.is_write() {
             true => Hold::Commit,

@@ -1,7 +1,8 @@
 //! The locks of tables that DDL takes before it looks at them, as PostgreSQL's commands do.
 //!
-//! They keep statements out that could not go on after the change, and wait for the transactions that have used the
-//! tables. A role that may not make the change takes no locks, so it keeps no statement waiting. A table comes with its partitions, and with the tables that it references where these change, too.
+//! The locks keep statements out that could not go on after the change, and wait for the transactions that have used the
+//! tables. Views and sequences are locked as tables are. A role that may not make the change takes no locks, so it keeps no
+//! statement waiting. A table comes with its partitions, and with the tables that it references where these change, too.
 
 use std::sync::Arc;
 
@@ -78,6 +79,33 @@ fn ddl_locks(statement: &Statement, catalog: &Snapshot) -> Vec<TableUse> {
             };
             locks.add_all(&refresh.table, mode);
         }
+        Statement::CreateView(create) => {
+            let name = (Some(create.schema.as_str()), create.name.as_str());
+            if let Ok(Some(view)) = catalog.view(name.0, name.1) {
+                locks.add(view.id, LockMode::AccessExclusive);
+            }
+        }
+        Statement::AlterView(alter) => {
+            let views = alter.view.iter();
+            views.for_each(|view| locks.add(view.id, LockMode::AccessExclusive));
+        }
+        Statement::DropView(drop) => {
+            let views = drop.views.iter();
+            views.for_each(|view| locks.add(view.id, LockMode::AccessExclusive));
+        }
+        Statement::RenameView(of) => locks.change(of.object.as_ref().map(|of| of.object.id)),
+        Statement::AlterSequence(alter) => {
+            let mode = match alter.rename {
+                Some(_) => LockMode::AccessExclusive,
+                None => LockMode::ShareRowExclusive,
+            };
+            locks.add_sequence((alter.schema.as_deref(), &alter.name), mode);
+        }
+        Statement::DropSequence(drop) => {
+            for (schema, name) in &drop.names {
+                locks.add_sequence((schema.as_deref(), name), LockMode::AccessExclusive);
+            }
+        }
         Statement::DropSchema(drop) if drop.cascade => locks.drop_schemas(&drop.names),
         Statement::AlterOwner(alter) => locks.change(alter.object.as_ref().map(|of| of.object.id)),
         Statement::SetSchema(of) => locks.change(of.object.as_ref().map(|of| of.object.id)),
@@ -109,6 +137,13 @@ impl Locks<'_> {
             .for_each(|leaf| self.add(leaf.id, mode));
     }
 
+    /// Adds the sequence of a name, if there is one.
+    fn add_sequence(&mut self, (schema, name): (Option<&str>, &str), mode: LockMode) {
+        if let Ok(Some(sequence)) = self.catalog.sequence(schema, name) {
+            self.add(sequence.id, mode);
+        }
+    }
+
     /// Adds a table that goes, and the tables that know of it.
     fn drop(&mut self, table: &TableDef) {
         self.add_all(table, LockMode::AccessExclusive);
@@ -128,11 +163,16 @@ impl Locks<'_> {
         }
     }
 
-    /// Adds the table with this oid, if it is one.
+    /// Adds the table, view or sequence with this oid, if it is one.
     fn change(&mut self, object: Option<u32>) {
-        let table = object.and_then(|id| self.catalog.table_by_id(id).ok().flatten());
-        if let Some(table) = table {
+        let Some(id) = object else {
+            return;
+        };
+        let is_sequence = || matches!(self.catalog.sequence_by_id(id), Ok(Some(_)));
+        if let Ok(Some(table)) = self.catalog.table_by_id(id) {
             self.add_all(&table, LockMode::AccessExclusive);
+        } else if self.catalog.views().any(|view| view.id == id) || is_sequence() {
+            self.add(id, LockMode::AccessExclusive);
         }
     }
 

@@ -247,7 +247,7 @@ impl Prepared {
                 Body::Value(row.targets.swap_remove(0).expr)
             }
             Ok(plan) => Body::Planned(Box::new(Planned {
-                used: plan.used(),
+                used: plan.used(&depends),
                 plan,
                 columns,
                 depends,

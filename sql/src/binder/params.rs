@@ -104,6 +104,11 @@ impl ParamTypes {
         self.depends.add_type(ty);
     }
 
+    /// Notes that the statement draws from a sequence.
+    pub(super) fn name_sequence(&mut self, id: u32) {
+        self.depends.add_sequence(id);
+    }
+
     /// Notes that the statement depends on a view.
     pub(super) fn name_view(&mut self, view: &ViewDef) {
         self.watches |= !self.depends.add_view(view);

@@ -153,6 +153,7 @@ impl Binder<'_> {
         let Some(found) = found else {
             return Ok(());
         };
+        self.params.name_sequence(found.id);
         // One of them is enough.
         let enough = match function {
             "nextval" => [Privileges::USAGE, Privileges::UPDATE],

@@ -8,13 +8,17 @@ use super::guard::{Guards, Hold, guard_type};
 use super::store::Catalog;
 use super::user_type::TypeDef;
 use super::view::ViewDef;
+use crate::lock_mode::LockMode;
 use crate::stop::Halt;
+use crate::table_locks::TableUse;
 
-/// The types and views that a statement names, as it was bound with them.
+/// The types, views and sequences that a statement names, as it was bound with them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dependencies {
     types: Vec<Arc<TypeDef>>,
     views: Vec<ViewVersion>,
+    /// The locks that the statement takes of views and sequences, each once.
+    uses: Vec<TableUse>,
     /// The statement depends on an object without guards: its plan holds for this version of the catalog alone.
     version: Option<u64>,
 }
@@ -37,6 +41,7 @@ impl Dependencies {
 
     /// Adds a view; false if it has no guards, so that only the catalog's version tells whether it is the same.
     pub fn add_view(&mut self, view: &ViewDef) -> bool {
+        self.add_use(view.id, LockMode::AccessShare);
         if view.guards.are_none() {
             return false;
         }
@@ -48,6 +53,22 @@ impl Dependencies {
             });
         }
         true
+    }
+
+    /// Adds the sequence with an oid, which the statement draws from.
+    pub fn add_sequence(&mut self, id: u32) {
+        self.add_use(id, LockMode::RowExclusive);
+    }
+
+    fn add_use(&mut self, table: u32, mode: LockMode) {
+        if self.uses.iter().all(|used| used.table != table) {
+            self.uses.push(TableUse { table, mode });
+        }
+    }
+
+    /// The locks that the statement takes of views and sequences.
+    pub fn uses(&self) -> &[TableUse] {
+        &self.uses
     }
 
     /// The same of a plan that holds for a version of the catalog alone.
@@ -63,7 +84,10 @@ impl Dependencies {
 
     /// Are there none?
     pub fn is_empty(&self) -> bool {
-        self.types.is_empty() && self.views.is_empty() && self.version.is_none()
+        self.types.is_empty()
+            && self.views.is_empty()
+            && self.uses.is_empty()
+            && self.version.is_none()
     }
 
     /// Puts the version of each object into the read set. Returns false where one is not as the statement was bound with.
