@@ -12,6 +12,7 @@ mod looking;
 mod nth;
 mod replace;
 mod similar;
+mod steps;
 mod translate;
 
 use compiled::Compiled;

@@ -1,16 +1,16 @@
 //! Compiled patterns, the last few of each thread kept.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 use regex_automata::nfa::thompson;
 use regex_automata::nfa::thompson::pikevm::{self, PikeVM};
 use regex_automata::util::captures::Captures;
-use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input, MatchKind, meta};
 
 use super::looking::Looking;
-use super::translate::{invalid, translated};
+use super::steps::{self, Steps, Stopped};
+use super::translate::{Translated, invalid, translated};
 use crate::error::SqlError;
 use crate::functions::long::check_stop;
 
@@ -27,14 +27,62 @@ const MATCHES: usize = 256;
 /// A pattern that is ready for use.
 pub(super) enum Compiled {
     /// One that is matched in one pass.
-    Plain {
-        /// Tells whether there is a match, and where the first one begins.
-        first: meta::Regex,
-        /// Finds the longest match from there.
-        longest: PikeVM,
-    },
+    Plain(Box<Plain>),
     /// One that looks around or refers back.
     Looking(Looking),
+}
+
+/// A pattern that is matched in one pass.
+pub(super) struct Plain {
+    /// Tells whether there is a match, and where the first one begins.
+    first: meta::Regex,
+    /// Finds the longest match from there.
+    longest: PikeVM,
+    pattern: Translated,
+    /// The same for searches that take long.
+    steps: OnceCell<Steps>,
+}
+
+impl Plain {
+    /// The automata for a search in `bytes` bytes, if that takes long.
+    fn steps(&self, bytes: usize) -> Result<Option<&Steps>, SqlError> {
+        if !steps::is_long(self.longest.get_nfa().states().len(), bytes) {
+            return Ok(None);
+        }
+        if self.steps.get().is_none() {
+            // Another search cannot have made them meanwhile.
+            let _ = self.steps.set(Steps::new(&self.pattern)?);
+        }
+        Ok(self.steps.get())
+    }
+
+    /// Where the first match from a byte of the text on begins, and its end if that is known.
+    fn find(&self, text: &str, from: usize) -> Result<Option<(usize, Option<usize>)>, SqlError> {
+        if let Some(steps) = self.steps(text.len() - from)? {
+            match steps.find(text, from) {
+                Ok(found) => return Ok(found.map(|(begin, end)| (begin, Some(end)))),
+                Err(Stopped::Error(error)) => return Err(error),
+                Err(Stopped::Undecided) => {}
+            }
+        }
+        let found = self.first.find(Input::new(text).range(from..));
+        Ok(found.map(|found| (found.start(), None)))
+    }
+
+    fn has_groups(&self) -> bool {
+        self.longest.get_nfa().group_info().all_group_len() > 1
+    }
+
+    fn is_match(&self, text: &str) -> Result<bool, SqlError> {
+        if let Some(steps) = self.steps(text.len())? {
+            match steps.is_match(text) {
+                Ok(found) => return Ok(found),
+                Err(Stopped::Error(error)) => return Err(error),
+                Err(Stopped::Undecided) => {}
+            }
+        }
+        Ok(self.first.is_match(text))
+    }
 }
 
 /// Where a match is, and where its groups are: bytes of the text.
@@ -89,11 +137,7 @@ impl Compiled {
         if pattern.looks {
             return Looking::new(&pattern).map(Compiled::Looking);
         }
-        let syntax = syntax::Config::new()
-            .case_insensitive(pattern.insensitive)
-            .dot_matches_new_line(!pattern.newline_stops_dot)
-            .multi_line(pattern.newline_anchors)
-            .ignore_whitespace(pattern.expanded);
+        let syntax = pattern.syntax();
         let first = meta::Regex::builder()
             .syntax(syntax)
             .configure(meta::Config::new().nfa_size_limit(Some(PATTERN_BYTES_MAX)))
@@ -112,13 +156,18 @@ impl Compiled {
             .configure(pikevm::Config::new().match_kind(kind))
             .build(&pattern.text)
             .map_err(|e| unreadable(&e))?;
-        Ok(Compiled::Plain { first, longest })
+        Ok(Compiled::Plain(Box::new(Plain {
+            first,
+            longest,
+            pattern,
+            steps: OnceCell::new(),
+        })))
     }
 
     /// Is there a match?
     pub(super) fn is_match(&self, text: &str) -> Result<bool, SqlError> {
         match self {
-            Compiled::Plain { first, .. } => Ok(first.is_match(text)),
+            Compiled::Plain(pattern) => pattern.is_match(text),
             Compiled::Looking(pattern) => Ok(pattern.find(text, 0)?.is_some()),
         }
     }
@@ -135,15 +184,22 @@ impl Compiled {
         from: usize,
         memory: &mut Option<(pikevm::Cache, Captures)>,
     ) -> Result<Option<Match>, SqlError> {
-        let (first, longest) = match self {
-            Compiled::Plain { first, longest } => (first, longest),
+        let pattern = match self {
+            Compiled::Plain(pattern) => pattern,
             Compiled::Looking(pattern) => return pattern.find(text, from),
         };
-        let Some(begin) = first.find(Input::new(text).range(from..)) else {
+        let Some((begin, end)) = pattern.find(text, from)? else {
             return Ok(None);
         };
+        if let Some(end) = end
+            && !pattern.has_groups()
+        {
+            let spans = vec![Some((begin, end))];
+            return Ok(Some(Match { spans }));
+        }
+        let longest = &pattern.longest;
         let input = Input::new(text)
-            .range(begin.start()..)
+            .range(begin..end.unwrap_or(text.len()))
             .anchored(Anchored::Yes);
         let (cache, found) =
             memory.get_or_insert_with(|| (longest.create_cache(), longest.create_captures()));

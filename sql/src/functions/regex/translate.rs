@@ -1,5 +1,7 @@
 //! PostgreSQL's patterns in the syntax of `regex-automata`, which is that of `fancy-regex`, too.
 
+use regex_automata::util::syntax;
+
 use crate::error::{SqlError, SqlState};
 
 /// A pattern as the crate reads it, and how.
@@ -16,6 +18,17 @@ pub(super) struct Translated {
     pub(super) lazy: bool,
     /// It looks around, or refers back.
     pub(super) looks: bool,
+}
+
+impl Translated {
+    /// How the library reads the text.
+    pub(super) fn syntax(&self) -> syntax::Config {
+        syntax::Config::new()
+            .case_insensitive(self.insensitive)
+            .dot_matches_new_line(!self.newline_stops_dot)
+            .multi_line(self.newline_anchors)
+            .ignore_whitespace(self.expanded)
+    }
 }
 
 pub(super) fn translated(pattern: &str, flags: &str) -> Result<Translated, SqlError> {

@@ -1,0 +1,233 @@
+//! Searches for large patterns in long texts, byte by byte, so that a statement can be stopped meanwhile.
+//!
+//! ```text
+//! forward  ─► the end of the first match
+//! backward ─► its begin
+//! longest  ─► the end of the longest match that begins there
+//! ```
+//! Each of the three is an automaton whose states are made as they are needed. A state of a large pattern is dear: it costs as
+//! much as the pattern is long. The library searches without a break, for minutes at worst; here each few bytes are followed by
+//! a look at whether the call is to stop.
+
+use std::cell::RefCell;
+
+use regex_automata::hybrid::dfa::{Cache, Config, DFA};
+use regex_automata::nfa::thompson;
+use regex_automata::{Anchored, Input, MatchKind};
+
+use super::compiled::{PATTERN_BYTES_MAX, unreadable};
+use super::translate::Translated;
+use crate::error::SqlError;
+use crate::functions::long::check_stop;
+
+/// States of a pattern from which on it is large.
+const STATES_MIN: usize = 256;
+/// States times bytes of a text from which on the search takes long.
+const STEPS_MIN: usize = 10_000_000;
+/// Bytes between two looks at whether the call is to stop.
+const BYTES: usize = 64;
+/// Memory for the states of an automaton, as a multiple of what the library needs at least.
+const STATES_BYTES: usize = 2 * PATTERN_BYTES_MAX;
+
+/// Returns whether a search of a pattern with `states` states in `bytes` bytes is to be stopped on demand.
+#[inline]
+pub(super) fn is_long(states: usize, bytes: usize) -> bool {
+    states >= STATES_MIN && states.saturating_mul(bytes) >= STEPS_MIN
+}
+
+/// Why a search has no result.
+pub(super) enum Stopped {
+    /// The statement is to stop.
+    Error(SqlError),
+    /// The automaton cannot decide: the text has characters beyond ASCII, and the pattern boundaries of words.
+    Undecided,
+}
+
+impl From<SqlError> for Stopped {
+    fn from(error: SqlError) -> Stopped {
+        Stopped::Error(error)
+    }
+}
+
+/// An automaton and its states.
+struct Automaton {
+    dfa: DFA,
+    cache: RefCell<Cache>,
+}
+
+/// The automata of a pattern.
+pub(super) struct Steps {
+    forward: Automaton,
+    backward: Automaton,
+    longest: Automaton,
+}
+
+impl Steps {
+    /// Makes the automata.
+    pub(super) fn new(pattern: &Translated) -> Result<Steps, SqlError> {
+        let longest = match pattern.lazy {
+            true => MatchKind::LeftmostFirst,
+            false => MatchKind::All,
+        };
+        Ok(Steps {
+            forward: Automaton::new(pattern, MatchKind::LeftmostFirst, false)?,
+            backward: Automaton::new(pattern, MatchKind::All, true)?,
+            longest: Automaton::new(pattern, longest, false)?,
+        })
+    }
+
+    /// Returns whether the text has a match from a byte on.
+    pub(super) fn is_match(&self, text: &str) -> Result<bool, Stopped> {
+        Ok(self.forward.end(&Input::new(text))?.is_some())
+    }
+
+    /// Returns where the first match from a byte of the text on is.
+    pub(super) fn find(&self, text: &str, from: usize) -> Result<Option<(usize, usize)>, Stopped> {
+        let Some(end) = self.forward.end(&Input::new(text).range(from..))? else {
+            return Ok(None);
+        };
+        let before = Input::new(text).range(from..end).anchored(Anchored::Yes);
+        let Some(start) = self.backward.begin(&before)? else {
+            return Err(Stopped::Undecided);
+        };
+        let behind = Input::new(text).range(start..).anchored(Anchored::Yes);
+        let end = self.longest.end(&behind)?;
+        Ok(end.map(|end| (start, end)))
+    }
+}
+
+impl Automaton {
+    fn new(pattern: &Translated, kind: MatchKind, is_reverse: bool) -> Result<Automaton, SqlError> {
+        let nfa = thompson::Config::new()
+            .nfa_size_limit(Some(PATTERN_BYTES_MAX))
+            .reverse(is_reverse);
+        let config = Config::new()
+            .match_kind(kind)
+            .unicode_word_boundary(true)
+            .skip_cache_capacity_check(true)
+            .cache_capacity(STATES_BYTES);
+        let dfa = DFA::builder()
+            .syntax(pattern.syntax())
+            .thompson(nfa)
+            .configure(config)
+            .build(&pattern.text)
+            .map_err(|error| unreadable(&error))?;
+        let cache = RefCell::new(dfa.create_cache());
+        Ok(Automaton { dfa, cache })
+    }
+
+    /// The end of the match that begins first, or at the begin of an anchored input.
+    fn end(&self, input: &Input<'_>) -> Result<Option<usize>, Stopped> {
+        let cache = &mut *self.cache.borrow_mut();
+        let (dfa, text) = (&self.dfa, input.haystack());
+        let start = dfa.start_state_forward(cache, input);
+        let mut state = start.map_err(|_| Stopped::Undecided)?;
+        let mut end = None;
+        for at in input.get_range() {
+            state = dfa
+                .next_state(cache, state, text[at])
+                .map_err(|_| Stopped::Undecided)?;
+            if state.is_tagged() {
+                if state.is_match() {
+                    // A match is known one byte late.
+                    end = Some(at);
+                } else if state.is_dead() {
+                    return Ok(end);
+                } else if state.is_quit() {
+                    return Err(Stopped::Undecided);
+                }
+            }
+            if at % BYTES == 0 {
+                check_stop()?;
+            }
+        }
+        let last = match text.get(input.end()) {
+            Some(byte) => dfa.next_state(cache, state, *byte),
+            None => dfa.next_eoi_state(cache, state),
+        };
+        let last = last.map_err(|_| Stopped::Undecided)?;
+        match last {
+            last if last.is_match() => Ok(Some(input.end())),
+            last if last.is_quit() => Err(Stopped::Undecided),
+            _ => Ok(end),
+        }
+    }
+
+    /// The begin of the longest match that ends where the input does.
+    fn begin(&self, input: &Input<'_>) -> Result<Option<usize>, Stopped> {
+        let cache = &mut *self.cache.borrow_mut();
+        let (dfa, text) = (&self.dfa, input.haystack());
+        let start = dfa.start_state_reverse(cache, input);
+        let mut state = start.map_err(|_| Stopped::Undecided)?;
+        let mut begin = None;
+        for at in input.get_range().rev() {
+            state = dfa
+                .next_state(cache, state, text[at])
+                .map_err(|_| Stopped::Undecided)?;
+            if state.is_tagged() {
+                if state.is_match() {
+                    begin = Some(at + 1);
+                } else if state.is_dead() {
+                    return Ok(begin);
+                } else if state.is_quit() {
+                    return Err(Stopped::Undecided);
+                }
+            }
+            if at % BYTES == 0 {
+                check_stop()?;
+            }
+        }
+        let first = match input.start().checked_sub(1) {
+            Some(before) => dfa.next_state(cache, state, text[before]),
+            None => dfa.next_eoi_state(cache, state),
+        };
+        let first = first.map_err(|_| Stopped::Undecided)?;
+        match first {
+            first if first.is_match() => Ok(Some(input.start())),
+            first if first.is_quit() => Err(Stopped::Undecided),
+            _ => Ok(begin),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::compiled::Compiled;
+    use super::super::translate::translated;
+    use super::{Steps, Stopped};
+
+    fn found(pattern: &str, text: &str, from: usize) -> Option<(usize, usize)> {
+        let pattern = translated(pattern, "").expect("a pattern");
+        let steps = Steps::new(&pattern).expect("automata");
+        match steps.find(text, from) {
+            Ok(found) => found,
+            Err(Stopped::Error(error)) => panic!("{error}"),
+            Err(Stopped::Undecided) => panic!("undecided"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn steps_find_the_match_that_the_library_finds(
+            pattern in "[ab.]{1,3}[*+?]?(\\|[abc]{1,2})?(\\(b\\|bc\\))?[$]?",
+            text in "[abcé]{0,12}",
+        ) {
+            prop_assume!(translated(&pattern, "").is_ok());
+            if let Ok(compiled) = Compiled::get(&pattern, "") {
+                let expected = compiled.find(&text, 0).expect("a search").map(|found| found.whole());
+                prop_assert_eq!(found(&pattern, &text, 0), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn search_begins_at_the_byte_that_is_asked_for() {
+        assert_eq!(found("a|ab", "xabab", 0), Some((1, 3)));
+        assert_eq!(found("a|ab", "xabab", 2), Some((3, 5)));
+        assert_eq!(found("^a", "aa", 1), None);
+        assert_eq!(found("a+?", "xaaa", 0), Some((1, 2)));
+        assert_eq!(found("c", "xaaa", 0), None);
+    }
+}
