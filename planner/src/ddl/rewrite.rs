@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::binder::index_expression;
+use fencepost_sql::binder::{index_condition, index_expression};
 use fencepost_sql::bound::{RowRules, SetType};
 use fencepost_sql::catalog::TableDef;
 use fencepost_sql::error::SqlError;
@@ -79,6 +79,9 @@ pub async fn set_type(
     // What expressions give may be of another type, too.
     let shape = table.clone();
     for index in &mut table.indexes {
+        if let Some(predicate) = &mut index.more.predicate {
+            predicate.condition = index_condition(&shape, &predicate.text, ddl.snapshot)?;
+        }
         for expression in &mut index.more.expressions {
             expression.value = index_expression(&shape, &expression.text, ddl.snapshot)?;
         }
