@@ -83,11 +83,11 @@ pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
         (a, T::Oid) if a.is_object() => Some(Implicit),
         (a, b) if a.is_integer() && (b == T::Oid || b.is_object()) => Some(Implicit),
         (a, T::Int4 | T::Int8) if a == T::Oid || a.is_object() => Some(Assignment),
-        (T::RegProc | T::RegType | T::RegClass | T::RegNamespace | T::RegRole, b)
-            if b.is_object() =>
-        {
-            None
-        }
+        (T::RegProc, T::RegProcedure)
+        | (T::RegProcedure, T::RegProc)
+        | (T::RegOper, T::RegOperator)
+        | (T::RegOperator, T::RegOper) => Some(Implicit),
+        (a, b) if a.is_object() && b.is_object() => None,
         (T::RefCursor | T::JsonPath, b) if b.is_string() => Some(Assignment),
         (a, T::RefCursor | T::JsonPath) => a.is_string().then_some(Explicit),
         (a, b) if a.is_string() && b.is_string() => Some(Implicit),

@@ -14,7 +14,8 @@ use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::pg_catalog as pg;
 use crate::types::TypeKind::{
-    Bool, Char, Int2, Int4, Int8, Name, Numeric, Oid, RegClass, RegNamespace, RegType, Text,
+    Bool, Char, Int2, Int4, Int8, Name, Numeric, Oid, RegClass, RegCollation, RegNamespace,
+    RegOper, RegOperator, RegProcedure, RegType, Text,
 };
 use crate::types::{Element, Type, TypeKind};
 use crate::value::{Array, Value};
@@ -76,6 +77,10 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     }),
     stable("pg_describe_object", &[Oid, Oid, Int4], Text, described),
     stable("to_regclass", &[Text], RegClass, |a, cx| to_object(a, RegClass, cx)),
+    stable("to_regprocedure", &[Text], RegProcedure, |a, cx| to_object(a, RegProcedure, cx)),
+    stable("to_regoper", &[Text], RegOper, |a, cx| to_object(a, RegOper, cx)),
+    stable("to_regoperator", &[Text], RegOperator, |a, cx| to_object(a, RegOperator, cx)),
+    stable("to_regcollation", &[Text], RegCollation, |a, cx| to_object(a, RegCollation, cx)),
     stable("to_regtype", &[Text], RegType, |a, cx| to_object(a, RegType, cx)),
     stable("to_regnamespace", &[Text], RegNamespace, |a, cx| to_object(a, RegNamespace, cx)),
     stable("acldefault", &[Char, Oid], TypeKind::Array(Element::TEXT), default_privileges),
@@ -384,14 +389,6 @@ fn serial_sequence(args: &[Value], cx: &EvalContext) -> Outcome {
     Ok(text(pg::serial_sequence(&cx.catalog(), table.oid, column)?))
 }
 
-/// The function of the library that an oid is of.
-fn function(args: &[Value]) -> Option<&'static ScalarFunction> {
-    let of = oid(args);
-    let mut all = pg::procedures();
-    all.find(|(oid, _)| *oid == of)
-        .map(|(_, function)| function)
-}
-
 /// A function or procedure of users.
 fn routine(args: &[Value], cx: &EvalContext) -> Option<(Arc<RoutineDef>, Arc<Snapshot>)> {
     let catalog = cx.catalog();
@@ -412,7 +409,14 @@ fn function_result(args: &[Value], cx: &EvalContext) -> Outcome {
         let named = |ty| type_shown(ty, &catalog, cx);
         return Ok(text(pg::routine_result(&routine, &named)));
     }
-    let result = function(args).map(|function| function.result.name().to_owned());
+    let function = pg::Procedure::of(oid(args));
+    let result = function.and_then(|of| {
+        let name = pg::type_name(&cx.catalog(), of.result(), cx)?;
+        Some(match of.returns_set() {
+            true => format!("SETOF {name}"),
+            false => name,
+        })
+    });
     Ok(text(result))
 }
 
@@ -446,7 +450,8 @@ fn function_arguments(args: &[Value], to_name: bool, cx: &EvalContext) -> Outcom
             &routine, to_name, &named,
         )));
     }
-    Ok(text(function(args).map(arguments)))
+    let function = pg::Procedure::of(oid(args));
+    Ok(text(function.map(|of| arguments(of, cx))))
 }
 
 fn function_definition(args: &[Value], cx: &EvalContext) -> Outcome {
@@ -457,15 +462,16 @@ fn function_definition(args: &[Value], cx: &EvalContext) -> Outcome {
     Ok(Value::text(pg::routine_definition(&routine, &named)))
 }
 
-fn arguments(function: &'static ScalarFunction) -> String {
-    let types = function.args.iter().map(|kind| kind.name());
-    let last = function.args.len().saturating_sub(1);
-    let shown = types
-        .enumerate()
-        .map(|(at, name)| match function.variadic && at == last {
+fn arguments(of: &pg::Procedure, cx: &EvalContext) -> String {
+    let catalog = cx.catalog();
+    let last = of.args.len().saturating_sub(1);
+    let shown = of.args.iter().enumerate().map(|(at, ty)| {
+        let name = pg::type_name(&catalog, *ty, cx).unwrap_or_else(|| ty.to_string());
+        match of.is_variadic() && at == last {
             true => format!("VARIADIC {name}"),
-            false => name.to_owned(),
-        });
+            false => name,
+        }
+    });
     shown.collect::<Vec<_>>().join(", ")
 }
 

@@ -11,7 +11,7 @@ const PREFIXES: [&str; 25] = [
 
 /// The others, in order.
 #[rustfmt::skip]
-const NAMES: [&str; 163] = [
+const NAMES: [&str; 159] = [
     "aclexplode", "area", "array_to_tsvector", "box", "center", "circle", "current_query", "currtid2",
     "datemultirange", "daterange", "diagonal", "diameter", "get_current_ts_config", "getpgusername",
     "has_foreign_data_wrapper_privilege", "has_language_privilege", "has_parameter_privilege", "has_server_privilege",
@@ -40,8 +40,8 @@ const NAMES: [&str; 163] = [
     "pg_stat_reset_slru", "pg_stat_reset_subscription_stats", "pg_switch_wal", "pg_tablespace_databases",
     "pg_timezone_abbrevs", "pg_timezone_names", "pg_visible_in_snapshot", "phraseto_tsquery", "plainto_tsquery",
     "point", "polygon", "popen", "querytree", "radius", "range_agg", "range_intersect_agg", "range_merge",
-    "satisfies_hash_partition", "setweight", "similar_escape", "slope", "strip", "to_ascii", "to_regcollation",
-    "to_regoper", "to_regoperator", "to_regprocedure", "to_tsquery", "to_tsvector", "tsmultirange", "tsrange",
+    "satisfies_hash_partition", "setweight", "similar_escape", "slope", "strip", "to_ascii",
+    "to_tsquery", "to_tsvector", "tsmultirange", "tsrange",
     "tstzmultirange", "tstzrange", "tsvector_to_array", "txid_current_snapshot", "txid_visible_in_snapshot",
     "upper_inc", "upper_inf", "websearch_to_tsquery", "width", "xpath", "xpath_exists",
 ];

@@ -54,6 +54,7 @@ mod series;
 mod server;
 mod session;
 mod signal;
+mod signatures;
 mod sizes;
 mod span_fields;
 mod spread;

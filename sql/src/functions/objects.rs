@@ -1,11 +1,12 @@
 //! regclass and its kin: catalog objects by their names, and names by oids.
 
 use super::quote_ident as quoted;
+use super::signatures;
 use crate::binder::search_path;
-use crate::catalog::{CATALOG_SCHEMA, CatalogView, RoutineDef, Snapshot};
+use crate::catalog::{CATALOG_SCHEMA, CatalogView, Snapshot};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
-use crate::pg_catalog;
+use crate::pg_catalog::{self, Procedure};
 use crate::types::TypeKind;
 use crate::value::{Object, Value};
 
@@ -67,6 +68,12 @@ fn find(
         let found = pg_catalog::type_oid(snapshot, name, cx);
         return found.ok_or_else(missing(SqlState::UNDEFINED_OBJECT, "type"));
     }
+    match kind {
+        TypeKind::RegProcedure => return signatures::routine_of_signature(text, cx),
+        TypeKind::RegOper => return signatures::operator(text),
+        TypeKind::RegOperator => return signatures::operator_of_signature(text, cx),
+        _ => {}
+    }
     let parts = parts(text)?;
     let (schema, name) = match parts.as_slice() {
         [name] => (None, name.as_str()),
@@ -103,13 +110,37 @@ fn find(
             .ok_or_else(missing(SqlState::INVALID_SCHEMA_NAME, "schema")),
         TypeKind::RegRole => pg_catalog::role_oid(snapshot, name)
             .ok_or_else(missing(SqlState::UNDEFINED_OBJECT, "role")),
+        TypeKind::RegCollation => pg_catalog::collation_oid(name).ok_or_else(|| {
+            SqlError::new(
+                SqlState::UNDEFINED_OBJECT,
+                format!("collation \"{name}\" for encoding \"UTF8\" does not exist"),
+            )
+        }),
         _ => {
             let missing = missing(SqlState::UNDEFINED_FUNCTION, "function");
-            routine(snapshot, (schema, name), cx)?
-                .or_else(|| pg_catalog::procedure_oid(name))
-                .ok_or_else(missing)
+            match routine(snapshot, (schema, name), cx)? {
+                Some(oid) => Ok(oid),
+                None => of_catalog(schema, name)?.ok_or_else(missing),
+            }
         }
     }
+}
+
+/// The function of `pg_catalog` of a name.
+fn of_catalog(schema: Option<&str>, name: &str) -> Result<Option<u32>, SqlError> {
+    let mut named = Procedure::named(name).filter(|_| schema.is_none_or(|of| of == CATALOG_SCHEMA));
+    let first = named.next().map(|of| of.oid);
+    match named.next() {
+        None => Ok(first),
+        Some(_) => Err(ambiguous(name)),
+    }
+}
+
+fn ambiguous(name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::AMBIGUOUS_FUNCTION,
+        format!("more than one function named \"{name}\""),
+    )
 }
 
 /// The function of users of a name, along the search path where no schema is said; 42725 where there are several.
@@ -126,59 +157,8 @@ fn routine(
     match path.iter().flat_map(of).collect::<Vec<_>>().as_slice() {
         [] => Ok(None),
         [one] => Ok(Some(one.id)),
-        _ => Err(SqlError::new(
-            SqlState::AMBIGUOUS_FUNCTION,
-            format!("more than one function named \"{name}\""),
-        )),
+        _ => Err(ambiguous(name)),
     }
-}
-
-/// The oid of the function that a text such as `f(integer)` tells; 42883 where there is none.
-pub fn routine_of_signature(text: &str, cx: &EvalContext) -> Result<u32, SqlError> {
-    let snapshot = cx.catalog();
-    let missing = || {
-        SqlError::new(
-            SqlState::UNDEFINED_FUNCTION,
-            format!("function \"{text}\" does not exist"),
-        )
-    };
-    let Some((name, rest)) = text.trim().split_once('(') else {
-        return Err(SqlError::new(
-            SqlState::SYNTAX_ERROR,
-            "expected a left parenthesis",
-        ));
-    };
-    let types = rest.strip_suffix(')').ok_or_else(missing)?.trim();
-    let mut wanted = Vec::new();
-    for ty in types.split(',').filter(|_| !types.is_empty()) {
-        let oid = pg_catalog::type_oid(&snapshot, ty.trim(), cx);
-        wanted.push(oid.ok_or_else(missing)?);
-    }
-    let parts = parts(name)?;
-    let path = match parts.as_slice() {
-        [_] => search_path(&*snapshot, cx),
-        [schema, _] => vec![schema.clone()],
-        _ => return Err(missing()),
-    };
-    let name = parts.last().ok_or_else(missing)?;
-    let of_users = path.iter().find_map(|schema| {
-        let mut named = snapshot.routines(Some(schema), name).into_iter();
-        let takes = |routine: &RoutineDef| {
-            routine.inputs().map(|arg| arg.ty.oid()).collect::<Vec<_>>() == wanted
-        };
-        named
-            .find(|routine| takes(routine))
-            .map(|routine| routine.id)
-    });
-    let of_library = || {
-        let mut all = pg_catalog::procedures();
-        let found = all.find(|(_, function)| {
-            let mut kinds = function.args.iter().map(|kind| kind.oid());
-            function.name == *name && kinds.by_ref().eq(wanted.iter().copied())
-        });
-        found.map(|(oid, _)| oid)
-    };
-    of_users.or_else(of_library).ok_or_else(missing)
 }
 
 /// The relation of a name, along the search path where no schema is said.
@@ -254,9 +234,13 @@ fn shown(snapshot: &Snapshot, oid: u32, kind: TypeKind, cx: &EvalContext) -> Opt
             pg_catalog::namespace_name(snapshot, oid).map(|name| quoted(&name))
         }
         TypeKind::RegRole => pg_catalog::role_name(snapshot, oid).map(|name| quoted(&name)),
+        TypeKind::RegCollation => pg_catalog::collation_name(oid).map(quoted),
+        TypeKind::RegProcedure => signatures::signature(snapshot, oid, cx),
+        TypeKind::RegOper => signatures::operator_shown(oid),
+        TypeKind::RegOperator => signatures::operator_signature(snapshot, oid, cx),
         _ => {
             let Some(routine) = snapshot.routine_by_id(oid) else {
-                return pg_catalog::procedure_name(oid).map(str::to_owned);
+                return Procedure::of(oid).map(Procedure::shown);
             };
             let found = search_path(snapshot, cx).contains(&routine.schema);
             let name = quoted(&routine.name);

@@ -4,7 +4,7 @@
 //! which one is enough. Of what is not there by an oid the answer is NULL.
 
 use super::library::stable;
-use super::{ScalarFunction, objects};
+use super::{ScalarFunction, objects, signatures};
 use crate::catalog::acl::{PUBLIC, Privileges};
 use crate::catalog::{CatalogView, Object, ObjectKind, Security, Snapshot};
 use crate::context::EvalContext;
@@ -172,7 +172,7 @@ fn object_of(
         }
         (ObjectKind::Type, _) => found(named(TypeKind::RegType)?),
         (ObjectKind::Function, Value::Text(name)) => {
-            let id = objects::routine_of_signature(name, cx)?;
+            let id = signatures::routine_of_signature(name, cx)?;
             found(id)
         }
         (ObjectKind::Database, Value::Text(name)) => match snapshot.database_named(name) {

@@ -5,6 +5,7 @@
 //! relations.txt ─► relation.rs  which relations there are, and their columns
 //! Snapshot ──────► objects.rs   pg_class, pg_attribute, pg_index, pg_constraint, pg_attrdef
 //! types.txt ─────► types.rs     pg_type
+//!                  builtin/     pg_proc of pg_catalog, pg_operator, pg_cast, pg_aggregate, operator classes
 //!                  families.rs  partitioned tables and partitions
 //!                  depend/      pg_depend, pg_shdepend, pg_rewrite
 //!                  routines.rs   pg_proc of users' functions     triggers.rs      pg_trigger
@@ -21,6 +22,7 @@
 //! rows here is about something that is not there, and is empty. Objects have PostgreSQL's oids where PostgreSQL has them, and
 //! are the user's from 16384 on.
 
+mod builtin;
 pub mod class;
 mod definitions;
 mod depend;
@@ -53,12 +55,12 @@ use crate::cursors::CursorInfo;
 use crate::statements::NamedStatement;
 use crate::value::Value;
 
+pub use builtin::{Operator, Procedure};
 pub use definitions::{expression as shown_expression, reader, view_definition};
 pub use families::{bound_text, edges_text, partition_bound, partition_constraint, partition_key};
 pub use names::{
     INFORMATION_NAMESPACE, PG_CATALOG_NAMESPACE, PUBLIC_NAMESPACE, namespace_name, namespace_oid,
-    procedure_name, procedure_oid, procedures, relation_name, relation_oid, role_name, role_oid,
-    type_name, type_oid,
+    relation_name, relation_oid, role_name, role_oid, type_name, type_oid,
 };
 pub(crate) use objects::SEQUENCE_COLUMNS;
 pub use objects::{collation, comment, serial_sequence, takes_values_of};
@@ -66,7 +68,7 @@ pub use privileges::{comment as comment_on, shown as shown_acl};
 pub use relation::Relation;
 pub use routines::{routine_arguments, routine_definition, routine_result};
 pub use rows::Rows;
-pub use server::DATABASE_OID;
+pub use server::{DATABASE_OID, collation_name, collation_oid};
 pub use shown::{Constraint, index_column, index_definition, without_parentheses};
 pub(crate) use shown::{look, with_options};
 pub use triggers::{trigger_comment, trigger_definition};
@@ -133,9 +135,16 @@ pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>>
         ("pg_catalog", "pg_available_extensions") => extensions::available,
         ("pg_catalog", "pg_available_extension_versions") => extensions::versions,
         ("pg_catalog", "pg_proc") => |rows, around| {
-            server::functions(rows, around);
+            builtin::functions(rows, around);
             routines::functions(rows, around);
         },
+        ("pg_catalog", "pg_operator") => builtin::operators,
+        ("pg_catalog", "pg_opfamily") => builtin::families,
+        ("pg_catalog", "pg_opclass") => builtin::classes,
+        ("pg_catalog", "pg_amop") => builtin::class_operators,
+        ("pg_catalog", "pg_amproc") => builtin::class_functions,
+        ("pg_catalog", "pg_cast") => builtin::casts,
+        ("pg_catalog", "pg_aggregate") => builtin::aggregates,
         ("pg_catalog", "pg_tables") => views::tables,
         ("pg_catalog", "pg_indexes") => views::indexes,
         ("pg_catalog", "pg_views") => views::views,

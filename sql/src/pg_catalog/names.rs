@@ -7,7 +7,7 @@ use super::{Relation, types};
 use crate::binder::{search_path, type_for};
 use crate::catalog::{CATALOG_SCHEMA, CatalogView, PUBLIC_SCHEMA, RoleDef, Snapshot};
 use crate::context::EvalContext;
-use crate::functions::{library, quote_ident};
+use crate::functions::quote_ident;
 
 /// The oid of the schema `pg_catalog`.
 pub const PG_CATALOG_NAMESPACE: u32 = 11;
@@ -15,8 +15,6 @@ pub const PG_CATALOG_NAMESPACE: u32 = 11;
 pub const PUBLIC_NAMESPACE: u32 = 2200;
 /// The oid of `information_schema`.
 pub const INFORMATION_NAMESPACE: u32 = 13207;
-/// The first oid of a function of the library; they are in its order.
-const FIRST_PROCEDURE: u32 = 10_000;
 
 /// The schemas, with their oids.
 pub fn namespaces(snapshot: &Snapshot) -> Vec<(u32, String)> {
@@ -132,29 +130,4 @@ pub fn role_name(snapshot: &Snapshot, oid: u32) -> Option<String> {
     let roles = snapshot.roles();
     let of = |role: &&std::sync::Arc<RoleDef>| role.id == oid;
     roles.iter().find(of).map(|role| role.name.clone())
-}
-
-/// The oid of a function of a name, if there is only one.
-pub fn procedure_oid(name: &str) -> Option<u32> {
-    if let Some(oid) = types::procedure_oid(name) {
-        return Some(oid);
-    }
-    let mut found = procedures().filter(|(_, function)| function.name == name);
-    let (oid, _) = found.next()?;
-    found.next().is_none().then_some(oid)
-}
-
-/// The name of a function.
-pub fn procedure_name(oid: u32) -> Option<&'static str> {
-    let of_types = types::procedure_name(oid);
-    of_types.or_else(|| {
-        let mut all = procedures();
-        let found = all.find(|(of, _)| *of == oid);
-        found.map(|(_, function)| function.name)
-    })
-}
-
-/// The functions of the library with their oids.
-pub fn procedures() -> impl Iterator<Item = (u32, &'static crate::functions::ScalarFunction)> {
-    (FIRST_PROCEDURE..).zip(library())
 }

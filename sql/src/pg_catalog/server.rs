@@ -1,20 +1,19 @@
 //! What the server has: schemas, roles, databases, settings, functions, access methods.
 
-use super::names::{namespaces as all_namespaces, procedures};
+use super::names::namespaces as all_namespaces;
 use super::privileges::{acl, owner};
 use super::routines::{C_LANGUAGE, PLPGSQL_LANGUAGE, SQL_LANGUAGE};
-use super::rows::{Rows, object, vector};
+use super::rows::{Rows, object};
 use super::{Around, PG_CATALOG_NAMESPACE};
-use crate::bound::Volatility;
 use crate::catalog::{ObjectKind, RoleDef, SETTINGS_OF_ALL, SUPERUSER_OID};
-use crate::types::Type;
 use crate::types::calendar::{EPOCH_SHIFT_SECONDS, SECOND_US};
 use crate::value::{Interval, Value};
 
 /// The oid of the first database, `postgres`.
 pub const DATABASE_OID: u32 = 5;
+/// The language of functions that are part of the server.
+pub const INTERNAL_LANGUAGE: u32 = 12;
 const ENCODING_UTF8: i32 = 6;
-const INTERNAL_LANGUAGE: u32 = 12;
 /// What runs PL/pgSQL in PostgreSQL; here it is no function.
 const PLPGSQL_HANDLER: u32 = 13573;
 
@@ -315,14 +314,30 @@ pub fn languages(rows: &mut Rows, _: &Around<'_>) {
     }
 }
 
+/// Collations: oid, name, provider, and the locale of those that have one.
+const COLLATIONS: [(u32, &str, &str, Option<&str>); 4] = [
+    (100, "default", "d", None),
+    (950, "C", "c", Some("C")),
+    (951, "POSIX", "c", Some("POSIX")),
+    (12340, "ucs_basic", "c", Some("C")),
+];
+
+/// The oid of the collation of this name.
+pub fn collation_oid(name: &str) -> Option<u32> {
+    let mut all = COLLATIONS.iter();
+    all.find(|(_, of, ..)| of.eq_ignore_ascii_case(name))
+        .map(|(oid, ..)| *oid)
+}
+
+/// The name of the collation with this oid.
+pub fn collation_name(oid: u32) -> Option<&'static str> {
+    let mut all = COLLATIONS.iter();
+    all.find(|(of, ..)| *of == oid).map(|(_, name, ..)| *name)
+}
+
 /// `pg_collation`.
 pub fn collations(rows: &mut Rows, _: &Around<'_>) {
-    for (oid, name, provider, collate) in [
-        (100, "default", "d", None),
-        (950, "C", "c", Some("C")),
-        (951, "POSIX", "c", Some("POSIX")),
-        (12340, "ucs_basic", "c", Some("C")),
-    ] {
+    for (oid, name, provider, collate) in COLLATIONS {
         let collate = || collate.map_or(Value::Null, Value::text);
         rows.add([
             ("oid", Value::Oid(oid)),
@@ -334,35 +349,6 @@ pub fn collations(rows: &mut Rows, _: &Around<'_>) {
             ("collencoding", Value::Int4(-1)),
             ("collcollate", collate()),
             ("collctype", collate()),
-        ]);
-    }
-}
-
-/// `pg_proc`: the functions of the library.
-pub fn functions(rows: &mut Rows, _: &Around<'_>) {
-    for (oid, function) in procedures() {
-        let types = function.args.iter();
-        let types = vector(types.map(|kind| Value::Oid(kind.oid())));
-        let volatility = match function.volatility {
-            Volatility::Immutable => "i",
-            Volatility::Stable => "s",
-            Volatility::Volatile => "v",
-        };
-        rows.add([
-            ("oid", Value::Oid(oid)),
-            ("proname", Value::text(function.name)),
-            ("pronamespace", Value::Oid(PG_CATALOG_NAMESPACE)),
-            ("proowner", Value::Oid(SUPERUSER_OID)),
-            ("prolang", Value::Oid(INTERNAL_LANGUAGE)),
-            ("procost", Value::Float4(1.0)),
-            ("prokind", Value::text("f")),
-            ("proisstrict", Value::Bool(function.strict)),
-            ("provolatile", Value::text(volatility)),
-            ("proparallel", Value::text("s")),
-            ("pronargs", Value::Int2(function.args.len() as i16)),
-            ("prorettype", Value::Oid(Type::of(function.result).oid())),
-            ("proargtypes", types),
-            ("prosrc", Value::text(function.name)),
         ]);
     }
 }

@@ -73,24 +73,6 @@ pub fn array_of(oid: u32) -> u32 {
     row.map_or(0, |row| row.number(ARRAY))
 }
 
-fn functions() -> impl Iterator<Item = (u32, &'static str)> {
-    let of = |row: &'static Row| FUNCTIONS.map(|(at, _)| (row.number(at), row.0[at + 1]));
-    TYPES.iter().flat_map(of)
-}
-
-/// The oid of a function that reads or writes a type.
-pub fn procedure_oid(name: &str) -> Option<u32> {
-    let mut all = functions();
-    all.find(|(_, of)| *of == name).map(|(oid, _)| oid)
-}
-
-/// The name of such a function.
-pub fn procedure_name(oid: u32) -> Option<&'static str> {
-    let mut all = functions();
-    all.find(|(of, _)| *of == oid && oid != 0)
-        .map(|(_, name)| name)
-}
-
 /// The functions that write values of a built-in type.
 pub fn output_of(oid: u32) -> (Value, Value) {
     let row = TYPES.iter().find(|row| row.number::<u32>(OID) == oid);

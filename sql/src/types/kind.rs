@@ -69,8 +69,16 @@ pub enum TypeKind {
     RegClass,
     /// regtype
     RegType,
-    /// regproc
+    /// regproc: the oid of a function, shown by its name
     RegProc,
+    /// regprocedure: the oid of a function, shown with the types of its arguments
+    RegProcedure,
+    /// regoper: the oid of an operator, shown by its name
+    RegOper,
+    /// regoperator: the oid of an operator, shown with the types of its operands
+    RegOperator,
+    /// regcollation
+    RegCollation,
     /// regnamespace
     RegNamespace,
     /// regrole
@@ -191,10 +199,14 @@ impl TypeKind {
     ];
 
     /// Types of catalog objects, which are shown by name and which no column of a user's table has.
-    pub const OBJECT_TYPES: [TypeKind; 5] = [
+    pub const OBJECT_TYPES: [TypeKind; 9] = [
         TypeKind::RegClass,
         TypeKind::RegType,
         TypeKind::RegProc,
+        TypeKind::RegProcedure,
+        TypeKind::RegOper,
+        TypeKind::RegOperator,
+        TypeKind::RegCollation,
         TypeKind::RegNamespace,
         TypeKind::RegRole,
     ];
@@ -224,6 +236,10 @@ impl TypeKind {
             TypeKind::Interval => 1186,
             TypeKind::TimeTz => 1266,
             TypeKind::Numeric => 1700,
+            TypeKind::RegProcedure => 2202,
+            TypeKind::RegOper => 2203,
+            TypeKind::RegOperator => 2204,
+            TypeKind::RegCollation => 4191,
             TypeKind::RegClass => 2205,
             TypeKind::RegType => 2206,
             TypeKind::Void => 2278,
@@ -310,6 +326,10 @@ impl TypeKind {
             TypeKind::RegClass => "regclass",
             TypeKind::RegType => "regtype",
             TypeKind::RegProc => "regproc",
+            TypeKind::RegProcedure => "regprocedure",
+            TypeKind::RegOper => "regoper",
+            TypeKind::RegOperator => "regoperator",
+            TypeKind::RegCollation => "regcollation",
             TypeKind::RegNamespace => "regnamespace",
             TypeKind::RegRole => "regrole",
             TypeKind::Json => "json",
@@ -370,6 +390,10 @@ impl TypeKind {
             | TypeKind::RegClass
             | TypeKind::RegType
             | TypeKind::RegProc
+            | TypeKind::RegProcedure
+            | TypeKind::RegOper
+            | TypeKind::RegOperator
+            | TypeKind::RegCollation
             | TypeKind::RegNamespace
             | TypeKind::RegRole
             | TypeKind::Int4
@@ -428,6 +452,10 @@ impl TypeKind {
             | TypeKind::RegClass
             | TypeKind::RegType
             | TypeKind::RegProc
+            | TypeKind::RegProcedure
+            | TypeKind::RegOper
+            | TypeKind::RegOperator
+            | TypeKind::RegCollation
             | TypeKind::RegNamespace
             | TypeKind::RegRole => TypeCategory::Numeric,
             TypeKind::Text
@@ -529,6 +557,10 @@ impl TypeKind {
             TypeKind::RegClass
                 | TypeKind::RegType
                 | TypeKind::RegProc
+                | TypeKind::RegProcedure
+                | TypeKind::RegOper
+                | TypeKind::RegOperator
+                | TypeKind::RegCollation
                 | TypeKind::RegNamespace
                 | TypeKind::RegRole
         )

@@ -97,6 +97,10 @@ pub fn text_in_at(
         kind @ (TypeKind::RegClass
         | TypeKind::RegType
         | TypeKind::RegProc
+        | TypeKind::RegProcedure
+        | TypeKind::RegOper
+        | TypeKind::RegOperator
+        | TypeKind::RegCollation
         | TypeKind::RegNamespace
         | TypeKind::RegRole) => return Err(oid::no_names(kind)),
         TypeKind::Json => Value::Json(json::check(text)?.into()),
@@ -237,6 +241,10 @@ pub fn binary_in(ty: &Type, bytes: &[u8]) -> Result<Value, SqlError> {
         kind @ (TypeKind::RegClass
         | TypeKind::RegType
         | TypeKind::RegProc
+        | TypeKind::RegProcedure
+        | TypeKind::RegOper
+        | TypeKind::RegOperator
+        | TypeKind::RegCollation
         | TypeKind::RegNamespace
         | TypeKind::RegRole) => return Err(oid::no_names(kind)),
         TypeKind::JsonPath => match bytes.split_first() {

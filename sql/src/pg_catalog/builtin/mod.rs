@@ -1,0 +1,62 @@
+//! Functions, operators, casts and aggregates of `pg_catalog`, with PostgreSQL's oids.
+//!
+//! ```text
+//! procedures.txt ─┐
+//! the library ────┴─► procedures.rs   pg_proc, names and signatures of functions
+//! operators.txt ────► operators.rs    pg_operator, names and signatures of operators
+//! opclasses.txt ────► classes.rs      pg_opfamily, pg_opclass, pg_amop, pg_amproc
+//! casts.txt, aggregates.txt ─► casts.rs  pg_cast, pg_aggregate
+//! ```
+//! The files have the rows of PostgreSQL 15 whose types and operators exist here. A row is a line, and its fields are words. A
+//! function that only stands behind an operator or a type has a row in `pg_proc`, and cannot be called by its name.
+//!
+//! *Failure.* A line that has fewer words than its relation needs is passed over; a test counts the rows of each file.
+
+mod casts;
+mod classes;
+mod operators;
+mod procedures;
+
+pub use casts::{aggregates, casts};
+pub use classes::{class_functions, class_operators, classes, families};
+pub use operators::{Operator, operators};
+pub use procedures::{Procedure, functions};
+
+use crate::value::Value;
+
+/// The words of a line of a file.
+struct Words(Vec<&'static str>);
+
+/// The lines of a file that are rows with at least `words` words; the last of those has the rest of its line.
+fn lines(file: &'static str, words: usize) -> impl Iterator<Item = Words> {
+    let lines = file.lines().filter(|line| !line.starts_with('#'));
+    let rows = lines.map(move |line| Words(line.splitn(words, ' ').collect()));
+    rows.filter(move |row| row.0.len() == words)
+}
+
+impl Words {
+    fn number<T: std::str::FromStr + Default>(&self, at: usize) -> T {
+        self.0[at].parse().unwrap_or_default()
+    }
+
+    fn oid(&self, at: usize) -> Value {
+        Value::Oid(self.number(at))
+    }
+
+    fn int2(&self, at: usize) -> Value {
+        Value::Int2(self.number(at))
+    }
+
+    fn flag(&self, at: usize) -> bool {
+        self.0[at] == "t"
+    }
+
+    fn text(&self, at: usize) -> Value {
+        Value::text(self.0[at])
+    }
+
+    /// The function whose oid is a word, with its name.
+    fn function(&self, at: usize) -> Value {
+        Procedure::value(self.number(at))
+    }
+}
