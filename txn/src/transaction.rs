@@ -29,6 +29,7 @@ use crate::isolation::Isolation;
 use crate::lock::LockFailure;
 use crate::machine::Machine;
 use crate::network::Spread;
+use crate::planted::{self, Planted};
 use crate::read_set::{ReadSet, Seen};
 use crate::readers::ReaderSlot;
 use crate::savepoint::Undos;
@@ -390,6 +391,9 @@ impl Transaction {
     #[inline]
     pub fn statement_timestamp(&self) -> Timestamp {
         let context = self.context();
+        if planted::is(Planted::ForgetOldestSnapshot) {
+            return context.r;
+        }
         context.oldest_r.min(context.r)
     }
 
@@ -451,6 +455,9 @@ impl Transaction {
         note: &[u64],
     ) {
         let context = self.context_mut();
+        if planted::is(Planted::SkipKeyNotes) && context.isolation == Isolation::Serializable {
+            return;
+        }
         if context.mode == Mode::ReadWrite && !seen.addr.is_null() && !context.is_unchecked_read() {
             let plain = context.is_plain_read();
             context.reads.push_keys(seen, plain, (kind, note));
