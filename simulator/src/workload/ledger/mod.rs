@@ -65,9 +65,18 @@ impl Step<'_> {
         self.statement().await?;
         self.tx.rollback_to(&savepoint);
         self.tx.release(savepoint);
+        let ended = self.sim.moment();
         let mut attempt = self.attempt.borrow_mut();
         let drawn = attempt.execution.as_ref().map_or(0, |of| of.drawn);
-        attempt.execution = before.map(|execution| Execution { drawn, ..execution });
+        attempt.execution = before.map(|mut execution| {
+            // The statement of ROLLBACK TO, which reads nothing: the next one is not the first.
+            execution.statements.push(Statement {
+                began: execution.began,
+                ended,
+                ..Statement::default()
+            });
+            Execution { drawn, ..execution }
+        });
         Ok(())
     }
 
