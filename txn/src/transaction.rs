@@ -91,6 +91,8 @@ pub(crate) struct Context {
     pub undos: Undos,
     pub intents: Vec<(Addr, Strength)>,
     pub refreshes: u32,
+    /// Reads that an old version has answered.
+    pub old_reads: u64,
     /// Whether the commit is reported only once it is durable.
     pub synchronous: bool,
     /// Whether it gives way to others' intents.
@@ -176,6 +178,7 @@ impl Context {
             undos: Undos::default(),
             intents: Vec::new(),
             refreshes: 0,
+            old_reads: 0,
             synchronous: true,
             yields: false,
             keeps_intents: false,
@@ -395,6 +398,12 @@ impl Transaction {
             return context.r;
         }
         context.oldest_r.min(context.r)
+    }
+
+    /// Returns how many reads of its coordinator an old version has answered.
+    #[inline]
+    pub fn old_reads(&self) -> u64 {
+        self.context().old_reads
     }
 
     /// What the transaction may do.

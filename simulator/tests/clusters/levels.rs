@@ -334,6 +334,11 @@ fn transactions_of_all_levels_keep_their_promises() {
 }
 
 #[test]
+fn own_insert_in_a_split_leaf_is_found_beside_all_levels() {
+    hold(1530..1531, Plan::draw_with_levels);
+}
+
+#[test]
 fn transactions_of_all_levels_keep_their_promises_beside_faults() {
     hold(0..36, Plan::draw_with_levels_and_faults);
 }
