@@ -35,8 +35,9 @@ pub(crate) fn made_by(tx: &mut Transaction, before: Option<u64>, own: u64) {
     }
 }
 
-/// Returns whether an old version of a leaf lacks changes of the transaction, below the level SERIALIZABLE: the snapshot has
-/// their keys in the leaf, and a split has moved them to another one, which has the patches.
+/// Returns whether an old version of a leaf lacks changes of the transaction, below the level
+/// SERIALIZABLE: the snapshot has their keys in the leaf, and a split has moved them to another
+/// one, which has the patches.
 pub(crate) fn lacks_own(
     tx: &mut Transaction,
     root: Addr,

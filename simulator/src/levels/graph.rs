@@ -7,7 +7,8 @@ use fencepost_txn::Isolation;
 use super::points::{Edge, Points, Reason};
 use super::{Anomaly, Execution, Violation};
 
-/// Edges that a search follows, fewest first, so that what the weakest level forbids is found first.
+/// Edges that a search follows, fewest first, so that what the weakest level forbids is found
+/// first.
 const SEARCHES: [fn(Reason) -> bool; 4] = [
     |reason| matches!(reason, Reason::Own | Reason::WriteWrite(_)),
     |reason| !matches!(reason, Reason::ReadWrite(..) | Reason::Time),
@@ -49,9 +50,10 @@ fn name(cycle: &Cycle) -> (Anomaly, Isolation) {
     }
     let weakest = [Isolation::ReadCommitted, Isolation::RepeatableRead];
     let weakest = weakest.into_iter().find(|level| readers.contains(level));
-    let isolation = match readers.is_empty() {
-        true => Isolation::ReadCommitted,
-        false => weakest.unwrap_or(Isolation::Serializable),
+    let isolation = if readers.is_empty() {
+        Isolation::ReadCommitted
+    } else {
+        weakest.unwrap_or(Isolation::Serializable)
     };
     let overwrites = |reason| match reason {
         Reason::WriteWrite(list) => read == [list],
@@ -82,7 +84,8 @@ fn shortest_cycle(edges: &[Vec<Edge>], follows: fn(Reason) -> bool) -> Option<Cy
     cycles.min_by_key(Vec::len)
 }
 
-/// Tells of each node whether it remains when nodes without an incoming edge are removed, again and again.
+/// Tells of each node whether it remains when nodes without an incoming edge are removed, again and
+/// again.
 fn on_cycles(edges: &[Vec<Edge>], follows: fn(Reason) -> bool) -> Vec<bool> {
     let followed = |node: usize| edges[node].iter().filter(|edge| follows(edge.reason));
     let mut incoming = vec![0usize; edges.len()];

@@ -1,11 +1,13 @@
-//! Whether a history of transactions of different isolation levels shows only what each level permits.
+//! Whether a history of transactions of different isolation levels shows only what each level
+//! permits.
 //!
 //! ```text
 //! executions ─► orders.rs   version order of each list: the longest contents       ─► G1a, G1b, lost appends
 //!            ─► points.rs   points in time of each transaction, and edges between  ─► graph.rs: a cycle
 //! ```
-//! The inference is that of Elle over list appends: each element is unique, so the contents of a list say which versions
-//! came before. Where Elle looks for cycles of transactions, this checker looks for cycles of their points:
+//! The inference is that of Elle over list appends: each element is unique, so the contents of a
+//! list say which versions came before. Where Elle looks for cycles of transactions, this checker
+//! looks for cycles of their points:
 //!
 //! | level | points | reads belong to | an anti-dependency leaves |
 //! |---|---|---|---|
@@ -13,15 +15,18 @@
 //! | REPEATABLE READ | the snapshot, then the commit | the snapshot | the snapshot |
 //! | SERIALIZABLE | one | the point | the point |
 //!
-//! A dependency (ww, wr) leaves the commit of the writer. A wr edge arrives where the read belongs, a ww edge at the commit, but
-//! at REPEATABLE READ at the snapshot: the first updater wins. A read under a lock belongs to the commit, too.
+//! A dependency (ww, wr) leaves the commit of the writer. A wr edge arrives where the read belongs,
+//! a ww edge at the commit, but at REPEATABLE READ at the snapshot: the first updater wins. A read
+//! under a lock belongs to the commit, too.
 //!
-//! A cycle of points is Adya's cycle of the mixed serialization graph, without the anti-dependencies that the level of their
-//! reader permits. At REPEATABLE READ a cycle with two anti-dependencies in a row is none of points, as snapshot isolation
-//! has it. Two statements of a READ COMMITTED transaction may see different states, but each of them sees one.
+//! A cycle of points is Adya's cycle of the mixed serialization graph, without the
+//! anti-dependencies that the level of their reader permits. At REPEATABLE READ a cycle with two
+//! anti-dependencies in a row is none of points, as snapshot isolation has it. Two statements of a
+//! READ COMMITTED transaction may see different states, but each of them sees one.
 //!
-//! Edges of real time lead from each point to those that began after it had ended. So the order of real time holds for each
-//! statement, each snapshot, and strictly between SERIALIZABLE transactions.
+//! Edges of real time lead from each point to those that began after it had ended. So the order of
+//! real time holds for each statement, each snapshot, and strictly between SERIALIZABLE
+//! transactions.
 //!
 //! # Invariants
 //! * An element is appended once, and a list begins empty. A list without a row is an empty one, so phantoms are edges, too.
@@ -86,7 +91,8 @@ pub struct Execution {
     pub began: u64,
     /// The moment before its commit began.
     pub commits: u64,
-    /// The moment after its client was told of its end; [`crate::history::NEVER`] if the client was not.
+    /// The moment after its client was told of its end; [`crate::history::NEVER`] if the client was
+    /// not.
     pub ended: u64,
     /// Whether it took effect.
     pub committed: bool,
@@ -126,7 +132,8 @@ pub enum Anomaly {
     IntermediateRead,
     /// G1c, a cycle of dependencies.
     CyclicFlow,
-    /// An element that a later version does not have, or a row that was read, then overwritten, then written.
+    /// An element that a later version does not have, or a row that was read, then overwritten,
+    /// then written.
     LostUpdate,
     /// G-single, a cycle with one anti-dependency.
     ReadSkew,

@@ -65,7 +65,7 @@ fn find_aborted_read(
             if let Some(element) = numbers.iter().find(aborted) {
                 let (id, writer) = (reader.id, writer_of(*element));
                 let evidence = format!(
-                    "{id} read {element} of {writer} in {list}, which has not committed it: {reader:?}"
+                    "{id} read {element} in {list}, which {writer} has not committed: {reader:?}"
                 );
                 return Err(Violation::of_every_level(Anomaly::AbortedRead, evidence));
             }
@@ -90,7 +90,7 @@ fn find_intermediate_read(history: &[Execution]) -> Result<(), Violation> {
             if last.get(&(*list, writer)) != Some(element) {
                 let id = reader.id;
                 let evidence = format!(
-                    "{id} read {list} up to {element}, after which {writer} appended more: {reader:?}"
+                    "{id} read {list} up to {element}, and {writer} appended more: {reader:?}"
                 );
                 return Err(Violation::of_every_level(
                     Anomaly::IntermediateRead,

@@ -190,8 +190,8 @@ impl Points {
         }
     }
 
-    /// Adds edges from each point to those that began after it had ended, through a chain of instants, so that their number
-    /// stays linear.
+    /// Adds edges from each point to those that began after it had ended, through a chain of
+    /// instants, so that their number stays linear.
     fn add_real_time(&mut self) {
         let count = self.points.len();
         let mut by_end: Vec<usize> = (0..count).collect();

@@ -22,8 +22,8 @@ impl Plan {
         Plan::draw(seed).with_levels()
     }
 
-    /// Draws a plan of transactions of all levels in which machines crash, messages are late or lost, machines are cut off,
-    /// join or leave.
+    /// Draws a plan of transactions of all levels in which machines crash, messages are late or
+    /// lost, machines are cut off, join or leave.
     pub fn draw_with_levels_and_faults(seed: u64) -> Plan {
         const DRAWS: [fn(u64) -> Plan; 12] = [
             Plan::draw_with_crash,

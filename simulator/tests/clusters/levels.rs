@@ -1,7 +1,8 @@
-//! Isolation levels: the checker finds each anomaly at the levels that forbid it, and permits it at the others; and
-//! transactions of all levels beside each other keep what their levels promise.
+//! Isolation levels: the checker finds each anomaly at the levels that forbid it, and permits it at
+//! the others; and transactions of all levels beside each other keep what their levels promise.
 //!
-//! More seeds: `SEEDS=from..to`, or `cargo run --release -p fencepost-simulator -- --kind levels --seeds 5000`.
+//! More seeds: `SEEDS=from..to`, or
+//! `cargo run --release -p fencepost-simulator -- --kind levels --seeds 5000`.
 
 use fencepost_simulator::history::{NEVER, Object};
 use fencepost_simulator::levels::{Anomaly, Execution, Statement, check_levels, element};
@@ -88,7 +89,8 @@ fn with_reader(mut history: Vec<Execution>, x: &[u64], y: &[u64]) -> Vec<Executi
     history
 }
 
-/// Expects that a history, made of transactions of a level, shows an anomaly at some levels and nothing at the others.
+/// Expects that a history, made of transactions of a level, shows an anomaly at some levels and
+/// nothing at the others.
 #[track_caller]
 fn assert_forbidden(
     anomaly: Anomaly,
@@ -97,9 +99,10 @@ fn assert_forbidden(
 ) {
     for level in LEVELS {
         let found = check_levels(&history(level)).map_err(|found| found.anomaly);
-        let expected = match levels.contains(&level) {
-            true => Err(anomaly),
-            false => Ok(()),
+        let expected = if levels.contains(&level) {
+            Err(anomaly)
+        } else {
+            Ok(())
         };
         assert_eq!(found, expected, "{level:?}");
     }

@@ -6,14 +6,15 @@
 //! UPDATE                      find, lock each row, read it anew, move the snapshot if a row has changed, append to each
 //! INSERT ON CONFLICT UPDATE   find one row, append to it as UPDATE does, or insert a row
 //! ```
-//! The ledger is a B-tree of keys, which lead to rows. A row has the elements that were appended under its key. A row that has
-//! outgrown its place moves to a larger one.
+//! The ledger is a B-tree of keys, which lead to rows. A row has the elements that were appended
+//! under its key. A row that has outgrown its place moves to a larger one.
 //!
-//! At READ COMMITTED each statement but the first renews the snapshot. `planner/src/exec/anew.rs` and
-//! `planner/src/write/find.rs` are the code whose rules these statements follow.
+//! At READ COMMITTED each statement but the first renews the snapshot. `planner/src/exec/anew.rs`
+//! and `planner/src/write/find.rs` are the code whose rules these statements follow.
 //!
-//! A scan may move the snapshot where the transaction has patches of an index node that others have split meanwhile. At READ
-//! COMMITTED the rows that it finds later are then of a newer snapshot: they are noted as those of a further statement.
+//! A scan may move the snapshot where the transaction has patches of an index node that others have
+//! split meanwhile. At READ COMMITTED the rows that it finds later are then of a newer snapshot:
+//! they are noted as those of a further statement.
 //!
 //! # Invariants
 //! * An execution notes contents without the elements of its own transaction, which must be all that it has appended so far.
@@ -86,10 +87,7 @@ impl Step<'_> {
         self.begin_statement().await?;
         let low = self.below(keys);
         let several = low..keys.min(low + 1 + self.below(3));
-        let kind = match self.writes() {
-            true => self.below(12),
-            false => 0,
-        };
+        let kind = if self.writes() { self.below(12) } else { 0 };
         match kind {
             0..3 => {
                 let all = low..low + 1 + self.below(keys - low);
@@ -161,7 +159,8 @@ impl Step<'_> {
         attempt.execution.as_mut().map(f).unwrap_or_default()
     }
 
-    /// Notes what a list contains. The transaction must find all that it has appended itself, and behind everything else.
+    /// Notes what a list contains. The transaction must find all that it has appended itself, and
+    /// behind everything else.
     fn note(&self, key: u64, elements: &[u64], reading: Reading) -> Result<(), Halt> {
         let id = self.id();
         let foreign = elements.iter().filter(|element| writer_of(**element) != id);
@@ -237,7 +236,8 @@ impl Step<'_> {
         self.update_found(rows).await
     }
 
-    /// UPDATE in which a function writes another row, after rows were found: the snapshot may move in between.
+    /// UPDATE in which a function writes another row, after rows were found: the snapshot may move
+    /// in between.
     async fn update_with_call(&mut self, keys: std::ops::Range<u64>) -> Result<(), Halt> {
         let end = keys.end;
         let rows = self.find(keys).await?;

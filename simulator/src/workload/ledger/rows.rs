@@ -120,7 +120,8 @@ impl Step<'_> {
                 if !(next..keys.end).contains(&key) {
                     return Err(format!("a scan of {keys:?} went from {next} to {key}").into());
                 }
-                for absent in if moved { key } else { next }..key {
+                let absent = if moved { key } else { next };
+                for absent in absent..key {
                     self.note(absent, &[], Reading::Snapshot)?;
                 }
                 next = key + 1;
@@ -132,7 +133,8 @@ impl Step<'_> {
         }
     }
 
-    /// Whether a READ COMMITTED statement has left a snapshot because its transaction has patches that had to move.
+    /// Whether a READ COMMITTED statement has left a snapshot because its transaction has patches
+    /// that had to move.
     fn has_moved(&self, snapshot: Timestamp) -> bool {
         let may_move = self.tx.isolation() == Isolation::ReadCommitted && self.tx.has_patches();
         may_move && self.tx.read_timestamp() != snapshot
@@ -163,7 +165,8 @@ impl Step<'_> {
         Ok(match seen {
             None => Standing::Gone,
             Some(((), seen)) if seen.is_own() || seen.timestamp() <= snapshot => {
-                // The lock is lost with the machine that keeps it, and the snapshot may move before the row is written.
+                // The lock is lost with the machine that keeps it, and the snapshot may move before
+                // the row is written.
                 if !planted::is(Planted::TrustRowLock) {
                     self.tx.guard(seen);
                 }
@@ -214,8 +217,8 @@ impl Step<'_> {
         Err(Halt::Stop(Stop::Retry(AbortReason::WriteConflict)))
     }
 
-    /// Has the commit validate that no other transaction has written a locked row: a lock is lost with the machine that
-    /// keeps it.
+    /// Has the commit validate that no other transaction has written a locked row: a lock is lost
+    /// with the machine that keeps it.
     pub async fn guard_row(&mut self, row: &Row) -> Result<(), Halt> {
         if self.tx.isolation() == Isolation::Serializable {
             return Ok(());
@@ -236,9 +239,10 @@ impl Step<'_> {
             return Ok(());
         }
         self.note_locked(row.key, &before)?;
-        match row.fits(words_of(row.place)) {
-            true => self.tx.write(row.place.addr, &row.to_words()).await?,
-            false => self.move_row(&mut row).await?,
+        if row.fits(words_of(row.place)) {
+            self.tx.write(row.place.addr, &row.to_words()).await?;
+        } else {
+            self.move_row(&mut row).await?;
         }
         self.appended(&row);
         Ok(())
@@ -255,16 +259,16 @@ impl Step<'_> {
     /// Writes a row to a larger place.
     async fn move_row(&mut self, row: &mut Row) -> Result<(), Halt> {
         let old = row.place;
-        let sizes = ROW_WORDS.into_iter();
-        let words = sizes.into_iter().find(|words| row.fits(*words));
+        let words = ROW_WORDS.into_iter().find(|words| row.fits(*words));
         let words = words.unwrap_or(ROW_WORDS[ROW_WORDS.len() - 1]);
         row.place = self.alloc_row(words).await?;
         self.tx.write_new(row.place, &row.to_words())?;
         self.tx.free(old.addr).await?;
         let (tree, key, value) = (self.ledger()?, row.key.to_be_bytes(), row.place.to_words());
-        match tree.replace(self.tx, &key, value).await? {
-            true => Ok(()),
-            false => Err(Halt::Stop(Stop::Retry(AbortReason::ReadConflict))),
+        if tree.replace(self.tx, &key, value).await? {
+            Ok(())
+        } else {
+            Err(Halt::Stop(Stop::Retry(AbortReason::ReadConflict)))
         }
     }
 
@@ -276,7 +280,8 @@ impl Step<'_> {
         Ok(self.tx.alloc(words, near).await?)
     }
 
-    /// Inserts a row with one element. If the key is there already, gives the row back as it is now.
+    /// Inserts a row with one element. If the key is there already, gives the row back as it is
+    /// now.
     pub async fn insert(&mut self, key: u64) -> Result<Option<Row>, Halt> {
         let element = self.next_element();
         let place = self.alloc_row(ROW_WORDS[0]).await?;
