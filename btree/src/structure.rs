@@ -7,7 +7,12 @@
 //!
 //! The count is one for all trees of all machines: a transaction that looks in vain loses a little time.
 
-use fencepost_txn::Transaction;
+use fencepost_storage::{Addr, View};
+use fencepost_txn::{Stop, Transaction, Work};
+
+use crate::kind::LEAF;
+use crate::node::Node;
+use crate::op;
 
 /// Splits and merges so far, and those that are about to take effect; never 0, which is what a
 /// transaction begins with. `None` where it is not known at once: then a transaction looks each time.
@@ -28,4 +33,33 @@ pub(crate) fn made_by(tx: &mut Transaction, before: Option<u64>, own: u64) {
     if tx.settled() == before && changes(tx) == Some(before + own) {
         tx.set_settled(before + own);
     }
+}
+
+/// Returns whether an old version of a leaf lacks changes of the transaction, below the level
+/// SERIALIZABLE: the snapshot has their keys in the leaf, and a split has moved them to another
+/// one, which has the patches.
+pub(crate) fn lacks_own(
+    tx: &mut Transaction,
+    root: Addr,
+    leaf: Addr,
+) -> Work<'_, Result<bool, Stop>> {
+    Box::pin(async move {
+        let fences = |view: &View<'_>| {
+            let node = Node::open_in(view, root).filter(|node| node.level == 0)?;
+            let (mut low, mut high) = (Vec::new(), Vec::new());
+            node.append_low(&mut low);
+            let bounded = node.append_high(&mut high);
+            Some((low, high, bounded))
+        };
+        let found = tx.view(leaf, Some(&LEAF), fences).await?;
+        let Some((Some((low, high, bounded)), _)) = found else {
+            return Ok(false);
+        };
+        Ok(tx.has_patch_elsewhere(leaf, &LEAF, |words| {
+            op::decode(words).is_some_and(|op| {
+                let key = op.key.as_slice();
+                op.tree == root && low.as_slice() <= key && (!bounded || key < high.as_slice())
+            })
+        }))
+    })
 }

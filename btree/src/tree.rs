@@ -169,7 +169,7 @@ impl BTree {
                     break;
                 }
                 count(Event::LeafRead);
-                let root = self.root;
+                let (root, old_reads) = (self.root, tx.old_reads());
                 let found = tx
                     .view(at, Some(&LEAF), |view| match Node::open_in(view, root) {
                         None => Landing::Lost,
@@ -189,6 +189,11 @@ impl BTree {
                 match found {
                     Some((Landing::Here(value), seen)) => {
                         if settle(tx, seen).await? {
+                            break;
+                        }
+                        let old = tx.old_reads() != old_reads && tx.has_patches();
+                        if old && structure::lacks_own(tx, root, at).await? {
+                            tx.refresh().await?;
                             break;
                         }
                         return Ok((value, seen));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fencepost_txn::Timestamp;
 
 use crate::history::{Object, SOMETIME, Saw, Seen, Write};
+use crate::levels::Execution;
 use crate::lists::Contents;
 
 /// How far a transaction has got.
@@ -39,6 +40,8 @@ pub struct Attempt {
     rewrote: bool,
     /// What it found in lists.
     pub lists: Vec<Contents>,
+    /// Its execution over the ledger, if it is one of a level.
+    pub execution: Option<Execution>,
 }
 
 impl Attempt {
@@ -55,6 +58,7 @@ impl Attempt {
             writes: BTreeMap::new(),
             rewrote: false,
             lists: Vec::new(),
+            execution: None,
         }
     }
 
@@ -131,6 +135,17 @@ impl Attempt {
     /// Its machine has no lease at its end: what it has read may have been old unless it took effect.
     pub fn lost_touch(&mut self) {
         self.out_of_touch = true;
+    }
+
+    /// Returns its execution over the ledger, with its end.
+    pub fn take_execution(&mut self, ended: u64) -> Option<Execution> {
+        let mut execution = self.execution.take()?;
+        execution.ended = ended;
+        execution.committed = self.stage == Stage::Committed;
+        if self.out_of_touch && !execution.committed {
+            execution.began = SOMETIME;
+        }
+        Some(execution)
     }
 
     /// What its client saw; `ended` is [`crate::history::NEVER`] where it was not told

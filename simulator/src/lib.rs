@@ -12,6 +12,7 @@
 //! * [`schema`]: the catalog of a run's tables.
 //! * [`workload`], [`attempt`]: random transactions, and what is written down of them.
 //! * [`history`], [`checker`], [`snapshots`], [`lists`]: what must hold of what they saw.
+//! * [`levels`]: what each isolation level forbids, in runs of transactions of different levels.
 //! * [`appends`]: the same for clients of real processes, who know no timestamps.
 //! * [`faults`], [`doom`]: what goes wrong, and machines that crash; [`newcomer`]: machines that join.
 //! * [`rest`]: what must hold when all is over; `leases`: who may be suspected.
@@ -31,6 +32,7 @@ pub mod faults;
 pub mod history;
 mod host;
 mod leases;
+pub mod levels;
 pub mod lists;
 pub mod newcomer;
 pub mod plan;

@@ -1,8 +1,10 @@
 //! What a seed makes of a run: how many machines, how fast, what is stored, and what clients do to it.
 
+mod levels;
 mod tables;
 mod ways;
 
+pub use levels::LevelPlan;
 pub use tables::TablePlan;
 
 use std::time::Duration;
@@ -49,6 +51,8 @@ pub struct Plan {
     pub keys: u64,
     /// Tables that clients create, change and drop, in the runs that have such.
     pub tables: Option<TablePlan>,
+    /// Transactions of different isolation levels, in the runs that have such.
+    pub levels: Option<LevelPlan>,
     /// Words of a node of the B-tree.
     pub node_words: usize,
     /// Clients, which take turns at machines.
@@ -120,6 +124,7 @@ impl Plan {
             lists: of(&[1, 3]) as usize,
             keys: of(&[4, 20, 60]),
             tables: TablePlan::draw(seed),
+            levels: None,
             node_words: of(&[40, 40, 90]) as usize,
             clients: of(&[2, 4, 8]) as usize,
             transactions: of(&[10, 20, 30]) as usize,
@@ -424,7 +429,7 @@ pub struct Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 26] = [
+    pub const ALL: [Kind; 28] = [
         Kind::of("nothing", Plan::draw),
         Kind::of("crash", Plan::draw_with_crash),
         Kind::of("two-crashes", Plan::draw_with_two_crashes),
@@ -454,6 +459,8 @@ impl Kind {
         Kind::of("leaving-and-crash", Plan::draw_with_leaving_and_crash),
         Kind::of("schema", Plan::draw_with_schema),
         Kind::of("schema-and-crash", Plan::draw_with_schema_and_crash),
+        Kind::of("levels", Plan::draw_with_levels),
+        Kind::of("levels-and-faults", Plan::draw_with_levels_and_faults),
     ];
 
     const fn of(name: &'static str, draw: fn(u64) -> Plan) -> Kind {

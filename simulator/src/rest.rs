@@ -11,14 +11,15 @@ use std::sync::Arc;
 
 use fencepost_btree::BTree;
 use fencepost_fabric::Random;
-use fencepost_txn::{Addr, Machine, Mode, Outcome, Problem, Stop, Timestamp};
+use fencepost_txn::{Addr, Isolation, Machine, Mode, Outcome, Problem, Stop, Timestamp};
 
 use crate::attempt::Attempt;
 use crate::executor::Halted;
+use crate::levels::Execution;
 use crate::plan::Plan;
 use crate::schema::SecondIndex;
 use crate::sim::Sim;
-use crate::workload::{Halt, Logbook, Step, resolve};
+use crate::workload::{Halt, Logbook, Step};
 use crate::world::World;
 
 /// What the last reader of a machine has at hand.
@@ -49,7 +50,11 @@ impl LastReader {
     async fn read(&self) -> Result<(), Halt> {
         let (place, machine) = &self.machine;
         let id = self.log.borrow_mut().number();
-        let attempt = RefCell::new(Attempt::new(id, self.sim.moment(), None));
+        let began = self.sim.moment();
+        let mut attempt = Attempt::new(id, began, None);
+        let levels = self.plan.levels;
+        attempt.execution = levels.map(|_| Execution::begin(id, Isolation::Serializable, began));
+        let attempt = RefCell::new(attempt);
         let mut random = Random::new(id);
         let mut tx = machine.coordinator().begin(Mode::ReadOnly);
         let mut step = Step {
@@ -73,7 +78,7 @@ impl LastReader {
         reached.insert(machine.root());
         let mut log = self.log.borrow_mut();
         for (doubtful, end) in ends {
-            log.history.push(resolve(doubtful, end));
+            log.note_resolved(doubtful, end);
         }
         let mut attempt = attempt.into_inner();
         attempt.committed(at);
@@ -108,6 +113,9 @@ impl Step<'_> {
         self.audit().await?;
         self.scan(0, self.plan.keys).await?;
         self.all_values().await?;
+        if self.plan.levels.is_some() {
+            self.select_all().await?;
+        }
         for name in 0..self.plan.tables.map_or(0, |tables| tables.names) {
             if let Some((definition, _)) = self.look_up(name).await? {
                 self.scan_table(&definition).await?;
@@ -172,6 +180,7 @@ impl Step<'_> {
             tree,
             table,
             schema,
+            ledger,
         } = self.world;
         let (Some(tree), Some(table)) = (tree, table) else {
             return Err(Halt::Broken("there are no indexes".into()));
@@ -183,6 +192,10 @@ impl Step<'_> {
         sound("the hash table", &report.problems)?;
         reached.extend(report.addresses);
         reached.extend(self.rows_of(*tree).await?);
+        if let Some(ledger) = ledger {
+            reached.extend(self.nodes_of("the ledger", *ledger).await?);
+            reached.extend(self.rows_of(*ledger).await?);
+        }
         if let Some(schema) = schema {
             reached.insert(schema.heart);
             let names = schema.names;

@@ -18,6 +18,7 @@ use crate::executor::{Executor, Halted};
 use crate::faults::{Fault, Scene, When};
 use crate::history::Seen;
 use crate::leases;
+use crate::levels::check_levels;
 use crate::lists::check_lists;
 use crate::newcomer::Newcomer;
 use crate::plan::Plan;
@@ -403,6 +404,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
     let polls = executor.polls();
     drop(executor);
     let log = log.take();
+    check_levels(&log.executions).map_err(|found| Halted::Broken(found.to_string()))?;
     check_snapshots(&log.history).map_err(Halted::Broken)?;
     check_lists(&log.history, &log.lists).map_err(Halted::Broken)?;
     check(&log.history).map_err(Halted::Broken)?;
@@ -410,6 +412,9 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
     let mut hasher = DefaultHasher::new();
     log.history.hash(&mut hasher);
     log.lists.hash(&mut hasher);
+    if !log.executions.is_empty() {
+        format!("{:?}", log.executions).hash(&mut hasher);
+    }
     let summary = Summary {
         seed,
         machines: plan.machines,

@@ -10,7 +10,7 @@ use fencepost_hashtable::{HashOptions, HashTable};
 use fencepost_txn::{Addr, Machine, Mode, Near, Outcome, Stop, Transaction};
 
 use crate::plan::Plan;
-use crate::schema::Schema;
+use crate::schema::{Schema, tree_options};
 use crate::sim::Sim;
 
 /// What an account has at first.
@@ -52,6 +52,8 @@ pub struct World {
     pub table: Option<HashTable>,
     /// The catalog of tables, in runs that have some.
     pub schema: Option<Schema>,
+    /// Keys and rows of lists, in runs of mixed levels.
+    pub ledger: Option<BTree>,
 }
 
 /// Which of a world's objects the machines make.
@@ -179,8 +181,15 @@ async fn make_all(
         schema = Some(Schema::create(&mut tx, plan, &mut random).await?);
         commit((plan, sim), tx).await?;
     }
+    let mut ledger = None;
+    if plan.levels.is_some() {
+        let mut tx = at(plan.seed / 13).coordinator().begin(Mode::ReadWrite);
+        let options = tree_options(plan, &mut random);
+        ledger = Some(BTree::create_with(&mut tx, options).await?);
+        commit((plan, sim), tx).await?;
+    }
     let mut world = world.borrow_mut();
-    world.schema = schema;
+    (world.schema, world.ledger) = (schema, ledger);
     (world.tree, world.table) = (Some(tree), Some(table));
     Ok(())
 }

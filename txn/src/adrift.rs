@@ -78,6 +78,22 @@ impl Transaction {
         matches!(write.what, What::Patched(_)).then_some(write)
     }
 
+    /// Returns whether `f` holds for the words of a patch of `kind` on another node than `addr`.
+    pub fn has_patch_elsewhere(
+        &self,
+        addr: Addr,
+        kind: &dyn NodeKind,
+        mut f: impl FnMut(&[u64]) -> bool,
+    ) -> bool {
+        let writes = &self.context().writes;
+        let of_kind = |write: &&Write| {
+            write.addr != addr && matches!(write.what, What::Patched(by) if by.id() == kind.id())
+        };
+        let patched = writes.writes.iter().filter(of_kind);
+        let mut patches = patched.flat_map(|write| writes.patches_of(write));
+        patches.any(|patch| f(writes.op(patch)))
+    }
+
     /// Whether a node that this transaction patched has moved since; `None` if it has no patches
     /// there.
     ///

@@ -19,6 +19,7 @@
 
 use std::ops::{Deref, DerefMut};
 
+use crate::planted::{self, Planted};
 use crate::transaction::{Context, Transaction};
 
 /// The isolation level of a transaction.
@@ -85,6 +86,11 @@ impl Context {
     /// Whether what is read now depends on nothing later: it is neither validated nor checked when the snapshot moves.
     #[inline]
     pub(crate) fn is_unchecked_read(&self) -> bool {
-        self.scans && self.isolation == Isolation::ReadCommitted
+        self.scans
+            && match self.isolation {
+                Isolation::ReadCommitted => true,
+                Isolation::RepeatableRead => planted::is(Planted::MoveSnapshotUnchecked),
+                Isolation::Serializable => false,
+            }
     }
 }

@@ -124,6 +124,21 @@ mistakes! {
     FillWithoutStamp in "btree/src/bulk.rs",
     /// Leaves of a tree that was filled while others saw it do not lead to the empty tree before.
     FillWithoutPast in "btree/src/bulk.rs",
+    // Isolation levels, which only runs of mixed levels show.
+    /// A statement at READ COMMITTED keeps the snapshot of the statement before it.
+    KeepOldSnapshot in "refresh.rs",
+    /// A row at READ COMMITTED is compared with the snapshot as it has moved, not as it was when the row was found.
+    ForgetOldestSnapshot in "transaction.rs",
+    /// A locked row that has changed is written at READ COMMITTED as the statement has found it.
+    WriteRowAsFound in "simulator/src/workload/ledger/rows.rs",
+    /// A row that is locked and has not changed is written at READ COMMITTED although another transaction got past the lock.
+    TrustRowLock in "simulator/src/workload/ledger/rows.rs",
+    /// A transaction at REPEATABLE READ overwrites a version that is newer than its snapshot.
+    OverwriteNewer in "write.rs",
+    /// The snapshot of a transaction at REPEATABLE READ moves although its reads do not hold any more.
+    MoveSnapshotUnchecked in "isolation.rs",
+    /// A commit at SERIALIZABLE does not validate which keys a scan has found in an index node.
+    SkipKeyNotes in "transaction.rs",
     // Disks.
     /// COMMIT-PRIMARY does not wait for disks.
     CommitBeforeDurable in "network/disk/part.rs",

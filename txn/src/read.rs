@@ -163,6 +163,7 @@ impl Transaction {
                             true => self.view_old_far(addr, f).await,
                         };
                         if let Some(answer) = old {
+                            self.context_mut().old_reads += 1;
                             return answer;
                         }
                     }

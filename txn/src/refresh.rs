@@ -15,6 +15,7 @@ use crate::machine::Machine;
 use crate::moment::{SPINS, moment};
 use crate::network::{Expected, Headers};
 use crate::node::{NodeKind, Refusal};
+use crate::planted::{self, Planted};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Mode, Transaction};
 use crate::validate::together;
@@ -58,6 +59,9 @@ impl Transaction {
     /// # Errors
     /// As [`Self::refresh`].
     pub async fn renew(&mut self) -> Result<(), Stop> {
+        if planted::is(Planted::KeepOldSnapshot) {
+            return Ok(());
+        }
         self.refresh().await?;
         self.context_mut().oldest_r = Timestamp::MAX;
         Ok(())

@@ -29,6 +29,7 @@ use crate::isolation::Isolation;
 use crate::lock::LockFailure;
 use crate::machine::Machine;
 use crate::network::Spread;
+use crate::planted::{self, Planted};
 use crate::read_set::{ReadSet, Seen};
 use crate::readers::ReaderSlot;
 use crate::savepoint::Undos;
@@ -90,6 +91,8 @@ pub(crate) struct Context {
     pub undos: Undos,
     pub intents: Vec<(Addr, Strength)>,
     pub refreshes: u32,
+    /// Reads that an old version has answered.
+    pub old_reads: u64,
     /// Whether the commit is reported only once it is durable.
     pub synchronous: bool,
     /// Whether it gives way to others' intents.
@@ -175,6 +178,7 @@ impl Context {
             undos: Undos::default(),
             intents: Vec::new(),
             refreshes: 0,
+            old_reads: 0,
             synchronous: true,
             yields: false,
             keeps_intents: false,
@@ -390,7 +394,16 @@ impl Transaction {
     #[inline]
     pub fn statement_timestamp(&self) -> Timestamp {
         let context = self.context();
+        if planted::is(Planted::ForgetOldestSnapshot) {
+            return context.r;
+        }
         context.oldest_r.min(context.r)
+    }
+
+    /// Returns how many reads of its coordinator an old version has answered.
+    #[inline]
+    pub fn old_reads(&self) -> u64 {
+        self.context().old_reads
     }
 
     /// What the transaction may do.
@@ -451,6 +464,9 @@ impl Transaction {
         note: &[u64],
     ) {
         let context = self.context_mut();
+        if planted::is(Planted::SkipKeyNotes) && context.isolation == Isolation::Serializable {
+            return;
+        }
         if context.mode == Mode::ReadWrite && !seen.addr.is_null() && !context.is_unchecked_read() {
             let plain = context.is_plain_read();
             context.reads.push_keys(seen, plain, (kind, note));

@@ -7,6 +7,7 @@ use fencepost_storage::{Addr, View};
 use crate::changes::LEAST_WORDS;
 use crate::isolation::Isolation;
 use crate::node::{NodeKind, Refusal};
+use crate::planted::{self, Planted};
 use crate::read_set::Seen;
 use crate::savepoint::Undo;
 use crate::stop::{AbortReason, Stop};
@@ -126,6 +127,9 @@ impl Transaction {
         f: impl FnMut(&View<'_>) -> T + Send,
     ) -> Result<Option<(T, Seen)>, Stop> {
         match self.isolation() {
+            Isolation::RepeatableRead if planted::is(Planted::OverwriteNewer) => {
+                self.newest().view(addr, None, f).await
+            }
             Isolation::ReadCommitted => self.seen_at(None).view(addr, None, f).await,
             Isolation::Serializable | Isolation::RepeatableRead => self.view(addr, None, f).await,
         }
@@ -142,8 +146,10 @@ impl Transaction {
         let context = self.context_mut();
         let object = context.machine.regions().object(addr);
         let newest = object.map_or(base.timestamp(), |object| object.header().timestamp());
+        let overwrites_newer =
+            planted::is(Planted::OverwriteNewer) && context.isolation == Isolation::RepeatableRead;
         // No change of what is old by now can commit (TXN-2).
-        if base.timestamp().max(newest) > context.r {
+        if base.timestamp().max(newest) > context.r && !overwrites_newer {
             return Err(context.conflict_at(addr, AbortReason::WriteConflict));
         }
         context.keep_base(addr, base, image);

@@ -6,13 +6,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fencepost_fabric::Random;
-use fencepost_txn::{AbortReason, Coordinator, Machine, Mode, Outcome, Stop};
+use fencepost_txn::{AbortReason, Coordinator, Isolation, Machine, Mode, Outcome, Stop, Timestamp};
 
 use super::cut_off::cut_off;
 use super::step::{Halt, Step};
 use crate::attempt::{Attempt, Stage};
 use crate::doom::Doom;
 use crate::history::{NEVER, Seen};
+use crate::levels::Execution;
 use crate::lists::Contents;
 use crate::plan::Plan;
 use crate::sim::Sim;
@@ -29,6 +30,8 @@ pub struct Logbook {
     pub doubtful: Vec<Attempt>,
     /// What was found in lists.
     pub lists: Vec<Contents>,
+    /// Executions of transactions over the ledger.
+    pub executions: Vec<Execution>,
     /// How transactions ended, by the reason.
     pub ends: BTreeMap<&'static str, u64>,
 }
@@ -43,7 +46,17 @@ impl Logbook {
     /// Writes a transaction down whose client was told of its end.
     pub fn note(&mut self, mut attempt: Attempt, ended: u64) {
         self.lists.append(&mut attempt.lists);
+        self.executions.extend(attempt.take_execution(ended));
         self.history.push(attempt.seen(ended));
+    }
+
+    /// Notes a transaction whose client was not told of its end, once that is known.
+    pub fn note_resolved(&mut self, mut attempt: Attempt, committed: Option<Timestamp>) {
+        match committed {
+            Some(at) => attempt.committed(at),
+            None => attempt.stage = Stage::Aborted,
+        }
+        self.note(attempt, NEVER);
     }
 
     fn count(&mut self, end: &'static str) {
@@ -123,6 +136,18 @@ impl Client {
         }
     }
 
+    /// The level of the next transaction, if it is one over the ledger.
+    fn level(&mut self) -> Option<Isolation> {
+        const LEVELS: [Isolation; 3] = [
+            Isolation::ReadCommitted,
+            Isolation::RepeatableRead,
+            Isolation::Serializable,
+        ];
+        let levels = self.plan.levels?;
+        let over = self.random.below(100) < levels.share_percent;
+        over.then(|| LEVELS[self.random.below(3) as usize])
+    }
+
     async fn attempt(&mut self, coordinator: &mut Coordinator) {
         let ending = self.ending();
         let mode = match self.random.below(4) {
@@ -143,7 +168,9 @@ impl Client {
         };
         let id = self.log.borrow_mut().number();
         let began = self.sim.moment();
-        let attempt = RefCell::new(Attempt::new(id, began, marker));
+        let mut attempt = Attempt::new(id, began, marker);
+        attempt.execution = self.level().map(|level| Execution::begin(id, level, began));
+        let attempt = RefCell::new(attempt);
         let committing = || attempt.borrow().stage == Stage::Committing;
         let (polls, only_commit) = match ending {
             Ending::Drop(polls) => (polls, false),
@@ -210,6 +237,10 @@ impl Client {
     ) -> Result<&'static str, Halt> {
         let mut tx = coordinator.begin(mode);
         tx.set_yielding(self.random.one_in(8));
+        let level = attempt.borrow().execution.as_ref().map(|of| of.isolation);
+        if let Some(level) = level {
+            tx.set_isolation(level);
+        }
         let (id, marker) = (attempt.borrow().id, attempt.borrow().marker);
         if let Some(marker) = marker {
             tx.write(self.world.markers[marker], &[id]).await?;
@@ -223,15 +254,9 @@ impl Client {
             random: &mut self.random,
             machine: self.machine.0,
         };
-        for _ in 0..1 + step.below(3) {
-            if step.below(10) == 0 {
-                step.taken_back().await?;
-            }
-            step.any().await?;
-            step.pause().await;
-            if step.random.one_in(12) {
-                step.outlast().await;
-            }
+        match level {
+            Some(_) => step.statements().await?,
+            None => step.several().await?,
         }
         match ending {
             Ending::Abort => {
@@ -244,7 +269,7 @@ impl Client {
             }
             _ => {}
         }
-        attempt.borrow_mut().stage = Stage::Committing;
+        begin_commit(attempt, &self.sim);
         match tx.commit().await? {
             Outcome::Committed(at) => {
                 attempt.borrow_mut().committed(at);
@@ -255,7 +280,31 @@ impl Client {
     }
 }
 
+/// Notes that a transaction is about to commit.
+fn begin_commit(attempt: &RefCell<Attempt>, sim: &Sim) {
+    let mut attempt = attempt.borrow_mut();
+    attempt.stage = Stage::Committing;
+    if let Some(execution) = &mut attempt.execution {
+        execution.commits = sim.moment();
+    }
+}
+
 impl Step<'_> {
+    /// Takes some steps of any kind.
+    async fn several(&mut self) -> Result<(), Halt> {
+        for _ in 0..1 + self.below(3) {
+            if self.below(10) == 0 {
+                self.taken_back().await?;
+            }
+            self.any().await?;
+            self.pause().await;
+            if self.random.one_in(12) {
+                self.outlast().await;
+            }
+        }
+        Ok(())
+    }
+
     /// Any step.
     async fn any(&mut self) -> Result<(), Halt> {
         if let Some(tables) = self.plan.tables
@@ -313,13 +362,4 @@ fn name(stop: Stop) -> &'static str {
         Stop::TooLarge(_) => "too large",
         _ => "failed",
     }
-}
-
-/// The end of a transaction that nobody was told of, once it is known.
-pub fn resolve(mut attempt: Attempt, committed: Option<fencepost_txn::Timestamp>) -> Seen {
-    match committed {
-        Some(at) => attempt.committed(at),
-        None => attempt.stage = Stage::Aborted,
-    }
-    attempt.seen(NEVER)
 }

@@ -2,16 +2,18 @@
 //!
 //! A transaction takes a few steps, whatever comes: registers, transfers between accounts, appends to
 //! lists, the B-tree, the hash table, large objects, and in some runs tables of a catalog. So each has part in everything's order.
+//! In runs of mixed levels most transactions run statements over the ledger instead, at a level that is drawn.
 
 mod accounts;
 mod catalog;
 mod cells;
 mod client;
 mod cut_off;
+mod ledger;
 mod rows;
 mod step;
 mod tables;
 mod values;
 
-pub use client::{Client, Logbook, resolve};
+pub use client::{Client, Logbook};
 pub use step::{Halt, Step};

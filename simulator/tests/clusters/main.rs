@@ -14,6 +14,7 @@ mod held;
 mod in_doubt;
 mod leases;
 mod leaving;
+mod levels;
 mod newcomers;
 mod schema;
 mod seeds;
