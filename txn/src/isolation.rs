@@ -14,6 +14,9 @@
 //! * LEVEL-3: the snapshot may move while a statement runs, and at read committed its rows are not checked then. So a row is as
 //!   it was found only if no version of it is newer than the oldest snapshot of the statement
 //!   ([`Transaction::statement_timestamp`]).
+//! * LEVEL-4: at read committed a row that is as the statement found it is written over such a version only
+//!   ([`Transaction::decide_by`]); the version of a row that was read anew is validated at the commit ([`Transaction::guard`]).
+//!   The lock of a row is lost with the machine that keeps it, and others may write the row from then on.
 //!
 //! *Failure.* A row that was written past its lock since the snapshot moved is a conflict at every level.
 

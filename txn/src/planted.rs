@@ -132,7 +132,7 @@ mistakes! {
     /// A locked row that has changed is written at READ COMMITTED as the statement has found it.
     WriteRowAsFound in "simulator/src/workload/ledger/rows.rs",
     /// A row that is locked and has not changed is written at READ COMMITTED although another transaction got past the lock.
-    TrustRowLock in "simulator/src/workload/ledger/rows.rs",
+    TrustRowLock in "transaction.rs",
     /// A transaction at REPEATABLE READ overwrites a version that is newer than its snapshot.
     OverwriteNewer in "write.rs",
     /// The snapshot of a transaction at REPEATABLE READ moves although its reads do not hold any more.

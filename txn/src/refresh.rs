@@ -63,7 +63,9 @@ impl Transaction {
             return Ok(());
         }
         self.refresh().await?;
-        self.context_mut().oldest_r = Timestamp::MAX;
+        let context = self.context_mut();
+        context.oldest_r = Timestamp::MAX;
+        context.decided = (Addr::NULL, Timestamp::MAX);
         Ok(())
     }
 

@@ -79,6 +79,8 @@ pub(crate) struct Context {
     pub r: Timestamp,
     /// The oldest R that the statement has read before its snapshot moved; the greatest timestamp if it has not.
     pub oldest_r: Timestamp,
+    /// The object that is changed next, and the newest version that decides about it ([`Transaction::decide_by`]).
+    pub decided: (Addr, Timestamp),
     /// Whether R is in force, so that something may be read ([`crate::in_force`]).
     pub in_force: bool,
     /// Newest version that was read: what must be durable before the end is reported.
@@ -169,6 +171,7 @@ impl Context {
             reads_newest: false,
             r: Timestamp::ZERO,
             oldest_r: Timestamp::MAX,
+            decided: (Addr::NULL, Timestamp::MAX),
             in_force: false,
             newest: Timestamp::ZERO,
             reads: ReadSet::default(),
@@ -305,6 +308,7 @@ impl Coordinator {
         context.scans = false;
         context.reads_newest = false;
         context.oldest_r = Timestamp::MAX;
+        context.decided = (Addr::NULL, Timestamp::MAX);
         context.local += 1;
         let clock = self.machine.clock();
         (context.r, context.in_force) = match snapshot {
@@ -398,6 +402,15 @@ impl Transaction {
             return context.r;
         }
         context.oldest_r.min(context.r)
+    }
+
+    /// Notes that a version of the object at `addr` that was committed at `latest`, or before, decides about the next change of
+    /// it. A newer one is a conflict then, also where the snapshot has moved since (LEVEL-4).
+    #[inline]
+    pub fn decide_by(&mut self, addr: Addr, latest: Timestamp) {
+        if !planted::is(Planted::TrustRowLock) {
+            self.context_mut().decided = (addr, latest);
+        }
     }
 
     /// Returns how many reads of its coordinator an old version has answered.

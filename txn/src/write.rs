@@ -148,8 +148,10 @@ impl Transaction {
         let newest = object.map_or(base.timestamp(), |object| object.header().timestamp());
         let overwrites_newer =
             planted::is(Planted::OverwriteNewer) && context.isolation == Isolation::RepeatableRead;
+        let (decided, latest) = context.decided;
+        let is_passed = decided == addr && base.timestamp() > latest;
         // No change of what is old by now can commit (TXN-2).
-        if base.timestamp().max(newest) > context.r && !overwrites_newer {
+        if (is_passed || base.timestamp().max(newest) > context.r) && !overwrites_newer {
             return Err(context.conflict_at(addr, AbortReason::WriteConflict));
         }
         context.keep_base(addr, base, image);

@@ -159,3 +159,33 @@ fn rollback_at_read_committed_forgets_what_constraints_read() {
         assert_eq!(matches!(outcome, Outcome::Committed(_)), commits);
     }
 }
+
+#[test]
+fn row_that_others_wrote_past_its_lock_is_a_conflict_at_read_committed() {
+    let machine = machine();
+    let [a, b] = two_objects(&machine);
+    let mut tx = begin(&machine, Isolation::ReadCommitted);
+    assert_eq!((scan(&mut tx, a), scan(&mut tx, b)), (10, 10));
+    let found = tx.statement_timestamp();
+    set_by_another(&machine, a, 11);
+    // Another row had changed, so the snapshot moves before the statement writes.
+    block_on(tx.refresh()).expect("reads are not checked");
+    tx.decide_by(b, found);
+    block_on(tx.write(b, &[20])).expect("the version that was found");
+    tx.decide_by(a, found);
+    let passed = block_on(tx.write(a, &[20]));
+    assert_eq!(passed, Err(Stop::Retry(AbortReason::WriteConflict)));
+}
+
+#[test]
+fn next_statement_decides_by_its_own_snapshot() {
+    let machine = machine();
+    let [a, _] = two_objects(&machine);
+    let mut tx = begin(&machine, Isolation::ReadCommitted);
+    assert_eq!(scan(&mut tx, a), 10);
+    tx.decide_by(a, tx.statement_timestamp());
+    set_by_another(&machine, a, 11);
+    block_on(tx.renew()).expect("a snapshot");
+    block_on(tx.write(a, &[12])).expect("the statement before decided by another version");
+    commit(tx);
+}

@@ -18,7 +18,7 @@ use fencepost_sql::row::RowLayout;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::{AbortReason, Isolation, Stop, Timestamp};
+use fencepost_txn::{AbortReason, Isolation, Stop, Strength, Timestamp};
 
 use super::cx::Cx;
 use super::lock::lock_row;
@@ -65,8 +65,9 @@ pub struct LockTarget<'a> {
     pub hold: Hold,
 }
 
-/// Compares the newest version of a locked row with the snapshot.
-pub async fn standing(cx: &mut Cx<'_>, row: Addr) -> Result<Standing, Halt> {
+/// Compares the newest version of a locked row with the snapshot. The commit validates a newer one, as the lock may be lost, if
+/// the lock keeps others from writing the row (LEVEL-4).
+pub async fn standing(cx: &mut Cx<'_>, row: Addr, strength: Strength) -> Result<Standing, Halt> {
     if cx.tx.isolation() == Isolation::Serializable {
         return Ok(Standing::Same);
     }
@@ -75,8 +76,22 @@ pub async fn standing(cx: &mut Cx<'_>, row: Addr) -> Result<Standing, Halt> {
     Ok(match seen {
         None => Standing::Gone,
         Some(((), seen)) if seen.is_own() || seen.timestamp() <= snapshot => Standing::Same,
-        Some(_) => Standing::Changed,
+        Some(((), seen)) => {
+            if strength >= Strength::Share {
+                cx.tx.guard(seen);
+            }
+            Standing::Changed
+        }
     })
+}
+
+/// Returns the newest commit of a version that decides about rows which stand as they were found ([`Standing::Same`]).
+pub fn decided_by(cx: &Cx<'_>) -> Timestamp {
+    match cx.tx.isolation() {
+        Isolation::ReadCommitted => cx.tx.statement_timestamp(),
+        // All reads are checked where the snapshot moves.
+        Isolation::RepeatableRead | Isolation::Serializable => Timestamp::MAX,
+    }
 }
 
 /// Returns the oldest snapshot that the row may have been found in (LEVEL-3).
@@ -118,7 +133,7 @@ pub async fn lock_anew(
     if !lock_row(cx, of.table, place.addr, of.hold).await? {
         return Ok(RowState::Out);
     }
-    match standing(cx, place.addr).await? {
+    match standing(cx, place.addr, of.hold.strength).await? {
         Standing::Same => Ok(RowState::Same),
         _ if cx.tx.isolation() == Isolation::RepeatableRead => {
             Err(Stop::Retry(AbortReason::WriteConflict).into())
@@ -156,7 +171,7 @@ async fn read_anew(
         if !lock_row(cx, of.table, place.addr, of.hold).await? {
             return Ok(RowState::Out);
         }
-        stands = standing(cx, place.addr).await?;
+        stands = standing(cx, place.addr, of.hold.strength).await?;
     }
     Err(Stop::Retry(AbortReason::WriteConflict).into())
 }
@@ -214,7 +229,7 @@ pub async fn lock_point(
         if !lock_row(cx, &scan.table, row.addr, hold).await? {
             return Ok(None);
         }
-        let stands = standing(cx, row.addr).await?;
+        let stands = standing(cx, row.addr, hold.strength).await?;
         if stands != Standing::Same && cx.tx.isolation() == Isolation::RepeatableRead {
             return Err(Stop::Retry(AbortReason::WriteConflict).into());
         }

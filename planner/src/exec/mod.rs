@@ -35,7 +35,7 @@ mod system;
 mod targets;
 mod window;
 
-pub use anew::{LockTarget, RowState, Standing, lock_anew};
+pub use anew::{LockTarget, RowState, Standing, decided_by, lock_anew};
 pub use batch::Batch;
 pub use cx::{CancelFlag, Cx, Scratch};
 pub use gather::{Came, NextPart, Part, Parts};

@@ -13,6 +13,7 @@ use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
+use fencepost_txn::Timestamp;
 use foldhash::{HashSet, HashSetExt};
 
 use super::find::{deep_values, find_and_lock, hold_of, is_changed};
@@ -24,7 +25,7 @@ use super::rows::{RowWriter, Yield};
 use super::rules::{check_views, generate};
 use super::triggers::{Doing, Firing, already_modified, check_unchanged};
 use crate::build::{Builder, Changed, mark, mark_joins};
-use crate::exec::{Cx, PointRow, Standing, fetch_point, point_key, pointer_of};
+use crate::exec::{Cx, PointRow, Standing, decided_by, fetch_point, point_key, pointer_of};
 use crate::home::HomeKey;
 use crate::plan::{Hints, Scan, Source, TablePlan};
 use crate::subplans::{Subplans, any_deep, inits};
@@ -253,7 +254,7 @@ pub async fn run_change(
     for init in &plan.inits {
         cx.run_init(init).await?;
     }
-    let rows = Box::pin(find_and_lock(plan, cx)).await?;
+    let (rows, decisions) = Box::pin(find_and_lock(plan, cx)).await?;
     let held = rows.weight();
     let mut changer = Changer::new(plan);
     changer.begin(plan, cx).await?;
@@ -287,6 +288,7 @@ pub async fn run_change(
         if is_changed(cx, place) {
             return Err(already_modified(plan.action.participle()).into());
         }
+        changer.latest = decisions.latest(place);
         count += u64::from(changer.change(plan, cx, place, row, returning).await?);
     }
     changer.finish(cx).await?;
@@ -316,9 +318,13 @@ async fn change_point(
         if is_changed(cx, place) {
             return Ok(0);
         }
-        if stands == Standing::Changed {
-            cx.tx.refresh().await?;
-        }
+        let latest = match stands {
+            Standing::Changed => {
+                cx.tx.refresh().await?;
+                Timestamp::MAX
+            }
+            Standing::Same | Standing::Gone => decided_by(cx),
+        };
         row.clear();
         row.resize(plan.width, Value::Null);
         let layout = &plan.table.layout;
@@ -327,6 +333,7 @@ async fn change_point(
             return Ok(0);
         }
         let mut changer = Changer::new(plan);
+        changer.latest = latest;
         let changed = changer.change(plan, cx, place, &row, returning).await?;
         changer.finish(cx).await?;
         Ok(u64::from(changed))
@@ -347,6 +354,8 @@ pub(super) struct Changer {
     new: Vec<Value>,
     /// What SET gives the next row, where that is known.
     pub(super) set: Option<Vec<Value>>,
+    /// The newest commit of a version that decides about the next row.
+    pub(super) latest: Timestamp,
 }
 
 impl Changer {
@@ -357,6 +366,7 @@ impl Changer {
             firing: Firing::of(&plan.table),
             new: Vec::with_capacity(plan.width),
             set: None,
+            latest: Timestamp::MAX,
         }
     }
 
@@ -428,6 +438,7 @@ impl Changer {
             }
             Box::pin(check_unchanged(cx, table, place, row, "deleted")).await?;
         }
+        cx.tx.decide_by(place.addr, self.latest);
         self.writer.delete(cx, table, place, row).await?;
         if let Some(referee) = &mut self.referee {
             referee.deleted(row);
@@ -465,6 +476,7 @@ impl Changer {
         }
         generate(cx, &plan.table, &mut self.new).await?;
         let rows = (&row[..columns], &self.new[..columns]);
+        cx.tx.decide_by(place.addr, self.latest);
         let written = self.writer.update(cx, &plan.table, place, rows, written);
         written.await?;
         if let Some(referee) = &mut self.referee {

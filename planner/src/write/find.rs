@@ -5,11 +5,12 @@ use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
-use fencepost_txn::{AbortReason, Stop};
+use fencepost_txn::{AbortReason, Stop, Timestamp};
+use foldhash::{HashSet, HashSetExt};
 
 use super::change::{Action, ChangePlan};
 use crate::exec::{
-    Batch, Cx, LockTarget, RowState, SourceState, lock_anew, pointer_of, pointer_value,
+    Batch, Cx, LockTarget, RowState, SourceState, decided_by, lock_anew, pointer_of, pointer_value,
 };
 
 const CHUNK: usize = 1024;
@@ -61,17 +62,25 @@ pub(super) fn hold_of(action: &Action) -> Hold {
 ///
 /// The rows are locked before the first is changed: at the other levels a row that changes while its lock is awaited makes the
 /// statement start over.
-pub(super) async fn find_and_lock(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batch, Halt> {
+pub(super) async fn find_and_lock(
+    plan: &ChangePlan,
+    cx: &mut Cx<'_>,
+) -> Result<(Batch, Decisions), Halt> {
+    let mut decisions = Decisions {
+        by: decided_by(cx),
+        anew: HashSet::new(),
+    };
     if plan.table.def.is_view() {
-        return find_rows(plan, cx).await;
+        return Ok((find_rows(plan, cx).await?, decisions));
     }
     for _ in 0..FINDS_MAX {
         let mut rows = find_rows(plan, cx).await?;
-        match lock_found(plan, cx, &mut rows).await? {
-            Lock::OfAll => return Ok(rows),
+        decisions.by = decided_by(cx);
+        match lock_found(plan, cx, (&mut rows, &mut decisions)).await? {
+            Lock::OfAll => return Ok((rows, decisions)),
             Lock::OfNewer => {
                 cx.tx.refresh().await?;
-                return Ok(rows);
+                return Ok((rows, decisions));
             }
             Lock::Lost => {
                 cx.tx.release_memory(rows.weight());
@@ -80,6 +89,24 @@ pub(super) async fn find_and_lock(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<
         }
     }
     Err(Stop::Retry(AbortReason::WriteConflict).into())
+}
+
+/// The versions of the rows of a statement that decide about them.
+pub(super) struct Decisions {
+    /// The newest commit of a row that stands as it was found.
+    by: Timestamp,
+    /// The rows that were read anew; the commit validates their versions.
+    anew: HashSet<u64>,
+}
+
+impl Decisions {
+    /// Returns the newest commit of a version that decides about the row at a place.
+    pub fn latest(&self, place: FatPtr) -> Timestamp {
+        match self.anew.contains(&place.addr.raw()) {
+            true => Timestamp::MAX,
+            false => self.by,
+        }
+    }
 }
 
 /// Times that rows are looked for that others move meanwhile.
@@ -97,7 +124,11 @@ enum Lock {
 }
 
 /// Locks the rows, and takes those out that are not to be changed any more.
-async fn lock_found(plan: &ChangePlan, cx: &mut Cx<'_>, rows: &mut Batch) -> Result<Lock, Halt> {
+async fn lock_found(
+    plan: &ChangePlan,
+    cx: &mut Cx<'_>,
+    (rows, decisions): (&mut Batch, &mut Decisions),
+) -> Result<Lock, Halt> {
     let columns: Vec<usize> = (0..plan.table.layout.width()).collect();
     let mut lock = Lock::OfAll;
     let mut kept = 0;
@@ -122,6 +153,7 @@ async fn lock_found(plan: &ChangePlan, cx: &mut Cx<'_>, rows: &mut Batch) -> Res
             RowState::Same => true,
             RowState::Changed(place) => {
                 lock = Lock::OfNewer;
+                decisions.anew.insert(place.addr.raw());
                 rows.row_mut(i)[plan.width] = pointer_value(place);
                 cx.deep_holds(plan.whole.as_ref(), rows.row(i)).await?
             }

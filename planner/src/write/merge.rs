@@ -85,7 +85,7 @@ pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> 
     for init in &plan.inits {
         cx.run_init(init).await?;
     }
-    let rows = Box::pin(find_and_lock(plan, cx)).await?;
+    let (rows, decisions) = Box::pin(find_and_lock(plan, cx)).await?;
     let held = rows.weight();
     let place = |i: usize| pointer_of(&rows.row(i)[plan.width]);
     // What is to be done, and with what values, before anything is.
@@ -113,6 +113,9 @@ pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> 
     for (i, (when, mut values)) in todo.into_iter().enumerate() {
         cx.breathe().await?;
         let row = rows.row(i);
+        if let Some(place) = place(i) {
+            changer.latest = decisions.latest(place);
+        }
         match (when.map(|when| &when.does), place(i)) {
             (Some(Does::Delete), Some(place)) => {
                 once(cx, &mut changed, place)?;

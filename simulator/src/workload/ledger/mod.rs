@@ -21,7 +21,7 @@
 
 mod rows;
 
-use fencepost_txn::{Isolation, Strength};
+use fencepost_txn::{Isolation, Strength, Timestamp};
 
 use super::step::{Halt, Step};
 use crate::history::Object;
@@ -256,10 +256,13 @@ impl Step<'_> {
         for row in rows {
             self.pause().await;
             match self.lock_anew(&row, Strength::Update).await? {
-                RowLock::Same => locked.push(row),
+                RowLock::Same => {
+                    let latest = self.decided_by();
+                    locked.push((row, latest));
+                }
                 RowLock::Changed(row) => {
                     moves = true;
-                    locked.push(row);
+                    locked.push((row, Timestamp::MAX));
                 }
                 RowLock::Out => {}
             }
@@ -267,8 +270,8 @@ impl Step<'_> {
         if moves {
             self.tx.refresh().await?;
         }
-        for row in locked {
-            self.append(row).await?;
+        for (row, latest) in locked {
+            self.append(row, latest).await?;
             self.pause().await;
         }
         Ok(())

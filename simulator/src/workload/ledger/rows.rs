@@ -164,17 +164,22 @@ impl Step<'_> {
         let seen = self.tx.newest().view(place.addr, None, |_| ()).await?;
         Ok(match seen {
             None => Standing::Gone,
-            Some(((), seen)) if seen.is_own() || seen.timestamp() <= snapshot => {
-                // The lock is lost with the machine that keeps it, and the snapshot may move before
-                // the row is written.
-                if !planted::is(Planted::TrustRowLock) {
-                    self.tx.guard(seen);
-                }
-                Standing::Same
-            }
+            Some(((), seen)) if seen.is_own() || seen.timestamp() <= snapshot => Standing::Same,
             Some(_) if planted::is(Planted::OverwriteNewer) && repeatable => Standing::Same,
-            Some(_) => Standing::Changed,
+            Some(((), seen)) => {
+                // The lock is lost with the machine that keeps it.
+                self.tx.guard(seen);
+                Standing::Changed
+            }
         })
+    }
+
+    /// The newest commit of a version that decides about rows which stand as they were found.
+    pub fn decided_by(&self) -> Timestamp {
+        match self.tx.isolation() {
+            Isolation::ReadCommitted => self.tx.statement_timestamp(),
+            Isolation::RepeatableRead | Isolation::Serializable => Timestamp::MAX,
+        }
     }
 
     /// Locks a row that was found. At READ COMMITTED a row that has changed since is read anew.
@@ -230,8 +235,9 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Appends to a locked row, which moves if it is full. The longest row is left as it is.
-    pub async fn append(&mut self, mut row: Row) -> Result<(), Halt> {
+    /// Appends to a locked row, which moves if it is full. The longest row is left as it is. A version that was committed
+    /// at `latest`, or before, has decided about the row.
+    pub async fn append(&mut self, mut row: Row, latest: Timestamp) -> Result<(), Halt> {
         let before = row.elements.clone();
         row.elements.push(self.next_element());
         let longest = ROW_WORDS[ROW_WORDS.len() - 1];
@@ -239,6 +245,7 @@ impl Step<'_> {
             return Ok(());
         }
         self.note_locked(row.key, &before)?;
+        self.tx.decide_by(row.place.addr, latest);
         if row.fits(words_of(row.place)) {
             self.tx.write(row.place.addr, &row.to_words()).await?;
         } else {
