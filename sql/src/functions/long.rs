@@ -25,6 +25,10 @@ type Outcome = Result<Value, SqlError>;
 
 /// Bytes of arguments from which on a call counts as long.
 const LONG_BYTES: usize = 256 << 10;
+/// Bytes of the shorter of two arguments, say of a pattern, from which on the work may be as long as the product of both.
+const PATTERN_BYTES: usize = 256;
+/// Such a product from which on a call counts as long.
+const LONG_STEPS: usize = 16 << 20;
 /// The longest value that an expression makes.
 pub(crate) const VALUE_BYTES_MAX: usize = match cfg!(test) {
     true => 1 << 20,
@@ -161,7 +165,13 @@ fn is_long(args: &[Value]) -> bool {
         Value::Array(array) => size_of_val(array.values.as_slice()),
         _ => 0,
     };
-    args.iter().map(bytes).sum::<usize>() >= LONG_BYTES
+    let (mut all, mut longest, mut second) = (0, 0, 0);
+    for bytes in args.iter().map(bytes) {
+        all += bytes;
+        second = second.max(bytes.min(longest));
+        longest = longest.max(bytes);
+    }
+    all >= LONG_BYTES || second >= PATTERN_BYTES && longest * second >= LONG_STEPS
 }
 
 #[cold]
@@ -266,6 +276,16 @@ mod tests {
                 args: vec![arg],
             },
         }
+    }
+
+    #[test]
+    fn calls_are_long_by_the_sum_or_the_product_of_their_arguments() {
+        let text = |bytes| Value::text("a".repeat(bytes));
+        assert!(is_long(&[text(LONG_BYTES)]));
+        assert!(is_long(&[text(5_000), text(5_000)]));
+        assert!(is_long(&[text(300), Value::Int4(1), text(100_000)]));
+        assert!(!is_long(&[text(100), text(200_000)]));
+        assert!(!is_long(&[text(2_000), text(2_000)]));
     }
 
     #[test]

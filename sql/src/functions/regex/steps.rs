@@ -26,7 +26,7 @@ const STATES_MIN: usize = 256;
 const STEPS_MIN: usize = 10_000_000;
 /// Bytes between two looks at whether the call is to stop.
 const BYTES: usize = 64;
-/// Memory for the states of an automaton, as a multiple of what the library needs at least.
+/// Bytes for the states of an automaton. Where they are full, its states are made anew.
 const STATES_BYTES: usize = 2 * PATTERN_BYTES_MAX;
 
 /// Returns whether a search of a pattern with `states` states in `bytes` bytes is to be stopped on demand.
@@ -65,9 +65,10 @@ pub(super) struct Steps {
 impl Steps {
     /// Makes the automata.
     pub(super) fn new(pattern: &Translated) -> Result<Steps, SqlError> {
-        let longest = match pattern.lazy {
-            true => MatchKind::LeftmostFirst,
-            false => MatchKind::All,
+        let longest = if pattern.lazy {
+            MatchKind::LeftmostFirst
+        } else {
+            MatchKind::All
         };
         Ok(Steps {
             forward: Automaton::new(pattern, MatchKind::LeftmostFirst, false)?,
