@@ -3,7 +3,7 @@
 use sqlparser::ast;
 
 use super::super::aggregate::kind_of;
-use super::super::call::{choose, function_name, plain_argument};
+use super::super::call::{choose, choose_among, function_name, plain_argument};
 use super::super::named_args::{Argument, in_order};
 use super::super::polymorphic;
 use super::super::rows::gives_rows;
@@ -15,7 +15,7 @@ use super::{Level, Shower, Shown};
 use crate::bound::{AggregateKind, Node, OrderedSet, Statistic, TableFunction, WindowFunction};
 use crate::catalog::ArgMode;
 use crate::error::SqlError;
-use crate::functions::quote_ident as quoted;
+use crate::functions::{ScalarFunction, quote_ident as quoted, rows_candidates};
 use crate::types::{Type, TypeKind};
 
 impl Shower<'_, '_> {
@@ -162,8 +162,9 @@ impl Shower<'_, '_> {
         let name = function_name(&function.name)?;
         let mut args = Vec::new();
         for arg in &list.args {
-            args.push(self.settled(plain_argument(arg)?, level)?);
+            args.push(self.expr(plain_argument(arg)?, level)?);
         }
+        let args = self.rows_arguments(&name, args)?;
         let first = args.first().map_or(Type::TEXT, |arg| arg.ty);
         let ty = first.element().unwrap_or(first);
         Ok(Shown::new(call(&name, args), ty))
@@ -200,6 +201,21 @@ impl Shower<'_, '_> {
         Ok(Shown::new(Tree::Call { pieces, function }, ty))
     }
 
+    /// Arguments as the function takes them that gives rows for them.
+    pub(super) fn rows_arguments(
+        &mut self,
+        name: &str,
+        args: Vec<Shown>,
+    ) -> Result<Vec<Shown>, SqlError> {
+        let types: Vec<Type> = args.iter().map(|arg| arg.ty).collect();
+        let known = || rows_candidates(name).map(|of| &of.function);
+        match choose_among(known, name, &types) {
+            Ok(function) => self.as_parameters(function, args),
+            // The binder puts it together itself.
+            Err(_) => args.into_iter().map(|arg| self.as_known(arg)).collect(),
+        }
+    }
+
     /// Arguments as the function takes them that the library has for them.
     fn arguments(&mut self, name: &str, args: Vec<Shown>) -> Result<Vec<Shown>, SqlError> {
         let types: Vec<Type> = args.iter().map(|arg| arg.ty).collect();
@@ -213,6 +229,16 @@ impl Shower<'_, '_> {
             });
             return args.collect();
         };
+        self.as_parameters(function, args)
+    }
+
+    /// Arguments with the casts to the types of a function's parameters.
+    fn as_parameters(
+        &mut self,
+        function: &ScalarFunction,
+        args: Vec<Shown>,
+    ) -> Result<Vec<Shown>, SqlError> {
+        let types: Vec<Type> = args.iter().map(|arg| arg.ty).collect();
         let element = polymorphic::element(function.args, &types).unwrap_or(Type::UNKNOWN);
         let mut cast = Vec::with_capacity(args.len());
         for (i, arg) in args.into_iter().enumerate() {

@@ -117,7 +117,7 @@ impl Shower<'_, '_> {
         let Some(text) = text else {
             return Ok(self.value(&Value::Null, plain));
         };
-        if to.kind.is_string() || to.kind == TypeKind::Text {
+        if to.kind.is_string() && to.kind != TypeKind::JsonPath {
             return Ok(self.value(&Value::text(text), plain));
         }
         let literal = Expr::constant(Type::UNKNOWN, Value::text(text));

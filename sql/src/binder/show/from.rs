@@ -5,6 +5,7 @@ use sqlparser::ast::{self, TableFactor};
 use super::super::call::{function_name, plain_argument};
 use super::super::join::using_name;
 use super::super::names;
+use super::super::rows::gives_rows;
 use super::call::call_named;
 use super::tree::{From, Source, Tree};
 use super::{Level, Shower};
@@ -224,6 +225,11 @@ impl Shower<'_, '_> {
             if let Some(step) = step {
                 shown.push(self.coerced(step, Type::INTERVAL, false)?);
             }
+        }
+        if let Ok(name) = &called
+            && gives_rows(name)
+        {
+            shown = self.rows_arguments(name, shown)?;
         }
         if shown.iter().any(|shown| shown.ty.kind == TypeKind::Unknown) {
             return Err(SqlError::unsupported(
