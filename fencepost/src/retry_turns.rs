@@ -31,7 +31,7 @@ const CONFLICTS_MIN: u32 = 4;
 
 /// The turn of a machine's sessions.
 pub(crate) struct RetryTurns {
-    /// Its only permit is the turn; it keeps the order of those that wait.
+    /// Its only permit is the turn. Sessions get it in the order in which they have asked.
     free: Arc<Semaphore>,
     taken: Mutex<Option<Taken>>,
     alarm: Arc<Alarm>,

@@ -80,7 +80,8 @@ pub async fn set_type(
     let shape = table.clone();
     for index in &mut table.indexes {
         if let Some(predicate) = &mut index.more.predicate {
-            predicate.condition = index_condition(&shape, &predicate.text, ddl.snapshot)?;
+            let condition = index_condition(&shape, &predicate.text, ddl.snapshot);
+            predicate.condition = condition.map_err(SqlError::without_position)?;
         }
         for expression in &mut index.more.expressions {
             expression.value = index_expression(&shape, &expression.text, ddl.snapshot)?;

@@ -102,9 +102,10 @@ pub(super) struct Decisions {
 impl Decisions {
     /// Returns the newest commit of a version that decides about the row at a place.
     pub fn latest(&self, place: FatPtr) -> Timestamp {
-        match self.anew.contains(&place.addr.raw()) {
-            true => Timestamp::MAX,
-            false => self.by,
+        if self.anew.contains(&place.addr.raw()) {
+            Timestamp::MAX
+        } else {
+            self.by
         }
     }
 }

@@ -412,9 +412,10 @@ fn function_result(args: &[Value], cx: &EvalContext) -> Outcome {
     let function = pg::Procedure::of(oid(args));
     let result = function.and_then(|of| {
         let name = pg::type_name(&cx.catalog(), of.result(), cx)?;
-        Some(match of.returns_set() {
-            true => format!("SETOF {name}"),
-            false => name,
+        Some(if of.returns_set() {
+            format!("SETOF {name}")
+        } else {
+            name
         })
     });
     Ok(text(result))
@@ -467,9 +468,10 @@ fn arguments(of: &pg::Procedure, cx: &EvalContext) -> String {
     let last = of.args.len().saturating_sub(1);
     let shown = of.args.iter().enumerate().map(|(at, ty)| {
         let name = pg::type_name(&catalog, *ty, cx).unwrap_or_else(|| ty.to_string());
-        match of.is_variadic() && at == last {
-            true => format!("VARIADIC {name}"),
-            false => name,
+        if of.is_variadic() && at == last {
+            format!("VARIADIC {name}")
+        } else {
+            name
         }
     });
     shown.collect::<Vec<_>>().join(", ")

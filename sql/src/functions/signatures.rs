@@ -8,7 +8,7 @@ use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::pg_catalog::{self, Operator, Procedure};
 
-/// What stands for the operand that an operator does not have.
+/// The word for the operand that an operator does not have.
 const NONE: &str = "none";
 
 /// Returns the oid of the function that a text such as `f(integer)` names.
@@ -59,9 +59,11 @@ pub fn signature(snapshot: &Snapshot, oid: u32, cx: &EvalContext) -> Option<Stri
     let types = routine.inputs().map(|arg| type_name(arg.ty.oid()));
     let types = types.collect::<Vec<_>>().join(",");
     let name = quoted(&routine.name);
-    Some(match search_path(snapshot, cx).contains(&routine.schema) {
-        true => format!("{name}({types})"),
-        false => format!("{}.{name}({types})", quoted(&routine.schema)),
+    let is_found = search_path(snapshot, cx).contains(&routine.schema);
+    Some(if is_found {
+        format!("{name}({types})")
+    } else {
+        format!("{}.{name}({types})", quoted(&routine.schema))
     })
 }
 
@@ -90,9 +92,10 @@ pub fn operator_of_signature(text: &str, cx: &EvalContext) -> Result<u32, SqlErr
     let (name, types) = split(text)?;
     let mut operands = Vec::new();
     for ty in types {
-        operands.push(match ty.eq_ignore_ascii_case(NONE) {
-            true => 0,
-            false => pg_catalog::type_oid(&snapshot, ty, cx).ok_or_else(|| no_type(ty))?,
+        operands.push(if ty.eq_ignore_ascii_case(NONE) {
+            0
+        } else {
+            pg_catalog::type_oid(&snapshot, ty, cx).ok_or_else(|| no_type(ty))?
         });
     }
     let [left, right] = *operands.as_slice() else {
