@@ -135,6 +135,17 @@ impl Transaction {
         }
     }
 
+    /// Why an object that is to be changed is not there. At read committed another transaction may have freed it past a lock that
+    /// was lost since a version of it has decided (LEVEL-4).
+    #[cold]
+    fn missing(&mut self, addr: Addr) -> Stop {
+        let context = self.context_mut();
+        if context.isolation == Isolation::ReadCommitted && context.decided.0 == addr {
+            return context.conflict_at(addr, AbortReason::WriteConflict);
+        }
+        Stop::Damaged
+    }
+
     fn own_found(
         &mut self,
         addr: Addr,
@@ -142,7 +153,7 @@ impl Transaction {
         what: What,
         image: &[u64],
     ) -> Result<usize, Stop> {
-        let base = found?.ok_or(Stop::Damaged)?;
+        let base = found?.ok_or_else(|| self.missing(addr))?;
         let context = self.context_mut();
         let object = context.machine.regions().object(addr);
         let newest = object.map_or(base.timestamp(), |object| object.header().timestamp());
@@ -293,7 +304,7 @@ impl Transaction {
         self.writable()?;
         self.catch_up().await?;
         let found = self.view_to_write(addr, &mut f).await?;
-        let (answer, seen) = found.ok_or(Stop::Damaged)?;
+        let (answer, seen) = found.ok_or_else(|| self.missing(addr))?;
         let context = self.context_mut();
         context.prewritten_touched = true;
         let entry = context.writes.find(addr);

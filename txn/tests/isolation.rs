@@ -178,6 +178,28 @@ fn row_that_others_wrote_past_its_lock_is_a_conflict_at_read_committed() {
 }
 
 #[test]
+fn row_that_others_freed_past_its_lock_is_a_conflict_at_read_committed() {
+    let machine = machine();
+    for frees in [false, true] {
+        let [a, _] = two_objects(&machine);
+        let mut tx = begin(&machine, Isolation::ReadCommitted);
+        assert_eq!(scan(&mut tx, a), 10);
+        let found = tx.statement_timestamp();
+        let mut other = machine.coordinator().begin(Mode::ReadWrite);
+        block_on(other.free(a)).expect("there");
+        commit(other);
+        block_on(tx.refresh()).expect("reads are not checked");
+        tx.decide_by(a, found);
+        let changed = if frees {
+            block_on(tx.free(a))
+        } else {
+            block_on(tx.write(a, &[20]))
+        };
+        assert_eq!(changed, Err(Stop::Retry(AbortReason::WriteConflict)));
+    }
+}
+
+#[test]
 fn next_statement_decides_by_its_own_snapshot() {
     let machine = machine();
     let [a, _] = two_objects(&machine);

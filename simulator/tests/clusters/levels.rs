@@ -342,6 +342,11 @@ fn own_insert_in_a_split_leaf_is_found_beside_all_levels() {
 }
 
 #[test]
+fn row_freed_past_a_lost_lock_is_a_conflict() {
+    hold(1554..1555, Plan::draw_with_levels_and_faults);
+}
+
+#[test]
 fn transactions_of_all_levels_keep_their_promises_beside_faults() {
     hold(0..36, Plan::draw_with_levels_and_faults);
 }
