@@ -114,8 +114,11 @@ fn writes_leave_others_their_turns() {
 fn long_calls_leave_others_their_turns() {
     let server = one_worker();
     for sql in [
-        "SELECT length(regexp_replace(repeat('hello world ', 3000000), 'o', '00', 'g'))",
+        "SELECT length(regexp_replace(repeat('hello world ', 3000000) || g, 'o', '00', 'g'))
+         FROM generate_series(1, 1000) g",
         "SELECT count(*) FROM regexp_split_to_table(repeat('hello world ', 3000000), '\\s+')",
+        "SELECT ('[' || repeat('{\"a\": [1, 2, \"x\"]},', 500000) || g || ']')::jsonb IS NULL
+         FROM generate_series(1, 1000) g",
     ] {
         others_go_on_beside(&server, sql);
     }
