@@ -1,4 +1,4 @@
-//! RowState rows that another transaction has changed since a READ COMMITTED statement found them: PostgreSQL's EvalPlanQual.
+//! Rows that another transaction has changed since a READ COMMITTED statement found them: PostgreSQL's EvalPlanQual.
 //!
 //! ```text
 //! found in the snapshot ─► lock ─► newest version is in the snapshot ─► Same

@@ -10,7 +10,8 @@
 //! The files have the rows of PostgreSQL 15 whose types and operators exist here. A row is a line, and its fields are words. A
 //! function that only stands behind an operator or a type has a row in `pg_proc`, and cannot be called by its name.
 //!
-//! *Failure.* A line that has fewer words than its relation needs is passed over; a test counts the rows of each file.
+//! *Failure.* A line that has fewer words than its relation needs is passed over; a test counts the rows of each relation
+//! but `pg_proc`, which has functions of the library, too.
 
 mod casts;
 mod classes;
