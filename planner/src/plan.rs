@@ -95,10 +95,15 @@ impl TablePlan {
 
     /// Has a row an entry in the index at this position?
     #[inline]
-    pub fn has_entry(&self, cx: &Cx<'_>, index: usize, row: &[Value]) -> Result<bool, SqlError> {
+    pub async fn has_entry(
+        &self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        row: &[Value],
+    ) -> Result<bool, SqlError> {
         match &self.def.indexes[index].more.predicate {
             None => Ok(true),
-            Some(predicate) => cx.holds(Some(&predicate.condition), row),
+            Some(predicate) => cx.holds(Some(&predicate.condition), row).await,
         }
     }
 

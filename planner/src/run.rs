@@ -361,7 +361,7 @@ async fn run_row(plan: &SelectPlan, cx: &mut Cx<'_>, sink: &mut dyn RowSink) -> 
     let mut out = std::mem::take(&mut cx.scratch.out);
     out.clear();
     for target in &plan.targets[..plan.visible] {
-        out.push(cx.long_value(&target.expr, &[]).await?);
+        out.push(cx.value(&target.expr, &[]).await?);
     }
     sink.row(&out)?;
     cx.scratch.out = out;
@@ -385,7 +385,8 @@ async fn run_point(
     let mut row = std::mem::take(&mut cx.scratch.row);
     let mut out = std::mem::take(&mut cx.scratch.out);
     let result = async {
-        let Some(partition) = point_key(scan, terms, cx, &[], &mut key)? else {
+        let found = cx.in_parts(|cx| point_key(scan, terms, cx, &[], &mut key));
+        let Some(partition) = found.await? else {
             return Ok(0);
         };
         let found = fetch_point(scan, cx, (&key, partition), &mut words);
@@ -398,13 +399,17 @@ async fn run_point(
         scan.table
             .layout
             .decode_some(&words, &scan.columns, &mut row)?;
-        if !cx.holds(scan.filter.as_ref(), &row)? {
+        if !cx.holds(scan.filter.as_ref(), &row).await? {
             return Ok(0);
         }
-        out.clear();
-        for target in &plan.targets[..plan.visible] {
-            out.push(cx.value(&target.expr, &row)?);
-        }
+        let values = cx.in_parts(|cx| {
+            out.clear();
+            for target in &plan.targets[..plan.visible] {
+                out.push(cx.value_here(&target.expr, &row)?);
+            }
+            Ok(())
+        });
+        values.await?;
         sink.row(&out)?;
         Ok(1)
     }

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -87,10 +87,54 @@ pub struct EvalContext {
     pub advisory: Option<Arc<dyn AdvisoryLocks>>,
     /// The snapshots that it exports.
     pub exports: Option<Arc<dyn Exports>>,
+    /// What becomes of calls that take long.
+    pub(crate) long_calls: LongCalls,
     /// What the client is to be warned of.
     warnings: Mutex<Vec<SqlError>>,
     /// What `set_config` asked for: name, value, only for the transaction.
     changes: Mutex<Vec<(String, String, bool)>>,
+}
+
+/// What becomes of calls that take long: they run where they are met, until [`LongCalls::give_away`].
+#[derive(Debug, Default)]
+pub(crate) struct LongCalls {
+    state: AtomicU8,
+}
+
+impl LongCalls {
+    const RUN: u8 = 0;
+    const GIVEN_AWAY: u8 = 1;
+    const MET: u8 = 2;
+
+    /// From now on they are given away.
+    #[inline(always)]
+    pub(crate) fn give_away(&self) {
+        self.state.store(Self::GIVEN_AWAY, Ordering::Relaxed);
+    }
+
+    /// From now on they run again.
+    #[inline(always)]
+    pub(crate) fn run(&self) {
+        self.state.store(Self::RUN, Ordering::Relaxed);
+    }
+
+    /// Notes that one was met.
+    #[inline(always)]
+    pub(crate) fn note(&self) {
+        self.state.store(Self::MET, Ordering::Relaxed);
+    }
+
+    /// Returns whether they are given away.
+    #[inline(always)]
+    pub(crate) fn are_given_away(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != Self::RUN
+    }
+
+    /// Returns whether one was met since [`LongCalls::give_away`].
+    #[inline(always)]
+    pub(crate) fn were_met(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == Self::MET
+    }
 }
 
 impl EvalContext {
@@ -127,6 +171,7 @@ impl EvalContext {
             server: None,
             advisory: None,
             exports: None,
+            long_calls: LongCalls::default(),
             warnings: Mutex::new(Vec::new()),
             changes: Mutex::new(Vec::new()),
         }
@@ -319,6 +364,7 @@ impl EvalContext {
             server: self.server.clone(),
             advisory: self.advisory.clone(),
             exports: self.exports.clone(),
+            long_calls: LongCalls::default(),
             warnings: Mutex::default(),
             changes: Mutex::default(),
         }

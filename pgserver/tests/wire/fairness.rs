@@ -78,7 +78,7 @@ fn joins_and_groups_leave_others_their_turns() {
         "SELECT count(*) FROM (SELECT DISTINCT a.i % 1000, b.i % 100 FROM t a, t b) s",
         "SELECT a.i % 10, count(*), max(b.s) FROM t a, t b GROUP BY 1",
         "SELECT count(*) FROM (SELECT a.i FROM t a, t b EXCEPT SELECT i FROM t) s",
-        "SELECT count(DISTINCT g) FROM generate_series(1, 3000000) g",
+        "SELECT count(DISTINCT g) FROM generate_series(1, 30000000) g",
     ] {
         others_go_on_beside(&server, sql);
     }
@@ -116,12 +116,54 @@ fn long_calls_leave_others_their_turns() {
     for sql in [
         "SELECT length(regexp_replace(repeat('hello world ', 3000000) || g, 'o', '00', 'g'))
          FROM generate_series(1, 1000) g",
-        "SELECT count(*) FROM regexp_split_to_table(repeat('hello world ', 3000000), '\\s+')",
+        "SELECT count(*) FROM generate_series(1, 1000) g,
+         regexp_split_to_table(repeat('hello world ', 3000000) || g, '\\s+')",
         "SELECT ('[' || repeat('{\"a\": [1, 2, \"x\"]},', 500000) || g || ']')::jsonb IS NULL
          FROM generate_series(1, 1000) g",
     ] {
         others_go_on_beside(&server, sql);
     }
+}
+
+#[test]
+fn long_calls_anywhere_in_a_statement_leave_others_their_turns() {
+    let server = one_worker();
+    for sql in [
+        "SELECT count(*) FROM t WHERE LONG(i) = 1",
+        &format!(
+            "SELECT i FROM t WHERE i = 7 AND {} = 1",
+            ["LONG(i)"; 50].join(" + ")
+        ),
+        "SELECT sum(LONG(g)) FROM generate_series(1, 1000) g",
+        "SELECT max(LONG(i)), min(s) FILTER (WHERE LONG(i) > 3) FROM t GROUP BY s",
+        "SELECT count(*) FROM t GROUP BY LONG(i)",
+        "SELECT i FROM t GROUP BY i HAVING LONG(i) = 1",
+        "SELECT count(*) FROM t a JOIN t b ON a.i = b.i AND LONG(a.i + b.i) = 1",
+        "SELECT count(*) FROM t a JOIN t b ON LONG(a.i) = LONG(b.i)",
+        "SELECT lag(LONG(i)) OVER (ORDER BY i), sum(LONG(i)) OVER (ORDER BY i) FROM t",
+        "SELECT i FROM t ORDER BY LONG(i)",
+        "UPDATE t SET s = LONG(i)::text",
+        "DELETE FROM t WHERE LONG(i) = 1",
+        "INSERT INTO w SELECT g FROM generate_series(1, 1000) g RETURNING LONG(i)",
+        "ALTER TABLE t ADD CHECK (LONG(i) > 1)",
+        "ALTER TABLE t ALTER s TYPE int USING LONG(i)",
+        "CREATE INDEX ON t (LONG(i))",
+        "CREATE INDEX ON t (i) WHERE LONG(i) > 1",
+    ] {
+        others_go_on_beside(&server, &with_long_calls(sql));
+    }
+}
+
+/// Writes a call that takes long in place of each `LONG(x)`.
+fn with_long_calls(sql: &str) -> String {
+    let mut parts = sql.split("LONG(");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (x, rest) = part.split_once(')').expect("LONG(x)");
+        let subject = format!("repeat('hello world ', 1000000) || ({x})");
+        text += &format!("length(regexp_replace({subject}, 'o', '00', 'g')){rest}");
+    }
+    text
 }
 
 #[test]

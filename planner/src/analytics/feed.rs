@@ -68,20 +68,23 @@ impl Columns {
         &self.schema
     }
 
-    fn push(
+    async fn push(
         &mut self,
         row: &[Value],
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
         grouping: Option<&Grouping>,
     ) -> Result<(), SqlError> {
         for (pick, cells) in &mut self.picks {
             match (*pick, grouping) {
                 (Pick::Slot(slot), _) => cells.push(&row[slot])?,
                 (Pick::Key(nth), Some(grouping)) => {
-                    push_value(cells, &grouping.keys[nth], row, cx)?;
+                    let key = &grouping.keys[nth];
+                    cx.in_parts(|cx| push_value(cells, key, row, cx)).await?;
                 }
                 (Pick::Arg(nth), Some(grouping)) => {
-                    push_argument(cells, &grouping.aggregates[nth], row, cx)?;
+                    let aggregate = &grouping.aggregates[nth];
+                    cx.in_parts(|cx| push_argument(cells, aggregate, row, cx))
+                        .await?;
                 }
                 (_, None) => return Err(SqlError::internal("keys without groups")),
             }
@@ -103,7 +106,7 @@ impl Columns {
 fn push_value(cells: &mut Cells, expr: &Expr, row: &[Value], cx: &Cx<'_>) -> Result<(), SqlError> {
     match expr.node {
         Node::Column(slot) => cells.push(&row[slot]),
-        _ => cells.push(&cx.value(expr, row)?),
+        _ => cells.push(&cx.value_here(expr, row)?),
     }
 }
 
@@ -114,7 +117,7 @@ fn push_argument(
     row: &[Value],
     cx: &Cx<'_>,
 ) -> Result<(), SqlError> {
-    if aggregate.filter.is_some() && !cx.holds(aggregate.filter.as_ref(), row)? {
+    if aggregate.filter.is_some() && !cx.holds_here(aggregate.filter.as_ref(), row)? {
         return cells.push(&Value::Null);
     }
     match aggregate.args.first() {
@@ -158,8 +161,8 @@ impl Leaf {
                     cx.pause().await?;
                 }
                 let row = self.page.row(i);
-                if filter.is_none() || cx.holds(filter, row)? {
-                    self.columns.push(row, cx, grouping)?;
+                if filter.is_none() || cx.holds(filter, row).await? {
+                    self.columns.push(row, cx, grouping).await?;
                 }
             }
             if self.page.weight() > 0 {
@@ -210,8 +213,8 @@ impl Work {
             for (place, given) in places.iter().zip(&given) {
                 self.row[place.slot] = given.value(at, place.kind)?;
             }
-            if cx.holds(filter, &self.row)? {
-                self.columns.push(&self.row, cx, Some(grouping))?;
+            if cx.holds(filter, &self.row).await? {
+                self.columns.push(&self.row, cx, Some(grouping)).await?;
             }
         }
         self.columns.finish()

@@ -164,7 +164,7 @@ impl CopyInput {
                 let called = Box::pin(self.call_defaults(cx)).await;
                 called.map_err(|halt| self.with_context(halt))?;
             }
-            let wanted = cx.holds(self.filter.as_ref(), &self.row);
+            let wanted = cx.holds(self.filter.as_ref(), &self.row).await;
             if !wanted.map_err(|error| error.context(self.context()))? {
                 continue;
             }
@@ -194,7 +194,9 @@ impl CopyInput {
                         referee.inserted(cx, &self.row).await?;
                     }
                     if let Some(firing) = &mut self.firing {
-                        firing.after(cx, &self.table, Doing::INSERT, (None, Some(&self.row)))?;
+                        firing
+                            .after(cx, &self.table, Doing::INSERT, (None, Some(&self.row)))
+                            .await?;
                     }
                 }
                 Err(halt) if self.writer.duplicate().is_some() => {
@@ -309,7 +311,7 @@ impl CopyInput {
         }
         for (column, default) in self.defaults.iter().enumerate() {
             if let Some(default) = default.as_ref().filter(|_| !self.calls) {
-                self.row[column] = cx.value(default, &[])?;
+                self.row[column] = cx.value_here(default, &[])?;
             }
         }
         for (nth, &column) in self.columns.iter().enumerate() {

@@ -388,7 +388,7 @@ async fn add_column(
     } else if generated || add.default.volatility() == Volatility::Volatile {
         let fill = |cx: &Cx<'_>, row: &[Value]| {
             let mut row = row.to_vec();
-            row.push(cx.value(&add.default, &[])?);
+            row.push(cx.value_here(&add.default, &[])?);
             Ok(row)
         };
         // A NULL is told of below, as one of a column that is altered.

@@ -102,7 +102,7 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
             continue;
         }
         layout.decode_some(&words, &columns, &mut row)?;
-        if !cx.holds(predicate, &row)? {
+        if !cx.holds(predicate, &row).await? {
             continue;
         }
         if index.primary
@@ -110,7 +110,7 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
         {
             return Err(contains_nulls(table, null.column).into());
         }
-        let keys = codec.key_row(&row, cx.eval)?;
+        let keys = cx.in_parts(|cx| codec.key_row(&row, cx.eval)).await?;
         codec.encode_entry(&keys, place.addr.raw(), &mut key);
         let partition = table.partition_of(&row, &mut key);
         gather.push(cx.tx, partition, &key, place)?;

@@ -50,7 +50,7 @@ pub async fn rewrite(
             continue;
         }
         layout.decode(&words, &mut row)?;
-        let mut mapped = map(cx, &row)?;
+        let mut mapped = cx.in_parts(|cx| map(cx, &row)).await?;
         generate(cx, &plan, &mut mapped).await?;
         free_row(cx.tx, place.addr).await?;
         writer.insert(cx, &plan, &mapped, Yield::Never).await?;
@@ -88,7 +88,7 @@ pub async fn set_type(
         }
     }
     let cast = |cx: &Cx<'_>, row: &[Value]| {
-        let value = cx.value(&set.value, row)?;
+        let value = cx.value_here(&set.value, row)?;
         let mut row = row.to_vec();
         row[set.column] = value;
         Ok(row)

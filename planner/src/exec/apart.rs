@@ -3,15 +3,16 @@
 //! A thread ends with its call. A statement that is cancelled does not wait for it: the call is told to stop.
 
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use fencepost_fabric::processors::anywhere;
 use fencepost_sql::bound::Expr;
 use fencepost_sql::error::SqlError;
-use fencepost_sql::functions::{Evaluated, LongCall, eval_in_parts};
+use fencepost_sql::functions::{Evaluated, KnownCalls, LongCall, in_parts, next_part};
 use fencepost_sql::value::Value;
 use parking_lot::Mutex;
 
@@ -74,33 +75,89 @@ impl Drop for Stopped<'_> {
     }
 }
 
+/// The result of [`Cx::in_parts`]: it is there at once where no call takes long.
+pub enum InParts<'a, T> {
+    /// It is there, until it is taken.
+    Done(Option<Result<T, SqlError>>),
+    /// A call runs.
+    Long(Pin<Box<dyn Future<Output = Result<T, SqlError>> + Send + 'a>>),
+}
+
+impl<T: Unpin> Future for InParts<'_, T> {
+    type Output = Result<T, SqlError>;
+
+    #[inline(always)]
+    fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            InParts::Done(outcome) => match outcome.take() {
+                Some(outcome) => Poll::Ready(outcome),
+                None => Poll::Pending,
+            },
+            InParts::Long(rest) => rest.as_mut().poll(task),
+        }
+    }
+}
+
 impl Cx<'_> {
     /// The value of `expr` over `row`; what takes long of it runs on a thread of its own.
     ///
     /// # Errors
     /// Those of the expression, and as [`Cx::pause`].
-    #[inline]
-    pub async fn long_value(&mut self, expr: &Expr, row: &[Value]) -> Outcome {
-        let mut known = Vec::new();
-        match eval_in_parts(expr, row, self.params(), self.eval, &mut known) {
-            Evaluated::Done(outcome) => outcome,
-            Evaluated::Long(call) => Box::pin(self.rest_of_value(expr, row, known, call)).await,
+    #[inline(always)]
+    pub fn value<'a>(&'a mut self, expr: &'a Expr, row: &'a [Value]) -> InParts<'a, Value> {
+        self.in_parts(|cx| cx.value_here(expr, row))
+    }
+
+    /// Does `filter` hold for `row`? NULL does not.
+    ///
+    /// # Errors
+    /// As [`Cx::value`].
+    #[inline(always)]
+    pub fn holds<'a>(
+        &'a mut self,
+        filter: Option<&'a Expr>,
+        row: &'a [Value],
+    ) -> InParts<'a, bool> {
+        match filter {
+            None => InParts::Done(Some(Ok(true))),
+            Some(_) => self.in_parts(move |cx| cx.holds_here(filter, row)),
         }
     }
 
-    async fn rest_of_value(
+    /// Does `work`, which evaluates expressions, and does it again after each long call of them.
+    ///
+    /// `work` changes nothing before its last expression is evaluated, or begins anew when it is called again.
+    ///
+    /// # Errors
+    /// Those of the work, and as [`Cx::pause`].
+    #[inline(always)]
+    pub fn in_parts<'a, T: Send + 'a>(
+        &'a mut self,
+        mut work: impl FnMut(&Cx<'_>) -> Result<T, SqlError> + Send + 'a,
+    ) -> InParts<'a, T> {
+        match in_parts(self.eval, || work(self)) {
+            Evaluated::Done(outcome) => InParts::Done(Some(outcome)),
+            Evaluated::Long { call, known } => {
+                InParts::Long(Box::pin(self.remaining_parts(work, call, known)))
+            }
+        }
+    }
+
+    async fn remaining_parts<T>(
         &mut self,
-        expr: &Expr,
-        row: &[Value],
-        mut known: Vec<Outcome>,
+        mut work: impl FnMut(&Cx<'_>) -> Result<T, SqlError> + Send,
         mut call: LongCall,
-    ) -> Outcome {
+        mut known: KnownCalls,
+    ) -> Result<T, SqlError> {
         loop {
             known.push(Ok(self.run_long(call).await?));
-            call = match eval_in_parts(expr, row, self.params(), self.eval, &mut known) {
+            match next_part(self.eval, known, || work(self)) {
                 Evaluated::Done(outcome) => return outcome,
-                Evaluated::Long(call) => call,
-            };
+                Evaluated::Long {
+                    call: next,
+                    known: so_far,
+                } => (call, known) = (next, so_far),
+            }
         }
     }
 

@@ -219,7 +219,7 @@ impl Cx<'_> {
     pub async fn value_with(&mut self, expr: &Expr, params: &[Value]) -> Result<Value, Halt> {
         let mut inner = self.within(params);
         let value = match expr.has_subquery() {
-            false => Ok(inner.value(expr, &[])?),
+            false => Ok(inner.value(expr, &[]).await?),
             true => inner.deep_value(expr, &[]).await,
         };
         let held = inner.held;
@@ -249,15 +249,15 @@ impl Cx<'_> {
         }
     }
 
-    /// The value of `expr` over `row`.
+    /// The value of `expr` over `row`, however long that takes: within [`Cx::in_parts`] long calls are given away.
     #[inline]
-    pub fn value(&self, expr: &Expr, row: &[Value]) -> Result<Value, SqlError> {
+    pub fn value_here(&self, expr: &Expr, row: &[Value]) -> Result<Value, SqlError> {
         eval(expr, row, self.params(), self.eval)
     }
 
-    /// Does `filter` hold for `row`? NULL does not.
+    /// As [`Cx::holds`], in the manner of [`Cx::value_here`].
     #[inline]
-    pub fn holds(&self, filter: Option<&Expr>, row: &[Value]) -> Result<bool, SqlError> {
+    pub fn holds_here(&self, filter: Option<&Expr>, row: &[Value]) -> Result<bool, SqlError> {
         match filter {
             None => Ok(true),
             Some(filter) => eval_predicate(filter, row, self.params(), self.eval),

@@ -72,6 +72,7 @@ impl Groups {
     ) -> Result<(), Halt> {
         let from = self.rows.len();
         let grows = grouping.aggregates.iter().any(grows);
+        let computes = grouping.aggregates.iter().any(Aggregate::computes);
         let mut keys = Vec::with_capacity(grouping.keys.len());
         for i in 0..input.len() {
             if cx.is_due() {
@@ -79,18 +80,23 @@ impl Groups {
             }
             let row = input.row(i);
             if !grouping.sets.is_empty() {
-                self.add_to_sets(grouping, cx, row)?;
+                self.add_to_sets(grouping, cx, row).await?;
                 continue;
             }
             let group = match grouping.keys.is_empty() {
                 true => 0,
-                false => self.group_of(grouping, cx, row, &mut keys)?,
+                false => self.group_of(grouping, cx, row, &mut keys).await?,
             };
             let first = group as usize * grouping.aggregates.len();
             let own = &mut self.accumulators[first..][..grouping.aggregates.len()];
             let before = if grows { bytes_of(own) } else { 0 };
             for (accumulator, aggregate) in own.iter_mut().zip(&grouping.aggregates) {
-                accumulator.update(aggregate, row, cx.params(), cx.eval)?;
+                let mut update =
+                    |cx: &Cx<'_>| accumulator.update(aggregate, row, cx.params(), cx.eval);
+                match computes {
+                    true => cx.in_parts(update).await?,
+                    false => update(cx)?,
+                }
             }
             if grows {
                 let more = bytes_of(own).saturating_sub(before);
@@ -101,15 +107,15 @@ impl Groups {
     }
 
     /// Adds a from row to its group in each grouping set.
-    fn add_to_sets(
+    async fn add_to_sets(
         &mut self,
         grouping: &Grouping,
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
         row: &[Value],
     ) -> Result<(), SqlError> {
         let mut all = Vec::with_capacity(grouping.keys.len());
         for key in &grouping.keys[..grouping.keys.len() - 1] {
-            all.push(cx.value(key, row)?);
+            all.push(cx.value(key, row).await?);
         }
         let mut keys = Vec::with_capacity(grouping.keys.len());
         let has_direct = grouping.aggregates.iter().any(Aggregate::has_direct_args);
@@ -128,7 +134,8 @@ impl Groups {
             let rows = (row, if has_direct { nulled.as_slice() } else { row });
             for (nth, aggregate) in grouping.aggregates.iter().enumerate() {
                 let accumulator = &mut self.accumulators[first + nth];
-                accumulator.update_in_set(aggregate, rows, cx.params(), cx.eval)?;
+                cx.in_parts(|cx| accumulator.update_in_set(aggregate, rows, cx.params(), cx.eval))
+                    .await?;
             }
         }
         Ok(())
@@ -193,17 +200,22 @@ impl Groups {
         Ok(self.rows.len() as u64)
     }
 
-    fn group_of(
+    #[inline]
+    async fn group_of(
         &mut self,
         grouping: &Grouping,
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
         row: &[Value],
         keys: &mut Vec<Value>,
     ) -> Result<u32, SqlError> {
-        keys.clear();
-        for key in &grouping.keys {
-            keys.push(cx.value(key, row)?);
-        }
+        let values = cx.in_parts(|cx| {
+            keys.clear();
+            for key in &grouping.keys {
+                keys.push(cx.value_here(key, row)?);
+            }
+            Ok(())
+        });
+        values.await?;
         Ok(self.group_with(grouping, keys))
     }
 

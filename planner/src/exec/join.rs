@@ -91,7 +91,7 @@ impl JoinState {
                 continue;
             }
             if !self.open {
-                self.open_row(join, cx)?;
+                self.open_row(join, cx).await?;
             }
             let done = match join.method {
                 JoinMethod::Index => self.partners_by_index(join, cx, out, target).await?,
@@ -133,7 +133,8 @@ impl JoinState {
                 if cx.is_due() {
                     cx.pause().await?;
                 }
-                if hash_key(right_keys, cx, self.right_rows.row(i), &mut self.key)? {
+                let (row, key) = (self.right_rows.row(i), &mut self.key);
+                if cx.in_parts(|cx| hash_key(right_keys, cx, row, key)).await? {
                     match self.by_key.get_mut(&self.key) {
                         Some(rows) => rows.push(i as u32),
                         None => {
@@ -152,7 +153,7 @@ impl JoinState {
     }
 
     /// Begins the search for partners of the current left row.
-    fn open_row(&mut self, join: &Join, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    async fn open_row(&mut self, join: &Join, cx: &mut Cx<'_>) -> Result<(), Halt> {
         self.open = true;
         self.matched = false;
         self.right_at = 0;
@@ -160,13 +161,14 @@ impl JoinState {
         match &join.method {
             JoinMethod::Index => {
                 let left = (left, join.left_slots);
-                self.right.reopen(&join.right, cx, left)?;
+                self.right.reopen(&join.right, cx, left).await?;
                 self.right_rows.clear();
                 self.right_more = true;
             }
             JoinMethod::Hash { left_keys, .. } => {
                 self.bucket.clear();
-                if hash_key(left_keys, cx, left, &mut self.key)?
+                let key = &mut self.key;
+                if cx.in_parts(|cx| hash_key(left_keys, cx, left, key)).await?
                     && let Some(rows) = self.by_key.get(&self.key)
                 {
                     self.bucket.extend_from_slice(rows);
@@ -248,7 +250,7 @@ impl JoinState {
             }
             let holds = match join.deep {
                 true => cx.deep_holds(join.on.as_ref(), row).await?,
-                false => cx.holds(join.on.as_ref(), row)?,
+                false => cx.holds(join.on.as_ref(), row).await?,
             };
             if holds {
                 self.matched = true;
@@ -300,7 +302,7 @@ pub fn hash_key(
 ) -> Result<bool, SqlError> {
     out.clear();
     for key in keys {
-        let value = cx.value(key, row)?;
+        let value = cx.value_here(key, row)?;
         if value.is_null() {
             return Ok(false);
         }

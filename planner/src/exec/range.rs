@@ -140,7 +140,7 @@ pub fn fit(value: Value, kind: TypeKind) -> Fit {
 /// The keys that `scan` asks for, where `row` has the slots that its terms read.
 pub fn keys(scan: &Scan, cx: &Cx<'_>, row: &[Value]) -> Result<Keys, SqlError> {
     if let Some(place) = &scan.place {
-        return Ok(Keys::Place(pointer_of(&cx.value(place, row)?)));
+        return Ok(Keys::Place(pointer_of(&cx.value_here(place, row)?)));
     }
     if let Some(tree) = scan.table.def.tree() {
         return routed_keys(scan, tree, cx, row);
@@ -196,7 +196,7 @@ pub fn point_key(
         let KeyTerm::One(expr) = term else {
             return Err(SqlError::internal("a point with several keys"));
         };
-        match fit(cx.value(expr, row)?, key_kind(scan, position)) {
+        match fit(cx.value_here(expr, row)?, key_kind(scan, position)) {
             Fit::Value(value) => {
                 if position == 0 {
                     partition = partition_of(scan, &value, out);
@@ -236,15 +236,15 @@ pub fn prefixes(
         let (single, many);
         let values: &[Value] = match term {
             KeyTerm::One(expr) => {
-                single = [cx.value(expr, row)?];
+                single = [cx.value_here(expr, row)?];
                 &single
             }
             KeyTerm::Any(list) if is_array(list) => {
-                many = elements(cx.value(&list[0], row)?);
+                many = elements(cx.value_here(&list[0], row)?);
                 &many
             }
             KeyTerm::Any(list) => {
-                let values = list.iter().map(|expr| cx.value(expr, row));
+                let values = list.iter().map(|expr| cx.value_here(expr, row));
                 many = values.collect::<Result<_, _>>()?;
                 &many
             }
@@ -307,14 +307,14 @@ pub fn range(
     let mut low = None;
     let mut high = None;
     if let Some((expr, included)) = lower {
-        match fit(cx.value(expr, row)?, kind) {
+        match fit(cx.value_here(expr, row)?, kind) {
             Fit::Value(value) => low = Some((value, *included)),
             Fit::Below => {}
             Fit::Above | Fit::Null => return Ok(None),
         }
     }
     if let Some((expr, included)) = upper {
-        match fit(cx.value(expr, row)?, kind) {
+        match fit(cx.value_here(expr, row)?, kind) {
             Fit::Value(value) => high = Some((value, *included)),
             Fit::Above => {}
             Fit::Below | Fit::Null => return Ok(None),

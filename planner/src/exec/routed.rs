@@ -142,7 +142,7 @@ pub fn leaves(
 /// The one leaf that a row with a whole unique key can be in: such a key has all columns that tell (FAMILY-3).
 #[cold]
 pub fn leaf(scan: &Scan, tree: &Tree, cx: &Cx<'_>, row: &[Value]) -> Result<Option<u32>, SqlError> {
-    let leaves = leaves(scan, tree, &|expr| cx.value(expr, row))?;
+    let leaves = leaves(scan, tree, &|expr| cx.value_here(expr, row))?;
     match leaves.as_slice() {
         [] => Ok(None),
         [only] => Ok(Some(*only)),
@@ -154,7 +154,7 @@ pub fn leaf(scan: &Scan, tree: &Tree, cx: &Cx<'_>, row: &[Value]) -> Result<Opti
 
 /// The keys that a scan of a partitioned table asks for.
 pub fn routed_keys(scan: &Scan, tree: &Tree, cx: &Cx<'_>, row: &[Value]) -> Result<Keys, SqlError> {
-    let leaves: Arc<[u32]> = leaves(scan, tree, &|expr| cx.value(expr, row))?.into();
+    let leaves: Arc<[u32]> = leaves(scan, tree, &|expr| cx.value_here(expr, row))?.into();
     match &scan.access {
         Access::Full => Ok(Keys::Ranges(over(scan, &leaves, KeyRange::all()))),
         Access::Points(terms) => {

@@ -45,8 +45,8 @@ enum Walk {
 
 impl ScanState {
     /// Starts (again): computes the keys from `row`.
-    pub fn open(&mut self, scan: &Scan, cx: &Cx<'_>, row: &[Value]) -> Result<(), Halt> {
-        self.keys = Some(keys(scan, cx, row)?);
+    pub async fn open(&mut self, scan: &Scan, cx: &mut Cx<'_>, row: &[Value]) -> Result<(), Halt> {
+        self.keys = Some(cx.in_parts(|cx| keys(scan, cx, row)).await?);
         self.position = 0;
         self.walk = None;
         self.entries.clear();
@@ -64,7 +64,7 @@ impl ScanState {
         max: usize,
     ) -> Result<bool, Halt> {
         if self.keys.is_none() {
-            self.open(scan, cx, &[])?;
+            self.open(scan, cx, &[]).await?;
         }
         let target = out.len() + max;
         let heavy = out.weight_limit();
@@ -104,7 +104,7 @@ impl ScanState {
         self.position += 1;
         let key = (point.key.as_slice(), point.partition);
         if let Some(row) = fetch_point(scan, cx, key, &mut self.words).await? {
-            emit(scan, cx, row.place, &self.words, out)?;
+            emit(scan, cx, row.place, &self.words, out).await?;
         }
         Ok(true)
     }
@@ -129,7 +129,7 @@ impl ScanState {
         }
         let wanted = (&scan.table.layout, scan.columns.as_slice());
         if read_columns(&mut cx.seen(), row.addr, wanted, &mut self.words).await? {
-            emit(scan, cx, row, &self.words, out)?;
+            emit(scan, cx, row, &self.words, out).await?;
         }
         Ok(false)
     }
@@ -189,7 +189,7 @@ impl ScanState {
             let mark = cx.tx.reads_mark();
             let wanted = (&scan.table.layout, scan.columns.as_slice());
             if read_columns(&mut cx.seen(), row.addr, wanted, &mut self.words).await? {
-                let passes = emit(scan, cx, row, &self.words, out)?;
+                let passes = emit(scan, cx, row, &self.words, out).await?;
                 if scan.hints == Hints::All || passes && scan.hints == Hints::Passing {
                     cx.tx.forget_reads(mark);
                 }
@@ -313,9 +313,10 @@ fn queues_first(scan: &Scan) -> bool {
 }
 
 /// Decodes a row, and takes it back if the filter rejects it; whether it is kept.
-fn emit(
+#[inline]
+async fn emit(
     scan: &Scan,
-    cx: &Cx<'_>,
+    cx: &mut Cx<'_>,
     row: FatPtr,
     words: &[u64],
     out: &mut Batch,
@@ -326,7 +327,7 @@ fn emit(
     if let Some(slot) = scan.pointer_slot {
         slots[slot] = pointer_value(row);
     }
-    let passes = cx.holds(scan.filter.as_ref(), slots)?;
+    let passes = cx.holds(scan.filter.as_ref(), slots).await?;
     match passes {
         true => out.weigh(words.len() * 8),
         false => out.pop(),

@@ -338,7 +338,7 @@ impl SelectState {
                     let row = rows.row(i);
                     deep_target_row(plan, cx, row, out, &mut self.seen, &mut self.key).await?;
                 }
-            } else if cx.holds(plan.having.as_ref(), rows.row(i))? {
+            } else if cx.holds(plan.having.as_ref(), rows.row(i)).await? {
                 let row = rows.row(i);
                 target_row(plan, cx, row, out, &mut self.seen, &mut self.key).await?;
             }
@@ -530,7 +530,7 @@ impl SelectState {
                 let row = self.input.row(i);
                 let holds = match deep {
                     true => cx.deep_holds(Some(filter), row).await?,
-                    false => cx.long_value(filter, row).await?.as_bool() == Some(true),
+                    false => cx.value(filter, row).await?.as_bool() == Some(true),
                 };
                 if holds {
                     self.input.swap(kept, i);

@@ -13,7 +13,7 @@ use super::system::catalog;
 pub(super) async fn row(args: &[Expr], cx: &mut Cx<'_>) -> Result<[Value; 3], Halt> {
     let gone = || SqlError::internal("the sequence is gone");
     let oid = args.first().ok_or_else(gone)?;
-    let Value::Oid(oid) = cx.value(oid, &[])? else {
+    let Value::Oid(oid) = cx.value(oid, &[]).await? else {
         return Err(gone().into());
     };
     let snapshot = catalog(cx).await?;

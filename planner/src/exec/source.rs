@@ -106,14 +106,14 @@ impl SourceState {
     }
 
     /// Starts again, with keys and outer slots taken from `row`, of which the columns within `slots` are there.
-    pub fn reopen(
+    pub async fn reopen(
         &mut self,
         source: &Source,
         cx: &mut Cx<'_>,
         (row, slots): (&[Value], (usize, usize)),
     ) -> Result<(), Halt> {
         match (self, source) {
-            (SourceState::Scan(state), Source::Scan(scan)) => state.open(scan, cx, row),
+            (SourceState::Scan(state), Source::Scan(scan)) => state.open(scan, cx, row).await,
             (state, _) => {
                 fill_slots(source, cx, (row, slots))?;
                 *state = SourceState::new(source, row.len());
@@ -348,7 +348,7 @@ async fn values(
         cx.breathe().await?;
         let slots = &mut out.push()[first_slot..];
         for (slot, expr) in slots.iter_mut().zip(row) {
-            *slot = cx.long_value(expr, &[]).await?;
+            *slot = cx.value(expr, &[]).await?;
         }
     }
     *at = end;
@@ -420,7 +420,7 @@ async fn filtered(
         }
         let holds = match deep {
             true => cx.deep_holds(Some(filter), out.row(i)).await?,
-            false => cx.long_value(filter, out.row(i)).await?.as_bool() == Some(true),
+            false => cx.value(filter, out.row(i)).await?.as_bool() == Some(true),
         };
         if holds {
             out.swap(kept, i);

@@ -13,7 +13,7 @@ pub(super) async fn of(args: &[Expr], cx: &mut Cx<'_>) -> Result<Value, Halt> {
     let Some(number) = args.first() else {
         return Ok(Value::Null);
     };
-    let Value::Int8(number) = cx.value(number, &[])? else {
+    let Value::Int8(number) = cx.value(number, &[]).await? else {
         return Ok(Value::Null);
     };
     if cx.eval.drawn_number() == Some(number) {

@@ -102,7 +102,7 @@ impl Cx<'_> {
     pub fn deep_value<'a>(&'a mut self, expr: &'a Expr, row: &'a [Value]) -> Evaluation<'a> {
         Box::pin(async move {
             if !expr.has_subquery() {
-                return Ok(self.long_value(expr, row).await?);
+                return Ok(self.value(expr, row).await?);
             }
             match &expr.node {
                 Node::Subquery(sub) => self.query(sub, row).await,
@@ -153,7 +153,7 @@ impl Cx<'_> {
                 part.node = Node::Const(value);
             }
         });
-        Ok(self.value(&known, row)?)
+        Ok(self.value(&known, row).await?)
     }
 
     /// The value of a function that may have to wait. Others may have committed meanwhile, and what it has waited for is
@@ -237,7 +237,7 @@ impl Cx<'_> {
     ) -> Result<(), Halt> {
         for (slot, arg) in args {
             if reads_only(arg, slots) {
-                let value = self.value(arg, row)?;
+                let value = self.value_here(arg, row)?;
                 if let Some(queries) = &mut self.queries {
                     queries.set(*slot, value);
                 }
@@ -258,7 +258,7 @@ impl Cx<'_> {
         if *from == 0 {
             let mut args = Vec::with_capacity(cte.args.len());
             for (_, arg) in &cte.args {
-                args.push(self.value(arg, &[])?);
+                args.push(self.value(arg, &[]).await?);
             }
             let slots: Vec<usize> = cte.args.iter().map(|(slot, _)| *slot).collect();
             self.run_kept((cte.id, &slots), args, usize::MAX, true)
@@ -278,7 +278,7 @@ impl Cx<'_> {
     async fn query(&mut self, sub: &Subquery, row: &[Value]) -> Result<Value, Halt> {
         let mut args = Vec::with_capacity(sub.args.len());
         for (_, arg) in &sub.args {
-            args.push(self.value(arg, row)?);
+            args.push(self.value(arg, row).await?);
         }
         let value = match &sub.kind {
             SubqueryKind::Scalar { column } => {
@@ -391,7 +391,7 @@ impl Cx<'_> {
             {
                 let mut args = Vec::with_capacity(sub.args.len());
                 for (_, arg) in &sub.args {
-                    args.push(self.value(arg, &[])?);
+                    args.push(self.value(arg, &[]).await?);
                 }
                 self.run_query(sub, args, usize::MAX).await?;
                 return self.find_members(sub.id, candidate, columns).await;
@@ -429,7 +429,7 @@ impl Cx<'_> {
             if let (Some(queries), [slot, ..]) = (&mut self.queries, columns) {
                 queries.set(*slot, kept.rows.row(i)[0].clone());
             }
-            let value = self.value(candidate, &[])?;
+            let value = self.value(candidate, &[]).await?;
             if value.is_null() {
                 members.null = true;
                 continue;

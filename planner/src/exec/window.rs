@@ -174,7 +174,7 @@ impl Sorted {
                 cx.pause().await?;
             }
             for (slot, (expr, ..)) in keys.push().iter_mut().zip(&exprs) {
-                *slot = cx.value(expr, rows.row(i))?;
+                *slot = cx.value(expr, rows.row(i)).await?;
             }
         }
         let compare = |a: u32, b: u32, range: Range<usize>| {
@@ -234,7 +234,7 @@ impl Bounds {
     fn new(frame: &Frame, cx: &Cx<'_>) -> Result<Bounds, SqlError> {
         let offset = |bound: &FrameBound, which: &str| match bound {
             FrameBound::Preceding(offset) | FrameBound::Following(offset) => {
-                let value = cx.value(&offset.by, &[])?;
+                let value = cx.value_here(&offset.by, &[])?;
                 check_offset(&value, frame.unit, which)?;
                 Ok::<Value, SqlError>(value)
             }
@@ -314,7 +314,7 @@ impl Part<'_> {
             if cx.is_due() {
                 cx.pause().await?;
             }
-            values.push(self.value(at, cx)?);
+            values.push(cx.in_parts(|cx| self.value(at, cx)).await?);
         }
         Ok(values)
     }
@@ -372,7 +372,7 @@ impl Part<'_> {
     /// An argument over the row at `at`; NULL for none.
     fn argument(&self, nth: usize, at: Option<usize>, cx: &Cx<'_>) -> Result<Value, SqlError> {
         match (self.call.args.get(nth), at) {
-            (Some(arg), Some(at)) => cx.value(arg, self.row(at)),
+            (Some(arg), Some(at)) => cx.value_here(arg, self.row(at)),
             _ => Ok(Value::Null),
         }
     }
@@ -444,7 +444,8 @@ impl Part<'_> {
                 if cx.is_due() {
                     cx.pause().await?;
                 }
-                sum.update(aggregate, self.row(at), cx.params(), cx.eval)?;
+                cx.in_parts(|cx| sum.update(aggregate, self.row(at), cx.params(), cx.eval))
+                    .await?;
             }
             values.push(sum.clone().finish(aggregate)?);
             last = Some(frame);
@@ -468,7 +469,8 @@ impl Part<'_> {
                 if cx.is_due() {
                     cx.pause().await?;
                 }
-                sum.update(aggregate, self.row(at), cx.params(), cx.eval)?;
+                cx.in_parts(|cx| sum.update(aggregate, self.row(at), cx.params(), cx.eval))
+                    .await?;
             }
             values.push(sum.finish(aggregate)?);
         }
@@ -594,7 +596,7 @@ impl Part<'_> {
                     };
                     return Ok(keys.partition_point(within));
                 }
-                let bound = cx.value(value, &[keys[at].clone(), by.clone()])?;
+                let bound = cx.value_here(value, &[keys[at].clone(), by.clone()])?;
                 let within = |key: &Value| {
                     let wide = as_wide(key, &bound);
                     let key = wide.as_ref().unwrap_or(key);

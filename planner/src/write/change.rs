@@ -308,7 +308,8 @@ async fn change_point(
     let mut row = std::mem::take(&mut cx.scratch.row);
     let result = async {
         let terms = scan.single_point().unwrap_or(&[]);
-        let Some(partition) = point_key(scan, terms, cx, &[], &mut key)? else {
+        let found = cx.in_parts(|cx| point_key(scan, terms, cx, &[], &mut key));
+        let Some(partition) = found.await? else {
             return Ok(0);
         };
         let found = fetch_point(scan, cx, (&key, partition), &mut words);
@@ -329,7 +330,7 @@ async fn change_point(
         row.resize(plan.width, Value::Null);
         let layout = &plan.table.layout;
         layout.decode_some(&words, &scan.columns, &mut row)?;
-        if !cx.holds(scan.filter.as_ref(), &row)? {
+        if !cx.holds(scan.filter.as_ref(), &row).await? {
             return Ok(0);
         }
         let mut changer = Changer::new(plan);
@@ -401,7 +402,7 @@ impl Changer {
                 }
                 match plan.deep_returning {
                     true => returning.deep_row(&plan.returning, cx, row).await?,
-                    false => returning.row(&plan.returning, cx, row)?,
+                    false => returning.row(&plan.returning, cx, row).await?,
                 }
             }
             Action::Update {
@@ -414,7 +415,7 @@ impl Changer {
                 }
                 match plan.deep_returning {
                     true => returning.deep_row(&plan.returning, cx, &self.new).await?,
-                    false => returning.row(&plan.returning, cx, &self.new)?,
+                    false => returning.row(&plan.returning, cx, &self.new).await?,
                 }
             }
             Action::Merge(_) => {}
@@ -444,7 +445,9 @@ impl Changer {
             referee.deleted(row);
         }
         if let Some(firing) = &mut self.firing {
-            firing.after(cx, table, Doing::DELETE, (Some(row), None))?;
+            firing
+                .after(cx, table, Doing::DELETE, (Some(row), None))
+                .await?;
         }
         Ok(true)
     }
@@ -459,7 +462,7 @@ impl Changer {
         row: &[Value],
     ) -> Result<bool, Halt> {
         let columns = plan.table.layout.width();
-        self.assign(plan, cx, assignments, row)?;
+        self.assign(plan, cx, assignments, row).await?;
         let doing = Doing::update(changed);
         let mut written = changed;
         let all: Vec<usize>;
@@ -483,7 +486,9 @@ impl Changer {
             Box::pin(referee.updated(cx, rows)).await?;
         }
         if let Some(firing) = &mut self.firing {
-            firing.after(cx, &plan.table, doing, (Some(rows.0), Some(rows.1)))?;
+            firing
+                .after(cx, &plan.table, doing, (Some(rows.0), Some(rows.1)))
+                .await?;
         }
         if !plan.table.rules.views.is_empty() {
             Box::pin(check_views(cx, &plan.table, rows.1)).await?;
@@ -492,10 +497,10 @@ impl Changer {
     }
 
     /// What SET makes of a row, into `new`.
-    fn assign(
+    async fn assign(
         &mut self,
         plan: &ChangePlan,
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
         assignments: &[Assignment],
         row: &[Value],
     ) -> Result<(), SqlError> {
@@ -508,9 +513,13 @@ impl Changer {
                 }
             }
             None => {
-                for assignment in assignments {
-                    self.new[assignment.column] = cx.value(&assignment.value, row)?;
-                }
+                let values = cx.in_parts(|cx| {
+                    for assignment in assignments {
+                        self.new[assignment.column] = cx.value_here(&assignment.value, row)?;
+                    }
+                    Ok(())
+                });
+                values.await?;
             }
         }
         Ok(())
@@ -531,7 +540,7 @@ impl Changer {
                 assignments,
                 columns,
             } => {
-                self.assign(plan, cx, assignments, row)?;
+                self.assign(plan, cx, assignments, row).await?;
                 Some(columns)
             }
             _ => None,
@@ -578,7 +587,9 @@ impl Changer {
             Box::pin(referee.inserted(cx, row)).await?;
         }
         if let Some(firing) = &mut self.firing {
-            firing.after(cx, table, Doing::INSERT, (None, Some(row)))?;
+            firing
+                .after(cx, table, Doing::INSERT, (None, Some(row)))
+                .await?;
         }
         Ok(true)
     }

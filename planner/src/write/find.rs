@@ -37,7 +37,7 @@ pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batc
             }
             let holds = match plan.deep {
                 true => cx.deep_holds(plan.filter.as_ref(), rows.row(i)).await?,
-                false => cx.holds(plan.filter.as_ref(), rows.row(i))?,
+                false => cx.holds(plan.filter.as_ref(), rows.row(i)).await?,
             };
             if holds {
                 rows.swap(kept, i);

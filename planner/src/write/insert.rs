@@ -274,7 +274,7 @@ impl Inserter {
         returning: &mut Returning<'_>,
     ) -> Result<u64, Halt> {
         for (slot, expr) in row.iter_mut().zip(exprs) {
-            *slot = cx.long_value(expr, from).await?;
+            *slot = cx.value(expr, from).await?;
         }
         self.put(plan, cx, row, returning).await
     }
@@ -316,7 +316,9 @@ impl Inserter {
                         Box::pin(referee.inserted(cx, row)).await?;
                     }
                     if let Some(firing) = &mut self.firing {
-                        firing.after(cx, table, Doing::INSERT, (None, Some(row)))?;
+                        firing
+                            .after(cx, table, Doing::INSERT, (None, Some(row)))
+                            .await?;
                     }
                 }
             }
@@ -332,7 +334,7 @@ impl Inserter {
         }
         match plan.deep_returning {
             true => Box::pin(returning.deep_row(&plan.returning, cx, with_room)).await?,
-            false => returning.row(&plan.returning, cx, with_room)?,
+            false => returning.row(&plan.returning, cx, with_room).await?,
         }
         Ok(1)
     }

@@ -291,7 +291,11 @@ impl Referee {
             self.gone(key.child, &old);
             return match &mut self.firing {
                 None => Ok(()),
-                Some(firing) => firing.after(cx, table, Doing::DELETE, (Some(&old), None)),
+                Some(firing) => {
+                    firing
+                        .after(cx, table, Doing::DELETE, (Some(&old), None))
+                        .await
+                }
             };
         }
         let mut new = old.clone();
@@ -330,7 +334,9 @@ impl Referee {
         let rows = (old.as_slice(), new.as_slice());
         self.writer.update(cx, table, place, rows, &changed).await?;
         if let Some(firing) = &mut self.firing {
-            firing.after(cx, table, doing, (Some(rows.0), Some(rows.1)))?;
+            firing
+                .after(cx, table, doing, (Some(rows.0), Some(rows.1)))
+                .await?;
         }
         self.changed(cx, key.child, rows).await
     }

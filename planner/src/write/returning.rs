@@ -18,24 +18,36 @@ pub enum Returning<'a> {
 
 impl Returning<'_> {
     /// Adds the row that `targets` make of `row`.
-    pub fn row(&mut self, targets: &[Target], cx: &Cx<'_>, row: &[Value]) -> Result<(), SqlError> {
+    pub async fn row(
+        &mut self,
+        targets: &[Target],
+        cx: &mut Cx<'_>,
+        row: &[Value],
+    ) -> Result<(), SqlError> {
         if targets.is_empty() {
             return Ok(());
         }
         match self {
             Returning::Sink(sink, out) => {
-                out.clear();
-                for target in targets {
-                    out.push(cx.value(&target.expr, row)?);
-                }
+                let values = cx.in_parts(|cx| {
+                    out.clear();
+                    for target in targets {
+                        out.push(cx.value_here(&target.expr, row)?);
+                    }
+                    Ok(())
+                });
+                values.await?;
                 sink.row(out)
             }
             Returning::Keep(batch) => {
                 let slots = batch.push();
-                for (slot, target) in slots.iter_mut().zip(targets) {
-                    *slot = cx.value(&target.expr, row)?;
-                }
-                Ok(())
+                let values = cx.in_parts(|cx| {
+                    for (slot, target) in slots.iter_mut().zip(targets) {
+                        *slot = cx.value_here(&target.expr, row)?;
+                    }
+                    Ok(())
+                });
+                values.await
             }
         }
     }

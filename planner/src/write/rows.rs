@@ -79,15 +79,19 @@ const MANY: usize = 4096;
 
 /// The key of a row that lives at `at` in an index, into `key`.
 #[inline]
-fn entry(
-    cx: &Cx<'_>,
+async fn entry(
+    cx: &mut Cx<'_>,
     (table, position): (&TablePlan, usize),
     row: &[Value],
     at: Addr,
     key: &mut Vec<u8>,
 ) -> Result<(), SqlError> {
     let codec = &table.keys[position];
-    codec.encode_entry(&codec.key_row(row, cx.eval)?, at.raw(), key);
+    codec.encode_entry(
+        &cx.in_parts(|cx| codec.key_row(row, cx.eval)).await?,
+        at.raw(),
+        key,
+    );
     Ok(())
 }
 
@@ -239,10 +243,10 @@ impl RowWriter {
         if let Entries::Gathered(gathered) = &mut self.entries {
             let mut full = false;
             for (position, (codec, gather)) in table.keys.iter().zip(gathered).enumerate() {
-                if !table.has_entry(cx, position, row)? {
+                if !table.has_entry(cx, position, row).await? {
                     continue;
                 }
-                let keys = codec.key_row(row, cx.eval)?;
+                let keys = cx.in_parts(|cx| codec.key_row(row, cx.eval)).await?;
                 codec.encode_entry(&keys, place.addr.raw(), &mut self.new_key);
                 gather.push(cx.tx, partition, &self.new_key, place)?;
                 full |= gather.is_full();
@@ -253,7 +257,7 @@ impl RowWriter {
             return Ok(Inserted::Done);
         }
         for position in 0..table.keys.len() {
-            if !table.has_entry(cx, position, row)? {
+            if !table.has_entry(cx, position, row).await? {
                 continue;
             }
             let at = (position, partition);
@@ -281,7 +285,7 @@ impl RowWriter {
         row: &[Value],
     ) -> Result<Option<FatPtr>, Halt> {
         let codec = &table.keys[position];
-        let keys = codec.key_row(row, cx.eval)?;
+        let keys = cx.in_parts(|cx| codec.key_row(row, cx.eval)).await?;
         if codec.encode_row(&keys, &mut self.old_key) {
             return Ok(None);
         }
@@ -308,7 +312,7 @@ impl RowWriter {
         place: FatPtr,
     ) -> Result<bool, Halt> {
         let index = table.index_def(position);
-        entry(cx, (table, position), row, place.addr, &mut self.new_key)?;
+        entry(cx, (table, position), row, place.addr, &mut self.new_key).await?;
         let at = (index, partition);
         self.lock_key(cx, at).await?;
         let added = try_insert(cx.tx, at, &self.new_key, place.to_words()).await?;
@@ -345,10 +349,10 @@ impl RowWriter {
     ) -> Result<bool, Halt> {
         for (position, codec) in table.keys.iter().enumerate() {
             let asked = yields == Yield::Any || yields == Yield::Index(position);
-            if !asked || !codec.is_unique() || !table.has_entry(cx, position, row)? {
+            if !asked || !codec.is_unique() || !table.has_entry(cx, position, row).await? {
                 continue;
             }
-            let keys = codec.key_row(row, cx.eval)?;
+            let keys = cx.in_parts(|cx| codec.key_row(row, cx.eval)).await?;
             if codec.encode_row(&keys, &mut self.new_key) {
                 continue;
             }
@@ -374,7 +378,7 @@ impl RowWriter {
         place: FatPtr,
     ) -> Result<(), Halt> {
         let index = table.index_def(position);
-        entry(cx, (table, position), row, place.addr, &mut self.new_key)?;
+        entry(cx, (table, position), row, place.addr, &mut self.new_key).await?;
         let at = (index, partition);
         self.lock_key(cx, at).await?;
         let mut added = try_insert(cx.tx, at, &self.new_key, place.to_words()).await?;
@@ -442,13 +446,13 @@ impl RowWriter {
             if !index.is_partial() && !changed.iter().any(|c| index.depends_on(*c)) {
                 continue;
             }
-            let had = table.has_entry(cx, position, old)?;
-            let has = table.has_entry(cx, position, new)?;
+            let had = table.has_entry(cx, position, old).await?;
+            let has = table.has_entry(cx, position, new).await?;
             if had {
-                entry(cx, (table, position), old, place.addr, &mut self.old_key)?;
+                entry(cx, (table, position), old, place.addr, &mut self.old_key).await?;
             }
             if has {
-                entry(cx, (table, position), new, place.addr, &mut self.new_key)?;
+                entry(cx, (table, position), new, place.addr, &mut self.new_key).await?;
             }
             if had == has && (!had || self.old_key == self.new_key) {
                 continue;
@@ -484,13 +488,13 @@ impl RowWriter {
         for position in 0..table.keys.len() {
             let index = table.index_def(position);
             let stays = leaves == enters || !index.roots.are_partitioned();
-            let had = table.has_entry(cx, position, old)?;
-            let has = table.has_entry(cx, position, new)?;
+            let had = table.has_entry(cx, position, old).await?;
+            let has = table.has_entry(cx, position, new).await?;
             if had {
-                entry(cx, (table, position), old, from.addr, &mut self.old_key)?;
+                entry(cx, (table, position), old, from.addr, &mut self.old_key).await?;
             }
             if has {
-                entry(cx, (table, position), new, to.addr, &mut self.new_key)?;
+                entry(cx, (table, position), new, to.addr, &mut self.new_key).await?;
             }
             if had && has && stays && self.old_key == self.new_key {
                 replace(cx.tx, (index, enters), &self.new_key, to.to_words()).await?;
@@ -522,10 +526,10 @@ impl RowWriter {
         cx.count(table.def.id, Count::Deleted, 1);
         let partition = table.def.partition_of(old, &mut self.old_key);
         for position in 0..table.keys.len() {
-            if !table.has_entry(cx, position, old)? {
+            if !table.has_entry(cx, position, old).await? {
                 continue;
             }
-            entry(cx, (table, position), old, place.addr, &mut self.old_key)?;
+            entry(cx, (table, position), old, place.addr, &mut self.old_key).await?;
             let at = (table.index_def(position), partition);
             remove(cx.tx, at, &self.old_key).await?;
         }

@@ -31,7 +31,7 @@ pub async fn check_row(
     if table.rules.calls {
         Box::pin(call_checks(cx, table, row)).await?;
     } else if !table.rules.checks.is_empty() {
-        run_checks(cx, table, row)?;
+        run_checks(cx, table, row).await?;
     }
     match table.rules.within {
         Some(_) if !is_within(table, table.def.id, row) => {
@@ -42,9 +42,9 @@ pub async fn check_row(
 }
 
 /// A CHECK is broken by what is false; NULL will do.
-fn run_checks(cx: &Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), SqlError> {
+async fn run_checks(cx: &mut Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), SqlError> {
     for check in &table.rules.checks {
-        if cx.value(&check.condition, row)? == Value::Bool(false) {
+        if cx.value(&check.condition, row).await? == Value::Bool(false) {
             return Err(check_violated(
                 &table.def,
                 &check.name,
@@ -84,7 +84,7 @@ pub async fn generate(cx: &mut Cx<'_>, table: &TablePlan, row: &mut [Value]) -> 
     for generated in &table.rules.generated {
         row[generated.column] = match table.rules.calls {
             true => cx.deep_value(&generated.value, row).await?,
-            false => cx.value(&generated.value, row)?,
+            false => cx.value(&generated.value, row).await?,
         };
     }
     Ok(())

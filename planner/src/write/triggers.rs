@@ -209,8 +209,8 @@ fn check_stays(
 }
 
 /// Does WHEN hold?
-fn holds(
-    cx: &Cx<'_>,
+async fn holds(
+    cx: &mut Cx<'_>,
     table: &TablePlan,
     trigger: &Trigger,
     (old, new): Change<'_>,
@@ -226,7 +226,7 @@ fn holds(
             None => both.resize(both.len() + width, Value::Null),
         }
     }
-    cx.holds(Some(condition), &both)
+    cx.holds(Some(condition), &both).await
 }
 
 impl Changed {
@@ -253,7 +253,7 @@ impl Firing {
         doing: Doing<'_>,
     ) -> Result<(), Halt> {
         for (_, trigger) in firing(cx, table, doing, (Timing::Before, false)) {
-            if holds(cx, table, trigger, (None, None))? {
+            if holds(cx, table, trigger, (None, None)).await? {
                 let call = TriggerCall {
                     trigger,
                     table: &table.def,
@@ -267,7 +267,7 @@ impl Firing {
         }
         let mut after = Vec::new();
         for (position, trigger) in firing(cx, table, doing, (Timing::After, false)) {
-            if holds(cx, table, trigger, (None, None))? {
+            if holds(cx, table, trigger, (None, None)).await? {
                 after.push(Queued {
                     table: Arc::clone(table),
                     trigger: position,
@@ -343,7 +343,7 @@ impl Firing {
         let width = table.layout.width();
         for (_, trigger) in firing(cx, table, doing, (Timing::Before, true)) {
             let rows = (old, new.as_deref().map(|new| &new[..width]));
-            if !holds(cx, table, trigger, rows)? {
+            if !holds(cx, table, trigger, rows).await? {
                 continue;
             }
             let call = TriggerCall {
@@ -408,7 +408,7 @@ impl Firing {
     }
 
     /// A row has changed.
-    pub fn after(
+    pub async fn after(
         &mut self,
         cx: &mut Cx<'_>,
         table: &Arc<TablePlan>,
@@ -419,15 +419,17 @@ impl Firing {
             (Some(old), Some(new)) => {
                 let (from, to) = (home(cx, table, old)?, home(cx, table, new)?);
                 if from.def.id == to.def.id {
-                    self.queue_after(cx, from, doing, rows)?;
+                    self.queue_after(cx, from, doing, rows).await?;
                 } else {
-                    self.queue_after(cx, from, Doing::DELETE, (Some(old), None))?;
-                    self.queue_after(cx, to, Doing::INSERT, (None, Some(new)))?;
+                    self.queue_after(cx, from, Doing::DELETE, (Some(old), None))
+                        .await?;
+                    self.queue_after(cx, to, Doing::INSERT, (None, Some(new)))
+                        .await?;
                 }
             }
             (Some(row), None) | (None, Some(row)) => {
                 let of = home(cx, table, row)?;
-                self.queue_after(cx, of, doing, rows)?;
+                self.queue_after(cx, of, doing, rows).await?;
             }
             (None, None) => {}
         }
@@ -439,7 +441,7 @@ impl Firing {
     }
 
     /// Queues the triggers of the table that has the row, or has had it.
-    fn queue_after(
+    async fn queue_after(
         &mut self,
         cx: &mut Cx<'_>,
         table: &Arc<TablePlan>,
@@ -447,7 +449,7 @@ impl Firing {
         rows: Change<'_>,
     ) -> Result<(), Halt> {
         for (position, trigger) in firing(cx, table, doing, (Timing::After, true)) {
-            if !holds(cx, table, trigger, rows)? {
+            if !holds(cx, table, trigger, rows).await? {
                 continue;
             }
             for row in [rows.0, rows.1].into_iter().flatten() {

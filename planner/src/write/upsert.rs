@@ -77,7 +77,9 @@ impl Upsert {
                             referee.inserted(cx, row).await?;
                         }
                         if let Some(firing) = watching.1 {
-                            firing.after(cx, whole, Doing::INSERT, (None, Some(row)))?;
+                            firing
+                                .after(cx, whole, Doing::INSERT, (None, Some(row)))
+                                .await?;
                         }
                         return Ok(Put::Inserted);
                     }
@@ -124,7 +126,7 @@ impl Upsert {
         for assignment in &update.assignments {
             row[assignment.column] = match assignment.value.has_subquery() {
                 true => cx.deep_value(&assignment.value, &self.both).await?,
-                false => cx.value(&assignment.value, &self.both)?,
+                false => cx.value(&assignment.value, &self.both).await?,
             };
             changed.push(assignment.column);
         }
@@ -156,7 +158,9 @@ impl Upsert {
             referee.updated(cx, rows).await?;
         }
         if let Some(firing) = firing {
-            firing.after(cx, whole, doing, (Some(rows.0), Some(rows.1)))?;
+            firing
+                .after(cx, whole, doing, (Some(rows.0), Some(rows.1)))
+                .await?;
         }
         Ok(Put::Updated)
     }

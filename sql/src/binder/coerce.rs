@@ -8,7 +8,7 @@ use crate::catalog::ColumnDef;
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::functions::{
-    CastContext, Evaluated, cast_context, cast_volatility, checked, eval_in_parts, no_cast,
+    CastContext, Evaluated, cast_context, cast_volatility, checked, eval, in_parts, no_cast,
 };
 use crate::types::{Enum, EnumValue, Type, TypeCategory, TypeKind};
 use crate::value::Value;
@@ -116,9 +116,9 @@ impl Binder<'_> {
                     .filter(|_| is_fixed_time(&cast));
                 let fixed = fixed.map(|of| EvalContext::new(Arc::clone(of), 0, 0));
                 let cx = fixed.as_ref().unwrap_or(self.cx);
-                let value = match eval_in_parts(&cast, &[], &[], cx, &mut Vec::new()) {
+                let value = match in_parts(cx, || eval(&cast, &[], &[], cx)) {
                     // A long document is read when the statement runs.
-                    Evaluated::Long(_) => return Ok(cast),
+                    Evaluated::Long { .. } => return Ok(cast),
                     Evaluated::Done(value) => value,
                 };
                 let value = match (value, to.kind, &cast.node) {

@@ -5,7 +5,7 @@ use sqlparser::ast;
 use super::Binder;
 use crate::bound::{Expr, Node, Volatility};
 use crate::error::{SqlError, SqlState};
-use crate::functions::{Evaluated, eval_in_parts};
+use crate::functions::{Evaluated, eval, in_parts};
 use crate::types::{Type, numeric};
 use crate::value::Value;
 
@@ -54,9 +54,9 @@ impl Binder<'_> {
             return expr;
         }
         // A long evaluation is left to the run of the statement.
-        match eval_in_parts(&expr, &[], &[], self.cx, &mut Vec::new()) {
+        match in_parts(self.cx, || eval(&expr, &[], &[], self.cx)) {
             Evaluated::Done(Ok(value)) => Expr::constant(expr.ty, value),
-            Evaluated::Done(Err(_)) | Evaluated::Long(_) => expr,
+            Evaluated::Done(Err(_)) | Evaluated::Long { .. } => expr,
         }
     }
 }

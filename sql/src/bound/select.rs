@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use fencepost_txn::Strength;
 
-use super::expr::Expr;
+use super::expr::{Expr, Node};
 use super::ordered_set::OrderedSet;
 use super::relation::{Cte, Lateral, Recursive, SetOperation};
 use super::window::WindowCall;
@@ -240,6 +240,13 @@ impl Aggregate {
     /// Returns whether its arguments are direct ones, of a call with WITHIN GROUP.
     pub fn has_direct_args(&self) -> bool {
         matches!(self.kind, AggregateKind::OrderedSet(_)) && !self.args.is_empty()
+    }
+
+    /// Returns whether more than columns is computed of a row for it.
+    pub fn computes(&self) -> bool {
+        let keys = self.order_by.iter().map(|(key, ..)| key);
+        let mut all = self.args.iter().chain(&self.filter).chain(keys);
+        all.any(|expr| !matches!(expr.node, Node::Column(_)))
     }
 }
 

@@ -7,14 +7,15 @@
 //! ```
 //! An executor has one thread. A call that parses megabytes would stop every session of it.
 //!
-//! A volatile function of the same expression is called again with it: a sequence may skip values.
+//! What is evaluated again has not changed anything before its last call. A volatile function of the same expression
+//! is called again with it: a sequence may skip values.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{ScalarFunction, cast, eval};
-use crate::bound::{Expr, Volatility};
+use super::{ScalarFunction, cast};
+use crate::bound::Volatility;
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::settings::Settings;
@@ -43,7 +44,7 @@ pub struct LongCall {
     settings: Arc<Settings>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Work {
     Call(&'static ScalarFunction),
     Cast {
@@ -53,89 +54,135 @@ enum Work {
     },
 }
 
-/// The result of evaluating an expression that may have long calls.
+/// The result of work that evaluates expressions, of which some may have long calls.
 #[derive(Debug)]
-pub enum Evaluated {
-    /// The value, or an error of the expression.
-    Done(Outcome),
-    /// The expression is to be evaluated again with the result of this call.
-    Long(LongCall),
+pub enum Evaluated<T> {
+    /// The result of the work.
+    Done(Result<T, SqlError>),
+    /// The work is to be done again, with the result of `call` behind the results that are known.
+    Long {
+        /// What is to run.
+        call: LongCall,
+        /// The results of the calls before it.
+        known: KnownCalls,
+    },
+}
+
+/// The results of long calls, in the order of evaluation.
+#[derive(Debug, Default)]
+pub struct KnownCalls {
+    calls: Vec<Work>,
+    results: Vec<Outcome>,
+}
+
+impl KnownCalls {
+    /// Adds the result of the call that they were given with.
+    pub fn push(&mut self, result: Outcome) {
+        self.results.push(result);
+    }
+
+    /// The result of `work`, if it is the one at `place`: another time a volatile function may lead elsewhere.
+    fn result(&mut self, place: usize, work: Work) -> Option<Outcome> {
+        if !self.calls.get(place)?.is_same(work) {
+            self.calls.truncate(place);
+            self.results.truncate(place);
+        }
+        self.results.get(place).cloned()
+    }
+}
+
+impl Work {
+    fn is_same(self, other: Work) -> bool {
+        match (self, other) {
+            (Work::Call(one), Work::Call(other)) => std::ptr::eq(one, other),
+            (Work::Cast { from, to, .. }, Work::Cast { from: f, to: t, .. }) => {
+                (from, to) == (f, t)
+            }
+            (Work::Call(_), Work::Cast { .. }) | (Work::Cast { .. }, Work::Call(_)) => false,
+        }
+    }
 }
 
 /// The long calls of one evaluation.
 #[derive(Default)]
 struct Deferral {
-    /// The results that are known, in the order of evaluation.
-    known: Vec<Outcome>,
+    known: KnownCalls,
     next: usize,
     pending: Option<LongCall>,
 }
 
 thread_local! {
-    /// An evaluation of this thread gives its long calls away.
-    static DEFERS: Cell<bool> = const { Cell::new(false) };
     static DEFERRAL: RefCell<Deferral> = RefCell::default();
     /// The request to stop the long call that this thread runs.
     static STOP: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
-/// Evaluates `expr`, given the results of its long calls so far. `known` is empty when this is the first time.
-pub fn eval_in_parts(
-    expr: &Expr,
-    row: &[Value],
-    params: &[Value],
+/// Does `work`, which evaluates expressions with `cx`, up to its first long call.
+#[inline(always)]
+pub fn in_parts<T>(cx: &EvalContext, work: impl FnOnce() -> Result<T, SqlError>) -> Evaluated<T> {
+    let giving = Giving::begin(cx);
+    let outcome = work();
+    match giving.0.long_calls.were_met() {
+        true => ended(outcome),
+        false => Evaluated::Done(outcome),
+    }
+}
+
+/// Does `work` again, given the results of its long calls so far, up to the next.
+pub fn next_part<T>(
     cx: &EvalContext,
-    known: &mut Vec<Outcome>,
-) -> Evaluated {
-    if !known.is_empty() {
-        DEFERRAL.with_borrow_mut(|deferral| {
-            deferral.known = std::mem::take(known);
-            deferral.next = 0;
-        });
-    }
-    let outcome = {
-        let _deferring = Deferring::begin();
-        eval(expr, row, params, cx)
-    };
-    if !has_run() {
-        return Evaluated::Done(outcome);
-    }
-    let ended = DEFERRAL.take();
+    known: KnownCalls,
+    work: impl FnOnce() -> Result<T, SqlError>,
+) -> Evaluated<T> {
+    DEFERRAL.with_borrow_mut(|deferral| deferral.known = known);
+    let part = in_parts(cx, work);
+    // No call may have been met this time.
+    drop(DEFERRAL.take());
+    part
+}
+
+/// How work that has met long calls goes on.
+#[cold]
+fn ended<T>(outcome: Result<T, SqlError>) -> Evaluated<T> {
+    let mut ended = DEFERRAL.take();
     match ended.pending {
         None => Evaluated::Done(outcome),
         Some(call) => {
-            *known = ended.known;
-            Evaluated::Long(call)
+            ended.known.calls.push(call.work);
+            Evaluated::Long {
+                call,
+                known: ended.known,
+            }
         }
     }
 }
 
 /// Has long calls given away until it is dropped.
-struct Deferring;
+struct Giving<'a>(&'a EvalContext);
 
-impl Deferring {
-    fn begin() -> Deferring {
-        DEFERS.set(true);
-        Deferring
+impl<'a> Giving<'a> {
+    #[inline(always)]
+    fn begin(cx: &'a EvalContext) -> Giving<'a> {
+        cx.long_calls.give_away();
+        Giving(cx)
     }
 }
 
-impl Drop for Deferring {
+impl Drop for Giving<'_> {
+    #[inline(always)]
     fn drop(&mut self) {
-        DEFERS.set(false);
+        self.0.long_calls.run();
     }
-}
-
-/// Whether the evaluation has met a long call.
-fn has_run() -> bool {
-    DEFERRAL.with_borrow(|deferral| deferral.next > 0)
 }
 
 /// Calls a function, or gives the call away.
 #[inline]
 pub(super) fn call(function: &'static ScalarFunction, args: &[Value], cx: &EvalContext) -> Outcome {
-    if DEFERS.get() && function.volatility == Volatility::Immutable && is_long(args) {
-        return defer(args, cx, || Work::Call(function));
+    if is_long(args)
+        && function.volatility == Volatility::Immutable
+        && cx.long_calls.are_given_away()
+    {
+        return defer(args, cx, Work::Call(function));
     }
     limited((function.eval)(args, cx)?)
 }
@@ -149,14 +196,34 @@ pub(super) fn cast_value(
     cx: &EvalContext,
 ) -> Outcome {
     let parses = matches!(to.kind, TypeKind::Json | TypeKind::Jsonb);
-    if parses && DEFERS.get() && is_long(std::slice::from_ref(&value)) {
+    if parses && cx.long_calls.are_given_away() && is_long(std::slice::from_ref(&value)) {
         let (from, to) = (*from, *to);
-        return defer(&[value], cx, || Work::Cast { from, to, explicit });
+        return defer(&[value], cx, Work::Cast { from, to, explicit });
     }
     limited(cast(value, from, to, explicit, cx)?)
 }
 
+/// Whether a call with such arguments may take long.
+#[inline]
 fn is_long(args: &[Value]) -> bool {
+    args.iter().any(has_bytes) && are_long(args)
+}
+
+/// Whether the value may be of any length.
+#[inline]
+fn has_bytes(value: &Value) -> bool {
+    matches!(
+        value,
+        Value::Text(_)
+            | Value::Citext(_)
+            | Value::Json(_)
+            | Value::Jsonb(_)
+            | Value::Bytea(_)
+            | Value::Array(_)
+    )
+}
+
+fn are_long(args: &[Value]) -> bool {
     let bytes = |value: &Value| match value {
         Value::Text(text) | Value::Citext(text) | Value::Json(text) | Value::Jsonb(text) => {
             text.len()
@@ -175,15 +242,16 @@ fn is_long(args: &[Value]) -> bool {
 }
 
 #[cold]
-fn defer(args: &[Value], cx: &EvalContext, work: impl FnOnce() -> Work) -> Outcome {
+fn defer(args: &[Value], cx: &EvalContext, work: Work) -> Outcome {
+    cx.long_calls.note();
     DEFERRAL.with_borrow_mut(|deferral| {
         let place = deferral.next;
         deferral.next += 1;
-        if let Some(known) = deferral.known.get(place) {
-            return known.clone();
+        if let Some(known) = deferral.known.result(place, work) {
+            return known;
         }
         deferral.pending = Some(LongCall {
-            work: work(),
+            work,
             args: args.to_vec(),
             settings: Arc::clone(&cx.settings),
         });
@@ -256,8 +324,8 @@ pub(crate) fn too_long() -> SqlError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bound::Node;
-    use crate::functions::candidates;
+    use crate::bound::{Expr, Node};
+    use crate::functions::{candidates, eval};
 
     fn text(value: &str) -> Expr {
         Expr {
@@ -292,14 +360,16 @@ mod tests {
     fn nested_long_calls_are_given_away_one_by_one() {
         let cx = EvalContext::new(Arc::new(Settings::new()), 0, 0);
         let expr = upper_of(upper_of(text(&"a".repeat(LONG_BYTES))));
-        let mut known = Vec::new();
+        let work = || eval(&expr, &[], &[], &cx);
+        let mut part = in_parts(&cx, work);
         let mut calls = 0;
         let value = loop {
-            match eval_in_parts(&expr, &[], &[], &cx, &mut known) {
+            match part {
                 Evaluated::Done(outcome) => break outcome,
-                Evaluated::Long(call) => {
+                Evaluated::Long { call, mut known } => {
                     calls += 1;
                     known.push(call.run(Arc::default()));
+                    part = next_part(&cx, known, work);
                 }
             }
         };
@@ -311,7 +381,7 @@ mod tests {
     fn short_calls_are_not_given_away() {
         let cx = EvalContext::new(Arc::new(Settings::new()), 0, 0);
         let expr = upper_of(text("a"));
-        let first = eval_in_parts(&expr, &[], &[], &cx, &mut Vec::new());
+        let first = in_parts(&cx, || eval(&expr, &[], &[], &cx));
         assert!(matches!(first, Evaluated::Done(Ok(Value::Text(t))) if t == "A"));
     }
 
