@@ -68,6 +68,7 @@ mod set;
 mod show;
 mod special;
 mod stand_ins;
+mod stars;
 mod stored;
 mod subfield;
 mod subquery;
@@ -206,6 +207,8 @@ struct Binder<'a> {
     refreshes: bool,
     /// The objects that the text refers to, where a caller asks for them.
     references: Option<references::Noted>,
+    /// The columns of stars, where a caller asks for them.
+    stars: Option<stars::Stars>,
     /// Literals of dates and times are read now, for good, with these settings.
     literal_settings: Option<Arc<Settings>>,
 }
@@ -239,6 +242,7 @@ impl<'a> Binder<'a> {
             asker: None,
             refreshes: false,
             references: None,
+            stars: None,
             literal_settings: None,
         }
     }

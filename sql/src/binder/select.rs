@@ -44,6 +44,9 @@ impl Binder<'_> {
         };
         let mut scope = Scope::default();
         let mut from = self.relations(&select.from, &mut scope)?;
+        if let Some(stars) = &mut self.stars {
+            stars.note(projection, &scope);
+        }
         let unknown = match unsettled {
             true => vec![Type::UNKNOWN; select.projection.len() + scope.width],
             false => Vec::new(),
@@ -614,7 +617,7 @@ fn check_supported(select: &ast::Select) -> Result<(), SqlError> {
 }
 
 /// 42601 for `*` without FROM.
-pub(super) fn star_of_nothing() -> SqlError {
+fn star_of_nothing() -> SqlError {
     SqlError::new(
         SqlState::SYNTAX_ERROR,
         "SELECT * with no tables specified is not valid",

@@ -13,8 +13,8 @@ use super::alter_view::{check_options, check_updatable};
 use super::ddl::check_column_type;
 use super::needs::Need;
 use super::path::PathView;
-use super::scope::{Scope, ScopeColumn, ScopeLeaf};
-use super::select::star_of_nothing;
+use super::scope::{ScopeColumn, ScopeLeaf};
+use super::stars::{self, Stars};
 use super::{Binder, ParamTypes, names};
 use crate::bound::{ColumnOrigin, CreateView, DropView, NamedObject, Select, Statement};
 use crate::catalog::{
@@ -203,8 +203,12 @@ impl Binder<'_> {
         let around = (self.cx, self.depth);
         let mut binder = Binder::of(self.text, (&recording, self.path), &mut none, around);
         let mut query = ast::Query::clone(&create.query);
-        binder.spell_out(&mut query)?;
+        stars::number(&mut query)?;
+        binder.stars = Some(Stars::default());
         let select = binder.query(&query)?;
+        if let Some(stars) = binder.stars.take() {
+            stars.write_out(&mut query)?;
+        }
         let needs = std::mem::take(&mut binder.needs);
         if !binder.changes.is_empty() {
             return Err(SqlError::unsupported(
@@ -246,78 +250,6 @@ impl Binder<'_> {
             select,
             needs,
         })
-    }
-
-    /// Puts columns in the place of `*` in the select list, as later columns are not the view's.
-    fn spell_out(&mut self, query: &mut ast::Query) -> Result<(), SqlError> {
-        let ast::SetExpr::Select(select) = query.body.as_mut() else {
-            return Ok(());
-        };
-        if let ast::SelectFlavor::FromFirstNoSelect = select.flavor {
-            // `TABLE t`
-            let all = ast::WildcardAdditionalOptions::default();
-            select.flavor = ast::SelectFlavor::Standard;
-            select.projection = vec![ast::SelectItem::Wildcard(all)];
-        }
-        let is_star = |item: &ast::SelectItem| {
-            matches!(
-                item,
-                ast::SelectItem::Wildcard(_) | ast::SelectItem::QualifiedWildcard(..)
-            )
-        };
-        if !select.projection.iter().any(is_star) {
-            return Ok(());
-        }
-        let mut scope = Scope::default();
-        let from = &select.from;
-        self.under(query.with.as_ref(), |binder| {
-            binder.relations(from, &mut scope)
-        })?;
-        let quoted = |name: &str| ast::Ident::with_quote('"', name);
-        let mut items = Vec::new();
-        for item in std::mem::take(&mut select.projection) {
-            let leaves: Vec<&ScopeLeaf> = match &item {
-                ast::SelectItem::Wildcard(_) if scope.leaves.is_empty() => {
-                    return Err(star_of_nothing());
-                }
-                ast::SelectItem::Wildcard(_) => {
-                    for merged in &scope.merged {
-                        let column = ast::Expr::Identifier(quoted(&merged.name));
-                        items.push(ast::SelectItem::UnnamedExpr(column));
-                    }
-                    scope.leaves.iter().collect()
-                }
-                ast::SelectItem::QualifiedWildcard(
-                    ast::SelectItemQualifiedWildcardKind::ObjectName(name),
-                    _,
-                ) => {
-                    let (schema, name) = names::table_name(name)?;
-                    if let Some(join) = scope.join_called(schema.as_deref(), &name) {
-                        for column in &join.columns {
-                            let parts = vec![quoted(&join.alias), quoted(&column.name)];
-                            let column = ast::Expr::CompoundIdentifier(parts);
-                            items.push(ast::SelectItem::UnnamedExpr(column));
-                        }
-                        continue;
-                    }
-                    vec![scope.leaf(schema.as_deref(), &name)?]
-                }
-                _ => {
-                    items.push(item);
-                    continue;
-                }
-            };
-            let all = matches!(item, ast::SelectItem::QualifiedWildcard(..));
-            for leaf in leaves {
-                for column in leaf.columns.iter().filter(|c| all || !c.hidden) {
-                    let parts = vec![quoted(&leaf.alias), quoted(&column.name)];
-                    let column = ast::Expr::CompoundIdentifier(parts);
-                    items.push(ast::SelectItem::UnnamedExpr(column));
-                }
-            }
-        }
-        select.projection = items;
-        Ok(())
     }
 
     pub(super) fn drop_views(

@@ -21,6 +21,9 @@ macro_rules! parts {
             /// A query, after what is in it.
             fn query_end(&mut self) {}
 
+            /// A SELECT, before what is in it.
+            fn select(&mut self, _: &$($mut)? Select) {}
+
             /// The name of a relation.
             ///
             /// # Errors
@@ -110,6 +113,7 @@ macro_rules! parts {
             }
 
             pub(crate) fn select(&mut self, select: &$($mut)? Select) -> Result<(), SqlError> {
+                self.0.select(select);
                 if let Some(ast::Distinct::On(keys)) = &$($mut)? select.distinct {
                     self.exprs(keys)?;
                 }

@@ -417,9 +417,10 @@ impl Shower<'_, '_> {
             }
             E::Position { expr, r#in } => {
                 pieces.push(text("POSITION(("));
-                pieces.push(Piece::Plain(self.text(expr, level)?));
+                let [part, whole] = self.strings([expr, r#in], level)?;
+                pieces.push(Piece::Plain(part));
                 pieces.push(text(") IN ("));
-                pieces.push(Piece::Plain(self.text(r#in, level)?));
+                pieces.push(Piece::Plain(whole));
                 pieces.push(text("))"));
             }
             E::Overlay {
@@ -428,10 +429,11 @@ impl Shower<'_, '_> {
                 overlay_from,
                 overlay_for,
             } => {
+                let [whole, part] = self.strings([expr, overlay_what], level)?;
                 pieces.push(text("OVERLAY("));
-                pieces.push(Piece::Plain(self.text(expr, level)?));
+                pieces.push(Piece::Plain(whole));
                 pieces.push(text(" PLACING "));
-                pieces.push(Piece::Plain(self.text(overlay_what, level)?));
+                pieces.push(Piece::Plain(part));
                 pieces.push(text(" FROM "));
                 pieces.push(Piece::Plain(self.expr(overlay_from, level)?.tree));
                 if let Some(length) = overlay_for {
@@ -467,12 +469,20 @@ impl Shower<'_, '_> {
                 };
                 pieces.push(Piece::Text(format!("TRIM({side} ")));
                 let extra = trim_characters.iter().flatten();
-                if let Some(what) = trim_what.as_deref().into_iter().chain(extra).next() {
-                    pieces.push(Piece::Plain(self.text(what, level)?));
-                    pieces.push(text(" "));
-                }
+                let whole = match trim_what.as_deref().into_iter().chain(extra).next() {
+                    Some(what) => {
+                        let [what, whole] = self.strings([what, expr], level)?;
+                        pieces.push(Piece::Plain(what));
+                        pieces.push(text(" "));
+                        whole
+                    }
+                    None => {
+                        let [whole] = self.strings([expr], level)?;
+                        whole
+                    }
+                };
                 pieces.push(text("FROM "));
-                pieces.push(Piece::Plain(self.text(expr, level)?));
+                pieces.push(Piece::Plain(whole));
                 pieces.push(text(")"));
             }
             E::Ceil { expr, .. } => return self.rounded("ceil", expr, (ty, level)),
@@ -522,12 +532,20 @@ impl Shower<'_, '_> {
     }
 
     /// A string as text.
-    fn text(&mut self, expr: &ast::Expr, level: &Level) -> Result<Tree, SqlError> {
-        let shown = self.expr(expr, level)?;
-        Ok(match shown.ty.kind {
-            TypeKind::Bytea => shown.tree,
-            _ => self.coerced(shown, Type::TEXT, false)?.tree,
-        })
+    /// Strings of one type: bytea where one of them is, else text.
+    fn strings<const N: usize>(
+        &mut self,
+        exprs: [&ast::Expr; N],
+        level: &Level,
+    ) -> Result<[Tree; N], SqlError> {
+        let all = self.exprs(exprs, level)?;
+        let are_bytes = all.iter().any(|shown| shown.ty.kind == TypeKind::Bytea);
+        let ty = if are_bytes { Type::BYTEA } else { Type::TEXT };
+        let trees = all
+            .into_iter()
+            .map(|shown| Ok(self.coerced(shown, ty, false)?.tree));
+        let trees = trees.collect::<Result<Vec<Tree>, SqlError>>()?;
+        <[Tree; N]>::try_from(trees).map_err(|_| SqlError::internal("strings are missing"))
     }
 }
 
@@ -572,7 +590,7 @@ fn spread_call(name: String, mut args: Vec<Shown>) -> Tree {
     }
 }
 
-fn list_of(args: Vec<Shown>) -> Vec<Piece> {
+pub(super) fn list_of(args: Vec<Shown>) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for (i, arg) in args.into_iter().enumerate() {
         if i > 0 {

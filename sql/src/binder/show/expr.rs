@@ -74,13 +74,28 @@ impl Shower<'_, '_> {
                 expr, data_type, ..
             } => {
                 let to = self.binder.type_of(data_type)?;
+                if let Some(fields) = self.row_fields(expr, level)?
+                    && let Some(row) = self.typed_row(&fields, (to, level))?
+                {
+                    return Ok(row);
+                }
                 let shown = match &**expr {
                     E::Array(array) => self.array(&array.elem, Some(to), level)?,
                     other => self.expr(other, level)?,
                 };
                 self.coerced(shown, to, true)
             }
-            E::Function(function) => self.function(expr, function, level),
+            E::Tuple(fields) => {
+                let ty = self.bound(expr, level)?.ty;
+                self.anonymous_row(fields, (ty, level))
+            }
+            E::Function(function) => match self.row_fields(expr, level)? {
+                Some(fields) => {
+                    let ty = self.bound(expr, level)?.ty;
+                    self.anonymous_row(&fields, (ty, level))
+                }
+                None => self.function(expr, function, level),
+            },
             E::Between {
                 expr,
                 negated,
@@ -596,7 +611,17 @@ impl Shower<'_, '_> {
             let ty = all.first().map_or(Type::UNKNOWN, |shown| shown.ty);
             return Ok(Shown::new(elements_of(all, None), ty));
         }
-        let all = self.exprs(elements, level)?;
+        let mut all = Vec::with_capacity(elements.len());
+        for element in elements {
+            let typed = match (wanted, self.row_fields(element, level)?) {
+                (Some(wanted), Some(fields)) => self.typed_row(&fields, (wanted, level))?,
+                _ => None,
+            };
+            all.push(match typed {
+                Some(row) => row,
+                None => self.expr(element, level)?,
+            });
+        }
         let element = match wanted {
             Some(wanted) => Type::of(wanted.kind),
             None => {

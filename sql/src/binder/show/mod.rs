@@ -17,6 +17,7 @@ mod operator;
 mod ordered_set;
 mod query;
 mod renaming;
+mod row;
 mod tree;
 mod window;
 mod write;
