@@ -11,7 +11,7 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser::{self, Lifted, Literal};
 use fencepost_sql::stack::{self, Deep};
 use fencepost_sql::statements::number_of;
-use fencepost_sql::types::{Type, text_in};
+use fencepost_sql::types::{LONG_BYTES, Type, text_in};
 use fencepost_sql::value::Value;
 
 use crate::prepared::{Body, Column, Declared, Planned};
@@ -25,6 +25,27 @@ pub(crate) enum Syntax {
     Lifted(Lifted, String),
     /// Parsed as it is written.
     Tree(Box<parser::Parsed>),
+}
+
+impl Parsed {
+    /// The statements of a text, of which a long one takes its time. [`Session::split`] is the same for a session, which
+    /// has to be told of an error: [`Session::fail`].
+    ///
+    /// [`Session::split`]: crate::Session::split
+    /// [`Session::fail`]: crate::Session::fail
+    ///
+    /// # Errors
+    /// 42601 and others of the parser.
+    pub fn all(sql: &str) -> Result<Vec<Parsed>, SqlError> {
+        // A long text is not likely to come again.
+        if sql.len() < LONG_BYTES
+            && let Some(lifted) = parser::lift(sql)
+        {
+            return Ok(vec![Parsed(Syntax::Lifted(lifted, sql.to_owned()))]);
+        }
+        let trees = parser::parse(sql)?.into_iter();
+        Ok(trees.map(|p| Parsed(Syntax::Tree(Box::new(p)))).collect())
+    }
 }
 
 /// The plan of a parsed statement.

@@ -13,12 +13,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use fencepost::types::{LONG_BYTES, reads_long};
 pub(crate) use fencepost::{
     CancelToken, Column as OutputColumn, Completion, CopyIn, Encoding, Flushed, Notice, Notified,
     PASSWORD_ITERATIONS as ITERATIONS, Parsed, Portal, Prepared, RowSink, Session, Settings,
     ShippedResults, SqlError, SqlState, StatementKind, Tag, Type, Value, Verifier,
 };
 use fencepost::{Database, LockWait, SessionOptions, TxStatus, TypeKind, types};
+use fencepost_fabric::processors::anywhere;
 use pgwire::messages::response::TransactionStatus;
 
 use crate::log::LogStyle;
@@ -167,6 +169,25 @@ pub(crate) fn ready(session: &Session) -> TransactionStatus {
 /// The statements of a text.
 pub(crate) fn split(session: &mut Session, sql: &str) -> Result<Vec<Parsed>, SqlError> {
     session.split(sql)
+}
+
+/// As [`split`], on a thread of its own: meanwhile the worker serves others.
+pub(crate) async fn split_apart(session: &mut Session, sql: &str) -> Result<Vec<Parsed>, SqlError> {
+    let text = sql.to_owned();
+    let parsed = apart(move || Parsed::all(&text)).await;
+    parsed.inspect_err(|_| session.fail())
+}
+
+/// Does work that takes long on a thread of its own.
+async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SqlError> + Send + 'static,
+) -> Result<T, SqlError> {
+    match anywhere(|| tokio::task::spawn_blocking(work)).await {
+        Ok(done) => done,
+        Err(failed) => Err(SqlError::internal(format!(
+            "long work has failed: {failed}"
+        ))),
+    }
 }
 
 /// Prepares one statement of a text.
@@ -355,9 +376,32 @@ pub(crate) fn read_value(
 ) -> Result<Value, SqlError> {
     match bytes {
         None => Ok(Value::Null),
-        Some(bytes) if binary => types::binary_in(ty, bytes),
-        Some(bytes) => types::text_in(ty, types::check_utf8(bytes)?, &style.settings),
+        Some(bytes) => read_bytes(bytes, ty, binary, &style.settings),
     }
+}
+
+#[inline]
+fn read_bytes(
+    bytes: &[u8],
+    ty: &Type,
+    binary: bool,
+    settings: &Settings,
+) -> Result<Value, SqlError> {
+    match binary {
+        true => types::binary_in(ty, bytes),
+        false => types::text_in(ty, types::check_utf8(bytes)?, settings),
+    }
+}
+
+/// As [`read_value`], on a thread of its own: meanwhile the worker serves others.
+pub(crate) async fn read_value_apart(
+    bytes: Vec<u8>,
+    ty: Type,
+    binary: bool,
+    style: &Style,
+) -> Result<Value, SqlError> {
+    let settings = Arc::clone(&style.settings);
+    apart(move || read_bytes(&bytes, &ty, binary, &settings)).await
 }
 
 /// 54000: a row does not fit a message.

@@ -35,14 +35,7 @@ pub enum Completion {
 impl Session {
     /// The statements of a simple query; none for an empty text.
     pub fn split(&mut self, sql: &str) -> Result<Vec<Parsed>, SqlError> {
-        if let Some(lifted) = parser::lift(sql) {
-            return Ok(vec![Parsed(Syntax::Lifted(lifted, sql.to_owned()))]);
-        }
-        let statements = parser::parse(sql).inspect_err(|_| self.fail())?;
-        let trees = statements
-            .into_iter()
-            .map(|p| Parsed(Syntax::Tree(Box::new(p))));
-        Ok(trees.collect())
+        Parsed::all(sql).inspect_err(|_| self.fail())
     }
 
     /// Prepares one of the statements that [`Session::split`] gave.

@@ -13,7 +13,7 @@ use super::Ending;
 use super::dialogue::{Dialogue, watched};
 use super::extended::{OpenPortal, describe_rows};
 use super::sink::WireSink;
-use crate::engine::{self, Portal, SqlError, Tag};
+use crate::engine::{self, LONG_BYTES, Portal, SqlError, Tag};
 use crate::io::{Io, SEND_BYTES};
 use crate::proto::encode;
 use crate::proto::frame;
@@ -35,6 +35,8 @@ fn split(input: &[u8], bytes_max: usize) -> Option<(Vec<Step<'_>>, usize)> {
         let frame = frame::split(&input[at..], bytes_max).ok()??;
         let size = frame.size();
         match front::decode(&frame).ok()? {
+            // Long parameters are read on threads of their own.
+            Front::Bind(_) if frame.body.len() >= LONG_BYTES => return None,
             Front::Bind(bind) if open.is_none() && bind.portal.is_empty() => {
                 open = Some(Step {
                     bind,
@@ -65,7 +67,9 @@ impl Dialogue<'_> {
             return Ok(0);
         };
         // What cannot be bound is told of when it is handled by itself.
-        let opened = steps.iter().map(|step| self.open_portal(&step.bind));
+        let opened = steps
+            .iter()
+            .map(|step| self.open_portal(&step.bind, Vec::new()));
         let Ok(opened) = opened.collect::<Result<Vec<OpenPortal>, SqlError>>() else {
             return Ok(0);
         };

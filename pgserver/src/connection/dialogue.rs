@@ -244,6 +244,9 @@ impl<'p> Dialogue<'p> {
             Err(error) => return self.refuse(io, frame.tag, &malformed(&error)).await,
         };
         match message {
+            Front::Bind(bind) if frame.body.len() >= engine::LONG_BYTES => {
+                Box::pin(self.bind_long(io, &bind)).await
+            }
             Front::Bind(bind) => self.bind(io, &bind),
             Front::Execute { portal, rows_max } => self.execute(io, portal, rows_max, last).await,
             Front::Sync => self.sync(io).await,

@@ -14,7 +14,7 @@ use super::dialogue::{Dialogue, Mode, watched};
 use super::encoding;
 use super::logging;
 use super::sink::{ResultFormats, WireSink, unsupported_format};
-use crate::engine::{self, Completion, Portal, Prepared, SqlError, SqlState, StatementKind};
+use crate::engine::{self, Completion, Portal, Prepared, SqlError, SqlState, StatementKind, Value};
 use crate::io::Io;
 use crate::log::{Phase, Timed};
 use crate::proto::backend::{self, append};
@@ -137,7 +137,50 @@ impl Dialogue<'_> {
     #[inline]
     pub(super) fn bind(&mut self, io: &mut Io, bind: &Bind<'_>) -> Result<(), Ending> {
         let timed = Timed::begin(&self.style.log);
-        match self.open_portal(bind) {
+        self.bind_with(io, bind, Vec::new(), timed)
+    }
+
+    /// As [`Self::bind`]; parameters that take long to read are read on threads of their own.
+    pub(super) async fn bind_long(&mut self, io: &mut Io, bind: &Bind<'_>) -> Result<(), Ending> {
+        let timed = Timed::begin(&self.style.log);
+        match self.read_long(bind).await {
+            Ok(read) => self.bind_with(io, bind, read, timed),
+            Err(error) => self.fail_bind(io, bind, &error),
+        }
+    }
+
+    /// The values that take long to read, each in its place.
+    async fn read_long(&self, bind: &Bind<'_>) -> Result<Vec<Option<Value>>, SqlError> {
+        let prepared = Arc::clone(self.statement(bind.statement)?);
+        let types = engine::parameter_types(&self.session, &prepared);
+        let mut read = Vec::with_capacity(types.len());
+        for (index, (bytes, ty)) in bind.parameters.iter().zip(types.iter()).enumerate() {
+            let binary = bind.parameter_formats.code(index) == 1;
+            let long = bytes.filter(|bytes| engine::reads_long(ty, bytes.len()));
+            read.push(match long {
+                Some(bytes) => {
+                    let bytes = match self.style.encoding {
+                        Some(of) => encoding::decode_parameter(of, bytes, (ty, binary))?
+                            .map_or_else(|| bytes.to_vec(), String::into_bytes),
+                        None => bytes.to_vec(),
+                    };
+                    let value = engine::read_value_apart(bytes, *ty, binary, &self.style);
+                    Some(value.await?)
+                }
+                None => None,
+            });
+        }
+        Ok(read)
+    }
+
+    fn bind_with(
+        &mut self,
+        io: &mut Io,
+        bind: &Bind<'_>,
+        read: Vec<Option<Value>>,
+        timed: Option<Timed>,
+    ) -> Result<(), Ending> {
+        match self.open_portal(bind, read) {
             Ok(open) => {
                 if let Some(timed) = timed {
                     let (statement, portal) = ((bind.statement, &*open.prepared), &open.portal);
@@ -171,7 +214,12 @@ impl Dialogue<'_> {
         self.fail(io, error, source.ok())
     }
 
-    pub(super) fn open_portal(&mut self, bind: &Bind<'_>) -> Result<OpenPortal, SqlError> {
+    /// Makes a portal of a Bind; the parameters that are there in `read` are not read again.
+    pub(super) fn open_portal(
+        &mut self,
+        bind: &Bind<'_>,
+        mut read: Vec<Option<Value>>,
+    ) -> Result<OpenPortal, SqlError> {
         let prepared = Arc::clone(self.statement(bind.statement)?);
         let types = engine::parameter_types(&self.session, &prepared);
         check_parameter_counts(bind, types.len())?;
@@ -182,6 +230,10 @@ impl Dialogue<'_> {
                 1 => true,
                 code => return Err(unsupported_format(code)),
             };
+            if let Some(value) = read.get_mut(index).and_then(Option::take) {
+                values.push(value);
+                continue;
+            }
             let decoded = match (self.style.encoding, bytes) {
                 (Some(of), Some(bytes)) => encoding::decode_parameter(of, bytes, (ty, binary))?,
                 _ => None,

@@ -29,7 +29,11 @@ impl Dialogue<'_> {
         self.unnamed = None;
         self.portal = None;
         let script = Script::begin(sql, &self.style.log);
-        match engine::split(&mut self.session, sql) {
+        let statements = match sql.len() < engine::LONG_BYTES {
+            true => engine::split(&mut self.session, sql),
+            false => Box::pin(engine::split_apart(&mut self.session, sql)).await,
+        };
+        match statements {
             Ok(statements) if statements.is_empty() => {
                 append(&mut io.out, &EmptyQueryResponse::new());
                 self.sync(io).await

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::{Copy, CopyFormat, CopyOptions, CopySource, Expr};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::functions::check_fields;
+use fencepost_sql::functions::{check_fields, read_text};
 use fencepost_sql::sequences::wanted_range;
 use fencepost_sql::stop::Halt;
-use fencepost_sql::types::{binary_in, check_utf8, text_in};
+use fencepost_sql::types::{binary_in, check_utf8};
 use fencepost_sql::value::Value;
 use fencepost_txn::Work;
 
@@ -153,7 +153,7 @@ impl CopyInput {
                 self.check_header()?;
                 continue;
             }
-            if let Err(error) = self.parse(cx) {
+            if let Err(error) = cx.in_parts(|cx| self.parse(cx)).await {
                 if wanted_range(&error).is_some() {
                     self.again = true;
                     self.line_number -= 1;
@@ -323,7 +323,7 @@ impl CopyInput {
             let ty = &self.table.def.columns[column].ty;
             let value = match self.is_binary() {
                 true => binary_in(ty, bytes),
-                false => check_utf8(bytes).and_then(|text| text_in(ty, text, &cx.eval.settings)),
+                false => check_utf8(bytes).and_then(|text| read_text(text, ty, cx.eval)),
             };
             let checked = value.and_then(|value| match value {
                 Value::Record(row) => check_fields(&row, cx.eval).map(|()| Value::Record(row)),

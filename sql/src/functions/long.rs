@@ -19,13 +19,11 @@ use crate::bound::Volatility;
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::settings::Settings;
-use crate::types::{Type, TypeKind};
+use crate::types::{LONG_BYTES, Type, TypeKind, reads_long, text_in};
 use crate::value::Value;
 
 type Outcome = Result<Value, SqlError>;
 
-/// Bytes of arguments from which on a call counts as long.
-const LONG_BYTES: usize = 256 << 10;
 /// Bytes of the shorter of two arguments, say of a pattern, from which on the work may be as long as the product of both.
 const PATTERN_BYTES: usize = 256;
 /// Such a product from which on a call counts as long.
@@ -52,6 +50,8 @@ enum Work {
         to: Type,
         explicit: bool,
     },
+    /// A value of the type is read from its text.
+    Read(Type),
 }
 
 /// The result of work that evaluates expressions, of which some may have long calls.
@@ -98,7 +98,8 @@ impl Work {
             (Work::Cast { from, to, .. }, Work::Cast { from: f, to: t, .. }) => {
                 (from, to) == (f, t)
             }
-            (Work::Call(_), Work::Cast { .. }) | (Work::Cast { .. }, Work::Call(_)) => false,
+            (Work::Read(one), Work::Read(other)) => one == other,
+            (Work::Call(_) | Work::Cast { .. } | Work::Read(_), _) => false,
         }
     }
 }
@@ -203,6 +204,18 @@ pub(super) fn cast_value(
     limited(cast(value, from, to, explicit, cx)?)
 }
 
+/// Reads a value from its text, or gives the work away.
+///
+/// # Errors
+/// Those of the type's input.
+#[inline]
+pub fn read_text(text: &str, ty: &Type, cx: &EvalContext) -> Outcome {
+    if reads_long(ty, text.len()) && cx.long_calls.are_given_away() {
+        return defer(&[Value::text(text)], cx, Work::Read(*ty));
+    }
+    text_in(ty, text, &cx.settings)
+}
+
 /// Whether a call with such arguments may take long.
 #[inline]
 fn is_long(args: &[Value]) -> bool {
@@ -273,6 +286,10 @@ impl LongCall {
                 let value = self.args.into_iter().next().unwrap_or_default();
                 cast(value, &from, &to, explicit, &cx)
             }
+            Work::Read(ty) => match self.args.first() {
+                Some(Value::Text(text)) => text_in(&ty, text, &cx.settings),
+                _ => Err(SqlError::internal("no text to be read")),
+            },
         };
         STOP.set(None);
         limited(outcome?)

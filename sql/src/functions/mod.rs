@@ -88,7 +88,7 @@ pub use jsonpath::check_path_regex;
 pub use library::{candidates, library};
 pub(crate) use library::{pure, volatile};
 pub use like::{LikeEscape, like, like_prefix};
-pub use long::{Evaluated, KnownCalls, LongCall, in_parts, next_part};
+pub use long::{Evaluated, KnownCalls, LongCall, in_parts, next_part, read_text};
 pub(crate) use long::{VALUE_BYTES_MAX, too_long};
 pub(crate) use md5::digest as md5;
 pub use record::{

@@ -53,6 +53,19 @@ use crate::functions::too_long;
 use crate::settings::Settings;
 use crate::value::Value;
 
+/// Bytes of a value from which on it counts as long.
+pub const LONG_BYTES: usize = 256 << 10;
+
+/// Returns whether it may take long to read a value of a type that is encoded in so many bytes: more than to copy them.
+#[inline]
+pub fn reads_long(ty: &Type, bytes: usize) -> bool {
+    let copies = matches!(
+        ty.kind,
+        TypeKind::Text | TypeKind::VarChar | TypeKind::Bytea
+    );
+    bytes >= LONG_BYTES && !copies
+}
+
 /// Reads a value from its text form, the type's length limit included.
 ///
 /// `now`, `today` and their kin need the clock, so they are for [`text_in_at`].
