@@ -7,6 +7,7 @@ use sqlparser::ast::{self, TableFactor};
 
 use super::dialect::EVERY_FIELD;
 use super::lexer::{Kind, Token};
+use super::patch::put;
 use crate::walk::{TreeMut, VisitorMut};
 
 /// What begins a query in brackets, as behind the AS of a WITH.
@@ -31,7 +32,7 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
 /// Puts a name in the place of the words that nobody else writes.
 pub(super) fn apply(patched: &mut String, words: &[Range<usize>]) {
     for range in words {
-        patched.replace_range(range.clone(), &format!("{EVERY_FIELD} "));
+        put(patched, range.clone(), &format!("{EVERY_FIELD} "));
     }
 }
 

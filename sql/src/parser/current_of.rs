@@ -10,6 +10,7 @@ use std::ops::Range;
 use sqlparser::ast;
 
 use super::lexer::{Kind, Token};
+use super::patch::put;
 
 /// The name that stands for it.
 const MARK: &str = "$of";
@@ -55,7 +56,7 @@ pub(super) fn apply(patched: &mut String, words: &[Range<usize>]) {
     for range in words {
         let shorter = format!("\"{MARK}\" =");
         let blanks = " ".repeat(range.len().saturating_sub(shorter.len()));
-        patched.replace_range(range.clone(), &(shorter + &blanks));
+        put(patched, range.clone(), &(shorter + &blanks));
     }
 }
 

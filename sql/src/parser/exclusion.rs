@@ -9,6 +9,7 @@
 use std::ops::Range;
 
 use super::lexer::{Kind, Token};
+use super::patch::{insert, put};
 
 /// Names that stand for EXCLUDE CURRENT ROW, GROUP and TIES.
 pub(crate) const MARKS: [&str; 3] = ["$current", "$group", "$ties"];
@@ -84,9 +85,9 @@ pub(super) fn apply(patched: &mut String, exclusions: &[Exclusion]) {
         let length = exclusion.bytes.len();
         let mark = exclusion.mark.as_ref();
         let shorter = length.saturating_sub(mark.map_or(0, |(_, mark)| mark.len()));
-        patched.replace_range(exclusion.bytes.clone(), &" ".repeat(shorter));
+        put(patched, exclusion.bytes.clone(), &" ".repeat(shorter));
         if let Some((at, mark)) = mark {
-            patched.insert_str(*at, mark);
+            insert(patched, *at, mark);
         }
     }
 }

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use super::cursor::Cursor;
 use super::lexer::{self, Kind, Token};
+use super::patch::put;
 use crate::error::SqlError;
 
 /// What such an element is for sqlparser: it is no longer than the shortest one.
@@ -77,7 +78,7 @@ pub(super) fn elements(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
 pub(super) fn apply(patched: &mut String, elements: &[Range<usize>]) {
     for bytes in elements {
         let blanks = " ".repeat(bytes.len().saturating_sub(COLUMN.len()));
-        patched.replace_range(bytes.clone(), &(COLUMN.to_owned() + &blanks));
+        put(patched, bytes.clone(), &(COLUMN.to_owned() + &blanks));
     }
 }
 

@@ -37,6 +37,7 @@ mod misplaced;
 mod no_inherit;
 mod partition;
 mod passes;
+mod patch;
 mod prefixes;
 mod recursive_view;
 mod regroup;

@@ -1,6 +1,7 @@
 //! `CHECK (…) NO INHERIT`, which sqlparser does not read: ENFORCED stands for it, which PostgreSQL 15 has not.
 
 use super::lexer::{Kind, Token, syntax_error};
+use super::patch::put;
 use crate::error::SqlError;
 
 /// The bytes of each NO INHERIT, with what is said before it of the constraint.
@@ -59,6 +60,6 @@ pub(super) fn apply(patched: &mut String, all: &[NoInherit]) {
             false => "ENFORCED",
         };
         let blanks = " ".repeat((of.end - of.start).saturating_sub(words.len()));
-        patched.replace_range(of.start..of.end, &(words.to_owned() + &blanks));
+        put(patched, of.start..of.end, &(words.to_owned() + &blanks));
     }
 }

@@ -7,6 +7,7 @@ use sqlparser::ast;
 
 use super::cursor::Cursor;
 use super::lexer::{Kind, Token, syntax_error};
+use super::patch::put;
 use super::syntax;
 use crate::error::SqlError;
 
@@ -175,6 +176,6 @@ pub(super) fn only(text: &str, kept: Range<usize>) -> String {
 pub(super) fn without(text: &str, clause: Range<usize>) -> String {
     let blank = only(&text[clause.clone()], 0..0);
     let mut rest = text.to_owned();
-    rest.replace_range(clause, &blank);
+    put(&mut rest, clause, &blank);
     rest
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use super::is_reserved;
 use super::lexer::{self, Kind, Token};
+use super::patch::{insert, put};
 
 /// Returns the tokens IF EXISTS of an ALTER INDEX, which sqlparser does not know there.
 pub(super) fn index_if_exists<'t>(text: &str, tokens: &'t [Token]) -> &'t [Token] {
@@ -81,7 +82,7 @@ pub(crate) fn with_schema(text: &str, name: &str, schema: &str) -> String {
         let called = tokens.get(i + 1).is_some_and(|next| next.text(text) == "(");
         let alone = i == 0 || tokens[i - 1].kind != Kind::Dot;
         if named && called && alone {
-            out.insert_str(tokens[i].start, &format!("{}.", quoted(schema)));
+            insert(&mut out, tokens[i].start, &format!("{}.", quoted(schema)));
         }
     }
     out
@@ -91,7 +92,7 @@ pub(crate) fn with_schema(text: &str, name: &str, schema: &str) -> String {
 pub(crate) fn renamed(text: &str, from: &str, to: &str) -> String {
     let mut renamed = text.to_owned();
     for token in places(text, from).into_iter().rev() {
-        renamed.replace_range(token.start..token.end, &quoted(to));
+        put(&mut renamed, token.start..token.end, &quoted(to));
     }
     renamed
 }
@@ -120,7 +121,7 @@ pub fn with_schema_renamed(
                 let object = renamed_schema(&inside, &parts, (from, to), named);
                 if let Some(object) = object {
                     let literal = format!("'{}'", object.replace('\'', "''"));
-                    out.replace_range(token.start..token.end, &literal);
+                    put(&mut out, token.start..token.end, &literal);
                 }
             }
             continue;
@@ -132,7 +133,7 @@ pub fn with_schema_renamed(
         let qualifies = kind(i + 1) == Some(Kind::Dot);
         match (qualifies, behind) {
             (true, Some(object)) if named(&object) => {
-                out.replace_range(token.start..token.end, &quoted(to));
+                put(&mut out, token.start..token.end, &quoted(to));
             }
             _ => return None,
         }

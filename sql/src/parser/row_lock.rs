@@ -5,6 +5,7 @@ use sqlparser::ast::ObjectName;
 
 use super::dialect::EVERY_FIELD;
 use super::lexer::{Kind, Token};
+use super::patch::put;
 
 /// A clause of a text: `NO KEY UPDATE` or `KEY SHARE` in it, with OF where that follows.
 pub(super) struct WeakLock {
@@ -45,7 +46,7 @@ pub(super) fn apply(patched: &mut String, clauses: &[WeakLock]) {
         let mut text = format!("{} OF {EVERY_FIELD}{dot}", clause.word);
         let blanks = (clause.end - clause.start).saturating_sub(text.len());
         text.extend(std::iter::repeat_n(' ', blanks));
-        patched.replace_range(clause.start..clause.end, &text);
+        put(patched, clause.start..clause.end, &text);
     }
 }
 

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::lexer::{Kind, Token};
+use super::patch::put;
 use crate::error::SqlError;
 
 /// What stands for ROWS FROM.
@@ -55,6 +56,6 @@ pub(super) fn apply(patched: &mut String, words: &[Range<usize>]) {
     for range in words {
         let mark = format!("\"{ROWS_FROM}\"");
         let blanks = " ".repeat(range.len().saturating_sub(mark.len()));
-        patched.replace_range(range.clone(), &(mark + &blanks));
+        put(patched, range.clone(), &(mark + &blanks));
     }
 }

@@ -5,6 +5,7 @@
 use super::cursor::Cursor;
 use super::dialect::EVERY_FIELD;
 use super::lexer::{self, Kind, Token};
+use super::patch::put;
 use super::search_cycle::opening;
 use crate::error::{SqlError, SqlState};
 use crate::settings::parse_bool;
@@ -227,7 +228,7 @@ pub(super) fn apply(patched: &mut String, text: &str, tokens: &[Token], places: 
         let Some(blanks) = (end - start).checked_sub(comment.len()) else {
             continue;
         };
-        patched.replace_range(start..end, &(comment + &" ".repeat(blanks)));
+        put(patched, start..end, &(comment + &" ".repeat(blanks)));
     }
 }
 

@@ -13,6 +13,7 @@ use sqlparser::ast;
 
 use super::lexer::{Kind, Token};
 use super::parse_expression;
+use super::patch::put;
 use crate::error::SqlError;
 use crate::order::InOrder;
 
@@ -159,7 +160,7 @@ pub(super) fn apply(patched: &mut String, targets: &[Range<usize>]) {
         let name: String = std::iter::once('.')
             .chain(inner.chars().map(moved))
             .collect();
-        patched.replace_range(range.clone(), &name);
+        put(patched, range.clone(), &name);
     }
 }
 

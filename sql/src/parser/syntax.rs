@@ -9,6 +9,7 @@ use sqlparser::tokenizer::{Token as SqlToken, Tokenizer};
 
 use super::dialect::{EVERY_FIELD, Postgres};
 use super::lexer::{Kind, Token, syntax_error};
+use super::patch::put;
 use super::retoken::retoken;
 use super::{
     Statement, budget, column_list, column_types, current_of, exclusion, identity, included,
@@ -260,11 +261,16 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     no_inherit::apply(&mut patched, &uninherited);
     storage::apply(&mut patched, text, tokens, &of_keys);
     for star in stars {
-        patched.replace_range(star..star + 1, EVERY_FIELD.encode_utf8(&mut [0; 4]));
+        put(
+            &mut patched,
+            star..star + 1,
+            EVERY_FIELD.encode_utf8(&mut [0; 4]),
+        );
     }
     if let Some([materialized, view]) = altered {
         let blanks = " ".repeat(view.end - materialized.start - "table".len());
-        patched.replace_range(
+        put(
+            &mut patched,
             materialized.start..view.end,
             &("TABLE".to_owned() + &blanks),
         );
@@ -272,23 +278,27 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     if let Some(target) = target {
         // A column in the place of the expressions, which are read apart.
         let blanks = " ".repeat(target.len() - 1);
-        patched.replace_range(target, &("x".to_owned() + &blanks));
+        put(&mut patched, target, &("x".to_owned() + &blanks));
     }
     let respelled = respelled
         .into_iter()
         .map(|(range, shorter)| (range, shorter.to_owned()));
     for (range, mut shorter) in respelled.chain(decoded) {
         shorter += &" ".repeat(range.len() - shorter.len());
-        patched.replace_range(range, &shorter);
+        put(&mut patched, range, &shorter);
     }
     for table in &tables {
-        patched.replace_range(table.start..table.end, "FROM ");
+        put(&mut patched, table.start..table.end, "FROM ");
     }
     for comma in commas {
-        patched.replace_range(comma.start..comma.end, ".");
+        put(&mut patched, comma.start..comma.end, ".");
     }
     for token in blanked {
-        patched.replace_range(token.start..token.end, &" ".repeat(token.end - token.start));
+        put(
+            &mut patched,
+            token.start..token.end,
+            &" ".repeat(token.end - token.start),
+        );
     }
     exclusion::apply(&mut patched, &exclusions);
     subscripts::apply(&mut patched, &subscripted);
@@ -298,7 +308,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         .filter(|table| table_query::is_inserted(text, tokens, table))
     {
         // Here FROM would be taken for an alias; what follows is told of at another place than it stands.
-        patched.replace_range(table.start..table.end, "SELECT * FROM");
+        put(&mut patched, table.start..table.end, "SELECT * FROM");
     }
     Ok(Cow::Owned(patched))
 }

@@ -439,3 +439,14 @@ fn nested_brackets_with_errors_are_read_in_linear_time() {
         assert!(parse(&text).is_err(), "{part}");
     }
 }
+
+#[test]
+fn subscripts_within_subscripts_of_other_targets_are_refused() {
+    for text in [
+        "szati.n_.Su[[[[n_.SEt FROM[[[[t[[*[[n_.SEt FROM[[[[n_.SE[[n_.SEt FROM[[n_.SEt FROM STDIN",
+        "SELECT a[SET b[SET c[1]]]",
+        "UPDATE t SET a[SET b[1] = 2] = 3",
+    ] {
+        assert!(parse(text).is_err(), "{text}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::dialect::EVERY_FIELD;
 use super::lexer::{Kind, Token};
+use super::patch::put;
 
 /// What stands for `) AS alias`, and where.
 pub(super) struct Alias {
@@ -48,7 +49,7 @@ pub(super) fn apply(patched: &mut String, aliases: &[Alias]) {
     for of in aliases {
         let within = format!(",{})", of.name);
         let blanks = " ".repeat((of.end - of.start).saturating_sub(within.len()));
-        patched.replace_range(of.start..of.end, &(within + &blanks));
+        put(patched, of.start..of.end, &(within + &blanks));
     }
 }
 

@@ -10,6 +10,7 @@ use std::ops::Range;
 use sqlparser::ast;
 
 use super::lexer::{Kind, Token, syntax_error};
+use super::patch::put;
 use crate::error::SqlError;
 
 /// The name that stands for it.
@@ -45,7 +46,7 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Range<usize>>, S
 /// Puts the mark in the place of the words.
 pub(super) fn apply(patched: &mut String, words: &[Range<usize>]) {
     for range in words {
-        patched.replace_range(range.clone(), &format!("\"{MARK}\"  =>"));
+        put(patched, range.clone(), &format!("\"{MARK}\"  =>"));
     }
 }
 

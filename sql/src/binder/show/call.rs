@@ -76,9 +76,21 @@ impl Shower<'_, '_> {
         let name = function_name(&function.name)?;
         let ty = bound.ty;
         if let Some(list) = is_spread(&function.args) {
+            let document = match name.contains("_extract_path") {
+                true if name.starts_with("jsonb") => Type::of(TypeKind::Jsonb),
+                true => Type::of(TypeKind::Json),
+                false => Type::TEXT,
+            };
+            let texts = Type::TEXT.array().unwrap_or(Type::UNKNOWN);
             let mut args = Vec::with_capacity(list.len());
-            for arg in list {
-                args.push(self.settled(argument(arg)?.0, level)?);
+            for (nth, arg) in list.iter().enumerate() {
+                let unknown = if nth + 1 == list.len() {
+                    texts
+                } else {
+                    document
+                };
+                let shown = self.expr(argument(arg)?.0, level)?;
+                args.push(self.coerced_unknown(shown, unknown)?);
             }
             return Ok(Shown::new(spread_call(quoted(&name), args), ty));
         }

@@ -4,6 +4,7 @@ use sqlparser::ast::{self, TableFactor};
 
 use super::super::call::{function_name, plain_argument};
 use super::super::join::using_name;
+use super::super::json_rows::JsonRows;
 use super::super::names;
 use super::super::rows::gives_rows;
 use super::call::call_named;
@@ -143,7 +144,7 @@ impl Shower<'_, '_> {
                     .as_ref()
                     .is_some_and(|alias| !alias.columns.is_empty());
                 if alias.is_some() || renamed {
-                    text = self.alias(at, columns, level)?;
+                    text = self.alias(at, columns.then_some(Definition::Names), level)?;
                 }
                 Ok(From::Leaf {
                     lateral: false,
@@ -164,13 +165,14 @@ impl Shower<'_, '_> {
                 Ok(From::Leaf {
                     lateral: *lateral,
                     source: Source::Query(query),
-                    alias: self.alias(at, columns, level)?,
+                    alias: self.alias(at, columns.then_some(Definition::Names), level)?,
                 })
             }
             TableFactor::Table {
                 name,
                 args: Some(args),
                 with_ordinality,
+                alias,
                 ..
             } => {
                 let args = args
@@ -178,29 +180,30 @@ impl Shower<'_, '_> {
                     .iter()
                     .map(plain_argument)
                     .collect::<Result<Vec<_>, _>>()?;
-                self.called(name, &args, (*with_ordinality, false), at, level)
+                self.called(name, &args, (*with_ordinality, defined(alias)), at, level)
             }
             TableFactor::Function {
-                lateral,
                 name,
                 args,
                 with_ordinality,
+                alias,
                 ..
             } => {
                 let args = args
                     .iter()
                     .map(plain_argument)
                     .collect::<Result<Vec<_>, _>>()?;
-                self.called(name, &args, (*with_ordinality, *lateral), at, level)
+                self.called(name, &args, (*with_ordinality, defined(alias)), at, level)
             }
             TableFactor::UNNEST {
                 array_exprs,
                 with_ordinality,
+                alias,
                 ..
             } => {
                 let args: Vec<&ast::Expr> = array_exprs.iter().collect();
                 let name = ast::ObjectName::from(vec![ast::Ident::new("unnest")]);
-                self.called(&name, &args, (*with_ordinality, false), at, level)
+                self.called(&name, &args, (*with_ordinality, defined(alias)), at, level)
             }
             _ => Err(SqlError::unsupported("this kind of FROM item")),
         }
@@ -211,10 +214,14 @@ impl Shower<'_, '_> {
         &mut self,
         name: &ast::ObjectName,
         args: &[&ast::Expr],
-        (ordinality, lateral): (bool, bool),
+        (ordinality, definition): (bool, Definition),
         at: usize,
         level: &Level,
     ) -> Result<From, SqlError> {
+        let mut lateral = false;
+        for arg in args {
+            lateral |= self.bound(arg, level)?.has_columns();
+        }
         let mut shown = self.exprs(args.iter().copied(), level)?;
         let called = function_name(name);
         if matches!(called.as_deref(), Ok("generate_series")) {
@@ -230,6 +237,16 @@ impl Shower<'_, '_> {
             && gives_rows(name)
         {
             shown = self.rows_arguments(name, shown)?;
+        }
+        if let Ok(name) = &called
+            && JsonRows::of(name).is_some()
+            && let Some(document) = shown.pop()
+        {
+            let kind = match name.starts_with("jsonb") {
+                true => TypeKind::Jsonb,
+                false => TypeKind::Json,
+            };
+            shown.push(self.coerced_unknown(document, Type::of(kind))?);
         }
         if shown.iter().any(|shown| shown.ty.kind == TypeKind::Unknown) {
             return Err(SqlError::unsupported(
@@ -250,20 +267,32 @@ impl Shower<'_, '_> {
                 call: call_named(name, shown),
                 ordinality,
             },
-            alias: self.alias(at, true, level)?,
+            alias: self.alias(at, Some(definition), level)?,
         })
     }
 
-    /// The alias of a relation, with those of its columns.
-    fn alias(&self, at: usize, columns: bool, level: &Level) -> Result<String, SqlError> {
+    /// The alias of a relation, with those of its columns, if they are wanted.
+    fn alias(
+        &self,
+        at: usize,
+        columns: Option<Definition>,
+        level: &Level,
+    ) -> Result<String, SqlError> {
         let leaf = level.scope.leaves.get(at);
         let leaf = leaf.ok_or_else(|| SqlError::internal("a relation that is none"))?;
         let name = level.names.get(at).and_then(|name| name.as_ref());
         let mut text = quoted(name.unwrap_or(&leaf.alias));
-        if columns {
+        if let Some(definition) = columns {
             self.check_stays(leaf)?;
-            let names: Vec<String> = leaf.columns.iter().map(|c| quoted(&c.name)).collect();
-            text += &format!("({})", names.join(", "));
+            let columns = leaf.columns.iter().map(|column| {
+                let name = quoted(&column.name);
+                match definition {
+                    Definition::Names => name,
+                    Definition::Types => format!("{name} {}", self.type_name(column.ty)),
+                }
+            });
+            let columns: Vec<String> = columns.collect();
+            text += &format!("({})", columns.join(", "));
         }
         Ok(text)
     }
@@ -297,6 +326,22 @@ impl Shower<'_, '_> {
                 false => (format!("{}.{shown}", quoted(schema)), plain),
             },
         )
+    }
+}
+
+/// What is told of the columns of a relation.
+#[derive(Clone, Copy)]
+enum Definition {
+    Names,
+    /// Those that the alias of a function gives them, too.
+    Types,
+}
+
+fn defined(alias: &Option<ast::TableAlias>) -> Definition {
+    let mut columns = alias.iter().flat_map(|alias| &alias.columns);
+    match columns.any(|column| column.data_type.is_some()) {
+        true => Definition::Types,
+        false => Definition::Names,
     }
 }
 
