@@ -22,7 +22,7 @@ use super::keep::keep;
 use super::ownership::{about, store};
 use super::referencing::{
     dependents_of_column, drop_dependents, drop_key, forget_references, still_referenced,
-    switch_keys, switch_keys_below, tell,
+    switch_keys, switch_keys_below, tell_of,
 };
 use super::rewrite::{rewrite, set_type};
 use super::rules::{
@@ -484,7 +484,7 @@ pub async fn drop_column(
         let what = format!("column {name} of table {}", table.name);
         return Err(still_referenced(&what, &found).into());
     }
-    tell(&found, ddl);
+    tell_of(&found, ddl);
     drop_dependents(&found, cx, ddl, changes, table).await?;
     for child in table.rules.referenced_by.iter().filter(|c| **c != table.id) {
         let child = changes.by_id(cx, ddl, *child).await?;

@@ -11,7 +11,7 @@ use fencepost_sql::types::composites::ROW_TYPE;
 use super::build_index::RowWalk;
 use super::changes::{Changes, check_settled};
 use super::family::{partitions_of, unlink, with_partitions};
-use super::referencing::{dependents_of_index, drop_dependents, still_referenced, tell};
+use super::referencing::{dependents_of_index, drop_dependents, still_referenced, tell_of};
 use super::routine::drop_row_users;
 use super::rules::drop_references;
 use super::sequence::{drop_owned, restart_owned};
@@ -157,7 +157,7 @@ pub async fn drop_index(
         };
         return Err(still_referenced(&what, &found).into());
     }
-    tell(&found, ddl);
+    tell_of(&found, ddl);
     for (owner, name) in &statement.indexes {
         let mut table = changes.take(cx, owner).await?.clone();
         let Some(index) = table.index(name).map(|index| index.id) else {

@@ -1,7 +1,7 @@
 //! The locks of tables that DDL takes before it looks at them, as PostgreSQL's commands do.
 //!
 //! The locks keep statements out that could not go on after the change, and wait for the transactions that have used the
-//! tables. Views and sequences are locked as tables are. A role that may not make the change takes no locks, so it keeps no
+//! tables. Views and sequences are locked as tables are, also those that go with what is dropped. A role that may not make the change takes no locks, so it keeps no
 //! statement waiting. A table comes with its partitions, and with the tables that it references where these change, too.
 
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use fencepost_sql::error::SqlError;
 use fencepost_sql::table_locks::TableUse;
 
 use super::authorize::Asker;
+use super::drop_locks::Dropped;
 
 /// Takes the locks of a DDL statement until the transaction ends, one after the other. Outside a session there are none, and
 /// none for a role that may not run the statement: [`super::run_ddl`] refuses it.
@@ -35,7 +36,7 @@ pub async fn lock_for_ddl(
         return Ok(());
     }
     let database = eval.database_oid();
-    for used in ddl_locks(statement, catalog) {
+    for used in ddl_locks(statement, catalog, eval) {
         let key = LockKey::Table(database, used.table);
         let scope = LockScope::Transaction;
         locks.lock(key, used.mode, scope, true).await?;
@@ -44,14 +45,21 @@ pub async fn lock_for_ddl(
 }
 
 /// Returns the locks that a DDL statement takes, in the order in which it takes them.
-fn ddl_locks(statement: &Statement, catalog: &Snapshot) -> Vec<TableUse> {
+fn ddl_locks(statement: &Statement, catalog: &Snapshot, eval: &EvalContext) -> Vec<TableUse> {
     let mut locks = Locks {
         catalog,
         all: Vec::new(),
     };
     match statement {
         Statement::AlterTable(alter) => locks.alter(alter),
-        Statement::DropTable(drop) => drop.tables.iter().for_each(|table| locks.drop(table)),
+        Statement::DropTable(drop) => {
+            let tables = drop.tables.iter();
+            let named = tables.flat_map(|table| {
+                let leaves = table.leaves().iter().map(|leaf| leaf.id);
+                std::iter::once(table.id).chain(leaves)
+            });
+            locks.drop_all(&Dropped::of(named, drop.cascade, catalog));
+        }
         Statement::Truncate(truncate) => {
             let tables = truncate.tables.iter();
             tables.for_each(|table| locks.add_all(table, LockMode::AccessExclusive));
@@ -90,8 +98,8 @@ fn ddl_locks(statement: &Statement, catalog: &Snapshot) -> Vec<TableUse> {
             views.for_each(|view| locks.add(view.id, LockMode::AccessExclusive));
         }
         Statement::DropView(drop) => {
-            let views = drop.views.iter();
-            views.for_each(|view| locks.add(view.id, LockMode::AccessExclusive));
+            let named = drop.views.iter().map(|view| view.id);
+            locks.drop_all(&Dropped::of(named, drop.cascade, catalog));
         }
         Statement::RenameView(of) => locks.change(of.object.as_ref().map(|of| of.object.id)),
         Statement::AlterSequence(alter) => {
@@ -106,7 +114,10 @@ fn ddl_locks(statement: &Statement, catalog: &Snapshot) -> Vec<TableUse> {
                 locks.add_sequence((schema.as_deref(), name), LockMode::AccessExclusive);
             }
         }
-        Statement::DropSchema(drop) if drop.cascade => locks.drop_schemas(&drop.names),
+        Statement::DropSchema(drop) if drop.cascade => {
+            locks.drop_all(&Dropped::with_schemas(&drop.names, catalog));
+        }
+        Statement::DropOwned(drop) => locks.drop_all(&Dropped::owned(drop, catalog, eval)),
         Statement::AlterOwner(alter) => locks.change(alter.object.as_ref().map(|of| of.object.id)),
         Statement::SetSchema(of) => locks.change(of.object.as_ref().map(|of| of.object.id)),
         // They change no tables that statements use, or are noticed by the versions of what plans depend on.
@@ -155,12 +166,15 @@ impl Locks<'_> {
         }
     }
 
-    fn drop_schemas(&mut self, names: &[String]) {
-        for table in self.catalog.tables() {
-            if names.contains(&table.schema) {
-                self.drop(&table);
+    fn drop_all(&mut self, dropped: &Dropped) {
+        for id in &dropped.going {
+            match self.catalog.table_by_id(*id) {
+                Ok(Some(table)) => self.drop(&table),
+                Ok(None) | Err(_) => self.add(*id, LockMode::AccessExclusive),
             }
         }
+        let keyless = dropped.keyless.iter();
+        keyless.for_each(|id| self.add(*id, LockMode::AccessExclusive));
     }
 
     /// Adds the table, view or sequence with this oid, if it is one.

@@ -3,6 +3,7 @@
 mod alter;
 mod authorize;
 mod build_index;
+mod cascades;
 mod changes;
 mod composite;
 mod constraint_actions;
@@ -10,6 +11,7 @@ mod create;
 mod database;
 mod domain;
 mod drop;
+mod drop_locks;
 mod drop_owned;
 mod extension;
 mod family;
@@ -119,7 +121,9 @@ pub fn run_ddl<'a>(
 ) -> Work<'a, Result<&'static str, Halt>> {
     Box::pin(async move {
         authorize::Asker::of(cx, ddl)?.check(statement, &cx.eval.database)?;
+        let notices = ddl.notices.len();
         let done = carry_out(statement, cx, ddl).await?;
+        cascades::gather(ddl.notices, notices);
         if may_drop(statement) {
             ownership::forget_dropped(cx, ddl).await?;
         }

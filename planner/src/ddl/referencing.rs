@@ -4,10 +4,11 @@ use fencepost_sql::catalog::{Enabled, ForeignKeyDef, TableDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 
+use super::DdlCx;
+use super::cascades::tell;
 use super::changes::Changes;
 use super::create::hidden_index;
 use super::family::partitions_of;
-use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index;
 use crate::place::Places;
@@ -75,22 +76,10 @@ pub fn still_referenced(what: &str, dependents: &[Dependent]) -> SqlError {
     .hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }
 
-/// Adds the notice of a DROP … CASCADE that drops `dependents`.
-pub fn tell(dependents: &[Dependent], ddl: &mut DdlCx<'_>) {
-    let told = dependents.iter().filter(|dependent| !dependent.inherited);
-    let lines: Vec<String> = told
-        .map(|dependent| format!("drop cascades to {}", dependent.name))
-        .collect();
-    let notice = |message| Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
-    match lines.as_slice() {
-        [] => {}
-        [one] => ddl.notices.push(notice(one.clone())),
-        several => {
-            let message = format!("drop cascades to {} other objects", several.len());
-            let mut notice = notice(message);
-            notice.report = notice.report.detail(several.join("\n"));
-            ddl.notices.push(notice);
-        }
+/// Tells of the `dependents` that a DROP … CASCADE drops.
+pub fn tell_of(dependents: &[Dependent], ddl: &mut DdlCx<'_>) {
+    for dependent in dependents.iter().filter(|dependent| !dependent.inherited) {
+        tell(&dependent.name, ddl);
     }
 }
 
@@ -129,7 +118,7 @@ pub async fn drop_key(
     if !found.is_empty() && !cascade {
         return Err(still_referenced(&what, &found).into());
     }
-    tell(&found, ddl);
+    tell_of(&found, ddl);
     drop_dependents(&found, cx, ddl, changes, table).await?;
     if position == 0 {
         let mut hidden = hidden_index(cx, ddl, table, &Places::with(table)).await?;

@@ -13,6 +13,7 @@ use fencepost_sql::stop::Halt;
 use fencepost_sql::types::composites::ROW_TYPE;
 
 use super::authorize::Asker;
+use super::cascades::tell;
 use super::changes::Changes;
 use super::extension::check_free;
 use super::follow::{rename_in_tables, rename_in_views};
@@ -268,9 +269,7 @@ pub async fn drop_row_users(
             .into());
     }
     for of in &users {
-        let message = format!("drop cascades to {} {}", of.kind.name(), of.signature());
-        let notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
-        ddl.notices.push(notice);
+        tell(format_args!("{} {}", of.kind.name(), of.signature()), ddl);
     }
     drop_routines((&users, true), &[ty & !ROW_TYPE], cx, ddl, changes).await
 }
@@ -342,10 +341,10 @@ pub async fn drop_routines(
             taken.rules.triggers.retain(|trigger| {
                 let goes = trigger.function == routine.id;
                 if goes && !inherited.contains(&trigger.id) {
-                    let message =
-                        format!("drop cascades to trigger {} on table {name}", trigger.name);
-                    ddl.notices
-                        .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
+                    tell(
+                        format_args!("trigger {} on table {name}", trigger.name),
+                        ddl,
+                    );
                 }
                 !goes
             });
@@ -356,12 +355,10 @@ pub async fn drop_routines(
             }
             for trigger in &view.more.triggers {
                 if trigger.function == routine.id {
-                    let message = format!(
-                        "drop cascades to trigger {} on view {}",
-                        trigger.name, view.name
+                    tell(
+                        format_args!("trigger {} on view {}", trigger.name, view.name),
+                        ddl,
                     );
-                    ddl.notices
-                        .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
                 }
             }
             touch(&view, cx, ddl, changes).await?;

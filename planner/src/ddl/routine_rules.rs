@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use fencepost_sql::binder::{StoredText, calling};
 use fencepost_sql::catalog::{RoutineDef, TableDef};
-use fencepost_sql::error::SqlState;
 use fencepost_sql::stop::Halt;
 
+use super::DdlCx;
 use super::alter::drop_column;
+use super::cascades::tell;
 use super::changes::Changes;
-use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
 /// The tables with what of their expressions calls a function, but for tables that are `gone`.
@@ -64,9 +64,7 @@ pub async fn drop_rules(
             _ => table.partition_of_table().is_some(),
         };
         if !inherited {
-            let message = format!("drop cascades to {}", shown_rule(table, text));
-            let notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
-            ddl.notices.push(notice);
+            tell(shown_rule(table, text), ddl);
         }
         match text {
             StoredText::Check(name) => taken.rules.checks.retain(|check| check.name != *name),

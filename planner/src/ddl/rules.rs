@@ -11,6 +11,7 @@ use fencepost_sql::value::Value;
 
 use super::DdlCx;
 use super::build_index::RowWalk;
+use super::cascades::tell;
 use super::changes::Changes;
 use super::names::fit;
 use crate::exec::Cx;
@@ -206,10 +207,7 @@ pub fn drop_references(
     let inherited: Vec<u32> = keys.filter(|id| child.link(*id).is_some()).collect();
     child.rules.foreign_keys.retain(|key| {
         if goes(key) && !inherited.contains(&key.id) {
-            ddl.notices.push(super::Notice::new(
-                SqlState::SUCCESSFUL_COMPLETION,
-                format!("drop cascades to constraint {} on table {name}", key.name),
-            ));
+            tell(format_args!("constraint {} on table {name}", key.name), ddl);
         }
         !goes(key)
     });

@@ -12,6 +12,7 @@ use fencepost_sql::pg_catalog::PUBLIC_NAMESPACE;
 use fencepost_sql::stop::Halt;
 
 use super::authorize::Asker;
+use super::cascades::tell;
 use super::changes::Changes;
 use super::drop::drop_tables;
 use super::extension::drop_extensions;
@@ -112,21 +113,26 @@ pub async fn drop_schema(
         let extensions = ddl.snapshot.extensions().iter();
         let extensions = extensions.filter(|of| of.schema == *name).cloned();
         let extensions: Vec<Arc<ExtensionDef>> = extensions.collect();
-        let first = extensions
-            .first()
-            .map(|of| format!("extension {}", of.name));
-        let first = first.or_else(|| first_of(&tables, &views, &sequences));
-        let first = first.or_else(|| {
-            let ty = types.first()?;
-            Some(format!("type {}", shown(&ty.schema, &ty.name)))
-        });
-        let first = first.or_else(|| {
-            let routine = routines.first()?;
+        let of_extension = |object: Object| extensions.iter().any(|of| of.has(object));
+        let mut within: Vec<String> = extensions
+            .iter()
+            .map(|of| format!("extension {}", of.name))
+            .collect();
+        within.extend(relations_of(&tables, &views, &sequences));
+        let own = types
+            .iter()
+            .filter(|ty| !of_extension(Object::new(ObjectKind::Type, ty.id)));
+        within.extend(own.map(|ty| format!("type {}", shown(&ty.schema, &ty.name))));
+        let own = routines
+            .iter()
+            .filter(|of| !of_extension(Object::new(of.kind.into(), of.id)));
+        within.extend(own.map(|routine| {
             let (kind, signature) = (routine.kind.name(), routine.signature());
-            Some(format!("{kind} {}", shown(&routine.schema, &signature)))
-        });
-        if let (Some(first), false) = (first, statement.cascade) {
-            return Err(needed(name, &first).into());
+            format!("{kind} {}", shown(&routine.schema, &signature))
+        }));
+        match within.first() {
+            Some(first) if !statement.cascade => return Err(needed(name, first).into()),
+            _ => within.iter().for_each(|what| tell(what, ddl)),
         }
         let all: Vec<u32> = tables.iter().map(|table| table.id).collect();
         let going = drop_views(&views, true, ddl)?;
@@ -135,11 +141,6 @@ pub async fn drop_schema(
         tables.retain(|table| !gone.contains(&table.id));
         drop_tables((&tables, true), &gone, cx, ddl, &mut changes).await?;
         gone.extend(all);
-        for extension in &extensions {
-            let message = format!("drop cascades to extension {}", extension.name);
-            let notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
-            ddl.notices.push(notice);
-        }
         drop_extensions((&extensions, true), &gone, cx, ddl, &mut changes).await?;
         drop_routines((&routines, true), &gone, cx, ddl, &mut changes).await?;
         gone.extend(routines.iter().map(|routine| routine.id));
@@ -161,25 +162,23 @@ pub async fn drop_schema(
     Ok("DROP SCHEMA")
 }
 
-fn first_of(
+/// The relations of a schema as messages have them; partitions go with their tables.
+fn relations_of(
     tables: &[Arc<TableDef>],
     views: &[Arc<ViewDef>],
     sequences: &[Arc<SequenceDef>],
-) -> Option<String> {
-    let table = tables
-        .first()
-        .map(|t| format!("{} {}", t.kind_name(), shown(&t.schema, &t.name)));
-    let view = || {
-        views
-            .first()
-            .map(|v| format!("view {}", shown(&v.schema, &v.name)))
-    };
-    let sequence = || {
-        sequences
-            .first()
-            .map(|s| format!("sequence {}", shown(&s.schema, &s.name)))
-    };
-    table.or_else(view).or_else(sequence)
+) -> Vec<String> {
+    let tables = tables
+        .iter()
+        .filter(|table| table.partition_of_table().is_none());
+    let tables = tables.map(|t| format!("{} {}", t.kind_name(), shown(&t.schema, &t.name)));
+    let views = views
+        .iter()
+        .map(|v| format!("view {}", shown(&v.schema, &v.name)));
+    let sequences = sequences
+        .iter()
+        .map(|s| format!("sequence {}", shown(&s.schema, &s.name)));
+    tables.chain(views).chain(sequences).collect()
 }
 
 /// A name as messages have it.

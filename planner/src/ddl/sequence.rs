@@ -13,6 +13,7 @@ use fencepost_sql::stop::Halt;
 use fencepost_sql::types::TypeKind;
 
 use super::authorize::Asker;
+use super::cascades::tell;
 use super::changes::Changes;
 use super::create::exists;
 use super::follow::rename_in_views;
@@ -139,12 +140,11 @@ pub async fn drop_defaults(
             if !cascade {
                 return Err(needed_by_default(sequence, &table, &column.name).into());
             }
-            let message = format!(
-                "drop cascades to default value for column {} of table {}",
-                column.name, table.name
+            let (column, of) = (&column.name, &table.name);
+            tell(
+                format_args!("default value for column {column} of table {of}"),
+                ddl,
             );
-            let notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
-            ddl.notices.push(notice);
             let table = changes.take(cx, &table).await?;
             table.columns[position].default = None;
             table.columns[position].more.sequence = None;

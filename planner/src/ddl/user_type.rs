@@ -21,6 +21,7 @@ use fencepost_sql::types::enums::{EnumDef, LABEL_BYTES_MAX, Label};
 use fencepost_sql::types::{Citext, Composite, Domain, Enum};
 
 use super::alter::drop_column;
+use super::cascades::tell;
 use super::changes::Changes;
 use super::ownership::claim;
 use super::routine::drop_routines;
@@ -534,7 +535,9 @@ pub async fn drop_types(
     if !told.is_empty() && !cascade {
         return Err(needed(&first, &told).into());
     }
-    tell(&told, ddl);
+    for (what, _) in &told {
+        tell(what, ddl);
+    }
     let mut dropped = gone.to_vec();
     let going = drop_views(&views, true, ddl)?;
     remove_views(&going, gone, cx, ddl, changes).await?;
@@ -636,24 +639,6 @@ async fn lose(lost: &Lost, cx: &mut Cx<'_>, changes: &mut Changes) -> Result<(),
 fn notice(ddl: &mut DdlCx<'_>, message: String) {
     ddl.notices
         .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
-}
-
-/// What goes with the types, as PostgreSQL tells it.
-fn tell(told: &[(String, &Arc<TypeDef>)], ddl: &mut DdlCx<'_>) {
-    let each = told
-        .iter()
-        .map(|(what, _)| format!("drop cascades to {what}"));
-    let each: Vec<String> = each.collect();
-    match each.as_slice() {
-        [] => {}
-        [one] => notice(ddl, one.clone()),
-        several => {
-            let message = format!("drop cascades to {} other objects", several.len());
-            let mut notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
-            notice.report = notice.report.detail(several.join("\n"));
-            ddl.notices.push(notice);
-        }
-    }
 }
 
 /// 2BP01

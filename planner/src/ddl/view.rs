@@ -11,6 +11,7 @@ use fencepost_sql::order::InOrder;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::composites::ROW_TYPE;
 
+use super::cascades::tell;
 use super::changes::Changes;
 use super::create::exists;
 use super::drop::remove_table;
@@ -194,9 +195,7 @@ fn add_readers(
         if !cascade {
             return Err(needed(on, &shown));
         }
-        let message = format!("drop cascades to {shown}");
-        ddl.notices
-            .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
+        tell(shown, ddl);
         going.push(Arc::clone(other));
     }
     Ok(())

@@ -1,0 +1,46 @@
+//! The notices of what a DROP … CASCADE takes along: parts of it tell of each object, and the client is told once.
+
+use std::fmt::Display;
+
+use fencepost_sql::error::SqlState;
+
+use super::{DdlCx, Notice};
+
+const BEGINNING: &str = "drop cascades to ";
+/// Objects that are told of by name, at most.
+const NAMED_MAX: usize = 100;
+
+/// Tells of an object that goes along.
+pub(super) fn tell(what: impl Display, ddl: &mut DdlCx<'_>) {
+    let message = format!("{BEGINNING}{what}");
+    ddl.notices
+        .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
+}
+
+/// Makes one notice of those from `from` on that tell of objects.
+pub(super) fn gather(notices: &mut Vec<Notice>, from: usize) {
+    let tells = |notice: &Notice| notice.report.message().starts_with(BEGINNING);
+    let own = notices.get(from..).unwrap_or_default();
+    let mut lines: Vec<String> = own
+        .iter()
+        .filter(|notice| tells(notice))
+        .map(|notice| notice.report.message().to_owned())
+        .collect();
+    if lines.len() < 2 {
+        return;
+    }
+    let message = format!("{BEGINNING}{} other objects", lines.len());
+    if lines.len() > NAMED_MAX {
+        let more = lines.len() - NAMED_MAX;
+        lines.truncate(NAMED_MAX);
+        lines.push(format!(
+            "and {more} other objects (see server log for list)"
+        ));
+    }
+    let mut kept = notices.split_off(from);
+    kept.retain(|notice| !tells(notice));
+    notices.append(&mut kept);
+    let mut notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
+    notice.report = notice.report.detail(lines.join("\n"));
+    notices.push(notice);
+}

@@ -1,0 +1,115 @@
+//! What goes with what is dropped, as far as statements lock it: views, sequences, and tables with foreign keys.
+//!
+//! ```text
+//! what is named ──► its sequences ──► with CASCADE the views that read it, and those that read these
+//! ```
+
+use fencepost_sql::bound::{DropOwned, RoleRef};
+use fencepost_sql::catalog::{CatalogView, ObjectKind, Snapshot};
+use fencepost_sql::context::EvalContext;
+
+/// The oids of what is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Dropped {
+    /// Tables, views and sequences that go, those that are named first.
+    pub going: Vec<u32>,
+    /// Tables that stay and lose a foreign key.
+    pub keyless: Vec<u32>,
+}
+
+impl Dropped {
+    /// What goes where this is named.
+    pub fn of(named: impl IntoIterator<Item = u32>, cascade: bool, catalog: &Snapshot) -> Dropped {
+        let mut dropped = Dropped {
+            going: named.into_iter().collect(),
+            keyless: Vec::new(),
+        };
+        if cascade {
+            dropped.add_readers(catalog);
+            dropped.keyless = dropped.referencing(catalog);
+        }
+        let owned = catalog.sequences().filter(|sequence| {
+            let owner = sequence.owner;
+            owner.is_some_and(|owner| dropped.going.contains(&owner))
+        });
+        let owned: Vec<u32> = owned.map(|sequence| sequence.id).collect();
+        dropped.going.extend(owned);
+        dropped
+    }
+
+    /// What goes with schemas of these names.
+    pub fn with_schemas(names: &[String], catalog: &Snapshot) -> Dropped {
+        let is_in = |schema: &String| names.contains(schema);
+        let tables = catalog.tables().into_iter();
+        let tables = tables.filter(|table| is_in(&table.schema));
+        let views = catalog.views().filter(|view| is_in(&view.schema));
+        let sequences = catalog.sequences().filter(|of| is_in(&of.schema));
+        let named = tables.map(|table| table.id);
+        let named = named.chain(views.map(|view| view.id));
+        let named = named.chain(sequences.map(|sequence| sequence.id));
+        Dropped::of(named, true, catalog)
+    }
+
+    /// What DROP OWNED drops.
+    pub fn owned(statement: &DropOwned, catalog: &Snapshot, eval: &EvalContext) -> Dropped {
+        let mut named = Vec::new();
+        let mut schemas = Vec::new();
+        for role in &statement.roles {
+            let role = match role {
+                RoleRef::Named(name) => catalog.role(name),
+                RoleRef::Own => catalog.role(&eval.current_user()),
+            };
+            let Ok(Some(role)) = role else {
+                continue;
+            };
+            let owned = catalog.owned_by(role.id);
+            for object in owned {
+                match object.kind {
+                    ObjectKind::Table | ObjectKind::View | ObjectKind::Sequence => {
+                        named.push(object.id);
+                    }
+                    ObjectKind::Schema => schemas.push(object.id),
+                    _ => {}
+                }
+            }
+        }
+        let names = catalog.schemas().into_iter();
+        let names = names.filter(|(_, id)| schemas.contains(id));
+        let names: Vec<String> = names.map(|(name, _)| name).collect();
+        let within = Dropped::with_schemas(&names, catalog);
+        named.extend(within.going);
+        Dropped::of(named, statement.cascade, catalog)
+    }
+
+    /// Adds the views that read what goes, and the views that read these.
+    fn add_readers(&mut self, catalog: &Snapshot) {
+        let tables = catalog.tables();
+        loop {
+            let goes = |id: &u32| self.going.contains(id);
+            let reads = |tables: &[u32], views: &[u32]| tables.iter().chain(views).any(goes);
+            let views = catalog.views();
+            let views = views.filter(|view| !goes(&view.id) && reads(&view.tables, &view.views));
+            let kept = tables.iter().filter(|table| {
+                let of = table.materialized.as_ref();
+                !goes(&table.id) && of.is_some_and(|of| reads(&of.tables, &of.views))
+            });
+            let more: Vec<u32> = views
+                .map(|view| view.id)
+                .chain(kept.map(|t| t.id))
+                .collect();
+            if more.is_empty() {
+                return;
+            }
+            self.going.extend(more);
+        }
+    }
+
+    /// The tables that stay and have foreign keys to what goes.
+    fn referencing(&self, catalog: &Snapshot) -> Vec<u32> {
+        let tables = catalog.tables().into_iter().filter(|table| {
+            let mut keys = table.rules.foreign_keys.iter();
+            !self.going.contains(&table.id) && keys.any(|key| self.going.contains(&key.parent))
+        });
+        tables.map(|table| table.id).collect()
+    }
+}
