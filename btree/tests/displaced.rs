@@ -108,3 +108,36 @@ fn changes_are_found_in_the_leaf_that_theirs_was_merged_into() {
         assert_eq!(value, Some([n, u64::from(changed(&n))]), "key {n}");
     }
 }
+
+#[test]
+fn changes_from_before_a_savepoint_are_found_after_going_back_to_it() {
+    let machine = machine();
+    let (mut one, mut two) = (machine.coordinator(), machine.coordinator());
+    let tree = tree(&mut one, 48);
+    let mut tx = one.begin(Mode::ReadWrite);
+    for n in 0..KEYS {
+        block_on(tree.insert(&mut tx, &key(n * 16), [n, 0])).expect("it fits");
+    }
+    assert!(commit(tx));
+
+    let mut tx = one.begin(Mode::ReadWrite);
+    for n in 0..KEYS {
+        block_on(tree.insert(&mut tx, &key(n * 16 + 8), [n, 1])).expect("it fits");
+    }
+    let savepoint = tx.savepoint();
+    for n in 0..KEYS {
+        let mut other = two.begin(Mode::ReadWrite);
+        block_on(tree.insert(&mut other, &key(n * 16 + 4), [n, 2])).expect("it fits");
+        assert!(commit(other));
+    }
+    let own = |tx: &mut fencepost_txn::Transaction| {
+        for n in 0..KEYS {
+            let found = block_on(tree.get(tx, &key(n * 16 + 8))).expect("readable");
+            assert_eq!(found, Some([n, 1]), "key {n}");
+        }
+    };
+    own(&mut tx);
+    tx.rollback_to(&savepoint);
+    own(&mut tx);
+    assert!(commit(tx), "nobody else has touched its keys");
+}
