@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{
-    Cte, Expr, Grouping, Hold, JoinKind, OrderKey, RowRules, SetOp, TableFunction, Target,
+    Cte, Expr, Grouping, Hold, JoinKind, Node, OrderKey, RowRules, SetOp, TableFunction, Target,
     WindowCall,
 };
 use fencepost_sql::catalog::{IndexDef, Roots, TableDef};
@@ -358,6 +358,16 @@ pub enum KeyTerm {
     Any(Vec<Expr>),
     /// One of those that a query gives, which is the condition `… = ANY (query)`.
     Members(Expr),
+}
+
+/// Returns whether terms are single parameters and constants: their values take no time.
+#[inline]
+pub fn are_plain(terms: &[KeyTerm]) -> bool {
+    let is_plain = |term: &KeyTerm| match term {
+        KeyTerm::One(expr) => matches!(expr.node, Node::Param(_) | Node::Const(_)),
+        KeyTerm::Any(_) | KeyTerm::Members(_) => false,
+    };
+    terms.iter().all(is_plain)
 }
 
 /// Do these values stand for the elements of an array?

@@ -10,7 +10,7 @@ use fencepost_txn::Work;
 use crate::analytics::pays;
 use crate::copy::CopyWriter;
 use crate::exec::{Batch, Cx, Queries, SelectState, fetch_point, point_key};
-use crate::plan::SelectPlan;
+use crate::plan::{SelectPlan, are_plain};
 use crate::sink::RowSink;
 use crate::statement::Plan;
 use crate::subplans::Subplans;
@@ -385,8 +385,14 @@ async fn run_point(
     let mut row = std::mem::take(&mut cx.scratch.row);
     let mut out = std::mem::take(&mut cx.scratch.out);
     let result = async {
-        let found = cx.in_parts(|cx| point_key(scan, terms, cx, &[], &mut key));
-        let Some(partition) = found.await? else {
+        let partition = match are_plain(terms) {
+            true => point_key(scan, terms, cx, &[], &mut key)?,
+            false => {
+                let found = cx.in_parts(|cx| point_key(scan, terms, cx, &[], &mut key));
+                found.await?
+            }
+        };
+        let Some(partition) = partition else {
             return Ok(0);
         };
         let found = fetch_point(scan, cx, (&key, partition), &mut words);
@@ -402,14 +408,10 @@ async fn run_point(
         if !cx.holds(scan.filter.as_ref(), &row).await? {
             return Ok(0);
         }
-        let values = cx.in_parts(|cx| {
-            out.clear();
-            for target in &plan.targets[..plan.visible] {
-                out.push(cx.value_here(&target.expr, &row)?);
-            }
-            Ok(())
-        });
-        values.await?;
+        out.clear();
+        for target in &plan.targets[..plan.visible] {
+            out.push(cx.value(&target.expr, &row).await?);
+        }
         sink.row(&out)?;
         Ok(1)
     }

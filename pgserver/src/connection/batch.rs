@@ -67,9 +67,7 @@ impl Dialogue<'_> {
             return Ok(0);
         };
         // What cannot be bound is told of when it is handled by itself.
-        let opened = steps
-            .iter()
-            .map(|step| self.open_portal(&step.bind, Vec::new()));
+        let opened = steps.iter().map(|step| self.open_portal(&step.bind));
         let Ok(opened) = opened.collect::<Result<Vec<OpenPortal>, SqlError>>() else {
             return Ok(0);
         };

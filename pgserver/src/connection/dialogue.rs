@@ -22,7 +22,7 @@ use super::turn::Burst;
 use super::{Ending, Rest, broken, logging, report};
 use crate::cancel::CancelKey;
 use crate::engine::{
-    self, Encoding, Notified, Prepared, Session, SqlError, SqlState, StatementKind, Style,
+    self, Encoding, Notified, Prepared, Session, SqlError, SqlState, StatementKind, Style, Value,
 };
 use crate::io::{Input, Io, SEND_BYTES};
 use crate::lanes::Home;
@@ -51,6 +51,8 @@ pub(super) struct Dialogue<'p> {
     pub(super) unnamed: Option<Arc<Prepared>>,
     /// The unnamed portal; those with names are the session's.
     pub(super) portal: Option<OpenPortal>,
+    /// The parameters of the Bind in hand that are read already, each in its place.
+    pub(super) read: Vec<Option<Value>>,
     pub(super) mode: Mode,
     /// How values are written, by the session's settings.
     pub(super) style: Style,
@@ -90,6 +92,7 @@ impl<'p> Dialogue<'p> {
             session,
             unnamed: rest.unnamed,
             portal: None,
+            read: Vec::new(),
             mode: Mode::Ready,
             place,
             handoff: Handoff::default(),
@@ -236,6 +239,11 @@ impl<'p> Dialogue<'p> {
     /// Answers one message in UTF-8; `last` says that Sync is known to follow.
     #[inline]
     async fn answer(&mut self, io: &mut Io, frame: Frame<'_>, last: bool) -> Result<(), Ending> {
+        if frame.body.len() >= engine::LONG_BYTES
+            && let Ok(Front::Bind(_)) = front::decode(&frame)
+        {
+            return Box::pin(self.answer_long(io, frame)).await;
+        }
         let message = match front::decode(&frame) {
             Ok(message) => message,
             Err(error) if error.is_fatal() => return Err(broken(io, &error)),
@@ -244,9 +252,6 @@ impl<'p> Dialogue<'p> {
             Err(error) => return self.refuse(io, frame.tag, &malformed(&error)).await,
         };
         match message {
-            Front::Bind(bind) if frame.body.len() >= engine::LONG_BYTES => {
-                Box::pin(self.bind_long(io, &bind)).await
-            }
             Front::Bind(bind) => self.bind(io, &bind),
             Front::Execute { portal, rows_max } => self.execute(io, portal, rows_max, last).await,
             Front::Sync => self.sync(io).await,
@@ -270,6 +275,15 @@ impl<'p> Dialogue<'p> {
                 io.send().await?;
                 Err(Ending::Gone)
             }
+        }
+    }
+
+    /// Answers a Bind with long parameters.
+    #[cold]
+    async fn answer_long(&mut self, io: &mut Io, frame: Frame<'_>) -> Result<(), Ending> {
+        match front::decode(&frame) {
+            Ok(Front::Bind(bind)) => self.bind_long(io, &bind).await,
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 

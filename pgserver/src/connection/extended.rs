@@ -137,14 +137,42 @@ impl Dialogue<'_> {
     #[inline]
     pub(super) fn bind(&mut self, io: &mut Io, bind: &Bind<'_>) -> Result<(), Ending> {
         let timed = Timed::begin(&self.style.log);
-        self.bind_with(io, bind, Vec::new(), timed)
+        match self.open_portal(bind) {
+            Ok(open) => {
+                if let Some(timed) = timed {
+                    let (statement, portal) = ((bind.statement, &*open.prepared), &open.portal);
+                    let (client, style) = (&io.client, &self.style);
+                    logging::ends(timed, client, style, Phase::Bind, statement, Some(portal));
+                }
+                let bound = match bind.portal {
+                    "" => {
+                        self.portal = Some(open);
+                        Ok(())
+                    }
+                    name => {
+                        let binary = open.formats.by_column(&open.prepared);
+                        engine::bind_named(&mut self.session, name, open.portal, binary)
+                    }
+                };
+                if let Err(error) = bound {
+                    return self.fail(io, &error, None);
+                }
+                encode::bind_complete(&mut io.out);
+                Ok(())
+            }
+            Err(error) => self.fail_bind(io, bind, &error),
+        }
     }
 
     /// As [`Self::bind`]; parameters that take long to read are read on threads of their own.
     pub(super) async fn bind_long(&mut self, io: &mut Io, bind: &Bind<'_>) -> Result<(), Ending> {
-        let timed = Timed::begin(&self.style.log);
         match self.read_long(bind).await {
-            Ok(read) => self.bind_with(io, bind, read, timed),
+            Ok(read) => {
+                self.read = read;
+                let bound = self.bind(io, bind);
+                self.read = Vec::new();
+                bound
+            }
             Err(error) => self.fail_bind(io, bind, &error),
         }
     }
@@ -173,40 +201,6 @@ impl Dialogue<'_> {
         Ok(read)
     }
 
-    fn bind_with(
-        &mut self,
-        io: &mut Io,
-        bind: &Bind<'_>,
-        read: Vec<Option<Value>>,
-        timed: Option<Timed>,
-    ) -> Result<(), Ending> {
-        match self.open_portal(bind, read) {
-            Ok(open) => {
-                if let Some(timed) = timed {
-                    let (statement, portal) = ((bind.statement, &*open.prepared), &open.portal);
-                    let (client, style) = (&io.client, &self.style);
-                    logging::ends(timed, client, style, Phase::Bind, statement, Some(portal));
-                }
-                let bound = match bind.portal {
-                    "" => {
-                        self.portal = Some(open);
-                        Ok(())
-                    }
-                    name => {
-                        let binary = open.formats.by_column(&open.prepared);
-                        engine::bind_named(&mut self.session, name, open.portal, binary)
-                    }
-                };
-                if let Err(error) = bound {
-                    return self.fail(io, &error, None);
-                }
-                encode::bind_complete(&mut io.out);
-                Ok(())
-            }
-            Err(error) => self.fail_bind(io, bind, &error),
-        }
-    }
-
     #[cold]
     fn fail_bind(&mut self, io: &mut Io, bind: &Bind<'_>, error: &SqlError) -> Result<(), Ending> {
         let prepared = self.statement(bind.statement).cloned();
@@ -214,12 +208,7 @@ impl Dialogue<'_> {
         self.fail(io, error, source.ok())
     }
 
-    /// Makes a portal of a Bind; the parameters that are there in `read` are not read again.
-    pub(super) fn open_portal(
-        &mut self,
-        bind: &Bind<'_>,
-        mut read: Vec<Option<Value>>,
-    ) -> Result<OpenPortal, SqlError> {
+    pub(super) fn open_portal(&mut self, bind: &Bind<'_>) -> Result<OpenPortal, SqlError> {
         let prepared = Arc::clone(self.statement(bind.statement)?);
         let types = engine::parameter_types(&self.session, &prepared);
         check_parameter_counts(bind, types.len())?;
@@ -230,7 +219,7 @@ impl Dialogue<'_> {
                 1 => true,
                 code => return Err(unsupported_format(code)),
             };
-            if let Some(value) = read.get_mut(index).and_then(Option::take) {
+            if let Some(value) = self.read.get_mut(index).and_then(Option::take) {
                 values.push(value);
                 continue;
             }

@@ -153,7 +153,7 @@ impl CopyInput {
                 self.check_header()?;
                 continue;
             }
-            if let Err(error) = cx.in_parts(|cx| self.parse(cx)).await {
+            if let Err(error) = self.read_line(cx).await {
                 if wanted_range(&error).is_some() {
                     self.again = true;
                     self.line_number -= 1;
@@ -287,8 +287,19 @@ impl CopyInput {
         }
     }
 
-    /// The values of the line into `row`.
-    fn parse(&mut self, cx: &Cx<'_>) -> Result<(), SqlError> {
+    /// The defaults and the values of the line into `row`.
+    async fn read_line(&mut self, cx: &mut Cx<'_>) -> Result<(), SqlError> {
+        self.cut()?;
+        for (column, default) in self.defaults.iter().enumerate() {
+            if let Some(default) = default.as_ref().filter(|_| !self.calls) {
+                self.row[column] = cx.value(default, &[]).await?;
+            }
+        }
+        cx.in_parts(|cx| self.read_fields(cx)).await
+    }
+
+    /// Cuts the line into fields, one a column.
+    fn cut(&mut self) -> Result<(), SqlError> {
         let line_context = |e: SqlError, s: &CopyInput| e.context(s.context());
         if self.is_binary() {
             let columns = self.columns.len();
@@ -309,11 +320,11 @@ impl CopyInput {
             let error = bad_format(format!("missing data for column \"{name}\""));
             return Err(line_context(error, self));
         }
-        for (column, default) in self.defaults.iter().enumerate() {
-            if let Some(default) = default.as_ref().filter(|_| !self.calls) {
-                self.row[column] = cx.value_here(default, &[])?;
-            }
-        }
+        Ok(())
+    }
+
+    /// Reads the fields.
+    fn read_fields(&mut self, cx: &Cx<'_>) -> Result<(), SqlError> {
         for (nth, &column) in self.columns.iter().enumerate() {
             if self.record.fields[nth].null {
                 self.row[column] = Value::Null;

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use fencepost_fabric::processors::anywhere;
-use fencepost_sql::bound::Expr;
+use fencepost_sql::bound::{Expr, Node};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::{Evaluated, KnownCalls, LongCall, in_parts, next_part};
 use fencepost_sql::value::Value;
@@ -105,7 +105,12 @@ impl Cx<'_> {
     /// Those of the expression, and as [`Cx::pause`].
     #[inline(always)]
     pub fn value<'a>(&'a mut self, expr: &'a Expr, row: &'a [Value]) -> InParts<'a, Value> {
-        self.in_parts(|cx| cx.value_here(expr, row))
+        match expr.node {
+            Node::Column(_) | Node::Const(_) | Node::Param(_) => {
+                InParts::Done(Some(self.value_here(expr, row)))
+            }
+            _ => self.in_parts(|cx| cx.value_here(expr, row)),
+        }
     }
 
     /// Does `filter` hold for `row`? NULL does not.
@@ -126,7 +131,8 @@ impl Cx<'_> {
 
     /// Does `work`, which evaluates expressions, and does it again after each long call of them.
     ///
-    /// `work` changes nothing before its last expression is evaluated, or begins anew when it is called again.
+    /// `work` changes nothing before its last expression is evaluated, or begins anew when it is called again. It is of
+    /// one value of the statement: what else has been evaluated, such as `nextval`, is not to be evaluated twice.
     ///
     /// # Errors
     /// Those of the work, and as [`Cx::pause`].

@@ -208,14 +208,10 @@ impl Groups {
         row: &[Value],
         keys: &mut Vec<Value>,
     ) -> Result<u32, SqlError> {
-        let values = cx.in_parts(|cx| {
-            keys.clear();
-            for key in &grouping.keys {
-                keys.push(cx.value_here(key, row)?);
-            }
-            Ok(())
-        });
-        values.await?;
+        keys.clear();
+        for key in &grouping.keys {
+            keys.push(cx.value(key, row).await?);
+        }
         Ok(self.group_with(grouping, keys))
     }
 

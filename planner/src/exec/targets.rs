@@ -38,13 +38,9 @@ pub async fn target_row(
     key: &mut Vec<u8>,
 ) -> Result<(), SqlError> {
     let slots = out.push();
-    let values = cx.in_parts(|cx| {
-        for (slot, target) in slots.iter_mut().zip(&plan.targets) {
-            *slot = cx.value_here(&target.expr, row)?;
-        }
-        Ok(())
-    });
-    values.await?;
+    for (slot, target) in slots.iter_mut().zip(&plan.targets) {
+        *slot = cx.value(&target.expr, row).await?;
+    }
     if plan.distinct {
         keep_new(plan, out, seen, key);
     }

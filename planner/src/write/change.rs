@@ -27,7 +27,7 @@ use super::triggers::{Doing, Firing, already_modified, check_unchanged};
 use crate::build::{Builder, Changed, mark, mark_joins};
 use crate::exec::{Cx, PointRow, Standing, decided_by, fetch_point, point_key, pointer_of};
 use crate::home::HomeKey;
-use crate::plan::{Hints, Scan, Source, TablePlan};
+use crate::plan::{Hints, Scan, Source, TablePlan, are_plain};
 use crate::subplans::{Subplans, any_deep, inits};
 use crate::terms::{conjunction, conjuncts};
 
@@ -308,8 +308,14 @@ async fn change_point(
     let mut row = std::mem::take(&mut cx.scratch.row);
     let result = async {
         let terms = scan.single_point().unwrap_or(&[]);
-        let found = cx.in_parts(|cx| point_key(scan, terms, cx, &[], &mut key));
-        let Some(partition) = found.await? else {
+        let partition = match are_plain(terms) {
+            true => point_key(scan, terms, cx, &[], &mut key)?,
+            false => {
+                let found = cx.in_parts(|cx| point_key(scan, terms, cx, &[], &mut key));
+                found.await?
+            }
+        };
+        let Some(partition) = partition else {
             return Ok(0);
         };
         let found = fetch_point(scan, cx, (&key, partition), &mut words);
@@ -513,13 +519,9 @@ impl Changer {
                 }
             }
             None => {
-                let values = cx.in_parts(|cx| {
-                    for assignment in assignments {
-                        self.new[assignment.column] = cx.value_here(&assignment.value, row)?;
-                    }
-                    Ok(())
-                });
-                values.await?;
+                for assignment in assignments {
+                    self.new[assignment.column] = cx.value(&assignment.value, row).await?;
+                }
             }
         }
         Ok(())

@@ -29,25 +29,18 @@ impl Returning<'_> {
         }
         match self {
             Returning::Sink(sink, out) => {
-                let values = cx.in_parts(|cx| {
-                    out.clear();
-                    for target in targets {
-                        out.push(cx.value_here(&target.expr, row)?);
-                    }
-                    Ok(())
-                });
-                values.await?;
+                out.clear();
+                for target in targets {
+                    out.push(cx.value(&target.expr, row).await?);
+                }
                 sink.row(out)
             }
             Returning::Keep(batch) => {
                 let slots = batch.push();
-                let values = cx.in_parts(|cx| {
-                    for (slot, target) in slots.iter_mut().zip(targets) {
-                        *slot = cx.value_here(&target.expr, row)?;
-                    }
-                    Ok(())
-                });
-                values.await
+                for (slot, target) in slots.iter_mut().zip(targets) {
+                    *slot = cx.value(&target.expr, row).await?;
+                }
+                Ok(())
             }
         }
     }

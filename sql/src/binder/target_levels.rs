@@ -157,13 +157,17 @@ impl Below<'_> {
 
     /// Returns the column that an expression is.
     fn column(&mut self, expr: &E) -> E {
-        let text = expr.to_string();
+        let mut bare = expr;
+        while let E::Nested(inner) = bare {
+            bare = inner;
+        }
+        let text = bare.to_string();
         let known = self
             .texts
             .iter()
             .position(|known| known.as_ref() == Some(&text));
         let at = known.unwrap_or_else(|| {
-            self.push(ast::SelectItem::UnnamedExpr(expr.clone()), Some(text));
+            self.push(ast::SelectItem::UnnamedExpr(bare.clone()), Some(text));
             self.items.len() - 1
         });
         E::CompoundIdentifier(vec![quoted(own(0)), quoted(column_name(at))])
