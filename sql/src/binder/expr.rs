@@ -40,6 +40,7 @@ pub(super) enum Clause {
     IndexExpression,
     TriggerWhen,
     CopyWhere,
+    Call,
 }
 
 impl Clause {
@@ -68,6 +69,7 @@ impl Clause {
             Clause::IndexExpression => "index expressions",
             Clause::TriggerWhen => "trigger WHEN conditions",
             Clause::CopyWhere => "COPY FROM WHERE conditions",
+            Clause::Call => "CALL arguments",
             Clause::Transform => "transform expressions",
             Clause::Window => "window definitions",
         }

@@ -219,7 +219,7 @@ impl Binder<'_> {
             ast::FunctionArguments::List(list) => {
                 let given: Vec<_> = list.args.iter().collect();
                 self.given(&given, &mut |binder, expr| {
-                    binder.scalar(expr, &scope, Clause::Select)
+                    binder.scalar(expr, &scope, Clause::Call)
                 })?
             }
             _ => Given {

@@ -72,6 +72,7 @@ impl Binder<'_> {
             Clause::IndexExpression => Some("index expression"),
             Clause::TriggerWhen => Some("trigger WHEN condition"),
             Clause::CopyWhere => Some("COPY FROM WHERE condition"),
+            Clause::Call => Some("CALL argument"),
         };
         if let Some(place) = refused {
             return Err(SqlError::new(
