@@ -138,3 +138,25 @@ fn damaged_directories_cause_no_fault() {
 fn messages_of_machines_cause_no_fault() {
     run("cluster");
 }
+
+/// Inputs in which a target has found a fault.
+const FOUND: [(&str, &[u8]); 2] = [
+    ("replay", b"\x03\x5d\x01\xc4\xc0"),
+    (
+        "wire",
+        b"\x02Qsez[[\x15_.SEt ?FROM$S.?FROM$S.SEt FRM$SetsE_S.rvet[[\x15_.u|SEt FRM$SetsE_S.rvet[[\x15_.u|\0",
+    ),
+];
+
+#[test]
+fn inputs_that_have_shown_faults_show_none() {
+    let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    note_panics();
+    for (name, input) in FOUND {
+        let target = targets::named(name).expect("a target");
+        (target.run)(input);
+        let mut panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = std::mem::take(&mut *panics);
+        assert!(told.is_empty(), "{name}: {}", told.join("\n"));
+    }
+}

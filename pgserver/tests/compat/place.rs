@@ -139,7 +139,7 @@ async fn beside(url: &str, file: &str) -> (Vec<Config>, Kept) {
         first.dbname("postgres");
     }
     let name = format!("compat_{file}");
-    let drop = format!("DROP DATABASE IF EXISTS {name}");
+    let drop = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
     let make = format!("CREATE DATABASE {name}");
     on(&first, &[&drop, &make]).await;
     let mut config = first.clone();

@@ -301,7 +301,7 @@ impl Agreed {
         Resumed {
             configuration: self.configuration.clone(),
             regions: self.regions.values().map(region).collect(),
-            next_region: RegionId(next.map_or(0, |last| last.0 + 1)),
+            next_region: RegionId(next.map_or(0, |last| last.0.saturating_add(1))),
             newest: self.newest.raw(),
             fresh: self.regions.is_empty(),
         }
