@@ -5,6 +5,7 @@ use sqlparser::ast;
 use super::super::aggregate::Aggregates;
 use super::super::column_name::column_name;
 use super::super::expr::Clause;
+use super::super::grouping_sets::flattened;
 use super::super::locking::{clause_name, relations_of};
 use super::super::names;
 use super::super::query::order_keys;
@@ -402,7 +403,7 @@ impl Shower<'_, '_> {
                 ast::Expr::Cube(sets) => ("CUBE", sets),
                 ast::Expr::GroupingSets(sets) => ("GROUPING SETS ", sets),
                 ast::Expr::Tuple(parts) => {
-                    for part in parts {
+                    for part in flattened(parts) {
                         let key = self.key(part, "", (targets, level), true)?;
                         groups.push(Group::Key(key));
                     }
@@ -419,7 +420,7 @@ impl Shower<'_, '_> {
             };
             let mut all = Vec::new();
             for set in sets {
-                let keys = set.iter();
+                let keys = flattened(set).into_iter();
                 let keys = keys.map(|key| self.key(key, "", (targets, level), true));
                 all.push(keys.collect::<Result<Vec<_>, _>>()?);
             }
