@@ -87,7 +87,7 @@ pub struct EvalContext {
     pub advisory: Option<Arc<dyn AdvisoryLocks>>,
     /// The snapshots that it exports.
     pub exports: Option<Arc<dyn Exports>>,
-    /// What becomes of calls that take long.
+    /// Whether evaluations run long calls or defer them.
     pub(crate) long_calls: LongCalls,
     /// What the client is to be warned of.
     warnings: Mutex<Vec<SqlError>>,
@@ -95,7 +95,7 @@ pub struct EvalContext {
     changes: Mutex<Vec<(String, String, bool)>>,
 }
 
-/// What becomes of calls that take long: they run where they are met, until [`LongCalls::give_away`].
+/// Whether evaluations run long calls in place, or defer them to other threads.
 #[derive(Debug, Default)]
 pub(crate) struct LongCalls {
     state: AtomicU8,

@@ -1,4 +1,4 @@
-//! The notices of what a DROP … CASCADE takes along: parts of it tell of each object, and the client is told once.
+//! Notices about dependent objects of a DROP … CASCADE: one for each object is gathered into one for the client.
 
 use std::fmt::Display;
 
@@ -7,17 +7,17 @@ use fencepost_sql::error::SqlState;
 use super::{DdlCx, Notice};
 
 const BEGINNING: &str = "drop cascades to ";
-/// Objects that are told of by name, at most.
+/// Objects that the merged notice names, at most.
 const NAMED_MAX: usize = 100;
 
-/// Tells of an object that goes along.
+/// Adds the notice about a dropped dependent object.
 pub(super) fn tell(what: impl Display, ddl: &mut DdlCx<'_>) {
     let message = format!("{BEGINNING}{what}");
     ddl.notices
         .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
 }
 
-/// Makes one notice of those from `from` on that tell of objects.
+/// Merges the notices about dependent objects from `from` on into one.
 pub(super) fn gather(notices: &mut Vec<Notice>, from: usize) {
     let tells = |notice: &Notice| notice.report.message().starts_with(BEGINNING);
     let own = notices.get(from..).unwrap_or_default();

@@ -1,14 +1,14 @@
-//! What goes with what is dropped, as far as statements lock it: views, sequences, and tables with foreign keys.
+//! The dependent relations that a DROP locks: views, owned sequences, and tables that lose a foreign key.
 //!
 //! ```text
-//! what is named ──► its sequences ──► with CASCADE the views that read it, and those that read these
+//! named relations ──► with CASCADE the views over them, and the views over these ──► owned sequences
 //! ```
 
 use fencepost_sql::bound::{DropOwned, RoleRef};
 use fencepost_sql::catalog::{CatalogView, ObjectKind, Snapshot};
 use fencepost_sql::context::EvalContext;
 
-/// The oids of what is dropped.
+/// The oids of the relations that a DROP locks.
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
     /// Tables, views and sequences that go, those that are named first.
@@ -18,7 +18,7 @@ pub(super) struct Dropped {
 }
 
 impl Dropped {
-    /// What goes where this is named.
+    /// Returns the relations that a DROP of `named` relations locks.
     pub fn of(named: impl IntoIterator<Item = u32>, cascade: bool, catalog: &Snapshot) -> Dropped {
         let mut dropped = Dropped {
             going: named.into_iter().collect(),
@@ -37,7 +37,7 @@ impl Dropped {
         dropped
     }
 
-    /// What goes with schemas of these names.
+    /// Returns the relations that DROP SCHEMA … CASCADE locks.
     pub fn with_schemas(names: &[String], catalog: &Snapshot) -> Dropped {
         let is_in = |schema: &String| names.contains(schema);
         let tables = catalog.tables().into_iter();
@@ -50,7 +50,7 @@ impl Dropped {
         Dropped::of(named, true, catalog)
     }
 
-    /// What DROP OWNED drops.
+    /// Returns the relations that DROP OWNED locks.
     pub fn owned(statement: &DropOwned, catalog: &Snapshot, eval: &EvalContext) -> Dropped {
         let mut named = Vec::new();
         let mut schemas = Vec::new();
@@ -81,7 +81,7 @@ impl Dropped {
         Dropped::of(named, statement.cascade, catalog)
     }
 
-    /// Adds the views that read what goes, and the views that read these.
+    /// Adds the views over dropped relations, and the views over these.
     fn add_readers(&mut self, catalog: &Snapshot) {
         let tables = catalog.tables();
         loop {
@@ -104,7 +104,7 @@ impl Dropped {
         }
     }
 
-    /// The tables that stay and have foreign keys to what goes.
+    /// Returns the tables that stay and reference a dropped table.
     fn referencing(&self, catalog: &Snapshot) -> Vec<u32> {
         let tables = catalog.tables().into_iter().filter(|table| {
             let mut keys = table.rules.foreign_keys.iter();

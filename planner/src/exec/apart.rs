@@ -131,8 +131,8 @@ impl Cx<'_> {
 
     /// Does `work`, which evaluates expressions, and does it again after each long call of them.
     ///
-    /// `work` changes nothing before its last expression is evaluated, or begins anew when it is called again. It is of
-    /// one value of the statement: what else has been evaluated, such as `nextval`, is not to be evaluated twice.
+    /// `work` changes nothing before its last expression is evaluated, or begins anew when it is called again. It
+    /// computes one value, so that a `nextval` of another value is not evaluated twice.
     ///
     /// # Errors
     /// Those of the work, and as [`Cx::pause`].

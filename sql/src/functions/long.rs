@@ -7,8 +7,8 @@
 //! ```
 //! An executor has one thread. A call that parses megabytes would stop every session of it.
 //!
-//! What is evaluated again has not changed anything before its last call. A volatile function of the same expression
-//! is called again with it: a sequence may skip values.
+//! Repeated work has no effect before its last long call. A volatile function of the same expression is called
+//! again, so a sequence may skip values.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub enum Evaluated<T> {
     Done(Result<T, SqlError>),
     /// The work is to be done again, with the result of `call` behind the results that are known.
     Long {
-        /// What is to run.
+        /// The call that another thread runs.
         call: LongCall,
         /// The results of the calls before it.
         known: KnownCalls,

@@ -1,19 +1,18 @@
 //! Patches of a text on its way to the parser.
 //!
-//! The patches of a statement are found in the text as it was written, where each has a place of its own. Places that
-//! overlap are those of a text that is no statement: what does not fit any more is left as it is, and the parser refuses
-//! the text.
+//! The ranges of all patches are found in the original text. Ranges overlap only in a text that is no statement. A patch
+//! whose range is no longer valid is skipped, and the parser rejects the text.
 
 use std::ops::Range;
 
-/// Puts `with` in the place of a range.
+/// Replaces a range by `with`; skips a range that is not valid.
 pub(super) fn put(text: &mut String, range: Range<usize>, with: &str) {
     if text.get(range.clone()).is_some() {
         text.replace_range(range, with);
     }
 }
 
-/// Inserts `what` at a place.
+/// Inserts text at a byte offset; skips an offset within a character.
 pub(super) fn insert(text: &mut String, at: usize, what: &str) {
     if text.is_char_boundary(at) {
         text.insert_str(at, what);

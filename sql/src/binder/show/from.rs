@@ -329,11 +329,11 @@ impl Shower<'_, '_> {
     }
 }
 
-/// What is told of the columns of a relation.
+/// The parts of a column list behind an alias.
 #[derive(Clone, Copy)]
 enum Definition {
     Names,
-    /// Those that the alias of a function gives them, too.
+    /// Names and types: a column definition list.
     Types,
 }
 
