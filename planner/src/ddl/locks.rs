@@ -1,8 +1,9 @@
 //! The locks of tables that DDL takes before it looks at them, as PostgreSQL's commands do.
 //!
 //! The locks keep statements out that could not go on after the change, and wait for the transactions that have used the
-//! tables. Views and sequences are locked as tables are, also those that go with what is dropped. A role that may not make the change takes no locks, so it keeps no
-//! statement waiting. A table comes with its partitions, and with the tables that it references where these change, too.
+//! tables. Views and sequences are locked as tables are, dependent ones of a DROP included. A role that may not make the
+//! change takes no locks, so it keeps no statement waiting. A table comes with its partitions, and with the tables that it
+//! references where these change, too.
 
 use std::sync::Arc;
 
