@@ -129,7 +129,7 @@ impl Session {
                 }
                 other => match ddl_command(other) {
                     Some(command) => {
-                        let tag = self.run_ddl(command, &portal.prepared, last).await?;
+                        let tag = self.run_ddl(command, portal, last).await?;
                         return Ok(Completion::Complete(tag));
                     }
                     None => return Err(SqlError::internal("a statement that nobody runs").into()),
@@ -181,13 +181,9 @@ impl Session {
     }
 
     /// DDL in the open transaction, bound anew where the catalog has moved on.
-    async fn run_ddl(
-        &mut self,
-        command: &str,
-        prepared: &Prepared,
-        last: bool,
-    ) -> Result<Tag, Halt> {
-        if let Body::Utility(statement) = &prepared.planned.body
+    async fn run_ddl(&mut self, command: &str, portal: &Portal, last: bool) -> Result<Tag, Halt> {
+        let planned = &portal.prepared.planned;
+        if let Body::Utility(statement) = &planned.body
             && let Some(command) = command_alone(statement)
         {
             self.outside_block(command)?;
@@ -205,7 +201,7 @@ impl Session {
         self.eval.sequences.begin_in(false);
         let mut attempt = 0;
         loop {
-            let mut result = self.ddl_attempt(&prepared.planned).await;
+            let mut result = self.ddl_attempt(planned, &portal.params).await;
             if let Some(id) = self.wanted_range(&result) {
                 self.take_range(id).await?;
                 continue;
@@ -244,7 +240,7 @@ impl Session {
     /// Runs a DDL command once, with its tables locked. Rows that it reads are to be the same at the commit, at every level:
     /// an index that is built, or a constraint that is new, holds for all rows. A constraint that there is already holds for
     /// those that others write meanwhile: a snapshot of now is enough to validate it.
-    async fn ddl_attempt(&mut self, planned: &Planned) -> Result<Tag, Halt> {
+    async fn ddl_attempt(&mut self, planned: &Planned, params: &[Value]) -> Result<Tag, Halt> {
         if let Body::Utility(statement) = &planned.body {
             let (catalog, _) = self.snapshot();
             let locked = async {
@@ -259,15 +255,15 @@ impl Session {
         let tx = self.tx.as_ref();
         let renews = tx.is_some_and(|tx| tx.isolation() == Isolation::ReadCommitted);
         if is_unnoticed && renews {
-            return self.ddl_command(planned).await;
+            return self.ddl_command(planned, params).await;
         }
         let level = self.set_isolation(Isolation::Serializable);
-        let done = self.ddl_command(planned).await;
+        let done = self.ddl_command(planned, params).await;
         self.set_isolation(level);
         done
     }
 
-    async fn ddl_command(&mut self, planned: &Planned) -> Result<Tag, Halt> {
+    async fn ddl_command(&mut self, planned: &Planned, params: &[Value]) -> Result<Tag, Halt> {
         if let Body::Utility(statement) = &planned.body
             && makes_temporary(statement)
         {
@@ -278,7 +274,7 @@ impl Session {
         };
         let mut cx = cx(
             tx,
-            &[],
+            params,
             &self.eval,
             &self.cancel,
             &mut self.scratch,
@@ -291,7 +287,8 @@ impl Session {
         let Some(tree) = parser::parse(&planned.text)?.pop() else {
             return Err(SqlError::internal("DDL without a text").into());
         };
-        let again = plan_statement(tree, &snapshot, ParamTypes::new(), &self.eval)?;
+        let types = ParamTypes::declared_in(planned.params.clone(), &snapshot);
+        let again = plan_statement(tree, &snapshot, types, &self.eval)?;
         let Body::Utility(statement) = &again.body else {
             return Err(SqlError::internal("not DDL").into());
         };

@@ -567,3 +567,27 @@ fn a_conflict_says_what_it_was_about() {
         assert!(detail.starts_with(&told), "{detail}");
     }
 }
+
+#[test]
+fn parameters_of_ddl_are_refused_but_in_queries() {
+    let db = database("CREATE TABLE t (a int)");
+    let mut session = db.blocking();
+    for ddl in [
+        "ALTER TABLE t ADD b text DEFAULT $1",
+        "ALTER TABLE t ALTER a TYPE bigint USING a + $1",
+        "ALTER TABLE t ADD CHECK (a > $1)",
+        "CREATE TABLE u (a int DEFAULT $1)",
+        "CREATE TABLE u (a int CHECK (a > $1))",
+        "CREATE DOMAIN d AS int DEFAULT $1",
+        "CREATE VIEW v AS SELECT $1::int",
+        "COPY (SELECT $1::int) TO STDOUT",
+    ] {
+        let refused = session.prepare(ddl).err().expect(ddl);
+        assert_eq!(refused.code(), SqlState::UNDEFINED_PARAMETER, "{ddl}");
+    }
+    session
+        .execute("CREATE TABLE u AS SELECT $1::int AS a", params![5])
+        .expect("a table of a query");
+    let row = session.query_one("SELECT a FROM u", &[]).expect("a row");
+    assert_eq!(row.get::<i32>(0).expect("an int"), 5);
+}

@@ -35,7 +35,7 @@ impl Binder<'_> {
         let number: Option<usize> = text.strip_prefix('$').and_then(|n| n.parse().ok());
         match number {
             Some(n @ 1..=PARAM_NUMBER_MAX) => {
-                let ty = self.params.get(n - 1).plain();
+                let ty = self.params.note(n - 1).plain();
                 Ok(Expr::new(ty, Node::Param(n - 1)))
             }
             _ => Err(SqlError::new(

@@ -250,6 +250,17 @@ impl<'a> Binder<'a> {
 
 impl Binder<'_> {
     fn statement(&mut self, statement: &parser::Statement) -> Result<Statement, SqlError> {
+        let bound = self.statement_as_written(statement)?;
+        if !bound.takes_parameters() {
+            self.params.check_none()?;
+        }
+        Ok(bound)
+    }
+
+    fn statement_as_written(
+        &mut self,
+        statement: &parser::Statement,
+    ) -> Result<Statement, SqlError> {
         match statement {
             parser::Statement::Ready(ready) => self.ready(ready),
             parser::Statement::Copy(copy) => {

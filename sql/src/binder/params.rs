@@ -18,6 +18,8 @@ pub struct ParamTypes {
     watches: bool,
     /// The statement was bound before: a literal may be an enum's label that has another name since.
     again: bool,
+    /// The first parameter, from 0, that the statement has.
+    first: Option<usize>,
 }
 
 impl ParamTypes {
@@ -34,6 +36,7 @@ impl ParamTypes {
             depends: Dependencies::default(),
             watches: false,
             again: false,
+            first: None,
         }
     }
 
@@ -135,6 +138,24 @@ impl ParamTypes {
             self.types.resize(index + 1, Type::UNKNOWN);
         }
         self.types[index]
+    }
+
+    /// Notes that the statement has a parameter (from 0), and returns its type.
+    pub(super) fn note(&mut self, index: usize) -> Type {
+        let first = self.first.map_or(index, |first| first.min(index));
+        self.first = Some(first);
+        self.get(index)
+    }
+
+    /// 42P02 where a statement has a parameter that can have none.
+    pub(super) fn check_none(&self) -> Result<(), SqlError> {
+        match self.first {
+            None => Ok(()),
+            Some(index) => Err(SqlError::new(
+                SqlState::UNDEFINED_PARAMETER,
+                format!("there is no parameter ${}", index + 1),
+            )),
+        }
     }
 
     /// A place tells the type.

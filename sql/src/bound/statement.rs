@@ -266,6 +266,27 @@ pub struct ResultColumn {
 }
 
 impl Statement {
+    /// Returns whether it may have parameters: it is about rows, or has such a statement or arguments.
+    pub fn takes_parameters(&self) -> bool {
+        matches!(
+            self,
+            Statement::Select(_)
+                | Statement::Insert(_)
+                | Statement::Update(_)
+                | Statement::Delete(_)
+                | Statement::Merge(_)
+                | Statement::With(_)
+                | Statement::CreateTable(CreateTable {
+                    source: Some(_),
+                    ..
+                })
+                | Statement::Call(_)
+                | Statement::Execute { .. }
+                | Statement::Explain(_)
+                | Statement::Declare(_)
+        )
+    }
+
     /// The columns of the rows it gives to the client, or `None` where it gives no rows. EXECUTE's are
     /// those of the prepared statement, which only the session knows. COPY TO is no query: `None`.
     pub fn columns(&self) -> Option<Vec<ResultColumn>> {
