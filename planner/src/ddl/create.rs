@@ -12,6 +12,7 @@ use fencepost_sql::catalog::{
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
+use fencepost_sql::types::TypeKind;
 
 use super::build_index::build;
 use super::changes::Changes;
@@ -171,10 +172,6 @@ pub async fn create_index(
         exists(name, statement.if_not_exists, ddl)?;
         return Ok(TAG);
     }
-    if !statement.more.expressions.is_empty() && statement.table.family.is_some() {
-        let what = "an index on an expression of a partitioned table";
-        return Err(SqlError::unsupported(what).into());
-    }
     let mut changes = Changes::begin(cx, ddl).await?;
     let mut table = changes.take(cx, &statement.table).await?.clone();
     let index = IndexDef {
@@ -215,9 +212,33 @@ pub async fn add_index(
         let names: Vec<&str> = columns.map(|at| index.name_of(table, at)).collect();
         index.name = choose_name(ddl.snapshot, table, &names, "idx");
     }
+    check_operator_classes(table, &index)?;
     index.roots = build(cx, table, &index).await?;
     table.indexes.push(index.clone());
     Ok(index)
+}
+
+/// Checks that an index can be over the types of its columns.
+///
+/// # Errors
+/// 42704 for a type whose values have no order, or no equality where that is enough.
+pub fn check_operator_classes(table: &TableDef, index: &IndexDef) -> Result<(), SqlError> {
+    let mut types = index
+        .columns
+        .iter()
+        .map(|key| index.type_of(table, key.column).kind);
+    let (method, lacks): (_, fn(&TypeKind) -> bool) = match index.kind {
+        IndexKind::BTree => ("btree", |kind| !kind.has_order()),
+        IndexKind::Hash => ("hash", |kind| !kind.has_equality()),
+    };
+    match types.find(lacks) {
+        None => Ok(()),
+        Some(kind) => Err(SqlError::new(
+            SqlState::UNDEFINED_OBJECT,
+            format!("data type {kind} has no default operator class for access method \"{method}\""),
+        )
+        .hint("You must specify an operator class for the index or define a default operator class for the data type.")),
+    }
 }
 
 /// The index over row addresses of a table whose rows no other tree reaches.
@@ -295,6 +316,7 @@ pub async fn add_constraint(
         },
         roots: Roots::NONE,
     };
+    check_operator_classes(table, &index)?;
     index.roots = match empty {
         None => build(cx, table, &index).await?,
         Some(places) => create(cx.tx, table, &index, places).await?,

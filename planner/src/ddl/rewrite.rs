@@ -12,6 +12,7 @@ use fencepost_sql::value::Value;
 
 use super::DdlCx;
 use super::build_index::RowWalk;
+use super::create::check_operator_classes;
 use crate::exec::Cx;
 use crate::index;
 use crate::place::Places;
@@ -87,6 +88,8 @@ pub async fn set_type(
             expression.value = index_expression(&shape, &expression.text, ddl.snapshot)?;
         }
     }
+    let mut indexes = table.indexes.iter();
+    indexes.try_for_each(|index| check_operator_classes(table, index))?;
     let cast = |cx: &Cx<'_>, row: &[Value]| {
         let value = cx.value_here(&set.value, row)?;
         let mut row = row.to_vec();

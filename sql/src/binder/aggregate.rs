@@ -104,7 +104,9 @@ impl Binder<'_> {
         );
         let order_by = self.inner_order(&list.clauses, around)?;
         if distinct {
-            args.iter().try_for_each(|arg| has_equality(&arg.ty))?;
+            // The values are sorted.
+            let sorts = |arg: &Expr| has_equality(&arg.ty).and_then(|()| has_order(&arg.ty));
+            args.iter().try_for_each(sorts)?;
         }
         order_by
             .iter()
@@ -201,6 +203,7 @@ impl Binder<'_> {
                     | T::Bytea
                     | T::Uuid
                     | T::MacAddr
+                    | T::Xid
                     | T::Json
                     | T::Jsonb
                     | T::RefCursor

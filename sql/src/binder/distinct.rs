@@ -111,6 +111,8 @@ pub(super) fn first_of_each(mut select: Select, firsts: Vec<usize>) -> Select {
     }
 }
 
+const ORDERING: &str = "an ordering";
+
 /// 42883 of a type whose values are not compared.
 pub(super) fn has_equality(ty: &Type) -> Result<(), SqlError> {
     compares(ty, "an equality")
@@ -118,7 +120,7 @@ pub(super) fn has_equality(ty: &Type) -> Result<(), SqlError> {
 
 /// 42883 of a type whose values have no order.
 pub(super) fn has_order(ty: &Type) -> Result<(), SqlError> {
-    compares(ty, "an ordering")
+    compares(ty, ORDERING)
 }
 
 fn compares(ty: &Type, operator: &str) -> Result<(), SqlError> {
@@ -127,7 +129,7 @@ fn compares(ty: &Type, operator: &str) -> Result<(), SqlError> {
         let mut fields = of.definition().fields.iter();
         return fields.try_for_each(|field| compares(&field.ty.plain(), operator));
     }
-    if !matches!(element, TypeKind::Json | TypeKind::JsonPath) {
+    if element.has_order() || (operator != ORDERING && element.has_equality()) {
         return Ok(());
     }
     let message = format!(

@@ -300,6 +300,7 @@ fn value_scope(ty: Type) -> Result<Scope, SqlError> {
         routed: Vec::new(),
         reads: None,
         row: None,
+        is_table: false,
     })?;
     Ok(scope)
 }

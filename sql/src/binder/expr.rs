@@ -184,8 +184,8 @@ impl Binder<'_> {
                 .or_at(self.position(ident.span)));
             }
         }
-        let is_of_table = around.scope.leaves.iter().any(|leaf| leaf.schema.is_some());
-        if let Some(refused) = super::scope::system_column(&name).filter(|_| is_of_table) {
+        let mut leaves = around.scope.leaves.iter();
+        if let Some(refused) = leaves.find_map(|leaf| leaf.refused_column(&name)) {
             return Err(refused.or_at(self.position(ident.span)));
         }
         let missing = SqlError::new(

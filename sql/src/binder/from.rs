@@ -273,6 +273,7 @@ impl Binder<'_> {
             routed: Vec::new(),
             reads: None,
             row: None,
+            is_table: false,
         };
         let source = lateral(args, LeafSource::Subquery(Box::new(select)));
         self.leaf(leaf, source, alias, scope)
@@ -390,6 +391,7 @@ pub(super) fn table_leaf(table: &TableDef, alias: Option<String>, first_slot: us
         },
         reads: None,
         row: None,
+        is_table: true,
     }
 }
 
@@ -415,5 +417,6 @@ fn system_leaf(table: SystemTable, alias: Option<String>, first_slot: usize) -> 
         routed: Vec::new(),
         reads: None,
         row: None,
+        is_table: true,
     }
 }

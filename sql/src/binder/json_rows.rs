@@ -219,6 +219,7 @@ impl Binder<'_> {
             routed: Vec::new(),
             reads: None,
             row,
+            is_table: false,
         };
         let function = TableFunction::Rows {
             wide: true,

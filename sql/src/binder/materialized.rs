@@ -3,6 +3,7 @@
 use sqlparser::ast;
 
 use super::path::PathView;
+use super::system_columns::check_column_name;
 use super::{Binder, ParamTypes, names};
 use crate::bound::{Alike, CreateTable, OnCommit, Refresh, RefreshView, Statement};
 use crate::catalog::{
@@ -36,6 +37,8 @@ impl Binder<'_> {
         if with_data {
             self.needs.extend(defined.needs);
         }
+        let mut names = defined.columns.iter();
+        names.try_for_each(|(name, _)| check_column_name(name))?;
         let columns = defined.columns.into_iter().zip(1..);
         let columns = columns.map(|((name, ty), attnum)| ColumnDef {
             name,

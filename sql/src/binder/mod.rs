@@ -74,6 +74,7 @@ mod subfield;
 mod subquery;
 mod suggest;
 mod symbol;
+mod system_columns;
 mod table_function;
 mod target_calls;
 mod target_levels;

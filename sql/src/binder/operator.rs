@@ -110,6 +110,14 @@ impl Binder<'_> {
         if l.is_row() && r.is_row() {
             check_alike(&left, &right)?;
         }
+        if [l, r].contains(&TypeKind::Xid) && !["=", "<>"].contains(&symbol) {
+            return Err(no_operator(symbol, &left.ty, &right.ty));
+        }
+        let right = match (l, r) {
+            (TypeKind::Xid, TypeKind::Int4) => self.as_xid(right),
+            _ => right,
+        };
+        let r = right.ty.kind;
         let target = match compare_type(l, r) {
             Some(kind) => Type::of(kind),
             None => return Err(no_operator(symbol, &left.ty, &right.ty)),
@@ -121,6 +129,15 @@ impl Binder<'_> {
         let left = self.side(left, target)?;
         let right = self.side(right, target)?;
         Ok((class, left, right))
+    }
+
+    /// An integer that is compared with an xid: no cast leads there.
+    fn as_xid(&self, integer: Expr) -> Expr {
+        let node = Node::Cast {
+            explicit: false,
+            input: Box::new(integer),
+        };
+        self.fold(Expr::new(Type::XID, node))
     }
 
     /// One side of a comparison. Strings are compared as they are stored: only what is not one is

@@ -135,6 +135,7 @@ impl Binder<'_> {
             routed: Vec::new(),
             reads: None,
             row: None,
+            is_table: false,
         })?;
         let bound = self.scalar(key, &scope, Clause::OrderBy)?;
         if matches!(leaf.source, LeafSource::Set(_)) {

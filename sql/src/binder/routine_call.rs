@@ -512,6 +512,7 @@ impl Binder<'_> {
             routed: Vec::new(),
             reads: None,
             row: value,
+            is_table: false,
         };
         let source = super::from::lateral(read, source);
         self.leaf(leaf, source, alias, scope).map(Some)

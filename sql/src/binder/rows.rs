@@ -117,6 +117,7 @@ impl Binder<'_> {
             routed: Vec::new(),
             reads: None,
             row,
+            is_table: false,
         };
         self.leaf(leaf, rows.source, alias, scope)
     }
@@ -174,6 +175,7 @@ impl Binder<'_> {
             routed: Vec::new(),
             reads: None,
             row: is_scalar.then_some(RowValue::Scalar),
+            is_table: false,
         };
         self.leaf(leaf, lateral(read, rows.source), alias, scope)
     }

@@ -110,6 +110,7 @@ impl Binder<'_> {
             routed: Vec::new(),
             reads: None,
             row: None,
+            is_table: false,
         };
         let source = lateral(read, LeafSource::Subquery(Box::new(select)));
         self.leaf(leaf, source, alias, scope)

@@ -4,25 +4,8 @@ use super::names;
 use super::needs::Columns;
 use super::target_rows::is_own;
 use crate::bound::{ColumnOrigin, Expr, Node};
-use crate::catalog::FIRST_USER_OID;
 use crate::error::{SqlError, SqlState};
-use crate::types::{Composite, Type, TypeKind};
-use crate::value::Value;
-
-/// The column that every relation has, and no list of columns shows.
-const TABLE_OID: &str = "tableoid";
-/// Those of PostgreSQL's that relations have not here.
-const SYSTEM_COLUMNS: [&str; 5] = ["cmax", "cmin", "ctid", "xmax", "xmin"];
-
-/// The one that RETURNING of an INSERT has: 0 of a row that went in, and not of one that ON CONFLICT has changed. No list of
-/// columns shows it.
-const XMAX: &str = "xmax";
-
-/// 0A000, where a name that is no column's is that of one which tables of PostgreSQL have besides.
-pub(super) fn system_column(name: &str) -> Option<SqlError> {
-    let known = SYSTEM_COLUMNS.contains(&name);
-    known.then(|| SqlError::unsupported(format!("system column {name}")))
-}
+use crate::types::{Composite, Type};
 
 /// The relations that an expression sees.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +36,8 @@ pub(super) struct ScopeLeaf {
     pub(super) reads: Option<Columns>,
     /// The value that its name alone stands for, if not the row of a table, a view or a query.
     pub(super) row: Option<RowValue>,
+    /// Whether it is a table, a materialized view or a relation of the catalog, which have system columns.
+    pub(super) is_table: bool,
 }
 
 /// The value that the name of a function in FROM stands for.
@@ -136,15 +121,10 @@ impl Scope {
                 }
             }
         }
-        if found.is_none() && name == XMAX {
-            found = self.leaves.iter().find_map(ScopeLeaf::xmax);
-        }
-        if found.is_none() && name == TABLE_OID {
-            for leaf in self.leaves.iter().filter(|leaf| leaf.schema.is_some()) {
-                if found
-                    .replace(leaf.table_oid(self.leaves.len() == 1)?)
-                    .is_some()
-                {
+        if found.is_none() {
+            for leaf in &self.leaves {
+                let of_leaf = leaf.system_column(name, self.leaves.len() == 1)?;
+                if of_leaf.is_some_and(|of_leaf| found.replace(of_leaf).is_some()) {
                     return Err(ambiguous());
                 }
             }
@@ -176,16 +156,13 @@ impl Scope {
                 ));
             }
         }
+        if found.is_none() {
+            found = leaf.system_column(name, self.leaves.len() == 1)?;
+        }
         match found {
             Some(found) => Ok(found),
-            None if name == TABLE_OID && leaf.schema.is_some() => {
-                leaf.table_oid(self.leaves.len() == 1)
-            }
             None => {
-                if let Some(found) = leaf.xmax().filter(|_| name == XMAX) {
-                    return Ok(found);
-                }
-                if let Some(refused) = system_column(name).filter(|_| leaf.schema.is_some()) {
+                if let Some(refused) = leaf.refused_column(name) {
                     return Err(refused);
                 }
                 let missing = SqlError::new(
@@ -355,67 +332,5 @@ impl ScopeLeaf {
             expr: Expr::column(c.ty, self.first_slot + column),
             origin: c.origin,
         }
-    }
-
-    /// Has `xmax` besides, of which the row has the value behind all columns.
-    pub(super) fn push_xmax(&mut self) {
-        self.columns.push(ScopeColumn {
-            name: format!("{UNSEEN}{XMAX}"),
-            ty: Type::of(TypeKind::Oid),
-            origin: None,
-            hidden: true,
-        });
-    }
-
-    fn xmax(&self) -> Option<Found> {
-        let last = self.columns.len().checked_sub(1)?;
-        let name = self.columns[last].name.strip_prefix(UNSEEN)?;
-        (name == XMAX).then(|| self.found(last))
-    }
-
-    /// `tableoid`, of a table or a relation of the catalog: its oid wherever there is a row, which a column tells that is
-    /// never NULL, where other relations can leave it out. That of a row of a partitioned table is its partition's.
-    fn table_oid(&self, alone: bool) -> Result<Found, SqlError> {
-        let origin = self.columns.first().and_then(|column| column.origin);
-        let table = origin.map_or(0, |origin| origin.table);
-        let mut oid = Expr::constant(Type::of(TypeKind::Oid), Value::Oid(table));
-        if !self.routed.is_empty() {
-            let slots = self
-                .routed
-                .iter()
-                .map(|slot| self.found(slot - self.first_slot).expr);
-            let args = std::iter::once(oid).chain(slots).collect();
-            let function = crate::functions::partition_of();
-            oid = Expr::new(Type::of(TypeKind::Oid), Node::Call { function, args });
-        }
-        let of_catalog = origin.is_some() && u64::from(table) < FIRST_USER_OID;
-        let told_by = match self.key.first() {
-            Some(slot) => slot - self.first_slot,
-            None if of_catalog => 0,
-            None if alone => {
-                return Ok(Found {
-                    expr: oid,
-                    origin: None,
-                });
-            }
-            None => {
-                return Err(SqlError::unsupported(
-                    "tableoid of a joined table without a primary key",
-                ));
-            }
-        };
-        let is_there = Node::IsNull {
-            negated: true,
-            input: Box::new(self.found(told_by).expr),
-        };
-        let node = Node::Case {
-            operand: None,
-            branches: vec![(Expr::new(Type::BOOL, is_there), oid)],
-            otherwise: None,
-        };
-        Ok(Found {
-            expr: Expr::new(Type::of(TypeKind::Oid), node),
-            origin: None,
-        })
     }
 }

@@ -198,6 +198,7 @@ impl Binder<'_> {
             routed: Vec::new(),
             reads: None,
             row: None,
+            is_table: true,
         };
         let oid = Expr::constant(Type::of(TypeKind::Oid), Value::Oid(sequence.id));
         let source = LeafSource::Function {

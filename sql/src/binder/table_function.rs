@@ -56,6 +56,7 @@ impl Binder<'_> {
             routed: Vec::new(),
             reads: None,
             row: (!ty.kind.is_row()).then_some(RowValue::Scalar),
+            is_table: false,
         };
         self.leaf(leaf, lateral(read, source), alias, scope)
     }

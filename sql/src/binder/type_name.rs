@@ -328,14 +328,13 @@ fn invalid(message: &str) -> SqlError {
 }
 
 fn is_postgres_type(name: &str) -> bool {
-    const KNOWN: [&str; 53] = [
+    const KNOWN: [&str; 52] = [
         "serial",
         "bigserial",
         "smallserial",
         "serial4",
         "serial8",
         "serial2",
-        "xid",
         "xid8",
         "cid",
         "tid",

@@ -83,6 +83,7 @@ impl Binder<'_> {
             routed: Vec::new(),
             reads: None,
             row: None,
+            is_table: false,
         };
         Ok((leaf, select))
     }

@@ -430,6 +430,7 @@ impl Binder<'_> {
             routed: Vec::new(),
             reads: None,
             row: None,
+            is_table: false,
         };
         if let LeafSource::Cte(cte) = &source {
             // Queries between depend on what it depends on.

@@ -246,7 +246,7 @@ fn convert(
         (Value::Oid(oid), _) => from_int(i64::from(oid), to.kind),
         (Value::Object(object), _) => from_int(i64::from(object.oid), to.kind),
         // A negative int4 is the oid with the same bits.
-        (Value::Int4(v), T::Oid) => Ok(Value::Oid(v as u32)),
+        (Value::Int4(v), T::Oid | T::Xid) => Ok(Value::Oid(v as u32)),
         (Value::Int2(v), _) => from_int(i64::from(v), to.kind),
         (Value::Int4(v), _) => from_int(i64::from(v), to.kind),
         (Value::Int8(v), _) => from_int(v, to.kind),

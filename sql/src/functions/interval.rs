@@ -9,7 +9,7 @@ use crate::error::{SqlError, SqlState};
 use crate::settings::Settings;
 use crate::types::TypeKind::{
     Date, Float8, Int4, Interval as Span, Text, Time as Clock, TimeTz as ZonedClock, Timestamp,
-    TimestampTz,
+    TimestampTz, Xid,
 };
 use crate::types::calendar::{
     DAY_US, SECOND_US, check_timestamp, civil_from_days, days_from_civil, days_in_month,
@@ -86,6 +86,8 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("justify_interval", &[Span], Span, |a, _| Ok(Value::Interval(justify_interval(span(a)?)?))),
     pure("age", &[Timestamp, Timestamp], Span, |a, _| age(a, &TimeZone::UTC)),
     stable("age", &[TimestampTz, TimestampTz], Span, |a, cx| age(a, &cx.settings.time_zone)),
+    // Rows have no numbers of transactions, so that each is as old as can be.
+    pure("age", &[Xid], Int4, |_, _| Ok(Value::Int4(i32::MAX))),
     stable("age", &[Timestamp], Span, |a, cx| {
         age(&[Value::Timestamp(today(cx)), a[0].clone()], &TimeZone::UTC)
     }),

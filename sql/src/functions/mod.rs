@@ -47,6 +47,7 @@ mod objects;
 mod privileges;
 mod record;
 mod regex;
+mod row_version;
 mod rows;
 mod sample;
 mod sequence;
@@ -105,6 +106,11 @@ pub use string::{quote_ident, quote_literal};
 /// The function that tells the partition of a row: see `catalog`.
 pub fn partition_of() -> &'static ScalarFunction {
     &catalog::PARTITION_OF
+}
+
+/// Returns the function that makes the version of a row from its values.
+pub fn row_version() -> &'static ScalarFunction {
+    &row_version::ROW_VERSION
 }
 
 /// Does it give its first value with another one in a part of it?

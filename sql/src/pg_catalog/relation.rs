@@ -50,7 +50,6 @@ fn relation(line: &'static str) -> Option<Relation> {
 /// What is of a type that is not there is shown as text.
 fn type_of(name: &str) -> Type {
     Type::of(match name {
-        "xid" => TypeKind::Oid,
         "_aclitem" => TypeKind::Array(Element::TEXT),
         _ => TypeKind::from_catalog_name(name).unwrap_or(TypeKind::Text),
     })

@@ -34,7 +34,7 @@ pub(super) fn is_of(value: &Value, kind: TypeKind) -> bool {
         Value::Uuid(_) => kind == TypeKind::Uuid,
         Value::Inet(_) => matches!(kind, TypeKind::Inet | TypeKind::Cidr),
         Value::MacAddr(_) => kind == TypeKind::MacAddr,
-        Value::Oid(_) => kind == TypeKind::Oid,
+        Value::Oid(_) => matches!(kind, TypeKind::Oid | TypeKind::Xid),
         // No table has columns of these types.
         Value::Object(_) => false,
         Value::Json(_) => kind == TypeKind::Json,
@@ -58,9 +58,12 @@ pub(super) fn fixed_width(kind: TypeKind) -> Option<usize> {
     match kind {
         TypeKind::Bool => Some(1),
         TypeKind::Int2 => Some(2),
-        TypeKind::Int4 | TypeKind::Float4 | TypeKind::Date | TypeKind::Oid | TypeKind::Enum(_) => {
-            Some(4)
-        }
+        TypeKind::Int4
+        | TypeKind::Float4
+        | TypeKind::Date
+        | TypeKind::Oid
+        | TypeKind::Xid
+        | TypeKind::Enum(_) => Some(4),
         TypeKind::Int8
         | TypeKind::Float8
         | TypeKind::Timestamp
@@ -131,7 +134,7 @@ pub(super) fn get_fixed(kind: TypeKind, bytes: &[u8]) -> Option<Value> {
             months: i32::from_le_bytes(take(bytes.get(12..)?)?),
         }),
         TypeKind::Uuid => Value::Uuid(take(bytes)?),
-        TypeKind::Oid => Value::Oid(u32::from_le_bytes(take(bytes)?)),
+        TypeKind::Oid | TypeKind::Xid => Value::Oid(u32::from_le_bytes(take(bytes)?)),
         TypeKind::Enum(of) => of.with_oid(u32::from_le_bytes(take(bytes)?))?.into(),
         _ => return None,
     })

@@ -3,7 +3,7 @@
 use super::{Citext, Composite, Enum, TypeKind};
 
 /// Element type, OID, name and catalog name of each array type.
-const ARRAYS: [(TypeKind, u32, &str, &str); 33] = [
+const ARRAYS: [(TypeKind, u32, &str, &str); 34] = [
     (TypeKind::Bool, 1000, "boolean[]", "_bool"),
     (TypeKind::Bytea, 1001, "bytea[]", "_bytea"),
     (TypeKind::Name, 1003, "name[]", "_name"),
@@ -45,6 +45,7 @@ const ARRAYS: [(TypeKind, u32, &str, &str); 33] = [
     (TypeKind::Inet, 1041, "inet[]", "_inet"),
     (TypeKind::RefCursor, 2201, "refcursor[]", "_refcursor"),
     (TypeKind::JsonPath, 4073, "jsonpath[]", "_jsonpath"),
+    (TypeKind::Xid, 1011, "xid[]", "_xid"),
     // The catalog's own, which begin at 0; behind the others of these elements.
     (TypeKind::Int2, INT2VECTOR, "int2vector", "int2vector"),
     (TypeKind::Oid, OIDVECTOR, "oidvector", "oidvector"),

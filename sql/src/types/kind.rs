@@ -63,6 +63,8 @@ pub enum TypeKind {
     MacAddr,
     /// oid: what the catalog calls its rows
     Oid,
+    /// xid: the version of a row
+    Xid,
     /// "char": one byte, which the catalog uses for kinds of things
     Char,
     /// regclass: the oid of a relation, shown by its name
@@ -156,7 +158,7 @@ pub enum TypeCategory {
 
 impl TypeKind {
     /// Every type a column can have.
-    pub const COLUMN_TYPES: [TypeKind; 28] = [
+    pub const COLUMN_TYPES: [TypeKind; 29] = [
         TypeKind::Bool,
         TypeKind::Int2,
         TypeKind::Int4,
@@ -180,6 +182,7 @@ impl TypeKind {
         TypeKind::Cidr,
         TypeKind::MacAddr,
         TypeKind::Oid,
+        TypeKind::Xid,
         TypeKind::Char,
         TypeKind::Json,
         TypeKind::Jsonb,
@@ -224,6 +227,7 @@ impl TypeKind {
             TypeKind::RegProc => 24,
             TypeKind::Text => 25,
             TypeKind::Oid => 26,
+            TypeKind::Xid => 28,
             TypeKind::Float4 => 700,
             TypeKind::Float8 => 701,
             TypeKind::Unknown => 705,
@@ -322,6 +326,7 @@ impl TypeKind {
             TypeKind::Cidr => "cidr",
             TypeKind::MacAddr => "macaddr",
             TypeKind::Oid => "oid",
+            TypeKind::Xid => "xid",
             TypeKind::Char => "\"char\"",
             TypeKind::RegClass => "regclass",
             TypeKind::RegType => "regtype",
@@ -387,6 +392,7 @@ impl TypeKind {
             TypeKind::Bool | TypeKind::Char => 1,
             TypeKind::Int2 => 2,
             TypeKind::Oid
+            | TypeKind::Xid
             | TypeKind::RegClass
             | TypeKind::RegType
             | TypeKind::RegProc
@@ -474,6 +480,7 @@ impl TypeKind {
             TypeKind::Bytea
             | TypeKind::Uuid
             | TypeKind::MacAddr
+            | TypeKind::Xid
             | TypeKind::Json
             | TypeKind::Jsonb
             | TypeKind::JsonPath
@@ -493,6 +500,19 @@ impl TypeKind {
             | TypeKind::AnyCompatibleArray
             | TypeKind::AnyCompatibleNonArray => TypeCategory::Pseudo,
         }
+    }
+
+    /// Returns whether values of the type are equal or not; of arrays, whether elements are.
+    pub fn has_equality(self) -> bool {
+        !matches!(
+            self.element().unwrap_or(self),
+            TypeKind::Json | TypeKind::JsonPath
+        )
+    }
+
+    /// Returns whether values of the type have an order.
+    pub fn has_order(self) -> bool {
+        self.has_equality() && self.element().unwrap_or(self) != TypeKind::Xid
     }
 
     /// Is it the type its category prefers?
@@ -606,6 +626,8 @@ impl Type {
     pub const INET: Type = Type::of(TypeKind::Inet);
     /// oid
     pub const OID: Type = Type::of(TypeKind::Oid);
+    /// xid
+    pub const XID: Type = Type::of(TypeKind::Xid);
     /// json
     pub const JSON: Type = Type::of(TypeKind::Json);
     /// jsonb

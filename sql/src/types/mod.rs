@@ -105,7 +105,7 @@ pub fn text_in_at(
         TypeKind::Inet => Value::Inet(network::parse(text, false)?),
         TypeKind::Cidr => Value::Inet(network::parse(text, true)?),
         TypeKind::MacAddr => Value::MacAddr(network::parse_mac(text)?),
-        TypeKind::Oid => Value::Oid(oid::parse(text)?),
+        TypeKind::Oid | TypeKind::Xid => Value::Oid(oid::parse(text)?),
         TypeKind::Char => Value::text(string::clip_char(text)),
         kind @ (TypeKind::RegClass
         | TypeKind::RegType
@@ -249,7 +249,7 @@ pub fn binary_in(ty: &Type, bytes: &[u8]) -> Result<Value, SqlError> {
         TypeKind::Inet => Value::Inet(network::from_binary(bytes, false)?),
         TypeKind::Cidr => Value::Inet(network::from_binary(bytes, true)?),
         TypeKind::MacAddr => Value::MacAddr(fixed(bytes)?),
-        TypeKind::Oid => Value::Oid(u32::from_be_bytes(fixed(bytes)?)),
+        TypeKind::Oid | TypeKind::Xid => Value::Oid(u32::from_be_bytes(fixed(bytes)?)),
         TypeKind::Char => Value::text(string::clip_char(check_utf8(bytes)?)),
         kind @ (TypeKind::RegClass
         | TypeKind::RegType

@@ -7,6 +7,7 @@ use sqlparser::ast;
 use super::super::expr::Clause;
 use super::super::from::table_leaf;
 use super::super::scope::Scope;
+use super::super::system_columns::check_column_name;
 use super::super::{Binder, names};
 use super::check_column_type;
 use super::constraint::{Shape, deferrable_key, keeps_keys, nulls_equal};
@@ -169,6 +170,7 @@ impl Binder<'_> {
                 let column = table.column(&name).ok_or_else(|| no_column(&name))?;
                 check_own(table, "rename", &name)?;
                 let to = names::fold(new_column_name);
+                check_column_name(&to)?;
                 if table.column(&to).is_some() {
                     return Err(column_exists(&to, &table.name));
                 }
@@ -180,10 +182,26 @@ impl Binder<'_> {
                     table_name;
                 AlterAction::RenameTable(names::table_name(name)?.1)
             }
-            Op::RenameConstraint { old_name, new_name } => AlterAction::RenameConstraint {
-                from: names::fold(old_name),
-                to: names::fold(new_name),
-            },
+            Op::RenameConstraint { old_name, new_name } => {
+                let from = names::fold(old_name);
+                let mut checks = table.rules.checks.iter();
+                if checks.any(|of| of.name == from && table.link(of.id).is_some()) {
+                    let message = format!("cannot rename inherited constraint \"{from}\"");
+                    return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+                }
+                AlterAction::RenameConstraint {
+                    from,
+                    to: names::fold(new_name),
+                }
+            }
+            Op::DropConstraint { name, .. } if is_inherited(table, &names::fold(name)) => {
+                let message = format!(
+                    "cannot drop inherited constraint \"{}\" of relation \"{}\"",
+                    names::fold(name),
+                    table.name
+                );
+                return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+            }
             Op::DropConstraint {
                 if_exists,
                 name,
@@ -250,9 +268,6 @@ impl Binder<'_> {
                 (key.deferrable, key.options) = (deferrable, options);
                 key.nulls_equal = nulls_equal;
                 Ok(AlterAction::AddUnique(key))
-            }
-            ast::TableConstraint::ForeignKey(_) if table.partition_of_table().is_some() => {
-                Err(SqlError::unsupported("a foreign key of a partition alone"))
             }
             ast::TableConstraint::ForeignKey(key) if table.is_parent() && !validate => {
                 Err(not_valid_key(&table.name, &key.foreign_table))
@@ -497,10 +512,13 @@ impl Binder<'_> {
                 column,
                 not_null: true,
             }),
-            Op::DropNotNull => Ok(AlterAction::SetNotNull {
-                column,
-                not_null: false,
-            }),
+            Op::DropNotNull => {
+                self.check_nullable_above(table, column)?;
+                Ok(AlterAction::SetNotNull {
+                    column,
+                    not_null: false,
+                })
+            }
             Op::SetDataType {
                 data_type, using, ..
             } => self.set_type(table, column, data_type, using.as_ref()),
@@ -620,6 +638,24 @@ impl Binder<'_> {
         views.iter().any(|view| mentions(&view.text, name))
     }
 
+    /// 42P16 where the table above a partition has a column that is not to be NULL.
+    fn check_nullable_above(&self, table: &TableDef, column: usize) -> Result<(), SqlError> {
+        let of = table.partition_of_table();
+        let above = of.map(|of| self.catalog.table_by_id(of.parent));
+        let above: Option<Arc<TableDef>> = above.transpose()?.flatten();
+        let in_key = table.primary_key().is_some_and(|key| key.covers(column));
+        match !in_key && above.is_some_and(|above| above.columns[column].not_null) {
+            false => Ok(()),
+            true => Err(SqlError::new(
+                SqlState::INVALID_TABLE_DEFINITION,
+                format!(
+                    "column \"{}\" is marked NOT NULL in parent table",
+                    table.columns[column].name
+                ),
+            )),
+        }
+    }
+
     /// Does a foreign key lead to the column?
     fn is_referenced(&self, table: &TableDef, column: usize) -> Result<bool, SqlError> {
         for child in &table.rules.referenced_by {
@@ -633,6 +669,16 @@ impl Binder<'_> {
         }
         Ok(false)
     }
+}
+
+/// Returns whether a partition has the constraint of this name from the table above.
+fn is_inherited(table: &TableDef, name: &str) -> bool {
+    let checks = table.rules.checks.iter().map(|of| (&of.name, of.id));
+    let foreign = table.rules.foreign_keys.iter().map(|of| (&of.name, of.id));
+    let keys = table.indexes.iter().filter(|index| index.constraint);
+    let keys = keys.map(|of| (&of.name, of.id));
+    let mut all = checks.chain(foreign).chain(keys);
+    all.any(|(of, id)| of == name && table.link(id).is_some())
 }
 
 /// 42809 for what a materialized view lets nobody do.

@@ -7,7 +7,6 @@ use sqlparser::ast;
 use super::super::expr::Clause;
 use super::super::scope::{Scope, ScopeColumn, ScopeLeaf};
 use super::super::{Binder, names};
-use super::family::check_referenced;
 use super::text::{bare, text_of, unqualified};
 use crate::bound::{CreateTable, Expr, NewCheck, NewForeignKey, Volatility};
 use crate::catalog::temporary;
@@ -99,6 +98,7 @@ impl<'a> Shape<'a> {
             routed: Vec::new(),
             reads: None,
             row: None,
+            is_table: false,
         })?;
         Ok(scope)
     }
@@ -288,7 +288,6 @@ impl Binder<'_> {
                 let message = format!("referenced relation \"{parent_name}\" is not a table");
                 return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
             }
-            check_referenced(parent)?;
             if parent.rules.storage.unlogged && !shape.unlogged {
                 let message = "constraints on permanent tables may reference only permanent tables";
                 let temporary = temporary::is_temporary(shape.schema);

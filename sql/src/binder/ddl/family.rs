@@ -1,7 +1,5 @@
 //! Partitioned tables and their partitions: the key, bounds, ATTACH and DETACH.
 
-use std::sync::Arc;
-
 use sqlparser::ast;
 
 use super::super::expr::Clause;
@@ -552,13 +550,5 @@ pub(super) fn check_key(table: &TableDef, columns: &[usize], what: &str) -> Resu
             let column = &table.columns[column].name;
             Err(lacks_column(what, &table.name, column))
         }
-    }
-}
-
-/// 0A000 where a foreign key leads to a partition, not to the whole of its table.
-pub(super) fn check_referenced(table: &Arc<TableDef>) -> Result<(), SqlError> {
-    match table.partition_of_table() {
-        None => Ok(()),
-        Some(_) => Err(SqlError::unsupported("a foreign key to a partition")),
     }
 }

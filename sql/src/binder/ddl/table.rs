@@ -5,6 +5,7 @@ use sqlparser::ast;
 use super::super::collation::{collatable, collation_of};
 use super::super::expr::Clause;
 use super::super::scope::Scope;
+use super::super::system_columns::check_column_name;
 use super::super::{Binder, names};
 use super::constraint::{Shape, deferrable_key, nulls_equal};
 use super::keeping::check_unpartitioned;
@@ -100,9 +101,6 @@ impl Binder<'_> {
         for constraint in &create.constraints {
             self.rule_of_table(constraint, &mut table)?;
         }
-        if table.partition_of.is_some() && !table.foreign_keys.is_empty() {
-            return Err(SqlError::unsupported("a foreign key of a partition alone"));
-        }
         self.partition_by(create, options, &mut table)?;
         if table.partition_key.is_some() {
             check_unpartitioned(&table.storage.options)?;
@@ -137,6 +135,7 @@ impl Binder<'_> {
         }
         for (position, target) in select.columns().iter().enumerate() {
             let name = given.get(position).unwrap_or(&target.name).clone();
+            check_column_name(&name)?;
             check_column_type(&name, target.expr.ty)?;
             if table.columns.iter().any(|c| c.name == name) {
                 return Err(SqlError::new(
@@ -169,6 +168,7 @@ impl Binder<'_> {
                 format!("column \"{name}\" specified more than once"),
             ));
         }
+        check_column_name(&name).map_err(|e| e.or_at(self.position(column.name.span)))?;
         let position = table.columns.len();
         let serial = serial(&column.data_type);
         if let Some(kind) = serial {

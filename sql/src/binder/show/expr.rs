@@ -5,6 +5,7 @@ use sqlparser::ast;
 use super::super::names;
 use super::super::row_compare::row_of;
 use super::super::subquery::query_of;
+use super::super::system_columns::is_system_column;
 use super::from::of_join;
 use super::operator::{operation, symbol};
 use super::tree::{Piece, QueryKind, Subscript, Tree};
@@ -257,7 +258,7 @@ impl Shower<'_, '_> {
             .into_iter()
             .find_map(|level| Some((find(level)?, level)));
         match found {
-            Some((found, level)) if name == "tableoid" => {
+            Some((found, level)) if is_system_column(name) => {
                 let leaf = match expr {
                     ast::Expr::CompoundIdentifier(parts) if parts.len() > 1 => {
                         names::fold(&parts[parts.len() - 2])
@@ -269,7 +270,7 @@ impl Shower<'_, '_> {
                 }
                 let leaf = crate::functions::quote_ident(&leaf);
                 Ok(Shown::new(
-                    Tree::Var(format!("{leaf}.tableoid")),
+                    Tree::Var(format!("{leaf}.{name}")),
                     found.expr.ty,
                 ))
             }

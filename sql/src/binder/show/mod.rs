@@ -194,6 +194,7 @@ fn level_over(over: Over<'_>) -> Result<Level, SqlError> {
                 routed: Vec::new(),
                 reads: None,
                 row: None,
+                is_table: false,
             })?;
             level.names.push(None);
             level.domain = true;
