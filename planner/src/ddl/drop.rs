@@ -9,8 +9,10 @@ use fencepost_sql::stop::Halt;
 use fencepost_sql::types::composites::ROW_TYPE;
 
 use super::build_index::RowWalk;
+use super::cascades::tell;
 use super::changes::{Changes, check_settled};
 use super::family::{partitions_of, unlink, with_partitions};
+use super::family_keys::{drop_foreign_key, keys_to_wholes};
 use super::referencing::{dependents_of_index, drop_dependents, still_referenced, tell_of};
 use super::routine::drop_row_users;
 use super::rules::drop_references;
@@ -64,10 +66,11 @@ pub async fn drop_tables(
         for child in referencing {
             let child = changes.by_id(cx, ddl, *child).await?;
             if !cascade {
-                return Err(still_needed(table, child).into());
+                return Err(still_needed(table, child, table.id).into());
             }
             drop_references(child, ddl, &|key| key.parent == table.id);
         }
+        drop_keys_to_wholes(table, (cascade, &goes), cx, ddl, changes).await?;
         for key in &table.rules.foreign_keys {
             if !goes(&key.parent) {
                 let parent = changes.by_id(cx, ddl, key.parent).await?;
@@ -81,6 +84,30 @@ pub async fn drop_tables(
     }
     for table in tables {
         remove_table(table, cx, ddl, changes).await?;
+    }
+    Ok(())
+}
+
+/// Drops the foreign keys to a partitioned table of which a partition is dropped; without CASCADE they are the error 2BP01.
+async fn drop_keys_to_wholes(
+    partition: &TableDef,
+    (cascade, goes): (bool, &(dyn Fn(&u32) -> bool + Send + Sync)),
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    for (child, whole, key) in keys_to_wholes(ddl.snapshot, partition)? {
+        if goes(&child.id) || goes(&whole.id) {
+            continue;
+        }
+        if !cascade {
+            return Err(still_needed(partition, &child, whole.id).into());
+        }
+        tell(
+            format_args!("constraint {} on table {}", key.name, child.name),
+            ddl,
+        );
+        drop_foreign_key(key.id, child.id, cx, ddl, changes).await?;
     }
     Ok(())
 }
@@ -112,10 +139,10 @@ pub async fn remove_table(
     Ok(())
 }
 
-/// 2BP01: `child` has foreign keys to `table`.
-fn still_needed(table: &TableDef, child: &TableDef) -> SqlError {
+/// 2BP01: `child` has foreign keys to `table`, or to the table `parent` that has it for a partition.
+fn still_needed(table: &TableDef, child: &TableDef, parent: u32) -> SqlError {
     let keys = child.rules.foreign_keys.iter();
-    let keys = keys.filter(|key| key.parent == table.id).map(|key| {
+    let keys = keys.filter(|key| key.parent == parent).map(|key| {
         format!(
             "constraint {} on table {} depends on table {}",
             key.name, child.name, table.name

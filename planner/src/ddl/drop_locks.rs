@@ -104,11 +104,19 @@ impl Dropped {
         }
     }
 
-    /// Returns the tables that stay and reference a dropped table.
+    /// Returns the tables that stay and reference a dropped table, or a table that has it for a partition.
     fn referencing(&self, catalog: &Snapshot) -> Vec<u32> {
+        let mut referenced = self.going.clone();
+        let mut at = 0;
+        while let Some(id) = referenced.get(at) {
+            let table = catalog.table_by_id(*id).ok().flatten();
+            let above = table.and_then(|table| Some(table.partition_of_table()?.parent));
+            referenced.extend(above);
+            at += 1;
+        }
         let tables = catalog.tables().into_iter().filter(|table| {
             let mut keys = table.rules.foreign_keys.iter();
-            !self.going.contains(&table.id) && keys.any(|key| self.going.contains(&key.parent))
+            !self.going.contains(&table.id) && keys.any(|key| referenced.contains(&key.parent))
         });
         tables.map(|table| table.id).collect()
     }

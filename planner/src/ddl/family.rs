@@ -5,10 +5,9 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{KeyConstraint, NewCheck, NewForeignKey, NewPartition, RowRules};
+use fencepost_sql::bound::{KeyConstraint, NewCheck, NewPartition, RowRules};
 use fencepost_sql::catalog::{
-    Bound, CatalogView, CheckDef, Family, ForeignKeyDef, IndexDef, Level, PartitionOf, TableDef,
-    TriggerDef,
+    Bound, CatalogView, CheckDef, Family, IndexDef, Level, PartitionOf, TableDef, TriggerDef,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
@@ -17,8 +16,9 @@ use fencepost_sql::value::Value;
 use super::DdlCx;
 use super::changes::Changes;
 use super::create::{add_constraint, add_index, multiple_keys};
+use super::family_keys::{check_unreferenced, give_foreign_key};
 use super::rewrite::rewrite;
-use super::rules::{Rows, add_check, add_foreign_key};
+use super::rules::{Rows, add_check};
 use super::trigger::{sort_triggers, trigger_exists};
 use crate::exec::Cx;
 
@@ -49,7 +49,8 @@ pub fn with_partitions(
     Ok(all)
 }
 
-fn link(table: &mut TableDef, own: u32, parents: u32) {
+/// Notes whose an index, a constraint or a trigger of a partition is.
+pub fn link(table: &mut TableDef, own: u32, parents: u32) {
     if let Some(of) = table.family.as_mut().and_then(|family| family.of.as_mut()) {
         of.links.push((own, parents));
     }
@@ -238,62 +239,6 @@ async fn give_index(
     Box::pin(hand_down_index(cx, ddl, changes, partition, &own)).await
 }
 
-/// Gives a partition, and those below it, a foreign key for that of its parent.
-async fn give_foreign_key(
-    cx: &mut Cx<'_>,
-    ddl: &mut DdlCx<'_>,
-    changes: &mut Changes,
-    partition: &mut TableDef,
-    key: &ForeignKeyDef,
-) -> Result<(), Halt> {
-    let same = |own: &&ForeignKeyDef| {
-        let named = ForeignKeyDef {
-            id: key.id,
-            name: key.name.clone(),
-            index: key.index,
-            unchecked: key.unchecked,
-            inert: key.inert,
-            ..(*own).clone()
-        };
-        named == *key && partition.link(own.id).is_none()
-    };
-    let free = partition.rules.foreign_keys.iter().find(same).cloned();
-    let own = match free {
-        Some(own) => own,
-        None => {
-            let new = NewForeignKey {
-                name: Some(key.name.clone()),
-                columns: key.columns.clone(),
-                parent: ddl.snapshot.table_by_id(key.parent)?,
-                parent_columns: key.parent_columns.clone(),
-                of_primary_key: false,
-                on_delete: key.on_delete,
-                delete_columns: key.delete_columns.clone(),
-                on_update: key.on_update,
-                full: key.full,
-                deferrable: key.deferrable,
-                deferred: key.deferred,
-            };
-            let validate = !partition.is_parent();
-            add_foreign_key(cx, ddl, changes, partition, (&new, validate)).await?;
-            let newest = partition.rules.foreign_keys.last_mut();
-            if let Some(own) = newest {
-                (own.valid, own.index) = (key.valid, key.index);
-                (own.unchecked, own.inert) = (key.unchecked, key.inert);
-            }
-            let newest = partition.rules.foreign_keys.last();
-            newest.cloned().unwrap_or_else(|| key.clone())
-        }
-    };
-    link(partition, own.id, key.id);
-    for id in partitions_of(ddl, partition.id)? {
-        let mut below = changes.by_id(cx, ddl, id).await?.clone();
-        Box::pin(give_foreign_key(cx, ddl, changes, &mut below, &own)).await?;
-        changes.put(below);
-    }
-    Ok(())
-}
-
 /// Gives the partitions of `table` a CHECK of it, and looks at their rows if it is to.
 async fn hand_down_check(
     cx: &mut Cx<'_>,
@@ -371,17 +316,6 @@ pub async fn attach(
 ) -> Result<(), Halt> {
     let stored = &new.parent;
     let mut partition = changes.take(cx, stored).await?.clone();
-    let keys = partition.rules.foreign_keys.iter();
-    let foreign = |own: &&ForeignKeyDef| {
-        let mut theirs = parent.rules.foreign_keys.iter();
-        theirs.all(|key| key.parent != own.parent || key.columns != own.columns)
-    };
-    if keys.into_iter().any(|key| foreign(&key)) || !partition.rules.referenced_by.is_empty() {
-        return Err(SqlError::unsupported(
-            "ATTACH PARTITION of a table with foreign keys that the partitioned table has not",
-        )
-        .into());
-    }
     check_rows(cx, ddl, parent, stored, &new.bound).await?;
     check_default(cx, parent, stored, &new.bound).await?;
     let missing = |table: &TableDef| -> Vec<Option<Value>> {
@@ -422,11 +356,7 @@ pub async fn detach(
     parent: &TableDef,
     partition: &TableDef,
 ) -> Result<(), Halt> {
-    if !parent.rules.referenced_by.is_empty() {
-        return Err(
-            SqlError::unsupported("DETACH PARTITION of a table that foreign keys lead to").into(),
-        );
-    }
+    check_unreferenced(cx, ddl, (parent, partition)).await?;
     let id = partition.id;
     let partition = changes.take(cx, partition).await?;
     // What it has of the triggers above goes.
@@ -477,7 +407,7 @@ pub async fn attach_index(
 }
 
 /// The tables with rows at and below a table.
-fn tables_with_rows(table: &Arc<TableDef>) -> Vec<Arc<TableDef>> {
+pub fn tables_with_rows(table: &Arc<TableDef>) -> Vec<Arc<TableDef>> {
     match table.is_parent() {
         true => table.leaves().to_vec(),
         false => vec![Arc::clone(table)],

@@ -18,6 +18,7 @@ use fencepost_sql::table_locks::TableUse;
 
 use super::authorize::Asker;
 use super::drop_locks::Dropped;
+use super::family_keys::keys_to_wholes;
 
 /// Takes the locks of a DDL statement until the transaction ends, one after the other. Outside a session there are none, and
 /// none for a role that may not run the statement: [`super::run_ddl`] refuses it.
@@ -232,6 +233,10 @@ impl Locks<'_> {
             }
             AlterAction::DetachPartition(partition) => {
                 self.add_all(partition, LockMode::AccessExclusive);
+                let keys = keys_to_wholes(self.catalog, partition).unwrap_or_default();
+                for (child, ..) in keys {
+                    self.add_all(&child, LockMode::Share);
+                }
             }
             AlterAction::DropConstraint { name, .. } => {
                 let keys = table.rules.foreign_keys.iter();

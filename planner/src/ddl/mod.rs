@@ -15,6 +15,7 @@ mod drop_locks;
 mod drop_owned;
 mod extension;
 mod family;
+mod family_keys;
 mod follow;
 mod grant;
 mod keep;

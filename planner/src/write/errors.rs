@@ -174,6 +174,28 @@ pub fn still_referenced(
     ))
 }
 
+/// 23503 of a partition that is to go, with a row that is referenced.
+#[cold]
+pub fn still_in_partition(
+    key: &ForeignKeyDef,
+    (child, parent): (&TableDef, &TableDef),
+    (partition, values): (&TableDef, &[Value]),
+    settings: &Settings,
+) -> SqlError {
+    let (names, shown) = values_text(parent, &key.parent_columns, values, settings);
+    foreign_key_error(
+        format!(
+            "removing partition \"{}\" violates foreign key constraint \"{}\"",
+            partition.name, key.name
+        ),
+        (child, &key.name),
+    )
+    .detail(format!(
+        "Key ({names})=({shown}) is still referenced from table \"{}\".",
+        child.name
+    ))
+}
+
 /// 23503 of MATCH FULL where some columns are NULL and others not.
 #[cold]
 pub fn partly_null(key: &ForeignKeyDef, child: &TableDef) -> SqlError {

@@ -60,6 +60,8 @@ pub struct Check {
     pub values: Vec<Value>,
     /// Who is at fault if it is not.
     pub fault: Fault,
+    /// The partition that a row which references is in, by its place among the leaves.
+    pub leaf: Option<u32>,
 }
 
 /// At which end a broken reference is reported.
@@ -97,9 +99,9 @@ impl Referee {
     pub async fn inserted(&mut self, cx: &mut Cx<'_>, row: &[Value]) -> Result<(), Halt> {
         let references = Arc::clone(&self.references);
         for (at, key) in references.keys.iter().enumerate() {
-            if key.child == 0 {
+            if references.binds(key, 0, row) {
                 // The statement may yet bring the row that is referenced, or take this one away again.
-                let later = key.parent == 0;
+                let later = references.share_rows(key.parent, 0);
                 self.refers(cx, at, row, later).await?;
             }
         }
@@ -129,16 +131,22 @@ impl Referee {
         let references = Arc::clone(&self.references);
         for (at, key) in references.keys.iter().enumerate() {
             let (child, parent) = references.ends(key);
-            let leads_here = references.has_rows_of(key.parent, table);
-            if leads_here && !same(parent, &key.def.parent_columns, (old, new)) {
+            // A row that leaves the referenced partition has gone from there.
+            let stays = references.is_row_of(key.parent, table, new);
+            if references.is_row_of(key.parent, table, old)
+                && (!stays || !same(parent, &key.def.parent_columns, (old, new)))
+            {
                 let old = picked(old, &key.def.parent_columns);
                 if !old.iter().any(Value::is_null) {
-                    let new = Some(picked(new, &key.def.parent_columns));
+                    let new = stays.then(|| picked(new, &key.def.parent_columns));
                     self.effects.push_back(Effect { key: at, old, new });
                 }
             }
-            if key.child == table && !same(child, &key.def.columns, (old, new)) {
-                let later = key.parent == 0 || table != 0;
+            let comes = || !references.binds(key, table, old);
+            if references.binds(key, table, new)
+                && (comes() || !same(child, &key.def.columns, (old, new)))
+            {
+                let later = table != 0 || references.share_rows(key.parent, 0);
                 self.refers(cx, at, new, later).await?;
             }
         }
@@ -147,7 +155,7 @@ impl Referee {
 
     fn gone(&mut self, table: usize, row: &[Value]) {
         for (at, key) in self.references.keys.iter().enumerate() {
-            if self.references.has_rows_of(key.parent, table) {
+            if self.references.is_row_of(key.parent, table, row) {
                 let old = picked(row, &key.def.parent_columns);
                 if !old.iter().any(Value::is_null) {
                     let effect = Effect {
@@ -186,6 +194,7 @@ impl Referee {
             key: at,
             values,
             fault: Fault::Child,
+            leaf: references.leaf_of_row(key.child, row),
         };
         if later || is_deferred(cx, &key.def) {
             self.checks.push(check);
@@ -232,6 +241,7 @@ impl Referee {
             key: effect.key,
             values: effect.old.clone(),
             fault,
+            leaf: None,
         };
         match action {
             Referential::NoAction => {
@@ -396,7 +406,14 @@ fn broken(cx: &Cx<'_>, references: &References, check: &Check) -> SqlError {
     let ends = references.ends(key);
     let settings = &cx.eval.settings;
     match check.fault {
-        Fault::Child => not_present(&key.def, ends, &check.values, settings),
+        Fault::Child => {
+            let (child, parent) = ends;
+            let leaf = check
+                .leaf
+                .and_then(|leaf| child.leaves().get(leaf as usize));
+            let child = leaf.map_or(child, |leaf| leaf);
+            not_present(&key.def, (child, parent), &check.values, settings)
+        }
         Fault::Parent | Fault::Restrict => {
             still_referenced(&key.def, ends, &check.values, settings)
         }

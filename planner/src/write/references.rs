@@ -28,8 +28,19 @@ pub struct References {
     pub defaults: Vec<Vec<Expr>>,
     /// The foreign keys among them.
     pub keys: Vec<Key>,
-    /// The tables that the statement's is a partition of, by position: its rows are theirs.
-    wholes: Vec<usize>,
+    /// The partitioned tables among the tables, each with those that it is made of.
+    parts: Vec<Part>,
+}
+
+/// A partitioned table, and a table of its tree.
+#[derive(Debug)]
+struct Part {
+    /// The partitioned table, by position.
+    whole: usize,
+    /// The table of its tree, by position.
+    part: usize,
+    /// The leaves of the partitioned table that the other one has.
+    leaves: Vec<u32>,
 }
 
 /// A foreign key.
@@ -57,7 +68,7 @@ impl References {
             tables: Vec::with_capacity(related.len()),
             defaults: Vec::with_capacity(related.len()),
             keys: Vec::new(),
-            wholes: Vec::new(),
+            parts: Vec::new(),
         };
         for table in related {
             let plan = TablePlan::written(&table.table, table.rules);
@@ -67,31 +78,67 @@ impl References {
         let mut keys = Vec::new();
         for (child, table) in references.tables.iter().enumerate() {
             let leads = table.def.rules.foreign_keys.iter();
-            keys.extend(leads.filter_map(|key| references.key(child, key)));
+            // The key of the partitioned table speaks for what its partitions have of it.
+            let own = leads.filter(|key| child == 0 || table.def.link(key.id).is_none());
+            keys.extend(own.filter_map(|key| references.key(child, key)));
         }
         references.keys = keys;
-        references.wholes = references.wholes_of(0);
+        references.parts = references.parts();
         (!references.keys.is_empty()).then(|| Arc::new(references))
     }
 
-    fn wholes_of(&self, table: usize) -> Vec<usize> {
+    fn parts(&self) -> Vec<Part> {
         let mut all = Vec::new();
-        let of = |at: usize| self.tables.get(at)?.def.partition_of_table();
-        let mut next = of(table);
-        while let Some(above) = next {
-            let mut tables = self.tables.iter();
-            let Some(at) = tables.position(|table| table.def.id == above.parent) else {
-                break;
+        for (whole, table) in self.tables.iter().enumerate() {
+            let Some(tree) = table.def.tree() else {
+                continue;
             };
-            all.push(at);
-            next = of(at);
+            for (part, other) in self.tables.iter().enumerate() {
+                let leaves = tree.below(other.def.id);
+                if !leaves.is_empty() {
+                    all.push(Part {
+                        whole,
+                        part,
+                        leaves,
+                    });
+                }
+            }
         }
         all
     }
 
-    /// Are the rows of the table at this position also those of the referenced one?
-    pub fn has_rows_of(&self, parent: usize, table: usize) -> bool {
-        parent == table || (table == 0 && self.wholes.contains(&parent))
+    /// Returns whether a row of the table at position `table` is a row of the table at `of`, too.
+    pub fn is_row_of(&self, of: usize, table: usize, row: &[Value]) -> bool {
+        let contains = |part: &Part| part.whole == of && part.part == table;
+        of == table || self.parts.iter().any(contains) || self.is_row_below(of, table, row)
+    }
+
+    /// Returns whether a row of the table at position `table` has to satisfy `key`: that of the table, or of a partition
+    /// that the row is in.
+    pub fn binds(&self, key: &Key, table: usize, row: &[Value]) -> bool {
+        key.child == table || self.is_row_below(key.child, table, row)
+    }
+
+    /// Returns whether the tables at two positions can have a row in common.
+    pub fn share_rows(&self, a: usize, b: usize) -> bool {
+        let both = |part: &Part| [(a, b), (b, a)].contains(&(part.whole, part.part));
+        a == b || self.parts.iter().any(both)
+    }
+
+    /// Returns the leaf of the table at a position that a row of it is in; `None` if it is not partitioned.
+    pub fn leaf_of_row(&self, table: usize, row: &[Value]) -> Option<u32> {
+        let tree = self.tables[table].def.tree()?;
+        tree.leaf_of(&|column| &row[column]).ok()
+    }
+
+    /// Returns whether a row of a partitioned table is in the table at `below` of its tree.
+    fn is_row_below(&self, below: usize, table: usize, row: &[Value]) -> bool {
+        let mut parts = self.parts.iter();
+        let part = parts.find(|part| part.whole == table && part.part == below);
+        part.is_some_and(|part| {
+            let leaf = self.leaf_of_row(table, row);
+            leaf.is_some_and(|leaf| part.leaves.contains(&leaf))
+        })
     }
 
     fn key(&self, child: usize, def: &ForeignKeyDef) -> Option<Key> {
@@ -154,6 +201,14 @@ impl References {
             }
         };
         is_referenced(cx, (index, partition), &bytes).await
+    }
+
+    /// Returns the leaf of the referenced table that a row with `values` references; `None` if that is not partitioned.
+    pub fn leaf_of(&self, key: &Key, values: &[Value]) -> Option<u32> {
+        let parent = &self.tables[key.parent].def;
+        let values = fitted(values, parent, &key.def.parent_columns)?;
+        let of = |column: usize| value_of(&key.def.parent_columns, column, &values);
+        parent.tree()?.leaf_of(&of).ok()
     }
 
     /// The rows that reference a row with `values`, at most `limit`; they are found so at the commit, too.

@@ -72,11 +72,12 @@ impl Binder<'_> {
             }
         }
         let mut related = Vec::new();
-        let above = self.above(table)?;
+        let mut connected = self.above(table)?;
+        connected.extend(self.below(table)?);
         let is_met = |table: &TableDef| {
             !table.rules.foreign_keys.is_empty() || !table.rules.referenced_by.is_empty()
         };
-        if is_met(table) || above.iter().any(|table| is_met(table)) {
+        if is_met(table) || connected.iter().any(|table| is_met(table)) {
             let mut tables = Vec::new();
             self.relate(table, change, &mut tables)?;
             if tables.len() > 1 || self.meets_itself(table, change) {
@@ -124,24 +125,43 @@ impl Binder<'_> {
                 add(tables, &parent, false);
             }
         }
-        self.relate_children(table, change, tables)?;
-        let above = self.above(table)?;
-        if above
-            .iter()
-            .any(|whole| !whole.rules.referenced_by.is_empty())
-        {
-            // What leads from the table up to one that is referenced.
-            above.iter().for_each(|whole| {
-                add(tables, whole, false);
-            });
+        let mut moves = table.routing_columns().iter();
+        let moves = moves.any(|column| change.updates.contains(column));
+        // A row that moves leaves one partition, and comes into another.
+        let below = Change {
+            inserts: change.inserts || moves,
+            deletes: change.deletes || moves,
+            updates: change.updates,
+        };
+        for partition in self.below(table)? {
+            self.relate_partition(&partition, below, tables)?;
         }
-        for whole in above {
-            self.relate_children(&whole, change, tables)?;
+        for whole in self.above(table)?.iter().chain([table]) {
+            self.relate_children(whole, change, tables)?;
         }
         Ok(())
     }
 
-    /// Adds the tables whose foreign keys lead to `whole`, which is the changed table or has it for a partition.
+    /// Adds a partition of the changed table that has foreign keys of its own, and the tables that they lead to; and
+    /// those whose foreign keys lead to the partition alone.
+    fn relate_partition(
+        &mut self,
+        partition: &Arc<TableDef>,
+        change: Change<'_>,
+        tables: &mut Vec<(Arc<TableDef>, bool)>,
+    ) -> Result<(), SqlError> {
+        let own = |key: &&ForeignKeyDef| partition.link(key.id).is_none() && change.writes(key);
+        for key in partition.rules.foreign_keys.iter().filter(own) {
+            if let Some(parent) = self.catalog.table_by_id(key.parent)? {
+                add(tables, partition, false);
+                add(tables, &parent, false);
+            }
+        }
+        self.relate_children(partition, change, tables)
+    }
+
+    /// Adds the tables whose foreign keys lead to `whole`, with it: the changed table, one that has it for a partition,
+    /// or one of its partitions.
     fn relate_children(
         &mut self,
         whole: &Arc<TableDef>,
@@ -159,6 +179,7 @@ impl Binder<'_> {
             if !keys.any(|key| change.unsettles(key)) {
                 continue;
             }
+            add(tables, whole, false);
             let mut to_here = child.rules.foreign_keys.iter().filter(leads);
             let changes = to_here.any(|key| key.on_delete.changes() || key.on_update.changes());
             // Whoever is changed may change others in turn.
@@ -232,6 +253,17 @@ impl Binder<'_> {
             };
             next = parent(&table);
             all.push(table);
+        }
+        Ok(all)
+    }
+
+    /// Returns the partitions of a table, on all levels.
+    fn below(&self, table: &TableDef) -> Result<Vec<Arc<TableDef>>, SqlError> {
+        let mut all = Vec::new();
+        if let Some(tree) = table.tree() {
+            for id in tree.tables() {
+                all.extend(self.catalog.table_by_id(id)?);
+            }
         }
         Ok(all)
     }

@@ -7,8 +7,8 @@ use super::rows::Rows;
 use super::triggers::TRIGGER_CLASS;
 use super::{Around, Constraint, Relation, class, namespace_oid, partition_bound};
 use crate::catalog::{
-    Collation, ColumnDef, ForeignKeyDef, Identity, IndexDef, IndexKind, ObjectKind, PUBLIC_SCHEMA,
-    Referential, SequenceDef, Snapshot, TableDef, temporary,
+    CatalogView, Collation, ColumnDef, ForeignKeyDef, Identity, IndexDef, IndexKind, ObjectKind,
+    PUBLIC_SCHEMA, Referential, SequenceDef, Snapshot, TableDef, temporary,
 };
 use crate::error::{SqlError, SqlState};
 use crate::functions::quote_ident as quoted;
@@ -22,6 +22,21 @@ const BTREE: u32 = 403;
 const HASH: u32 = 405;
 /// The collation `default`.
 pub(super) const DEFAULT_COLLATION: u32 = 100;
+
+/// Returns whether a table has triggers, or foreign keys, which PostgreSQL keeps by triggers: its own, and those that lead
+/// to it or to a table that has it for a partition.
+fn has_triggers(snapshot: &Snapshot, table: &Arc<TableDef>) -> bool {
+    let rules = &table.rules;
+    if !rules.foreign_keys.is_empty() || !rules.triggers.is_empty() {
+        return true;
+    }
+    let above = |table: &Arc<TableDef>| {
+        let parent = table.partition_of_table()?.parent;
+        snapshot.table_by_id(parent).ok().flatten()
+    };
+    let mut all = std::iter::successors(Some(Arc::clone(table)), above);
+    all.any(|table| !table.rules.referenced_by.is_empty())
+}
 
 fn namespace(around: &Around<'_>, schema: &str) -> Value {
     Value::Oid(namespace_oid(around.snapshot, schema).unwrap_or(0))
@@ -97,11 +112,7 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
             ("relchecks", Value::Int2(table.rules.checks.len() as i16)),
             (
                 "relhastriggers",
-                Value::Bool(
-                    !table.rules.foreign_keys.is_empty()
-                        || !table.rules.referenced_by.is_empty()
-                        || !table.rules.triggers.is_empty(),
-                ),
+                Value::Bool(has_triggers(around.snapshot, &table)),
             ),
             ("relreplident", Value::text("d")),
             (

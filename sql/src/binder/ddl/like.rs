@@ -59,7 +59,7 @@ impl Binder<'_> {
         }
         if like.indexes {
             for index in source.indexes.iter().filter(|index| !index.is_hidden()) {
-                like_index(&source, index, first, table)?;
+                like_index(index, first, table)?;
             }
         }
         let checks = source.rules.checks.iter().filter(|_| like.constraints);
@@ -196,12 +196,7 @@ fn options_of(of: &SequenceDef) -> SequenceOptions {
 }
 
 /// An index of the same shape, whose columns come behind `first` others; its name is chosen when it is made.
-fn like_index(
-    source: &TableDef,
-    of: &IndexDef,
-    first: usize,
-    table: &mut CreateTable,
-) -> Result<(), SqlError> {
+fn like_index(of: &IndexDef, first: usize, table: &mut CreateTable) -> Result<(), SqlError> {
     let moved = |column: usize| match column {
         EXPRESSION.. => column,
         column => column + first,
@@ -228,11 +223,6 @@ fn like_index(
     if of.constraint {
         table.unique.push(key());
         return Ok(());
-    }
-    if !of.more.expressions.is_empty() && source.is_parent() {
-        return Err(SqlError::unsupported(
-            "an index on an expression of a partitioned table",
-        ));
     }
     let mut index = IndexDef {
         id: 0,

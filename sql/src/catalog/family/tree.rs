@@ -359,6 +359,21 @@ impl Tree {
         find(&self.top, table)
     }
 
+    /// Returns the oids of all tables of the tree, but for the topmost.
+    pub fn tables(&self) -> Vec<u32> {
+        fn find(level: &Level, all: &mut Vec<u32>) {
+            for member in &level.members {
+                all.push(member.table);
+                if let Next::Level(next) = &member.next {
+                    find(next, all);
+                }
+            }
+        }
+        let mut all = Vec::new();
+        find(&self.top, &mut all);
+        all
+    }
+
     /// The leaves below a table of the tree.
     pub fn below(&self, table: u32) -> Vec<u32> {
         fn find(level: &Level, table: u32, all: &mut Vec<u32>) {
