@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{Expr, From, Hold, Leaf, LeafSource, Locking, Node, Select, WaitPolicy};
+use fencepost_sql::bound::{
+    Expr, From, Hold, Leaf, LeafSource, Locking, Node, Select, Volatility, WaitPolicy,
+};
 use fencepost_sql::catalog::{EXPRESSION, TableDef};
 use fencepost_sql::types::{Type, TypeKind};
 
@@ -417,9 +419,15 @@ impl Builder<'_> {
         let columns = (0..leaf.width())
             .filter(|c| self.needed[leaf.first_slot + c])
             .collect();
+        let own = (leaf.first_slot, leaf.first_slot + leaf.width());
+        let filters_first = filter.as_ref().is_some_and(|filter| {
+            // A volatile function is called once for each row.
+            reads_only(filter, own) && filter.volatility() != Volatility::Volatile
+        });
         Scan {
             table: Arc::new(TablePlan::new(table)),
             locks: self.locks_of(&leaf),
+            filters_first,
             hints: self.hints,
             alias: leaf.alias,
             first_slot: leaf.first_slot,

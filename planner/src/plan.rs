@@ -309,6 +309,8 @@ pub struct Scan {
     pub filter: Option<Expr>,
     /// FOR UPDATE, UPDATE, DELETE: take an intent on each row, before it is read where possible.
     pub locks: Option<Hold>,
+    /// Below SERIALIZABLE, a row that a key leads to is locked only if it passes the filter as it is found.
+    pub filters_first: bool,
     /// Which of its rows are only hints, as each that is used is locked and read again.
     pub hints: Hints,
     /// Queries above it choose among its rows.

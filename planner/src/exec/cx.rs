@@ -133,6 +133,8 @@ pub struct Scratch {
     pub words: Vec<u64>,
     /// A decoded row.
     pub row: Vec<Value>,
+    /// A decoded row that a filter looks at before its lock is taken.
+    pub filtered: Vec<Value>,
     /// A result row.
     pub out: Vec<Value>,
     /// The routines of users that have been called.
@@ -153,6 +155,7 @@ impl Scratch {
         if self.words.capacity() > LONG_WORDS {
             self.words = Vec::new();
             self.row = Vec::new();
+            self.filtered = Vec::new();
             self.out = Vec::new();
         }
     }

@@ -261,6 +261,13 @@ pub async fn fetch_point(
         };
         let row = FatPtr::from_words(entry);
         let locks = scan.locks.filter(|_| queues_first(scan));
+        if locks.is_some()
+            && scan.filters_first
+            && cx.tx.isolation() != Isolation::Serializable
+            && is_rejected(scan, cx, row.addr, words).await?
+        {
+            return Ok(None);
+        }
         if let Some(hold) = locks
             && !lock_row(cx, &scan.table, row.addr, hold).await?
         {
@@ -292,6 +299,27 @@ pub async fn fetch_point(
         }
         last = row.addr;
     }
+}
+
+/// Returns whether the filter of a scan rejects a row as the snapshot has it.
+async fn is_rejected(
+    scan: &Scan,
+    cx: &mut Cx<'_>,
+    row: Addr,
+    words: &mut Vec<u64>,
+) -> Result<bool, Halt> {
+    let wanted = (&scan.table.layout, scan.columns.as_slice());
+    if !read_columns(&mut cx.seen(), row, wanted, words).await? {
+        return Ok(false);
+    }
+    let mut slots = std::mem::take(&mut cx.scratch.filtered);
+    slots.clear();
+    slots.resize(scan.first_slot + scan.table.layout.width(), Value::Null);
+    let own = &mut slots[scan.first_slot..];
+    scan.table.layout.decode_some(words, &scan.columns, own)?;
+    let passes = cx.holds(scan.filter.as_ref(), &slots).await;
+    cx.scratch.filtered = slots;
+    Ok(!passes?)
 }
 
 /// Is it of the whole table, and not for the order of an index?
