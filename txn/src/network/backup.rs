@@ -1,19 +1,23 @@
-//! What a backup does with COMMIT-BACKUP (SOSP'15 §4): keeps it, and applies it when the transaction is
-//! truncated.
+//! A backup's handling of COMMIT-BACKUP (SOSP'15 §4): it keeps the record, and applies it when the
+//! transaction is truncated.
 //!
 //! # Invariants
-//! * BACKUP-1: the order of truncations does not matter. A whole object applies to any older version. Ranges apply
-//!   to the version that they name and wait for it, the transaction's records with them. It comes: whoever
-//!   overwrote it had seen it at the primary, so its COMMIT-PRIMARY was written, so this backup had acknowledged its
-//!   COMMIT-BACKUP (SPREAD-1), which is in a log here until its own truncation applies it; and that waits for nothing
-//!   but older versions. One that a newer whole object has overtaken is passed over, and so is what waits for it.
-//! * BACKUP-2: nothing applies to a block that serves another size class since. A block gets another class
-//!   once all that was in it is gone, for every reader too: so each write of a life of a block has a lower
-//!   timestamp than any of the next one, and a life that was noticed here has at least one. Ranges begin no life.
-//! * BACKUP-4: who becomes the primary of a region goes on applying what it is told as its backup, until all of that
-//!   has come and its free slots are looked for; what comes later is there already.
-//! * BACKUP-3: writes are applied one after the other ([`Changed`] is locked meanwhile): those of peers' and of
-//!   this machine's own transactions are applied by different threads.
+//! * BACKUP-1: the order of truncations does not matter. A whole object applies to any older
+//!   version. Ranges apply to the version that they name. They wait for that version, and the
+//!   transaction's records wait with them. The version arrives: the transaction that overwrote it
+//!   had read it at the primary, so its COMMIT-PRIMARY was written. Hence this backup had
+//!   acknowledged its COMMIT-BACKUP (SPREAD-1), which is in a log here until its own truncation
+//!   applies it. That truncation waits only for older versions. A version that a newer whole object
+//!   has overtaken is skipped, and so are the ranges that wait for it.
+//! * BACKUP-2: a write does not apply to a block that has another size class since. A block changes
+//!   its class only after all its objects are freed, for every reader too. So each write of one use
+//!   of a block has a lower timestamp than any write of the next use. A use that was recorded here
+//!   has at least one write. Ranges begin no use.
+//! * BACKUP-4: a backup that becomes the primary of a region continues to apply the records it
+//!   received as a backup. It stops once all of them have arrived and its free slots are searched
+//!   for. Writes that arrive later are already present.
+//! * BACKUP-3: writes are applied one after the other ([`Changed`] is locked meanwhile): different
+//!   threads apply the writes of peers' transactions and of this machine's own.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,31 +38,32 @@ use crate::planted::{self, Planted};
 use crate::record::{BadRecord, TxnId};
 use crate::recovery::Evidence;
 
-/// What is asked of the processor of each object ahead of its change.
+/// Bytes of each object that are prefetched before it is changed.
 const PREFETCH_BYTES: usize = 64;
 
-/// The lives of the blocks of backups.
+/// The uses of the blocks of backup replicas: one use lasts from one change of size class to the
+/// next.
 #[derive(Default)]
 pub(super) struct Changed {
     lives: Mutex<Lives>,
-    /// Writes that were applied.
+    /// The number of writes applied.
     applied: AtomicU64,
 }
 
 type Lives = HashMap<BlockId, Life, FixedState>;
 
-/// What was applied to a block since it has the class that it has.
+/// The timestamps of the writes applied to a block since it has its current size class.
 #[derive(Clone, Copy)]
 struct Life {
-    /// The first and the last timestamp.
+    /// The smallest timestamp; the next field is the largest.
     since: Timestamp,
     newest: Timestamp,
-    /// The last one before, when the block had another class.
+    /// The largest timestamp of the previous use, when the block had another class.
     until: Timestamp,
 }
 
 impl Changed {
-    /// What there is in backups that were loaded: the lives of their blocks are those of the objects in them.
+    /// Rebuilds the uses of blocks from the objects of backup replicas that were loaded.
     pub fn of(regions: &Regions) -> Changed {
         let mut lives = Lives::default();
         for (id, class) in regions.replica_blocks() {
@@ -78,14 +83,14 @@ impl Changed {
         }
     }
 
-    /// What is written to a region is none of a backup any more.
+    /// Drops the records of a region of which this machine is no backup any more.
     pub fn forget(&self, region: RegionId) {
         self.lives.lock().retain(|block, _| block.region != region);
     }
 }
 
 impl Life {
-    /// The next life of a block, which a write at `w` begins.
+    /// Returns the next use of a block, which a write at `w` begins.
     fn after(before: Option<&Life>, w: Timestamp) -> Life {
         Life {
             since: w,
@@ -94,7 +99,8 @@ impl Life {
         }
     }
 
-    /// Whether a write at `w` belongs to an earlier life; `same` is whether it is of the same class.
+    /// Returns whether a write at `w` belongs to an earlier use; `same` tells whether it has the
+    /// block's current class.
     fn has_outlived(&self, w: Timestamp, same: bool) -> bool {
         match same {
             true => w <= self.until,
@@ -103,13 +109,14 @@ impl Life {
     }
 }
 
-/// The transactions of one coordinator machine that write regions of which this machine has backups.
+/// The transactions of one coordinator machine that write regions of which this machine has
+/// backups.
 #[derive(Default)]
 pub(super) struct Backup {
     waiting: HashMap<TxnId, Waiting, FixedState>,
-    /// Transactions that are truncated and wait for versions that others' truncations bring, the first of them each.
+    /// Truncated transactions that wait for a version, each with the first version it awaits.
     due: Vec<(Awaited, Vec<Held>)>,
-    /// [`Changed::applied`] when they were looked at last.
+    /// The value of [`Changed::applied`] at the last check.
     looked: u64,
 }
 
@@ -117,11 +124,11 @@ pub(super) struct Backup {
 #[derive(Default)]
 struct Waiting {
     parts: Vec<Held>,
-    /// Whether all parts are there: then it can be committed from here.
+    /// Whether all parts have arrived, so that recovery can commit the transaction from here.
     whole: bool,
 }
 
-/// The version that ranges of a write at `w` apply to.
+/// The version to which the ranges of a write at `w` apply.
 #[derive(Clone, Copy)]
 struct Awaited {
     addr: Addr,
@@ -131,7 +138,7 @@ struct Awaited {
 }
 
 impl Awaited {
-    /// What a write waits for; `None` where it is whole.
+    /// Returns the version that a write waits for; `None` for a freed or whole object.
     fn by(write: &Write<'_>, change: &Change<'_>, w: Timestamp) -> Option<Awaited> {
         match change {
             Change::Ranges(base, _) => Some(Awaited {
@@ -144,7 +151,7 @@ impl Awaited {
         }
     }
 
-    /// Whether it is not there yet, and nothing has overtaken it.
+    /// Returns whether the version has not arrived yet and no newer write has overtaken it.
     fn lacks(&self, regions: &Regions, lives: &Lives) -> bool {
         let block = BlockId::of(self.addr);
         let same = regions.backup_class(block) == Some(self.class);
@@ -157,16 +164,16 @@ impl Awaited {
     }
 }
 
-/// A record, and what keeps it in the log.
+/// A record, and its reservation in the log.
 struct Held {
     record: Vec<u64>,
     kept: Option<Kept>,
-    /// Where it has left the log, and outlives the machine all the same.
+    /// The copy of a record that has left the log and must survive the machine.
     _copied: Option<Copied>,
 }
 
 impl Backup {
-    /// COMMIT-BACKUP, or a part of it, maybe the last: keeps the record.
+    /// Keeps a COMMIT-BACKUP record or a part of it; `last` marks the part that completes it.
     pub fn hold(
         &mut self,
         regions: &Regions,
@@ -177,7 +184,7 @@ impl Backup {
         self.hold_copied(regions, record, (kept, None), last)
     }
 
-    /// The same of a record that may have been copied out of the log.
+    /// Does the same for a record that may have been copied out of the log.
     pub fn hold_copied(
         &mut self,
         regions: &Regions,
@@ -189,7 +196,7 @@ impl Backup {
         let id = reader.id()?;
         reader.timestamp()?;
         reader.skip_regions()?;
-        // It is applied soon, and would wait for memory then.
+        // The writes are applied soon, and would wait for memory then.
         while let Some(write) = reader.write()? {
             regions.prefetch(write.addr, PREFETCH_BYTES);
         }
@@ -204,12 +211,13 @@ impl Backup {
         Ok(())
     }
 
-    /// ABORT: forgets it; what may be released.
+    /// Handles ABORT: drops the records and returns the log reservations to release.
     pub fn abort(&mut self, id: TxnId) -> Vec<Kept> {
         released(self.take(id)).collect()
     }
 
-    /// TRUNCATE: applies it; what may be released. `None` where it waits for a version ([`Self::look_again`]).
+    /// Handles TRUNCATE: applies the records and returns the log reservations to release. Returns
+    /// `None` while the records wait for a version ([`Self::look_again`]).
     pub fn truncate(
         &mut self,
         regions: &Regions,
@@ -221,15 +229,15 @@ impl Backup {
             return Ok(Some(released(parts).collect()));
         };
         self.due.push((awaited, parts));
-        // What it waits for may have come meanwhile, from whoever applies what others have written.
+        // Another thread may have applied the awaited version in the meantime: check again.
         self.looked = u64::MAX;
         Ok(None)
     }
 
-    /// What there is of transactions that are not truncated.
+    /// Adds the evidence of transactions that are not truncated to `found`.
     pub fn find(&self, found: &mut Found) {
         for (id, waiting) in self.waiting.iter().filter(|(_, waiting)| waiting.whole) {
-            // They were looked at when they came.
+            // The records were checked when they arrived.
             for held in &waiting.parts {
                 let mut reader = Reader(&held.record[TxnId::WORDS..]);
                 let (Ok(w), Ok(written)) = (reader.timestamp(), evidence::written(&mut reader))
@@ -244,7 +252,7 @@ impl Backup {
         }
     }
 
-    /// What one of them writes to a region.
+    /// Returns the writes of one transaction to a region.
     pub fn content(&self, id: TxnId, region: u32) -> Option<Vec<u64>> {
         let waiting = self.waiting.get(&id).filter(|waiting| waiting.whole)?;
         let mut content = Vec::new();
@@ -267,7 +275,8 @@ impl Backup {
         waiting.map_or_else(Vec::new, |waiting| waiting.parts)
     }
 
-    /// Applies what waited for versions that are there by now; what may be released.
+    /// Applies the transactions whose awaited versions have arrived. Returns the log reservations
+    /// to release.
     pub fn look_again(
         &mut self,
         regions: &Regions,
@@ -296,13 +305,14 @@ impl Backup {
         Ok(all)
     }
 
-    /// Transactions of configurations before `current` that are not truncated.
+    /// Returns the transactions of configurations before `current` that are not truncated.
     pub fn before(&self, current: u64) -> Vec<TxnId> {
         let ids = self.waiting.keys().copied();
         ids.filter(|id| id.configuration < current).collect()
     }
 
-    /// Whether some that are truncated wait for versions of what is in one of these regions.
+    /// Returns whether a truncated transaction waits for a version in one of the regions that
+    /// `among` accepts.
     pub fn awaits_versions(
         &self,
         regions: &Regions,
@@ -310,19 +320,19 @@ impl Backup {
         among: &dyn Fn(RegionId) -> bool,
     ) -> bool {
         let mut due = self.due.iter();
-        // What nobody writes waits for nothing.
+        // A record that cannot be decoded waits for nothing.
         due.any(|(_, parts)| {
             let awaited = apply_among(regions, changed, parts, among);
             awaited.unwrap_or(None).is_some()
         })
     }
 
-    /// Whether some are truncated, and not applied.
+    /// Returns whether some transactions are truncated but not applied.
     pub fn is_late(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// Transactions that were not truncated, or not applied.
+    /// Returns the number of transactions that are not truncated or not applied.
     pub fn left(&self) -> usize {
         self.waiting.len() + self.due.len()
     }
@@ -332,7 +342,8 @@ fn released(parts: Vec<Held>) -> impl Iterator<Item = Kept> {
     parts.into_iter().filter_map(|held| held.kept)
 }
 
-/// Applies the writes of a transaction, those that are applied already apart; what the first that waits waits for.
+/// Applies the writes of a transaction, except those already applied. Returns the version that the
+/// first waiting write awaits.
 fn apply_all(
     regions: &Regions,
     changed: &Changed,
@@ -341,7 +352,7 @@ fn apply_all(
     apply_among(regions, changed, parts, &|_| true)
 }
 
-/// The same of those to some regions.
+/// Does the same for the writes to regions that `among` accepts.
 fn apply_among(
     regions: &Regions,
     changed: &Changed,
@@ -356,8 +367,8 @@ fn apply_among(
     Ok(first)
 }
 
-/// Applies those writes of a COMMIT-BACKUP, or of a part of one, that are to some regions, those that are applied already
-/// apart; whether none waits.
+/// Applies the writes of a COMMIT-BACKUP, or of a part of one, to regions that `among` accepts,
+/// except those already applied. Returns whether no write waits.
 pub(super) fn apply_record(
     regions: &Regions,
     changed: &Changed,
@@ -368,7 +379,7 @@ pub(super) fn apply_record(
     Ok(awaited.is_none())
 }
 
-/// The same; what the first that waits waits for.
+/// Does the same. Returns the version that the first waiting write awaits.
 fn apply_each(
     regions: &Regions,
     changed: &Changed,
@@ -388,11 +399,11 @@ fn apply_each(
     Ok(first)
 }
 
-/// What a write makes of an object.
+/// The change of an object by a write.
 enum Change<'a> {
     Freed,
     Whole(&'a [u64]),
-    /// Of the version of that time.
+    /// Ranges that apply to the version with this timestamp.
     Ranges(Timestamp, &'a [u64]),
 }
 
@@ -407,8 +418,8 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Applies what a transaction writes to some regions, as [`super::evidence`] has it, those writes that are applied already
-/// apart; whether none waits.
+/// Applies the writes of a transaction, encoded as in [`super::evidence`], to regions that `among`
+/// accepts, except those already applied. Returns whether no write waits.
 pub(super) fn apply_content(
     regions: &Regions,
     changed: &Changed,
@@ -429,7 +440,8 @@ pub(super) fn apply_content(
     Ok(all)
 }
 
-/// Applies what the primary of a region has of an object, unless this backup has it, or something later.
+/// Applies the primary's version of an object, unless this backup has the same version or a newer
+/// one.
 pub(super) fn apply_copy(
     regions: &Regions,
     changed: &Changed,
@@ -449,11 +461,12 @@ pub(super) fn apply_copy(
         gives_way: false,
         payload,
     };
-    // What is whole waits for nothing.
+    // A whole object does not wait for another version.
     apply(regions, changed, &write, header.timestamp()).map(drop)
 }
 
-/// The same of an object that this machine had before, and that nobody writes.
+/// Does the same with an object that this machine retained from before and that no transaction
+/// writes.
 pub(super) fn apply_kept(
     regions: &Regions,
     changed: &Changed,
@@ -480,7 +493,7 @@ pub(super) fn apply_kept(
     apply(regions, changed, &write, header.timestamp()).map(drop)
 }
 
-/// Applies a write, unless it is passed over or waits for the version that it changes; which that is.
+/// Applies a write, unless it is skipped or waits. Returns the version that it awaits.
 fn apply(
     regions: &Regions,
     changed: &Changed,
@@ -490,7 +503,7 @@ fn apply(
     apply_stamped(regions, changed, write, (w, None))
 }
 
-/// The same of an object one of whose words may become the write timestamp.
+/// Does the same; `stamped` is the index of the word that becomes the write timestamp, if any.
 fn apply_stamped(
     regions: &Regions,
     changed: &Changed,
@@ -506,7 +519,7 @@ fn apply_stamped(
     if !regions.has_backup(block.region)
         && (regions.is_own(write.addr) || regions.has_parted_with(block.region))
     {
-        // BACKUP-4; and what this machine has parted with others apply.
+        // BACKUP-4. The new replicas of a region that this machine has given up apply its writes.
         return Ok(None);
     }
     let mut lives = changed.lives.lock();
@@ -531,7 +544,7 @@ fn apply_stamped(
             lives.insert(block, life);
         }
     }
-    // Still under the lock (BACKUP-3).
+    // The lock is still held (BACKUP-3).
     let object = regions.backup(write.addr).ok_or(NOWHERE)?;
     let header = object.header();
     if header.timestamp() >= w && !planted::is(Planted::ApplyOlderVersion) {

@@ -1,26 +1,34 @@
-//! Commits of this machine that others may have seen: from the first COMMIT-BACKUP until all may truncate them.
+//! In-flight commits of this machine: from the first COMMIT-BACKUP until all participants may
+//! truncate.
 //!
 //! ```text
 //! begin ─► COMMIT-BACKUP ─┬─► shown: COMMIT-PRIMARY ─► all acks ─► TRUNCATE
 //!                         └─► in doubt: another configuration was applied ─► recovery decides ─► forgotten
 //! ```
 //! # Invariants
-//! * COMMITTING-1: a commit is here before its first COMMIT-BACKUP is written. So what is not here when the next
-//!   configuration is applied cannot have taken effect, and who runs it may say so.
-//! * COMMITTING-2: what is in doubt is decided by recovery alone, or, where nobody is replaced, when all begin again; the
-//!   locks that it holds here stay until then, whether
-//!   or not anybody waits for it.
-//! * COMMITTING-3: where somebody decides later ([`Network::decides_later`]) no commit is given up that is here: if some
-//!   were told to forget it and others were not when its coordinator fails, it could be decided that it takes effect after
-//!   what it had locked was changed. One that nobody waits for any more is an *orphan*, and goes on. For the same reason
-//!   none is truncated that a primary may not have heard of.
-//! * COMMITTING-4: what is in doubt holds locks on its new objects here, too. Recovery may put what leads to them in
-//!   place elsewhere before whoever runs the commit puts them in place here, and others may follow it.
-//! * COMMITTING-5: who has the commits does not wait for the configuration: it is in that before. Others are in it and wait
-//!   for the commits, and whoever waits to apply the next one lets nobody else in.
-//! * COMMITTING-6: what was decided stays so until whoever runs the commit has done it, however many configurations that takes.
-//!   Nobody is asked about it any more: the others may have truncated it, and remember nothing.
-//! * COMMITTING-7: nor is one given up when this machine ends. What it has locked stays so, for whoever decides.
+//! * COMMITTING-1: a commit is registered here before its first COMMIT-BACKUP is written. A commit
+//!   that is not registered when the next configuration is applied cannot have taken effect, and
+//!   its coordinator may report that.
+//! * COMMITTING-2: only recovery decides a commit in doubt. Where machines are not replaced, the
+//!   commit is decided when all machines restart. Its locks on this machine are held until then,
+//!   whether or not a session waits for it.
+//! * COMMITTING-3: where a commit may be decided later ([`Network::decides_later`]), no registered
+//!   commit is given up. Suppose that some participants were told to forget the commit and others
+//!   were not when its coordinator fails. Then recovery could decide that it takes effect after the
+//!   objects that it had locked were changed. A commit that no session waits for any more is an
+//!   *orphan*, and continues. For the same reason a commit is not truncated while a primary may not
+//!   have received its COMMIT-PRIMARY.
+//! * COMMITTING-4: a commit in doubt also holds locks on its new objects here. Recovery may install
+//!   pointers to these objects on other machines before the coordinator installs the objects here,
+//!   and readers may follow the pointers.
+//! * COMMITTING-5: a thread that locks the in-flight commits does not wait for the configuration
+//!   lock: it takes that lock first. Other threads hold the configuration lock while they wait for
+//!   the commits. A thread that waits to apply the next configuration lets no further thread in.
+//! * COMMITTING-6: a decision stays recorded until the coordinator has carried it out, however many
+//!   configurations that takes. Recovery does not vote on the commit again: the other machines may
+//!   have truncated it and have no record of it.
+//! * COMMITTING-7: the end of this machine does not give a commit up either. Its locks stay until a
+//!   later decision.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,37 +47,38 @@ use crate::record::TxnId;
 use crate::recovery::{Decision, Evidence};
 use crate::transaction::Transaction;
 
-/// All of them.
+/// All in-flight commits of this machine.
 #[derive(Default)]
 pub(super) struct Committing(Mutex<Commits>);
 
 #[derive(Default)]
 struct Commits {
     by_id: HashMap<TxnId, Commit, FixedState>,
-    /// The machine ends, and none goes on.
+    /// The machine is stopping, and no commit continues.
     ended: bool,
 }
 
-/// One commit.
+/// One in-flight commit.
 struct Commit {
-    /// Regions with objects that it writes.
+    /// Regions that contain objects of its write set.
     written: Arc<[u32]>,
     w: Timestamp,
-    /// COMMIT-PRIMARY was written everywhere, and done here.
+    /// COMMIT-PRIMARY was written at every remote primary and applied locally.
     shown: bool,
-    /// Machines that have records of it, and acks of COMMIT-PRIMARY that are still to come.
+    /// Machines that have records of the commit; the next field holds the pending acks of
+    /// COMMIT-PRIMARY.
     participants: Vec<MachineId>,
     acks: Vec<Completion<()>>,
-    /// An ack will not come: what becomes of the commit there is recovery's to say (LINK-2).
+    /// An ack will not arrive: recovery decides about the commit at that machine (LINK-2).
     lost: bool,
     decided: Option<Decision>,
-    /// It is done here what was decided, or it took effect before.
+    /// The decision has been applied locally, or COMMIT-PRIMARY already had been.
     done: bool,
-    /// Nobody asks about it any more, once it is done.
+    /// Recovery needs the commit no more: it is removed as soon as `done` is set.
     settled: bool,
-    /// Who waits for the decision: when it took effect, if it has.
+    /// Notified of the decision: the write timestamp if the commit takes effect, otherwise `None`.
     waiting: Option<Completer<Option<Timestamp>>>,
-    /// Or what is to be done about it, where nobody does.
+    /// The transaction itself, if no session waits for it (COMMITTING-3).
     orphan: Option<Transaction>,
 }
 
@@ -79,26 +88,28 @@ impl Commit {
     }
 }
 
-/// What this machine knows of a commit of its own in an earlier configuration.
+/// The state of a commit that this machine coordinated in an earlier configuration.
 pub(super) struct InDoubt {
     pub id: TxnId,
     pub written: Arc<[u32]>,
     pub w: Timestamp,
-    /// Whether it was decided already, and only has to be done by whoever runs it.
+    /// Whether recovery has decided already, and the coordinator only has to carry the decision
+    /// out.
     pub decided: bool,
-    /// What has been seen of it by the regions whose primary this machine is.
+    /// Evidence of the commit seen by the regions whose primary this machine is.
     pub evidence: Evidence,
 }
 
 impl Committing {
-    /// Has them for itself, if they are free before `patience` is over.
+    /// Locks the in-flight commits and calls `meanwhile`; `None` if the lock is not free within
+    /// `patience`.
     #[cfg(test)]
     pub fn hold_up<T>(&self, patience: Duration, meanwhile: impl FnOnce() -> T) -> Option<T> {
         let _commits = self.0.try_lock_for(patience)?;
         Some(meanwhile())
     }
 
-    /// One that everybody has acknowledged.
+    /// Registers a commit whose COMMIT-PRIMARY all participants have acknowledged.
     #[cfg(test)]
     pub fn leave_acknowledged(&self, id: TxnId, by: MachineId) {
         self.begin(id, &[], Timestamp::ZERO);
@@ -106,7 +117,7 @@ impl Committing {
         self.leave(id, vec![by], (Vec::new(), false), false);
     }
 
-    /// The first COMMIT-BACKUP is about to be written.
+    /// Registers a commit, just before its first COMMIT-BACKUP is written.
     pub fn begin(&self, id: TxnId, written: &[u32], w: Timestamp) {
         let commit = Commit {
             written: written.into(),
@@ -124,20 +135,22 @@ impl Committing {
         self.0.lock().by_id.insert(id, commit);
     }
 
-    /// It is given up: nobody decides later, or all others can be told.
+    /// Removes a commit that is given up: no machine decides about it later, or all others can be
+    /// told.
     pub fn withdraw(&self, id: TxnId) {
         self.0.lock().by_id.remove(&id);
     }
 
-    /// It has taken effect: here, and elsewhere once its records are read.
+    /// Marks a commit as shown: it has taken effect here, and on other machines once they read its
+    /// records.
     pub fn show(&self, id: TxnId) {
         if let Some(commit) = self.0.lock().by_id.get_mut(&id) {
             commit.shown = true;
         }
     }
 
-    /// What is left of one that was shown: `acks` are still to come, or one is `lost`. Where nobody asks what becomes of
-    /// it, it is done.
+    /// Stores the pending `acks` of a shown commit, and whether one is `lost`. Without `asks` the
+    /// coordinator awaits no decision, so the commit is marked as done.
     fn leave(
         &self,
         id: TxnId,
@@ -153,18 +166,18 @@ impl Committing {
         }
     }
 
-    /// Whether it is here.
+    /// Returns whether a commit is in flight.
     pub fn has(&self, id: TxnId) -> bool {
         self.0.lock().by_id.contains_key(&id)
     }
 
-    /// Whether none is left.
+    /// Returns whether no commit is in flight.
     pub fn is_empty(&self) -> bool {
         self.0.lock().by_id.is_empty()
     }
 
-    /// Comes when recovery has decided about a commit that is in doubt: when it takes effect, if it does. Whoever
-    /// has it says [`Self::is_done`] once that is done.
+    /// Completes when recovery has decided about a commit in doubt: the write timestamp if it takes
+    /// effect. The caller calls [`Self::is_done`] once it has carried out the decision.
     pub fn decision(&self, id: TxnId) -> Completion<Option<Timestamp>> {
         let (completer, decision) = Completion::pending();
         if let Some(commit) = self.0.lock().by_id.get_mut(&id) {
@@ -176,7 +189,7 @@ impl Committing {
         decision
     }
 
-    /// What was decided about a commit is done here.
+    /// Marks the decision about a commit as carried out on this machine.
     pub fn is_done(&self, id: TxnId) {
         let mut commits = self.0.lock();
         if let Some(commit) = commits.by_id.get_mut(&id) {
@@ -187,7 +200,7 @@ impl Committing {
         }
     }
 
-    /// Nobody asks about it any more.
+    /// Marks a commit as not needed by recovery any more.
     pub fn settle(&self, id: TxnId) {
         let mut commits = self.0.lock();
         if let Some(commit) = commits.by_id.get_mut(&id) {
@@ -198,7 +211,8 @@ impl Committing {
         }
     }
 
-    /// Nobody waits for it any more; it goes on, or it is done what is decided, all the same.
+    /// Takes over a commit that no session waits for. It continues, or the decision about it is
+    /// carried out.
     pub fn adopt(&self, id: TxnId, transaction: Transaction) {
         let mut commits = self.0.lock();
         let ended = commits.ended;
@@ -220,7 +234,8 @@ impl Committing {
         }
     }
 
-    /// Recovery has decided; what it says once that is done elsewhere and forgotten does not count (COMMITTING-6).
+    /// Records the decision of recovery. A second decision does not count: the commit may be
+    /// finished and forgotten on other machines (COMMITTING-6).
     pub fn decide(&self, id: TxnId, decision: Decision) {
         let mut commits = self.0.lock();
         let commit = commits.by_id.get_mut(&id);
@@ -240,7 +255,7 @@ impl Committing {
         }
     }
 
-    /// The same of all commits of configurations before `current`.
+    /// Does the same as [`Self::settle`] for all commits of configurations before `current`.
     pub fn settle_before(&self, current: u64) {
         self.0.lock().by_id.retain(|id, commit| {
             let old = id.configuration < current;
@@ -249,12 +264,12 @@ impl Committing {
         });
     }
 
-    /// Everybody truncates it.
+    /// Removes a commit that all participants truncate.
     fn forget(&self, id: TxnId) {
         self.0.lock().by_id.remove(&id);
     }
 
-    /// When a commit would take effect that is in doubt, and was not decided yet.
+    /// Returns the write timestamp of a commit in doubt that is not decided yet.
     pub fn undecided(&self, id: TxnId) -> Option<Timestamp> {
         let commits = self.0.lock();
         let commit = commits.by_id.get(&id);
@@ -263,7 +278,7 @@ impl Committing {
             .map(|commit| commit.w)
     }
 
-    /// Whether a commit of a configuration before `current` is here.
+    /// Returns whether a commit of a configuration before `current` is in flight.
     pub fn has_before(&self, current: u64) -> bool {
         self.0
             .lock()
@@ -272,7 +287,7 @@ impl Committing {
             .any(|id| id.configuration < current)
     }
 
-    /// Commits of configurations before `current`.
+    /// Returns the commits of configurations before `current`.
     pub fn in_doubt(&self, current: u64) -> Vec<InDoubt> {
         let commits = self.0.lock();
         let old = commits
@@ -300,7 +315,7 @@ impl Committing {
         doubt.collect()
     }
 
-    /// Whoever waits is told that nobody will decide here; what is in doubt stays so.
+    /// Tells waiting coordinators that no decision will arrive here. Their commits stay in doubt.
     pub fn leave_undecided(&self) {
         let mut commits = self.0.lock();
         let waiting = commits
@@ -312,7 +327,7 @@ impl Committing {
         drop(waiting);
     }
 
-    /// The same for good: the machine ends (COMMITTING-7).
+    /// Does the same permanently, because the machine stops (COMMITTING-7).
     pub fn end(&self) {
         let mut commits = self.0.lock();
         commits.ended = true;
@@ -324,7 +339,7 @@ impl Committing {
     }
 }
 
-/// Drops acks that have come; whether one of them says that no other will.
+/// Drops the acks that have arrived. Returns whether one of them reports a lost write.
 fn take_acks(acks: &mut Vec<Completion<()>>) -> bool {
     let mut lost = false;
     acks.retain_mut(|ack| match ack.take() {
@@ -337,16 +352,17 @@ fn take_acks(acks: &mut Vec<Completion<()>>) -> bool {
     lost
 }
 
-/// The end of a commit that has taken effect: it comes, whether or not anybody waits for it.
+/// The completion of a commit that has taken effect. Its drop truncates the commit or keeps waiting
+/// for acks, so it happens whether or not a session still waits.
 pub(super) struct Ending<'a> {
     pub network: &'a Network,
     pub regions: &'a Regions,
     pub id: TxnId,
     pub participants: Vec<MachineId>,
     pub acks: Vec<Completion<()>>,
-    /// Whether one of them did not come.
+    /// Whether one of the acks did not arrive.
     pub lost: bool,
-    /// Whoever runs the commit is about to ask what recovery makes of it.
+    /// The coordinator is about to wait for the decision of recovery.
     pub asks: bool,
 }
 
@@ -370,8 +386,8 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// The question what recovery makes of a commit that is in place here already: once nobody waits for the answer any more,
-/// nothing is left to be done.
+/// A wait for the decision of recovery about a commit that is already installed here. If the
+/// session stops waiting, dropping this value marks the commit as done.
 pub(super) struct Asking<'a> {
     pub network: &'a Network,
     pub id: TxnId,
@@ -384,40 +400,42 @@ impl Drop for Asking<'_> {
 }
 
 impl Network {
-    /// A commit that others may have seen and that nobody waits for.
+    /// Takes over a commit that other machines may have seen and that no session waits for.
     pub fn adopt(&self, transaction: Transaction) {
         let id = transaction.context().txn_id();
         self.committing.adopt(id, transaction);
     }
 
-    /// Truncates a commit that all primaries have acknowledged; `false` where that is recovery's by now.
+    /// Truncates a commit that all primaries have acknowledged. Returns `false` where recovery is
+    /// responsible for it by now.
     fn may_truncate(&self, regions: &Regions, id: TxnId, participants: &[MachineId]) -> bool {
         let truncate = || self.truncate(regions, id, participants);
         let truncated = self.configured.during(id.configuration, truncate);
         truncated.is_some()
     }
 
-    /// Truncates a commit of the configuration that the machine is in, and stays in meanwhile.
+    /// Truncates a commit of the current configuration. The caller holds the configuration lock
+    /// meanwhile.
     fn truncate(&self, regions: &Regions, id: TxnId, participants: &[MachineId]) {
         self.numbers.next(|number| {
             let links = participants.iter();
             for link in links.filter_map(|machine| self.link(*machine)) {
                 link.truncate(number, id);
             }
-            // Its own numbers are in order.
+            // This machine issues its own numbers in order.
             let _ = self.truncated.lock().remember(number, id);
             if let Some(disk) = &self.disk {
                 disk.truncate_own(self.numbers.low(), number, id);
             }
         });
         if participants.contains(&self.me) {
-            // What it holds itself was made by this machine.
+            // This machine made the records that it holds itself.
             let mut home = self.home.lock();
             let _ = home.truncate(regions, &self.changed, id);
         }
     }
 
-    /// Truncates what has been acknowledged by all meanwhile, and goes on with what nobody waits for.
+    /// Truncates the commits that all participants have acknowledged, and continues the orphans.
     pub(super) fn finish(&self, regions: &Regions) {
         let going_on = self
             .configured
@@ -430,7 +448,8 @@ impl Network {
         let _ = self.home.lock().look_again(regions, &self.changed);
     }
 
-    /// Truncates in the configuration that the machine is in; what nobody waits for and may go on (COMMITTING-5).
+    /// Truncates commits of the current configuration. Returns the orphans that may continue
+    /// (COMMITTING-5).
     fn finish_in(&self, current: u64, regions: &Regions) -> Vec<(TxnId, Timestamp, Transaction)> {
         let mut going_on = Vec::new();
         let mut commits = self.committing.0.lock();

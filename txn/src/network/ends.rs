@@ -1,9 +1,10 @@
-//! What this machine receives of one peer: the receiving ends of its rings, and what becomes of each record and message.
+//! The receiver of one peer: the receiving ends of its rings, and the handling of each record and
+//! message.
 //!
-//! Who looks at them, and when, is in [`super::poller`].
+//! [`super::poller`] decides which thread polls the receivers, and when.
 //!
 //! # Failure
-//! A peer whose ring has something in it that nobody writes is not listened to any more.
+//! A receiver whose ring contains a malformed record reads nothing of that peer any more.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,14 +41,14 @@ use crate::planted::{self, Planted};
 use crate::record::{self, BadRecord, TxnId};
 use crate::recovery::RecoveryMessage;
 
-/// Records of one peer that are looked at before the next peer's turn.
+/// Records of one peer that are processed before the next peer's turn.
 const AT_ONCE: usize = 64;
-/// Lane of the allocator where the poller takes slots, and retires them.
+/// Lane of the allocator where the poller allocates and retires slots.
 const LANE: usize = 0;
 
 const UNKNOWN_MESSAGE: BadRecord = BadRecord("unknown kind of message");
 
-/// What this machine receives of one peer.
+/// The receiver of one peer's rings.
 pub(super) struct End {
     peer: MachineId,
     log: RingReader,
@@ -56,19 +57,20 @@ pub(super) struct End {
     primary: Primary,
     backup: Backup,
     truncated: Truncated,
-    /// Records of transactions that are not truncated and have left the log, where memory outlives the machine.
+    /// Records of transactions that are not truncated and have left the log, if memory survives the
+    /// machine.
     copies: Copies,
     copied: HashMap<TxnId, Vec<Copied>, FixedState>,
-    /// What is said of its records on this machine's disk.
+    /// Pending reports to the peer about its records on this machine's disk.
     announcing: Announcing,
     lines: Lines,
-    /// Nothing of the peer is believed any more.
+    /// The peer has sent a malformed record, or is lost: nothing it writes is read any more.
     distrusted: bool,
-    /// The configuration whose mark came last in its log; 0 before any.
+    /// The configuration whose mark was read last in its log; 0 before any.
     begun: u64,
-    /// A message of a reconfiguration that has come in part.
+    /// A message of a reconfiguration that has arrived in part.
     assembling: Assembling,
-    /// The same of recovery.
+    /// A message of recovery that has arrived in part.
     recovery: Assembling,
     record: Vec<u64>,
 }
@@ -109,18 +111,19 @@ impl End {
             && (self.distrusted || !self.log.has_more() && !self.messages.has_more())
     }
 
-    /// The machine that writes them.
+    /// Returns the machine that writes these rings.
     pub fn peer(&self) -> MachineId {
         self.peer
     }
 
-    /// Whether nothing that it writes is looked at any more.
+    /// Returns whether nothing that the peer writes is read any more.
     pub fn is_read_out(&self) -> bool {
         self.distrusted
     }
 
-    /// Recovery has decided: a transaction takes effect at `w` in all regions whose primary this machine is, or has
-    /// none. What others had of it is `found`.
+    /// Carries out the decision of recovery: a transaction takes effect at `w` in all regions whose
+    /// primary this machine is, or has no effect. `found` are its writes as other machines have
+    /// them.
     pub fn settle<'a>(
         &mut self,
         machine: &Machine,
@@ -129,13 +132,13 @@ impl End {
         found: impl Iterator<Item = &'a [u64]>,
     ) {
         for content in found {
-            // What cannot be read comes of a peer that writes nonsense.
+            // Content that cannot be decoded comes from a faulty peer.
             let _ = self.primary.supply(machine, id, content);
         }
         self.primary.settle(machine, LANE, id, w);
     }
 
-    /// Recovery is over for a transaction: no record of it is needed any more.
+    /// Drops all records of a transaction whose recovery is complete.
     pub fn truncate_recovered(&mut self, id: TxnId) {
         self.copied.remove(&id);
         let mut released = self.primary.truncate(id);
@@ -151,8 +154,8 @@ impl End {
         Ok(())
     }
 
-    /// Recovery is over: what is left of configurations before `current` is of transactions that did not get so far
-    /// that anybody could have committed them.
+    /// Drops the remaining transactions of configurations before `current` after recovery. They did
+    /// not get far enough to commit anywhere.
     pub fn sweep(&mut self, machine: &Machine, current: u64) {
         let mut ids = self.primary.before(current);
         ids.extend(self.backup.before(current));
@@ -162,7 +165,7 @@ impl End {
         }
     }
 
-    /// Applies to backups what waited for versions that are there by now.
+    /// Applies to backups the transactions whose awaited versions have arrived.
     pub fn look_again(&mut self, machine: &Machine, network: &Network) {
         let applied = self.backup.look_again(machine.regions(), &network.changed);
         for kept in applied.unwrap_or_default() {
@@ -170,7 +173,8 @@ impl End {
         }
     }
 
-    /// Whether something waits for such versions of what is in one of these regions.
+    /// Returns whether a transaction waits for a version in one of the regions that `among`
+    /// accepts.
     pub fn awaits_versions(
         &self,
         machine: &Machine,
@@ -181,28 +185,28 @@ impl End {
         self.backup.awaits_versions(regions, changed, among)
     }
 
-    /// The machine is lost, and its transactions are settled: what it had of this one serves others.
+    /// Takes back the slot leases and intents of a lost peer whose transactions are settled.
     pub fn take_back(&mut self, machine: &Machine) {
         self.primary.lent.take_back(machine, LANE);
         self.lines.leave(machine.intents(), self.peer);
     }
 
-    /// Whether something that is truncated waits for versions.
+    /// Returns whether a truncated transaction waits for a version.
     pub fn is_late(&self) -> bool {
         self.backup.is_late()
     }
 
-    /// Other machines have some regions from now on that this one had.
+    /// Drops the waits for rows in regions that other machines have from now on.
     pub fn part_with(&mut self, are_gone: impl Fn(Addr) -> bool) {
         self.lines.part_with(are_gone);
     }
 
-    /// Whether all records of configurations before `id` have been looked at.
+    /// Returns whether all records of configurations before `id` have been processed.
     pub fn has_begun(&self, id: ConfigurationId) -> bool {
         self.begun >= id.0 || self.distrusted
     }
 
-    /// Looks at all that a machine has written that is no member any more, and at nothing that comes later.
+    /// Processes all records of a machine that is no member any more, and ignores later ones.
     pub fn read_out(&mut self, machine: &Machine, network: &Network) {
         while self.poll(machine, network) {}
         self.distrusted |= !planted::is(Planted::AcceptLostMachines);
@@ -212,13 +216,13 @@ impl End {
         self.peer.0 == machine
     }
 
-    /// What there is of the peer's transactions.
+    /// Adds the evidence of the peer's transactions to `found`.
     pub fn find(&self, found: &mut Found) {
         self.primary.find(found);
         self.backup.find(found);
     }
 
-    /// What one of them writes to a region.
+    /// Returns the writes of one transaction to a region.
     pub fn content(&self, id: TxnId, region: u32) -> Option<Vec<u64>> {
         let content = self.primary.content(id, region);
         content.or_else(|| self.backup.content(id, region))
@@ -228,12 +232,12 @@ impl End {
         self.truncated.has(id)
     }
 
-    /// Slots that the peer has for new objects.
+    /// Returns the slots leased to the peer for new objects.
     pub fn lent(&self) -> impl Iterator<Item = Addr> {
         self.primary.lent.all()
     }
 
-    /// Processes what has arrived; whether there was anything.
+    /// Processes the records and messages that have arrived. Returns whether there were any.
     pub fn poll(&mut self, machine: &Machine, network: &Network) -> bool {
         if self.distrusted {
             return false;
@@ -452,7 +456,7 @@ impl End {
             record::ABORT => {
                 let id = Reader(words).id()?;
                 self.copied.remove(&id);
-                // Before anybody else has the locks.
+                // The disk must have the ABORT before another transaction takes the locks.
                 if let Some(disk) = &network.disk {
                     disk.abort(id);
                 }
@@ -507,7 +511,8 @@ impl End {
         Ok(())
     }
 
-    /// What a transaction has locked goes to the disk, once it is known what all of it becomes.
+    /// Writes the local part of a transaction to the disk, once the new values of all its locked
+    /// objects are known.
     fn write_prepared(&self, network: &Network, id: TxnId) {
         if let Some(disk) = &network.disk
             && let Some(prepared) = self.primary.prepared(id)
@@ -517,7 +522,7 @@ impl End {
     }
 }
 
-/// A record of a transaction goes to the disk as it is, where this machine has one.
+/// Writes a record of a transaction to the disk unchanged, if this machine has one.
 fn write_down(network: &Network, tag: u8, words: &[u64]) -> Result<(), BadRecord> {
     if let Some(disk) = &network.disk {
         disk.append_of(tag, Reader(words).id()?, words);

@@ -1,12 +1,15 @@
-//! A coordinator machine's way to one participant: its log and its message queue there.
+//! The sending side of a coordinator machine to one participant: its log and its message queue
+//! there.
 //!
 //! # Invariants
-//! * LINK-1: room for every record of a commit, its TRUNCATE too, is promised before the first is
-//!   written (SOSP'15 §4), so no commit gets stuck half-way for want of room.
-//! * LINK-2: a transaction is truncated after all primaries have acknowledged its COMMIT-PRIMARY. Its
-//!   id goes out with the next record, in the same one-sided write, or on its own when nothing follows.
-//! * LINK-3: what is lost with a connection leaves a hole, and nobody sees what is written behind it, though the memory
-//!   acknowledges that. So no ack counts of a link that is not whole.
+//! * LINK-1: space for every record of a commit, including its TRUNCATE, is reserved before the
+//!   first is written (SOSP'15 §4), so no commit gets stuck for want of log space.
+//! * LINK-2: a transaction is truncated after all primaries have acknowledged its COMMIT-PRIMARY.
+//!   Its id goes out with the next record, in the same one-sided write, or on its own when nothing
+//!   follows.
+//! * LINK-3: a write that is lost with a connection leaves a hole. The reader never sees records
+//!   behind a hole, though the memory acknowledges them. So no ack counts on a link that is not
+//!   whole.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,56 +40,60 @@ pub(super) const MESSAGE_WORDS: usize = 1 << 14;
 /// Ids of one TRUNCATE record.
 const TRUNCATED_AT_ONCE: usize = 64;
 
-/// The way to one peer.
+/// The sender to one peer.
 pub(crate) struct Link {
     fabric: Arc<dyn Fabric>,
     counting: Arc<Counting>,
     peer: MachineId,
     log: Mutex<LogEnd>,
     messages: Mutex<MessageEnd>,
-    /// Whether the peer has been seen to have its ends. Before, nothing goes out: what is staged in the log waits, and
-    /// messages are owed.
+    /// Whether the peer is known to have its receiving ends. Before that nothing is sent: staged
+    /// log records wait, and messages are owed.
     ready: Arc<AtomicBool>,
-    /// Looks at its ends that [`Self::probe`] has begun.
+    /// Reads of the peer's ends that [`Self::probe`] has begun.
     probing: Mutex<Vec<Completion<Box<[u64]>>>>,
     broken: AtomicBool,
     durable: Mutex<Durable>,
-    /// The peer's disk is full, as it says.
+    /// The peer has reported that its disk is full.
     full: AtomicBool,
-    /// How many connections to the peer have been lost, and how many before anything was written to it (LINK-3).
+    /// How many connections to the peer were lost, and how many before the first write to it
+    /// (LINK-3).
     losses: Arc<AtomicU64>,
     losses_before: AtomicU64,
 }
 
-/// How much of the log the peer has on its disk, as it says, and who waits for more.
+/// The position of the log up to which the peer's disk has it, as the peer reports, and the waiters
+/// for more.
 #[derive(Default)]
 struct Durable {
     upto: u64,
-    /// There is no more to come.
+    /// No more of the log will become durable.
     ended: bool,
-    /// In the order of positions.
+    /// Ordered by position.
     waiting: VecDeque<(u64, Completer<()>)>,
 }
 
 struct MessageEnd {
     ring: RingWriter,
-    /// Messages that must get there and found no room: tag and words.
+    /// Messages that must arrive and found no space: tag and words.
     owed: VecDeque<(u8, Vec<u64>)>,
 }
 
 struct LogEnd {
     ring: RingWriter,
-    /// Where the last record ends that a commit may wait for until the peer has it on its disk.
+    /// The end of the last record that a commit may wait for until it is on the peer's disk.
     prepared: u64,
     /// Transactions that the peer may forget, with their numbers.
     truncated: Vec<(u64, TxnId)>,
-    /// Where the TRUNCATE records end that the peer has not released, and the first number of each.
+    /// The ends of the TRUNCATE records that the peer has not released, and the first number of
+    /// each.
     posted: VecDeque<(u64, u64)>,
-    /// The low bound that TRUNCATE records tell.
+    /// The source of the low bound in TRUNCATE records.
     numbers: Arc<Numbers>,
-    /// Where the peer remembers truncations that it has not been told to forget, the number behind the last.
+    /// The number behind the last truncation that the peer remembers, if it was not yet told to
+    /// forget.
     remembered: Option<u64>,
-    /// Times that there could have been a TRUNCATE only to tell it ([`Link::tell_low`]).
+    /// How often a TRUNCATE that only carries the low bound was postponed ([`Link::tell_low`]).
     spared: u32,
 }
 
@@ -125,7 +132,7 @@ impl Link {
         })
     }
 
-    /// Whether the peer is there to be written to.
+    /// Returns whether the peer can be written to. Waits for its receiving ends if necessary.
     pub async fn is_up(&self) -> bool {
         if !self.ready.load(Ordering::Acquire) {
             for lane in LANES {
@@ -138,21 +145,22 @@ impl Link {
         !self.broken.load(Ordering::Relaxed)
     }
 
-    /// The peer has its ends: what has waited for that goes out.
+    /// Marks the peer as ready and sends everything that waited for that.
     fn begin(&self) {
         let mut log = self.log.lock();
         if !self.is_ready() {
             let losses = self.losses.load(Ordering::Acquire);
             self.losses_before.store(losses, Ordering::Release);
         }
-        // Under the lock: what is staged later is flushed by who stages it.
+        // Under the lock: a caller that stages a record later also flushes it.
         self.ready.store(true, Ordering::Release);
         drop(log.ring.flush());
         drop(log);
         self.pay();
     }
 
-    /// Whether the peer has been seen to have its ends, for its line of calls.
+    /// Returns the flag that tells whether the peer has its receiving ends, for its channel of
+    /// calls.
     pub(super) fn ready(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.ready)
     }
@@ -161,12 +169,12 @@ impl Link {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// Whether it is to be looked whether the peer has its ends by now.
+    /// Returns whether the peer is not ready yet and is to be probed.
     pub fn is_awaited(&self) -> bool {
         !self.is_ready() && !self.broken.load(Ordering::Relaxed)
     }
 
-    /// Looks at the peer's end of a ring.
+    /// Reads the peer's end of a ring.
     fn look(&self, lane: u16) -> Completion<Box<[u64]>> {
         let end = Place {
             machine: self.peer,
@@ -176,7 +184,8 @@ impl Link {
         self.fabric.read(end, 1)
     }
 
-    /// As [`Self::is_up`], for whoever does not wait: begins to look, or looks on, and may say yes later.
+    /// Does the same as [`Self::is_up`] without waiting: begins or continues to probe, and may
+    /// return `true` later.
     pub fn probe(&self) -> bool {
         if !self.ready.load(Ordering::Acquire) {
             let mut probing = self.probing.lock();
@@ -199,26 +208,26 @@ impl Link {
         self.was_up()
     }
 
-    /// Whether no connection was lost since the peer was first written to (LINK-3). Who asks after an ack has come knows
-    /// that the peer sees, sooner or later, what it acknowledged.
+    /// Returns whether no connection was lost since the first write to the peer (LINK-3). If so
+    /// after an ack, the peer will see the record that it acknowledged.
     pub fn is_whole(&self) -> bool {
         let losses = self.losses.load(Ordering::Acquire);
         losses == self.losses_before.load(Ordering::Acquire)
             || planted::is(Planted::TrustAcksBehindHoles)
     }
 
-    /// Whether the peer was there when it was last written to.
+    /// Returns whether the peer was reachable at the last write.
     pub fn was_up(&self) -> bool {
         self.ready.load(Ordering::Acquire) && !self.broken.load(Ordering::Relaxed)
     }
 
-    /// The next configuration begins: what was promised or to be truncated in earlier ones is void, and in the log
-    /// is marked where they end (SOSP'15 §5.3 step 2).
+    /// Begins the next configuration: drops reservations and truncations of earlier ones, and
+    /// writes a mark where they end (SOSP'15 §5.3 step 2).
     pub fn begin_configuration(&self, id: ConfigurationId) {
         let mut log = self.log.lock();
         log.truncated.clear();
         log.ring.renounce();
-        // That much room was promised from the beginning.
+        // This space was reserved from the beginning.
         log.ring.push_reserved(record::CONFIGURATION, &[&[id.0]]);
         if self.is_ready() {
             drop(log.ring.flush());
@@ -226,12 +235,12 @@ impl Link {
         log.mark();
     }
 
-    /// Nothing that is written to the peer from now on arrives.
+    /// Marks the peer as lost: no further write to it arrives.
     pub fn give_up(&self) {
         self.broken.store(true, Ordering::Relaxed);
     }
 
-    /// Promises room for records of these sizes, all or none; none is needed for size 0.
+    /// Reserves space for records of these sizes, all or none. Size 0 needs none.
     pub fn reserve(&self, sizes: &[usize]) -> Result<(), RingFull> {
         if !self.is_ready() {
             return Err(RingFull);
@@ -244,7 +253,7 @@ impl Link {
             if let Err(full) = log.ring.reserve(*words) {
                 let promised = sizes[..at].iter().filter(|words| **words > 0);
                 promised.for_each(|words| log.ring.give_back(*words));
-                // What may be forgotten over there makes room.
+                // Truncations make space at the peer.
                 self.flush(&mut log);
                 return Err(full);
             }
@@ -252,20 +261,20 @@ impl Link {
         Ok(())
     }
 
-    /// Takes a promise back.
+    /// Takes a reservation back.
     pub fn give_back(&self, words: usize) {
         self.log.lock().ring.give_back(words);
     }
 
-    /// Writes a record for which room for at least its size was promised, and takes these promises back; those
-    /// of 0 words are none. The answer is the ack.
+    /// Writes a record for which at least its size was reserved, and takes the reservations in
+    /// `promised` back; an entry of 0 words is none. Returns the ack.
     pub fn append(&self, tag: u8, body: &[u64], promised: &[usize]) -> Completion<()> {
         let mut log = self.log.lock();
         log.stage_truncated();
         let promised = promised.iter().filter(|words| **words > 0);
         promised.for_each(|words| log.ring.give_back(*words));
         if log.ring.push(tag, &[body]).is_err() {
-            // Only where the peer has taken room back that it had given.
+            // Happens only if the peer has withdrawn space that it had granted.
             self.give_up();
             return Completion::done(Err(FabricError::Lost));
         }
@@ -274,7 +283,7 @@ impl Link {
         log.ring.flush()
     }
 
-    /// Comes when the peer has all of the log on its disk that a commit may wait for.
+    /// Completes when the peer's disk has every log record that a commit may wait for.
     pub fn durable(&self) -> Completion<()> {
         let position = self.log.lock().prepared;
         let mut durable = self.durable.lock();
@@ -292,22 +301,23 @@ impl Link {
         waiting
     }
 
-    /// Whether nothing more of the log becomes durable there.
+    /// Returns whether nothing more of the log becomes durable at the peer.
     pub fn cannot_keep(&self) -> bool {
         self.durable.lock().ended
     }
 
-    /// Whether the peer's disk is full, as it says.
+    /// Returns whether the peer has reported that its disk is full.
     pub fn is_full(&self) -> bool {
         self.full.load(Ordering::Acquire)
     }
 
-    /// The peer's disk is full, or not any more.
+    /// Records whether the peer's disk is full.
     pub fn set_full(&self, full: bool) {
         self.full.store(full, Ordering::Release);
     }
 
-    /// The peer has the log on its disk up to a position, or [`disk::NEVER`] has more of it.
+    /// Records that the peer's disk has the log up to a position; [`disk::NEVER`] means that no
+    /// more will become durable.
     pub fn is_durable(&self, upto: u64) {
         let mut durable = self.durable.lock();
         match upto {
@@ -327,7 +337,7 @@ impl Link {
         }
     }
 
-    /// Writes a record that no room was promised for.
+    /// Writes a record for which no space was reserved.
     ///
     /// # Errors
     /// [`RingFull`]; nothing is written.
@@ -338,7 +348,7 @@ impl Link {
         let mut log = self.log.lock();
         log.stage_truncated();
         let pushed = log.ring.push(tag, &[body]);
-        // What may be forgotten over there makes room.
+        // Truncations make space at the peer.
         if pushed.is_ok() {
             log.note(tag);
         }
@@ -349,12 +359,13 @@ impl Link {
         })
     }
 
-    /// The peer may forget a transaction; numbers come in their order.
+    /// Queues a transaction that the peer may forget. Numbers must come in order.
     pub fn truncate(&self, number: u64, id: TxnId) {
         self.log.lock().truncated.push((number, id));
     }
 
-    /// The first number of a transaction that the peer may not have truncated, `on_disk` where that is what counts (DISK-3).
+    /// Returns the first number of a transaction that the peer may not have truncated, or may not
+    /// have truncated on its disk if `on_disk` (DISK-3).
     pub fn oldest_truncated(&self, on_disk: bool) -> Option<u64> {
         let mut log = self.log.lock();
         let released = match on_disk {
@@ -370,9 +381,10 @@ impl Link {
         posted.or_else(|| log.truncated.first().map(|(number, _)| *number))
     }
 
-    /// Tells the low bound where no TRUNCATE does, now and then: what a peer remembers keeps its disk's log from being cut.
+    /// Periodically sends the low bound if no TRUNCATE does. Truncations that a peer remembers keep
+    /// its disk's log from being cut.
     pub fn tell_low(&self) {
-        /// Looks between two of them.
+        /// Calls between two such records.
         const SPARED: u32 = 512;
         let mut log = self.log.lock();
         let low = log.numbers.low();
@@ -380,7 +392,7 @@ impl Link {
             return;
         }
         log.spared += 1;
-        // Without room there is traffic, which tells it.
+        // A full ring has traffic, which carries the bound.
         if log.spared > SPARED && log.ring.push(record::TRUNCATE, &[&[low]]).is_ok() {
             (log.spared, log.remembered) = (0, None);
             drop(log.ring.flush());
@@ -388,7 +400,7 @@ impl Link {
         }
     }
 
-    /// Writes what there is to truncate, if no record has taken it along.
+    /// Writes the queued truncations, if no record has carried them.
     pub fn flush_truncated(&self) {
         self.flush(&mut self.log.lock());
     }
@@ -399,12 +411,13 @@ impl Link {
         }
     }
 
-    /// Whether there is something to truncate that no record has taken along.
+    /// Returns whether truncations are queued that no record has carried.
     pub fn has_truncated(&self) -> bool {
         !self.log.lock().truncated.is_empty()
     }
 
-    /// Whether nothing is left to be written: no truncation, no message, and no promise of room.
+    /// Returns whether nothing is left to write: no truncation, no message, and no reservation of
+    /// space.
     pub fn is_at_rest(&self) -> bool {
         let (log, messages) = (self.log.lock(), self.messages.lock());
         log.truncated.is_empty() && !log.is_promised() && messages.owed.is_empty()
@@ -425,7 +438,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends a message that must get there, later if there is no room now.
+    /// Sends a message that must arrive, later if there is no space now.
     pub fn send_surely(&self, tag: u8, body: &[u64]) {
         self.counting.count(Posted::of_message(tag));
         let mut messages = self.messages.lock();
@@ -435,7 +448,7 @@ impl Link {
         }
     }
 
-    /// Sends what found no room before.
+    /// Sends the messages that found no space before.
     pub fn pay(&self) {
         if self.is_ready() {
             self.messages.lock().pay();
@@ -457,33 +470,33 @@ impl MessageEnd {
 
 /// Words of a transaction in a TRUNCATE: its number and id.
 const TRUNCATED_WORDS: usize = 1 + TxnId::WORDS;
-/// Words of the TRUNCATE that every transaction has room for, with the low bound.
+/// Words of the TRUNCATE that is reserved for every transaction, with the low bound.
 pub(super) const TRUNCATE_WORDS: usize = 1 + TRUNCATED_WORDS;
 
 /// Words of the mark of a configuration.
 const MARK_WORDS: usize = 1;
 
-/// A log with room promised for the mark of the next configuration.
+/// Reserves space in a new log for the mark of the next configuration.
 fn marked(mut ring: RingWriter) -> RingWriter {
-    // An empty one has it.
+    // An empty ring has the space.
     let _ = ring.reserve(MARK_WORDS);
     ring
 }
 
 impl LogEnd {
-    /// A record of this kind has been written.
+    /// Notes that a record of this kind has been written.
     fn note(&mut self, tag: u8) {
         if record::is_evidence(tag) {
             self.prepared = self.ring.position();
         }
     }
 
-    /// Promises room for the mark of the next configuration.
+    /// Reserves space for the mark of the next configuration.
     fn mark(&mut self) {
         let _ = self.ring.reserve(MARK_WORDS);
     }
 
-    /// Whether more is promised than that.
+    /// Returns whether more is reserved than the mark needs.
     fn is_promised(&self) -> bool {
         self.ring.promised() > ring::promise(MARK_WORDS)
     }
@@ -499,10 +512,11 @@ impl LogEnd {
                 words.push(number);
                 words.extend(id.words());
             }
-            // Together they take no more room than was promised to each.
+            // Together they need no more space than was reserved for each.
             (0..many).for_each(|_| self.ring.give_back(TRUNCATE_WORDS));
             if self.ring.reserve(words.len()).is_err() {
-                // Only where the peer has taken room back that it had given: nothing helps it then.
+                // Happens only if the peer has withdrawn space that it had granted. The link cannot
+                // recover from that.
                 return;
             }
             self.ring.push_reserved(record::TRUNCATE, &[&words]);
@@ -510,7 +524,7 @@ impl LogEnd {
         }
     }
 
-    /// Whether there was anything.
+    /// Returns whether there was anything to write.
     fn flush_truncated(&mut self) -> bool {
         let any = !self.truncated.is_empty();
         if any {
@@ -532,7 +546,7 @@ mod tests {
     const B: MachineId = MachineId(2);
     const WORDS: usize = 1 << 10;
 
-    /// What a reader of the log sees that has not seen it before.
+    /// Reads the new records of the log and returns the first word of each ABORT.
     fn seen(log: &mut RingReader) -> Vec<u64> {
         let (mut seen, mut record) = (Vec::new(), Vec::new());
         while let Ok(Some((tag, kept))) = log.next(&mut record) {

@@ -1,5 +1,5 @@
-//! What machines write into each other's rings: the log records of SOSP'15 Table 1 that carry data,
-//! and the messages of its Table 2.
+//! The records and messages in the rings between machines: the log records of SOSP'15 Table 1 that
+//! carry data, and the messages of its Table 2.
 //!
 //! ```text
 //! log     LOCK            id | regions, how many and which | writes: address | kind, stamped word, words | base | payload
@@ -8,18 +8,20 @@
 //!         COMMIT-PRIMARY  id | w
 //!         ABORT           id
 //!         TRUNCATE        low bound | number | id | number | id | ...
-//! message LOCK-REPLY      id | 0, and the slot of each write with the header that was found where it was
-//!                              to be locked at any version; or the reason of the failure and the address
-//!         LOCK-FOUND      id | the beginning of what a LOCK-REPLY is too short for
+//! message LOCK-REPLY      id | 0, and the slot of each write, with the header that was found for
+//!                              a write that is locked at any version; or the reason of the failure
+//!                              and the address
+//!         LOCK-FOUND      id | the first words of a LOCK-REPLY that does not fit one message
 //! ```
-//! An id is three words. In LOCK the payload of a new object begins with the address of what it is split of, or
-//! 0. Where a payload is ranges ([`crate::changes`]) they apply to the base version, which in COMMIT-BACKUP comes before
-//! them.
+//! An id is three words. In LOCK the payload of a new object begins with the address of the object
+//! that it is split from, or 0. A payload of ranges ([`crate::changes`]) applies to the base
+//! version, which precedes the ranges in COMMIT-BACKUP.
 //!
-//! A LOCK carries all values, as they are for the base versions: a primary whose backups are all lost can still commit.
-//! One word of each may be left to be stamped with the write timestamp. Only a patched node that is found locked at
-//! another version than its base gets another value, by LOCK-MOVED, which is there before any COMMIT-PRIMARY is
-//! written. So does one whose value a LOCK has no room for.
+//! A LOCK carries all new values, computed for the base versions: a primary whose backups are all
+//! lost can still commit. One word of each value may be left to be stamped with the write
+//! timestamp. Only a patched node that was locked at another version than its base gets its value
+//! by LOCK-MOVED, before any COMMIT-PRIMARY is written. So does a node whose value does not fit the
+//! LOCK.
 //!
 //! # Failure
 //! Records come from peers: decoding bounds every count and answers [`BadRecord`].
@@ -36,20 +38,20 @@ use crate::words::SHORT;
 /// Tags of the messages that answer LOCK.
 pub(super) const LOCK_REPLY: u8 = 1;
 pub(super) const LOCK_FOUND: u8 = 5;
-/// Words of what was found that go into one message.
+/// Words of found slots and headers in one message.
 const FOUND_AT_ONCE: usize = 2048;
 
-/// How an object is to be locked, or written.
+/// How an object is locked or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
     /// Overwritten at its base version by the payload.
     Whole = 1,
-    /// The same by ranges.
+    /// Overwritten at its base version by ranges.
     Ranges = 2,
-    /// Locked at whatever version it has; the payload is what its base version becomes, or empty.
+    /// Locked at any version; the payload is the new value computed for the base version, or empty.
     Patched = 3,
-    /// The same in ranges.
+    /// Locked at any version, with a payload of ranges.
     PatchedRanges = 4,
     /// Freed at its base version.
     Freed = 5,
@@ -71,12 +73,12 @@ impl Kind {
         kind.ok_or(BadRecord("unknown kind of write"))
     }
 
-    /// Whether it is locked at whatever version it has.
+    /// Returns whether the object is locked at any version.
     pub fn is_patched(self) -> bool {
         matches!(self, Kind::Patched | Kind::PatchedRanges)
     }
 
-    /// The same with a payload of ranges.
+    /// Returns the same kind with a payload of ranges.
     pub fn in_ranges(self) -> Kind {
         match self.is_patched() {
             true => Kind::PatchedRanges,
@@ -84,7 +86,7 @@ impl Kind {
         }
     }
 
-    /// Whether the payload is ranges.
+    /// Returns whether the payload is ranges.
     pub fn is_ranges(self) -> bool {
         matches!(self, Kind::Ranges | Kind::PatchedRanges)
     }
@@ -99,20 +101,20 @@ pub(super) struct Write<'a> {
     pub class: u8,
     /// Header of the base version in LOCK, incarnation in COMMIT-BACKUP.
     pub about: u64,
-    /// In LOCK: the lock is not taken where another transaction has an intent that is in the way.
+    /// In LOCK: the lock fails if another transaction has a conflicting intent.
     pub gives_way: bool,
     pub payload: &'a [u64],
 }
 
 /// Words of a write before its payload.
 pub(super) const WRITE_WORDS: usize = 3;
-/// With the words of its payload: it gives way to intents.
+/// Flag in the length word of a write: the write gives way to intents.
 const GIVES_WAY: u64 = 1 << 47;
-/// Words of a new object in LOCK before its payload: what it is split of.
+/// Words of a new object in LOCK before its payload: the address that it is split from.
 pub(super) const SPLIT_WORDS: usize = 1;
 /// Words of a value of LOCK-MOVED before its payload.
 pub(super) const MOVED_WORDS: usize = 2;
-/// With the words of such a value: they are ranges.
+/// Flag in the length word of a LOCK-MOVED value: the value is encoded as changed ranges.
 const RANGES: u64 = 1 << 63;
 /// Words of a LOCK record before its regions.
 pub(super) const LOCK_WORDS: usize = TxnId::WORDS + 1;
@@ -121,31 +123,32 @@ pub(super) const COMMIT_WORDS: usize = TxnId::WORDS + 1;
 /// Words of a COMMIT-BACKUP record before its regions.
 pub(super) const BACKUP_WORDS: usize = COMMIT_WORDS + 1;
 
-/// Begins a LOCK record.
+/// Appends the beginning of a LOCK record.
 pub(super) fn begin_lock(out: &mut Vec<u64>, id: TxnId, regions: &[u32]) {
     out.extend(id.words());
     put_regions(out, regions);
 }
 
-/// Begins a COMMIT-BACKUP record.
+/// Appends the beginning of a COMMIT-BACKUP record.
 pub(super) fn begin_backup(out: &mut Vec<u64>, id: TxnId, w: Timestamp, regions: &[u32]) {
     put_commit(out, id, w);
     put_regions(out, regions);
 }
 
-/// A COMMIT-PRIMARY record.
+/// Appends a COMMIT-PRIMARY record.
 pub(super) fn put_commit(out: &mut Vec<u64>, id: TxnId, w: Timestamp) {
     out.extend(id.words());
     out.push(w.raw());
 }
 
-/// All regions that a transaction writes: who has to be asked about it if its coordinator is lost.
+/// Appends all regions that a transaction writes: recovery asks their primaries if the coordinator
+/// is lost.
 fn put_regions(out: &mut Vec<u64>, regions: &[u32]) {
     out.push(regions.len() as u64);
     out.extend(regions.iter().map(|region| u64::from(*region)));
 }
 
-/// Appends a write whose payload of `words` words `copy` makes.
+/// Appends a write whose payload of `words` words `copy` fills in.
 pub(super) fn put_write(
     out: &mut Vec<u64>,
     (addr, kind, class, about): (Addr, Kind, u8, u64),
@@ -161,7 +164,7 @@ pub(super) fn put_write(
     put_write_of(out, (addr, kind, class, about), put);
 }
 
-/// Appends a write whose payload `put` appends; nothing, where that answers `false`.
+/// Appends a write whose payload `put` appends. Appends nothing if `put` returns `false`.
 pub(super) fn put_write_of(
     out: &mut Vec<u64>,
     (addr, kind, class, about): (Addr, Kind, u8, u64),
@@ -179,14 +182,15 @@ pub(super) fn put_write_of(
     done
 }
 
-/// Has the write of a LOCK that begins at `words` give way to intents.
+/// Marks the write of a LOCK that begins at `words`: it gives way to intents.
 pub(super) fn give_way(words: &mut [u64]) {
     if let Some(tag) = words.get_mut(1) {
         *tag |= GIVES_WAY;
     }
 }
 
-/// Appends a value of LOCK-MOVED: the ranges that `put` appends or, where that answers `false`, the whole.
+/// Appends a value of LOCK-MOVED: the ranges that `put` appends or, if `put` returns `false`, the
+/// whole value.
 pub(super) fn put_moved(
     out: &mut Vec<u64>,
     addr: Addr,
@@ -204,22 +208,22 @@ pub(super) fn put_moved(
     out[from + 1] = words | if ranges { RANGES } else { 0 };
 }
 
-/// What an object becomes.
+/// The new value of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
-    /// This, from its beginning.
+    /// The payload from its beginning.
     Whole(&'a [u64]),
-    /// What it is at the base version, with ranges of it changed.
+    /// Changed ranges, to apply to the base version.
     Ranges(&'a [u64]),
 }
 
 impl<'a> Reader<'a> {
-    /// What comes before the writes of a LOCK or COMMIT-BACKUP record, behind its id and timestamp.
+    /// Skips the regions of a LOCK or COMMIT-BACKUP record, behind its id and timestamp.
     pub(super) fn skip_regions(&mut self) -> Result<(), BadRecord> {
         self.counted().map(drop)
     }
 
-    /// The next write; `None` at the end.
+    /// Reads the next write; `None` at the end.
     pub(super) fn write(&mut self) -> Result<Option<Write<'a>>, BadRecord> {
         if self.0.is_empty() {
             return Ok(None);
@@ -236,7 +240,7 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// The next value of LOCK-MOVED; `None` at the end.
+    /// Reads the next value of LOCK-MOVED; `None` at the end.
     pub(super) fn moved(&mut self) -> Result<Option<(Addr, Value<'a>)>, BadRecord> {
         if self.0.is_empty() {
             return Ok(None);
@@ -251,17 +255,17 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What backups must know of an object's slot and only its primary does.
+/// The attributes of an object's slot that backups need and only the primary knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
     /// Size class of its block.
     pub class: Class,
-    /// How often it has held an object.
+    /// How many objects the slot has held.
     pub incarnation: u16,
 }
 
 impl Slot {
-    /// The slot at an address of this machine.
+    /// Returns the slot at an address of this machine.
     pub fn of(regions: &Regions, addr: Addr) -> Option<Slot> {
         Some(Slot {
             class: regions.class_of(addr)?,
@@ -269,12 +273,12 @@ impl Slot {
         })
     }
 
-    /// As a word of a message.
+    /// Encodes the slot as one word of a message.
     pub fn word(self) -> u64 {
         (u64::from(self.class.0) << 16) | u64::from(self.incarnation)
     }
 
-    /// What [`Self::word`] gave.
+    /// Decodes a word made by [`Self::word`].
     pub fn from_word(word: u64) -> Slot {
         Slot {
             class: Class((word >> 16) as u8),
@@ -283,18 +287,18 @@ impl Slot {
     }
 }
 
-/// What a primary answers to LOCK.
+/// The reply of a primary to LOCK.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LockReply {
-    /// All locks were taken; of each write, in the order of the LOCK, its slot, and the header of what was
-    /// locked at any version.
+    /// All locks were taken. For each write, in the order of the LOCK: its slot and, if it was
+    /// locked at any version, the header found.
     Locked(Vec<u64>),
-    /// None was.
+    /// No lock was taken.
     Failed(AbortReason, Addr),
 }
 
 impl LockReply {
-    /// Gives the messages to `send`, with their tags: all but the last are LOCK-FOUND.
+    /// Passes the messages with their tags to `send`: all but the last are LOCK-FOUND.
     pub(super) fn send(&self, id: TxnId, mut send: impl FnMut(u8, &[u64])) {
         let mut words = id.words().to_vec();
         match self {
@@ -411,7 +415,7 @@ mod tests {
             let mut words = Vec::new();
             for (at, (ranges, value)) in values.iter().enumerate() {
                 let put = |out: &mut Vec<u64>| {
-                    // What is begun and given up leaves nothing.
+                    // A value that `put` rejects leaves no words behind.
                     out.extend(value);
                     *ranges
                 };

@@ -1,38 +1,39 @@
-//! A machine among others: what it has of its peers, and what it does for them.
+//! One machine of a cluster: its state about its peers, and the work that it does for them.
 //!
 //! # Picture
 //! ```text
 //! coordinator's machine                         participant's machine
-//! spread.rs   the phases of a commit            ends.rs     polls every peer's log and messages
-//! participants.rs  who gets which record
-//! locking.rs  LOCK, and what follows it
+//! spread.rs   the phases of a commit            ends.rs     receives every peer's log and messages
+//! participants.rs  the records of each machine
+//! locking.rs  LOCK, and handling of its replies
 //! link.rs     log and messages to a peer ─────► primary.rs  LOCK, COMMIT-PRIMARY, ABORT
 //!             truncations                       backup.rs   COMMIT-BACKUP, TRUNCATE
-//! headers.rs  headers of what was read there ──► the same, VALIDATE
-//! versions.rs  which versions a primary has, for a backup that had the region before
+//! headers.rs  headers of the read set ─────────► the same, VALIDATE
+//! versions.rs  object versions at a primary, for a new backup that kept an older replica
 //! turns.rs    intents on rows of other machines, at both ends
-//! circles.rs  circles of waits for them that go over several machines
-//! reserve.rs  slots of peers for new objects ──► lent.rs    slots that peers have reserved
-//! call/       what machines ask one another to do
+//! circles.rs  distributed deadlock detection
+//! reserve.rs  slots of peers for new objects ──► lent.rs    slot leases of peers
+//! call/       requests between machines
 //! time.rs     the CM's time, for machines of other hosts
-//! leasing/    who is suspected to have failed, and whether this machine may still answer
-//! allotment/ which machines have which region     backing.rs  memory that peers find
-//! peers.rs   who there is to be written to and read
-//! boards.rs  what machines say about themselves  members.rs  who they are, for whoever asks
-//! far.rs     peers' memory that is not mapped, and copies.rs of it
-//! leasing/  who is suspected     governor/  what is done when a machine fails
-//! configured.rs  the configuration, and who commits in it   committing.rs  commits that others may have seen
-//! evidence.rs  what there is of transactions, for their recovery     lack.rs  what a machine lacks to begin
-//! truncated.rs  what is truncated, at both ends   traffic.rs  what is posted to peers, counted
-//! disk/  what is on this machine's disk, and how all begin again with that
-//! restart/  machines that have all ended begin again with the memory that they had
-//! steps.rs  the steps that a write takes, for whoever has machines fail there
+//! leasing/    leases: which peers are suspected, and whether this machine may still answer
+//! allotment/  which machines hold which region     backing.rs  memory that peers can address
+//! peers.rs    the peers to write to and to read
+//! boards.rs   status pages of machines             members.rs  the members, for callers outside
+//! far.rs      peers' memory that is not mapped, and copies.rs of it
+//! governor/   the reconfiguration driver
+//! configured.rs  the configuration, and commits within it   committing.rs  in-flight commits
+//! evidence.rs  evidence of transactions, for recovery       lack.rs  startup prerequisites
+//! truncated.rs  truncated transactions, at both ends   traffic.rs  counters of posted messages
+//! disk/       the disk of this machine, and the restart of all machines from their disks
+//! restart/    restart of all machines from their retained memory
+//! steps.rs    the steps of a write, for tests that stop machines there
 //! ```
-//! Peers' regions and old versions are read in place, one-sided, where the fabric maps them; otherwise
-//! one-sided reads bring copies.
+//! Peers' regions and old versions are read in place, one-sided, where the fabric maps them;
+//! otherwise one-sided reads bring copies.
 //!
-//! Which timestamps are garbage is known to nobody alone: each machine says on its board what none of
-//! its transactions will read below any more, and the least of all boards counts.
+//! No machine alone knows which timestamps are garbage. Each machine publishes on its status page
+//! the timestamp below which none of its transactions will read any more. The smallest of all
+//! status pages counts.
 
 mod allotment;
 mod backing;
@@ -128,10 +129,10 @@ pub(crate) use turns::Back;
 use crate::record::TxnId;
 use message::LockReply;
 
-/// Who waits for an answer to LOCK, and what was found so far.
+/// Pending LOCK replies by transaction and peer, with the words of LOCK-FOUND received so far.
 type Waiting = HashMap<(TxnId, MachineId), (Completer<LockReply>, Vec<u64>), FixedState>;
 
-/// What whoever attends does besides: see [`crate::Machine::attend_to`].
+/// Additional work of the thread that attends the machine: see [`crate::Machine::attend_to`].
 pub type Work = Arc<dyn Fn() -> bool + Send + Sync>;
 
 pub(crate) struct Network {
@@ -142,30 +143,32 @@ pub(crate) struct Network {
     governor: Option<Governor>,
     inbox: Arc<Inbox>,
     replication: Replication,
-    /// Where regions are, and how this machine gets to have and to know them.
+    /// The region map, and the protocols by which this machine obtains regions and learns their
+    /// replicas.
     whereabouts: Arc<Whereabouts>,
     allotment: Allotment,
     peers: Peers,
-    /// What this machine says about itself.
+    /// The status page of this machine.
     board: Arc<Memory>,
     replies: Mutex<Waiting>,
     ends: Mutex<Vec<End>>,
-    /// Writes of its own transactions to regions of which it has backups.
+    /// Writes of this machine's own transactions to regions of which it is a backup.
     home: Mutex<Backup>,
     changed: Changed,
-    /// Waits for intents at other machines, by their tickets.
+    /// Pending intents at other machines, by ticket.
     turns: Mutex<HashMap<u64, turns::Waits, FixedState>>,
     tickets: AtomicU64,
-    /// Waits for headers of peers' objects, by their tickets.
+    /// Pending requests for headers of peers' objects, by ticket.
     askers: Mutex<HashMap<u64, headers::Asker, FixedState>>,
     reserves: reserve::Reserves,
-    /// What peers may ask for.
+    /// The services that peers may call.
     services: Services,
-    /// What whoever attends does besides.
+    /// Additional work of the thread that attends the machine.
     work: OnceLock<Work>,
-    /// Commits that others may have seen.
+    /// In-flight commits, which other machines may have seen.
     committing: Committing,
-    /// Numbers of its own transactions that are truncated, and those of them that are remembered.
+    /// Truncation numbers of this machine's own transactions, and the truncated ones that are still
+    /// remembered.
     numbers: Arc<Numbers>,
     truncated: Mutex<Truncated>,
     log_words: usize,
@@ -177,16 +180,16 @@ pub(crate) struct Network {
     asking: time::Asking,
     leasing: Option<Arc<Leasing>>,
     suspicions: Arc<Suspicions>,
-    /// Where the machine keeps its data on a disk.
+    /// The local disk; `None` if this machine does not keep its data on one.
     disk: Option<Disk>,
-    /// What it had before it was out.
+    /// The state that this machine retained from before it was evicted.
     before: Mutex<Option<Arc<Before>>>,
     joins: bool,
-    /// Whether not all machines have recovered what was before the last configuration.
+    /// Whether some machine has not finished the recovery that the last configuration requires.
     recovers: AtomicBool,
     /// Whether this machine is to leave.
     leaves: AtomicBool,
-    /// Whether it is to be no member once it has ended what it does.
+    /// Whether this machine stops being a member once its running work has ended.
     parts: AtomicBool,
     driven: bool,
     poller: Mutex<Option<JoinHandle<()>>>,
@@ -194,7 +197,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Registers what peers need of this machine, and makes its ends of all rings.
+    /// Registers the memory that peers need of this machine, and creates its receiving ends of all
+    /// rings.
     pub fn new(
         options: &NetworkOptions,
         whereabouts: Arc<Whereabouts>,
@@ -272,7 +276,8 @@ impl Network {
         })
     }
 
-    /// Where this machine's memory comes from, as far as it knows where regions are.
+    /// Returns the source of this machine's memory, which registers regions that the region map
+    /// knows.
     pub fn backing(options: &NetworkOptions, whereabouts: &Arc<Whereabouts>) -> Arc<dyn Backing> {
         Arc::new(Registered {
             fabric: Arc::clone(&options.fabric),
@@ -289,34 +294,34 @@ impl Network {
         &self.fabric
     }
 
-    /// The machine that answers for an object; `None` where that is not known here.
+    /// Returns the primary of an object; `None` if the region map does not have its region.
     #[inline]
     pub fn primary(&self, addr: Addr) -> Option<MachineId> {
         self.whereabouts.primary(addr.region())
     }
 
-    /// The machines that have a region, if they are known here.
+    /// Returns the replicas of a region, if the region map has them.
     pub fn replicas(&self, region: RegionId) -> Option<Known> {
         self.whereabouts.replicas(region)
     }
 
-    /// A time up to which old versions of a region's objects are not known to be there: an older version of one
-    /// that has none may have been at another machine, which had the region before.
+    /// Returns the time up to which old versions of a region's objects may be missing here. An
+    /// older version may have been at the machine that was the primary before.
     pub fn floor(&self, region: RegionId) -> Timestamp {
         self.whereabouts.floor(region)
     }
 
-    /// Does something while the machine stays in its configuration.
+    /// Calls `f` while the machine stays in its current configuration.
     pub fn in_configuration<T>(&self, f: impl FnOnce() -> T) -> T {
         self.configured.within(|_| f())
     }
 
-    /// Whether a peer is in the configuration that this machine is in.
+    /// Returns whether a peer is a member of this machine's configuration.
     fn is_member(&self, peer: &Peer) -> bool {
         !peer.gone.load(Ordering::Relaxed)
     }
 
-    /// The peers that are members.
+    /// Returns the peers that are members.
     fn fellows(&self) -> impl Iterator<Item = &Peer> {
         self.peers.iter().filter(|peer| self.is_member(peer))
     }
@@ -329,12 +334,12 @@ impl Network {
         self.peer(id).map(|peer| &peer.link)
     }
 
-    /// Old versions of the objects in a peer's memory.
+    /// Returns the old versions of the objects in a peer's memory.
     pub fn old_versions_of(&self, peer: MachineId) -> Option<&OldVersions> {
         self.peer(peer).map(|peer| &peer.old_versions)
     }
 
-    /// Begins to wait for the answer of `peer` to a LOCK.
+    /// Begins to wait for the LOCK-REPLY of `peer`.
     fn expect_reply(&self, id: TxnId, peer: MachineId) -> Completion<LockReply> {
         let (completer, reply) = Completion::pending();
         let waiting = (completer, Vec::new());
@@ -342,21 +347,22 @@ impl Network {
         reply
     }
 
-    /// Nobody waits for it any more.
+    /// Stops waiting for a LOCK-REPLY.
     fn forget_reply(&self, id: TxnId, peer: MachineId) {
         self.replies.lock().remove(&(id, peer));
     }
 
-    /// Slots of peers in stock, and slots of this machine that peers have.
+    /// Returns the peers' slots that this machine has in stock, and this machine's slots that are
+    /// leased to peers.
     pub fn reserved(&self) -> (Vec<Addr>, Vec<Addr>) {
         let ends = self.ends.lock();
         let lent = ends.iter().flat_map(End::lent);
-        // What was lent of a region that another machine has by now is nobody's.
+        // A slot lease is void once another machine is the primary of the region.
         let lent = lent.filter(|addr| self.primary(*addr) == Some(self.me));
         (self.reserves.all(), lent.collect())
     }
 
-    /// Gives back what it has of peers and ends the poller's thread.
+    /// Returns the reserved slots of peers and ends the poller's thread.
     pub fn stop(&self, now: Timestamp) {
         self.trim_stocks(now, true);
         self.configured.give_up();
@@ -365,7 +371,7 @@ impl Network {
         self.stopped.store(true, Ordering::Release);
         self.fabric.bell().ring();
         let poller = self.poller.lock().take();
-        // The poller itself may be the last to have the machine.
+        // The poller itself may hold the last reference to the machine.
         let poller = poller.filter(|poller| poller.thread().id() != std::thread::current().id());
         if let Some(poller) = poller {
             // A poller that has panicked has ended, too.
@@ -393,24 +399,27 @@ impl Network {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Words of the longest record that a log takes.
+    /// Returns the words of the longest record that a log takes.
     fn longest_record(&self) -> usize {
         fencepost_fabric::ring::longest_record(self.log_words)
     }
 
-    /// Whether records of these sizes fit a log together, however its receiver has told of its room.
+    /// Returns whether records of these sizes fit a log together, whatever free space its receiver
+    /// has reported.
     fn takes(&self, sizes: &[usize]) -> bool {
         let promised = |words: &usize| if *words > 0 { 2 * (words + 1) } else { 0 };
         sizes.iter().map(promised).sum::<usize>() <= self.log_words / 2
     }
 
-    /// Whether every write to `region` is this machine's own business.
+    /// Returns whether this machine is the only replica of `region`, so that no other machine takes
+    /// part in its writes.
     pub fn is_alone_with(&self, region: RegionId) -> bool {
         self.whereabouts.is_alone_with(region, self.me)
     }
 }
 
-/// The leases of a machine that is to have some. What they tell is noted, and put before whoever governs.
+/// Creates the leases of a machine whose options ask for them. Lease events go to `suspicions` and,
+/// as input, to the reconfiguration driver.
 fn leases(
     options: &NetworkOptions,
     suspicions: &Arc<Suspicions>,
@@ -426,7 +435,7 @@ fn leases(
         ..
     } = options;
     let life = match options.driven {
-        // Of a run that can be repeated.
+        // A driven run must be repeatable.
         true => Random::new(clock.now_ns()).next_u64(),
         false => entropy_seed(),
     };

@@ -1,4 +1,5 @@
-//! The machines that have part in a commit, and the records that each of them gets (SOSP'15 Table 1).
+//! The participants of a distributed commit, and the records that each of them gets (SOSP'15 Table
+//! 1).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,44 +18,45 @@ use crate::stop::{AbortReason, Stop};
 use crate::transaction::Context;
 use crate::write_set::{Payload, What, Write};
 
-/// A commit's business with the other machines.
+/// The distributed part of a commit: the coordinator's state about its participants.
 #[derive(Default)]
 pub(crate) struct Spread {
-    /// The configuration in which it began.
+    /// The configuration in which the commit began.
     pub(crate) configuration: u64,
     pub(super) participants: Vec<Participant>,
     /// Numbers of all regions with written objects.
     pub(super) regions: Vec<u32>,
     pub(super) record: Vec<u64>,
-    /// Room for an image as a LOCK has it.
+    /// A buffer for an image as LOCK carries it.
     pub(super) stamped: Vec<u64>,
-    /// Acks of what backups and primaries are to have before COMMIT-PRIMARY, from when COMMIT-BACKUP is written.
+    /// Acks that must arrive before COMMIT-PRIMARY is written: those of COMMIT-BACKUP and
+    /// LOCK-MOVED.
     pub(super) acks: Vec<Completion<()>>,
     /// The new objects of this machine are locked.
     pub(crate) new_locked: bool,
-    /// As many of them, the first ones, come from disks: nobody spins for those.
+    /// How many of the first acks come from disks. A waiter does not spin for these.
     pub(super) from_disks: usize,
-    /// What the primaries elsewhere have said of the slots of entries, by the entries' places in the write
+    /// The slots of written objects as remote primaries have reported them, by index into the write
     /// set.
     pub(super) slots: HashMap<u32, Slot, FixedState>,
 }
 
-/// One machine's part.
+/// One participating machine.
 pub(super) struct Participant {
     pub(super) machine: MachineId,
-    /// Entries of the write set whose primary it is.
+    /// Indexes of the write-set entries whose primary it is.
     pub(super) primary: Vec<u32>,
-    /// Entries of which it is a backup.
+    /// Indexes of the entries of which it is a backup.
     pub(super) backup: Vec<u32>,
-    /// Patched entries whose values LOCK-MOVED brings.
+    /// Patched entries whose values LOCK-MOVED carries.
     pub(super) moved: Vec<u32>,
-    /// Words that its log has promised room for: LOCK, LOCK-MOVED, COMMIT-BACKUP, COMMIT-PRIMARY, TRUNCATE.
+    /// Words reserved in its log for LOCK, LOCK-MOVED, COMMIT-BACKUP, COMMIT-PRIMARY and TRUNCATE.
     pub(super) promised: Sizes,
     pub(super) locked: bool,
     pub(super) backed: bool,
-    /// COMMIT-BACKUP is more than one record takes.
+    /// COMMIT-BACKUP is longer than one record may be.
     pub(super) in_parts: bool,
-    /// No value of a patched node is in its LOCK, because there is no room for it.
+    /// The LOCK carries no values of patched nodes, because they do not fit.
     pub(super) values_follow: bool,
 }
 
@@ -68,20 +70,20 @@ pub(super) const COMMIT_PRIMARY: usize = 3;
 pub(super) const TRUNCATE: usize = 4;
 
 impl Spread {
-    /// As [`Network::reaches`], of all that have part.
+    /// Does the same as [`Network::reaches`] for all participants.
     pub(super) fn reach_all(&self, network: &Network) -> bool {
         let links = self.participants.iter();
         let mut links = links.filter_map(|participant| network.link(participant.machine));
         links.all(Link::is_whole)
     }
 
-    /// Nobody is told anything more.
+    /// Drops all participants and acks, so that no machine is told anything more.
     pub(crate) fn forget(&mut self) {
         self.participants.clear();
         self.acks.clear();
     }
 
-    /// The machines that have part.
+    /// Returns the participating machines.
     pub(super) fn machines(&self) -> impl Iterator<Item = MachineId> {
         let participants = self.participants.iter();
         participants.map(|participant| participant.machine)
@@ -107,7 +109,7 @@ impl Spread {
     }
 }
 
-/// How an entry is locked at a primary elsewhere.
+/// Returns how a remote primary locks an entry; `None` for an entry without a lock.
 pub(super) fn kind_of(write: &Write) -> Option<Kind> {
     match write.what {
         What::Image { .. } => Some(Kind::Whole),
@@ -118,17 +120,18 @@ pub(super) fn kind_of(write: &Write) -> Option<Kind> {
     }
 }
 
-/// Whether an entry is a new object in a slot that another machine has lent.
+/// Returns whether an entry is a new object in a slot leased from another machine.
 fn is_reserved(write: &Write) -> bool {
     matches!(write.what, What::New { .. }) && matches!(write.payload(), Payload::Image(_))
 }
 
 impl Context {
-    /// Whether other machines have part in the commit, as primaries or as backups.
+    /// Returns the network if the commit is distributed: other machines take part as primaries or
+    /// backups, or this machine has a disk.
     pub(crate) fn spreads(&self) -> Option<Arc<Network>> {
         let network = self.machine.network()?;
         let alone = |write: &Write| {
-            // What is to be on a disk has to be there before anybody sees it.
+            // Writes that go to a disk must be durable before they become visible.
             let here = || {
                 network.disk.is_none()
                     && network.is_alone_with(write.addr.region())
@@ -139,7 +142,7 @@ impl Context {
         (!self.writes.writes.iter().all(alone)).then(|| Arc::clone(network))
     }
 
-    /// Who has part in what.
+    /// Computes the participants and the entries of each.
     pub(super) fn plan(&mut self, network: &Network) -> Result<(), LockFailure> {
         network.configured.within(|id| self.plan_in(network, id))
     }
@@ -156,8 +159,8 @@ impl Context {
                 continue;
             }
             self.spread.regions.push(write.addr.region().0);
-            // It was found out when the object was read, or its slot reserved; another machine may be about to become
-            // the primary since.
+            // The region map had the region when the object was read or its slot reserved. A region
+            // handover may have begun since.
             let replicas = network.replicas(write.addr.region());
             let replicas = replicas.ok_or(LockFailure::Abort(AbortReason::Unreachable))?;
             let new = matches!(write.what, What::New { .. });
@@ -178,7 +181,7 @@ impl Context {
         Ok(())
     }
 
-    /// Words of the payload that an entry is written with.
+    /// Returns the words of the payload that an entry is written with.
     fn payload_words(&self, write: &Write) -> usize {
         match write.what {
             What::New { .. } => match write.payload() {
@@ -193,8 +196,8 @@ impl Context {
         }
     }
 
-    /// Words of all records that a participant gets at most; those of LOCK without values of patched nodes where
-    /// they are to follow.
+    /// Returns the maximum words of each record for a participant. LOCK excludes the values of
+    /// patched nodes if they follow in LOCK-MOVED.
     pub(super) fn record_sizes(&self, at: usize) -> Sizes {
         let participant = &self.spread.participants[at];
         let write = |at: &u32| &self.writes.writes[*at as usize];
@@ -230,12 +233,13 @@ impl Context {
         sizes
     }
 
-    /// Words of the end of a COMMIT-BACKUP in parts.
+    /// Returns the words of the end of a COMMIT-BACKUP in parts.
     pub(super) fn end_of_parts(&self) -> usize {
         message::BACKUP_WORDS + self.spread.regions.len()
     }
 
-    /// COMMIT-BACKUP (step 3) at every backup, or the end of one in parts; the acks are gathered.
+    /// Writes COMMIT-BACKUP (step 3), or the end of one in parts, to every backup, and collects the
+    /// acks.
     pub(super) fn commit_backup(
         &mut self,
         network: &Network,
@@ -243,7 +247,7 @@ impl Context {
     ) -> Result<(), LockFailure> {
         let id = self.txn_id();
         let mut record = std::mem::take(&mut self.spread.record);
-        // Whose record that is.
+        // The participant whose record the buffer contains.
         let mut made: Option<usize> = None;
         for at in 0..self.spread.participants.len() {
             let entries = |of: usize| &self.spread.participants[of].backup;
@@ -254,7 +258,7 @@ impl Context {
             if participant.in_parts
                 && let Some(link) = network.link(participant.machine)
             {
-                // All that it writes is there, in the parts before.
+                // The earlier parts contain all writes.
                 record.clear();
                 message::begin_backup(&mut record, id, w, &self.spread.regions);
                 made = None;
@@ -264,7 +268,7 @@ impl Context {
                 self.spread.acks.push(ack);
                 continue;
             }
-            // Mostly all backups get the same.
+            // Most backups get the same record.
             if made.is_none_or(|made| entries(made) != entries(at)) {
                 record.clear();
                 message::begin_backup(&mut record, id, w, &self.spread.regions);
@@ -296,7 +300,8 @@ impl Context {
         Ok(())
     }
 
-    /// A part of COMMIT-BACKUP, from entry `next` on, and where the next part begins.
+    /// Returns one part of COMMIT-BACKUP, beginning at entry `next`, and the index at which the
+    /// next part begins.
     pub(super) fn backup_part(
         &self,
         network: &Network,
@@ -305,11 +310,11 @@ impl Context {
         w: Timestamp,
     ) -> Result<(Vec<u64>, usize), LockFailure> {
         let entries = &self.spread.participants[at].backup;
-        // Half of the longest record: it finds room beside what was promised.
+        // Half of the longest record fits beside the reserved log space.
         self.backup_of(entries, network.longest_record() / 2, next, w)
     }
 
-    /// The same of these entries, in parts of so many words.
+    /// Does the same for `entries`, in parts of at most `longest` words.
     pub(super) fn backup_of(
         &self,
         entries: &[u32],
@@ -373,7 +378,7 @@ impl Context {
         });
     }
 
-    /// COMMIT-PRIMARY (step 4) at the primaries that are other machines; the acks.
+    /// Writes COMMIT-PRIMARY (step 4) to the remote primaries. Returns the acks.
     pub(super) fn commit_primary_elsewhere(
         &mut self,
         network: &Network,
@@ -392,7 +397,7 @@ impl Context {
             }
             record.clear();
             message::put_commit(&mut record, id, w);
-            // Where no node had moved, that room was promised in vain.
+            // Space reserved for LOCK-MOVED was not used if no node had moved.
             let promised = [LOCK_MOVED, COMMIT_PRIMARY].map(|at| participant.promised[at]);
             acks.push(link.append(record::COMMIT_PRIMARY, &record, &promised));
             let participant = &mut self.spread.participants[at];
@@ -403,9 +408,9 @@ impl Context {
         acks
     }
 
-    /// Tells whoever has got a record of a commit that is given up, and takes all promises back. `false` where others may
-    /// have all of a COMMIT-BACKUP: who is told to forget it and who is not would depend on who fails, so it goes on, or
-    /// it is said later what becomes of it (COMMITTING-3).
+    /// Sends ABORT to every participant that received a record, and returns all reserved log space.
+    /// Returns `false` if backups may have a complete COMMIT-BACKUP. The outcome would then depend
+    /// on which machines fail, so the commit continues or is decided later (COMMITTING-3).
     pub(crate) fn abort_spread(&mut self) -> bool {
         let Some(network) = self.machine.network().map(Arc::clone) else {
             return true;
@@ -429,7 +434,7 @@ impl Context {
             return false;
         }
         self.spread.forget();
-        // Answers that are still to come are not those of another try.
+        // A new transaction number keeps late replies apart from those of the next attempt.
         self.local += 1;
         true
     }

@@ -1,15 +1,17 @@
-//! The poller: who looks at the receiving ends of all peers ([`super::ends`]), and does what is due now and then.
+//! The poller: the threads that poll the receivers of all peers ([`super::ends`]), and the periodic
+//! tasks.
 //!
 //! ```text
-//! poller's thread ─┐               ┌─► ends of all peers
-//! fabric's thread ─┼─► attend_once ┼─► who governs ([`super::governor`])
-//!                  │               └─► what the machine was given to do ([`Machine::attend_to`])
-//! who waits ───────┴─► poll: the ends alone
-//!                      tick: truncations, boards, stocks, the door, the time
+//! poller's thread ─┐               ┌─► receivers of all peers
+//! fabric's thread ─┼─► attend_once ┼─► reconfiguration driver ([`super::governor`])
+//!                  │               └─► additional work of the machine ([`Machine::attend_to`])
+//! a waiting task ──┴─► poll: the receivers alone
+//!                      tick: truncations, status pages, stocks, join endpoint, time
 //! ```
-//! Whoever waits for an answer may poll; one at a time does. A fabric with a thread that everything arrives through has it
-//! look there ([`Attendant`]). The poller's thread sleeps at the bell when there is nothing to do, and wakes now and then to
-//! truncate and to say what is read no more.
+//! A task that waits for a reply may poll; one thread polls at a time. A fabric that receives
+//! everything on a thread of its own polls on that thread ([`Attendant`]). The poller's thread
+//! sleeps at the bell when there is nothing to do. It wakes periodically to truncate and to publish
+//! the oldest read timestamp.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -22,38 +24,40 @@ use crate::machine::Machine;
 
 /// Sleep of the poller with nothing to do.
 const IDLE: Duration = Duration::from_millis(20);
-/// The same while something is to be truncated.
+/// Sleep while some transaction is to be truncated.
 const BUSY: Duration = Duration::from_millis(1);
-/// Looks at all rings before the poller sleeps.
+/// Polls of all rings that find nothing before the poller sleeps.
 const LOOKS: u32 = 64;
-/// Looks that find something before other threads have their turn. Those that wait for an answer give theirs away at each
-/// look, and where they share a processor with one that never does they are let run once in its time slice.
+/// Polls that find something before the poller yields to other threads. Threads that wait for a
+/// reply yield at each poll. On a processor shared with a thread that never yields they would run
+/// once in its time slice.
 const LOOKS_AT_ONCE: u32 = 256;
-/// Polls between two times at which what is due now and then is done.
+/// Polls between two ticks.
 const TICK_POLLS: u32 = 1024;
-/// The same where another thread than the poller's attends, for whom nobody does it before it sleeps.
+/// Polls between two ticks on a fabric's thread, where no thread ticks before it sleeps.
 const TICK_ATTENDED: u32 = 64;
-/// Looks of an attendant before it lets others use its thread.
+/// Polls of an attendant before it lets others use its thread.
 const ATTENDED_AT_ONCE: u32 = 8;
 
-/// What a look has come upon.
+/// The result of a poll.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     Nothing,
-    /// What peers have written.
+    /// Peers have written records or messages.
     Work,
-    /// What is looked after until it is over, whether it comes further or not; perhaps work, too.
+    /// The reconfiguration driver is active and is called again even without new input; perhaps
+    /// there is other work, too.
     Governing,
 }
 
 impl Network {
-    /// Processes what peers have written; whether there was anything. Somebody else may be at it: then
-    /// there is nothing to do here.
+    /// Processes the records and messages of peers. Returns whether there were any; `false` if
+    /// another thread is polling.
     pub fn poll(&self, machine: &Machine) -> bool {
         self.try_poll(machine).unwrap_or(false)
     }
 
-    /// `None` where somebody else is at it.
+    /// Does the same; `None` if another thread is polling.
     fn try_poll(&self, machine: &Machine) -> Option<bool> {
         let mut ends = self.ends.try_lock()?;
         let mut any = false;
@@ -67,11 +71,12 @@ impl Network {
         Some(any)
     }
 
-    /// Polls, and does what was given to do; whether there was anything.
+    /// Polls and does the additional work. Returns whether there was any.
     fn attend_once(&self, machine: &Machine) -> Found {
         let polled = self.try_poll(machine);
         if polled.is_none() {
-            // Whoever is at it may have looked before it came; the poller will.
+            // Another thread is polling and may have missed this message: ring the bell so that the
+            // poller looks again.
             self.fabric.bell().ring();
         }
         let governed = self.govern(machine);
@@ -83,10 +88,10 @@ impl Network {
         }
     }
 
-    /// What is due now and then.
+    /// Does the periodic tasks.
     fn tick(&self, machine: &Machine) {
         self.finish(machine.regions());
-        // A lease that has come back is no event.
+        // A renewed lease causes no event.
         self.configured.tell_waiting();
         for peer in self.fellows().filter(|peer| peer.link.is_awaited()) {
             let _ = peer.link.probe();
@@ -118,25 +123,26 @@ impl Network {
 }
 
 impl Machine {
-    /// Has whoever attends call `work` after each look at what peers have written: the poller's thread, or
-    /// one of the fabric. It answers whether there was something to do, and waits for nothing. Nothing
-    /// happens where a machine is alone.
+    /// Registers `work`, to be called after each poll by the thread that attends: the poller's
+    /// thread or one of the fabric. `work` returns whether there was something to do, and must not
+    /// block. Does nothing on a machine that is alone.
     pub fn attend_to(&self, work: Work) {
         if let Some(network) = self.network() {
-            // There is one who has work for it, once.
+            // Only one caller registers work, once.
             let _ = network.work.set(work);
         }
     }
 
-    /// Makes whoever attends look.
+    /// Wakes the thread that attends.
     pub fn call_attendant(&self) {
         if let Some(network) = self.network() {
             network.fabric.ring_bell(network.me());
         }
     }
 
-    /// Does what peers wait for and what is due; whether anything had come. For whoever runs machines
-    /// without threads of their own ([`super::NetworkOptions::driven`]); [`Self::due_ns`] says when again.
+    /// Polls, and does the periodic tasks. Returns whether anything had arrived. For callers that
+    /// run machines without threads ([`super::NetworkOptions::driven`]); [`Self::due_ns`] tells
+    /// when to call again.
     pub fn drive(&self) -> bool {
         self.network().is_some_and(|network| {
             if let Some(leasing) = network.leasing() {
@@ -149,7 +155,7 @@ impl Machine {
     }
 }
 
-/// What looks at the rings on a thread of the fabric.
+/// The attendant that polls the rings on a thread of the fabric.
 struct Looks {
     machine: Weak<Machine>,
     times: AtomicU32,
@@ -171,7 +177,8 @@ impl Attendant for Looks {
     }
 }
 
-/// Starts the poller's thread, and that of the leases, unless the machine is driven; they end with the machine.
+/// Starts the threads of the poller and of the leases, unless the machine is driven. They end with
+/// the machine.
 pub(crate) fn start_threads(machine: &Arc<Machine>) -> std::io::Result<()> {
     let Some(network) = machine.network().filter(|network| !network.driven) else {
         return Ok(());
@@ -183,7 +190,7 @@ pub(crate) fn start_threads(machine: &Arc<Machine>) -> std::io::Result<()> {
         machine: Arc::downgrade(machine),
         times: AtomicU32::new(0),
     }));
-    // Where somebody else attends there is nothing to look out for.
+    // With a fabric's thread as attendant the poller need not spin.
     let looks = if attended { 0 } else { LOOKS };
     let weak = Arc::downgrade(machine);
     let name = format!("poller {}", network.me());
@@ -231,7 +238,7 @@ fn run(weak: &Weak<Machine>, looks: u32) {
         let waits = |peer: &Peer| peer.link.has_truncated() || peer.link.is_awaited();
         let busy = network.fellows().any(waits);
         let sleep = network.until_due(if busy { BUSY } else { IDLE });
-        // Asleep it does not keep the machine.
+        // A sleeping poller must not keep the machine alive.
         drop(machine);
         fabric.bell().wait(armed, sleep);
         quiet = 0;

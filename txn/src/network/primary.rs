@@ -1,16 +1,17 @@
-//! What a primary does with the records of a peer's transactions (SOSP'15 §4): LOCK takes the locks
-//! and answers, COMMIT-PRIMARY puts the new versions in place, ABORT gives the locks back.
+//! A primary's handling of a peer's transactions (SOSP'15 §4): LOCK takes the locks and answers,
+//! COMMIT-PRIMARY installs the new versions, ABORT releases the locks.
 //!
 //! # Invariants
 //! * PRIMARY-1: a lock that was taken for a peer's transaction is held until its COMMIT-PRIMARY or
-//!   ABORT has been processed; they come from the same log, in order.
-//! * PRIMARY-2: the records stay in the log until the transaction is truncated; those of one whose
-//!   COMMIT-BACKUP comes in parts are copied out of it.
-//! * PRIMARY-3: what an object becomes is here before any COMMIT-PRIMARY of the transaction is written: in its LOCK,
-//!   or in the LOCK-MOVED that is acknowledged before. COMMIT-PRIMARY says only that, and when. Recovery may find that a
-//!   transaction takes effect whose LOCK-MOVED was lost: what backups have of it is supplied first.
-//! * PRIMARY-4: a new object comes into a slot that was lent to the peer and is not allocated; it is locked as
-//!   others are, so whoever finds a pointer to it before it is there waits.
+//!   ABORT has been processed; they arrive in the same log, in order.
+//! * PRIMARY-2: the records stay in the log until the transaction is truncated. Records of a
+//!   transaction whose COMMIT-BACKUP is sent in parts are copied out of the log.
+//! * PRIMARY-3: the new value of an object is here before any COMMIT-PRIMARY of the transaction is
+//!   written. It is in the LOCK, or in the LOCK-MOVED that is acknowledged before. COMMIT-PRIMARY
+//!   tells only that the transaction commits, and its timestamp. Recovery may commit a transaction
+//!   whose LOCK-MOVED was lost: the values that backups have are supplied first.
+//! * PRIMARY-4: a new object goes into a slot that is leased to the peer and is not allocated. The
+//!   slot is locked like other objects, so a reader that finds a pointer to it too early waits.
 
 use std::collections::HashMap;
 
@@ -34,7 +35,7 @@ use crate::record::{BadRecord, TxnId};
 use crate::recovery::Evidence;
 use crate::stop::AbortReason;
 
-/// What is asked of the processor of each object before the first is locked.
+/// Bytes of each object that are prefetched before the first is locked.
 const PREFETCH_BYTES: usize = 64;
 
 /// An object that is locked for a peer's transaction.
@@ -42,22 +43,23 @@ struct Held {
     addr: Addr,
     base: Header,
     kind: Kind,
-    /// The slot of what it becomes.
+    /// The slot that the object has after the commit.
     slot: Slot,
-    /// Of a new object: what it is split of, or null.
+    /// For a new object: the address of the object it is split from, or null.
     split_of: Addr,
-    /// The word of it that becomes the write timestamp.
+    /// The index of the word that becomes the write timestamp.
     stamped: Option<usize>,
     payload: Where,
 }
 
 impl Held {
-    /// Of a write whose object was found in this slot and locked at version `base`; its value ends at word `end` of the record.
+    /// Describes the lock of a write: the slot and base version that were found, and the word of
+    /// the record where its value ends.
     fn of(write: &Write<'_>, (mut slot, base): (Slot, Header), split_of: Addr, end: usize) -> Held {
         let new = u16::from(write.kind == Kind::New);
         slot.incarnation = slot.incarnation.wrapping_add(new);
         let words = write.payload.len();
-        // Ranges may well be none: then nothing changes.
+        // Ranges may be empty: then the object does not change.
         let follows = write.kind == Kind::Patched && words == 0;
         let moved = write.kind.is_patched() && base != Header(write.about).unlocked();
         Held {
@@ -75,16 +77,16 @@ impl Held {
     }
 }
 
-/// Where what an object becomes is written: first word and words.
+/// The place of an object's new value: first word and number of words.
 #[derive(Clone, Copy)]
 enum Where {
     /// In the LOCK record.
     Locked(usize, usize),
-    /// In LOCK-MOVED, which is still to come.
+    /// In LOCK-MOVED, which has not arrived yet.
     Awaited,
-    /// There.
+    /// In LOCK-MOVED, as a whole value.
     Moved(usize, usize),
-    /// There, as ranges.
+    /// In LOCK-MOVED, as ranges.
     MovedRanges(usize, usize),
 }
 
@@ -92,7 +94,7 @@ enum Where {
 struct Locked {
     held: Vec<Held>,
     record: Vec<u64>,
-    /// LOCK-MOVED, if there was one.
+    /// The LOCK-MOVED record, empty if none has arrived.
     moved: Vec<u64>,
 }
 
@@ -100,16 +102,16 @@ struct Locked {
 #[derive(Default)]
 pub(super) struct Primary {
     locked: HashMap<TxnId, Locked, FixedState>,
-    /// Those that have committed and are not truncated, and when.
+    /// Committed transactions that are not truncated, with their write timestamps.
     committed: HashMap<TxnId, (Locked, Timestamp), FixedState>,
-    /// Records that stay until truncation.
+    /// Log reservations of records that stay until truncation.
     kept: HashMap<TxnId, Vec<Kept>, FixedState>,
-    /// Slots for objects that they make.
+    /// Slots leased to the peer for new objects.
     pub lent: Lent,
 }
 
 impl Primary {
-    /// LOCK: takes all locks, or none.
+    /// Handles LOCK: takes all locks, or none.
     pub fn lock(
         &mut self,
         machine: &Machine,
@@ -170,7 +172,8 @@ impl Primary {
         Ok((id, LockReply::Locked(found), None))
     }
 
-    /// Takes the lock of an object that is to be written; of a new one, if the slot is the peer's for that.
+    /// Takes the lock of an object to be written. A new object needs a slot that is leased to the
+    /// peer.
     fn take_lock(&self, machine: &Machine, write: &Write<'_>) -> Result<Header, AbortReason> {
         match write.kind == Kind::New && !self.lent.has(write.addr) {
             true => Err(AbortReason::WriteConflict),
@@ -178,7 +181,8 @@ impl Primary {
         }
     }
 
-    /// LOCK-MOVED: takes what patched nodes become whose values in LOCK are of no use; what may be released.
+    /// Handles LOCK-MOVED: takes the new values of patched nodes whose values in LOCK cannot be
+    /// used. Returns the log reservation if it may be released.
     pub fn lock_moved(
         &mut self,
         machine: &Machine,
@@ -219,7 +223,8 @@ impl Primary {
         Ok(None)
     }
 
-    /// COMMIT-PRIMARY: old versions first, then the new ones in place of the locks.
+    /// Handles COMMIT-PRIMARY: keeps the old versions first, then installs the new ones in place of
+    /// the locks.
     pub fn commit(
         &mut self,
         machine: &Machine,
@@ -237,8 +242,8 @@ impl Primary {
         Ok(())
     }
 
-    /// What recovery has found elsewhere of what a transaction writes, as [`super::evidence`] has it: LOCK-MOVED may never
-    /// have come, and COMMIT-BACKUP have come to backups.
+    /// Supplies values that recovery has found on other machines, encoded as in
+    /// [`super::evidence`]. LOCK-MOVED may be missing here although backups have COMMIT-BACKUP.
     pub fn supply(
         &mut self,
         machine: &Machine,
@@ -260,7 +265,7 @@ impl Primary {
             let room = object.map_or(0, |object| object.len());
             let (from, mut payload) = (locked.moved.len(), Reader(write.payload));
             held.payload = match write.kind {
-                // Who backed it up knew which version was locked.
+                // The coordinator that wrote the COMMIT-BACKUP knew which version was locked.
                 Kind::Ranges if payload.timestamp()? != held.base.timestamp() => continue,
                 Kind::Ranges => {
                     changes::check(payload.0, room)?;
@@ -274,13 +279,14 @@ impl Primary {
         Ok(())
     }
 
-    /// Recovery has decided: a transaction takes effect at `w`, or has none. Its records stay. Nothing is done where
-    /// that was done before.
+    /// Carries out the decision of recovery: the transaction takes effect at `w`, or has no effect.
+    /// Its records stay. Does nothing if the decision was carried out before.
     pub fn settle(&mut self, machine: &Machine, lane: usize, id: TxnId, w: Option<Timestamp>) {
         let Some(locked) = self.locked.remove(&id) else {
             return;
         };
-        // Otherwise nobody may have committed: where it is known elsewhere it has been supplied.
+        // With a missing value the transaction cannot have committed: a value known on other
+        // machines has been supplied.
         let whole = || locked.held.iter().all(|held| locked.value(held).is_ok());
         let Some(w) = w.filter(|_| whole()) else {
             return unlock(machine, &locked.held);
@@ -321,7 +327,7 @@ impl Primary {
         Ok(())
     }
 
-    /// ABORT: the locks are given back; the records that may be released.
+    /// Handles ABORT: releases the locks and returns the log reservations to release.
     pub fn abort(&mut self, machine: &Machine, id: TxnId) -> Vec<Kept> {
         if let Some(locked) = self.locked.remove(&id) {
             unlock(machine, &locked.held);
@@ -329,19 +335,19 @@ impl Primary {
         self.truncate(id)
     }
 
-    /// TRUNCATE: the records that may be released.
+    /// Handles TRUNCATE: returns the log reservations to release.
     pub fn truncate(&mut self, id: TxnId) -> Vec<Kept> {
         self.committed.remove(&id);
         self.kept.remove(&id).unwrap_or_default()
     }
 
-    /// What there is of transactions that are not truncated.
+    /// Adds the evidence of transactions that are not truncated to `found`.
     pub fn find(&self, found: &mut Found) {
         let locked = self.locked.iter().map(|(id, locked)| (id, locked, None));
         let committed = self.committed.iter();
         let committed = committed.map(|(id, (locked, w))| (id, locked, Some(*w)));
         for (id, locked, w) in locked.chain(committed) {
-            // It was looked at when it came.
+            // The record was checked when it arrived.
             let mut reader = Reader(&locked.record[TxnId::WORDS..]);
             let Ok(written) = evidence::written(&mut reader) else {
                 continue;
@@ -360,7 +366,7 @@ impl Primary {
         }
     }
 
-    /// What one of them writes to a region.
+    /// Returns the writes of one transaction to a region.
     pub fn content(&self, id: TxnId, region: u32) -> Option<Vec<u64>> {
         let committed = self.committed.get(&id).map(|(locked, _)| locked);
         let locked = self.locked.get(&id).or(committed)?;
@@ -369,8 +375,8 @@ impl Primary {
         (!content.is_empty()).then_some(content)
     }
 
-    /// Its id, all regions that it writes, and what it writes here, of one that holds locks; `None` while that is not
-    /// known of every object.
+    /// Returns the id, all written regions and the local writes of a transaction that holds locks.
+    /// `None` while some new value is missing.
     pub fn prepared(&self, id: TxnId) -> Option<Vec<u64>> {
         let locked = self.locked.get(&id)?;
         let mut reader = Reader(&locked.record);
@@ -381,14 +387,14 @@ impl Primary {
         Some(words)
     }
 
-    /// Transactions of configurations before `current` that have anything here.
+    /// Returns the transactions of configurations before `current` that have state here.
     pub fn before(&self, current: u64) -> Vec<TxnId> {
         let ids = self.locked.keys().chain(self.kept.keys());
         let ids = ids.chain(self.committed.keys()).copied();
         ids.filter(|id| id.configuration < current).collect()
     }
 
-    /// Transactions that hold locks, and that have records here.
+    /// Returns how many transactions hold locks, and how many have records here.
     pub fn left(&self) -> (usize, usize) {
         (self.locked.len(), self.kept.len())
     }
@@ -401,13 +407,13 @@ impl Held {
 }
 
 impl Locked {
-    /// Whether it is known what all objects of a region become.
+    /// Returns whether the new values of all objects of a region are known.
     fn has_values(&self, region: u32) -> bool {
         let mut held = self.held.iter().filter(|held| held.region() == region);
         held.all(|held| !matches!(held.payload, Where::Awaited))
     }
 
-    /// Appends what some objects become; `None` where that is not known.
+    /// Appends the new values of the objects that `which` accepts; `None` if one is not known.
     fn put_content(&self, out: &mut Vec<u64>, which: impl Fn(&Held) -> bool) -> Option<()> {
         for held in self.held.iter().filter(|held| which(held)) {
             let value = match held.kind {
@@ -421,7 +427,7 @@ impl Locked {
         Some(())
     }
 
-    /// What an object becomes.
+    /// Returns the new value of an object.
     fn value(&self, held: &Held) -> Result<Value<'_>, BadRecord> {
         let (record, from, words, ranges) = match held.payload {
             Where::Awaited => return Err(BadRecord("COMMIT-PRIMARY without a value")),
@@ -429,7 +435,7 @@ impl Locked {
             Where::Moved(from, words) => (&self.moved, from, words, false),
             Where::MovedRanges(from, words) => (&self.moved, from, words, true),
         };
-        // They are where they were found when the record came.
+        // The range was checked when the record arrived.
         let value = record.get(from..from + words).unwrap_or_default();
         Ok(match ranges {
             true => Value::Ranges(value),
@@ -438,7 +444,7 @@ impl Locked {
     }
 }
 
-/// Where old versions are that new objects of the same commit continue.
+/// The places of the old versions that new objects of the same commit continue.
 struct Before(HashMap<Addr, OldPlace, FixedState>);
 
 impl Before {
@@ -448,11 +454,12 @@ impl Before {
         Before(all.map(|(held, place)| (held.addr, *place)).collect())
     }
 
-    /// The place of the version before this commit of what an object is split of.
+    /// Returns the place of the version, before this commit, of the object that a new one is split
+    /// from.
     fn place(&self, machine: &Machine, split_of: Addr) -> OldPlace {
         let lost = match split_of.is_null() || machine.regions().is_own(split_of) {
             true => OldPlace::NONE,
-            // What was before at another machine cannot be found from here.
+            // The old version at another machine cannot be reached from here.
             false => OldPlace::LOST,
         };
         self.0.get(&split_of).copied().unwrap_or(lost)
@@ -461,7 +468,7 @@ impl Before {
 
 const NO_SPLIT: BadRecord = BadRecord("a new object does not say what it is split of");
 
-/// Whether a write that is locked gives way to the intent of another transaction.
+/// Returns whether a write gives way to the intent of another transaction.
 fn gives_way(machine: &Machine, id: TxnId, write: &Write<'_>) -> bool {
     let strength = match write.kind {
         Kind::Freed => Strength::Update,
@@ -489,7 +496,7 @@ fn take_lock(machine: &Machine, write: &Write<'_>) -> Result<Header, AbortReason
     if write.kind == Kind::New && expected.is_allocated() {
         return Err(AbortReason::WriteConflict);
     }
-    // A node that is gone is looked for elsewhere, and its slot may be another object's soon.
+    // A freed node must be looked up again, and its slot may soon hold another object.
     if patched && !expected.is_allocated() {
         return Err(AbortReason::WriteConflict);
     }

@@ -1,38 +1,42 @@
-//! Slots of peers for new objects: reserved there ahead of the transactions that need them.
+//! Slot reservations: slots of peers for new objects, reserved ahead of the transactions that need
+//! them.
 //!
 //! ```text
-//! RESERVE    ticket | size class, how many, whether side by side | an address to be near     to the primary
-//! RESERVED   ticket | what follows | slots: address, header, class and incarnation            from it
+//! RESERVE    ticket | size class, how many, whether contiguous | an address to be near     to the primary
+//! RESERVED   ticket | what follows | slots: address, header, class and incarnation          from it
 //! UNRESERVE  addresses                                                     to it, in the log
 //!
 //! primary's lane ──RESERVE──► stock ──alloc──► new object of a transaction ──COMMIT-PRIMARY──► object
 //!       ▲                     │   ▲                        │
 //!       └─────UNRESERVE───────┘   └── abort, rollback ─────┘
 //! ```
-//! Regions are written by their own machine alone, so until COMMIT-PRIMARY what is to be in a slot is in the
-//! write set of its transaction ([`crate::write_set`]). A RESERVED without slots says that there is no memory, or
-//! that whether there is some cannot be known yet ([`Follows::AskAgain`]).
+//! Only a region's own machine writes the region. Until COMMIT-PRIMARY the content of a slot is in
+//! the write set of its transaction ([`crate::write_set`]). A RESERVED without slots tells that
+//! there is no memory, or that this cannot be known yet ([`Follows::AskAgain`]).
 //!
 //! # Invariants
-//! * RESERVE-1: a slot that a primary has lent ([`super::lent`]) is in the stock of one peer, in one of its
-//!   transactions or in a commit on its way. At rest the stocks are all that is lent: they may stay, since
-//!   nobody sees them, and [`crate::Machine::reserved`] counts them.
-//! * RESERVE-2: nothing leads to a new object that is not locked or there: its slot is locked from LOCK to
-//!   COMMIT-PRIMARY, so whoever comes by a pointer of the same commit waits for it.
-//! * RESERVE-3: UNRESERVE goes through the log, behind the ABORT of whoever had the slot locked.
+//! * RESERVE-1: a slot that a primary has leased ([`super::lent`]) is in the stock of one peer, in
+//!   one of its transactions or in an in-flight commit. At rest the stocks contain all leased
+//!   slots. They may stay leased, since no reader sees them, and [`crate::Machine::reserved`]
+//!   counts them.
+//! * RESERVE-2: a pointer leads only to a new object that is locked or installed. The slot is
+//!   locked from LOCK to COMMIT-PRIMARY, so a reader that follows a pointer of the same commit
+//!   waits for it.
+//! * RESERVE-3: UNRESERVE goes through the log, behind the ABORT of the transaction that had locked
+//!   the slot.
 //!
-//! When a region changes hands, what is in stock of it is forgotten (HANDS-2): its new primary finds it free, and may
-//! lend it anew. What that has lent stays: it may have done so as soon as it served, and this machine have heard of it
-//! later. Transactions know since when they have what they have, and neither give back what is stale by now nor make
-//! objects of it.
+//! After a region handover, the stock of that region is forgotten (HANDS-2): its new primary finds
+//! the slots free, and may lease them anew. Slots that the new primary has leased stay in stock. It
+//! may lease them as soon as it serves, before this machine hears of the handover. Transactions
+//! know since when they hold their slots. They neither return stale slots nor make objects of them.
 //!
-//! A stock has a bound; beyond it, after [`IDLE`] without use, and when the machine closes, slots go back, and the machine
-//! is not at rest before they have come.
+//! A stock has a bound. Slots return to the primary beyond that bound, after [`IDLE`] without use,
+//! and when the machine closes. The machine is not at rest before they have arrived.
 //!
 //! # Failure
-//! Slots that a machine has reserved when it is lost are free as their allocated bits say: they are found again
-//! when the primary's free lists are made from those. Where the primary cannot be reached, the transaction is
-//! to be tried again; without memory there it stops ([`Stop::OutOfMemory`]).
+//! Slots that a machine had reserved when it was lost are free by their allocated bits. They are
+//! found again when the primary rebuilds its free lists. If the primary cannot be reached, the
+//! transaction is to be retried; without memory there it stops ([`Stop::OutOfMemory`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -58,12 +62,12 @@ use crate::work::Work;
 pub(super) const RESERVE: u8 = 6;
 pub(super) const RESERVED: u8 = 7;
 
-/// Slots that are asked for at once, and bytes of them: most allocations cost no message.
+/// Slots requested at once, and their bytes: most allocations cost no message.
 const AT_ONCE: usize = 16;
 const BYTES_AT_ONCE: usize = 16 << 10;
 /// Slots of a size class that a stock keeps.
 const KEPT: usize = 2 * AT_ONCE;
-/// How long a stock is kept that nobody uses, in ticks of the clock: a second.
+/// How long an unused stock is kept, in ticks of the clock: a second.
 const IDLE: u64 = 1_000_000_000 / TICK_NS;
 /// Addresses of one UNRESERVE.
 const BACK_AT_ONCE: usize = 64;
@@ -74,31 +78,31 @@ const SLOT_WORDS: usize = 3;
 
 const UNREACHABLE: Stop = Stop::Retry(AbortReason::Unreachable);
 
-/// A slot of a peer that no object is in.
+/// A slot of a peer that contains no object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reserved {
     pub addr: Addr,
     /// Its header, unlocked and not allocated.
     pub base: Header,
-    /// With the incarnation of the object to come.
+    /// The slot, with the incarnation of the next object.
     pub slot: Slot,
-    /// Since when it is not in the stock, as [`Reserves::since`] counts.
+    /// When it left the stock, as [`Reserves::since`] counts.
     pub since: u64,
 }
 
-/// What is asked of a primary.
+/// A request for slots of a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub class: Class,
     pub count: usize,
-    /// All of them, side by side; otherwise as many as there are.
+    /// All of them, contiguous; otherwise as many as are free.
     pub run: bool,
-    /// What they should be near, if that is not null.
+    /// The address that they should be near, if not null.
     pub near: Addr,
 }
 
 impl Wanted {
-    /// What is asked for where one slot is needed.
+    /// Returns the request to send when one slot is needed.
     pub fn batch(class: Class, near: Addr) -> Wanted {
         let fit = BYTES_AT_ONCE / (class.slot_words() * 8);
         let (count, run) = (fit.clamp(1, AT_ONCE), false);
@@ -136,13 +140,14 @@ impl Wanted {
     }
 }
 
-/// What follows a RESERVED.
+/// The continuation of a RESERVED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 enum Follows {
     Nothing = 0,
     More = 1,
-    /// Nothing; a machine that a further region needs is about to be replaced, so it is no want of memory.
+    /// No more; a machine that a new region needs is about to be replaced, so memory is not
+    /// exhausted.
     AskAgain = 2,
 }
 
@@ -154,12 +159,12 @@ impl Follows {
     }
 }
 
-/// Gives to `send` what answers RESERVE where it is to be asked again.
+/// Passes to `send` the answer to a RESERVE that is to be repeated later.
 pub(super) fn answer_later(ticket: u64, mut send: impl FnMut(&[u64])) {
     send(&[ticket, Follows::AskAgain as u64]);
 }
 
-/// Gives what answers RESERVE to `send`.
+/// Passes the answer to a RESERVE to `send`.
 pub(super) fn answer(ticket: u64, slots: &[Reserved], mut send: impl FnMut(&[u64])) {
     let mut left = slots.chunks(SLOTS_AT_ONCE).peekable();
     loop {
@@ -178,27 +183,27 @@ pub(super) fn answer(ticket: u64, slots: &[Reserved], mut send: impl FnMut(&[u64
     }
 }
 
-/// What this machine has of its peers.
+/// The slots that this machine has reserved at its peers.
 #[derive(Default)]
 pub(super) struct Reserves {
     stocks: Mutex<Stocks>,
-    /// Changes of hands of regions so far.
+    /// Number of region handovers so far.
     changes: AtomicU64,
 }
 
 #[derive(Default)]
 struct Stocks {
     slots: HashMap<(MachineId, u8), Stock, FixedState>,
-    /// Questions that have not been answered to the end, or whose answers nobody has taken yet.
+    /// Requests whose answers are incomplete or not taken yet.
     asked: HashMap<u64, Answer, FixedState>,
-    /// Which change of hands was the last of a region.
+    /// The last handover of each region, as a number of `changes`.
     changed: HashMap<RegionId, u64, FixedState>,
-    /// UNRESERVEs on their way.
+    /// UNRESERVE records without an ack.
     going: Vec<Completion<()>>,
 }
 
 impl Stocks {
-    /// Whether nothing that was given back is on its way.
+    /// Returns whether no returned slot is on its way.
     fn is_back(&mut self) -> bool {
         self.going.retain_mut(|sent| sent.take().is_none());
         self.going.is_empty()
@@ -231,22 +236,24 @@ struct Stock {
 struct Answer {
     machine: MachineId,
     came: Vec<Reserved>,
-    /// Told once all has come.
+    /// Completed once the whole answer has arrived.
     whole: Option<Completer<()>>,
-    /// Some that was sent has changed hands, or could not be had yet: what is missing is no want of memory.
+    /// A region of a sent slot was handed over, or slots could not be allocated yet: the missing
+    /// slots do not mean that memory is exhausted.
     again: bool,
-    /// Nobody waits for it any more: what is still to come goes into the stock.
+    /// No transaction waits for the answer any more: further slots go into the stock.
     abandoned: bool,
 }
 
 impl Reserves {
-    /// Whether nothing is asked for, nor on its way back.
+    /// Returns whether no request is open and no slot is on its way back.
     pub fn is_at_rest(&self) -> bool {
         let mut stocks = self.stocks.lock();
         stocks.asked.is_empty() && stocks.is_back()
     }
 
-    /// A machine is lost, and what it has lent; whoever waits for its answer is told.
+    /// Forgets the slots leased by a lost machine, and wakes the transactions that wait for its
+    /// answers.
     pub fn forget_machine(&self, machine: MachineId) {
         let mut stocks = self.stocks.lock();
         stocks.slots.retain(|(of, _), _| *of != machine);
@@ -258,14 +265,15 @@ impl Reserves {
         drop(told);
     }
 
-    /// All slots in stock.
+    /// Returns all slots in stock.
     pub fn all(&self) -> Vec<Addr> {
         let stocks = self.stocks.lock();
         let slots = stocks.slots.values().flat_map(|stock| &stock.slots);
         slots.map(|slot| slot.addr).collect()
     }
 
-    /// A region has changed hands: who lent slots of it does not have it any more, but for who has it now.
+    /// Forgets the slots of a region after its handover, except those that `heir`, the new primary,
+    /// has leased.
     pub fn forget(&self, region: RegionId, heir: Option<MachineId>) {
         let mut stocks = self.stocks.lock();
         let Stocks { slots, asked, .. } = &mut *stocks;
@@ -283,18 +291,20 @@ impl Reserves {
         stocks.changed.insert(region, change);
     }
 
-    /// What is taken now is not stale before another region changes hands.
+    /// Returns the current time of slots: a slot taken now becomes stale with the next region
+    /// handover.
     pub fn since(&self) -> u64 {
         self.changes.load(Ordering::Acquire) + 1
     }
 
-    /// Whether the region of a slot has changed hands since that was taken.
+    /// Returns whether the region of a slot was handed over since the slot was taken.
     pub fn is_stale(&self, addr: Addr, since: u64) -> bool {
         self.since() != since && self.stocks.lock().is_stale(addr, since)
     }
 }
 
-/// A question to a primary. Dropping it puts what has come, or is still to come, into the stock.
+/// A request to a primary. Dropping it puts slots that have arrived, or are still to arrive, into
+/// the stock.
 struct Asked<'a> {
     network: &'a Network,
     machine: MachineId,
@@ -303,7 +313,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Where the slots are that have come.
+    /// Returns the addresses of the slots that have arrived.
     fn places(&self) -> Vec<Addr> {
         let stocks = self.network.reserves.stocks.lock();
         let came = stocks.asked.get(&self.ticket).map(|answer| &answer.came);
@@ -311,7 +321,8 @@ impl Asked<'_> {
         addrs.collect()
     }
 
-    /// What has come; what of it is not used is to be put back, before anything is awaited.
+    /// Takes the slots that have arrived. The caller must put unused slots back before it awaits
+    /// anything.
     fn came(&self) -> Vec<Reserved> {
         let reserves = &self.network.reserves;
         let mut stocks = reserves.stocks.lock();
@@ -322,7 +333,7 @@ impl Asked<'_> {
         came
     }
 
-    /// Whether it may have more when it is asked again.
+    /// Returns whether a repeated request may get more slots.
     fn again(&self) -> bool {
         let stocks = self.network.reserves.stocks.lock();
         let answer = stocks.asked.get(&self.ticket);
@@ -337,30 +348,30 @@ impl Drop for Asked<'_> {
             return;
         };
         let came = std::mem::take(&mut answer.came);
-        // As long as some is on its way the question stays open: the machine is not at rest.
+        // While slots are on their way the request stays open, so that the machine is not at rest.
         answer.abandoned = answer.whole.take().is_some();
         if !answer.abandoned {
             stocks.asked.remove(&self.ticket);
         }
-        // What changed hands meanwhile has been taken out of them.
+        // Slots whose region was handed over meanwhile have been removed.
         stocks.put(self.machine, &came, self.now);
     }
 }
 
 impl Network {
-    /// As [`Reserves::since`].
+    /// Does the same as [`Reserves::since`].
     #[inline]
     pub fn slots_since(&self) -> u64 {
         self.reserves.since()
     }
 
-    /// As [`Reserves::is_stale`].
+    /// Does the same as [`Reserves::is_stale`].
     #[inline]
     pub fn is_stale(&self, addr: Addr, since: u64) -> bool {
         self.reserves.is_stale(addr, since)
     }
 
-    /// A slot of `machine` from the stock, if there is one in a region that is known here.
+    /// Takes a slot of `machine` from the stock, if one is in a region that the region map has.
     pub fn take_slot(&self, machine: MachineId, class: Class, now: Timestamp) -> Option<Reserved> {
         let mut stocks = self.reserves.stocks.lock();
         let stock = stocks.slots.get_mut(&(machine, class.0))?;
@@ -374,7 +385,7 @@ impl Network {
         })
     }
 
-    /// Puts slots of `machine` back into the stock that no object came into.
+    /// Puts slots of `machine` that received no object back into the stock.
     pub fn put_back(&self, machine: MachineId, slots: &[Reserved], now: Timestamp) {
         let mut stocks = self.reserves.stocks.lock();
         for slot in slots {
@@ -384,13 +395,13 @@ impl Network {
         }
     }
 
-    /// Finds out where the regions of slots are, which `machine` has lent.
+    /// Looks up the regions of slots that `machine` has leased.
     async fn find_all(&self, machine: MachineId, slots: &[Addr]) -> Result<(), Stop> {
         for slot in slots {
             if !self.knows(slot.region()) && !self.find(slot.region()).await? {
                 return Err(Stop::Damaged);
             }
-            // It may have changed hands meanwhile.
+            // The region may have been handed over meanwhile.
             if self.primary(*slot) != Some(machine) {
                 return Err(UNREACHABLE);
             }
@@ -398,7 +409,8 @@ impl Network {
         Ok(())
     }
 
-    /// RESERVED: for who asked, or for the stock if that is nobody any more.
+    /// Handles RESERVED: passes the slots to the requesting transaction, or to the stock if that
+    /// one has given up.
     pub(super) fn take_answer(
         &self,
         peer: MachineId,
@@ -421,15 +433,15 @@ impl Network {
         }
         let mut stocks = self.reserves.stocks.lock();
         let many = slots.len();
-        // Where that is not known, whoever takes the slot finds out; its region may have changed hands meanwhile, and what
-        // changes hands from here on is forgotten.
+        // A region that is not in the region map is looked up when its slot is taken. Its handover
+        // may be complete already; a handover from here on removes the slot.
         slots.retain(|slot| {
             self.primary(slot.addr)
                 .is_none_or(|primary| primary == peer)
         });
         again |= slots.len() < many;
         let Some(answer) = stocks.asked.get_mut(&ticket) else {
-            // Whoever asked was told that the peer is lost.
+            // The requesting transaction was told that the peer is lost.
             return Ok(());
         };
         if answer.abandoned {
@@ -449,7 +461,7 @@ impl Network {
         Ok(())
     }
 
-    /// Gives back what is over the bound of a stock or has not been used for long; all of it where `closing`.
+    /// Returns slots beyond the bound of a stock or unused for long; all slots if `closing`.
     pub(super) fn trim_stocks(&self, now: Timestamp, closing: bool) {
         let mut stocks = self.reserves.stocks.lock();
         stocks.is_back();
@@ -458,14 +470,15 @@ impl Network {
             let idle = now.raw().saturating_sub(stock.used_at.raw()) > IDLE;
             let kept = if closing || idle { 0 } else { KEPT };
             while stock.slots.len() > kept {
-                // The slots that were used last stay.
+                // The slots used last stay.
                 let many = (stock.slots.len() - kept).min(BACK_AT_ONCE);
                 let back = stock.slots[..many].iter().map(|slot| slot.addr.raw());
                 let back: Vec<u64> = back.collect();
                 let link = self.link(*machine);
                 let sent = link.map(|link| link.append_unpromised(record::UNRESERVE, &back));
                 let Some(Ok(sent)) = sent else { break };
-                // Should it not arrive, the peer is lost or this machine is to it.
+                // If the record does not arrive, the peer is lost, or this machine is lost to the
+                // peer.
                 going.push(sent);
                 stock.slots.drain(..many);
             }
@@ -475,7 +488,7 @@ impl Network {
 }
 
 impl Transaction {
-    /// Asks `machine` for slots: the first of those that came, for a single one, or all of a run.
+    /// Requests slots of `machine`. Returns one slot, or all slots of a run.
     pub(crate) fn reserve_slots(
         &self,
         machine: MachineId,

@@ -1,22 +1,26 @@
-//! The commit of a transaction that more than one machine has part in: SOSP'15 §4, step for step, at
-//! its coordinator.
+//! The distributed commit (SOSP'15 §4), step for step, at its coordinator: the commit of a
+//! transaction with more than one participating machine.
 //!
 //! ```text
 //!  reserve ─► LOCK ─► W ─► VALIDATE ─► COMMIT-BACKUP ─► COMMIT-PRIMARY ─► report ─► TRUNCATE
-//!    │ room     │ replies               (LOCK-MOVED)       │ first ack
+//!    │ space    │ replies               (LOCK-MOVED)       │ first ack
 //!    └──────────┴──────── may still abort ┘ all acks       from here on it may not fail
 //! ```
 //! # Invariants
-//! * SPREAD-1: COMMIT-PRIMARY is written only when every backup has acknowledged its COMMIT-BACKUP, and every
-//!   primary has what its objects become (PRIMARY-3). Success is reported only when one primary has acknowledged its COMMIT-PRIMARY.
-//! * SPREAD-2: whoever got a LOCK gets a COMMIT-PRIMARY or an ABORT, also where the commit unwinds.
-//! * SPREAD-3: what waits for the locks of a commit that awaits its peers lets other tasks run (MOMENT-1).
+//! * SPREAD-1: COMMIT-PRIMARY is written only when every backup has acknowledged its COMMIT-BACKUP,
+//!   and every primary has the new values of its objects (PRIMARY-3). Success is reported only when
+//!   one primary has acknowledged its COMMIT-PRIMARY.
+//! * SPREAD-2: each machine that received a LOCK receives a COMMIT-PRIMARY or an ABORT, also where
+//!   the commit unwinds.
+//! * SPREAD-3: a task that waits for locks of a commit that awaits its peers lets other tasks run
+//!   (MOMENT-1).
 //!
-//! What backups get of a large transaction goes out in parts, which they copy out of the log as they come: so
-//! room for them comes back without anybody's commit, and none is promised. No backup has all of it before its end
-//! (COMMIT_BACKUP_LAST), which every one gets at once, with the COMMIT-BACKUP of those that get one record.
+//! COMMIT-BACKUP of a large transaction is sent in parts. Backups copy the parts out of the log as
+//! they arrive, so log space becomes free without further commits, and none is reserved. No backup
+//! has the whole record before its end (COMMIT_BACKUP_LAST). All backups receive the end at once,
+//! together with the COMMIT-BACKUP of those that get one record.
 //!
-//! Objects whose primary is the coordinator's own machine are locked and replaced as those of a machine
+//! Objects whose primary is the coordinator's own machine are locked and replaced as on a machine
 //! that is alone.
 
 use std::borrow::BorrowMut;
@@ -41,16 +45,16 @@ use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Transaction};
 use crate::work::Work;
 
-/// Times that a commit asks for room in the logs of the others.
+/// Attempts of a commit to reserve space in the participants' logs before it aborts.
 const ROOM_ROUNDS: u32 = 1 << 14;
-/// A longer moment.
+/// Sleep between two attempts, after many attempts without sleep.
 const NAP: Duration = Duration::from_micros(50);
 
-/// Why a commit does not go on.
+/// The reason why a commit does not continue.
 enum Halt {
-    /// It had no effect.
+    /// The commit had no effect.
     Failed(LockFailure),
-    /// Whether it takes effect is for recovery to say.
+    /// Recovery decides whether the commit takes effect.
     InDoubt,
 }
 
@@ -60,12 +64,13 @@ impl From<LockFailure> for Halt {
     }
 }
 
-/// Another configuration was applied before others could have seen a commit.
+/// The failure of a commit if another configuration was applied before other machines could have
+/// seen it.
 const RECONFIGURED: LockFailure = LockFailure::Abort(AbortReason::Unreachable);
 
 impl Transaction {
-    /// LOCK to TRUNCATE of a commit that other machines have part in. Nothing is left of it where it
-    /// fails.
+    /// Runs LOCK to TRUNCATE of a commit with remote participants. On failure nothing of the commit
+    /// is left.
     pub(crate) fn commit_spread<'a>(
         &'a mut self,
         network: &'a Network,
@@ -131,7 +136,8 @@ impl Transaction {
         }
         let context = self.context_mut();
         let id = context.txn_id();
-        // What others have of it ends with the configuration in which they were told.
+        // The records at other machines are valid only in the configuration in which they were
+        // written.
         let current = match planted::is(Planted::CommitInLaterConfiguration) {
             true => network.configured.id(),
             false => current,
@@ -153,10 +159,12 @@ impl Transaction {
         }
     }
 
-    /// Waits until every backup has its COMMIT-BACKUP; `false` where that cannot be known any more.
+    /// Waits until every backup has acknowledged its COMMIT-BACKUP. Returns `false` if that cannot
+    /// be known any more.
     async fn backed(&mut self, network: &Network) -> bool {
         let context = self.context_mut();
-        // They stay with the transaction, which may be dropped meanwhile and goes on then.
+        // The acks stay with the transaction: it may be dropped while it waits, and then continues
+        // as an orphan.
         loop {
             let of_disk = context.spread.acks.len() <= context.spread.from_disks;
             let Some(ack) = context.spread.acks.last_mut() else {
@@ -175,7 +183,7 @@ impl Transaction {
         context.spread.reach_all(network)
     }
 
-    /// Whether every backup has its COMMIT-BACKUP by now, for whoever does not wait.
+    /// Returns whether every backup has acknowledged its COMMIT-BACKUP by now. Does not wait.
     pub(super) fn is_backed(&mut self, network: &Network) -> bool {
         let spread = &mut self.context_mut().spread;
         spread.acks.retain_mut(|ack| match ack.take() {
@@ -188,7 +196,7 @@ impl Transaction {
         spread.acks.is_empty() && spread.reach_all(network)
     }
 
-    /// Waits for regions that are changing hands.
+    /// Waits until the region map has every written region, as during a region handover.
     async fn find_regions(&self, network: &Network) -> Result<(), LockFailure> {
         for at in 0..self.context().writes.writes.len() {
             let region = self.context().writes.writes[at].addr.region();
@@ -206,14 +214,15 @@ impl Transaction {
         Ok(())
     }
 
-    /// A COMMIT-BACKUP was not acknowledged: where machines that fail are replaced, that one is going to be.
+    /// Handles a COMMIT-BACKUP without an ack. Where failed machines are replaced, the machine that
+    /// did not acknowledge will be replaced.
     async fn not_acknowledged(&self, network: &Network, id: TxnId) -> Halt {
         if network.replaces_machines() {
             network.configured.later_than(id.configuration).await;
             return Halt::InDoubt;
         }
         let failure = if network.cannot_keep(&self.context().spread) {
-            // Everybody is told that it is given up; what is on their disks is not known.
+            // All participants are told to abort, but the state of their disks is not known.
             network.committing.withdraw(id);
             LockFailure::Stop(Stop::Failed)
         } else if network.decides_later() {
@@ -224,17 +233,17 @@ impl Transaction {
         Halt::Failed(failure)
     }
 
-    /// Waits for what recovery decides about a commit, and does that here.
+    /// Waits for the decision of recovery about a commit, and carries it out here.
     async fn settle(&mut self, network: &Network) -> Result<Done, LockFailure> {
         let id = self.context().txn_id();
         let decision = network.committing.decision(id);
         let in_place = self.context().writes.is_empty();
         let _asking = in_place.then_some(Asking { network, id });
-        // Nobody tells who comes later than that.
+        // An evicted machine never receives the recovery decision: report `InDoubt` now.
         if network.is_evicted() {
             return Err(LockFailure::Stop(Stop::InDoubt));
         }
-        // Otherwise the machine stops, and nobody knows.
+        // An error means that this machine stops, so the outcome is unknown here.
         let decision = decision
             .await
             .map_err(|_| LockFailure::Stop(Stop::InDoubt))?;
@@ -255,8 +264,8 @@ impl Transaction {
         done
     }
 
-    /// All of COMMIT-BACKUP of a large transaction at one backup but its end: it is worth nothing without, and the commit
-    /// may be given up.
+    /// Writes all parts of COMMIT-BACKUP of a large transaction to one backup, except the end. The
+    /// parts have no effect without the end, so the commit may still be given up.
     async fn commit_backup_in_parts(
         &mut self,
         network: &Network,
@@ -279,7 +288,7 @@ impl Transaction {
                 match network.configured.during(current, append) {
                     None => return Err(RECONFIGURED),
                     Some(Ok(ack)) => break ack,
-                    // Two large transactions may be in each other's way.
+                    // Two large transactions may block each other.
                     Some(Err(RingFull)) if round == ROOM_ROUNDS => {
                         return Err(LockFailure::Abort(AbortReason::LockBusy));
                     }
@@ -292,14 +301,16 @@ impl Transaction {
         Ok(())
     }
 
-    /// Promises room for all records of the commit at every participant, before the first is written.
+    /// Reserves log space for all records of the commit at every participant, before the first
+    /// record is written.
     async fn reserve_logs(&mut self, network: &Network) -> Result<(), LockFailure> {
         for at in 0..self.context().spread.participants.len() {
             let machine = self.context().spread.participants[at].machine;
             let Some(link) = network.link(machine) else {
                 continue;
             };
-            // What is behind a hole is never seen; whoever replaces machines is about to replace one of both.
+            // A reader never sees records behind a hole. Where machines are replaced, one of the
+            // two machines is about to be.
             let reaches = || link.is_whole() || network.replaces_machines();
             if !link.is_up().await || !reaches() {
                 return Err(LockFailure::Abort(AbortReason::Unreachable));
@@ -339,16 +350,17 @@ impl Transaction {
         Ok(())
     }
 
-    /// Lets others go on, and does for peers what they wait for.
+    /// Polls the peers' records, or yields to other tasks if there are none.
     async fn pause(&self, network: &Network) {
         if !network.poll(self.machine()) {
             let_others_run().await;
         }
     }
 
-    /// Does for peers what they wait for, or lets others go on.
+    /// Polls the peers' records, or yields: first the thread's time slice or a short sleep, then
+    /// the task.
     async fn wait_a_moment(&self, network: &Network, round: u32) {
-        /// Moments after which the peer is given a little more time.
+        /// Attempts after which the thread sleeps instead of yielding.
         const SHORT: u32 = 4096;
         if network.poll(self.machine()) {
             return;
@@ -362,8 +374,8 @@ impl Transaction {
         let_others_run().await;
     }
 
-    /// Stays away from what others have locked for a moment, each time another one, so that those who
-    /// get in each other's way do not go on so.
+    /// Backs off from locked objects for a pseudo-random time that differs between attempts, so
+    /// that conflicting transactions do not repeat their conflict.
     async fn back_off(&self, network: &Network) {
         let id = self.context().txn_id();
         let mixed = (id.local ^ u64::from(id.thread) << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -372,7 +384,7 @@ impl Transaction {
         }
     }
 
-    /// COMMIT-PRIMARY everywhere; the commit has taken effect when it answers Ok.
+    /// Writes COMMIT-PRIMARY at every primary. The commit has taken effect when this returns `Ok`.
     async fn primaries(&mut self, network: &Network, w: Timestamp) -> Result<Done, Halt> {
         let id = self.context().txn_id();
         let locked_here = self.context().locked > 0;
@@ -400,14 +412,14 @@ impl Transaction {
         let durable_at = None;
         match acknowledged {
             true => Ok(Done { w, durable_at }),
-            // All backups have it, but this machine may be one of them, and the only one.
+            // All backups have the record, but this machine may be the only one of them.
             false if network.replaces_machines() => Err(Halt::InDoubt),
             false => Err(LockFailure::Stop(Stop::InDoubt).into()),
         }
     }
 
-    /// Writes COMMIT-PRIMARY, and does it here, unless another configuration has been applied: who has records of the
-    /// commit, and the acks that are to come.
+    /// Writes COMMIT-PRIMARY and applies it locally. Returns the machines that have records of the
+    /// commit and the pending acks; `None` if another configuration has been applied.
     fn show(
         &mut self,
         network: &Network,
@@ -420,7 +432,7 @@ impl Transaction {
             false => id.configuration,
         };
         let shown = network.configured.during(current, || {
-            // Its own new objects are there before anything elsewhere leads to them.
+            // The local new objects are installed before a pointer elsewhere leads to them.
             context.put_in_place(w);
             let acks = context.commit_primary_elsewhere(network, w);
             network.committing.show(id);
@@ -434,8 +446,8 @@ impl Transaction {
         Some((participants, acks))
     }
 
-    /// Every backup has the COMMIT-BACKUP of a commit that nobody waits for: it goes on to its end. It comes back where
-    /// another configuration has been applied.
+    /// Continues an orphan to its end once every backup has its COMMIT-BACKUP. Returns the
+    /// transaction as an error if another configuration has been applied.
     pub(super) fn go_on(mut self, network: &Network, w: Timestamp) -> Result<(), Transaction> {
         let id = self.context().txn_id();
         let machine = Arc::clone(self.machine());
@@ -455,7 +467,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// A commit that was in doubt is what recovery has decided, and nobody waits to hear of it.
+    /// Carries out the decision of recovery about an orphan that was in doubt.
     pub(super) fn do_what_is_decided(mut self, outcome: Option<Timestamp>) {
         let context = self.context_mut();
         match outcome {
@@ -472,27 +484,27 @@ impl Transaction {
 }
 
 impl Context {
-    /// COMMIT-PRIMARY of what this machine is the primary of.
+    /// Applies COMMIT-PRIMARY to the objects whose primary is this machine.
     fn put_in_place(&mut self, w: Timestamp) {
-        // From here on the locks are released by the versions that replace what they guard.
+        // From here on each lock is released by the version that replaces the locked one.
         self.locked = 0;
         self.spread.new_locked = false;
         self.commit_primary(w);
     }
 
-    /// It has taken effect.
+    /// Finishes the local part of a commit that has taken effect, and clears the write set.
     fn is_in_place(&mut self, w: Timestamp) {
         self.slot.end_commit();
         self.truncate(w);
-        // Nothing of it is the transaction's own any more, should its future be dropped from here on.
+        // If the future is dropped from here on, the transaction must not undo these writes.
         self.writes.clear();
         self.machine.counters().count(self.lane, Event::CommitWrite);
     }
 
-    /// Recovery has decided that a commit takes effect: it does here.
+    /// Carries out locally the decision of recovery that a commit takes effect.
     pub(crate) fn take_effect(&mut self, w: Timestamp) {
         self.spread.participants.clear();
-        // One that was shown before is in place.
+        // A commit that was shown before is already installed.
         if !self.writes.is_empty() {
             self.leave_out_what_came_back();
             self.put_in_place(w);
@@ -502,7 +514,8 @@ impl Context {
 }
 
 impl Network {
-    /// Waits for a peer's answer; looks for it itself for a while rather than be woken.
+    /// Waits for a peer's reply. The caller polls by itself for a while, because that is cheaper
+    /// than being woken.
     pub(super) async fn answered<T>(
         &self,
         machine: &Machine,
@@ -521,13 +534,14 @@ impl Network {
         reply.await
     }
 
-    /// Whether nothing is lost of what has been written to some machines: then they see what they acknowledge.
+    /// Returns whether no connection to these machines lost a write. Only then do they see the
+    /// records that they acknowledge.
     pub(super) fn reaches(&self, machines: &[MachineId]) -> bool {
         let mut links = machines.iter().filter_map(|machine| self.link(*machine));
         links.all(Link::is_whole)
     }
 
-    /// Looks for an answer before the poller is relied on to wake whoever waits.
+    /// Returns how often a waiter polls for a reply before it relies on the poller to wake it.
     fn looks(&self) -> u32 {
         if self.driven || self.far { 0 } else { 4096 }
     }
