@@ -2,9 +2,9 @@
 //! them.
 //!
 //! ```text
-//! RESERVE    ticket | size class, how many, whether contiguous | an address to be near     to the primary
-//! RESERVED   ticket | what follows | slots: address, header, class and incarnation          from it
-//! UNRESERVE  addresses                                                     to it, in the log
+//! RESERVE    ticket | class, count, contiguous? | address to be near           to the primary
+//! RESERVED   ticket | what follows | slots: address, header, incarnation       from the primary
+//! UNRESERVE  addresses                                         to the primary, in the log
 //!
 //! primary's lane ──RESERVE──► stock ──alloc──► new object of a transaction ──COMMIT-PRIMARY──► object
 //!       ▲                     │   ▲                        │

@@ -1,10 +1,11 @@
-//! Machines that join: the CM looks who is at the door, and has those who know the secret in the next configuration.
+//! Joining machines: the CM reads requests at the join endpoint, and adds each machine that knows
+//! the secret to the next configuration.
 //!
 //! ```text
-//! door ─► Admission ─► reconfiguration with one machine more ─► Wished ─► answer
+//! join endpoint ─► Admission ─► reconfiguration with one machine more ─► Wished ─► answer
 //! ```
-//! What they say to each other is in [`fencepost_cluster::join`]. A machine that has joined is told its configuration as
-//! all others are; it serves once all regions are active in it.
+//! [`fencepost_cluster::join`] describes the messages. A joined machine is told its configuration
+//! like all others; it serves once all regions are active in it.
 
 use std::sync::atomic::Ordering;
 
@@ -15,13 +16,13 @@ use super::{Governor, Input, State};
 use crate::network::Network;
 use crate::network::disk::Disk;
 
-/// Nanoseconds between two looks at the door.
+/// Nanoseconds between two checks of the join endpoint.
 const EVERY_NS: u64 = 20_000_000;
-/// When the next look is, while somebody looks.
+/// The time of the next check while a thread is checking.
 const NEVER: u64 = u64::MAX;
 
 impl Network {
-    /// Looks who is at the door, if this machine is the CM and it is time.
+    /// Checks the join endpoint, if this machine is the CM and a check is due.
     pub(in crate::network) fn look_at_door(&self) {
         let Some(governor) = self.governor.as_ref() else {
             return;
@@ -37,7 +38,7 @@ impl Network {
             governor.door_at.load(Ordering::Relaxed),
         );
         let relaxed = Ordering::Relaxed;
-        // Nobody else looks meanwhile, however long it takes: a letter is taken once.
+        // No other thread checks meanwhile, however long it takes: a request is taken once.
         let mine = || {
             governor
                 .door_at
@@ -53,7 +54,7 @@ impl Network {
         governor.door_at.store(next, Ordering::Release);
     }
 
-    /// Takes a letter of somebody who wants to join.
+    /// Handles a request of a machine that wants to join.
     pub(super) fn admit(
         &self,
         governor: &Governor,
@@ -83,7 +84,7 @@ impl Network {
         }
     }
 
-    /// The wish for a further machine is in the store, or is not fulfilled: who waits for that is told.
+    /// Answers a joining machine: the configuration with it is in the store, or its request failed.
     pub(super) fn wished(&self, governor: &Governor, state: &mut State, stored: bool) {
         let (Some(door), Some(admission)) = (&governor.door, &mut state.admission) else {
             return;
@@ -94,7 +95,7 @@ impl Network {
     }
 }
 
-/// How the machine lets others in, where there is a door.
+/// Returns the state for admitting machines, if this machine has a join endpoint.
 pub(super) fn admission(options: &crate::network::NetworkOptions) -> Option<Admission> {
     let door = options.door.as_ref()?;
     let (me, secret) = (options.fabric.me(), door.secret().clone());

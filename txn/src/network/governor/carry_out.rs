@@ -1,4 +1,4 @@
-//! The actions of a reconfiguration, each as this machine does it.
+//! Carries out the actions of a reconfiguration on this machine.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use crate::network::peers::members;
 use crate::planted::{self, Planted};
 
 impl Network {
-    /// Carries out all actions, and those that their answers lead to.
+    /// Carries out all queued actions, and those that follow from their answers.
     pub(super) fn carry_out(&self, machine: &Machine, governor: &Governor, state: &mut State) {
         while let Some(action) = state.actions.pop_front() {
             match action {
@@ -28,7 +28,8 @@ impl Network {
                         new.clock = Some(self.new_clock(machine.clock(), &state.handover));
                     }
                     if self.link(to).is_none() {
-                        // Somebody has joined whom this machine has not met: without memory for it, it is not heard of.
+                        // The receiver is a new machine unknown here. Without memory for its rings
+                        // its messages are not received.
                         let _ = self.meet(state.reconfiguration.newest());
                     }
                     if let Some(link) = self.link(to) {
@@ -53,7 +54,7 @@ impl Network {
                     state.reads.push((attempt, Box::pin(asked)));
                 }
                 Action::Lead(leading) => {
-                    // Without those that failed there may be fewer than are wanted.
+                    // After failures there may be fewer machines than replicas wanted.
                     let replicas = Replication::new(self.replication.wanted() - 1, 1);
                     state.handover.lead(leading.time_ns);
                     self.allotment.lead(*leading, replicas);
@@ -98,18 +99,18 @@ impl Network {
         }
         let applies = matches!(order, LeaseOrder::Apply { .. });
         if let Some(leasing) = &self.leasing {
-            // Without a mailbox a new member is not heard of, and suspected.
+            // Without a mailbox for its leases a new member is suspected.
             let _ = leasing.obey(order);
         }
         if applies {
-            // Leases begin anew, or nobody who stays is suspected.
+            // Leases begin anew, or no remaining machine is suspected.
             self.suspicions.forget();
         }
     }
 
     fn survey(&self, machine: &Machine, governor: &Governor, state: &mut State, survey: Survey) {
         let mut holdings = self.allotment.survey(state.last_drained);
-        // After the promise; and no member has granted anything without leases.
+        // Read after the survey's promise. Without leases no member has granted any.
         let granted_ns = self
             .leasing
             .as_ref()
@@ -122,8 +123,9 @@ impl Network {
         state.actions.extend(answer);
     }
 
-    /// Step 6: from here on nothing is sent to or taken from machines that are no members (SOSP'15 §5.2). Without memory
-    /// for what a new one needs nothing is done, and this machine is taken for failed.
+    /// Applies a new configuration (step 6). From here on nothing is sent to or accepted from
+    /// machines outside it (SOSP'15 §5.2). Without memory for the rings of a new member it does
+    /// nothing, and this machine is taken for failed.
     fn apply_new_configuration(
         &self,
         machine: &Machine,
@@ -159,7 +161,7 @@ impl Network {
                 let unanswered = std::mem::take(&mut *self.replies.lock());
                 (unanswered, self.apply_to_regions(machine, new, &moved))
             });
-        // Whoever waits for one of them begins anew.
+        // Transactions that wait for one of these replies are retried.
         drop(unanswered);
         let gone = self.peers.iter();
         let gone = gone.filter(|peer| !configuration.has(peer.id));
@@ -173,11 +175,11 @@ impl Network {
         }
         state.whole_in = None;
         let members = members(configuration);
-        // This machine is among them: that is how it came to apply it.
+        // This machine is a member: it applies only configurations that contain it.
         if !planted::is(Planted::AcceptLostMachines) {
             let _ = self.fabric.set_members(&members);
         }
-        // Those of an earlier configuration that are not active yet still are not.
+        // Regions of an earlier configuration that are not active yet remain inactive.
         let waits = |moved: &MovedRegion| {
             let mut before = state.moved.iter();
             before.any(|before| before.mapping.region == moved.mapping.region)
@@ -217,7 +219,8 @@ impl Network {
         self.acknowledge(governor, state);
     }
 
-    /// Says that a configuration is applied, once that is on the disk where there is one (DISK-7).
+    /// Acknowledges a configuration that is applied, once it is durable on the disk if there is one
+    /// (DISK-7).
     pub(super) fn acknowledge(&self, governor: &Governor, state: &mut State) {
         let durable = |applied: &mut Applied| match (&self.disk, applied.durable_at) {
             (Some(disk), Some(lsn)) if !disk.is_flushed(lsn) => {
@@ -234,8 +237,8 @@ impl Network {
         }
     }
 
-    /// The lines of rows that `are_gone` are at other machines from now on: those of others who stand in them here give
-    /// nothing back any more.
+    /// Abandons the row-lock queues of rows for which `are_gone` is true: they are at other
+    /// machines from now on. Waiters of other machines in them give nothing back any more.
     fn leave_lines(&self, machine: &Machine, are_gone: impl Fn(Addr) -> bool) {
         for end in self.ends.lock().iter_mut() {
             end.part_with(&are_gone);
@@ -247,7 +250,7 @@ impl Network {
         state.drain = Some(Drain::of(configuration));
     }
 
-    /// All that machines that are out have written is settled everywhere: their rings are needed no more.
+    /// Drops the receivers of evicted machines. All their records are settled on every machine.
     fn part_from_the_gone(&self) {
         let configuration = self.configured.current();
         let mut ends = self.ends.lock();
@@ -257,8 +260,9 @@ impl Network {
         drop(over);
     }
 
-    /// This machine is out: nothing more comes from here, nobody is shown what is here, and whoever waits is told. What
-    /// is locked here stays so, because peers that have not heard of it may still look here.
+    /// Handles the eviction of this machine: it sends nothing more, its regions are hidden, and
+    /// waiters are told. Locks here stay, because peers that have not heard of the eviction may
+    /// still read here.
     fn evict(&self, machine: &Machine, governor: &Governor, state: &mut State) {
         governor.evicted.store(true, Ordering::Release);
         let me = self.me.0;
@@ -278,7 +282,7 @@ impl Network {
             peer.line.break_off();
             self.reserves.forget_machine(peer.id);
         }
-        // They are dropped without the locks.
+        // Dropped after the mutexes are unlocked.
         let replies = std::mem::take(&mut *self.replies.lock());
         let turns = std::mem::take(&mut *self.turns.lock());
         let askers = std::mem::take(&mut *self.askers.lock());

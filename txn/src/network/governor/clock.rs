@@ -1,16 +1,17 @@
-//! The time of a configuration's CM, which another CM takes over (CLOCK-3).
+//! The clock handover: the next CM continues the time of the previous one (CLOCK-3).
 //!
 //! ```text
-//! probe ─► answer: U                  everybody: the highest time that it may have taken so far
+//! probe ─► answer: U                  every machine: the highest time that it may have taken so far
 //! NEW-CONFIG: the new CM's clock      it is above all of these; the clock stops where that is another time
-//! NEW-CONFIG-COMMIT                   everybody has applied it: the clock goes on
+//! NEW-CONFIG-COMMIT                   every machine has applied it: the clock goes on
 //! ```
-//! The answer and NEW-CONFIG are an exchange, as a question for the time is: so whoever has applied a configuration
-//! knows its time, without a message more.
+//! The answer and NEW-CONFIG form an exchange, like a request for the time. So a machine that has
+//! applied a configuration knows its time without a further message.
 //!
 //! # Failure
-//! Where a configuration is never committed, the clocks of those who have applied it stand still until a later one is.
-//! Its time was gone by nowhere, and the next one is above it.
+//! If a configuration is never committed, the clocks of the machines that have applied it stand
+//! still until a later one is. No machine has used its time, and the next configuration's time is
+//! above it.
 
 use fencepost_cluster::few::FewMap;
 use fencepost_cluster::reconfiguration::{NewClock, NewConfig};
@@ -20,32 +21,32 @@ use fencepost_storage::Timestamp;
 use crate::clock::{Clock, Next, TICK_NS, Told};
 use crate::network::Network;
 
-/// What is known on the way to the next configuration.
+/// The state of the clock handover to the next configuration.
 #[derive(Default)]
 pub(super) struct Handover {
-    /// When this machine answered probes last, by its own clock.
+    /// When this machine last answered the probe of each machine, by its own clock.
     answered: FewMap<MachineId, u64>,
-    /// The highest time that anybody has answered, where this machine is to be the CM.
+    /// The highest time in any answer, if this machine is to be the CM.
     highest_ns: u64,
-    /// Whether the time is what it was before, where this machine is the CM.
+    /// Whether the time continues unchanged, if this machine is the CM.
     goes_on: bool,
 }
 
 impl Handover {
-    /// This machine answers a probe; the highest time that it may have taken.
+    /// Records the answer to a probe. Returns the highest time that this machine may have taken.
     pub fn answer(&mut self, clock: &Clock, by: MachineId) -> Option<u64> {
         self.answered.insert(by, clock.own_ns());
         clock.highest_ns()
     }
 
-    /// This machine is going to be the CM.
+    /// Records that this machine is going to be the CM.
     pub fn lead(&mut self, highest_ns: u64) {
         self.highest_ns = highest_ns;
     }
 }
 
 impl Network {
-    /// What NEW-CONFIG says of this machine's clock.
+    /// Returns the clock of this machine for NEW-CONFIG.
     pub(super) fn new_clock(&self, clock: &Clock, handover: &Handover) -> NewClock {
         let Told { ns, ahead } = clock.tell();
         NewClock {
@@ -56,8 +57,8 @@ impl Network {
         }
     }
 
-    /// The machine applies `new`, whose time it goes by as soon as everybody does. Nobody learns of the time before
-    /// meanwhile.
+    /// Prepares the clock for `new`, whose time is used once every machine has applied it.
+    /// Meanwhile no machine learns the previous time.
     pub(super) fn change_clock(&self, clock: &Clock, handover: &mut Handover, new: &NewConfig) {
         let cm = new.configuration.cm();
         let answered = std::mem::take(&mut handover.answered);
@@ -85,7 +86,7 @@ impl Network {
                 asked,
                 told: Told { ns, ahead },
             },
-            // It has just joined, and asks.
+            // The machine has just joined, and asks for the time.
             _ => Next::Unknown,
         };
         clock.change(next);

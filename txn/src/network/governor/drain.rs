@@ -1,9 +1,11 @@
-//! Draining: all records of earlier configurations are looked at, and no later one is (SOSP'15 §5.3 step 2).
+//! Draining: every log record of earlier configurations is processed, and no later one (SOSP'15
+//! §5.3 step 2).
 //!
-//! Every member has written, when it applied the configuration, a mark behind the last record of the one before
-//! ([`crate::record::CONFIGURATION`]): logs are in order, so that is where they end. What machines that are out have
-//! written ends where there is nothing more to read: a record that a coordinator knew to be there was there before
-//! its lease ran out, and what arrives later nobody looks at.
+//! When a member applies a configuration, it writes a mark behind the last record of the previous
+//! one ([`crate::record::CONFIGURATION`]). Logs are ordered, so the earlier records end there. The
+//! log of an evicted machine ends where there is no further record. A record that its coordinator
+//! knew to be acknowledged had arrived before its lease expired. Records that arrive later are
+//! ignored.
 
 use fencepost_cluster::ConfigurationId;
 
@@ -12,7 +14,7 @@ use crate::machine::Machine;
 use crate::network::Network;
 use crate::planted::{self, Planted};
 
-/// Which configuration's beginning is awaited in all logs.
+/// The configuration whose mark is awaited in all logs.
 pub(super) struct Drain(ConfigurationId);
 
 impl Drain {
@@ -22,7 +24,7 @@ impl Drain {
 }
 
 impl Network {
-    /// Whether all logs are drained; then recovery begins.
+    /// Begins recovery once all logs are drained.
     pub(super) fn drain(&self, machine: &Machine, governor: &Governor, state: &mut State) {
         let Some(Drain(id)) = state.drain else {
             return;

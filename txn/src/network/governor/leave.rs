@@ -1,15 +1,17 @@
-//! Machines that leave in good order: others get what they have, and then they are members no more.
+//! Planned departure of machines: other machines receive their regions before they are removed from
+//! the configuration.
 //!
 //! ```text
-//! LEAVE ─► next configuration: further replicas ─► refill ─► WHOLE of all ─► next one: without those that were to go
-//! PART-WITH, of a machine that has nothing any more ─► PART-WITH to it ─► its clients end ─► PART-WITH of it
+//! LEAVE ─► next configuration: further replicas ─► refill ─► WHOLE of all ─► next one: without the leaving machines
+//! PART-WITH, for a machine without regions ─► PART-WITH to it ─► its clients end ─► PART-WITH from it
 //!                                              ─► next configuration without it ─► evicted, and it knows why
 //! ```
-//! What is decided, and when, is in [`fencepost_cluster::reconfiguration`].
+//! [`fencepost_cluster::reconfiguration`] decides each step and its time.
 //!
 //! # Failure
-//! Who asks looks whether it comes about ([`crate::network::Members`]), and asks again: a CM that is lost, or busy, has
-//! forgotten it. That a machine is to leave is in the configuration.
+//! The requester checks whether the machine leaves ([`crate::network::Members`]), and repeats the
+//! request: a lost or busy CM has forgotten it. That a machine is leaving is recorded in the
+//! configuration.
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +22,7 @@ use crate::machine::Machine;
 use crate::network::Network;
 
 impl Network {
-    /// Tells the CM once that all replicas here are whole.
+    /// Tells the CM once that all replicas here are complete.
     pub(super) fn tell_whole(&self, governor: &Governor, state: &mut State) {
         if let Some(configuration) = state.whole_in
             && self.allotment.lacking().is_empty()
@@ -32,7 +34,7 @@ impl Network {
         }
     }
 
-    /// Whether a machine is a member that is to leave.
+    /// Returns whether a machine is a member that is to leave.
     pub fn is_leaving(&self, machine: MachineId) -> bool {
         match machine == self.me {
             true => self.leaves.load(Ordering::Acquire),
@@ -40,7 +42,8 @@ impl Network {
         }
     }
 
-    /// Where new objects are that would be on this machine, if it is to leave.
+    /// Returns the machine that receives new objects in place of this one, if this machine is to
+    /// leave.
     #[inline]
     pub fn stand_in(&self) -> Option<MachineId> {
         match self.leaves.load(Ordering::Acquire) {
@@ -66,37 +69,38 @@ impl Network {
 }
 
 impl Machine {
-    /// Whether machines may leave: those that fail are replaced.
+    /// Returns whether machines may leave: only where failed machines are replaced.
     pub fn lets_others_leave(&self) -> bool {
         let network = self.network();
         network.is_some_and(|network| network.replaces_machines())
     }
 
-    /// Has the CM told that a machine is to leave: others are given what it has, and it is given nothing any more.
-    /// Nothing happens where machines are not replaced, where too few would stay for the replicas that regions have, or
-    /// while the configuration is being changed: so it is to be asked again, until [`Self::members`] say that it leaves.
+    /// Asks the CM to let a machine leave: other machines receive its regions, and it receives
+    /// none. Has no effect where machines are not replaced, where too few machines would stay for
+    /// the replicas of regions, or during a reconfiguration. The caller must repeat it until
+    /// [`Self::members`] shows the machine as leaving.
     pub fn ask_to_leave(&self, machine: MachineId) {
         if let Some(network) = self.network() {
             network.ask_to_leave(machine, false);
         }
     }
 
-    /// The same of a machine that was to leave, and has nothing any more: that it is to be no member. That comes about
-    /// once it has been asked so at the machine itself, too, which [has ended](Self::is_to_part) what it does for clients.
+    /// Asks the CM to remove a leaving machine without regions from the configuration. The machine
+    /// itself must ask, too, once it [has ended](Self::is_to_part) its work for clients.
     pub fn ask_to_part_with(&self, machine: MachineId) {
         if let Some(network) = self.network() {
             network.ask_to_leave(machine, true);
         }
     }
 
-    /// Whether this machine has nothing any more, and is to be no member: its clients are to end, and then it is to be
-    /// said by [`Self::ask_to_part_with`] here.
+    /// Returns whether this machine has no regions any more and is to be removed. The caller must
+    /// end its clients and then call [`Self::ask_to_part_with`] here.
     pub fn is_to_part(&self) -> bool {
         let network = self.network();
         network.is_some_and(|network| network.parts.load(Ordering::Acquire))
     }
 
-    /// Whether the machine is a member no more because it was to leave, and had nothing any more.
+    /// Returns whether the machine was removed because it was to leave and had no regions any more.
     pub fn has_left(&self) -> bool {
         let left = |network: &Network| {
             let asked = network.leaves.load(Ordering::Acquire);

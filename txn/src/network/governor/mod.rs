@@ -1,4 +1,4 @@
-//! What a machine does when others fail: the steps of a reconfiguration, done.
+//! The reconfiguration driver: carries out the steps of a reconfiguration on this machine.
 //!
 //! # Picture
 //! ```text
@@ -7,17 +7,20 @@
 //! store ── answers ─►┘  Reconfiguration       ├─► store: compare-and-swap
 //! time  ─────────────►                        └─► this machine (carry_out.rs)
 //!
-//! door ── letters ──► admit.rs
+//! join endpoint ── join requests ──► admit.rs
 //! Block ─► Survey ─► Lead ─► Apply ─► Commit ─► drain (drain.rs) ─► recovery ─► regions active
 //!                                                                  all regions active ─► data recovery (refill)
 //! ```
-//! What is decided, and when, is in [`fencepost_cluster::reconfiguration`]; here it is carried out, in order.
+//! [`fencepost_cluster::reconfiguration`] decides each step and its time; this module carries the
+//! steps out, in order.
 //!
-//! *Concurrency.* One at a time governs, whoever attends; others go past. What arrives meanwhile waits in the
-//! inbox, so that nobody who takes messages waits for who governs.
+//! *Concurrency.* One thread at a time drives: any thread that attends the machine. Other threads
+//! skip the driver. Input that arrives meanwhile waits in the inbox, so that no receiver of
+//! messages waits for the driver.
 //!
 //! # Failure
-//! A store that does not answer is asked again. A machine that is no member any more answers nobody.
+//! A store that does not answer is asked again. A machine that is no member any more answers no
+//! requests.
 
 mod admit;
 mod carry_out;
@@ -66,24 +69,24 @@ use severed::Severed;
 use timeline::Timelines;
 pub use timeline::{Step, Timeline};
 
-/// When it is looked again for what others bring about.
+/// The interval after which the driver checks again for progress on other machines.
 const AGAIN_NS: u64 = 1_000_000;
 
-/// What has happened.
+/// An input of the reconfiguration driver.
 pub(super) enum Input {
-    /// And when.
+    /// A lease event, and its time.
     Lease(u64, LeaseEvent),
     Message(MachineId, ReconfigurationMessage),
     Recovery(MachineId, RecoveryMessage),
-    /// From somebody at the door.
+    /// A message from a machine at the join endpoint.
     Stranger(Stranger, JoinMessage),
-    /// A machine is to leave; or, at once, one that has nothing any more.
+    /// A machine is to leave; with `true` a machine without regions leaves at once.
     Leave(MachineId, bool),
-    /// What was on its way to a peer, or from it, may be lost.
+    /// Messages to or from a peer may be lost.
     Severed(MachineId),
 }
 
-/// What waits for whoever governs.
+/// The inputs that wait for the driver.
 #[derive(Default)]
 pub(super) struct Inbox {
     inputs: Mutex<VecDeque<Input>>,
@@ -102,17 +105,17 @@ impl Inbox {
     }
 }
 
-/// Sees to reconfigurations.
+/// The reconfiguration driver of one machine.
 pub(super) struct Governor {
     inbox: Arc<Inbox>,
     store: Arc<dyn ConfigStore>,
     clock: Arc<dyn MonotonicClock>,
-    /// When there is something to do although nothing happens.
+    /// The next time at which the driver runs without new input.
     next_wake: AtomicU64,
     evicted: AtomicBool,
-    /// Whether all regions have been active since this machine has joined.
+    /// Whether all regions have been active since this machine joined.
     settled_in: AtomicBool,
-    /// Where others ask to be let in, and when the CM looks there next.
+    /// The join endpoint, and when the CM checks it next.
     door: Option<Arc<Door>>,
     door_at: AtomicU64,
     state: Mutex<State>,
@@ -123,23 +126,23 @@ type Asked<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 struct State {
     reconfiguration: Reconfiguration,
     actions: VecDeque<Action>,
-    /// Questions to the store, by their attempts.
+    /// Pending requests to the store, by attempt.
     swaps: Vec<(u64, Asked<Swapped>)>,
     reads: Vec<(u64, Asked<Option<Configuration>>)>,
     /// The configuration up to which the logs are drained.
     last_drained: ConfigurationId,
     drain: Option<Drain>,
-    /// A configuration that was applied, and of which that was not said.
+    /// A configuration that was applied but is not acknowledged yet.
     applied: Option<Applied>,
-    /// Regions that have another primary, which nobody uses before all are active.
+    /// Regions with another primary. No machine uses them before all regions are active.
     moved: Vec<MovedRegion>,
     recovering: Recovering,
     refill: Refill,
-    /// The configuration of which the CM has yet to hear that all is whole here.
+    /// The configuration for which the CM must still be told that all replicas here are complete.
     whole_in: Option<ConfigurationId>,
     admission: Option<Admission>,
-    /// Whether it is to be seen to, once all machines are heard of, that all regions have their replicas: some of those
-    /// that machines begin again with may have been lost before.
+    /// Whether missing replicas of regions are to be restored once all machines have answered.
+    /// Replicas may have been lost before the machines restarted.
     makes_up: bool,
     random: Random,
     handover: Handover,
@@ -147,17 +150,17 @@ struct State {
     timelines: Timelines,
 }
 
-/// What is to be said of a configuration that was applied.
+/// The acknowledgement of a configuration that was applied.
 struct Applied {
     configuration: ConfigurationId,
-    /// New replicas without room.
+    /// New replicas without memory.
     refused: Vec<Refused>,
-    /// Once the log on the disk is durable up to there.
+    /// The acknowledgement waits until the log on the disk is durable up to here.
     durable_at: Option<Lsn>,
 }
 
 impl Governor {
-    /// Of a machine whose leases have these terms.
+    /// Creates the driver of a machine whose leases have these terms.
     pub fn new(
         options: &NetworkOptions,
         terms: LeaseTerms,
@@ -172,7 +175,7 @@ impl Governor {
             ..
         } = options;
         let fitting = Options {
-            // What is on a disk is not lost (DISK-11).
+            // A region with a copy on a disk is not lost (DISK-11).
             loses_regions: options.disk.is_none() || planted::is(Planted::GiveUpRegions),
             ..Options::fitting(terms, *replication)
         };
@@ -212,7 +215,7 @@ impl Governor {
                 admission: admit::admission(options),
                 makes_up: options.disk.is_some(),
                 random: match options.driven {
-                    // Of a run that can be repeated.
+                    // A driven run must be repeatable.
                     true => Random::new(now ^ u64::from(me.0)),
                     false => Random::new(entropy_seed()),
                 },
@@ -223,31 +226,31 @@ impl Governor {
         }
     }
 
-    /// When there is something to do although nothing happens.
+    /// Returns the next time at which the driver runs without new input.
     pub fn next_wake(&self) -> u64 {
         self.next_wake.load(Ordering::Relaxed)
     }
 
     fn is_due(&self) -> bool {
-        // Mostly there is nothing that the clock is to be read for.
+        // The common case does not need the clock.
         let is_time = |at: u64| at != u64::MAX && self.clock.now_ns() >= at;
         self.inbox.any.load(Ordering::Acquire) || is_time(self.next_wake())
     }
 }
 
 impl Network {
-    /// Whether machines that fail are replaced.
+    /// Returns whether failed machines are replaced.
     pub fn replaces_machines(&self) -> bool {
         self.governor.is_some()
     }
 
-    /// Whether it is decided later what becomes of a commit whose coordinator cannot know: by recovery, or by whoever puts
-    /// in order what machines have left that have all ended. Where neither is, nobody asks any more.
+    /// Returns whether a commit in doubt is decided later: by recovery, or when machines that have
+    /// all ended restart from their retained state. Otherwise it is never decided.
     pub(super) fn decides_later(&self) -> bool {
         self.replaces_machines() || self.fabric.keeps() || self.disk.is_some()
     }
 
-    /// `longest`, or less where whoever governs has something to do before.
+    /// Returns `longest`, or the shorter time until the driver must run.
     pub(super) fn until_due(&self, longest: Duration) -> Duration {
         let due = self.governor.as_ref().map(|governor| {
             let wait = governor.next_wake().saturating_sub(governor.clock.now_ns());
@@ -256,7 +259,7 @@ impl Network {
         due.map_or(longest, |due| due.min(longest))
     }
 
-    /// The connection with a peer has broken.
+    /// Records that the connection with a peer has broken.
     pub(super) fn severed(&self, peer: &Peer) {
         let begun = self.leasing().is_some_and(|leasing| leasing.has_begun());
         if self.replaces_machines() && begun && self.is_member(peer) && !self.is_stopped() {
@@ -264,12 +267,13 @@ impl Network {
         }
     }
 
-    /// When whoever governs has something to do although nothing happens.
+    /// Returns the next time at which the driver runs without new input.
     pub fn governs_at(&self) -> Option<u64> {
         self.governor.as_ref().map(Governor::next_wake)
     }
 
-    /// Whether no reconfiguration and no recovery is under way here, and none will be if nothing happens.
+    /// Returns whether no reconfiguration and no recovery is in progress here, nor due without new
+    /// input.
     pub(super) fn is_settled(&self) -> bool {
         self.governor.as_ref().is_none_or(|governor| {
             let state = governor.state.lock();
@@ -282,20 +286,21 @@ impl Network {
         })
     }
 
-    /// Whether this machine has learned that it is no member any more.
+    /// Returns whether this machine has learned that it is no member any more.
     pub fn is_evicted(&self) -> bool {
         let governor = self.governor.as_ref();
         governor.is_some_and(|governor| governor.evicted.load(Ordering::Acquire))
     }
 
-    /// Whether all regions have been active since this machine has become a member; the founders' are from the beginning.
+    /// Returns whether all regions have been active since this machine became a member. Always
+    /// `true` on an initial member.
     pub(super) fn has_settled_in(&self) -> bool {
         let governor = self.governor.as_ref();
         governor.is_none_or(|governor| governor.settled_in.load(Ordering::Acquire))
     }
 
-    /// Whether a client may be told how its transaction ended: nobody acts in a later configuration
-    /// (CONFIGURED-2).
+    /// Returns whether a client may be told how its transaction ended: no machine acts in a later
+    /// configuration (CONFIGURED-2).
     #[inline]
     pub fn may_answer(&self) -> bool {
         let holds = || {
@@ -306,10 +311,10 @@ impl Network {
         !self.replaces_machines() || planted::is(Planted::AnswerWithoutLease) || may()
     }
 
-    /// Waits until clients may be answered.
+    /// Waits until this machine may answer clients.
     ///
     /// # Errors
-    /// [`Stop::NotMember`] where this machine stops, or is no member any more.
+    /// [`Stop::NotMember`] if this machine stops, or is no member any more.
     pub async fn admitted(&self) -> Result<(), Stop> {
         match self.may_answer() {
             true => Ok(()),
@@ -317,7 +322,7 @@ impl Network {
         }
     }
 
-    /// [`Self::admitted`], where clients may not be answered yet.
+    /// Does the same as [`Self::admitted`] while this machine may not answer clients yet.
     fn wait_for_admission(&self) -> Work<'_, Result<(), Stop>> {
         Box::pin(async move {
             while !self.may_answer() {
@@ -333,7 +338,7 @@ impl Network {
         })
     }
 
-    /// Carries out what is due; whether there was anything.
+    /// Runs the driver if it is due. Returns whether it ran.
     pub(super) fn govern(&self, machine: &Machine) -> bool {
         let Some(governor) = self.governor.as_ref().filter(|governor| governor.is_due()) else {
             return false;
@@ -349,7 +354,7 @@ impl Network {
                 Input::Severed(peer) => Some((peer, now)),
                 _ => None,
             };
-            // One of a machine that is out already comes too late to lead anywhere.
+            // A suspicion of an evicted machine leads to no reconfiguration.
             if let Some((of, at)) = suspected
                 && self.configured.current().has(of)
             {
@@ -394,7 +399,7 @@ impl Network {
         self.tell_whole(governor, state);
         self.look_after_recovery(machine, governor, state);
         self.carry_out(machine, governor, state);
-        // Whoever waits for a lease that has come back looks again.
+        // Waiters for a renewed lease check again.
         self.configured.tell_waiting();
         let asks = !state.swaps.is_empty() || !state.reads.is_empty();
         let waits = asks || state.drain.is_some() || state.applied.is_some();
@@ -409,14 +414,14 @@ impl Network {
         };
         let wake = match !waits {
             true => state.reconfiguration.next_wake().min(recovering),
-            // There is nobody else who would make it look.
+            // No other event would make the driver run.
             false => governor.clock.now_ns(),
         };
         governor.next_wake.store(wake, Ordering::Relaxed);
         true
     }
 
-    /// Regions that have lost replicas before all machines began again get others.
+    /// Requests new replicas for regions that lost some before all machines restarted.
     fn make_up(&self, governor: &Governor, state: &mut State) {
         let Some(leasing) = self.leasing().filter(|_| state.makes_up) else {
             return;
@@ -433,12 +438,12 @@ impl Network {
         state.makes_up = false;
         if self.allotment.has_too_few(most) {
             let wished = state.reconfiguration.make_up(governor.clock.now_ns());
-            // Otherwise another configuration is under way, which does.
+            // Otherwise another configuration is in progress, which restores the replicas.
             state.actions.extend(wished.unwrap_or_default());
         }
     }
 
-    /// What the store has answered.
+    /// Takes the answers of the store.
     fn take_answers(&self, governor: &Governor, state: &mut State) {
         let now = governor.clock.now_ns();
         let mut context = Context::from_waker(Waker::noop());
@@ -468,16 +473,16 @@ impl Network {
 }
 
 impl Machine {
-    /// Whether the machine tells clients how their transactions end: it has its lease, and no other configuration is
-    /// being made.
+    /// Returns whether the machine tells clients how their transactions end: it has its lease, and
+    /// no reconfiguration is in progress.
     pub fn is_answering(&self) -> bool {
         self.network().is_none_or(|network| network.may_answer())
     }
 
-    /// Waits until [`Self::is_answering`]: then what was read here before was the newest.
+    /// Waits until [`Self::is_answering`]: then the latest versions were read here before.
     ///
     /// # Errors
-    /// [`Stop::NotMember`] where the machine stops, or is no member any more.
+    /// [`Stop::NotMember`] if the machine stops, or is no member any more.
     pub async fn admitted(&self) -> Result<(), Stop> {
         match self.network() {
             Some(network) => network.admitted().await,
@@ -485,7 +490,8 @@ impl Machine {
         }
     }
 
-    /// Whether the machine has learned that it is no member any more. It answers nobody, and is to be stopped.
+    /// Returns whether the machine has learned that it is no member any more. It answers no
+    /// requests, and is to be stopped.
     pub fn is_evicted(&self) -> bool {
         self.network().is_some_and(|network| network.is_evicted())
     }

@@ -1,10 +1,10 @@
-//! Messages of reconfigurations and of recovery in the message queues: they may be longer than what a queue takes at
-//! once.
+//! Messages of reconfigurations and of recovery in the message queues. A message may be longer than
+//! a record of a queue, so it is sent in parts.
 //!
 //! ```text
 //! RECONFIGURE, RECOVER   words of the message | where this part begins | the part
 //! ```
-//! The parts of a message follow one another; others may come between them.
+//! The parts of a message arrive in order; other messages may come between them.
 
 use super::super::Link;
 use super::super::message::Reader;
@@ -17,12 +17,12 @@ pub(in crate::network) const RECOVER: u8 = 26;
 
 /// Words of a part.
 const PART: usize = 2 << 10;
-/// More than the longest message has.
+/// Words of a message at most; no real message is longer.
 const LONGEST: usize = 8 << 20;
 
 const NONSENSE: BadRecord = BadRecord("a message that nobody writes in parts");
 
-/// A message that has come in part.
+/// A message of which some parts have arrived.
 #[derive(Default)]
 pub(in crate::network) struct Assembling(Vec<u64>);
 
@@ -35,14 +35,14 @@ pub(super) fn send(link: &Link, tag: u8, message: &[u64]) {
     }
 }
 
-/// As [`send`], of bytes, behind how many they are.
+/// Does the same as [`send`] for bytes; the first word is their number.
 pub(super) fn send_bytes(link: &Link, tag: u8, message: &[u8]) {
     let mut words = vec![message.len() as u64];
     bytes::put(&mut words, message);
     send(link, tag, &words);
 }
 
-/// The bytes of such a message.
+/// Returns the bytes of a message sent by [`send_bytes`].
 pub(in crate::network) fn bytes_of(message: &[u64]) -> Result<&[u8], BadRecord> {
     let mut reader = Reader(message);
     let count = usize::try_from(reader.word()?).map_err(|_| NONSENSE)?;
@@ -50,7 +50,7 @@ pub(in crate::network) fn bytes_of(message: &[u64]) -> Result<&[u8], BadRecord> 
 }
 
 impl Assembling {
-    /// Takes a part; the message, if that was the last.
+    /// Takes a part. Returns the message if the part was the last.
     pub fn take(&mut self, record: &[u64]) -> Result<Option<Vec<u64>>, BadRecord> {
         let mut reader = Reader(record);
         let (length, from) = (reader.word()?, reader.word()?);

@@ -1,18 +1,21 @@
-//! Transaction recovery on this machine (SOSP'15 §5.3): what [`crate::recovery`] says is to be done is done here.
+//! Transaction recovery on this machine (SOSP'15 §5.3): carries out the actions that
+//! [`crate::recovery`] decides.
 //!
 //! ```text
 //! logs are drained ─► find ─► Recovery ──┬─► messages
-//!    records, own commits, what was kept  ├─► settle: at a primary, by its locks; at other replicas, as COMMIT-BACKUP
+//!    records, own commits, kept evidence  ├─► settle: at a primary, by its locks; at other replicas, as COMMIT-BACKUP
 //!                                         └─► done ─► promote ─► regions active
 //! ```
-//! *Unlike the paper* a region that has another primary serves once what recovers there is settled, not once it is
-//! locked: until then it is a backup like any other, to which commits are applied by their versions. So there are no
-//! locks to be recovered, and nothing is read of it that may yet be undone.
+//! *Unlike the paper* a region with a new primary serves once its recovering transactions are
+//! settled, not once it is locked. Until then its replica is a backup like any other, to which
+//! commits are applied by their versions. So there are no locks to recover, and no reader sees a
+//! write that may be undone.
 //!
 //! # Invariants
-//! * RECOVER-1: what recovery has had this machine keep or decide is here until it is truncated: it is evidence if
-//!   another recovery begins.
-//! * RECOVER-2: a region is promoted when no transaction of an earlier configuration waits to be applied to it.
+//! * RECOVER-1: evidence and decisions that recovery has recorded on this machine stay until they
+//!   are truncated: they are evidence if another recovery begins.
+//! * RECOVER-2: a region is promoted when no transaction of an earlier configuration waits to be
+//!   applied to it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -32,30 +35,31 @@ use crate::record::TxnId;
 use crate::recovery::{Action, Begin, Decision, Evidence, Recovery, RecoveryMessage, Seen};
 use crate::recovery::{Surroundings, Whereabouts};
 
-/// Blocks of promoted regions that are looked through for free slots at once (SOSP'15 §5.5).
+/// Blocks of promoted regions that are searched for free slots in one call (SOSP'15 §5.5).
 const BLOCKS_AT_ONCE: usize = 4;
 
 /// The recovery of transactions on this machine.
 pub(super) struct Recovering {
     protocol: Recovery,
-    /// Whether it is under way.
+    /// Whether a recovery is in progress.
     running: bool,
     kept: BTreeMap<(TxnId, u32), Held>,
     /// Transactions that recovery has truncated here, until every machine has recovered.
     truncated: BTreeSet<TxnId>,
-    /// What is committed and waits for the versions that it changes.
+    /// Committed writes that wait for the versions that they change.
     waiting: Vec<Waiting>,
     /// Promoted regions whose free slots have not all been found.
     taking_up: Vec<RegionId>,
-    /// What is done once the log on this machine's disk is durable up to there (DISK-8).
+    /// Actions that wait until the log on this machine's disk is durable up to a position (DISK-8).
     outbox: VecDeque<(Lsn, Action)>,
-    /// The same of the end of this machine's recovery.
+    /// The log position that must be durable before this machine's recovery ends.
     done_at: Option<Lsn>,
-    /// All machines have recovered what was before this configuration, and the disk has yet to be told.
+    /// All machines have recovered the configurations before this one, and the disk has not
+    /// recorded that yet.
     settled: Option<ConfigurationId>,
 }
 
-/// What recovery has had this machine keep of a transaction and a region.
+/// The evidence and content that recovery keeps here for a transaction and a region.
 struct Held {
     seen: Seen,
     content: Option<Arc<[u64]>>,
@@ -82,20 +86,21 @@ impl Recovering {
         }
     }
 
-    /// Every machine has recovered what was before a configuration: nobody asks any more.
+    /// Records that every machine has recovered the configurations before this one. No machine asks
+    /// about them any more.
     pub fn forget(&mut self, before: ConfigurationId) {
         self.truncated.clear();
         self.settled = Some(before);
     }
 
-    /// Whether something is to be said or done yet of what was recovered in an earlier configuration.
+    /// Returns whether an action of a recovery waits for the disk.
     pub fn waits_for_disk(&self) -> bool {
         !self.outbox.is_empty()
     }
 
-    /// When there is something to do although nothing happens.
+    /// Returns the next time at which recovery has work without new input.
     pub fn next_wake(&self) -> u64 {
-        // It may still have to decide for others when it is done itself.
+        // After its own recovery this machine may still have to decide for others.
         let disk = self.waits_for_disk() || self.done_at.is_some();
         match self.waiting.is_empty() && self.taking_up.is_empty() && !disk {
             true => self.protocol.next_wake(),
@@ -103,7 +108,7 @@ impl Recovering {
         }
     }
 
-    /// When it is looked whether the disk can be told that all is settled.
+    /// Returns when to check next whether the disk can record that all is settled.
     pub fn settles_at(&self, now: u64) -> u64 {
         match self.settled {
             Some(_) => now + AGAIN_NS,
@@ -111,7 +116,7 @@ impl Recovering {
         }
     }
 
-    /// Whether nothing is under way.
+    /// Returns whether no recovery is in progress.
     pub fn is_at_rest(&self) -> bool {
         let over = !self.running && self.settled.is_none() && self.outbox.is_empty();
         over && self.waiting.is_empty() && self.kept.is_empty()
@@ -133,7 +138,7 @@ impl Recovering {
 /// A commit of this machine whose outcome it waits for, and the regions that it writes.
 type Awaited = (TxnId, Arc<[u32]>);
 
-/// What recovery wants to know.
+/// The state of this machine that recovery queries.
 struct Around<'a> {
     machine: &'a Machine,
     network: &'a Network,
@@ -147,7 +152,8 @@ impl Surroundings for Around<'_> {
     }
 
     fn was_truncated(&self, id: TxnId, region: u32) -> bool {
-        // What was truncated before the machine had the region says nothing of that.
+        // A truncation before this machine became a replica of the region tells nothing about the
+        // region.
         let truncated = || self.truncated.contains(&id) || self.machine.was_truncated(id);
         self.network.allotment.is_whole(RegionId(region)) && truncated()
     }
@@ -161,7 +167,7 @@ impl Surroundings for Around<'_> {
 }
 
 impl Network {
-    /// All logs are drained: recovery begins.
+    /// Begins recovery once all logs are drained.
     pub(super) fn recover(&self, machine: &Machine, governor: &Governor, state: &mut State) {
         let now = governor.clock.now_ns();
         let configuration = state.last_drained;
@@ -190,7 +196,7 @@ impl Network {
         self.carry_out_recovery(machine, state, actions);
     }
 
-    /// A message of another machine's recovery.
+    /// Handles a message of another machine's recovery.
     pub(super) fn recovery_message(
         &self,
         machine: &Machine,
@@ -210,7 +216,7 @@ impl Network {
         self.carry_out_recovery(machine, state, actions);
     }
 
-    /// What there is to do for recovery now and then.
+    /// Does the periodic work of recovery.
     pub(super) fn look_after_recovery(
         &self,
         machine: &Machine,
@@ -241,8 +247,8 @@ impl Network {
             .retain(|region| !machine.take_up(*region, BLOCKS_AT_ONCE));
     }
 
-    /// Find recovering transactions (step 3): all of earlier configurations of which anything is left here, and those
-    /// of this machine whose outcome it waits for.
+    /// Finds recovering transactions (step 3): all of earlier configurations that have state here,
+    /// and this machine's own undecided commits.
     fn find_recovering(
         &self,
         machine: &Machine,
@@ -264,7 +270,7 @@ impl Network {
             .for_each(&mut add);
         let kept = state.recovering.kept.values();
         kept.map(|held| held.seen.clone()).for_each(&mut add);
-        // What this machine was the primary of when the commit began, it still is.
+        // A region whose primary this machine was when the commit began still has this primary.
         let own: FewSet<u32> = regions
             .iter()
             .map(|(region, _)| *region)
@@ -288,7 +294,7 @@ impl Network {
         (found.into_values().collect(), awaited)
     }
 
-    /// Does what recovery says, on a disk first.
+    /// Carries out actions of recovery. With a disk, their log records become durable first.
     fn carry_out_recovery(&self, machine: &Machine, state: &mut State, actions: Vec<Action>) {
         let Some(disk) = &self.disk else {
             for action in actions {
@@ -301,21 +307,22 @@ impl Network {
             match action {
                 Action::Keep { seen, content } => {
                     disk.keep_told(&seen, content.as_deref().unwrap_or_default());
-                    // What others have been told, or shown, is so for ever.
+                    // A decision that other machines have been told, or shown, is final.
                     let shown = Evidence::COMMIT_PRIMARY.and(Evidence::COMMIT_RECOVERY);
                     if seen.evidence.any_of(shown) {
                         disk.keep_decided(seen.id, seen.w);
                     } else if seen.evidence.any_of(Evidence::ABORT_RECOVERY) {
                         disk.keep_decided(seen.id, None);
                     }
-                    // It may be asked for at once.
+                    // Another machine may ask for the evidence at once.
                     state.recovering.keep(seen, content);
                     continue;
                 }
                 Action::Commit(ref seen) => disk.keep_decided(seen.id, seen.w),
                 Action::Abort(ref seen) => disk.keep_decided(seen.id, None),
                 Action::Decided { id, decision } if id.machine == self.me.0 => {
-                    // One that was decided before is asked about again where nobody has heard its end.
+                    // Recovery may ask again about a decided commit if no machine knows that it has
+                    // finished.
                     if let Some(w) = self.committing.undecided(id) {
                         let w = (decision == Decision::Commit).then_some(w);
                         disk.keep_own_decided(id, w);
@@ -331,7 +338,7 @@ impl Network {
         self.go_on_with_recovery(machine, state);
     }
 
-    /// Does what waits for the disk no longer.
+    /// Carries out the actions whose log records are durable.
     fn go_on_with_recovery(&self, machine: &Machine, state: &mut State) {
         let Some(disk) = &self.disk else { return };
         let durable = |(lsn, _): &mut (Lsn, Action)| disk.is_flushed(*lsn);
@@ -343,7 +350,8 @@ impl Network {
         }
     }
 
-    /// Nothing of earlier configurations is needed on the disk any more, once all of it is done here.
+    /// Records on the disk that nothing of earlier configurations is needed, once all of it has
+    /// been applied here.
     fn settle_on_disk(&self, state: &mut State) {
         let recovering = &mut state.recovering;
         let Some(configuration) = recovering.settled else {
@@ -368,7 +376,7 @@ impl Network {
                 }
             }
             Action::Keep { seen, content } => state.recovering.keep(seen, content),
-            // Nobody uses a region that has another primary before it is settled.
+            // No machine uses a region with a new primary before it is settled.
             Action::Lock { .. } | Action::Active(_) | Action::RegionsActive => {}
             Action::Commit(seen) => {
                 self.settle(machine, state, &seen, seen.w);
@@ -387,11 +395,11 @@ impl Network {
         }
     }
 
-    /// A transaction takes effect in a region at `w`, or has none.
+    /// Settles a transaction in a region: it takes effect at `w`, or has no effect.
     fn settle(&self, machine: &Machine, state: &mut State, seen: &Seen, w: Option<Timestamp>) {
         let (id, region) = (seen.id, seen.region);
         if machine.regions().has_own(RegionId(region)) {
-            // Who runs one of this machine's own does it, or else its records.
+            // For this machine's own transaction the coordinator does it, or its log records do.
             if id.machine != self.me.0 {
                 let mut ends = self.ends.lock();
                 if let Some(end) = ends.iter_mut().find(|end| end.is_of(id.machine)) {
@@ -413,7 +421,7 @@ impl Network {
         }
     }
 
-    /// Applies what is committed to backups, as soon as the versions are there that it changes.
+    /// Applies committed writes to backups as soon as the versions that they change have arrived.
     fn apply_what_waited(&self, machine: &Machine, state: &mut State) {
         let mut ends = self.ends.lock();
         for end in ends.iter_mut() {
@@ -427,7 +435,7 @@ impl Network {
                 let Waiting { w, content, .. } = waiting;
                 let (regions, changed) = (machine.regions(), &self.changed);
                 let applied = backup::apply_content(regions, changed, content, *w, &|_| true);
-                // What cannot be applied comes of a peer that writes nonsense.
+                // A write that cannot be applied comes from a faulty peer.
                 !applied.unwrap_or(true)
             });
             if waiting.len() == before || waiting.is_empty() {
@@ -436,7 +444,7 @@ impl Network {
         }
     }
 
-    /// No record of it is left anywhere but here.
+    /// Drops the local records of a recovered transaction. No other machine has records of it.
     fn truncate_recovered(&self, id: TxnId) {
         if id.machine == self.me.0 {
             self.home.lock().abort(id);
@@ -449,7 +457,8 @@ impl Network {
         }
     }
 
-    /// Nothing is left to be recovered: regions serve whose primary this machine has become.
+    /// Ends recovery once every transaction is settled: promotes the regions whose primary this
+    /// machine has become.
     fn finish_recovery(&self, machine: &Machine, governor: &Governor, state: &mut State) {
         let recovering = &mut state.recovering;
         let done = recovering.protocol.is_done() || planted::is(Planted::ServeBeforeSettled);
@@ -457,7 +466,7 @@ impl Network {
             return;
         }
         if let Some(disk) = &self.disk {
-            // What was truncated, too, is so for ever.
+            // The records of truncations must be durable, too.
             let lsn = *recovering.done_at.get_or_insert_with(|| disk.position());
             if !disk.is_flushed(lsn) {
                 return disk.arm(lsn);
@@ -472,7 +481,7 @@ impl Network {
             let mut waiting = recovering.waiting.iter();
             waiting.any(|waiting| waiting.region == region.0)
         };
-        // Those that this machine has but become a backup of wait for data recovery.
+        // A region whose backup this machine has only now become waits for data recovery instead.
         let promotes = |region| moved.clone().any(|moved| moved.mapping.region == region);
         let applied = planted::is(Planted::ServeBeforeApplied)
             || !moved.clone().any(|moved| waits(moved.mapping.region))
@@ -500,7 +509,7 @@ impl Network {
             end.take_back(machine);
         }
         drop(ends);
-        // Those that write no region of this machine nobody truncates here.
+        // A transaction that writes no region of this machine is not truncated here otherwise.
         self.committing.settle_before(state.last_drained.0);
         let mut home = self.home.lock();
         for id in home.before(state.last_drained.0) {
@@ -515,7 +524,8 @@ impl Network {
         state.actions.extend(actions);
     }
 
-    /// Whether something that was truncated at a backup of one of these regions waits for a version that others bring.
+    /// Returns whether a truncated transaction at a backup of one of these regions waits for a
+    /// version that another transaction writes.
     fn awaits_versions(&self, machine: &Machine, among: &dyn Fn(RegionId) -> bool) -> bool {
         let ends = self.ends.lock();
         let mut ends = ends.iter();

@@ -1,9 +1,10 @@
-//! Peers with whom a connection has broken while both were members.
+//! Peers with which a connection has broken while both machines were members.
 //!
-//! What is posted over a connection comes in order, or the connection breaks; then nobody knows how much of it has come
-//! ([`fencepost_fabric::FabricError::Lost`]), and logs and queues with a hole in them are good for nothing, also where
-//! there is another connection soon. So one of both has to leave: the CM is told, again and again, until one has
-//! ([`Reconfiguration::severed`]). What waits for acknowledgements is decided by the recovery that follows.
+//! Writes over a connection arrive in order, or the connection breaks. Then no machine knows how
+//! many of them have arrived ([`fencepost_fabric::FabricError::Lost`]). A log or queue with a hole
+//! is useless, even if a new connection is made soon. So one of the two machines has to leave: the
+//! CM is told repeatedly until one has left ([`Reconfiguration::severed`]). The recovery that
+//! follows decides the commits that wait for acks.
 
 use fencepost_cluster::few::FewSet;
 use fencepost_cluster::reconfiguration::{Action, Reconfiguration};
@@ -31,7 +32,7 @@ impl Severed {
         }
     }
 
-    /// When the CM is to be told.
+    /// Returns when the CM is to be told next.
     pub fn next_wake(&self) -> u64 {
         match self.peers.is_empty() {
             true => u64::MAX,

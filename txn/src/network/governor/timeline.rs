@@ -1,11 +1,11 @@
-//! When the steps of reconfigurations happened on this machine, for whoever asks.
+//! The times of the steps of reconfigurations on this machine, for monitoring.
 //!
 //! ```text
 //! suspect ─ probe ─ config ─ apply ─► commit ─ drained ─ active ─ all active ─ refill ─ whole
 //! └─ the configuration has no number yet ┘ └─ all of these are of the configuration that was applied
 //! ```
-//! Each step is kept as it happened first. A step that this machine had no part in is not there: who does not suspect,
-//! does not become the CM, has no region that changes hands, or gets no data.
+//! For each step the first time is kept. A step without this machine is absent. A machine may
+//! suspect no other, not become the CM, have no region handover, or receive no data.
 
 use std::collections::VecDeque;
 
@@ -18,33 +18,33 @@ use crate::machine::Machine;
 /// Reconfigurations that are remembered.
 const KEPT: usize = 16;
 
-/// What happens between the failure of a machine and the end of it, in order (SOSP'15 §5).
+/// A step from the failure of a machine to the end of its repair, in order (SOSP'15 §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
-    /// A lease had expired here.
+    /// A lease expired here.
     Suspect,
-    /// This machine answered the probe of whoever wants to be the next CM, or was the one who probed.
+    /// This machine answered the probe of a candidate for the next CM, or sent the probe.
     Probe,
-    /// The configuration was stored; at its CM alone.
+    /// The configuration was stored; recorded at its CM alone.
     Store,
-    /// It was applied.
+    /// The configuration was applied.
     Apply,
-    /// It was committed: commits go on.
+    /// The configuration was committed: commits continue.
     Commit,
-    /// The logs of all earlier ones were drained.
+    /// The logs of all earlier configurations were drained.
     Drain,
     /// The regions whose primary this machine became were recovered.
     Active,
-    /// Those of all machines were: everything can be used.
+    /// The regions of all machines were recovered: all data can be used.
     AllActive,
-    /// Data recovery began, where this machine lacks some.
+    /// Data recovery began, if this machine lacks data.
     Refill,
-    /// It ended.
+    /// Data recovery ended.
     Whole,
 }
 
 impl Step {
-    /// All of them, in order.
+    /// All steps, in order.
     pub const ALL: [Step; 10] = [
         Step::Suspect,
         Step::Probe,
@@ -58,7 +58,7 @@ impl Step {
         Step::Whole,
     ];
 
-    /// A word for people.
+    /// Returns the displayed name of the step.
     pub const fn name(self) -> &'static str {
         match self {
             Step::Suspect => "suspect",
@@ -76,7 +76,7 @@ impl Step {
 }
 
 impl Step {
-    /// A line of the log.
+    /// Returns the text of the step in the log.
     const fn happening(self) -> &'static str {
         match self {
             Step::Suspect => "a lease of a machine has expired, or its connection is lost",
@@ -93,7 +93,7 @@ impl Step {
     }
 }
 
-/// The steps to one configuration, as a machine has seen them.
+/// The steps to one configuration, as this machine recorded them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
     /// Number of the configuration; `None` before it is applied.
@@ -102,7 +102,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// When a step happened, by the clock of the machine's host.
+    /// Returns the time of a step in nanoseconds, by the clock of the machine's host.
     pub fn at_ns(&self, step: Step) -> Option<u64> {
         self.times[step as usize]
     }
@@ -119,12 +119,12 @@ impl Timeline {
     }
 }
 
-/// Those of the last configurations, the newest one last.
+/// The timelines of the last configurations, the newest last.
 #[derive(Debug, Default)]
 pub(super) struct Timelines(VecDeque<Timeline>);
 
 impl Timelines {
-    /// A step to a configuration that has no number yet.
+    /// Records a step to a configuration that has no number yet.
     pub fn towards_next(&mut self, step: Step, now: u64) {
         if self
             .0
@@ -141,14 +141,14 @@ impl Timelines {
         }
     }
 
-    /// A machine is suspected to have failed.
+    /// Records that a machine is suspected to have failed.
     pub fn suspect(&mut self, machine: MachineId, now: u64) {
         let machine = machine.0;
         tracing::warn!(machine, "machine {machine} is suspected to have failed");
         self.towards_next(Step::Suspect, now);
     }
 
-    /// What has been marked led to this one.
+    /// Gives the configuration number to the steps recorded so far.
     pub fn applied(&mut self, configuration: ConfigurationId, now: u64) {
         self.towards_next(Step::Apply, now);
         if let Some(next) = self.0.back_mut() {
@@ -156,7 +156,7 @@ impl Timelines {
         }
     }
 
-    /// A step after the last configuration was applied.
+    /// Records a step after the last configuration was applied.
     pub fn since_applied(&mut self, step: Step, now: u64) {
         let mut applied = self.0.iter_mut().rev();
         if let Some(last) = applied.find(|timeline| timeline.configuration.is_some()) {
@@ -166,15 +166,15 @@ impl Timelines {
 }
 
 impl Governor {
-    /// When the steps of the last reconfigurations happened.
+    /// Returns the timelines of the last reconfigurations.
     fn timelines(&self) -> Vec<Timeline> {
         self.state.lock().timelines.0.iter().cloned().collect()
     }
 }
 
 impl Machine {
-    /// When the steps of the last reconfigurations happened here, the newest one last; none where machines that fail
-    /// are not replaced.
+    /// Returns the timelines of the last reconfigurations on this machine, the newest last. Empty
+    /// where failed machines are not replaced.
     pub fn timelines(&self) -> Vec<Timeline> {
         let governor = self.network().and_then(|network| network.governor.as_ref());
         governor.map_or_else(Vec::new, Governor::timelines)
@@ -194,7 +194,7 @@ mod tests {
         timelines.applied(ConfigurationId(7), 4);
         timelines.since_applied(Step::Commit, 5);
         timelines.towards_next(Step::Suspect, 6);
-        // Still of the one that is in force.
+        // This step still belongs to the configuration in force.
         timelines.since_applied(Step::Drain, 7);
         timelines.applied(ConfigurationId(9), 8);
         timelines.since_applied(Step::Commit, 9);

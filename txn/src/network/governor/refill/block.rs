@@ -1,20 +1,22 @@
-//! One block on its way from a region's primary to a backup.
+//! The copy of one block from a region's primary to a backup.
 //!
 //! ```text
 //! class ─► slots, several in a read ─► the same once more ─┬─ alike, and not locked ─► installed by its version
 //!          nothing newer than here: done                   └─ changing ─► read alone, until it is steady
 //! ```
-//! Of a block that this machine had before it was out the primary tells the versions first (`network/versions.rs`): what has the same
-//! is taken from there, and what has not is read.
+//! For a block that this machine had before its eviction the primary first sends the versions
+//! (`network/versions.rs`). Objects with equal versions are taken from the previous replica; the
+//! others are read.
 //!
-//! What a read answers was there together as far as its first word tells (FAB-7): a slot that is read alone. Of several
-//! slots those were there together that two reads, one after the other, bring alike: whoever changes one locks it
-//! before and gives it a version of its own.
+//! A read of a single slot is consistent if its first word says so (FAB-7). A read of several slots
+//! is not. There, slots that two successive reads return alike are consistent: a writer locks a
+//! slot before it changes it and gives it a new version.
 //!
-//! *Invariant.* REFILL-1: once a block is done, this backup has of each of its objects the version that the primary had
-//! at some moment since it began at which it was not locked, or a later one. Who has it locked may be a commit of an earlier
-//! configuration, which does not know this backup, and which is decided, but has yet to be done by whoever runs it: also
-//! where what is locked is a slot without an object.
+//! *Invariant.* REFILL-1: consider a copied block and the time since its copy began. This backup
+//! then has of each object a version that the primary had, unlocked, at some point of that time, or
+//! a later one. A lock may belong to a commit of an earlier configuration, which does not know this
+//! backup and is decided but not yet carried out by its coordinator. This is also true of a locked
+//! slot without an object.
 
 use std::collections::VecDeque;
 
@@ -29,17 +31,17 @@ use crate::network::versions::{digest, pieces, slots_of_piece};
 use crate::planted::{self, Planted};
 use crate::record::BadRecord;
 
-/// Where copies go.
+/// The destination of copies.
 #[derive(Clone, Copy)]
 pub(super) struct Here<'a> {
     pub regions: &'a Regions,
-    /// What this machine had before it was out, as backups.
+    /// The replicas that this machine had before its eviction, as backups.
     pub before: Option<&'a Before>,
     pub changed: &'a Changed,
 }
 
 impl Here<'_> {
-    /// Of which time the object is that this backup has.
+    /// Returns the timestamp of this backup's version of an object; zero if it has none.
     fn has(&self, addr: Addr, class: Class) -> Timestamp {
         let same = self.regions.backup_class(BlockId::of(addr)) == Some(class);
         let object = self.regions.backup(addr).filter(|_| same);
@@ -47,14 +49,14 @@ impl Here<'_> {
     }
 }
 
-/// What is to be read of a block.
+/// A read of a part of a block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// Which versions the primary has, as this machine has had the block before.
+    /// The versions at the primary, because this machine has had the block before.
     Versions,
-    /// Its word of the header block.
+    /// The block's word of the header block.
     Class,
-    /// So many slots, and what they were when they were read before.
+    /// First slot and number of slots, and their words from the previous read.
     Slots(usize, usize, Option<Box<[u64]>>),
     /// A slot alone.
     Slot(usize),
@@ -64,11 +66,11 @@ pub(super) enum Wanted {
 pub(super) struct BlockCopy {
     block: BlockId,
     class: Option<Class>,
-    /// The first slot that nobody has asked for.
+    /// The first slot that was not requested yet.
     next: usize,
-    /// What is to be read before that.
+    /// Reads to repeat before further slots.
     again: VecDeque<Wanted>,
-    /// Bytes of objects that were here before.
+    /// Bytes of objects taken from the previous replica.
     pub kept: u64,
 }
 
@@ -87,12 +89,12 @@ impl BlockCopy {
         }
     }
 
-    /// The block.
+    /// Returns the block.
     pub fn id(&self) -> BlockId {
         self.block
     }
 
-    /// What is to be read next; `None` where all has been asked for.
+    /// Returns the next read; `None` if all reads have been requested.
     pub fn next(&mut self) -> Option<Wanted> {
         if let Some(wanted) = self.again.pop_front() {
             return Some(wanted);
@@ -108,7 +110,7 @@ impl BlockCopy {
         }
     }
 
-    /// Where that is in the region: the first word, and how many.
+    /// Returns the place of a read in the region: the first word, and the number of words.
     pub fn place(&self, wanted: &Wanted) -> (usize, usize) {
         let slot_words = self.class.map_or(0, Class::slot_words);
         let slot = |slot| self.block.block as usize * MAX_SLOT_WORDS + slot * slot_words;
@@ -119,21 +121,21 @@ impl BlockCopy {
         }
     }
 
-    /// It could not be read, and is to be asked for again.
+    /// Queues a failed read to be repeated.
     pub fn put_back(&mut self, wanted: Wanted) {
         self.again.push_back(wanted);
     }
 
-    /// Whether nothing is left but what has been asked for.
+    /// Returns whether all reads have been requested.
     pub fn is_done(&self) -> bool {
         let all = |class: Class| self.next >= class.slots();
         self.again.is_empty() && self.class.is_none_or(all)
     }
 
-    /// Takes the answer to what was asked for.
+    /// Takes the answer to a read.
     ///
     /// # Errors
-    /// [`BadRecord`] where it is none that fits this backup.
+    /// [`BadRecord`] if the answer does not fit this backup.
     pub fn take(
         &mut self,
         wanted: Wanted,
@@ -179,12 +181,13 @@ impl BlockCopy {
                 }
                 Ok(())
             }
-            // Slots of a block without a class nobody has asked for.
+            // Slots are not requested before the class is known.
             (_, None) => Ok(()),
         }
     }
 
-    /// Takes what was here before of all pieces that are the same at the primary; the others are to be read.
+    /// Takes all pieces whose versions are equal at the primary from the previous replica. Queues
+    /// reads of the others.
     fn compare(&mut self, words: &[u64], here: Here<'_>) -> Result<(), BadRecord> {
         let class = words.first().and_then(|word| region::class_of(*word));
         let before = here.before.zip(class);
@@ -223,7 +226,8 @@ impl BlockCopy {
         Ok(())
     }
 
-    /// Whether a slot of the primary has a later version than this backup, or may be about to get one.
+    /// Returns whether a slot of the primary has a later version than this backup, or is locked and
+    /// may get one.
     fn lacks(&self, at: usize, slot: &[u64], class: Class, here: Here<'_>) -> bool {
         let Some(header) = slot.first().map(|word| Header(*word)) else {
             return false;
@@ -235,7 +239,7 @@ impl BlockCopy {
         version > Timestamp::ZERO && version > here.has(self.block.slot(class, at), class)
     }
 
-    /// Installs what was in a slot; whether that was whole.
+    /// Installs the content of a slot. Returns whether the content was consistent.
     fn install(
         &self,
         at: usize,
@@ -245,7 +249,7 @@ impl BlockCopy {
     ) -> Result<bool, BadRecord> {
         let (first, _) = self.place(&Wanted::Slot(at));
         let copy = ObjectCopy::of(words, first);
-        // What a locked one holds may be on its way to another version.
+        // A locked object may be partly overwritten.
         let Some(copy) = copy.filter(|copy| !copy.header().is_locked()) else {
             return Ok(false);
         };

@@ -1,11 +1,12 @@
-//! Data that has been copied to a machine which keeps its data on a disk: it is there once a checkpoint is, that began after
-//! the copying had ended, and once that is written down (DISK-10).
+//! Copied data on a machine with a disk. The data is durable after a checkpoint that began after
+//! the copy had ended, and once the log records that (DISK-10).
 //!
 //! ```text
-//! copied ─► a checkpoint ─► FILLED in the log ─► flushed ─► whole
+//! copied ─► a checkpoint ─► FILLED in the log ─► flushed ─► complete
 //! ```
 //! # Failure
-//! A checkpoint that fails is asked for again. What a new configuration meets here is copied anew.
+//! A failed checkpoint is requested again. Regions that wait here when a new configuration is
+//! applied are copied anew.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -18,19 +19,19 @@ use crate::machine::Machine;
 use crate::network::disk::Disk;
 use crate::planted::{self, Planted};
 
-/// What waits for the disk.
+/// Copied regions that wait for the disk.
 #[derive(Default)]
 pub(super) struct Durably {
-    /// Regions that have been copied since the checkpoint began.
+    /// Regions that were copied since the checkpoint began.
     copied: Vec<RegionId>,
-    /// A checkpoint, and the regions that it is to have.
+    /// The checkpoint in progress, and the regions that it will contain.
     taking: Option<(WaitCheckpoint, Vec<RegionId>)>,
-    /// Those that some checkpoint has: once the log is durable up to there.
+    /// Regions in a completed checkpoint: they wait until the log is durable up to a position.
     written: Vec<(Lsn, RegionId)>,
 }
 
 impl Durably {
-    /// Goes on, `copied` being what has just been copied; what is on the disk by now.
+    /// Performs a step with the region just `copied`. Returns the regions that are durable now.
     pub fn step(
         &mut self,
         (machine, disk): (&Machine, &Disk),
@@ -68,7 +69,7 @@ impl Durably {
         there
     }
 
-    /// Whether nothing waits.
+    /// Returns whether no region waits.
     pub fn is_at_rest(&self) -> bool {
         self.copied.is_empty() && self.taking.is_none() && self.written.is_empty()
     }

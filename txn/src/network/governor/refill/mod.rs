@@ -1,29 +1,31 @@
-//! Data recovery (SOSP'15 §5.4): a machine that has become a backup of a region that others have had copies the
-//! region's data from its primary.
+//! Data recovery (SOSP'15 §5.4): a machine that has become a backup of an existing region copies
+//! the region's data from its primary.
 //!
 //! ```text
-//! all regions active ─► for each region that is not whole here:
-//!     header block of the primary ─► blocks in use ─► each block (block.rs), at its pace (pace.rs) ─► whole
-//! a new configuration ─► pause ─► all regions active ─► go on; from the beginning where the primary is another
+//! all regions active ─► for each region that is not complete here:
+//!     header block of the primary ─► blocks in use ─► each block (block.rs), at its pace (pace.rs) ─► complete
+//! a new configuration ─► pause ─► all regions active ─► continue; from the beginning if the primary is another
 //! ```
-//! Commits go on meanwhile and come to this backup as to others: what is copied is installed as COMMIT-BACKUP is, by its
-//! version, and what was told in ranges of a version that is not here waits for it (BACKUP-1).
+//! Commits continue meanwhile, and this backup receives them like others. Copied objects are
+//! installed like COMMIT-BACKUP, by their versions. Ranges of a version that is not here wait for
+//! it (BACKUP-1).
 //!
-//! A machine that had the region before it was out (DISK-13) asks the primary for the versions of a block in few words, and reads what is
-//! another (`block.rs`).
+//! A machine that had the region before its eviction (DISK-13) first asks the primary for a digest
+//! of a block's versions. It reads only the objects that differ (`block.rs`).
 //!
 //! # Invariants
-//! * REFILL-2: a replica says that it is whole when all blocks have been copied that were in use at the primary after
-//!   the transactions of earlier configurations had been settled everywhere. What came into use later has been written
-//!   by transactions that know this backup.
-//! * REFILL-3: while a block is copied this machine reads at a time before its class was read: no block gets another
-//!   class before all readers have passed its release, so it keeps that one (FAR-1, BACKUP-2).
+//! * REFILL-2: a replica reports itself complete when it has copied all blocks in use at the
+//!   primary since the transactions of earlier configurations were settled everywhere. A block that
+//!   came into use later was written by transactions that know this backup.
+//! * REFILL-3: while a block is copied, this machine has a read timestamp from before its class was
+//!   read. No block gets another class before all readers have passed its release, so the block
+//!   keeps its class (FAR-1, BACKUP-2).
 //!
-//! *Concurrency.* Whoever governs looks after it, some of the way at each call.
+//! *Concurrency.* The reconfiguration driver runs data recovery, one step at each call.
 //!
 //! # Failure
-//! What cannot be read is read again; a primary that is lost is replaced by a new configuration. A region that cannot
-//! be copied at all is not whole, and is tried again after the next configuration.
+//! A failed read is repeated; a new configuration replaces a lost primary. A region that cannot be
+//! copied at all stays incomplete, and is tried again after the next configuration.
 
 mod block;
 mod durably;
@@ -54,68 +56,69 @@ use pace::Pace;
 
 /// Words of a header block that are read together.
 const LISTED_AT_ONCE: usize = 1 << 10;
-/// When it is looked at whether what was copied is durable.
+/// The interval of checks whether copied data is durable.
 const LOOK_NS: u64 = 100_000;
-/// How long what this machine had before it was out is kept when it has got all that it was given: it may be given more.
+/// How long a previous replica's data is kept after data recovery is complete: the machine may be
+/// given further regions.
 const KEPT_NS: u64 = 60_000_000_000;
-/// When something is read again that could not be.
+/// The delay before a failed read is repeated.
 const AGAIN_NS: u64 = 1_000_000;
 
 type Read = Completion<Box<[u64]>>;
-/// Begins to read of a machine's region: from a word on so many.
+/// Posts a read of another machine's region: first word and number of words.
 type Post<'a> = dyn Fn(MachineId, RegionId, (usize, usize)) -> Read + 'a;
 
-/// Asks for the versions of a block, if there is room for that now.
+/// Requests the versions of a block; `None` if there is no space for the request now.
 type Versions<'a> = dyn Fn(MachineId, BlockId) -> Option<Read> + 'a;
 
-/// What this machine copies.
+/// The data recovery of this machine.
 pub(super) struct Refill {
-    /// The first of them is under way.
+    /// Regions to copy; the first is in progress.
     regions: VecDeque<Filling>,
-    /// Whether it goes on: not from one configuration to the next.
+    /// Whether copying is enabled: not during a reconfiguration.
     going: bool,
-    /// The block that is copied.
+    /// The block that is being copied.
     block: Option<BlockCopy>,
     reads: Vec<(Asked, Read)>,
-    /// When something more may be read.
+    /// When the next reads may be posted.
     next: u64,
-    /// Keeps blocks as they are (REFILL-3).
+    /// Keeps blocks in their size class (REFILL-3).
     reader: Option<Arc<ReaderSlot>>,
     random: Random,
     durably: Durably,
     counts: RefillCounts,
-    /// When what this machine had before it was out is forgotten.
+    /// When the data of previous replicas is dropped.
     forgets_at: u64,
 }
 
-/// What data recovery has brought.
+/// The amount of data that data recovery has restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RefillCounts {
-    /// Bytes that came from primaries.
+    /// Bytes read from primaries.
     pub read_bytes: u64,
-    /// Bytes that this machine had before it was out.
+    /// Bytes taken from replicas of before this machine's eviction.
     pub kept_bytes: u64,
 }
 
-/// What a read is to bring.
+/// The subject of a read.
 enum Asked {
     /// Words of the header block, from this one on.
     Blocks(usize),
     OfBlock(Wanted),
 }
 
-/// A region that is not whole here.
+/// A region that is not complete here.
 struct Filling {
     region: RegionId,
     primary: MachineId,
     pace: Pace,
-    /// The first block of which it is not known whether it is in use.
+    /// The first block that was not checked for use yet.
     unlisted: usize,
     /// Blocks in use that are to be copied.
     blocks: VecDeque<u32>,
 }
 
-/// What is needed of the machine.
+/// The parts of the machine that data recovery uses.
 struct Around<'a> {
     here: Here<'a>,
     readers: &'a Readers,
@@ -140,7 +143,7 @@ impl Refill {
         }
     }
 
-    /// When there is something to do although nothing happens.
+    /// Returns the next time at which data recovery has work without new input.
     pub fn next_wake(&self, now: u64) -> u64 {
         let wake = match self.regions.front().filter(|_| self.going) {
             None if !self.durably.is_at_rest() => now + LOOK_NS,
@@ -151,7 +154,7 @@ impl Refill {
         wake.min(self.forgets_at)
     }
 
-    /// These regions are not whole here, and their primaries serve.
+    /// Begins to copy the regions in `lacking`, whose primaries serve.
     fn begin(&mut self, lacking: Vec<(RegionId, Replicas)>, readers: &Readers) {
         self.drop_block(readers);
         let mut before = std::mem::take(&mut self.regions);
@@ -175,14 +178,14 @@ impl Refill {
         self.going = true;
     }
 
-    /// Nothing is copied before [`Self::begin`] says so.
+    /// Stops copying until [`Self::begin`] is called.
     fn pause(&mut self, readers: &Readers) {
         self.going = false;
         self.durably = Durably::default();
         self.drop_block(readers);
     }
 
-    /// Ends the copying of a block in its midst.
+    /// Abandons the block that is being copied; it is copied again later.
     fn drop_block(&mut self, readers: &Readers) {
         self.reads.clear();
         if let (Some(block), Some(filling)) = (self.block.take(), self.regions.front_mut()) {
@@ -193,7 +196,7 @@ impl Refill {
         }
     }
 
-    /// Goes on some of the way; the region that has been copied.
+    /// Performs one step. Returns the region whose copy is complete, if any.
     fn step(&mut self, now: u64, around: &Around<'_>) -> Option<RegionId> {
         if !self.going {
             return None;
@@ -202,7 +205,7 @@ impl Refill {
         let filled = self.go_on(around);
         if filled.is_none() {
             self.ask(now, around);
-            // Where memory is mapped they are there at once.
+            // Where memory is mapped, the answers are available at once.
             self.take_answers(now, around);
         }
         filled
@@ -257,13 +260,13 @@ impl Refill {
                     filling.unlisted = from + words.len();
                 }
             }
-            // It is asked for again, as nothing has come of it.
+            // The words are requested again, because `unlisted` has not changed.
             (Asked::Blocks(_), Err(_)) => {}
         }
         Ok(())
     }
 
-    /// Turns to the next block, once one is copied; the region, once all are.
+    /// Begins the next block once one is copied. Returns the region once all its blocks are.
     fn go_on(&mut self, around: &Around<'_>) -> Option<RegionId> {
         let copies = self.block.as_ref().is_some_and(|block| !block.is_done());
         if copies || !self.reads.is_empty() {
@@ -300,7 +303,7 @@ impl Refill {
         filled.map(|filling| filling.region)
     }
 
-    /// Asks for as much as the pace allows.
+    /// Posts as many reads as the pace allows.
     fn ask(&mut self, now: u64, around: &Around<'_>) {
         let Some(filling) = self.regions.front().filter(|_| now >= self.next) else {
             return;
@@ -342,14 +345,14 @@ impl Refill {
 }
 
 impl Around<'_> {
-    /// Blocks of a region, the header block included.
+    /// Returns the number of blocks of a region, the header block included.
     fn blocks(&self) -> usize {
         self.here.regions.region_bytes() / BLOCK_BYTES
     }
 }
 
 impl Network {
-    /// All regions can be used: what this machine lacks of them is copied.
+    /// Begins to copy the data that this machine lacks, once all regions are active.
     pub(super) fn begin_refill(&self, machine: &Machine, now: u64, state: &mut State) {
         let lacking = self.allotment.lacking();
         if !lacking.is_empty() {
@@ -358,12 +361,12 @@ impl Network {
         state.refill.begin(lacking, machine.readers());
     }
 
-    /// The configuration changes.
+    /// Stops copying because the configuration changes.
     pub(super) fn pause_refill(&self, machine: &Machine, state: &mut State) {
         state.refill.pause(machine.readers());
     }
 
-    /// Copies some of what is lacking.
+    /// Performs a step of data recovery.
     pub(super) fn refill(&self, machine: &Machine, governor: &Governor, state: &mut State) {
         let post = |machine, region: RegionId, (word, words)| {
             self.counting.count(Posted::Object);
@@ -406,7 +409,7 @@ impl Network {
             Some(disk) => state.refill.durably.step((machine, disk), filled),
         };
         if !filled.is_empty() {
-            // Where that comes too late for the next configuration, it is copied after that.
+            // A region completed too late for the next configuration is copied again after it.
             for region in filled {
                 self.allotment.filled(region);
             }
@@ -419,7 +422,7 @@ impl Network {
 }
 
 impl Machine {
-    /// What data recovery has brought to this machine.
+    /// Returns the amount of data that data recovery has restored on this machine.
     pub fn refill_counts(&self) -> RefillCounts {
         let governor = self.network().and_then(|network| network.governor.as_ref());
         governor.map_or_else(RefillCounts::default, |governor| {
@@ -427,7 +430,8 @@ impl Machine {
         })
     }
 
-    /// Whether this machine has been made a backup of a region and has not got all of its data yet.
+    /// Returns whether this machine is a backup of a region whose data it has not copied
+    /// completely.
     pub fn lacks_data(&self) -> bool {
         let network = self.network();
         network.is_some_and(|network| !network.allotment.lacking().is_empty())

@@ -1,4 +1,4 @@
-//! How fast data recovery reads: slowly, where that is but about a further replica, so that clients do not notice
+//! The pace of data recovery: slow where other backups exist, so that clients do not notice
 //! (SOSP'15 §5.4).
 //!
 //! ```text
@@ -7,29 +7,29 @@
 
 use fencepost_fabric::Random;
 
-/// How many reads there are at once, and how often.
+/// The number of concurrent reads, and their interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pace {
-    /// Reads that are under way together.
+    /// Reads in flight at a time.
     pub at_once: usize,
-    /// Reads that begin at one look: where they are answered at once, whoever governs has others to look after between
-    /// them, whom it would let wait.
+    /// Reads posted in one step. If they complete at once, the driver must do its other work
+    /// between them.
     pub a_look: usize,
-    /// When answers are looked for that are on their way.
+    /// The interval of checks for answers, in nanoseconds.
     pub look_ns: u64,
-    /// The longest time from the begin of some to that of the next.
+    /// The longest time between two batches of reads, in nanoseconds.
     interval_ns: u64,
 }
 
 impl Pace {
-    /// Where others than the primary have the data: some 64 MB a second.
+    /// With other backups besides the primary: about 64 MB a second.
     const GENTLE: Pace = Pace {
         at_once: 4,
         a_look: 4,
         look_ns: 100_000,
         interval_ns: 1_000_000,
     };
-    /// Where the primary is the only one.
+    /// With the primary as the only replica.
     const EAGER: Pace = Pace {
         at_once: 16,
         a_look: 4,
@@ -37,7 +37,7 @@ impl Pace {
         interval_ns: 0,
     };
 
-    /// For a region with so many replicas.
+    /// Returns the pace for a region with so many replicas.
     pub fn of(replicas: usize) -> Pace {
         match replicas {
             0..=2 => Pace::EAGER,
@@ -45,12 +45,12 @@ impl Pace {
         }
     }
 
-    /// Whether it is about the last replica.
+    /// Returns whether the primary is the only other replica.
     pub fn is_eager(self) -> bool {
         self == Pace::EAGER
     }
 
-    /// When there may be further reads after some that began `now`.
+    /// Returns when the next reads may begin after some that began `now`.
     pub fn next(self, now: u64, random: &mut Random) -> u64 {
         now.saturating_add(random.below(self.interval_ns + 1))
     }
