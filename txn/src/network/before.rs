@@ -1,26 +1,31 @@
-//! What a machine had before it was out, for what it gets again: it asks for what is another by now (`governor/refill`).
+//! The data that a machine had before its eviction. Data recovery uses them and reads only objects
+//! that have changed (`governor/refill`).
 //!
 //! ```text
-//! on its disk      ─► the log, replayed aside (disk/before.rs)        ─┐
-//! in its memory    ─► the files that its process has left, as they are ─┴► per piece of a block: the same versions? ─► taken
+//! on its disk      ─► the log, replayed aside (disk/before.rs)      ─┐
+//! in its memory    ─► the files left by its process, unchanged      ─┴► per piece of a block: equal versions? ─► taken
 //! ```
-//! It is never what the machine has: it lies aside, and each object of it is taken that the primary has in the same version, while
-//! it is copied.
+//! These data are kept apart from the machine's current data. While a block is copied, each of its
+//! objects is taken if the primary has it in the same version.
 //!
 //! # Invariants
-//! * DISK-13: an object of it is taken only while the block is copied, and if the primary has said since the copying began that it
-//!   has the same version (REFILL-1): one version of an object is the same everywhere, whoever has it.
-//! * LEFT-1: what a process that was killed has in memory under a version is that version, or one that no primary shows any more.
-//!   Nobody begins to put a version in place before its transaction is committed: a primary has its COMMIT-PRIMARY, so that all
-//!   COMMIT-BACKUPs are there; a backup has its TRUNCATE; data recovery has it from a primary; recovery has decided so, and decides
-//!   so again (RECOVERY-3). So where a process ended in the midst of that, what its header still says is overwritten everywhere else
-//!   before the region serves. An evicted machine that does not know it is not acknowledged any more by those who go on, and what
-//!   had been acknowledged before recovery finds. A slot of which nobody knows yet is written earlier, and its header says that
-//!   there is no object in it: of such the payload is not taken.
-//! * LEFT-2: what is locked, or whose line versions are not its header's, is not taken all the same.
+//! * DISK-13: an object is taken only while its block is copied, and only if the primary has
+//!   reported the same version since that copy began (REFILL-1). A version of an object is the same
+//!   on all machines.
+//! * LEFT-1: memory of a killed process contains an object version as its header names it, or the
+//!   header names a version that no primary shows any more. No machine begins to install a version
+//!   before its transaction is committed. A primary has its COMMIT-PRIMARY, so all COMMIT-BACKUPs
+//!   exist; a backup has its TRUNCATE; data recovery has the version from a primary; recovery has
+//!   decided so, and decides so again (RECOVERY-3). So if a process ended during an install, the
+//!   version in the header is overwritten on all other machines before the region serves. The
+//!   remaining machines no longer acknowledge an evicted machine that does not know of its
+//!   eviction. Recovery finds the records acknowledged before that. A slot that no pointer leads to
+//!   is written earlier, and its header says that it contains no object: its payload is not taken.
+//! * LEFT-2: an object is not taken if it is locked, or if its line versions differ from its
+//!   header.
 //!
 //! # Failure
-//! What cannot be read is not there, and everything is copied.
+//! Unreadable data are ignored, and the blocks are copied completely.
 
 use std::sync::Arc;
 use std::thread;
@@ -31,28 +36,28 @@ use fencepost_storage::classes::Class;
 use fencepost_storage::region::{BlockId, Image, Regions};
 use fencepost_storage::{Addr, ObjectRef, RegionId};
 
-/// All that a machine had.
+/// All data that a machine had before its eviction.
 pub(crate) struct Before {
     parts: Vec<Part>,
     gone: Option<Arc<Gone>>,
 }
 
-/// Some of what it had: one version of each object.
+/// A part of these data: one version of each object.
 pub(crate) enum Part {
-    /// Regions, all of them as backups, that nobody has ever written to but to make them what they were.
+    /// Regions, all as backups, that were written only by replay.
     Replayed(Box<Regions>),
     /// Memory as a process has left it.
     Left(FewMap<RegionId, Image>),
 }
 
 impl Before {
-    /// What a disk had.
+    /// Returns the data of a disk.
     pub fn replayed(regions: Regions) -> Before {
         let parts = vec![Part::Replayed(Box::new(regions))];
         Before { parts, gone: None }
     }
 
-    /// What there is in memory.
+    /// Returns the data in memory; `None` if there are none.
     pub fn left(gone: &Arc<Gone>) -> Option<Before> {
         let parts: Vec<Part> = gone.left().iter().map(Part::left).collect();
         (!parts.is_empty()).then(|| Before {
@@ -61,12 +66,12 @@ impl Before {
         })
     }
 
-    /// The parts in which a block is of a class, whatever that is.
+    /// Returns whether a part has a size class for a block.
     pub fn has(&self, block: BlockId) -> bool {
         self.parts.iter().any(|part| part.class(block).is_some())
     }
 
-    /// The parts in which a block is of that class.
+    /// Returns the parts in which a block has this size class.
     pub fn parts_with(&self, block: BlockId, class: Class) -> Vec<&Part> {
         let parts = self.parts.iter();
         parts
@@ -74,18 +79,18 @@ impl Before {
             .collect()
     }
 
-    /// Nobody needs it any more.
+    /// Drops the data.
     pub fn forget(self: Arc<Self>) {
         let Some(gone) = self.gone.clone() else {
             return;
         };
-        // It takes a while to give much memory back, and who calls this has other things to do.
+        // Releasing much memory takes long, and the calling thread has other work.
         let forgetting = thread::Builder::new().name("forget".into());
         let begun = forgetting.spawn(move || {
             gone.forget();
             drop(self);
         });
-        // Without a thread it stays until all machines begin again.
+        // Without a thread the memory stays until all machines restart.
         drop(begun);
     }
 }
@@ -107,7 +112,7 @@ impl Part {
         }
     }
 
-    /// An object, where it is whole (LEFT-2).
+    /// Returns an object if it is consistent (LEFT-2).
     pub fn object(&self, addr: Addr) -> Option<ObjectRef<'_>> {
         match self {
             Part::Replayed(regions) => regions.backup(addr),

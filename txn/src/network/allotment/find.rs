@@ -1,7 +1,7 @@
-//! Where a region is that this machine has not met yet: the CM says it, once.
+//! Lookup of a region that this machine does not know yet: the CM answers once.
 //!
-//! An address of such a region can only come out of another object, so it is looked for where an object is
-//! first read, locked or waited for; whoever has done that finds it known.
+//! An address of such a region can only come from another object. So the region is looked up where
+//! an object is first read, locked or waited for, and later accesses find it known.
 
 use fencepost_cluster::allocation::Lookup;
 use fencepost_cluster::{Mapping, RegionId};
@@ -17,16 +17,17 @@ use crate::stop::{AbortReason, Stop};
 const UNREACHABLE: Stop = Stop::Retry(AbortReason::Unreachable);
 
 impl Network {
-    /// Whether it is known where a region is.
+    /// Returns whether the replicas of a region are known.
     #[inline]
     pub fn knows(&self, region: RegionId) -> bool {
         self.whereabouts.primary(region).is_some()
     }
 
-    /// Finds out where a region is, if that is not known; whether there is such a region.
+    /// Looks up the replicas of a region, if they are unknown. Returns whether the region exists.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where the CM cannot be reached, [`Stop::NotMember`] where this machine is no member any more.
+    /// [`Stop::Retry`] if the CM cannot be reached, [`Stop::NotMember`] if this machine is no
+    /// member any more.
     pub async fn find(&self, region: RegionId) -> Result<bool, Stop> {
         if self.knows(region) {
             return Ok(true);
@@ -72,28 +73,28 @@ impl Network {
         })
     }
 
-    /// Whether the root object is there, and known to be; begins to bring that about. The machine sees all of
-    /// its peers.
+    /// Returns whether the root object is known to exist, and begins to look it up or make it. The
+    /// machine is connected to all of its peers.
     pub(in crate::network) fn has_root(&self, machine: &Machine) -> bool {
         let root = ROOT_BLOCK.region;
         if self.configured.cm() == self.me {
-            // Where machines begin again it may be another one's.
+            // After a restart the root object may belong to another machine.
             let another = self.knows(root) && !machine.regions().has_own(root);
             self.found_root(machine);
             another || machine.is_founder()
         } else if self.knows(root) {
             true
         } else {
-            // The answer comes by the next time, if there is one.
+            // The answer is used at the next call.
             drop(self.look_up(root));
             false
         }
     }
 
-    /// Before region 0 is there, no machine has any.
+    /// Checks that region 0 exists; before that, no machine has a region.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where it is not known to be there.
+    /// [`Stop::Retry`] if the region is not known to exist.
     pub(in crate::network) fn expect_root(&self) -> Result<(), Stop> {
         match self.knows(ROOT_BLOCK.region) {
             true => Ok(()),
@@ -101,10 +102,10 @@ impl Network {
         }
     }
 
-    /// All regions.
+    /// Returns all regions.
     ///
     /// # Errors
-    /// As [`Self::find`].
+    /// The same as of [`Self::find`].
     pub async fn all_regions(&self) -> Result<Vec<Mapping>, Stop> {
         let (mut all, mut from) = (Vec::new(), RegionId(0));
         loop {

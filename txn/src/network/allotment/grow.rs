@@ -1,4 +1,5 @@
-//! A further region for a machine that has used up its own: one request at a time, for all who wait.
+//! Allocation of a further region for a machine that has used up its own: one request at a time,
+//! for all waiters.
 
 use fencepost_cluster::PlacementError;
 use fencepost_cluster::allocation::{AllocationError, RegionMessage, RequestId, Wish};
@@ -13,7 +14,8 @@ use crate::stop::{AbortReason, Stop};
 use crate::transaction::Transaction;
 use crate::work::Work;
 
-/// Times that who waits for memory tries to take some of a new region before others have taken all of it.
+/// Attempts of a waiter to allocate from a new region before other transactions have used all of
+/// it.
 pub(in crate::network) const ROUNDS: u32 = 64;
 
 /// A request for a region.
@@ -24,7 +26,7 @@ pub(super) struct Growing {
 }
 
 impl State {
-    /// Begins to ask, on behalf of nobody yet.
+    /// Sends a request for a region, with its initial waiters.
     fn ask(&mut self, wish: Wish, waiting: Vec<Completer<bool>>) -> (MachineId, RegionMessage) {
         let (request, cm, message) = self.cache.allocate(wish);
         self.growing = Some(Growing {
@@ -39,15 +41,16 @@ impl State {
         self.growing.take_if(|growing| growing.request == request)
     }
 
-    /// The region is there.
+    /// Tells the waiters that the region exists.
     pub(super) fn grown(&mut self, request: RequestId, told: &mut Told) {
         let growing = self.answered(request).into_iter();
         let waiting = growing.flat_map(|growing| growing.waiting);
         told.answers.extend(waiting.map(|waiting| (waiting, true)));
     }
 
-    /// There is none; what is asked for instead. Where machines are replaced that cannot be reached whoever waits is to ask
-    /// again: it is no want of memory, and what is near together stays so.
+    /// Handles a refused request. Returns the request to send instead, if any. If the refusing
+    /// machine is unreachable and will be replaced, the waiters retry: memory is not exhausted, and
+    /// placement near the region is kept.
     pub(super) fn not_grown(
         &mut self,
         request: RequestId,
@@ -75,7 +78,8 @@ impl State {
 }
 
 impl Network {
-    /// Asks for another region of this machine, near `near` if that is one of its own; whether it has come.
+    /// Requests another region of this machine, near `near` if that is one of its own. Completes
+    /// with whether the region was allocated.
     pub fn grow(&self, machine: &Machine, near: Addr) -> Completion<bool> {
         let regions = machine.regions();
         let own = !near.is_null() && regions.is_own(near);
@@ -84,7 +88,7 @@ impl Network {
         self.ask_for_region(machine, Wish { near, primary })
     }
 
-    /// The CM asks for region 0, once.
+    /// Requests region 0 at the CM, once.
     pub(super) fn found_root(&self, machine: &Machine) {
         let first = self.with_allotment(|state, _| !std::mem::replace(&mut state.founded, true));
         if first {
@@ -111,14 +115,16 @@ impl Network {
     }
 }
 
-/// What takes slots of a lane.
+/// A function that allocates slots from a lane.
 type Take<'a> = &'a (dyn Fn(&mut Lane, Supply<'_>) -> Result<Addr, OutOfMemory> + Sync);
 
 impl Transaction {
-    /// Takes slots of this machine that it has no block for, once it has another region.
+    /// Allocates slots of this machine, after it has got another region, if no block is left for
+    /// them.
     ///
     /// # Errors
-    /// [`Stop::OutOfMemory`] where there is none; [`Stop::Retry`] where the CM cannot be reached.
+    /// [`Stop::OutOfMemory`] if no region can be allocated; [`Stop::Retry`] if the CM cannot be
+    /// reached.
     #[cold]
     pub(crate) fn take_of_new_region<'a>(
         &'a self,
@@ -146,7 +152,7 @@ impl Transaction {
                 if let Ok(addr) = machine.take_slots(lane, take) {
                     return Ok(addr);
                 }
-                // Then it is not for want of a region.
+                // The failure does not come from a missing region.
                 if !regions.is_full() && regions.count() == there {
                     break;
                 }

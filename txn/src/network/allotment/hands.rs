@@ -1,17 +1,20 @@
-//! What a machine does as a new configuration gives a region to other machines (SOSP'15 §5.2 step 6, §5.5).
+//! Region handover: the work of a machine when a new configuration gives a region to other machines
+//! (SOSP'15 §5.2 step 6, §5.5).
 //!
 //! ```text
-//! its new primary   floor ─► promote ─► whereabouts            who finds it the primary finds the region its own
-//! a reader          floor, whereabouts ─► forget               who looks for the memory anew finds the new primary's
-//! replica no more   part_with ─► floor, whereabouts ─► release
+//! new primary       floor ─► promote ─► region map             a reader that finds this primary finds the region its own
+//! reader            floor, region map ─► forget                a reader that looks the memory up anew finds the new primary's
+//! former replica    part_with ─► floor, region map ─► release
 //! ```
-//! A region of which this machine is to become a backup gets its memory before ([`super::host`]). That nobody commits
-//! to a region, or reads what is about to be recovered, until its primary is ready is the business of who calls this.
+//! A region of which this machine becomes a backup gets its memory before ([`super::host`]). The
+//! caller must ensure that no machine commits to the region, or reads unrecovered data of it, until
+//! its primary is ready.
 //!
 //! # Invariants
-//! * HANDS-1: whoever finds memory of a machine, and sees in it what it wrote as a region's primary, finds that
-//!   region's floor too.
-//! * HANDS-2: what was reserved in a region while another machine was its primary never becomes an object.
+//! * HANDS-1: a reader that finds memory of a machine, and sees a write that it made as a region's
+//!   primary, finds that region's floor too.
+//! * HANDS-2: a slot that was reserved while another machine was the region's primary never becomes
+//!   an object.
 
 use fencepost_cluster::Replicas;
 use fencepost_storage::{Piece, RegionId, Timestamp};
@@ -21,9 +24,10 @@ use crate::network::backing::segment;
 use crate::planted::{self, Planted};
 
 impl Machine {
-    /// A region has other replicas from now on, as a new configuration says. Where its primary is another one than
-    /// before, no write of a configuration before is above `floor`. `false` where this machine is to be the primary
-    /// and has no such backup; then nothing has changed. Machines that are alone have no part in this.
+    /// Changes the replicas of a region to those of a new configuration. If the primary changes, no
+    /// write of an earlier configuration is above `floor`. Returns `false`, without any change, if
+    /// this machine is to be the primary and has no such backup. A machine that is alone does not
+    /// call this.
     #[must_use]
     pub fn change_hands(&self, region: RegionId, replicas: &Replicas, floor: Timestamp) -> bool {
         let Some(network) = self.network() else {
@@ -51,9 +55,9 @@ impl Machine {
         true
     }
 
-    /// Makes what is free in the next `blocks` blocks of a promoted region available; whether all of them are. It
-    /// begins once no transaction of an older configuration that writes there is left, and is called now and then
-    /// until all is done.
+    /// Adds the free slots of the next `blocks` blocks of a promoted region to the allocator.
+    /// Returns whether all blocks are done. The caller begins once no transaction of an older
+    /// configuration that writes the region is left, and repeats the call until all are done.
     pub fn take_up(&self, region: RegionId, blocks: usize) -> bool {
         let with = (self.lanes(), self.account());
         let done = self.regions().take_up(region, with, self.oldest(), blocks);
@@ -70,7 +74,7 @@ impl Machine {
         done
     }
 
-    /// No machine has a region any more.
+    /// Removes a region that no machine has any more.
     pub fn lose(&self, region: RegionId) {
         if let Some(network) = self.network() {
             network.whereabouts.forget(region);
@@ -80,8 +84,8 @@ impl Machine {
         self.release_region(region);
     }
 
-    /// This machine is no replica of a region any more. Those who have not heard of it find what it had as it was, until
-    /// that is released.
+    /// Gives up this machine's replica of a region. Machines that have not heard of it find the old
+    /// data until the region is released.
     pub(super) fn part_with_region(&self, region: RegionId) {
         self.regions()
             .part_with(region, (self.lanes(), self.account()));
@@ -90,7 +94,7 @@ impl Machine {
         }
     }
 
-    /// This machine is no replica of a region, or will not be one.
+    /// Releases the memory of a region of which this machine is no replica, or will not be one.
     pub(super) fn release_region(&self, region: RegionId) {
         self.regions()
             .release(region, (self.lanes(), self.account()));

@@ -1,4 +1,4 @@
-//! Memory of this machine for the regions that it is a replica of.
+//! Memory of this machine for its replicas of regions.
 
 use fencepost_cluster::allocation::{Refusal, RegionHost};
 use fencepost_cluster::{Mapping, RegionId};
@@ -8,16 +8,16 @@ use super::Whereabouts;
 use crate::machine::Machine;
 use crate::start::{self, ROOT_BLOCK};
 
-/// Bytes without which a machine takes no region: its memory is as good as full.
+/// Free bytes below which a machine takes no region: its memory is nearly full.
 const LEAST_BYTES: u64 = 64 << 10;
 
 pub(super) struct Host<'a> {
     pub machine: &'a Machine,
     pub whereabouts: &'a Whereabouts,
     pub me: MachineId,
-    /// Whether new ones are written to the disk.
+    /// Whether new regions are written to the disk.
     pub writes: bool,
-    /// Regions that this machine has parted with.
+    /// Regions that this machine has given up.
     pub parted: Vec<RegionId>,
 }
 
@@ -42,7 +42,8 @@ impl RegionHost for Host<'_> {
         let regions = self.machine.regions();
         regions.keep(mapping.region);
         if mapping.region == ROOT_BLOCK.region {
-            // ALLOT-2: nobody has taken a block before, so that it is there. Without it no machine opens.
+            // ALLOT-2: no transaction has allocated a block before, so there is one. Without the
+            // root no machine starts.
             let _ = match mapping.replicas.primary() == self.me {
                 true => start::make_root(regions),
                 false => start::make_root_backup(regions),

@@ -1,4 +1,4 @@
-//! The regions of the cluster: which machines have which, and how this one gets more.
+//! The region allocation client: the replicas of each region, and requests for new regions.
 //!
 //! # Picture
 //! ```text
@@ -7,20 +7,23 @@
 //! unknown region ─► find.rs ── FETCH ────►┘                  └── ALLOCATED, MAPPINGS ─────► cache
 //!                                                     new configuration ── hands.rs ────► whereabouts.rs
 //! ```
-//! What machines say to each other, and what follows from it, is in [`fencepost_cluster::allocation`]. Here it
-//! goes over the message queues of [`super::link`], in order; what a machine says to itself it takes at once.
+//! [`fencepost_cluster::allocation`] describes the messages and their handling. Here they go over
+//! the message queues of [`super::link`], in order; a message to the machine itself is handled at
+//! once.
 //!
 //! # Invariants
-//! * ALLOT-1: a region is asked for by whoever is to be its primary, and is near the last one that it has, as
-//!   long as its machines can take it: so what is on one machine has its backups on the same machines.
-//! * ALLOT-2: region 0 is the first of all. The CM of the first configuration is its primary, and makes the
-//!   root object there before anybody learns of it.
-//! * ALLOT-3: where a region of this machine is it knows before any block of it is in use.
+//! * ALLOT-1: the future primary of a region requests it, near the newest region that it has, as
+//!   long as the same machines can take it. So the regions of one machine have their backups on the
+//!   same machines.
+//! * ALLOT-2: region 0 is the first of all. The CM of the first configuration is its primary, and
+//!   makes the root object there before any other machine learns of the region.
+//! * ALLOT-3: a machine knows the replicas of its own region before any block of it is in use.
 //!
 //! # Failure
-//! A replica that has no memory refuses; where no choice of machines is left nobody keeps anything, and who
-//! needed the region is out of memory. Without the CM nothing is found or allocated. A peer that is lost takes
-//! no regions any more; one that was killed on the same host is not noticed, and who asked for its answer waits.
+//! A replica without memory refuses. If no choice of machines is left, no replica keeps the region,
+//! and its requester is out of memory. Without the CM no region is found or allocated. A lost peer
+//! takes no regions any more. A peer that was killed on the same host is not noticed, and requests
+//! to it stay open.
 
 mod find;
 mod grow;
@@ -58,7 +61,7 @@ use written::Writing;
 /// Tag of the messages.
 pub(super) const REGIONS: u8 = 24;
 
-/// What a machine knows of regions, and what it waits for.
+/// The state of a machine about regions, and its pending requests.
 pub(super) struct Allotment(Mutex<State>);
 
 struct State {
@@ -66,42 +69,42 @@ struct State {
     cm: MachineId,
     cache: RegionCache,
     replica: ReplicaRegions,
-    /// Where this machine is the CM.
+    /// The allocator, if this machine is the CM.
     allocator: Option<Allocator>,
-    /// Whether the CM has asked for region 0.
+    /// Whether the CM has requested region 0.
     founded: bool,
-    /// Messages to peers that may not be there yet.
+    /// Messages to peers that may not be ready yet.
     outbox: Vec<(MachineId, RegionMessage)>,
-    /// Who waits to hear where regions are.
+    /// Pending lookups of regions.
     lookups: HashMap<RegionId, Vec<Completer<bool>>, FixedState>,
-    /// Who waits for a part of the list of all regions, by the first region of the part.
+    /// Pending requests for a part of the list of all regions, by the first region of the part.
     lists: HashMap<RegionId, Vec<Completer<Part>>, FixedState>,
     growing: Option<Growing>,
-    /// Whether machines that fail are replaced.
+    /// Whether failed machines are replaced.
     replaces: bool,
     lost: FewSet<MachineId>,
-    /// Below this are the numbers of all regions.
+    /// All region numbers are below this one.
     next_region: RegionId,
     /// See [`Allotment::to_recover`].
     to_recover: Vec<(u32, Replicas)>,
-    /// Regions that have another primary, which has not recovered them yet.
+    /// Regions with a new primary that has not recovered them yet.
     inactive: FewSet<RegionId>,
-    /// Regions that no machine has any more.
+    /// Regions without a replica on any machine.
     gone: FewSet<RegionId>,
-    /// What became of the regions of machines that were lost last.
+    /// The report on the regions of the machines that were lost last.
     report: Option<Report>,
     writing: Writing,
 }
 
-/// Some regions, and whether there are further ones.
+/// Some regions, and whether further ones follow.
 type Part = (Vec<Mapping>, bool);
 
-/// What is to be told once the state is unlocked.
+/// Answers to deliver once the state is unlocked.
 #[derive(Default)]
 struct Told {
     answers: Vec<(Completer<bool>, bool)>,
     parts: Vec<(Completer<Part>, Part)>,
-    /// Who is told that there is no answer.
+    /// Requests that end without an answer.
     unanswered: Vec<Completer<bool>>,
 }
 
@@ -118,14 +121,15 @@ impl Told {
 }
 
 impl Allotment {
-    /// What a machine knows that begins, or begins again with the regions of an earlier life.
+    /// Creates the state of a machine that starts, or that restarts with the regions of its
+    /// previous incarnation.
     pub fn new(
         options: &NetworkOptions,
         resumed: Option<&Resumed>,
     ) -> Result<Allotment, FabricError> {
         let (me, configuration) = (options.fabric.me(), &options.configuration);
         let cm = configuration.cm();
-        // What it joins it has yet to apply.
+        // A joining machine has not applied its configuration yet.
         let (id, mut cache) = match options.joins {
             false => (configuration.id(), RegionCache::new(me, configuration)),
             true => {
@@ -142,7 +146,7 @@ impl Allotment {
             map.learn(version, mappings());
             let wanted = options.replication.wanted();
             let replication = match configuration.machines().len() < wanted {
-                // Machines begin again without those that failed before.
+                // After a restart the machines that failed before may be missing.
                 true => Replication::new(wanted - 1, 1),
                 false => options.replication,
             };
@@ -158,7 +162,7 @@ impl Allotment {
             cache,
             replica,
             allocator: (me == cm).then(allocator),
-            // Who joins finds region 0 there.
+            // For a joining machine region 0 exists already.
             founded: options.joins || regions().next().is_some(),
             outbox: Vec::new(),
             lookups: HashMap::default(),
@@ -177,7 +181,7 @@ impl Allotment {
         Ok(Allotment(Mutex::new(state)))
     }
 
-    /// Whether nobody waits for anything.
+    /// Returns whether no request is pending.
     pub fn is_at_rest(&self) -> bool {
         let state = self.0.lock();
         let idle = state.allocator.as_ref().is_none_or(Allocator::is_idle);
@@ -185,7 +189,7 @@ impl Allotment {
         idle && asked && state.outbox.is_empty()
     }
 
-    /// Whoever waits for anything is told that it will not come.
+    /// Ends all pending requests without an answer.
     pub fn give_up(&self) {
         let mut state = self.0.lock();
         let cm = state.cm;
@@ -196,7 +200,7 @@ impl Allotment {
     }
 }
 
-/// Ends that are dropped once the state is unlocked.
+/// Completers that are dropped once the state is unlocked.
 type Dropped = (Vec<Completer<bool>>, Vec<Completer<Part>>);
 
 impl State {
@@ -209,7 +213,7 @@ impl State {
         (answers, lists.collect())
     }
 
-    /// Sends a message, or takes it if it is to this machine, and all that follows from it.
+    /// Sends a message, or handles it if it is to this machine, with all that follow.
     fn send(
         &mut self,
         host: &mut Host<'_>,
@@ -223,7 +227,7 @@ impl State {
         }
     }
 
-    /// Takes a message, and what this machine says to itself about it.
+    /// Handles a message, and the messages to this machine itself that follow.
     fn take(
         &mut self,
         host: &mut Host<'_>,
@@ -277,7 +281,7 @@ impl State {
         }
     }
 
-    /// Tells whoever has waited for an answer of the CM; the request that is to be made instead.
+    /// Passes an answer of the CM to its waiters. Returns the request to send instead, if any.
     fn see(
         &mut self,
         host: &Host<'_>,
@@ -285,7 +289,7 @@ impl State {
         told: &mut Told,
     ) -> Option<(MachineId, RegionMessage)> {
         match event {
-            // Who waits for it waits on.
+            // A waiter for an inactive region continues to wait.
             CacheEvent::Found(region) if self.inactive.contains(&region) => {}
             CacheEvent::Found(region) => {
                 self.tell_all(host.whereabouts, region);
@@ -314,7 +318,7 @@ impl State {
         told.answers.extend(answers);
     }
 
-    /// What the cache knows every access is to know.
+    /// Copies a mapping from the cache to the region map, which every access uses.
     fn tell_all(&self, whereabouts: &Whereabouts, region: RegionId) {
         if let Some(mapping) = self.cache.map().get(region) {
             whereabouts.find(region, &mapping.replicas);
@@ -323,7 +327,7 @@ impl State {
 }
 
 impl Network {
-    /// Does something with the state that may have messages to peers for a result, and somebody to tell.
+    /// Calls `f` with the state, then sends its messages to peers and delivers its answers.
     fn with_allotment<T>(&self, f: impl FnOnce(&mut State, &mut Told) -> T) -> T {
         let mut told = Told::default();
         let mut state = self.allotment.0.lock();
@@ -345,7 +349,7 @@ impl Network {
         }
     }
 
-    /// A message about regions.
+    /// Handles a message about regions.
     pub(super) fn take_regions(
         &self,
         machine: &Machine,
@@ -359,7 +363,7 @@ impl Network {
         Ok(())
     }
 
-    /// Sends what waits for peers that are there by now, and gives up those that are not any more.
+    /// Sends queued messages to peers that are ready, and drops those to peers that are lost.
     pub(super) fn look_after_regions(&self, machine: &Machine) {
         let broken = self.peers.iter().filter(|peer| peer.line.is_broken());
         let broken: Vec<MachineId> = broken.map(|peer| peer.id).collect();
@@ -384,7 +388,7 @@ impl Network {
         drop(dropped);
     }
 
-    /// Sends what waits for peers that are there.
+    /// Sends queued messages to peers that are ready.
     fn send_out(&self, state: &mut State) {
         if state.outbox.is_empty() {
             return;
@@ -400,7 +404,7 @@ impl Network {
     }
 }
 
-/// Bytes of a message in words, behind how many they are.
+/// Encodes a message in words; the first word is the number of bytes.
 fn encode(message: &RegionMessage) -> Vec<u64> {
     let encoded = message.encode();
     let mut words = vec![encoded.len() as u64];

@@ -1,4 +1,4 @@
-//! Regions from one configuration to the next: what a reconfiguration does with what is known and held here.
+//! Regions in a reconfiguration: changes to the mappings and replicas of this machine.
 
 use fencepost_cluster::allocation::{Allocator, CacheEvent, Lookup, MovedRegion, RegionMessage};
 use fencepost_cluster::few::{FewMap, FewSet};
@@ -28,37 +28,39 @@ impl State {
 }
 
 impl Allotment {
-    /// What a new CM has to know; nothing of it changes before the next configuration is applied.
+    /// Returns the state that a new CM needs; it does not change before the next configuration is
+    /// applied.
     pub fn survey(&self, last_drained: ConfigurationId) -> Holdings {
         self.0.lock().regions().survey(last_drained)
     }
 
-    /// This machine is the CM of the next configuration.
+    /// Makes this machine the CM of the next configuration.
     pub fn lead(&self, leading: Leading, replication: Replication) {
         let mut state = self.0.lock();
         state.regions().lead(leading, replication);
-        // Region 0 was there before.
+        // Region 0 existed before.
         state.founded = true;
     }
 
-    /// The configuration is in force: what waited at the CM for that.
+    /// Returns the messages that waited at the CM until the configuration is in force.
     pub fn take_up(&self) -> Outgoing {
         self.0.lock().regions().commit()
     }
 
-    /// The regions of which this machine was a replica when it applied the configuration, and all replicas of each. Those
-    /// that came since have nothing of earlier configurations, and their other replicas may not expect to hear of them.
+    /// Returns the regions of which this machine was a replica when it applied the configuration,
+    /// and their replicas. Newer regions have no transactions of earlier configurations, and their
+    /// other replicas may not expect messages about them.
     pub fn to_recover(&self) -> Vec<(u32, Replicas)> {
         self.0.lock().to_recover.clone()
     }
 
-    /// Whether all data of a region is here.
+    /// Returns whether all data of a region is here.
     pub fn is_whole(&self, region: RegionId) -> bool {
         let state = self.0.lock();
         state.replica.get(region).is_some_and(|held| held.whole)
     }
 
-    /// The regions whose backup this machine has become, and not all of whose data is here.
+    /// Returns the regions whose backup this machine has become without having all data.
     pub fn lacking(&self) -> Vec<(RegionId, Replicas)> {
         let state = self.0.lock();
         let held = state.replica.held().filter(|held| !held.whole);
@@ -66,7 +68,7 @@ impl Allotment {
             .collect()
     }
 
-    /// At the CM: whether some region has fewer replicas than `most`.
+    /// At the CM: returns whether some region has fewer than `most` replicas.
     pub fn has_too_few(&self, most: usize) -> bool {
         let state = self.0.lock();
         let map = state.allocator.as_ref().map(Allocator::map);
@@ -74,7 +76,7 @@ impl Allotment {
         mappings.any(|mapping| mapping.replicas.count() < most)
     }
 
-    /// The regions that this machine has, for its disk.
+    /// Returns the regions of this machine, for its disk.
     pub fn held(&self) -> FewMap<RegionId, Held> {
         let state = self.0.lock();
         let held = state.replica.held().map(|held| {
@@ -84,12 +86,13 @@ impl Allotment {
         held.collect()
     }
 
-    /// Whether this machine is a replica of nothing.
+    /// Returns whether this machine is a replica of no region.
     pub fn has_nothing(&self) -> bool {
         self.0.lock().replica.held().next().is_none()
     }
 
-    /// All data of such a region is here now; whether that comes in time for the next configuration, if one is made.
+    /// Marks a region as complete. Returns whether that is in time for the next configuration, if
+    /// one is being made.
     pub fn filled(&self, region: RegionId) -> bool {
         let mut state = self.0.lock();
         let filled = state.replica.filled(region);
@@ -97,21 +100,22 @@ impl Allotment {
         filled
     }
 
-    /// What a person should know.
+    /// Stores a report for operators.
     pub fn report(&self, report: Report) {
         self.0.lock().report = Some(report);
     }
 
-    /// What became of the regions of machines that were lost last, if this machine is the CM that saw to it.
+    /// Returns the report on the regions of the machines that were lost last, if this machine was
+    /// the CM that replaced them.
     fn last_report(&self) -> Option<Report> {
         self.0.lock().report.clone()
     }
 }
 
 impl Network {
-    /// The regions that have another primary in a configuration than this machine knows, and are not to be used before all
-    /// regions are active. The primary may have changed before: in a configuration that this machine never applied, and whose
-    /// recovery it cannot have heard the end of.
+    /// Returns the regions whose primary changes, as far as this machine knows. They may not be
+    /// used before all regions are active. A primary may have changed in a configuration that this
+    /// machine never applied; then this machine cannot know that its recovery has ended.
     pub(in crate::network) fn regions_that_move(
         &self,
         new: &NewConfig,
@@ -135,8 +139,9 @@ impl Network {
         })
     }
 
-    /// Applies a configuration in which `moved` are the [`Self::regions_that_move`]: new replicas without room, questions to
-    /// be sent, and regions that this machine has no more.
+    /// Applies a configuration in which the primaries of `moved` change; see
+    /// [`Self::regions_that_move`]. Returns new replicas without memory, requests to send, and
+    /// regions that this machine no longer has.
     pub(in crate::network) fn apply_to_regions(
         &self,
         machine: &Machine,
@@ -152,7 +157,7 @@ impl Network {
             }
             state.inactive.extend(moved.iter().copied());
             let mut host = self.host(machine);
-            // All of them are written down at once, with the configuration.
+            // The regions are written to the disk together, with the configuration.
             host.writes = false;
             let applied = state.regions().apply(new, &mut host);
             let held = state.replica.held().map(|held| &held.mapping);
@@ -172,7 +177,7 @@ impl Network {
                 }
             }
             let mut questions = applied.questions;
-            // What was asked before, an answer is not taken to any more.
+            // Answers to earlier requests are not accepted any more.
             let lists = state.lists.keys();
             questions.extend(lists.map(|from| state.cache.list(*from)));
             for event in applied.events {
@@ -182,7 +187,7 @@ impl Network {
         })
     }
 
-    /// Where the primary of a region is, also while it is not active.
+    /// Returns the primary of a region, even if the region is not active.
     pub(in crate::network) fn replicas_in_force(&self, region: RegionId) -> Whereabouts {
         self.with_allotment(|state, _| {
             if state.gone.contains(&region) {
@@ -203,7 +208,7 @@ impl Network {
         })
     }
 
-    /// Sends messages, or takes those to this machine itself.
+    /// Sends messages, or handles those to this machine itself.
     pub(in crate::network) fn send_regions(&self, machine: &Machine, outgoing: Outgoing) {
         self.with_allotment(|state, told| {
             let mut host = self.host(machine);
@@ -213,11 +218,11 @@ impl Network {
         });
     }
 
-    /// Regions whose primary has changed may be used: whoever waits for them is told.
+    /// Activates regions whose primary has changed, and wakes their waiters.
     pub(in crate::network) fn activate(&self, machine: &Machine, moved: &[MovedRegion]) {
         let (_, floor) = machine.interval();
         for MovedRegion { mapping, .. } in moved {
-            // Those of this machine are promoted by now.
+            // The regions of this machine are promoted by now.
             let _ = machine.change_hands(mapping.region, &mapping.replicas, floor);
         }
         self.with_allotment(|state, told| {
@@ -233,8 +238,8 @@ impl Network {
 }
 
 impl Machine {
-    /// Which regions were lost with the machines that failed last, and which have too few replicas since; `None` where
-    /// this machine was not the CM that saw to it.
+    /// Returns the regions that were lost with the machines that failed last, and those with too
+    /// few replicas since. `None` if this machine was not the CM that replaced the machines.
     pub fn last_report(&self) -> Option<Report> {
         self.network()?.allotment.last_report()
     }

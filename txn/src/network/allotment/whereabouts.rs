@@ -1,17 +1,20 @@
-//! Which machines have which region, as far as it is known here: what every access asks.
+//! The region map: the replicas of each region as far as this machine knows them. Every access uses
+//! it.
 //!
-//! Region ids are small and dense, so this is an array with a place for each. A place is looked at without a
+//! Region ids are small and dense, so this is an array with an entry for each. Readers need no
 //! lock.
 //!
 //! ```text
-//! head    | changes of the place (24) | replicas, 0 while nothing is known (8) | primary (32) |
-//! backups | of even numbers of changes | of odd ones |            floor
+//! head    | changes of the entry (24) | replicas, 0 while unknown (8) | primary (32) |
+//! backups | after even numbers of changes | after odd ones |            floor
 //! ```
 //! # Invariants
-//! * WHERE-1: the machines of a region are known or not. What the CM answers does not change what is known: a new
-//!   configuration alone does. Who looks meanwhile meets the ones before or the new ones, and never some of either.
-//! * WHERE-2: who knows a primary knows its floor, or a later one. It is a time that no write of a configuration
-//!   before is above in which another machine was the primary: of what is older there are no old versions.
+//! * WHERE-1: the replicas of a region are known or unknown. An answer of the CM does not replace
+//!   known replicas: only a new configuration does. A concurrent reader gets the old or the new
+//!   replicas, and never a mixture.
+//! * WHERE-2: a reader that knows a primary knows its floor, or a later one. The floor is a time
+//!   that no write is above which was made under another primary in an earlier configuration.
+//!   Versions older than the floor have no old versions here.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -21,22 +24,22 @@ use fencepost_storage::region::MAX_REGIONS;
 use fencepost_storage::{RegionId, Timestamp};
 use parking_lot::Mutex;
 
-/// Backups that a region has at most.
+/// Maximum number of backups of a region.
 const BACKUPS: usize = MAX_REPLICAS - 1;
-/// Where the number of replicas is in the head of a place, and where the number of changes.
+/// Positions of the number of replicas and of the number of changes in the head of an entry.
 const COUNT_SHIFT: u32 = 32;
 const CHANGES_SHIFT: u32 = 40;
 const COUNT_MASK: u64 = 0xFF << COUNT_SHIFT;
-/// All of it that is said of the replicas.
+/// The bits of the head that describe the replicas.
 const REPLICAS_MASK: u64 = (1 << CHANGES_SHIFT) - 1;
 
-/// The places of all regions.
+/// The region map.
 pub(crate) struct Whereabouts {
     places: Box<[Place]>,
-    /// The latest of all floors: that of a region which somebody else says to be there.
+    /// The latest of all floors: used for a region that the CM's answer adds.
     floor: AtomicU64,
-    /// Held by who writes. Regions that are about to have another primary, of which no machine is known before a
-    /// configuration says that it serves ([`Self::suspend`]).
+    /// The lock of writers. Contains the regions whose primary is about to change: their replicas
+    /// are unknown until a configuration activates them ([`Self::suspend`]).
     writing: Mutex<FewSet<RegionId>>,
 }
 
@@ -46,7 +49,7 @@ struct Place {
     floor: AtomicU64,
 }
 
-/// The machines of a region, as they were together.
+/// A consistent set of replicas of a region.
 #[derive(Clone, Copy)]
 pub(crate) struct Known {
     pub primary: MachineId,
@@ -55,7 +58,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// The other machines that have a copy.
+    /// Returns the backups.
     pub fn backups(&self) -> impl Iterator<Item = MachineId> {
         let backups = self.backups.into_iter().take(self.many);
         backups.map(MachineId)
@@ -76,20 +79,21 @@ impl Place {
         &self.backups[(head >> CHANGES_SHIFT) as usize % 2]
     }
 
-    /// Changes the place, which is `now`; by one at a time.
+    /// Changes the entry, whose head is `now`. The caller holds the writers' lock.
     fn change(&self, now: u64, primary: MachineId, backups: &[MachineId], count: u64) {
         let changes = (now >> CHANGES_SHIFT).wrapping_add(1);
         let head = (changes << CHANGES_SHIFT) | (count << COUNT_SHIFT) | u64::from(primary.0);
-        // Who finds one of the backups that follow finds the head changed since these were those of its head.
+        // A reader that loads one of these backups also finds that the head has changed since the
+        // array belonged to it.
         fence(Ordering::Release);
         for (backup, word) in backups.iter().zip(self.backups_of(head)) {
             word.store(backup.0, Ordering::Relaxed);
         }
-        // Whoever sees it sees the backups, and the floor.
+        // A reader that loads this head also sees the backups and the floor.
         self.head.store(head, Ordering::Release);
     }
 
-    /// The machines, unless they were being changed.
+    /// Returns the replicas; `Err` if they were changed meanwhile.
     fn known(&self) -> Result<Option<Known>, ()> {
         let head = self.head.load(Ordering::Acquire);
         let Some(many) = ((head & COUNT_MASK) >> COUNT_SHIFT).checked_sub(1) else {
@@ -127,17 +131,18 @@ impl Whereabouts {
         self.places.get(region.0 as usize)
     }
 
-    /// The CM has said where a region is. What is known is not changed by that.
+    /// Adds the replicas of a region from an answer of the CM. Known replicas are not replaced.
     pub fn find(&self, region: RegionId, replicas: &Replicas) {
         let suspended = self.writing.lock();
         if self.primary(region).is_none() && !suspended.contains(&region) {
-            // It may have changed hands before this machine heard of it.
+            // The region may have been handed over before this machine heard of it.
             let floor = self.floor.load(Ordering::Relaxed);
             self.set(region, replicas, Timestamp::from_raw(floor));
         }
     }
 
-    /// A configuration says where a region is, and what its floor is if others had it before.
+    /// Sets the replicas of a region from a configuration, and its floor if the primary was another
+    /// one.
     pub fn learn(&self, region: RegionId, replicas: &Replicas, floor: Timestamp) {
         let mut suspended = self.writing.lock();
         suspended.remove(&region);
@@ -162,14 +167,14 @@ impl Whereabouts {
         }
     }
 
-    /// Of a region that is about to change hands: its floor, ahead of its machines.
+    /// Raises the floor of a region before its handover changes its replicas.
     pub fn raise_floor(&self, region: RegionId, floor: Timestamp) {
         if let Some(place) = self.place(region) {
             place.floor.fetch_max(floor.raw(), Ordering::Release);
         }
     }
 
-    /// The floor of all regions that were had by others before this machine knows of them.
+    /// Raises the floor of all regions that had other primaries before this machine learns of them.
     pub fn raise_all(&self, floor: Timestamp) {
         let _one = self.writing.lock();
         self.floor.fetch_max(floor.raw(), Ordering::Relaxed);
@@ -180,15 +185,15 @@ impl Whereabouts {
         }
     }
 
-    /// Nobody is known to have a region, and nobody is to be before [`Self::learn`]: its next primary has yet to recover
-    /// it.
+    /// Makes the replicas of a region unknown until [`Self::learn`]: its next primary has yet to
+    /// recover it.
     pub fn suspend(&self, region: RegionId) {
         let mut suspended = self.writing.lock();
         suspended.insert(region);
         self.clear(region);
     }
 
-    /// The same of all regions that are known: this machine is out, and looks for nothing any more.
+    /// Does the same for all known regions: this machine is evicted and uses no region any more.
     pub fn suspend_all(&self) {
         let mut suspended = self.writing.lock();
         for region in (0..MAX_REGIONS as u32).map(RegionId) {
@@ -199,7 +204,7 @@ impl Whereabouts {
         }
     }
 
-    /// Nobody is known to have a region any more.
+    /// Makes the replicas of a region unknown.
     pub fn forget(&self, region: RegionId) {
         let _one = self.writing.lock();
         self.clear(region);
@@ -218,13 +223,13 @@ impl Whereabouts {
         (head & COUNT_MASK != 0).then_some(head)
     }
 
-    /// The machine that answers for a region; `None` where that is not known.
+    /// Returns the primary of a region; `None` if it is unknown.
     #[inline]
     pub fn primary(&self, region: RegionId) -> Option<MachineId> {
         self.head(region).map(|head| MachineId(head as u32))
     }
 
-    /// Whether a region has this machine and no other.
+    /// Returns whether this machine is the only replica of a region.
     #[inline]
     pub fn is_alone_with(&self, region: RegionId, machine: MachineId) -> bool {
         let alone = (1 << COUNT_SHIFT) | u64::from(machine.0);
@@ -232,7 +237,7 @@ impl Whereabouts {
             .is_some_and(|head| head & REPLICAS_MASK == alone)
     }
 
-    /// The machines of a region; `None` where they are not known.
+    /// Returns the replicas of a region; `None` if they are unknown.
     pub fn replicas(&self, region: RegionId) -> Option<Known> {
         let place = self.place(region)?;
         loop {
@@ -243,7 +248,8 @@ impl Whereabouts {
         }
     }
 
-    /// What of a region is not older than this has its old versions (WHERE-2).
+    /// Returns the floor of a region: versions that are not older have their old versions
+    /// (WHERE-2).
     pub fn floor(&self, region: RegionId) -> Timestamp {
         let floor = self
             .place(region)
@@ -306,7 +312,7 @@ mod tests {
         assert_eq!(known(&whereabouts, REGION), None);
         assert_eq!(whereabouts.primary(REGION), None);
         assert!(!whereabouts.is_alone_with(REGION, MachineId(0)));
-        // What is met later may have changed hands before.
+        // A region found later may have been handed over before.
         let other = RegionId(8);
         whereabouts.find(other, &replicas(2, &[3]));
         assert_eq!(whereabouts.floor(other), floor);
@@ -317,7 +323,7 @@ mod tests {
     #[test]
     fn nobody_meets_a_mixture_of_replicas() {
         const ROUNDS: u32 = 40_000;
-        /// Which machines there are after so many changes; none after every seventh.
+        /// Returns the replicas after so many changes; none after every seventh.
         fn after(round: u32) -> (u32, Vec<u32>) {
             let many = round % MAX_REPLICAS as u32;
             (1000 * round, (1..=many).map(|i| 1000 * round + i).collect())

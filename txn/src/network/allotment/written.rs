@@ -1,4 +1,5 @@
-//! What this machine holds, written down where its memory outlives it, whenever that changes and before anybody is told.
+//! A record of this machine's regions where its memory survives it. It is written at each change,
+//! before other machines are told.
 
 use fencepost_cluster::reconfiguration::Kept;
 use fencepost_cluster::{ConfigurationId, MapVersion};
@@ -7,7 +8,7 @@ use fencepost_fabric::{Fabric, FabricError};
 use super::State;
 use crate::network::restart::kept::Notes;
 
-/// Where it is written, and what it says.
+/// The place of the record, and its last content.
 pub(super) struct Writing {
     notes: Option<Notes>,
     configuration: ConfigurationId,
@@ -15,7 +16,7 @@ pub(super) struct Writing {
     said: Option<Said>,
 }
 
-/// What changes whenever there is something else to be said.
+/// The versions of the recorded state: the record is rewritten when one of them changes.
 type Said = (
     u64,
     MapVersion,
@@ -34,12 +35,12 @@ impl Writing {
         })
     }
 
-    /// The machine is in a configuration.
+    /// Sets the current configuration.
     pub fn is_in(&mut self, id: ConfigurationId) {
         self.configuration = id;
     }
 
-    /// Nothing of configurations before the present one is left to be recovered on any machine.
+    /// Notes that recovery of the configurations before the present one has ended on all machines.
     pub fn has_recovered(&mut self) {
         self.recovered = self.configuration;
     }

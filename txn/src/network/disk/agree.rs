@@ -1,22 +1,25 @@
-//! What machines begin again with, once each has seen what all have: everybody finds the same (DISK-4).
+//! The agreement at a restart: each machine that has read all states computes the same starting
+//! state (DISK-4).
 //!
-//! The machines are those of the newest configuration that one of their disks knows; a disk of a machine that is in none of
-//! those is stale, and is not used (DISK-9). Regions are at those of their replicas there that have all of their data.
+//! The machines are those of the newest configuration that one of their disks has. The disk of any
+//! other machine is stale, and is not used (DISK-9). Each region keeps those of its replicas here
+//! that have all of its data.
 //!
-//! The rule for a transaction that is in doubt anywhere:
+//! The rule for a transaction that is in doubt on any machine:
 //!
-//! | what there is | it |
+//! | state of the machines | outcome |
 //! |---|---|
-//! | a machine has truncated it, or wrote down that it took effect when a life began | takes effect |
-//! | otherwise, a machine has begun a later life: those who did so decided, and this was not listed | has none |
-//! | otherwise, recovery has decided in a later configuration | is what that says |
-//! | otherwise, a whole COMMIT-BACKUP, and every replica of what it writes has all that it writes there | takes effect |
-//! | otherwise | has none |
+//! | a machine has truncated it, or logged at the begin of an incarnation that it took effect | takes effect |
+//! | otherwise, a machine has begun a later incarnation: its machines decided, without listing it | no effect |
+//! | otherwise, recovery has decided in a later configuration | as decided |
+//! | otherwise, a complete COMMIT-BACKUP, and every replica of what it writes has all those writes | takes effect |
+//! | otherwise | no effect |
 //!
-//! In the fourth case it may have been reported. In the last it was not: COMMIT-PRIMARY is behind all of that, and who has
-//! truncated it says so until all have. All that a transaction read was valid where W is known. Where a recovery was under way,
-//! whatever it may have decided and told is on a disk (DISK-8), or follows: it decides that one takes effect once all replicas
-//! that are left have what it writes, and say so when they have it on their disks.
+//! In the fourth case the commit may have been reported. In the last it was not: COMMIT-PRIMARY
+//! follows all those records, and a machine that has truncated it says so until all have. Where W
+//! is known, validation of all reads had succeeded. If a recovery was in progress, each decision
+//! that it may have made and sent is on a disk (DISK-8), or follows: recovery decides that a
+//! transaction takes effect once all remaining replicas have its writes on their disks and say so.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,21 +34,21 @@ use super::record::Begun;
 use super::state::State;
 use crate::record::TxnId;
 
-/// What all machines have, by their numbers.
+/// The states of all machines, by machine number.
 pub type States = FewMap<MachineId, State>;
 
-/// What machines begin with.
+/// The starting state of the machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
     pub cluster: u64,
     pub configuration: Configuration,
     pub regions: FewMap<RegionId, Mapping>,
     pub newest: Timestamp,
-    /// What was in doubt and has taken effect.
+    /// Transactions that were in doubt and have taken effect.
     pub committed: BTreeMap<TxnId, Timestamp>,
 }
 
-/// A number that all who have seen the same states have.
+/// Returns a number that is equal on all machines that have read the same states.
 pub fn seal(states: &States) -> u64 {
     let mut hash = 0xCBF2_9CE4_8422_2325_u64;
     for (machine, state) in states {
@@ -58,7 +61,7 @@ pub fn seal(states: &States) -> u64 {
     hash.max(1)
 }
 
-/// The newest configuration that one of these machines has been in, of the cluster of `me`.
+/// Returns the newest configuration that one of these machines has been in, of the cluster of `me`.
 pub fn newest(states: &States, me: MachineId) -> Option<&Configuration> {
     let cluster = |state: &State| state.begun.as_ref().map(|begun| begun.cluster);
     let own = states.get(&me).and_then(cluster);
@@ -68,13 +71,14 @@ pub fn newest(states: &States, me: MachineId) -> Option<&Configuration> {
     all.max_by_key(|configuration| configuration.id())
 }
 
-/// What `founders` begin with, of whom the machines of the newest configuration have these states.
+/// Computes the starting state of `founders`; `all` are the states of the machines of the newest
+/// configuration.
 pub fn agree(
     all: &States,
     founders: &Configuration,
     taken_back: TakenBack,
 ) -> Result<Agreed, MeetError> {
-    // What others have is stale.
+    // The states of other machines are stale.
     let newest = all.values().filter_map(State::configuration);
     let newest = newest.max_by_key(|configuration| configuration.id());
     let held = || all.values().filter_map(|state| state.holdings.as_ref());
@@ -82,7 +86,7 @@ pub fn agree(
         let mut held = held().flat_map(|holdings| holdings.held.values());
         held.any(|held| held.mapping.replicas.has(machine))
     };
-    // One was to begin with nothing when power failed, and has not begun.
+    // Such a machine was to begin without data when power failed, and has not begun.
     let has_nothing = |machine: MachineId, state: &State| {
         taken_back == TakenBack::All && state.begun.is_none() && !is_replica(machine)
     };
@@ -110,7 +114,7 @@ pub fn agree(
     let stored = all.values().map(|state| state.stored).max();
     let stored = ConfigurationId(stored.unwrap_or(0));
     let (Some(life), Some(last)) = (life.filter(|_| any), last) else {
-        // Nothing was there before any region was.
+        // The machines had no region yet.
         let configuration = match last {
             Some(last) => next(last, stored)?,
             None if stored.0 > 0 => founders.go_on_with(founders, stored)?,
@@ -126,7 +130,7 @@ pub fn agree(
     };
     belong_together(states, life)?;
     let before: Vec<MachineId> = ids(last).collect();
-    // Who is not among them any more has been.
+    // A machine that is no member any more was one.
     let was_there = |one: MachineId| last.has(one) || one < last.next_machine();
     if !ids(&last.at_places_of(founders)?).all(was_there) {
         return Err(MeetError::OtherMachines(before));
@@ -142,7 +146,7 @@ pub fn agree(
         Some((id, w))
     });
     let mut committed: BTreeMap<TxnId, Timestamp> = committed.collect();
-    // Who has not come so far is told again.
+    // A machine that has not logged the decision yet is told again.
     let decided = begun().filter(|begun| begun.configuration.id() == life.configuration.id());
     committed.extend(decided.flat_map(|begun| begun.committed.iter().copied()));
     Ok(Agreed {
@@ -154,7 +158,8 @@ pub fn agree(
     })
 }
 
-/// Where all regions are in the configuration `next`: at those replicas that have all of their data.
+/// Returns the mapping of each region in the configuration `next`: only replicas that have all of
+/// its data stay.
 fn regions_of(
     states: &States,
     next: ConfigurationId,
@@ -181,7 +186,8 @@ fn regions_of(
     }
 }
 
-/// A region with those replicas alone that have all of its data; `None` where none has.
+/// Returns the mapping of a region with only those replicas that have all of its data; `None` if
+/// none has.
 fn left_of(states: &States, mapping: &Mapping, next: ConfigurationId) -> Option<Mapping> {
     let since = mapping.last_replica_change;
     let whole = |machine: &MachineId, strictly: bool| {
@@ -191,9 +197,10 @@ fn left_of(states: &States, mapping: &Mapping, next: ConfigurationId) -> Option<
         holdings.is_some_and(|holdings| {
             let id = holdings.configuration.id();
             match holdings.held.get(&mapping.region) {
-                // It has not heard of what came last, and has been one of its replicas all the time.
+                // The machine has not heard of the last change, and has been a replica all the
+                // time.
                 Some(held) => held.whole && (!strictly || since <= id.next()),
-                // Nothing was written there before it has heard of a region that is new (DISK-2).
+                // Nothing was written to a new region before this machine heard of it (DISK-2).
                 None => since <= id,
             }
         })
@@ -222,7 +229,7 @@ fn left_of(states: &States, mapping: &Mapping, next: ConfigurationId) -> Option<
     })
 }
 
-/// Whether all have data of one cluster.
+/// Checks that all machines have data of one cluster.
 fn belong_together(states: &States, life: &Begun) -> Result<(), MeetError> {
     let none = |(machine, state): (&MachineId, &State)| state.begun.is_none().then_some(*machine);
     let none: Vec<MachineId> = states.iter().filter_map(none).collect();
@@ -244,7 +251,7 @@ fn ids(configuration: &Configuration) -> impl Iterator<Item = MachineId> {
     configuration.machines().iter().map(|machine| machine.id)
 }
 
-/// When a transaction takes effect, if it does.
+/// Returns the write timestamp of a transaction if it takes effect.
 fn outcome(states: &States, regions: &FewMap<RegionId, Mapping>, id: TxnId) -> Option<Timestamp> {
     let all = || states.values();
     let doubts = || all().filter_map(|state| state.doubts.get(&id));
@@ -287,11 +294,11 @@ fn outcome(states: &States, regions: &FewMap<RegionId, Mapping>, id: TxnId) -> O
 }
 
 impl Agreed {
-    /// The same, as machines begin again whose memory has outlived them.
+    /// Returns the same state in the form of a restart from surviving memory.
     pub fn resumed(&self) -> Resumed {
         let region = |mapping: &Mapping| MovedRegion {
             mapping: mapping.clone(),
-            // Machines count their requests anew, so that it must be the answer to none of theirs.
+            // Machines number their requests anew, so this must be the answer to none of them.
             request: fencepost_cluster::allocation::RequestId {
                 machine: MachineId(0),
                 number: u64::from(mapping.region.0),

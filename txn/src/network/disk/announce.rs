@@ -1,7 +1,8 @@
-//! What a participant says of how much of a peer's log is on its disk.
+//! A participant's reports of how much of a peer's log is on its disk.
 //!
-//! It notes where each record ends that a commit waits for, and each TRUNCATE, in the peer's log and in its own; once the
-//! flusher has come that far it says so, once for all of them: no message a transaction, but one a flush at most.
+//! The participant notes the ends of TRUNCATE records and of records that commits wait for, in the
+//! peer's log and in its own. Once the flusher has passed them it reports the last one. So there is
+//! at most one message per flush, instead of one per transaction.
 
 use std::collections::VecDeque;
 
@@ -10,26 +11,27 @@ use fencepost_storage::log::Lsn;
 use super::Disk;
 use crate::network::link::Link;
 
-/// Tag of the message: position in the log of whoever it is for.
+/// Tag of the message: a position in the receiver's log.
 pub const DURABLE: u8 = 40;
-/// In place of a position: nothing more becomes durable.
+/// In place of a position: no further record becomes durable.
 pub const NEVER: u64 = u64::MAX;
 
-/// What is to be said to one peer.
+/// The pending reports to one peer.
 #[derive(Default)]
 pub struct Announcing {
     positions: VecDeque<(u64, Lsn)>,
-    /// It has been said that there is no more to come.
+    /// The peer has been told that no further record becomes durable.
     ended: bool,
 }
 
 impl Announcing {
-    /// All of the peer's log up to `position` is durable once this machine's is up to `lsn`.
+    /// Notes that the peer's log up to `position` is durable once this machine's log is durable up
+    /// to `lsn`.
     pub fn note(&mut self, position: u64, lsn: Lsn) {
         self.positions.push_back((position, lsn));
     }
 
-    /// Says what has become durable.
+    /// Reports the records that have become durable.
     pub fn tell(&mut self, disk: &Disk, link: Option<&Link>) {
         if self.is_at_rest() {
             return;
@@ -55,7 +57,7 @@ impl Announcing {
         }
     }
 
-    /// Whether there is nothing to come.
+    /// Returns whether no report is pending.
     pub fn is_at_rest(&self) -> bool {
         self.positions.is_empty()
     }

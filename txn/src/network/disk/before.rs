@@ -1,6 +1,6 @@
-//! What was on the disk of a machine before it was out, in memory of its own.
+//! The data that a machine's disk had before its eviction, in memory of its own.
 //!
-//! What was in doubt is not in it.
+//! Transactions in doubt are not part of it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::network::before::Before;
 use crate::options::{Durable, OpenError};
 use crate::start::{self, Directory, ROOT_BLOCK};
 
-/// What there is of that, of a machine that has been another one since: the regions that it had whole.
+/// Loads the regions that the machine had completely before it became another machine; `None` if
+/// there is nothing to use.
 pub fn load(
     durable: &Durable,
     directory: &Directory,

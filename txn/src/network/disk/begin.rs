@@ -1,14 +1,15 @@
-//! A machine that keeps its data on a disk begins, or begins again, with the others.
+//! The start or restart of a machine with a disk, together with the other machines.
 //!
 //! ```text
 //! Contents::read ─► Beginning::open ─► look, again and again ─► OnDisk ─► Machine::open: the log into its regions
 //!   ─► BEGUN, flushed ─► peers find it
 //! ```
-//! A machine that joins others while they run: Contents::read ─► write_down ─► joining ─► OnDisk, with nothing of what was there.
+//! A machine that joins a running cluster: Contents::read ─► write_down ─► joining ─► OnDisk,
+//! without its earlier data.
 //!
 //! # Failure
-//! Nothing is written before all have agreed. Where power fails between the first BEGUN and the last, who has it tells the
-//! others (DISK-4).
+//! Nothing is written before all have agreed. If power fails between the first BEGUN and the last,
+//! the machines that have it tell the others (DISK-4).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,46 +39,47 @@ use crate::options::{Durable, OpenError};
 use crate::replay::Replayed;
 use crate::start::Directory;
 
-/// A machine that looks for the others.
+/// A machine that exchanges its state with the others.
 pub struct Beginning {
     meeting: Meeting,
     found: Option<Contents>,
 }
 
-/// What a machine has on its disk.
+/// The content of a machine's disk.
 pub struct Contents {
     durable: Durable,
     directory: Directory,
     left: Left,
-    /// It had something else before it was to be another machine.
+    /// The disk had data of an earlier machine.
     replaced: bool,
 }
 
-/// What a machine among others begins with that keeps its data on a disk.
+/// The starting state of a machine in a cluster with a disk.
 pub struct OnDisk {
     agreed: Agreed,
     resumed: Option<Arc<Resumed>>,
     region_bytes: Option<usize>,
     found: Mutex<Option<Contents>>,
-    /// Whether the machine has just been let in.
+    /// Whether the machine has just been admitted.
     joins: bool,
 }
 
-/// What the machines' store knows when they begin again.
+/// The state of the configuration store at a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// The number of the last configuration; 0 where there was none.
+    /// The number of the last configuration; 0 if there was none.
     Last(ConfigurationId),
-    /// It has forgotten all when the last of the machines ended.
+    /// The store has lost its content when the last of the machines ended.
     Forgotten,
 }
 
 impl Stored {
-    /// A number that no configuration is behind, of a machine whose disk knows `last`.
+    /// Returns a number that no earlier configuration exceeds, for a machine whose disk knows
+    /// `last`.
     ///
-    /// What no disk knows was never in force (DISK-7), and nobody is let in before a configuration is. So each of those that
-    /// are forgotten is without a machine of the one before it, but for one of them, and there were no more of them than
-    /// machines.
+    /// A configuration that no disk has was never in force (DISK-7), and no machine is admitted
+    /// before one is in force. So each forgotten configuration but one lacks a machine of the one
+    /// before it. Hence there were no more of them than machines.
     fn newest(self, last: Option<ConfigurationId>) -> ConfigurationId {
         match (self, last) {
             (Stored::Last(stored), _) => stored,
@@ -87,7 +89,7 @@ impl Stored {
     }
 }
 
-/// A log that goes on, and what was in it.
+/// A log that can be continued, and a summary of its content.
 pub(crate) struct Restored {
     pub disk: Disk,
     pub checkpointer: Checkpointer,
@@ -95,15 +97,15 @@ pub(crate) struct Restored {
     pub replayed: Replayed,
     pub torn_tail: Option<String>,
     pub replaced: bool,
-    /// What the machine had before it was out.
+    /// The data that the machine had before its eviction.
     pub before: Option<Before>,
 }
 
 impl Contents {
-    /// Opens a directory, which is this process's then.
+    /// Opens a directory and locks it for this process.
     ///
     /// # Errors
-    /// [`OpenError`] where it is in use, or damaged.
+    /// [`OpenError`] if it is in use or damaged.
     pub fn read(durable: &Durable) -> Result<Contents, OpenError> {
         let directory = Directory::open(durable)?;
         let left = Contents::left(durable, &directory)?;
@@ -121,7 +123,7 @@ impl Contents {
             return Err(OpenError::Alone(durable.disk.path("")));
         }
         let mut log = directory.log(durable)?;
-        // What others are shown must not be lost any more.
+        // A state that others have read must not be lost any more.
         log.sync()?;
         let newest = directory.manifest.map(|manifest| manifest.clock);
         Ok(Left::read(
@@ -131,21 +133,23 @@ impl Contents {
         )?)
     }
 
-    /// The last configuration that it was in, or that was in force when it was to be in the next one.
+    /// Returns the last configuration that the machine was in, or the one in force when it was
+    /// admitted to the next.
     pub fn configuration(&self) -> Option<&Configuration> {
         let holdings = self.left.holdings.as_ref();
         holdings.map(|holdings| &holdings.configuration)
     }
 
-    /// Which machine it is, where that is written down.
+    /// Returns the machine's number, if it was written down.
     pub fn machine(&self) -> Option<MachineId> {
         self.left.me
     }
 
-    /// Which machine it is whose place among `founders` is that of `place`, and who may be there besides.
+    /// Returns the number of the machine at `place` among `founders`, and the machines that may be
+    /// there besides.
     ///
     /// # Errors
-    /// [`MeetError`] where they are no configuration.
+    /// [`MeetError`] if they do not form a valid configuration.
     pub fn part(
         &self,
         founders: &Configuration,
@@ -161,10 +165,10 @@ impl Contents {
         Ok((me, all.with_own(me, &own)?))
     }
 
-    /// Writes down which machine this one is to be, with nothing of what there was (DISK-12).
+    /// Writes down the new number of this machine, which discards its earlier data (DISK-12).
     ///
     /// # Errors
-    /// [`OpenError`]; also where what there is is another cluster's.
+    /// [`OpenError`]; also if the data belong to another cluster.
     pub fn write_down(&mut self, offer: &Offer) -> Result<(), OpenError> {
         let strange = |left: &Left| {
             let begun = left.begun.as_ref()?;
@@ -190,7 +194,8 @@ impl Contents {
         Ok(())
     }
 
-    /// What a machine begins with that has written down who it is, and is that one in `configuration`.
+    /// Returns the starting state of a machine that has written down its number and is a member of
+    /// `configuration`.
     pub fn joining(self, configuration: &Configuration) -> Arc<OnDisk> {
         let begun = self.left.begun.as_ref();
         Arc::new(OnDisk {
@@ -210,12 +215,12 @@ impl Contents {
 }
 
 impl Beginning {
-    /// Begins to look for the others, to whom `fabric` is the access: those that the cluster began with, and those who may
-    /// be there now ([`Contents::part`]). What they agree on is later than what their store has or has had. Who says which of
-    /// them are `taken_back` says the same at all of them.
+    /// Begins to exchange states with the others over `fabric`: with the initial members, and with
+    /// the machines that may be there now ([`Contents::part`]). The agreed configuration is later
+    /// than any in their store. `taken_back` must be the same on all machines.
     ///
     /// # Errors
-    /// [`OpenError`] where it cannot be shown to others what is there.
+    /// [`OpenError`] if the state cannot be published.
     pub fn open(
         contents: Contents,
         fabric: &Arc<dyn Fabric>,
@@ -232,16 +237,17 @@ impl Beginning {
         Ok(Beginning { meeting, found })
     }
 
-    /// What is on the disk, for whoever goes another way.
+    /// Returns the content of the disk for a start without the others.
     pub fn into_contents(self) -> Option<Contents> {
         self.meeting.give_up();
         self.found
     }
 
-    /// Looks at the others; what this machine begins with, once all are there. For whoever comes again and again.
+    /// Reads the states of the others. Returns this machine's starting state once all agree. The
+    /// caller repeats this until then.
     ///
     /// # Errors
-    /// [`MeetError`] where they cannot begin together.
+    /// [`MeetError`] if they cannot start together.
     pub fn look(&mut self) -> Result<Option<Arc<OnDisk>>, MeetError> {
         let Some(agreed) = self.meeting.look()? else {
             return Ok(None);
@@ -260,29 +266,30 @@ impl Beginning {
         })))
     }
 
-    /// Who has not been heard of, or does not begin with the others.
+    /// Returns the machines whose state is unknown, or that do not take part with the others.
     pub fn missing(&self) -> Vec<MachineId> {
         self.meeting.missing()
     }
 }
 
 impl OnDisk {
-    /// The configuration that all begin with.
+    /// Returns the configuration with which all start.
     pub fn configuration(&self) -> &Configuration {
         &self.agreed.configuration
     }
 
-    /// What the machine begins again with, where there was something.
+    /// Returns the state to restart from, if there is any.
     pub fn resumed(&self) -> Option<Arc<Resumed>> {
         self.resumed.clone()
     }
 
-    /// Bytes of its regions, where it has had some.
+    /// Returns the bytes of a region, if the machine has had regions.
     pub(crate) fn region_bytes(&self) -> Option<usize> {
         self.region_bytes
     }
 
-    /// Has the log in `regions`, as backups of what this machine has, and goes on with it. Nobody finds the machine before.
+    /// Replays the log into `regions`, as backups of this machine's replicas, and opens it for
+    /// appending. Peers do not find the machine before.
     pub(crate) fn restore(
         &self,
         regions: &Regions,
@@ -305,7 +312,7 @@ impl OnDisk {
         };
         let checkpoint_objects = match left.joined {
             None => directory.load(regions, &own)?,
-            // It is another machine's.
+            // The checkpoint is of another machine.
             Some(_) => 0,
         };
         let before = match self.joins {
@@ -338,7 +345,7 @@ impl OnDisk {
             held: held.collect(),
         };
         let kept = match (left.begun, left.holdings) {
-            // All of that is written down.
+            // The log contains all of this already.
             (Some(begun), Some(holdings)) if self.joins => Kept {
                 me: Some(me),
                 begun,

@@ -1,7 +1,8 @@
-//! What a machine has to know before the log that its checkpoint leaves: who it is, and its regions.
+//! The state that a machine needs before the log behind its checkpoint: its number, and its
+//! regions.
 //!
-//! A file of the data directory, written whole under another name and renamed, before each checkpoint counts. What it says
-//! may be newer than the checkpoint: then the log says it again.
+//! It is a file of the data directory, written under another name and renamed before each
+//! checkpoint counts. Its content may be newer than the checkpoint: then the log repeats it.
 
 use std::io;
 
@@ -19,17 +20,17 @@ const DRAFT: &str = "MACHINE.tmp";
 const MAGIC: [u8; 4] = *b"FpMa";
 const VERSION: u16 = 1;
 
-/// Who a machine is, and its regions.
+/// The identity of a machine, and its regions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Its number; what was written before there was that has none.
+    /// Its number; `None` in files of an earlier format.
     pub me: Option<MachineId>,
     pub begun: Begun,
     pub holdings: Holdings,
 }
 
 impl Kept {
-    /// Writes it down; what was before stays until it is durable.
+    /// Writes the file; the previous one stays until the new one is durable.
     pub fn write(&self, disk: &dyn Disk) -> io::Result<()> {
         let mut words = self.begun.encode();
         words.push(self.holdings.held.len() as u64);
@@ -46,7 +47,7 @@ impl Kept {
         disk.sync_dir()
     }
 
-    /// What was written down; `None` where nothing was.
+    /// Reads the file; `None` if there is none.
     pub fn read(disk: &dyn Disk) -> Result<Option<Kept>, CheckpointError> {
         let path = disk.path(NAME);
         let file = match disk.open(NAME) {
@@ -92,7 +93,7 @@ impl Kept {
             Ok((mapping.region, Held { mapping, whole }))
         };
         let held = (0..count).map(one).collect::<Result<_, BadRecord>>()?;
-        // It was written before there was more.
+        // A file of an earlier format ends here.
         let holdings = match reader.0.is_empty() {
             true => Holdings {
                 configuration: begun.configuration.clone(),
@@ -112,7 +113,8 @@ impl Kept {
     }
 }
 
-/// Whether a data directory is that of a machine among others, as far as that is written down.
+/// Returns whether a data directory belongs to a machine in a cluster, as far as that is written
+/// down.
 pub fn is_of_others(disk: &dyn Disk) -> Result<bool, CheckpointError> {
     Kept::read(disk).map(|kept| kept.is_some())
 }

@@ -1,7 +1,8 @@
-//! What a machine has on its disk, without what it is about: who it was, its regions, and transactions that are not over.
+//! The content of a machine's log without object values: its number, its regions, and transactions
+//! that are not over.
 //!
-//! Records are taken in their order, each as when it was written. What a transaction writes is not looked at but for
-//! where that is; [`super::replay`] does, once it is known what has taken effect.
+//! Records are read in order, and interpreted as when they were written. Of a transaction's writes
+//! only the regions are read. [`super::replay`] reads the values once the outcomes are known.
 
 use std::collections::BTreeMap;
 
@@ -22,46 +23,48 @@ use crate::record::{
 };
 use crate::replay::ReplayError;
 
-/// What there is of a transaction that is not over.
+/// The state of a transaction that is not over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Doubt {
-    /// When it takes effect, where that is known: then it was valid.
+    /// The write timestamp, if it is known: then validation had succeeded.
     pub w: Option<Timestamp>,
     /// All regions that it writes.
     pub written: FewSet<u32>,
-    /// Regions of which all that it writes is there.
+    /// Regions for which all of its writes are here.
     pub covered: FewSet<u32>,
-    /// Regions in parts of which the last is not there.
+    /// Regions in parts of a COMMIT-BACKUP whose last part is missing.
     pub parts: FewSet<u32>,
-    /// When it takes effect, where recovery has decided that it does.
+    /// The write timestamp, if recovery has decided that it takes effect.
     pub committed: Option<Timestamp>,
-    /// Recovery has decided that it does not.
+    /// Recovery has decided that it does not take effect.
     pub aborted: bool,
 }
 
-/// What a machine has.
+/// The content of a machine's disk.
 #[derive(Default)]
 pub struct Left {
-    /// Which machine it is, where that was written down.
+    /// The machine's number, if it was written down.
     pub me: Option<MachineId>,
-    /// Where it has become that one, with nothing of what was before; `None` where that is behind a checkpoint.
+    /// The position of the last JOINED record; `None` if there is none after the checkpoint.
     pub joined: Option<Lsn>,
-    /// What there was before that.
+    /// The content from before that record.
     pub before: Option<Box<Left>>,
-    /// Its last life; `None` where it never had one.
+    /// The last incarnation of the cluster; `None` if there was none.
     pub begun: Option<Begun>,
     /// The last configuration that it was in, and its regions there.
     pub holdings: Option<Holdings>,
     pub doubts: BTreeMap<TxnId, Doubt>,
-    /// Truncations that are remembered (TRUNCATE-1), by the machine of the coordinator, and when those took effect.
+    /// Truncations that are remembered (TRUNCATE-1), by the machine of the coordinator; the next
+    /// field has their write timestamps.
     truncated: FewMap<u32, Truncated>,
     outcomes: BTreeMap<TxnId, Timestamp>,
-    /// No timestamp in the log is above it.
+    /// An upper bound of the timestamps in the log.
     pub newest: Timestamp,
 }
 
 impl Left {
-    /// What the log has behind a checkpoint, read to its end; `kept` and `newest` is what was written down with that.
+    /// Reads the log behind a checkpoint to its end; `kept` and `newest` were written with the
+    /// checkpoint.
     pub fn read(
         log: &mut LogRecovery,
         kept: Option<Kept>,
@@ -95,10 +98,10 @@ impl Left {
         Ok(left)
     }
 
-    /// What there is of a machine that has written down who it is to be, and nothing else.
+    /// Returns the content after a JOINED record: the machine's new number, and nothing else.
     fn joining(offer: &Offer, at: Lsn, before: Left) -> Left {
         let configuration = offer.configuration.clone();
-        // One that was to be another machine, and was not, has had nothing.
+        // A machine that was admitted under another number, and never became a member, has no data.
         let has_some = |left: &Left| {
             left.holdings
                 .as_ref()
@@ -112,7 +115,7 @@ impl Left {
             me: Some(offer.machine),
             joined: Some(at),
             before,
-            // It decides nothing about what others have.
+            // It decides nothing about transactions of other machines.
             begun: Some(Begun {
                 cluster: offer.data.life,
                 region_bytes: offer.data.region_bytes,
@@ -128,7 +131,8 @@ impl Left {
         }
     }
 
-    /// Transactions that are truncated here, and maybe not elsewhere, and when they took effect.
+    /// Returns transactions that are truncated here, and perhaps not on other machines, with their
+    /// write timestamps.
     pub fn outcomes(&self) -> Vec<(TxnId, Timestamp)> {
         let known = |(id, w): (&TxnId, &Timestamp)| {
             let all = self.truncated.get(&id.machine)?;
@@ -149,10 +153,10 @@ impl Left {
                 let mut holdings = self.holdings.take();
                 let before = self.begun.as_ref();
                 if before.is_some_and(|before| before.cluster != begun.cluster) {
-                    // Of a cluster that never had anything.
+                    // The earlier state belongs to a cluster that never had data.
                     holdings = None;
                 }
-                // What was written down beside the log may be newer.
+                // The state written beside the log may be newer.
                 let newer = |there: &Holdings| there.configuration.id() > begun.configuration.id();
                 if !holdings.as_ref().is_some_and(newer) {
                     let held = holdings.map_or_else(FewMap::new, |there| there.held);
@@ -276,7 +280,7 @@ impl Left {
         Ok(())
     }
 
-    /// Forgets now and then what is not remembered any more.
+    /// Occasionally drops outcomes whose truncations are not remembered any more.
     fn forget_outcomes(&mut self) {
         const MANY: usize = 1 << 16;
         if self.outcomes.len() > MANY {
@@ -285,13 +289,13 @@ impl Left {
     }
 }
 
-/// Words of a record.
+/// Returns the words of a record.
 pub fn words(body: &[u8]) -> Result<&[u64], BadRecord> {
     bytemuck::try_cast_slice(body).map_err(|_| BadRecord("not whole words"))
 }
 
 fn regions(words: &[u64]) -> impl Iterator<Item = u32> {
-    // What is no region is covered by nobody.
+    // No machine covers an invalid region number.
     words
         .iter()
         .map(|region| u32::try_from(*region).unwrap_or(u32::MAX))

@@ -1,16 +1,18 @@
-//! Machines that begin show each other what they have, by one-sided reads: over every fabric, and nobody leads.
+//! The exchange of states at a restart: machines read each other's states by one-sided reads, over
+//! every fabric and without a leader.
 //!
 //! ```text
 //! segment | seal of all states seen, 0 before | words | their digest | state ...
 //! ```
-//! Each shows its own state and reads all others; once it has them it shows their seal ([`seal`]). When all show the same
-//! seal everybody has seen everything, and each knows that. A process that begins anew has another nonce: who has seen the
-//! one before shows a seal that it will never show, and looks again. What is there of a process that was killed may be replaced
-//! between two reads: a state whose digest is another is read again.
+//! Each machine publishes its own state and reads all others; then it publishes their seal
+//! ([`seal`]). When all machines publish the same seal, each has read all states, and knows that. A
+//! new process has another nonce. A machine that has read its predecessor's state publishes a seal
+//! that the new process never publishes, and reads again. The memory of a killed process may be
+//! replaced between two reads: a state with another digest is read again.
 //!
 //! # Failure
-//! A machine that is not there, or goes on with what another process of a peer had, keeps the others waiting: who waits
-//! asks who that is ([`Meeting::missing`]).
+//! A machine that is absent, or continues with the state of a peer's earlier process, keeps the
+//! others waiting. [`Meeting::missing`] names such machines.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,43 +29,43 @@ use crate::network::peers::members;
 use crate::planted::{self, Planted};
 use crate::words::{NOTHING, mix};
 
-/// Where a machine shows its state.
+/// The segment in which a machine publishes its state.
 const SHOWN: SegmentId = SegmentId::new(SegmentId::STATE, 0, 0);
-/// Words before it.
+/// Words before the state.
 const HEAD: usize = 3;
 /// Words of one read.
 const AT_ONCE: usize = 1 << 12;
-/// More than any state has.
+/// More words than any state has.
 const MOST_WORDS: usize = 1 << 28;
 
-/// Why machines cannot begin with what they have on their disks.
+/// The reason why machines cannot restart from their disks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MeetError {
-    /// These have nothing, and others have data.
+    /// These machines have no data, and others have some.
     #[error("{} found no data, and others have some; all of them must have theirs", list(.0))]
     Empty(Vec<MachineId>),
-    /// These have data of another cluster.
+    /// These machines have data of another cluster.
     #[error("{} found data of another cluster than the others", list(.0))]
     Strangers(Vec<MachineId>),
-    /// The data are of these machines.
+    /// The data belong to these machines.
     #[error("the data are of {}, and are there again with these machines alone", list(.0))]
     OtherMachines(Vec<MachineId>),
-    /// The others have gone on without this machine.
+    /// The others have continued without this machine.
     #[error(
         "the others have gone on without this machine in configuration {}: its data are stale, and are not used",
         .0.0
     )]
     Stale(ConfigurationId),
-    /// Of these regions no machine has all data.
+    /// No machine has all data of these regions.
     #[error("no machine has all data of {}", regions(.0))]
     Lost(Vec<RegionId>),
-    /// There is no such next configuration.
+    /// The machines do not form a valid next configuration.
     #[error("the machines are no configuration: {0}")]
     Configuration(#[from] ConfigurationError),
-    /// A machine shows what no machine shows.
+    /// A machine publishes a state that cannot be decoded.
     #[error("what {0} says of its data makes no sense: {1}")]
     Nonsense(MachineId, &'static str),
-    /// It cannot be shown.
+    /// The state cannot be published.
     #[error("the network: {0}")]
     Network(#[from] FabricError),
 }
@@ -78,39 +80,40 @@ fn regions(regions: &[RegionId]) -> String {
     names.join(", ")
 }
 
-/// Whether machines that others have gone on without begin again with those.
+/// Whether evicted machines take part in a restart of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TakenBack {
-    /// They do not, and nobody waits for them.
+    /// Evicted machines do not take part, and no machine waits for them.
     Nobody,
-    /// They do, with nothing of what they had. All founders wait for each other.
+    /// Evicted machines take part, without their data. All initial members wait for each other.
     All,
 }
 
-/// One machine that begins with others.
+/// The exchange of states as one machine performs it.
 pub struct Meeting {
     fabric: Arc<dyn Fabric>,
     founders: Configuration,
-    /// Those who may be there, as far as that is known, and as of which configuration.
+    /// The machines that may be there, as far as known. `known` below names the configuration that
+    /// this comes from.
     machines: Configuration,
-    /// Where this machine is.
+    /// The address of this machine.
     own: Option<Address>,
     known: ConfigurationId,
     taken_back: TakenBack,
-    /// What this machine shows.
+    /// The memory in which this machine publishes its state.
     shown: Arc<Memory>,
     states: States,
-    /// The digests of those that were read.
+    /// The digests of the states that were read.
     digests: FewMap<MachineId, u64>,
-    /// Seals that others show.
+    /// The seals that other machines publish.
     seals: FewMap<MachineId, u64>,
     looking: FewMap<MachineId, Looking>,
 }
 
-/// How far a machine has been looked at.
+/// The progress of reading one machine's state.
 enum Looking {
     Head(Completion<Box<[u64]>>),
-    /// What was read of a state of so many words, and their digest.
+    /// The words read so far; the number of all words and their digest; the next read.
     State(Vec<u64>, (usize, u64), Completion<Box<[u64]>>),
 }
 
@@ -136,7 +139,7 @@ impl Meeting {
         let shown = fabric.provide(SHOWN, HEAD + words.len(), Writer::Owner)?;
         shown.copy_in(HEAD, &words);
         shown.words()[2].store(digest(&words), Ordering::Release);
-        // Who sees how many they are sees all of them.
+        // A reader that sees the length also sees the whole state.
         shown.words()[1].store(words.len() as u64, Ordering::Release);
         Ok(Meeting {
             states: FewMap::from([(fabric.me(), own)]),
@@ -153,12 +156,13 @@ impl Meeting {
         })
     }
 
-    /// Goes another way: nobody is to take this machine for one that begins.
+    /// Withdraws the state: this machine does not take part in the restart.
     pub fn give_up(self) {
         self.fabric.withdraw(SHOWN);
     }
 
-    /// Looks at the others; what all begin with, once that is known. For whoever comes again and again.
+    /// Reads the states of the others. Returns the common starting state once it is known. The
+    /// caller repeats this until then.
     pub fn look(&mut self) -> Result<Option<Agreed>, MeetError> {
         for machine in self.others() {
             self.look_at(machine)?;
@@ -187,14 +191,15 @@ impl Meeting {
         }
     }
 
-    /// Whether a configuration has this machine. Its number may be another one's, where it was offered that and never let in.
+    /// Returns whether a configuration has this machine. Its number may belong to another machine,
+    /// if it was offered that number and never admitted.
     fn is_in(&self, configuration: &Configuration) -> Result<bool, MeetError> {
         let me = self.fabric.me();
         let machines = configuration.at_places_of(&self.founders)?;
         Ok(configuration.has(me) && address_of(&machines, me) == self.own)
     }
 
-    /// Somebody knows a later configuration: others may be at the places of those that were there before.
+    /// Learns of a later configuration, whose members may have the addresses of earlier ones.
     fn learn(&mut self) -> Result<(), MeetError> {
         let newest = newest(&self.states, self.fabric.me());
         let Some(newest) = newest.filter(|newest| newest.id() > self.known) else {
@@ -209,7 +214,7 @@ impl Meeting {
         Ok(())
     }
 
-    /// Who has not been heard of, or does not begin with the others.
+    /// Returns the machines whose state is unknown, or that do not take part with the others.
     pub fn missing(&self) -> Vec<MachineId> {
         let unheard = |machine: &MachineId| !self.states.contains_key(machine);
         let missing: Vec<MachineId> = self.needed().filter(unheard).collect();
@@ -221,8 +226,9 @@ impl Meeting {
         self.needed().filter(other).collect()
     }
 
-    /// The others without whom nothing begins: those of the newest configuration that has been heard of. Who is in an
-    /// older one alone cannot have begun without one of them, for it began with all of its machines' disks knowing of it.
+    /// Returns the other machines that a restart requires: those of the newest known configuration.
+    /// A machine of an older configuration alone cannot have started without one of them, because
+    /// all disks of a configuration know it before it begins.
     fn needed(&self) -> impl Iterator<Item = MachineId> + use<> {
         let newest = newest(&self.states, self.fabric.me()).cloned();
         let newest = newest.filter(|_| self.taken_back == TakenBack::Nobody);
@@ -235,7 +241,7 @@ impl Meeting {
         others.filter(move |machine| heard.as_ref().is_none_or(|heard| heard.contains(machine)))
     }
 
-    /// What they and this machine have.
+    /// Returns the states of the required machines and of this one.
     fn those_needed(&self) -> States {
         let mut states = self.states.clone();
         let needed: FewSet<MachineId> = self.needed().collect();
@@ -258,13 +264,13 @@ impl Meeting {
         self.fabric.read(at, words)
     }
 
-    /// Goes on looking at a machine until there is nothing to be had at once.
+    /// Continues to read a machine's state until a read does not complete at once.
     fn look_at(&mut self, machine: MachineId) -> Result<(), MeetError> {
         loop {
             let Some(looking) = self.looking.remove(&machine) else {
                 let head = self.read(machine, 0, HEAD);
                 self.looking.insert(machine, Looking::Head(head));
-                // A medium that answers at once would be asked for ever.
+                // A fabric that completes reads at once would make this loop endless.
                 match self.take_head(machine)? {
                     true => continue,
                     false => return Ok(()),
@@ -312,7 +318,7 @@ impl Meeting {
         }
     }
 
-    /// Takes what was read of a machine's head; whether its state is being read now.
+    /// Takes the head of a machine's segment. Returns whether its state is being read now.
     fn take_head(&mut self, machine: MachineId) -> Result<bool, MeetError> {
         let Some(Looking::Head(head)) = self.looking.get_mut(&machine) else {
             return Ok(false);
@@ -331,10 +337,10 @@ impl Meeting {
         if all > MOST_WORDS {
             return Err(MeetError::Nonsense(machine, "it is too long"));
         }
-        // It may be another process by now than the one whose state is known.
+        // The process may be another one than the one whose state is known.
         let known = self.digests.get(&machine) == Some(&digest);
         if known && shown == 0 {
-            // A process that was killed shows that for ever, and there may be another one in its place.
+            // A killed process shows 0 forever, and another process may have taken its place.
             self.fabric.forget(SHOWN);
             return Ok(false);
         }
@@ -342,7 +348,7 @@ impl Meeting {
             return Ok(false);
         }
         if known {
-            // It has seen something else: maybe of another process than this machine has.
+            // The machine has seen other states: perhaps of another process.
             self.fabric.forget(SHOWN);
         }
         let first = self.read(machine, HEAD, AT_ONCE.min(all));

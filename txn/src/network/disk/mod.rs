@@ -1,5 +1,5 @@
-//! The disk of a machine among others (the `ssd` tier): what has been acknowledged is there again after all machines
-//! have lost power at once (design: "Durability tiers").
+//! The disk of a machine in a cluster (the `ssd` tier): acknowledged commits survive a simultaneous
+//! power loss of all machines (design: "Durability tiers").
 //!
 //! # Picture
 //! ```text
@@ -9,51 +9,64 @@
 //!        └─► flushed ─┐ ◄──────────── DURABLE, up to a position ◄───┘
 //! COMMIT-PRIMARY ◄────┴ once all of it is durable
 //!
-//! all begin again:  left.rs  what each has ─► meet.rs  everybody is shown that ─► agree.rs  everybody decides the same
-//!                   ─► replay.rs  into its regions ─► the next configuration
+//! all machines restart:  left.rs   the state of each ─► meet.rs  each machine reads the states of all
+//!                        ─► agree.rs  each machine decides the same ─► replay.rs  into its regions
+//!                        ─► the next configuration
 //! ```
-//! Each machine has a log of its own ([`fencepost_storage::log`]; `record.rs` says what is in it). What a peer's log here
-//! brings goes into it as it is processed; a coordinator writes what it would be told itself (`part.rs`).
+//! Each machine has a log of its own ([`fencepost_storage::log`]; `record.rs` describes its
+//! records). Records that a peer writes into this machine's memory go into the log as they are
+//! processed. A coordinator also logs the records that it would receive as a participant
+//! (`part.rs`).
 //!
 //! # Invariants
-//! * DISK-1: nothing of a transaction is seen, and it is not reported, before every machine with a replica of what it
-//!   writes has that on its disk. So whatever is seen is durable, and nothing that follows from it need be waited for.
-//! * DISK-2: a machine writes down that it has a region before anybody finds it there, and so before all that is written
-//!   there.
-//! * DISK-3: below the low bound of a machine (TRUNCATE-1) all participants have on their disks that a transaction is
-//!   truncated, as they say.
-//! * DISK-4: a transaction that is in doubt anywhere when machines begin again has an outcome that follows from what all
-//!   have on their disks. It is written down at once with the beginning of the next configuration; who has not come so far
-//!   when power fails again is told by those who have.
-//! * DISK-5: a checkpoint copies replicas while they are written, backups without locks. Replay begins before the first
-//!   record of every transaction that is not over when it begins: those alone change anything meanwhile, or are in doubt
-//!   anywhere. What is older is in the copy, and a block of the copy that serves another size class since is so, too
+//! * DISK-1: no write of a transaction is visible, and its commit is not reported, before every
+//!   machine with a replica of a written region has the writes on its disk. So each visible version
+//!   is durable, and a later transaction need not wait for it.
+//! * DISK-2: a machine logs that it has a region before another machine finds the region there, and
+//!   so before all records of writes to it.
+//! * DISK-3: below the low bound of a machine (TRUNCATE-1) all participants have reported that the
+//!   truncation of a transaction is on their disks.
+//! * DISK-4: a transaction that is in doubt on any machine at a restart has an outcome that follows
+//!   from the disks of all machines. The outcome is logged together with the beginning of the next
+//!   configuration. If power fails again, the machines that have logged it tell the others.
+//! * DISK-5: a checkpoint copies replicas while they are written, backups without locks. Replay
+//!   begins before the first record of every transaction that is open when the checkpoint begins.
+//!   Only those transactions change objects meanwhile, or are in doubt on some machine. Older
+//!   changes are in the copy. The copy also shows that a block serves another size class since
 //!   (`Changed::of`).
-//! * DISK-7: a machine has on its disk that it is in a configuration, and with which regions, before it says that it has
-//!   applied it. So a configuration is in force only when all of its machines' disks know of it.
-//! * DISK-8: whatever a machine says or does in recovery follows from what is on its disk: messages, effects and answers to
-//!   clients wait until all that it has logged before is durable, what it was told and what was decided among that. So the
-//!   disks of the machines that are left are a state that recovery could have met, and what they begin again with is what it
-//!   would have come to (RECOVERY-3).
-//! * DISK-9: machines begin again with the machines of the newest configuration that any of their disks knows. What is on the
-//!   disk of another one is stale, and is not used. Where machines are taken back that were out, all of them have to be there, and
-//!   such a one begins with nothing ([`TakenBack`]).
-//! * DISK-10: a new backup says that it is whole when a checkpoint is durable that began after all data had come, and that
-//!   is written down, too. One that was not is none of the region's replicas any more when machines begin again.
-//! * DISK-11: no configuration is made in which a region has no replica with its data: all wait instead, for a disk has it.
-//! * DISK-12: a machine that joins others while they run writes down which machine it is to be, with nothing of what was on
-//!   its disk, before it is let in (JOIN-4). So the disk of a machine that a configuration has says that it is that one, or one that
-//!   was there before it: that one was out when the configuration in force said so, and nothing of it is needed any more. It
-//!   decides nothing when all begin again, and is one of a region's replicas by DISK-2 and DISK-10 alone.
-//! * DISK-13: what a machine had before it was out is never what it has (`super::before`).
-//! * DISK-6: no commit begins that a machine has part in whose disk is full, as far as that is known; what its log has
-//!   allocated is for those that have begun (`space.rs`).
+//! * DISK-7: a machine has on its disk that it is in a configuration, and with which regions,
+//!   before it acknowledges the configuration. So a configuration is in force only when the disks
+//!   of all its machines have it.
+//! * DISK-8: all messages and actions of a machine in recovery follow from the content of its disk.
+//!   Messages, effects and answers to clients wait until all earlier log records are durable,
+//!   including the messages it received and the decisions. So the remaining disks are a state that
+//!   recovery could have met. A restart then comes to the outcome that recovery would have come to
+//!   (RECOVERY-3).
+//! * DISK-9: a restart takes place with the machines of the newest configuration that any of their
+//!   disks has. The data on the disk of another machine are stale, and are not used. If evicted
+//!   machines are taken back, all machines have to be there, and an evicted one begins without data
+//!   ([`TakenBack`]).
+//! * DISK-10: a new backup reports that it is complete when a checkpoint that began after all data
+//!   had arrived is durable, and the log records that. A backup that had not reported this is no
+//!   replica of the region after a restart.
+//! * DISK-11: no configuration is made in which a region has no replica with its data: all machines
+//!   wait instead, because a disk has the data.
+//! * DISK-12: a machine that joins a running cluster first logs its new machine number, without any
+//!   data from its disk, before it is admitted (JOIN-4). So the disk of a member says that it is
+//!   this member, or names an earlier machine. That machine had been evicted when the configuration
+//!   in force said so, and its state is not needed any more. It decides nothing at a restart, and
+//!   is a region's replica by DISK-2 and DISK-10 alone.
+//! * DISK-13: data from before a machine's eviction never count as its current data
+//!   (`super::before`).
+//! * DISK-6: no commit begins if the disk of a participant is known to be full. The space that its
+//!   log has allocated is for commits that have begun (`space.rs`).
 //!
 //! # Failure
-//! A log that is damaged refuses to open. On a full disk commits are refused until there is space again. Once it cannot be written any more the machine tells who waits for it that
-//! nothing becomes durable: commits that it has part in are given up, or, where
-//! machines that fail are replaced, it gives up its lease, and the others go on without it. Without all machines of the last
-//! configuration nothing begins.
+//! A damaged log refuses to open. On a full disk commits are refused until there is space again.
+//! Once the log cannot be written any more, the machine tells the waiters that no more records
+//! become durable. Commits with this participant are given up. Where failed machines are replaced,
+//! the machine gives up its lease, and the others continue without it. A restart requires all
+//! machines of the last configuration.
 
 mod agree;
 mod announce;
@@ -99,22 +112,22 @@ use super::{Network, Spread};
 use crate::record::{ABORT, TRUNCATE, TxnId};
 use crate::recovery::Seen;
 
-/// The log of a machine among others, and who waits for it.
+/// The log of a machine in a cluster, and its waiters.
 pub(crate) struct Disk {
     log: Log,
     /// The data directory.
     directory: Arc<dyn fencepost_fabric::Disk>,
     fabric: Arc<dyn Fabric>,
     state: Mutex<State>,
-    /// Who the machine is, and its regions.
+    /// The identity of the machine, and its regions.
     kept: Mutex<Kept>,
-    /// Nothing becomes durable any more.
+    /// No further record becomes durable.
     failed: AtomicBool,
-    /// The machine has given up its lease for that.
+    /// The machine has given up its lease because of the failure.
     told_failed: AtomicBool,
-    /// Peers have been told that the disk is full.
+    /// Whether peers have been told that the disk is full.
     told_full: Mutex<bool>,
-    /// Keeps other processes out of the directory.
+    /// The lock that keeps other processes out of the directory.
     _lock: DiskLock,
 }
 
@@ -122,19 +135,20 @@ pub(crate) struct Disk {
 struct State {
     /// Transactions of this machine that are in the log, and not truncated.
     own: HashSet<TxnId, FixedState>,
-    /// Before the first record of each transaction that is needed still: it is not truncated, or remembered (DISK-3).
+    /// A log position before the first record of each transaction that is still needed: it is not
+    /// truncated, or its truncation is still remembered (DISK-3).
     open: HashMap<TxnId, Lsn, FixedState>,
-    /// Those that are over but for what waits to be applied.
+    /// Transactions that are over except for writes that wait to be applied.
     late: Vec<TxnId>,
-    /// Their truncations that are not durable: number, and where it ends.
+    /// Truncations of own transactions that are not durable: number, and end of the record.
     truncated: VecDeque<(u64, Lsn)>,
-    /// Who waits, in the order of places.
+    /// Waiters for durability, ordered by log position.
     waiting: VecDeque<(Lsn, Completer<()>)>,
-    /// The flusher is to ring once it has come here.
+    /// The position at which the flusher is to ring the bell.
     armed: Lsn,
 }
 
-/// What rings the bell of this machine.
+/// A waker that rings the bell of this machine.
 struct Ring(Arc<dyn Fabric>);
 
 impl Wake for Ring {
@@ -163,7 +177,7 @@ impl Disk {
         }
     }
 
-    /// Whose data it has, for machines that join.
+    /// Returns the cluster that the data belong to, for joining machines.
     pub fn data(&self) -> DiskData {
         let kept = self.kept.lock();
         DiskData {
@@ -172,7 +186,8 @@ impl Disk {
         }
     }
 
-    /// Appends a record; where the log ends then. What fails is told to who waits for it.
+    /// Appends a record. Returns the end of the log. An error is reported to the waiters for
+    /// durability.
     pub fn append(&self, kind: u8, words: &[u64]) -> Lsn {
         let appended = self.log.append(&[(kind, &[bytemuck::cast_slice(words)])]);
         appended.unwrap_or_else(|why| {
@@ -190,13 +205,14 @@ impl Disk {
         self.append(kind, words)
     }
 
-    /// Appends the ABORT of a transaction, of which nothing is needed any more.
+    /// Appends the ABORT of a transaction, whose records are not needed any more.
     pub fn abort(&self, id: TxnId) {
         self.append(ABORT, &id.words());
         self.state.lock().open.remove(&id);
     }
 
-    /// All machines have truncated a transaction on their disks; `late` is whether something may be left to be applied here.
+    /// Records that all machines have truncated a transaction on their disks; `late` tells whether
+    /// writes may still wait to be applied here.
     pub fn is_over(&self, id: TxnId, late: bool) {
         let mut state = self.state.lock();
         match late {
@@ -205,7 +221,7 @@ impl Disk {
         }
     }
 
-    /// All is applied that was late.
+    /// Records that all late writes are applied.
     pub fn is_applied(&self) {
         let mut state = self.state.lock();
         for id in std::mem::take(&mut state.late) {
@@ -213,7 +229,7 @@ impl Disk {
         }
     }
 
-    /// Where replay begins for a checkpoint that is taken from now on (DISK-5).
+    /// Returns where replay begins for a checkpoint that is taken from now on (DISK-5).
     pub fn begin_of_replay(&self) -> Lsn {
         let position = self.log.position();
         let state = self.state.lock();
@@ -221,7 +237,7 @@ impl Disk {
         first.map_or(position, |first| first.min(position))
     }
 
-    /// Writes down what is needed besides the log from there on.
+    /// Writes the state that a restart needs besides the log from there on.
     pub fn write_kept(&self) -> Result<(), CheckpointError> {
         let kept = self.kept.lock().clone();
         let written = kept.write(&*self.directory);
@@ -231,32 +247,32 @@ impl Disk {
         })
     }
 
-    /// Words of a record that it takes for sure.
+    /// Returns the words of a record that the log certainly accepts.
     pub fn longest(&self) -> usize {
         self.log.append_limit() / 16
     }
 
-    /// The log itself.
+    /// Returns the log itself.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// Whether nothing becomes durable any more.
+    /// Returns whether no further record becomes durable.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire) || self.log.has_failed()
     }
 
-    /// Whether the log is durable up to a place.
+    /// Returns whether the log is durable up to a position.
     pub fn is_flushed(&self, lsn: Lsn) -> bool {
         self.log.flushed() >= lsn
     }
 
-    /// Where the log ends.
+    /// Returns the end of the log.
     pub fn position(&self) -> Lsn {
         self.log.position()
     }
 
-    /// This machine has a region from now on (DISK-2).
+    /// Records that this machine has a region from now on (DISK-2).
     pub fn holds(&self, mapping: &Mapping) {
         let held = Held {
             mapping: mapping.clone(),
@@ -267,7 +283,8 @@ impl Disk {
         self.append(record::HELD, &record::held(&mapping.encode()));
     }
 
-    /// This machine is in a configuration from now on, and has these regions; where the log ends then (DISK-7).
+    /// Records that this machine is in a configuration from now on, and has these regions. Returns
+    /// the end of the log (DISK-7).
     pub fn is_in(&self, holdings: Holdings) -> Lsn {
         let mut words = Vec::new();
         holdings.put(&mut words);
@@ -276,7 +293,8 @@ impl Disk {
         self.append(record::HOLDINGS, &words)
     }
 
-    /// All data of a region is in the checkpoint and the log of this machine; where the log ends then (DISK-10).
+    /// Records that all data of a region is in the checkpoint and the log of this machine. Returns
+    /// the end of the log (DISK-10).
     pub fn is_filled(&self, region: RegionId) -> Lsn {
         let mut kept = self.kept.lock();
         if let Some(held) = kept.holdings.held.get_mut(&region) {
@@ -285,26 +303,27 @@ impl Disk {
         self.append(record::FILLED, &[u64::from(region.0)])
     }
 
-    /// Recovery has had this machine keep something of a transaction (DISK-8).
+    /// Logs evidence of a transaction that recovery keeps on this machine (DISK-8).
     pub fn keep_told(&self, seen: &Seen, content: &[u64]) {
         self.append_of(record::TOLD, seen.id, &Told::encode(seen, content));
     }
 
-    /// Recovery has decided about a transaction (DISK-8).
+    /// Logs the decision of recovery about a transaction (DISK-8).
     pub fn keep_decided(&self, id: TxnId, w: Option<Timestamp>) {
         let mut words = id.words().to_vec();
         words.push(w.map_or(0, Timestamp::raw));
         self.append_of(record::DECIDED, id, &words);
     }
 
-    /// The same about one of this machine's own, which is not given up or truncated any more.
+    /// Does the same for a transaction of this machine, which is neither given up nor truncated any
+    /// more.
     pub fn keep_own_decided(&self, id: TxnId, w: Option<Timestamp>) {
         self.keep_decided(id, w);
         self.state.lock().own.remove(&id);
     }
 
-    /// All transactions of configurations before `configuration` are settled everywhere; `late` is whether something of
-    /// them may be left to be applied here.
+    /// Records that all transactions of configurations before `configuration` are settled on all
+    /// machines; `late` tells whether writes of them may still wait to be applied here.
     pub fn is_settled(&self, configuration: ConfigurationId, late: bool) {
         self.append(record::SETTLED, &[configuration.0]);
         let mut state = self.state.lock();
@@ -322,7 +341,8 @@ impl Disk {
         }
     }
 
-    /// This machine's own part of a commit of its own, in records of one kind, and a last one; comes when it is durable.
+    /// Logs this machine's own part of a commit that it coordinates. Completes when the last record
+    /// is durable.
     pub fn keep_own(&self, id: TxnId, parts: &[(u8, Vec<u64>)]) -> Completion<()> {
         self.state.lock().own.insert(id);
         let append = |(kind, words): &(u8, Vec<u64>)| self.append_of(*kind, id, words);
@@ -333,19 +353,19 @@ impl Disk {
         }
     }
 
-    /// Whether this machine has written its own part of a commit that is not over.
+    /// Returns whether this machine has logged its own part of a commit that is not over.
     pub fn has_own(&self, id: TxnId) -> bool {
         self.state.lock().own.contains(&id)
     }
 
-    /// A commit of its own is given up.
+    /// Logs that a commit of this machine is given up.
     pub fn abort_own(&self, id: TxnId) {
         if self.state.lock().own.remove(&id) {
             self.abort(id);
         }
     }
 
-    /// The same of one that is truncated.
+    /// Logs that a commit of this machine is truncated.
     pub fn truncate_own(&self, low: u64, number: u64, id: TxnId) {
         if self.state.lock().own.remove(&id) {
             let [a, b, c] = id.words();
@@ -354,7 +374,7 @@ impl Disk {
         }
     }
 
-    /// The first number of its own truncations that is not durable.
+    /// Returns the first number of this machine's own truncations that is not durable.
     pub fn oldest_truncated(&self) -> Option<u64> {
         let mut state = self.state.lock();
         while state
@@ -365,7 +385,7 @@ impl Disk {
         state.truncated.front().map(|(number, _)| *number)
     }
 
-    /// Comes when the log is durable up to a place, once somebody looks ([`Self::look`]).
+    /// Completes when the log is durable up to a position, at a call of [`Self::look`].
     fn flushed(&self, lsn: Lsn) -> Completion<()> {
         if self.has_failed() {
             return Completion::done(Err(FabricError::Lost));
@@ -375,7 +395,7 @@ impl Disk {
         }
         let (completer, flushed) = Completion::pending();
         let mut state = self.state.lock();
-        // Who appends side by side may come here in another order.
+        // Concurrent appenders may arrive here in another order.
         let at = state.waiting.partition_point(|(other, _)| *other <= lsn);
         state.waiting.insert(at, (lsn, completer));
         drop(state);
@@ -383,7 +403,8 @@ impl Disk {
         flushed
     }
 
-    /// Has the flusher ring once it has come to a place, or somewhere before that it is to ring for already.
+    /// Asks the flusher to ring the bell once it has reached a position, or an earlier one for
+    /// which it was asked already.
     pub fn arm(&self, lsn: Lsn) {
         let mut state = self.state.lock();
         if self.is_flushed(lsn) || state.armed <= lsn && !self.is_flushed(state.armed) {
@@ -399,7 +420,7 @@ impl Disk {
         }
     }
 
-    /// Tells who waits for what has become durable; whether there was anybody.
+    /// Completes the waiters whose records have become durable. Returns whether there were any.
     pub fn look(&self) -> bool {
         let failed = self.has_failed();
         let mut state = self.state.lock();
@@ -423,13 +444,13 @@ impl Disk {
         any
     }
 
-    /// Whether nobody waits, and nothing of its own transactions is left.
+    /// Returns whether there is no waiter, and no open transaction of this machine.
     pub fn is_at_rest(&self) -> bool {
         let state = self.state.lock();
         state.waiting.is_empty() && state.own.is_empty()
     }
 
-    /// Makes all durable and ends the log.
+    /// Makes all records durable and closes the log.
     pub fn close(&self) -> Result<(), LogError> {
         let waiting = std::mem::take(&mut self.state.lock().waiting);
         drop(waiting);
@@ -442,16 +463,18 @@ impl Network {
         self.disk.as_ref()
     }
 
-    /// Whether a machine that has part in a commit cannot write to its disk any more, and all can be reached.
+    /// Returns whether the disk of a participant of a commit has failed although all participants
+    /// are reachable.
     pub fn cannot_keep(&self, spread: &Spread) -> bool {
         let peers = || spread.machines().filter_map(|machine| self.peer(machine));
         let failed = self.disk.as_ref().is_some_and(Disk::has_failed);
-        // Of one that is lost nothing more gets there either.
+        // A lost machine receives no further records either.
         (failed || peers().any(|peer| peer.link.cannot_keep()))
             && !peers().any(|peer| peer.line.is_broken())
     }
 
-    /// A machine that cannot write to its disk any more counts as one that has failed, where such are replaced.
+    /// Treats this machine as failed once it cannot write to its disk, where failed machines are
+    /// replaced.
     pub fn give_up_without_disk(&self) {
         let failed =
             |disk: &Disk| disk.has_failed() && !disk.told_failed.swap(true, Ordering::AcqRel);
@@ -459,12 +482,12 @@ impl Network {
             && self.disk.as_ref().is_some_and(failed)
             && let Some(leasing) = self.leasing()
         {
-            // No mailbox is needed for that.
+            // This order needs no mailbox.
             let _ = leasing.obey(LeaseOrder::Stop);
         }
     }
 
-    /// Whoever waits for what a machine has on its disk that is lost hears that it does not come.
+    /// Tells waiters for a lost machine's disk that their records do not become durable.
     pub fn forget_durable(&self) {
         if self.disk.is_some() {
             let lost = self.peers.iter().filter(|peer| peer.line.is_broken());
@@ -472,7 +495,7 @@ impl Network {
         }
     }
 
-    /// Tells the disk once nothing is late: see [`Disk::is_over`].
+    /// Tells the disk once no write is late: see [`Disk::is_over`].
     pub fn look_at_late(&self) {
         if let Some(disk) = &self.disk
             && !self.is_late()
@@ -481,7 +504,7 @@ impl Network {
         }
     }
 
-    /// Whether something that is truncated waits to be applied.
+    /// Returns whether a truncated write waits to be applied.
     pub fn is_late(&self) -> bool {
         self.home.lock().is_late() || self.ends.lock().iter().any(|end| end.is_late())
     }

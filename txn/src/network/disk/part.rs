@@ -1,4 +1,5 @@
-//! What a coordinator writes of its own commits before COMMIT-PRIMARY, and what it waits for.
+//! The log records of a coordinator for its own commits before COMMIT-PRIMARY, and its waits for
+//! durability.
 
 use fencepost_fabric::Completion;
 use fencepost_storage::Timestamp;
@@ -13,8 +14,9 @@ use crate::record::{COMMIT_BACKUP, COMMIT_BACKUP_LAST, COMMIT_BACKUP_PART};
 use crate::transaction::Context;
 
 impl Context {
-    /// COMMIT-BACKUP of all that the commit writes to regions of this machine, as their primary too, on its own disk; and
-    /// what has to come before COMMIT-PRIMARY: that this is durable, and what all others have (DISK-1).
+    /// Logs COMMIT-BACKUP for all writes of the commit to regions of this machine, also as their
+    /// primary. Adds the waits that precede COMMIT-PRIMARY: this record and those of all
+    /// participants must be durable (DISK-1).
     pub(in crate::network) fn keep_on_disk(
         &mut self,
         network: &Network,
@@ -33,7 +35,7 @@ impl Context {
         if planted::is(Planted::CommitBeforeDurable) {
             durable.clear();
         }
-        // They are awaited after the acks: those tell of peers that are lost.
+        // They are awaited after the acks, which reveal lost peers.
         self.spread.from_disks = durable.len();
         self.spread.acks.splice(..0, durable);
         Ok(())
@@ -56,7 +58,7 @@ impl Context {
         });
         let mine: Vec<u32> = mine.map(|(at, _)| at as u32).collect();
         let mut others = self.spread.participants.iter();
-        // Otherwise somebody has to know W, and that what was read was valid.
+        // Otherwise some machine must know W, and that validation succeeded.
         if mine.is_empty() && others.any(|other| !other.backup.is_empty()) {
             return Ok(None);
         }

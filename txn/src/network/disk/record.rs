@@ -1,12 +1,12 @@
-//! What is in the log of a machine among others, besides the records of its peers.
+//! The records in the log of a machine in a cluster, besides the records of its peers.
 //!
 //! ```text
 //! BEGUN     cluster | bytes of a region | newest timestamp | count | id, w, id, w ... | bytes | configuration
 //! HELD      bytes | mapping of a region
-//! PREPARED  id | regions, how many and which | content, as network/evidence.rs has it
-//! COMMIT-BACKUP, its parts and its end, COMMIT-PRIMARY, ABORT, TRUNCATE      as they come
+//! PREPARED  id | regions, how many and which | content, as network/evidence.rs encodes it
+//! COMMIT-BACKUP, its parts and its end, COMMIT-PRIMARY, ABORT, TRUNCATE      as received
 //! ```
-//! Where machines that fail are replaced, from one configuration to the next:
+//! Where failed machines are replaced, these records span configurations:
 //!
 //! ```text
 //! HOLDINGS  bytes | configuration | count | bytes, mapping of a region, whether all its data is on the disk ...
@@ -16,18 +16,20 @@
 //! SETTLED   configuration
 //! JOINED    machine | cluster | bytes of a region | bytes | configuration
 //! ```
-//! HOLDINGS says in what configuration the machine is from there on, and all regions that it has. TOLD is what recovery has had
-//! it keep, DECIDED what was decided; at SETTLED all of that is done for transactions of earlier configurations, and whatever
-//! was not decided by then has no effect here.
+//! HOLDINGS gives the machine's configuration from there on, and all its regions. TOLD is evidence
+//! kept for recovery, DECIDED a decision of recovery. At SETTLED all of that is carried out for
+//! transactions of earlier configurations; a transaction that was not decided by then has no effect
+//! here.
 //!
-//! JOINED says which machine this is to be from there on, with nothing of what was before, in a configuration after the one
-//! that it names (DISK-12).
+//! JOINED gives the machine's number from there on, without its earlier data, in a configuration
+//! after the named one (DISK-12).
 //!
-//! BEGUN is the first, or JOINED. It decides all that is in doubt before it: the listed transactions have taken effect, others have
-//! none. PREPARED stands for LOCK and LOCK-MOVED together: there is none before what all objects become is known.
+//! BEGUN or JOINED is the first record. BEGUN decides all transactions that are in doubt before it:
+//! the listed ones have taken effect, others have not. PREPARED stands for LOCK and LOCK-MOVED
+//! together: it is not written before the new values of all objects are known.
 //!
 //! # Failure
-//! Records come back from a disk, and are decoded as those of a peer.
+//! Records are read from a disk, and are decoded like those of a peer.
 
 use fencepost_cluster::few::FewMap;
 use fencepost_cluster::join::{DiskData, Offer};
@@ -40,35 +42,35 @@ use crate::record::{BadRecord, TxnId};
 use crate::recovery::Seen;
 use crate::words::Reader;
 
-/// A life begins.
+/// Tag of BEGUN: an incarnation of the cluster begins.
 pub const BEGUN: u8 = 32;
-/// A region of this machine.
+/// Tag of HELD: a region of this machine.
 pub const HELD: u8 = 33;
-/// What a primary has locked for a transaction.
+/// Tag of PREPARED: the writes that a primary has locked for a transaction.
 pub const PREPARED: u8 = 34;
-/// A configuration, and all regions of this machine in it.
+/// Tag of HOLDINGS: a configuration, and all regions of this machine in it.
 pub const HOLDINGS: u8 = 35;
-/// All data of a region has come to this machine.
+/// Tag of FILLED: all data of a region has arrived at this machine.
 pub const FILLED: u8 = 36;
-/// What recovery has had this machine keep of a transaction.
+/// Tag of TOLD: evidence of a transaction that recovery keeps on this machine.
 pub const TOLD: u8 = 37;
-/// What was decided about a transaction in a later configuration than its own.
+/// Tag of DECIDED: the decision about a transaction in a later configuration than its own.
 pub const DECIDED: u8 = 38;
-/// All transactions of configurations before one are settled everywhere.
+/// Tag of SETTLED: all transactions of configurations before one are settled on all machines.
 pub const SETTLED: u8 = 39;
 
-/// Another machine begins here, with nothing.
+/// Tag of JOINED: another machine begins here, without data.
 pub const JOINED: u8 = 42;
 
-/// Where a life begins.
+/// The beginning of an incarnation of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begun {
-    /// Tells clusters apart.
+    /// The number that distinguishes clusters.
     pub cluster: u64,
     pub region_bytes: u64,
-    /// No timestamp of an earlier life is above it.
+    /// An upper bound of the timestamps of earlier incarnations.
     pub newest: Timestamp,
-    /// What was in doubt and has taken effect.
+    /// Transactions that were in doubt and have taken effect.
     pub committed: Vec<(TxnId, Timestamp)>,
     pub configuration: Configuration,
 }
@@ -137,7 +139,7 @@ impl Holdings {
     }
 }
 
-/// A JOINED record.
+/// Returns a JOINED record.
 pub fn joined(offer: &Offer) -> Vec<u64> {
     let DiskData { life, region_bytes } = offer.data;
     let mut words = vec![u64::from(offer.machine.0), life, region_bytes];
@@ -145,7 +147,7 @@ pub fn joined(offer: &Offer) -> Vec<u64> {
     words
 }
 
-/// What JOINED says.
+/// Decodes a JOINED record.
 pub fn take_joined(words: &[u64]) -> Result<Offer, BadRecord> {
     let mut reader = Reader(words);
     let machine = u32::try_from(reader.word()?);
@@ -158,7 +160,7 @@ pub fn take_joined(words: &[u64]) -> Result<Offer, BadRecord> {
     })
 }
 
-/// What TOLD says.
+/// A decoded TOLD record.
 pub struct Told<'a> {
     pub id: TxnId,
     pub w: Option<Timestamp>,
@@ -193,14 +195,14 @@ impl<'a> Told<'a> {
     }
 }
 
-/// What DECIDED says.
+/// Decodes a DECIDED record.
 pub fn take_decided(words: &[u64]) -> Result<(TxnId, Option<Timestamp>), BadRecord> {
     let mut reader = Reader(words);
     let (id, w) = (reader.id()?, reader.timestamp()?);
     Ok((id, (w > Timestamp::ZERO).then_some(w)))
 }
 
-/// A HELD record of an encoded mapping.
+/// Returns a HELD record of an encoded mapping.
 pub fn held(mapping: &[u8]) -> Vec<u64> {
     let mut words = Vec::new();
     put_bytes(&mut words, mapping);
@@ -224,7 +226,7 @@ fn take_value<T: Wire>(reader: &mut Reader<'_>) -> Result<T, BadRecord> {
     T::decode(encoded).map_err(|_| NONE)
 }
 
-/// Transactions and when they took effect.
+/// Appends transactions with their write timestamps.
 pub fn put_outcomes(words: &mut Vec<u64>, outcomes: &[(TxnId, Timestamp)]) {
     words.push(outcomes.len() as u64);
     for (id, w) in outcomes {

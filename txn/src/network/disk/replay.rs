@@ -1,8 +1,9 @@
-//! What has taken effect, of all that a machine has in its log, into its regions.
+//! Replay of a machine's log: the writes that have taken effect go into its regions.
 //!
-//! All of them are backups meanwhile: each write is applied by its version, ranges to the version that they change
-//! (BACKUP-1), so that a transaction may be taken when it was truncated, whatever the order of those. A life that begins
-//! decides all before it; the life that is about to begin does so for what is left at the end.
+//! All regions are backups meanwhile. Each write is applied by its version, ranges to the version
+//! that they change (BACKUP-1). So a transaction may be applied at its truncation, in any order of
+//! truncations. The beginning of an incarnation decides all transactions before it. The incarnation
+//! that is about to begin decides those left at the end.
 
 use std::collections::HashMap;
 
@@ -25,33 +26,33 @@ use crate::record::{
 use crate::replay::{ReplayError, Replayed};
 use crate::start::{self, ROOT_BLOCK};
 
-/// What a transaction writes here.
+/// The writes of a transaction on this machine.
 #[derive(Default)]
 struct Writes {
     w: Option<Timestamp>,
-    /// Recovery has decided so; `w` is when it takes effect then, if it does.
+    /// The decision of recovery, if any; `w` is its write timestamp if it takes effect.
     decided: Option<bool>,
-    /// Content of PREPARED, and of TOLD.
+    /// Content of PREPARED and TOLD records.
     prepared: Vec<Vec<u64>>,
     /// COMMIT-BACKUP, or its parts.
     backups: Vec<Vec<u64>>,
 }
 
-/// Whether this machine has a region.
+/// Returns whether this machine has a region.
 pub type Own<'a> = dyn Fn(RegionId) -> bool + Sync + 'a;
 
 struct Replay<'a> {
     regions: &'a Regions,
-    /// Regions of this machine: those that others have alone are not there.
+    /// The regions of this machine; writes to others are ignored.
     own: &'a Own<'a>,
     changed: Changed,
     open: HashMap<TxnId, Writes, FixedState>,
-    /// What waits for versions that others bring.
+    /// Transactions that wait for versions that others bring.
     due: Vec<(Writes, Timestamp)>,
     found: Replayed,
 }
 
-/// Makes the regions of this machine, as backups.
+/// Creates the regions of this machine, as backups.
 pub fn make(regions: &Regions, agreed: &Agreed, me: MachineId) -> Result<(), OpenError> {
     let mine = agreed
         .regions
@@ -67,8 +68,8 @@ pub fn make(regions: &Regions, agreed: &Agreed, me: MachineId) -> Result<(), Ope
     Ok(())
 }
 
-/// Brings them from where a checkpoint has them, or from the beginning, to where all agreed to begin. What is before `from`
-/// is of another machine.
+/// Brings the regions from the checkpoint, or from the beginning, to the agreed state. Records
+/// before `from` belong to another machine.
 pub fn replay(
     log: &mut LogRecovery,
     regions: &Regions,
@@ -86,7 +87,8 @@ pub fn replay(
     Ok(replay.found)
 }
 
-/// What is known to have taken effect of what is from `from` on and before `until`, of another machine's life.
+/// Replays the transactions known to have taken effect from the records from `from` to `until`, of
+/// an earlier machine.
 pub fn before(
     log: &mut LogRecovery,
     regions: &Regions,
@@ -109,7 +111,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Takes all records to the end that are `within`.
+    /// Processes all records that are `within`.
     fn run(
         &mut self,
         log: &mut LogRecovery,
@@ -196,7 +198,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// These take effect, and all others that are open have none.
+    /// Applies the given transactions, and drops all other open ones.
     fn decide(
         &mut self,
         committed: impl Iterator<Item = (TxnId, Timestamp)>,
@@ -218,7 +220,7 @@ impl<'a> Replay<'a> {
             self.due.push((writes, w));
             return Ok(());
         }
-        // Somebody may wait for what it brought.
+        // Another transaction may wait for the versions just applied.
         loop {
             let due = std::mem::take(&mut self.due);
             let before = due.len();
@@ -233,7 +235,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Applies what is not applied yet; whether nothing waits.
+    /// Applies the writes that are not applied yet. Returns whether none waits.
     fn apply(&self, writes: &Writes, w: Timestamp) -> Result<bool, BadRecord> {
         let mut all = true;
         for content in &writes.prepared {

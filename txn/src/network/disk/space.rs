@@ -1,9 +1,10 @@
-//! Which machines have no space left on their disks.
+//! Detection of full disks.
 //!
-//! What a peer has written cannot be refused any more: so who finds its disk full says so while its log still has space
-//! that is allocated ([`Log::is_full`](fencepost_storage::log::Log::is_full)), enough for what is under way, and whoever
-//! begins a commit that it would have part in refuses that before anything is written (DISK-6). It looks for space again
-//! until there is some, and says that, too.
+//! Records that a peer has written cannot be refused any more. So a machine reports a full disk
+//! while its log still has allocated space
+//! ([`Log::is_full`](fencepost_storage::log::Log::is_full)), enough for the commits in progress. A
+//! coordinator refuses a commit with such a participant before it writes a record (DISK-6). The
+//! machine checks for space until there is some, and reports that, too.
 
 use super::Disk;
 use crate::network::{Network, Spread};
@@ -12,7 +13,7 @@ use crate::network::{Network, Spread};
 pub const FULL: u8 = 41;
 
 impl Disk {
-    /// Whether the disk is full, where that is not what was told last; `told` with it.
+    /// Returns whether the disk is full, if that differs from `told`; updates `told`.
     fn changed(&self, told: &mut bool) -> Option<bool> {
         let full = self.log.is_full();
         if full {
@@ -23,12 +24,12 @@ impl Disk {
 }
 
 impl Network {
-    /// Tells all peers when there is no space left on the disk, and when there is some again.
+    /// Tells all peers when the disk becomes full, and when it has space again.
     pub fn look_for_space(&self) {
         let Some(disk) = &self.disk else {
             return;
         };
-        // Held until it is told, so that the last word is the last that peers hear.
+        // The lock is held until peers are told, so that their last message is the latest state.
         let mut told = disk.told_full.lock();
         if let Some(full) = disk.changed(&mut told) {
             for peer in &self.peers {
@@ -37,7 +38,7 @@ impl Network {
         }
     }
 
-    /// Whether the disk of a machine is full that has part in a commit.
+    /// Returns whether the disk of this machine or of a participant is full.
     pub fn has_no_space(&self, spread: &Spread) -> bool {
         self.disk.as_ref().is_some_and(|disk| {
             let mut links = spread.machines().filter_map(|machine| self.link(machine));

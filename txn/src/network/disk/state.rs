@@ -1,10 +1,10 @@
-//! What machines that begin again show each other of what they have.
+//! The state that machines publish to each other at a restart.
 //!
 //! ```text
 //! nonce | newest | configuration in the store | begun?, BEGUN, HOLDINGS | truncated: id, w ...
 //!   | in doubt: id, w or 0 | decided: w, 0, or 1 for none | written | covered ...
 //! ```
-//! The nonce is another one in every process, so that two that have shown the same are the same.
+//! The nonce differs in every process, so that equal nonces mean equal states.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ use super::record::{Begun, Holdings, put_outcomes, take_outcomes};
 use crate::network::message::Reader;
 use crate::record::{BadRecord, TxnId};
 
-/// What one machine has.
+/// The state of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     pub nonce: u64,
     pub newest: Timestamp,
-    /// The number of the configuration in the store, where there is one.
+    /// The number of the configuration in the store, if there is one.
     pub stored: u64,
     pub begun: Option<Begun>,
     pub holdings: Option<Holdings>,
@@ -43,7 +43,7 @@ impl State {
         }
     }
 
-    /// The last configuration that it was in.
+    /// Returns the last configuration that the machine was in.
     pub fn configuration(&self) -> Option<&Configuration> {
         self.holdings
             .as_ref()

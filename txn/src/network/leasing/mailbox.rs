@@ -1,18 +1,18 @@
 //! Datagrams about leases between this machine and one peer, each way by one-sided writes.
 //!
 //! ```text
-//! mailbox  | slot | slot | slot | slot |                     the peer writes one after the other, round and round
+//! mailbox  | slot | slot | slot | slot |                     the peer writes the slots in turn
 //! slot     | number 1 | message 4 | digest of all these 1 | unused 2 |          words, a cache line
 //! ```
 //! # Invariants
-//! * MAIL-1: what is taken is a message that was sent, whole. A slot may be written again while it is read:
-//!   what the digest does not fit is not taken, and the bell rings once it is whole.
-//! * MAIL-2: a message is taken at most once for each time that it arrives.
-//! * MAIL-3: after a burst of messages the last ones, as many as there are slots, are there to be taken.
+//! * MAIL-1: a received message is one that was sent completely. A slot may be overwritten while it
+//!   is read: a message with a wrong digest is ignored, and the bell rings once it is complete.
+//! * MAIL-2: a message is received at most once for each time that it arrives.
+//! * MAIL-3: after a burst of messages the last ones, as many as there are slots, can be received.
 //!
 //! # Failure
-//! A message that finds the peer gone, or an earlier one still on its way to the same slot, is lost; leases bear
-//! that. So a peer that hangs holds nobody up.
+//! A message is lost if the peer is gone, or if an earlier one to the same slot is in flight;
+//! leases tolerate that. So a peer that hangs delays no other machine.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,14 +21,14 @@ use fencepost_cluster::lease::LeaseMessage;
 use fencepost_fabric::{Completion, Fabric, FabricError, MachineId, Memory};
 use fencepost_fabric::{Place, SegmentId, Writer};
 
-/// More than the messages of one renewal and the next.
+/// More than the messages of two successive renewals.
 const SLOTS: usize = 4;
 const SLOT_WORDS: usize = 8;
 const MESSAGE_WORDS: usize = LeaseMessage::BYTES / 8;
 /// Words of a slot that are used.
 const USED_WORDS: usize = 1 + MESSAGE_WORDS + 1;
 
-/// What is written by `peer`.
+/// The segment that `peer` writes.
 const fn segment(peer: MachineId) -> SegmentId {
     SegmentId::new(SegmentId::MAILBOX, SegmentId::LEASE_LANE, peer.0)
 }
@@ -37,19 +37,19 @@ const fn segment(peer: MachineId) -> SegmentId {
 pub(super) struct Mailbox {
     pub peer: MachineId,
     arrived: Arc<Memory>,
-    /// The number that was taken last of each slot.
+    /// The number received last from each slot.
     taken: [u64; SLOTS],
-    /// Messages sent so far.
+    /// Number of messages sent.
     sent: u64,
-    /// The write into each slot of the peer's.
+    /// The write in flight to each slot of the peer.
     under_way: [Option<Completion<()>>; SLOTS],
 }
 
 impl Mailbox {
-    /// Makes the memory that the peer writes.
+    /// Creates the memory that the peer writes.
     ///
     /// # Errors
-    /// As [`Fabric::provide`].
+    /// The same as of [`Fabric::provide`].
     pub fn open(fabric: &Arc<dyn Fabric>, peer: MachineId) -> Result<Self, FabricError> {
         Ok(Self {
             peer,
@@ -60,12 +60,12 @@ impl Mailbox {
         })
     }
 
-    /// The peer is no member any more.
+    /// Closes the mailbox of a peer that is no member any more.
     pub fn close(self, fabric: &Arc<dyn Fabric>) {
         fabric.withdraw(segment(self.peer));
     }
 
-    /// Sends a message, or loses it.
+    /// Sends a message, or drops it.
     pub fn send(&mut self, fabric: &Arc<dyn Fabric>, message: LeaseMessage) {
         let number = self.sent + 1;
         let slot = number as usize % SLOTS;
@@ -83,14 +83,14 @@ impl Mailbox {
         self.under_way[slot] = Some(done);
     }
 
-    /// What has arrived, in the order in which it was sent.
+    /// Receives the messages that have arrived, in the order in which they were sent.
     pub fn take(&mut self) -> impl Iterator<Item = LeaseMessage> + use<> {
         let mut taken: [_; SLOTS] = std::array::from_fn(|slot| self.take_slot(slot));
         taken.sort_unstable_by_key(|taken| taken.map(|(number, _)| number));
         taken.into_iter().flatten().map(|(_, message)| message)
     }
 
-    /// What has arrived in a slot, and its number.
+    /// Receives the message in a slot, with its number.
     fn take_slot(&mut self, slot: usize) -> Option<(u64, LeaseMessage)> {
         let at = slot * SLOT_WORDS;
         let number = self.arrived.words()[at].load(Ordering::Acquire);
@@ -107,7 +107,7 @@ impl Mailbox {
         for (bytes, word) in bytes.chunks_exact_mut(8).zip(&words[1..]) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
-        // What is none comes of no machine that keeps to the protocol: it is as good as lost.
+        // A malformed message comes from a faulty machine and counts as lost.
         let message = LeaseMessage::from_bytes(&bytes).ok()?;
         Some((words[0], message))
     }
@@ -124,7 +124,7 @@ fn to_slot(number: u64, message: LeaseMessage) -> [u64; USED_WORDS] {
     words
 }
 
-/// Differs for words that are not all of one message, as good as always.
+/// Returns a digest that almost always differs for words that do not belong to one message.
 fn digest(words: &[u64]) -> u64 {
     let mix = |sum: u64, word: &u64| {
         let product = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    /// The fabrics of two machines and their mailboxes for each other.
+    /// Returns the fabrics of two machines and their mailboxes for each other.
     fn pair() -> [(Arc<dyn Fabric>, Mailbox); 2] {
         let network = LocalNetwork::new();
         let members = [A, B].map(|id| Member {
@@ -197,7 +197,8 @@ mod tests {
         assert_eq!(of_b.take().count(), SLOTS);
         let next = to_slot(SLOTS as u64 + 1, message(SLOTS as u64 + 1));
         let at = SLOT_WORDS;
-        // The next one comes word by word, its number last; or its number came with another's words.
+        // The next message arrives word by word, its number last; or its number arrives with
+        // another message's words.
         for words in (1..USED_WORDS).chain([0]) {
             assert_eq!(of_b.take().next(), None, "{words}");
             of_b.arrived.words()[at + words].store(next[words], Ordering::Release);

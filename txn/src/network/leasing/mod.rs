@@ -1,30 +1,34 @@
-//! The leases of a machine, alive: [`fencepost_cluster::lease`] with a clock, mailboxes and a thread.
+//! The leases of a running machine: [`fencepost_cluster::lease`] with a clock, mailboxes and a
+//! thread.
 //!
 //! # Picture
 //! ```text
 //! peer ─ one-sided write ─► mailbox ─► leases N ─► Leases ─► write into the peer's mailbox, and ring
 //!                    lease bell ────► (a thread)     │ ├───► events ─► sink
-//! whoever reconfigures ─ orders ─────────────────────┘ └───► held_until ◄─ holds(): whoever answers
+//! reconfiguration ─ orders ──────────────────────────┘ └───► held_until ◄─ holds(): threads that answer
 //! ```
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
 //! | `mailbox` | datagrams to and from one peer |
-//! | `thread` | the thread that looks after all this |
-//! | `suspicions` | who is suspected, for whoever asks |
+//! | `thread` | the thread that runs the leases |
+//! | `suspicions` | the machines suspected at present |
 //!
-//! *How it begins.* The founders of a cluster are not all started at once. So a machine asks for no lease, and
-//! suspects nobody, before it has seen all of them ([`Leasing::begin`]); a CM grants leases before. It watches a
-//! founder from when it first hears of it, and all of them some time after it has begun.
+//! *Start.* The initial members of a cluster do not start at the same time. So a machine requests
+//! no lease, and suspects no machine, before it has seen all of them ([`Leasing::begin`]); a CM
+//! grants leases before. The CM watches an initial member from its first message on, and all of
+//! them some time after the begin.
 //!
-//! *Time.* What arrives is taken before the clock is read, and the clock is read before anything is sent: a lease
-//! counts from no earlier than its request was sent where it was granted, and from no later where it is held.
+//! *Time.* Messages are received before the clock is read, and the clock is read before messages
+//! are sent. At its grantor a lease counts from no earlier than its request was sent, and at its
+//! holder from no later.
 //!
-//! *Concurrency.* One lock, for moments; events are told without it, by one thread at a time where one polls.
-//! [`Leasing::holds`] takes none.
+//! *Concurrency.* One mutex, held briefly. Events are delivered without it, by one thread at a time
+//! if only one polls. [`Leasing::holds`] takes no lock.
 //!
 //! # Failure
-//! A thread that is not scheduled for as long as a lease lasts makes for a false suspicion: it asks for priority, and
-//! says whether it has it. Who was not scheduled itself suspects nobody for a while.
+//! If the thread is not scheduled for the length of a lease, a false suspicion follows. It asks for
+//! a high priority, and reports whether it has it. A machine that was not scheduled itself suspects
+//! no machine for a while.
 
 mod mailbox;
 mod suspicions;
@@ -45,16 +49,16 @@ pub use self::suspicions::LeaseCounts;
 pub(super) use self::suspicions::Suspicions;
 use crate::machine::Machine;
 
-/// How long after its beginning a CM watches founders of whom it has not heard.
+/// How long after the begin a CM waits before it watches initial members that have sent no message.
 const FOUNDING_NS: u64 = 1_000_000_000;
-/// Events of one look that take no memory.
+/// Events of one poll that need no allocation.
 const FEW: usize = 8;
 
 type Events = SmallVec<[LeaseEvent; FEW]>;
-/// Who is told of events.
+/// The receiver of lease events.
 pub(super) type Sink = Box<dyn Fn(LeaseEvent) + Send + Sync>;
 
-/// All that a machine has to do with leases.
+/// The lease state of one machine.
 pub(super) struct Leasing {
     fabric: Arc<dyn Fabric>,
     me: MachineId,
@@ -63,9 +67,9 @@ pub(super) struct Leasing {
     life: u64,
     sink: Sink,
     state: Mutex<State>,
-    /// Until when the machine has its lease, if nothing more arrives.
+    /// The time until which the machine has its lease, unless a renewal arrives.
     held_until: AtomicU64,
-    /// When to poll, if nothing arrives before.
+    /// The time of the next poll, unless a message arrives before.
     next_wake: AtomicU64,
     begun: AtomicBool,
     /// Whether the thread has the priority that it asked for.
@@ -76,21 +80,22 @@ pub(super) struct Leasing {
 
 struct State {
     configuration: Configuration,
-    /// `None` before the beginning at machines that are not the CM.
+    /// `None` before the begin at machines that are not the CM.
     leases: Option<Leases>,
-    /// By their peers' numbers.
+    /// Ordered by the machine numbers of their peers.
     mailboxes: Vec<Mailbox>,
-    /// When the CM watches whoever it has not heard of.
+    /// When the CM begins to watch machines that have sent no message.
     watch_all_at: Option<u64>,
     renewals: u64,
 }
 
 impl Leasing {
-    /// The leases of `me` among the founders of a cluster; nothing happens before somebody polls. `life` is drawn
-    /// at random whenever the machine is started. `sink` is told of events by whoever polls.
+    /// Creates the leases of `me` among the initial members of a cluster. Nothing happens before
+    /// the first poll. `life` is a random number drawn at each start of the machine. The polling
+    /// thread passes events to `sink`.
     ///
     /// # Errors
-    /// Where the mailboxes cannot be made.
+    /// If the mailboxes cannot be made.
     pub fn new(
         fabric: &Arc<dyn Fabric>,
         configuration: &Configuration,
@@ -129,18 +134,18 @@ impl Leasing {
         Ok(leasing)
     }
 
-    /// Whether all founders have been seen.
+    /// Returns whether all initial members have been seen.
     pub fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// At the CM: whether all others have been heard of.
+    /// Returns whether the CM has received a message from all others.
     pub fn watches_all(&self) -> bool {
         let state = self.state.lock();
         state.leases.as_ref().is_some_and(Leases::watches_all)
     }
 
-    /// All founders have been seen. Later calls change nothing.
+    /// Begins, because all initial members have been seen. Later calls have no effect.
     pub fn begin(&self) {
         if self.begun.swap(true, Ordering::Relaxed) {
             return;
@@ -159,8 +164,9 @@ impl Leasing {
         self.fabric.lease_bell().ring();
     }
 
-    /// Takes what has arrived, moves time on, sends what is due and tells of events. When to do so again, by the
-    /// machine's clock, unless something arrives before; `u64::MAX` for never.
+    /// Receives messages, advances time, sends due messages and delivers events. Returns the time
+    /// of the next poll by the machine's clock, unless a message arrives before; `u64::MAX` for
+    /// never.
     pub fn poll(&self) -> u64 {
         let mut events = Events::new();
         let mut state = self.state.lock();
@@ -173,8 +179,9 @@ impl Leasing {
         next
     }
 
-    /// Whoever polls was to do so at `due` and did not run: it may have been so for others of this host, too. For as long
-    /// again, though no longer than a lease, nobody is suspected.
+    /// Suspends suspicions if the polling thread was to run at `due` and ran late. Other machines
+    /// of this host may have been late, too. The suspension lasts as long as the delay, but no
+    /// longer than a lease.
     fn excuse(&self, due: u64) {
         let now = self.clock.now_ns();
         let late = now.saturating_sub(due);
@@ -187,10 +194,10 @@ impl Leasing {
         }
     }
 
-    /// Does what a reconfiguration wants.
+    /// Carries out an order of the reconfiguration.
     ///
     /// # Errors
-    /// Where the mailbox of a new machine cannot be made; the order has had no effect.
+    /// If the mailbox of a new machine cannot be made; the order has had no effect.
     pub fn obey(&self, order: LeaseOrder) -> Result<(), FabricError> {
         let mut state = self.state.lock();
         let now = self.clock.now_ns();
@@ -207,19 +214,20 @@ impl Leasing {
         }
         self.publish(&mut state);
         drop(state);
-        // Something may be due now.
+        // An action may be due now.
         self.fabric.lease_bell().ring();
         Ok(())
     }
 
-    /// Whether this machine is a member of its configuration, for all that happens now; to be asked after the last
-    /// read and before the answer.
+    /// Returns whether this machine is certainly a member of its configuration now. Must be called
+    /// after the last read and before the answer.
     #[inline]
     pub fn holds(&self) -> bool {
         self.clock.now_ns() < self.held_until.load(Ordering::Acquire)
     }
 
-    /// [`Leases::granted_ns`]; the whole of a lease where it has none yet.
+    /// Does the same as [`Leases::granted_ns`]; returns the whole length of a lease if there are no
+    /// leases yet.
     pub fn granted_ns(&self, base: ConfigurationId) -> u64 {
         let state = self.state.lock();
         let now = self.clock.now_ns();
@@ -230,12 +238,12 @@ impl Leasing {
         granted.unwrap_or_else(|| self.terms.whole_ns())
     }
 
-    /// When to poll, unless something arrives before.
+    /// Returns the time of the next poll, unless a message arrives before.
     pub fn next_wake(&self) -> u64 {
         self.next_wake.load(Ordering::Relaxed)
     }
 
-    /// What has happened so far, but for who is suspected.
+    /// Returns the counters so far, without the suspected machines.
     pub fn counts(&self) -> LeaseCounts {
         let state = self.state.lock();
         let counts = state.leases.as_ref().map(Leases::counts);
@@ -249,7 +257,7 @@ impl Leasing {
         }
     }
 
-    /// Says to all other threads what has come of the leases; when to poll next.
+    /// Publishes the state of the leases to all other threads. Returns the time of the next poll.
     fn publish(&self, state: &mut State) -> u64 {
         let held_until = state.leases.as_ref().map_or(0, Leases::held_until);
         let before = self.held_until.swap(held_until, Ordering::AcqRel);
@@ -264,7 +272,7 @@ impl Leasing {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// The machine ends: it holds and grants nothing more.
+    /// Stops: the machine holds and grants no lease any more.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         let stopped = self.obey(LeaseOrder::Stop);
@@ -274,7 +282,8 @@ impl Leasing {
 }
 
 impl State {
-    /// One mailbox for each other machine of a configuration, and none for those that are not in it.
+    /// Opens a mailbox for each other member of a configuration, and closes those of other
+    /// machines.
     fn open_mailboxes(
         &mut self,
         fabric: &Arc<dyn Fabric>,
@@ -294,7 +303,7 @@ impl State {
         Ok(())
     }
 
-    /// Where the mailbox of a peer is, or would be.
+    /// Returns the index of a peer's mailbox, or the index to insert it at.
     fn mailbox(&self, peer: MachineId) -> Result<usize, usize> {
         self.mailboxes
             .binary_search_by_key(&peer, |mailbox| mailbox.peer)
@@ -306,7 +315,7 @@ impl State {
         };
         for mailbox in &mut self.mailboxes {
             for message in mailbox.take() {
-                // Not before: it may have arrived later than that.
+                // The clock is read after the message, which may have arrived later otherwise.
                 let now = clock.now_ns();
                 let received = leases.receive(now, mailbox.peer, message);
                 if let Some(answer) = received.answer {
@@ -340,20 +349,20 @@ impl State {
 }
 
 impl Machine {
-    /// What has happened to the machine's leases; `None` where it has none.
+    /// Returns the counters of the machine's leases; `None` if it has none.
     pub fn lease_counts(&self) -> Option<LeaseCounts> {
         self.network()?.lease_counts()
     }
 
-    /// Whether the machine is a member of its configuration for all that happens now, as far as leases tell. One
-    /// without them is.
+    /// Returns whether the leases show that the machine is a member of its configuration now.
+    /// Always `true` without leases.
     pub fn holds_lease(&self) -> bool {
         let leasing = self.network().and_then(|network| network.leasing());
         leasing.is_none_or(|leasing| leasing.holds())
     }
 
-    /// When a machine without threads of its own is to be driven at the latest, by the clock of its host; `None`
-    /// where nothing is due at a time.
+    /// Returns the latest time to drive a machine without threads, by the clock of its host; `None`
+    /// if nothing is due.
     pub fn due_ns(&self) -> Option<u64> {
         let network = self.network()?;
         let leasing = network.leasing().map(|leasing| leasing.next_wake());

@@ -1,22 +1,22 @@
-//! Who is suspected, for whoever asks.
+//! The machines suspected at present.
 
 use fencepost_cluster::MachineId;
 use fencepost_cluster::few::FewSet;
 use fencepost_cluster::lease::LeaseEvent;
 use parking_lot::Mutex;
 
-/// What has happened to the leases of a machine since it was started.
+/// Counters of a machine's leases since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseCounts {
-    /// How often its own lease was lengthened.
+    /// Number of renewals of its own lease.
     pub renewals: u64,
-    /// Leases of others that have expired here.
+    /// Number of other machines' leases that expired here.
     pub expired: u64,
-    /// Machines that were heard of again after that: false suspicions.
+    /// Number of machines heard of again after that: false suspicions.
     pub returned: u64,
-    /// Those whose leases have expired and who were not heard of since, by their numbers.
+    /// Machine numbers of those whose leases have expired and that were not heard of since.
     pub suspected: Vec<u32>,
-    /// Whether the thread that looks after leases has the priority that it asked for.
+    /// Whether the lease thread has the priority that it asked for.
     pub urgent: bool,
 }
 
@@ -25,7 +25,7 @@ pub struct LeaseCounts {
 pub(in crate::network) struct Suspicions(Mutex<FewSet<MachineId>>);
 
 impl Suspicions {
-    /// Takes note of an event.
+    /// Records an event.
     pub fn note(&self, event: LeaseEvent) {
         match event {
             LeaseEvent::Expired(machine) => {
@@ -38,12 +38,12 @@ impl Suspicions {
         }
     }
 
-    /// Nobody is.
+    /// Removes all suspicions.
     pub fn forget(&self) {
         self.0.lock().clear();
     }
 
-    /// Their numbers.
+    /// Returns the numbers of the suspected machines.
     pub fn suspected(&self) -> Vec<u32> {
         self.0.lock().iter().map(|machine| machine.0).collect()
     }

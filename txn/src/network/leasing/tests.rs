@@ -1,4 +1,4 @@
-//! Leases of machines that are polled by hand, with clocks that stand still until they are moved.
+//! Tests of leases with machines that are polled by hand and clocks that are moved by hand.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::*;
 const CM: MachineId = MachineId(1);
 const MS: u64 = 1_000_000;
 
-/// Machines of one process, and what each was told.
+/// Machines of one process, and the events of each.
 struct World {
     clock: Arc<ManualClock>,
     fabrics: Vec<Arc<dyn Fabric>>,
@@ -19,7 +19,7 @@ struct World {
 }
 
 impl World {
-    /// Machines `1..=count` with leases of 10 ms, which have not begun.
+    /// Creates machines `1..=count` with leases of 10 ms, which have not begun.
     fn new(count: u32) -> World {
         let network = LocalNetwork::new();
         let members: Vec<_> = (1..=count)
@@ -56,7 +56,8 @@ impl World {
         self.machines.iter().for_each(Leasing::begin);
     }
 
-    /// Some milliseconds pass, at whose end some machines look, often enough for all messages.
+    /// Lets milliseconds pass; after each, the machines in `who` poll often enough for all
+    /// messages.
     fn pass(&self, ms: u64, who: &[usize]) {
         for _ in 0..ms {
             self.clock.advance(Duration::from_millis(1));
@@ -78,7 +79,7 @@ fn nobody_is_suspected_and_nobody_has_a_lease_before_all_were_there() {
     let world = World::new(3);
     world.pass(3 * FOUNDING_NS / MS, &[0, 1, 2]);
     assert!(world.machines.iter().all(|machine| !machine.holds()));
-    // Who has seen all begins, and the CM grants.
+    // A machine that has seen all others begins, and the CM grants its lease.
     world.machines[2].begin();
     world.pass(20, &[0, 1, 2]);
     assert!(world.machines[0].holds() && world.machines[2].holds());
@@ -115,7 +116,7 @@ fn who_falls_silent_is_suspected_by_the_cm_alone_after_its_lease_has_run_out() {
     assert_eq!(world.told(0), [LeaseEvent::Expired(MachineId(3))]);
     assert_eq!((world.told(1), world.told(2)), (vec![], vec![]));
     assert!(world.machines[0].holds() && world.machines[1].holds());
-    // It comes back, and has missed nothing but time.
+    // The machine polls again, and has missed nothing but time.
     world.pass(10, &[0, 1, 2]);
     assert_eq!(world.told(0), [LeaseEvent::Returned(MachineId(3))]);
     let counts = world.machines[0].counts();

@@ -1,7 +1,8 @@
-//! The thread that looks after a machine's leases: it sleeps at the lease bell until something arrives or is due.
+//! The thread that runs a machine's leases: it sleeps at the lease bell until a message arrives or
+//! an action is due.
 //!
-//! Nothing in its loop takes memory, other than what the fabric needs to post. It keeps nothing but the bell alive
-//! while it sleeps, and ends with the machine.
+//! Its loop allocates no memory besides that which the fabric needs to post. While it sleeps it
+//! keeps only the bell alive. It ends with the machine.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -15,7 +16,7 @@ impl Leasing {
     /// Starts the thread.
     ///
     /// # Errors
-    /// Where the system has no threads left.
+    /// If the system has no threads left.
     pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
         let (weak, fabric) = (Arc::downgrade(self), Arc::clone(&self.fabric));
         let thread = std::thread::Builder::new().name(format!("leases {}", self.me));
@@ -34,7 +35,7 @@ impl Leasing {
     pub(super) fn end_thread(&self) {
         self.fabric.lease_bell().ring();
         let thread = self.thread.lock().take();
-        // Whoever is told of events may be the last to have the machine.
+        // The thread itself, which delivers events, may hold the last reference to the machine.
         let thread = thread.filter(|thread| thread.thread().id() != std::thread::current().id());
         if let Some(thread) = thread {
             // A thread that has panicked has ended, too.
@@ -45,13 +46,13 @@ impl Leasing {
 
 impl Drop for Leasing {
     fn drop(&mut self) {
-        // The thread, if there is one, finds that there is nothing to look after.
+        // The thread, if there is one, finds that the leases are gone.
         self.fabric.lease_bell().ring();
     }
 }
 
 fn run(weak: &Weak<Leasing>, fabric: &Arc<dyn Fabric>) {
-    // When it was to run again at the latest.
+    // The latest time at which the thread was to run again.
     let mut due = u64::MAX;
     loop {
         let armed = fabric.lease_bell().arm();
@@ -61,10 +62,10 @@ fn run(weak: &Weak<Leasing>, fabric: &Arc<dyn Fabric>) {
         leasing.excuse(due);
         let next = leasing.poll();
         let now = leasing.clock.now_ns();
-        // It sleeps no longer than from one renewal to the next, and so knows for how long it did not run.
+        // It sleeps at most one renewal interval, so that it can tell for how long it did not run.
         let rest = next.saturating_sub(now).min(leasing.terms.renewal_ns());
         due = now.saturating_add(rest);
-        // Asleep it does not keep the machine.
+        // A sleeping thread must not keep the machine alive.
         drop(leasing);
         match rest {
             0 => fabric.lease_bell().disarm(),

@@ -1,8 +1,8 @@
-//! Records that leave a log before they are done with, because they would take too much of its room: where memory
-//! outlives machines they are copied into memory of their own first.
+//! Copies of records that leave a log early, because they would occupy too much of it. They are
+//! made where memory survives machines.
 //!
 //! ```text
-//! words of the record + 1 | who wrote it | tag | record ...        the first word is written last
+//! words of the record + 1 | writer | tag | record ...        the first word is written last
 //! ```
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::record::BadRecord;
 
 const HEAD: usize = 3;
 
-/// A copy; it goes when this is dropped.
+/// A copy; dropping this value removes it.
 pub struct Copied {
     fabric: Arc<dyn Fabric>,
     segment: SegmentId,
@@ -25,7 +25,7 @@ impl Drop for Copied {
     }
 }
 
-/// Makes copies of records.
+/// The copies of one machine's records.
 pub struct Copies {
     fabric: Arc<dyn Fabric>,
     from: MachineId,
@@ -33,7 +33,7 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Of records of one machine.
+    /// Creates the copies of one machine's records.
     pub fn of(fabric: &Arc<dyn Fabric>, from: MachineId) -> Copies {
         Copies {
             fabric: Arc::clone(fabric),
@@ -42,13 +42,13 @@ impl Copies {
         }
     }
 
-    /// A copy of a record; none where memory does not outlive machines.
+    /// Copies a record; `None` if memory does not survive machines.
     pub fn copy(&mut self, tag: u8, record: &[u64]) -> Result<Option<Copied>, BadRecord> {
         const NO_ROOM: BadRecord = BadRecord("there is no memory for a record that leaves the log");
         if !self.fabric.keeps() {
             return Ok(None);
         }
-        // Each peer's have a lane of their own.
+        // Copies from each peer have a lane of their own.
         let lane = u16::try_from(self.from.0).map_err(|_| NO_ROOM)?;
         let segment = SegmentId::new(SegmentId::RECORD, lane, self.made);
         self.made = self.made.wrapping_add(1);
@@ -66,7 +66,7 @@ impl Copies {
     }
 }
 
-/// The copies that a machine has left: who wrote each, its tag, and it.
+/// Returns the copies that a machine has left: the writer, tag and words of each.
 pub fn left_by(remains: &Remains) -> Vec<(MachineId, u8, Vec<u64>)> {
     let copies = remains.of_kind(SegmentId::RECORD);
     copies

@@ -1,15 +1,16 @@
-//! What becomes of the transactions that logs still have something of (RESTART-2).
+//! The outcome of the transactions that have records in the logs (RESTART-2).
 //!
 //! ```text
-//! ABORT                                                              ─► it has none
-//! no COMMIT-BACKUP that is whole, no COMMIT-PRIMARY                  ─► it has none
-//! COMMIT-PRIMARY, or a region that it writes has all of it installed ─► it takes effect
-//! of every region that it writes it is known what it writes          ─► it takes effect
-//! none of it is installed in a region whose primary is there         ─► it has none: no machine was told to commit
-//! otherwise                                                          ─► it takes effect: others had truncated it
+//! ABORT                                                              ─► no effect
+//! no complete COMMIT-BACKUP, no COMMIT-PRIMARY                       ─► no effect
+//! COMMIT-PRIMARY, or all its writes to some region are installed     ─► takes effect
+//! all its writes to every written region are known                   ─► takes effect
+//! none of it is installed in a region whose primary is present       ─► no effect: no COMMIT-PRIMARY was sent
+//! otherwise                                                          ─► takes effect: others had truncated it
 //! ```
-//! Who had truncated a transaction was told to by its coordinator, after all primaries had COMMIT-PRIMARY; so where a
-//! primary has neither that nor the new versions nobody had.
+//! The coordinator lets machines truncate a transaction only after all primaries have
+//! COMMIT-PRIMARY. So if a primary has neither COMMIT-PRIMARY nor the new versions, no machine has
+//! truncated it.
 
 use fencepost_cluster::few::FewMap;
 use fencepost_fabric::MachineId;
@@ -23,50 +24,51 @@ use super::Source;
 use super::logs::{Found, Logs, moved_value};
 use crate::record::{BadRecord, TxnId};
 
-/// What an object becomes.
+/// The new value of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Becomes {
     Freed,
     Whole(Vec<u64>),
-    /// Of the version of that time.
+    /// Ranges that apply to the version with this timestamp.
     Ranges(Timestamp, Vec<u64>),
-    /// That is not known.
+    /// The value is not known.
     Unknown,
 }
 
-/// How often a slot has held an object, once this one is in it.
+/// The incarnation of a slot after the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incarnation {
-    /// So often.
+    /// This number.
     Is(u16),
-    /// As often as it says, and once more if the object is new.
+    /// The number in the slot, plus one if the object is new.
     Of { new: bool },
 }
 
-/// What a transaction writes.
+/// One write of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub addr: Addr,
     pub becomes: Becomes,
-    /// Where that is known.
+    /// The size class of the block, if it is known.
     pub class: Option<Class>,
     pub new: bool,
     pub incarnation: Incarnation,
-    /// The word that becomes the write timestamp.
+    /// The index of the word that becomes the write timestamp.
     pub stamped: Option<usize>,
 }
 
-/// What takes effect.
+/// The writes that take effect.
 pub struct Decided {
-    /// By region, in the order of their timestamps: who ran it, and what it writes there.
+    /// By region, ordered by timestamp: the coordinator's machine, and its writes there.
     pub changes: FewMap<RegionId, Vec<(Timestamp, MachineId, Vec<Change>)>>,
-    /// The newest timestamp that there was anything of.
+    /// The newest timestamp in any record.
     pub newest: u64,
 }
 
 impl Change {
-    /// Whether it is done at the primary of its region. What is not is locked there; so where its slot is not any more,
-    /// or serves something else, it was.
+    /// Returns whether the write is installed at the primary of its region. An object that is not
+    /// installed is locked there. So if the slot is unallocated or serves another class, the write
+    /// was installed.
     pub fn is_installed(&self, image: &Image, w: Timestamp) -> bool {
         let same = self
             .class
@@ -78,7 +80,7 @@ impl Change {
 
 type ByRegion = FewMap<RegionId, Vec<Change>>;
 
-/// What a COMMIT-BACKUP says.
+/// Collects the writes of a COMMIT-BACKUP.
 fn of_backup(record: &[u64], changes: &mut ByRegion) -> Result<(), BadRecord> {
     let mut reader = Reader(record);
     reader.id()?;
@@ -106,7 +108,7 @@ fn of_backup(record: &[u64], changes: &mut ByRegion) -> Result<(), BadRecord> {
     Ok(())
 }
 
-/// What a LOCK says, and the LOCK-MOVED behind it, at the primary that has `image`.
+/// Collects the writes of a LOCK, and of the LOCK-MOVED that follows it, at the regions' sources.
 fn of_lock(
     lock: &[u64],
     moved: &[u64],
@@ -171,7 +173,8 @@ fn locked_value(
 
 type Sources<'a> = FewMap<RegionId, Source<'a>>;
 
-/// What a transaction writes, as far as that is known; a COMMIT-BACKUP says more than a LOCK.
+/// Returns the writes of a transaction as far as they are known; a COMMIT-BACKUP has more than a
+/// LOCK.
 fn changes_of(found: &Found, sources: &Sources<'_>) -> Result<ByRegion, BadRecord> {
     let mut all = ByRegion::new();
     for backed in found.whole() {
@@ -187,7 +190,8 @@ fn changes_of(found: &Found, sources: &Sources<'_>) -> Result<ByRegion, BadRecor
         let mut there = ByRegion::new();
         of_lock(&locked.lock, &locked.moved, sources, &mut there)?;
         for (region, changes) in there {
-            // What was locked at a machine that is not the primary any more is known from others.
+            // Locks at a machine that is not the primary any more are ignored: other machines have
+            // the writes.
             if sources
                 .get(&region)
                 .is_some_and(|source| source.machine == *at)
@@ -199,7 +203,7 @@ fn changes_of(found: &Found, sources: &Sources<'_>) -> Result<ByRegion, BadRecor
     Ok(all)
 }
 
-/// When a transaction takes effect, if it does.
+/// Returns the write timestamp of a transaction if it takes effect.
 fn decide(found: &Found, changes: &ByRegion, sources: &Sources<'_>) -> Option<Timestamp> {
     let w = found.w.filter(|_| !found.aborted)?;
     if !found.committed && found.whole().next().is_none() {
@@ -226,7 +230,7 @@ fn decide(found: &Found, changes: &ByRegion, sources: &Sources<'_>) -> Option<Ti
 }
 
 impl Decided {
-    /// What becomes of everything that the logs have.
+    /// Decides all transactions in the logs.
     pub fn of(logs: &Logs, sources: &Sources<'_>) -> Result<Decided, (MachineId, BadRecord)> {
         let mut decided = Decided {
             changes: FewMap::new(),

@@ -1,7 +1,7 @@
-//! What a machine writes down of the regions that it holds, where its memory outlives it.
+//! The record of a machine's regions where its memory survives it.
 //!
 //! ```text
-//! half | count of writings | bytes | sealed bytes ...  |      the half with the later count that is whole is what counts
+//! half | count of writes | bytes | sealed bytes ...  |      the valid half with the later count is used
 //! half | the same |
 //! ```
 
@@ -13,14 +13,14 @@ use fencepost_fabric::{Fabric, FabricError, Memory, SegmentId, Writer};
 
 use crate::bytes;
 
-/// Where it is.
+/// The segment of the record.
 pub const SEGMENT: SegmentId = SegmentId::new(SegmentId::HOLDINGS, 0, 0);
-/// Words of a half: more than all regions that there can be take.
+/// Words of a half: enough for the maximum number of regions.
 const HALF: usize = 1 << 19;
 /// Words before the sealed bytes.
 const HEAD: usize = 2;
 
-/// The words in which a machine writes it down.
+/// The memory in which a machine writes the record.
 #[derive(Debug)]
 pub struct Notes {
     memory: Arc<Memory>,
@@ -28,7 +28,7 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Those of a machine whose memory outlives it.
+    /// Returns the memory of a machine whose memory survives it; otherwise `None`.
     pub fn of(fabric: &dyn Fabric) -> Result<Option<Notes>, FabricError> {
         let memory = fabric
             .keeps()
@@ -37,7 +37,7 @@ impl Notes {
         Ok(memory.map(|memory| Notes { memory, written: 0 }))
     }
 
-    /// Writes it down; what was before stays until it is whole.
+    /// Writes the record; the previous one stays until the new one is complete.
     pub fn write(&mut self, kept: &Kept) {
         let sealed = kept.seal();
         let mut words = vec![0, sealed.len() as u64];
@@ -46,7 +46,7 @@ impl Notes {
         words[0] = self.written;
         let half = (self.written % 2) as usize * HALF;
         if words.len() <= HALF {
-            // What was there two writings ago is none any more.
+            // Invalidates the record of two writes ago.
             self.memory.words()[half].store(0, Ordering::Release);
             fence(Ordering::SeqCst);
             self.memory.copy_in(half, &words);
@@ -54,7 +54,7 @@ impl Notes {
     }
 }
 
-/// What was written down last; `None` where nothing is whole.
+/// Returns the last complete record; `None` if no half is valid.
 pub fn read(memory: &Memory) -> Option<Kept> {
     let half = |from: usize| {
         let mut head = [0; HEAD];
@@ -104,7 +104,7 @@ mod tests {
             notes.write(&kept(next));
             assert_eq!(read(&memory), Some(kept(next)));
         }
-        // The third is in the second half, and torn.
+        // The third record is in the second half, and torn.
         memory.words()[HALF + HEAD + 1].fetch_xor(1, Ordering::Relaxed);
         assert_eq!(read(&memory), Some(kept(2)));
         memory.words()[1].store(u64::MAX, Ordering::Relaxed);

@@ -1,7 +1,8 @@
-//! All that the logs of machines that have ended still have.
+//! All records that remain in the logs of machines that have ended.
 //!
-//! A record that was released may still be there, behind one that was not. That does no harm: whatever has taken effect
-//! is installed at its primary, and an ABORT stands behind what it is about.
+//! A released record may still be present behind one that was not released. That is harmless: a
+//! write that has taken effect is installed at its primary, and an ABORT follows the records of its
+//! transaction.
 
 use std::collections::BTreeMap;
 
@@ -14,26 +15,26 @@ use super::super::message::{Reader, Value};
 use super::{RestartError, copied};
 use crate::record::{self, BadRecord, TxnId};
 
-/// What there is, by transaction.
+/// The records by transaction.
 #[derive(Default)]
 pub struct Logs {
     pub transactions: BTreeMap<TxnId, Found>,
 }
 
-/// What there is of one.
+/// The records of one transaction.
 #[derive(Default)]
 pub struct Found {
     /// All regions that it writes.
     pub written: FewSet<u32>,
-    /// The write timestamp, where it is known.
+    /// The write timestamp, if it is known.
     pub w: Option<Timestamp>,
-    /// A COMMIT-PRIMARY.
+    /// Whether there is a COMMIT-PRIMARY.
     pub committed: bool,
-    /// An ABORT.
+    /// Whether there is an ABORT.
     pub aborted: bool,
-    /// LOCK and LOCK-MOVED at a primary.
+    /// LOCK and LOCK-MOVED at each primary.
     pub locks: FewMap<MachineId, Locked>,
-    /// COMMIT-BACKUP at a backup.
+    /// COMMIT-BACKUP at each backup.
     pub backups: FewMap<MachineId, Backed>,
 }
 
@@ -44,7 +45,7 @@ pub struct Locked {
     pub moved: Vec<u64>,
 }
 
-/// Those of a backup.
+/// The records of a backup.
 #[derive(Default)]
 pub struct Backed {
     pub parts: Vec<Vec<u64>>,
@@ -52,14 +53,15 @@ pub struct Backed {
 }
 
 impl Found {
-    /// The COMMIT-BACKUPs of which all parts are there.
+    /// Returns the COMMIT-BACKUPs of which all parts are present.
     pub fn whole(&self) -> impl Iterator<Item = &Backed> {
         self.backups.values().filter(|backed| backed.whole)
     }
 }
 
 impl Logs {
-    /// Reads all logs, but for transactions of configurations before `recovered`, which are settled everywhere.
+    /// Reads all logs, without transactions of configurations before `recovered`, which are settled
+    /// on all machines.
     pub fn read(
         after: &dyn Afterlife,
         remains: &FewMap<MachineId, Remains>,
@@ -68,7 +70,7 @@ impl Logs {
         let mut logs = Logs::default();
         let mut out = FewMap::new();
         for (at, left) in remains {
-            // What was copied out of a log stood there before all that is in it still.
+            // Records copied out of a log precede all records still in it.
             for (of, tag, record) in copied::left_by(left) {
                 let added = logs.add(*at, tag, record, recovered);
                 added.map_err(|why| damaged(of, *at, why.0))?;
@@ -86,7 +88,7 @@ impl Logs {
                 let head = word(Some(left), SegmentId::RELEASED, of.0).unwrap_or(0);
                 let sender = match remains.get(&of) {
                     Some(sender) => sender,
-                    // It was out before, and has written what there is of it here.
+                    // The sender was evicted before; its memory has the head of this log.
                     None => out.entry(of).or_try_insert_with(|| after.remains(of))?,
                 };
                 let told = word(Some(sender), SegmentId::HEAD, at.0).unwrap_or(head);
@@ -156,7 +158,7 @@ fn regions(reader: &mut Reader<'_>) -> Result<Vec<u32>, BadRecord> {
     regions.map_err(|_| BadRecord("a region whose number is too large"))
 }
 
-/// The value that a LOCK-MOVED has for an object.
+/// Returns the value of an object in a LOCK-MOVED.
 pub fn moved_value(
     moved: &[u64],
     addr: fencepost_storage::Addr,

@@ -1,34 +1,40 @@
-//! All machines have ended, and their memory is there: it is put in order, and they begin again (SOSP'15 §5).
+//! Restart from surviving memory: all machines have ended, and their memory is repaired for the
+//! next start (SOSP'15 §5).
 //!
 //! # Picture
 //! ```text
-//! while they run   kept.rs  regions that a machine holds ─► HOLDINGS     copied.rs  what leaves a log too early ─► RECORD
-//! nobody runs      logs.rs  all that the logs still have ─► decide.rs  what becomes of it
-//!                  ─► order.rs  into the primaries ─► no lock, no old version ─► the other replicas
-//! they begin       resume.rs  each has its regions, and what is free in them
+//! while machines run  kept.rs  regions of a machine ─► HOLDINGS     copied.rs  records that leave a log early ─► RECORD
+//! no machine runs     logs.rs  all remaining log records ─► decide.rs  the outcome of each transaction
+//!                     ─► order.rs  into the primaries ─► no lock, no old version ─► the other replicas
+//! machines start      resume.rs  each has its regions, and their free slots
 //! ```
-//! One process does what stands in the middle, for all machines, before any of them begins: it is a host's memory, so that
-//! nothing has to be asked for. What cannot be known is what a process knew and wrote nowhere: the locks of its own
-//! transactions in its own regions, and what it had truncated. Memory says it: what is not installed is locked.
+//! One process does the middle part for all machines, before any of them starts. It reads the
+//! memory of one host, so it sends no messages. Some state existed only in a process: the locks of
+//! its own transactions in its own regions, and its truncations. The memory shows it: an object
+//! whose new version is not installed is locked.
 //!
 //! # Invariants
-//! * RESTART-1: what was reported is there. Before a commit is reported every region that it writes has a LOCK or a
-//!   COMMIT-BACKUP of it in the log of another machine than the coordinator's, and one of them has a COMMIT-BACKUP or a
-//!   COMMIT-PRIMARY; or what it writes there is installed at the primary. That takes a backup of each region.
-//! * RESTART-2: a transaction that had not taken effect takes effect whole or not at all. Where it was shown anywhere it
-//!   does. Otherwise it does if a COMMIT-BACKUP is there, so that all it read was valid, and all that it writes is known.
-//! * RESTART-3: afterwards all replicas of a region are alike, nothing is locked, nothing has an old version, and no
-//!   timestamp is above what the next clock begins with.
-//! * RESTART-4: nothing is changed before it is known that every region is there; and where this ends before it is done it
-//!   is done again from the beginning, with the same outcome: the logs stay until the next configuration is stored.
+//! * RESTART-1: a reported commit is present. Before a commit is reported, every region that it
+//!   writes has a LOCK or a COMMIT-BACKUP in the log of a machine other than the coordinator's. One
+//!   of them also has a COMMIT-BACKUP or a COMMIT-PRIMARY. Otherwise the writes to the region are
+//!   installed at its primary. This requires a backup of each region.
+//! * RESTART-2: an undecided transaction takes effect completely or not at all. If it was shown on
+//!   any machine it takes effect. Otherwise it takes effect if there is a COMMIT-BACKUP, so that
+//!   validation had succeeded, and all its writes are known.
+//! * RESTART-3: afterwards all replicas of a region are equal, no object is locked or has an old
+//!   version, and no timestamp is above the start of the next clock.
+//! * RESTART-4: nothing is changed before every region is known to be present. A repair that is
+//!   interrupted is repeated from the beginning, with the same outcome: the logs stay until the
+//!   next configuration is stored.
 //!
 //! # Failure
-//! A machine without its memory is one that was lost: others have its regions' replicas, one becomes the primary, and it
-//! gets copies. A backup does not have in memory what its own machine, as the coordinator, had kept for it; so where the
-//! primary is lost two backups are wanted, which have all of it together, and with one nothing begins
-//! ([`RestartError::Alone`]); nor does it with none ([`RestartError::Lost`]). So a machine may be lost, too, where regions
-//! have three replicas; what such a transaction had come to that was not reported is found as far as others know it. A
-//! region with a single replica is not covered by RESTART-1, nor is all that a recovery had under way.
+//! A machine without its memory is a lost machine: others have replicas of its regions, one becomes
+//! the primary, and the lost machine gets copies. A backup's memory lacks the records that its own
+//! machine kept as a coordinator. So if the primary is lost, two backups are required, which
+//! together have all of them. With one backup the restart is refused ([`RestartError::Alone`]), and
+//! with none as well ([`RestartError::Lost`]). So one machine may be lost if regions have three
+//! replicas; an unreported transaction is then found as far as other machines know it. RESTART-1
+//! covers neither a region with a single replica nor the state of a recovery in progress.
 
 pub(super) mod copied;
 mod decide;
@@ -52,35 +58,35 @@ use crate::start::{self, BIRTH};
 use decide::Decided;
 use logs::Logs;
 
-/// Why machines cannot begin again with what they had.
+/// The reason why machines cannot restart from their memory.
 #[derive(Debug, thiserror::Error)]
 pub enum RestartError {
     /// The memory cannot be read or made.
     #[error("the memory of the machines: {0}")]
     Io(#[from] std::io::Error),
-    /// Of these regions no replica is left.
+    /// No replica of these regions is left.
     #[error("no machine has the memory of {} any more; nothing was changed", list(.0))]
     Lost(Vec<RegionId>),
-    /// Of these regions a single backup is left.
+    /// A single backup of these regions is left.
     #[error(
         "of {} a single backup is left, which may lack what its own machine had committed; nothing was changed",
         list(.0)
     )]
     Alone(Vec<RegionId>),
-    /// No machine has left anything.
+    /// No machine has left any memory.
     #[error("no machine has left any memory; without its directory an empty database begins")]
     Nothing,
-    /// That is not what any machine writes.
+    /// A record is one that no machine writes.
     #[error("what {of} has written at {at} is damaged: {why}")]
     Damaged {
-        /// Who has written it.
+        /// The machine that has written it.
         of: MachineId,
-        /// Where it is.
+        /// The machine that has it.
         at: MachineId,
-        /// What is the matter with it.
+        /// The defect.
         why: String,
     },
-    /// There is no such next configuration.
+    /// The machines do not form a valid next configuration.
     #[error("the machines are no configuration: {0}")]
     Configuration(#[from] fencepost_cluster::ConfigurationError),
 }
@@ -98,7 +104,7 @@ struct Left {
 }
 
 impl Left {
-    /// What the members of a configuration have left.
+    /// Reads the memory that the members of a configuration have left.
     fn of(
         after: &dyn Afterlife,
         members: &[MachineId],
@@ -112,7 +118,8 @@ impl Left {
         for machine in members.iter().copied() {
             let remains = after.remains(machine)?;
             let written = remains.get(kept::SEGMENT).and_then(|kept| kept::read(kept));
-            // One that ended before it wrote anything down has what it was to begin with; who has come since has nothing.
+            // A machine that ended before it wrote anything has its starting state; a machine that
+            // joined since has nothing.
             let from_begin = || {
                 let begun = begun.filter(|begun| begun.configuration.has(machine));
                 begun.map(|begun| begun.kept_by(machine))
@@ -129,7 +136,7 @@ impl Left {
                         left.images.insert((machine, region), image);
                         kept.holdings.held.push(held);
                     }
-                    // It is there, but not here.
+                    // The region exists, but not on this machine.
                     None if held.committed => kept.holdings.known.push(held.mapping),
                     None => {}
                 }
@@ -145,7 +152,7 @@ impl Left {
 }
 
 impl Left {
-    /// The machines that have all data of a region.
+    /// Returns the machines that have all data of a region.
     fn whole(&self, region: RegionId) -> impl Iterator<Item = MachineId> {
         let has = move |(machine, kept): (&MachineId, &Kept)| {
             let mut held = kept.holdings.held.iter();
@@ -156,19 +163,20 @@ impl Left {
     }
 }
 
-/// Where a region's data come from.
+/// The machine and image that a region's data are taken from.
 struct Source<'a> {
     machine: MachineId,
     image: &'a Image,
-    /// Whether it was the region's primary, with all that had been recovered; otherwise it was a backup.
+    /// Whether the machine was the region's primary and had recovered it; otherwise it was a
+    /// backup.
     native: bool,
 }
 
-/// Puts in order what the members of the configuration `before` have left, whose life had `begun` so, for them to begin
-/// again. Who was out before all had ended is none of them.
+/// Repairs the memory that the members of the configuration `before` have left, whose incarnation
+/// had started as `begun`. Machines evicted before all had ended are not members.
 ///
 /// # Errors
-/// [`RestartError`]; all that was left is still there then.
+/// [`RestartError`]; the memory is unchanged then.
 pub fn settle(
     after: &(dyn Afterlife + Sync),
     (before, begun): (&Configuration, Option<&Resumed>),
@@ -216,7 +224,7 @@ pub fn settle(
     })
 }
 
-/// What it takes to put regions in order.
+/// The inputs for the repair of regions.
 struct Ordering<'a> {
     after: &'a (dyn Afterlife + Sync),
     left: &'a Left,
@@ -225,7 +233,7 @@ struct Ordering<'a> {
 }
 
 impl Ordering<'_> {
-    /// Puts all regions in order, as many at a time as there are cores; the newest timestamp.
+    /// Repairs all regions, as many at a time as there are cores. Returns the newest timestamp.
     fn all(&self, regions: &[Resuming]) -> Result<Timestamp, RestartError> {
         let workers = std::thread::available_parallelism().map_or(2, usize::from);
         let next = AtomicUsize::new(0);
@@ -247,7 +255,7 @@ impl Ordering<'_> {
         })
     }
 
-    /// Puts a region in order at one machine, and makes the same of it at the others.
+    /// Repairs a region at one machine, and copies it to the others.
     fn one(&self, region: &Resuming) -> Result<Timestamp, RestartError> {
         let id = region.before.region;
         let Some(source) = self.sources.get(&id) else {
@@ -287,7 +295,8 @@ fn damaged(of: MachineId, why: &BadRecord) -> RestartError {
     }
 }
 
-/// A primary that is left stays (REMAP-1); what it had not recovered it has as a backup.
+/// Returns the source of a region. A remaining primary stays primary (REMAP-1), but if it had not
+/// recovered the region, its data count as a backup's.
 fn source<'a>(left: &'a Left, region: &Resuming) -> Option<Source<'a>> {
     let id = region.before.region;
     let machine = region.after.replicas.primary();

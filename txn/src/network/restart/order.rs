@@ -1,8 +1,8 @@
-//! What takes effect is put into a region of machines that have ended.
+//! Installs the writes that take effect into regions of machines that have ended.
 //!
-//! In the memory of its primary whatever was not installed is locked, at the version that it is based on, or was never
-//! there; and what was begun to be installed is installed anew. A backup has no locks: to it everything is applied by versions, in their
-//! order, as a backup does ([`super::super::backup`]).
+//! In a primary's memory an object whose write was not installed is locked at its base version, or
+//! is not allocated yet. An install that was interrupted is repeated. A backup has no locks: all
+//! writes are applied by version, in order, as a running backup does ([`super::super::backup`]).
 
 use fencepost_fabric::MachineId;
 use fencepost_storage::header::{Link, OldPlace};
@@ -14,7 +14,7 @@ use super::decide::{Becomes, Change, Decided, Incarnation};
 use crate::changes;
 use crate::record::BadRecord;
 
-/// Puts into a region all that takes effect there.
+/// Installs all writes to a region that take effect.
 pub fn install(
     decided: &Decided,
     region: RegionId,
@@ -39,7 +39,7 @@ fn in_primary(image: &Image, change: &Change, w: Timestamp) -> Result<(), BadRec
     }
     let waits = |object: &ObjectRef<'_>| {
         let header = object.header();
-        // A coordinator locks no slot of its own machine that nothing leads to yet.
+        // A coordinator does not lock a slot of its own machine while no pointer leads to it.
         header.is_locked() || change.new && !header.is_allocated()
     };
     let Some(object) = image.object(change.addr).filter(waits) else {
@@ -47,7 +47,7 @@ fn in_primary(image: &Image, change: &Change, w: Timestamp) -> Result<(), BadRec
     };
     let held = object.link().incarnation();
     let incarnation = match change.incarnation {
-        // Where the slot has held other objects since, this one has been there before.
+        // If the slot has held other objects since, this write was installed before.
         Incarnation::Is(number)
             if held != number && !(change.new && held.wrapping_add(1) == number) =>
         {
@@ -64,7 +64,7 @@ fn in_backup(image: &Image, change: &Change, w: Timestamp) -> Result<(), BadReco
     let class = change.class.or_else(|| image.class_of(change.addr));
     let class = class.ok_or(NOWHERE)?;
     if image.class_of(change.addr) != Some(class) {
-        // A block gets another class once all that was in it is gone.
+        // A block changes its class only after all its objects are freed.
         let before = image.newest_in_block(change.addr);
         if before > w || matches!(change.becomes, Becomes::Ranges(..)) {
             return Ok(());

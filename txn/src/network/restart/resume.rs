@@ -1,4 +1,4 @@
-//! A machine begins again with the regions that it had.
+//! The restart of a machine with its regions.
 
 use fencepost_cluster::reconfiguration::Resumed;
 use fencepost_storage::{OutOfMemory, Timestamp};
@@ -6,8 +6,9 @@ use fencepost_storage::{OutOfMemory, Timestamp};
 use crate::machine::Machine;
 
 impl Machine {
-    /// The regions of an earlier life are there: nothing is under way in them, and their free slots are found by their
-    /// allocated bits (SOSP'15 §5.5). Nobody uses the machine yet.
+    /// Takes over the regions of the previous incarnation. No transaction is open in them, and
+    /// their free slots are found by their allocated bits (SOSP'15 §5.5). Must be called before the
+    /// machine is used.
     pub(crate) fn resume(&self, resumed: &Resumed) -> Result<(), OutOfMemory> {
         let Some(network) = self.network() else {
             return Ok(());
@@ -15,7 +16,7 @@ impl Machine {
         let floor = Timestamp::from_raw(resumed.newest);
         for region in &resumed.regions {
             let mapping = &region.mapping;
-            // What was on a disk is there already.
+            // A region from a disk is loaded already.
             let is_there = self.regions().has_backup(mapping.region);
             if mapping.replicas.has(network.me()) && !is_there {
                 self.regions().reserve(mapping.region, false)?;

@@ -1,4 +1,4 @@
-//! A primary in memory, whose answers come when a test lets them.
+//! A primary in memory, whose answers arrive when a test lets them.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::network::versions::digest;
 const REGION: RegionId = RegionId(3);
 const BYTES: usize = 16 << 20;
 const SMALL: usize = 3;
-/// More than what is read together.
+/// A slot size so large that each slot is read alone.
 const LARGE: usize = 3000;
 
 type Ahead = Box<dyn FnMut(&Memory, usize)>;
@@ -25,9 +25,9 @@ type Held = RefCell<Vec<Completer<Box<[u64]>>>>;
 struct Primary {
     memory: Memory,
     reads: Cell<usize>,
-    /// What is done to the memory ahead of a read.
+    /// Changes the memory before a read.
     ahead: RefCell<Ahead>,
-    /// Where answers are not given at once.
+    /// Holds answers back until the test releases them.
     held: Option<Held>,
 }
 
@@ -54,7 +54,7 @@ fn write(memory: &Memory, addr: Addr, words: usize, w: u64) {
 }
 
 impl Primary {
-    /// With a block of small objects and one of large ones.
+    /// Returns a primary with a block of small objects and one of large ones.
     fn new() -> Primary {
         let memory = Memory::anonymous(BYTES / 8).expect("memory");
         for (block, words) in [(2, SMALL), (5, LARGE)] {
@@ -131,7 +131,7 @@ impl World {
         self.refill.step(self.now, &around)
     }
 
-    /// Whether the region is copied within some steps.
+    /// Returns whether the region is copied within some steps.
     fn fills(&mut self) -> bool {
         (0..2_000).any(|_| self.step() == Some(REGION))
     }
@@ -209,8 +209,8 @@ fn what_is_locked_or_changes_is_read_until_it_is_steady() {
     // Half of a new version.
     object(&primary.memory, locked, SMALL).put(0, &[99]);
     *primary.ahead.borrow_mut() = Box::new(move |memory, read| match read {
-        // Header block, class, and then pieces, for the first and for the second time, and at last the slot alone: what
-        // comes after that whoever writes it tells the backup.
+        // The reads: header block, class, the pieces for the first and the second time, at last the
+        // slot alone. A later write would reach the backup from its coordinator.
         4..13 => write(memory, changing, SMALL, 100 + read as u64),
         300 => write(memory, locked, SMALL, 200),
         _ => {}
@@ -233,7 +233,7 @@ fn what_is_locked_or_changes_is_read_until_it_is_steady() {
     );
 }
 
-/// A commit of an earlier configuration is decided, and whoever runs it has yet to put its versions in place.
+/// Tests a commit of an earlier configuration that is decided and not installed yet.
 #[test]
 fn a_lock_is_awaited_over_a_version_that_is_here_too_and_where_no_object_was() {
     for at in [4, 5] {
@@ -302,7 +302,7 @@ fn no_more_is_read_at_once_than_the_pace_allows_and_what_fails_is_read_again() {
         };
         world.step();
         assert_eq!(answer(&world, &|| Err(FabricError::Lost)), 1);
-        // That it is lost is noticed, and not asked for again at once.
+        // The failure is noticed, and the read is not repeated at once.
         let before = world.now;
         world.step();
         while answer(&world, &|| Err(FabricError::Unsteady)) == 0 {
@@ -373,7 +373,7 @@ fn it_goes_on_after_a_configuration_and_begins_anew_with_another_primary() {
     world.refill.begin(lacking(2, 2), &world.readers);
     let filling = &world.refill.regions[0];
     assert_eq!((filling.blocks.len(), filling.unlisted), (0, 1));
-    // No replica of it any more.
+    // This machine is no replica of it any more.
     world.refill.begin(Vec::new(), &world.readers);
     assert_eq!(world.refill.next_wake(0), u64::MAX);
 }
