@@ -1,4 +1,4 @@
-//! Memory of a machine among others: registered with the fabric, where peers find it.
+//! Memory of a machine in a cluster: registered with the fabric, where peers find it.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use fencepost_storage::{Backing, PeerMemory, Piece, RegionId};
 
 use super::Whereabouts;
 
-/// The segment of a piece of memory.
+/// Returns the segment of a piece of memory.
 pub(super) fn segment(piece: Piece) -> SegmentId {
     let (kind, number) = match piece {
         Piece::Region(id) => (SegmentId::REGION, id),
@@ -26,7 +26,8 @@ fn map(fabric: &dyn Fabric, peer: MachineId, piece: Piece) -> Option<PeerMemory>
     })
 }
 
-/// This machine's memory; regions of others are found at their primaries, once those are known.
+/// The source of this machine's memory; remote regions are found at their primaries, once those are
+/// known.
 pub(super) struct Registered {
     pub fabric: Arc<dyn Fabric>,
     pub whereabouts: Arc<Whereabouts>,
@@ -59,7 +60,7 @@ impl Backing for Registered {
     }
 }
 
-/// What a peer has made.
+/// The memory of one peer.
 pub(super) struct OfPeer {
     pub fabric: Arc<dyn Fabric>,
     pub peer: MachineId,

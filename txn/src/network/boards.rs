@@ -1,17 +1,17 @@
-//! What each machine says about itself to whoever reads it.
+//! Status pages: the state that each machine publishes for its peers.
 //!
 //! ```text
-//! board | what none of its transactions reads below any more | changes of the shape of its indexes
-//!       | releases of blocks | how well it knows the time | peers that it calls no more 4 |
+//! page | timestamp below which none of its transactions reads any more | changes of the shape of its indexes
+//!      | releases of blocks | clock uncertainty | peers that it calls no more 4 |
 //! ```
-//! Where peers' memory is mapped, their boards are read in place, and a machine says at once how far its
-//! readers are. Otherwise copies of the boards are brought now and then, all at once:
+//! Where peers' memory is mapped, their pages are read in place, and a machine publishes its oldest
+//! read timestamp at once. Otherwise copies of all pages are read together, periodically:
 //!
 //! ```text
-//! mine = what nobody here reads below ─► read all boards ─► all are there: a block was released?
-//!        ─► forget size classes ─► copies ─► say `mine` (FAR-1)
+//! mine = oldest read timestamp here ─► read all pages ─► all are there: a block was released?
+//!        ─► forget size classes ─► copies ─► publish `mine` (FAR-1)
 //! ```
-//! What a copy says is true for ever, and late; but for the clock, of which it says how it was.
+//! A copy may be old but its statements remain true, except that of the clock.
 
 use std::sync::atomic::Ordering;
 
@@ -22,51 +22,51 @@ use super::traffic::Posted;
 use super::{Network, Peer};
 use crate::clock::{Clock, ClockState};
 
-/// What nobody on the machine reads below any more.
+/// The word of the timestamp below which no transaction of the machine reads any more.
 const OLDEST: usize = 0;
-/// Changes of the shape of indexes.
+/// The word that counts changes of the shape of indexes.
 const RESHAPED: usize = 1;
-/// Times that blocks were released, to serve other size classes later.
+/// The word that counts releases of blocks, which serve other size classes later.
 const RELEASED: usize = 2;
-/// Nanoseconds by which its clock is uncertain, and one; 0 where it has not said.
+/// The word of the clock uncertainty in nanoseconds, plus one; 0 if not published.
 const CLOCK: usize = 3;
-/// From here on a bit for each machine, by its number, to which the line of calls has broken. Who meets a machine whose
-/// bit was that of an earlier one clears it.
+/// The first word of the bits of machines, by number, to which calls have broken off. A machine
+/// that meets a new peer clears the bit, which may be that of an earlier peer.
 const GIVEN_UP: usize = 4;
-/// Words of a board.
+/// Words of a status page.
 pub(super) const WORDS: usize = 8;
-/// Machines that have bits of their own.
+/// Number of machines that have bits of their own.
 const GIVEN_UP_BITS: u32 = 64 * (WORDS - GIVEN_UP) as u32;
 
-/// The segment of the boards.
+/// The segment of the status pages.
 pub(super) const BOARD: SegmentId = SegmentId::new(SegmentId::BOARD, 0, 0);
 
-/// Nanoseconds between the beginnings of two gatherings, at least.
+/// Minimum nanoseconds between the beginnings of two gatherings.
 const EVERY_NS: u64 = 200_000;
 
-/// When boards may be asked for again, by this machine's own clock, and those on their way.
+/// When the pages may be read again, by this machine's own clock, and the reads in flight.
 #[derive(Default)]
 pub(super) struct Gatherings {
     next: u64,
     under_way: Option<Gathering>,
 }
 
-/// Boards on their way.
+/// Reads of all status pages in flight.
 struct Gathering {
-    /// What nobody here read below when the reads began.
+    /// The oldest read timestamp of this machine when the reads began.
     mine: Timestamp,
     reads: Vec<Option<Completion<Box<[u64]>>>>,
     boards: Vec<Option<Box<[u64]>>>,
 }
 
-/// Where the bit of a machine is.
+/// Returns the word and the bit of a machine.
 fn given_up(machine: MachineId) -> (usize, u64) {
     let place = machine.0 % GIVEN_UP_BITS;
     (GIVEN_UP + place as usize / 64, 1 << (place % 64))
 }
 
 impl Network {
-    /// A word of a peer's board; 0 where the peer is not there yet.
+    /// Returns a word of a peer's status page; 0 if the peer is not there yet.
     fn board_word(&self, peer: &Peer, word: usize) -> u64 {
         let board = peer.board.get().or_else(|| {
             let board = self.fabric.map(peer.id, BOARD)?;
@@ -81,7 +81,8 @@ impl Network {
         self.board.words()[RESHAPED].fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Such changes of all machines; `None` where that is not known at once.
+    /// Returns the number of such changes on all machines; `None` if they cannot be read without
+    /// waiting.
     pub fn reshaped(&self) -> Option<u64> {
         if self.far {
             return None;
@@ -94,45 +95,46 @@ impl Network {
         Some(mine + theirs.sum::<u64>())
     }
 
-    /// A block has been released; its size class is not to be found any more (FAR-1).
+    /// Counts the release of a block, whose size class must not be used any more (FAR-1).
     pub fn release(&self) {
         self.board.words()[RELEASED].fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Says that this machine neither calls `peer` any more nor answers it.
+    /// Publishes that this machine neither calls `peer` any more nor answers it.
     pub(super) fn say_given_up(&self, peer: MachineId) {
         let (word, bit) = given_up(peer);
         self.board.words()[word].fetch_or(bit, Ordering::SeqCst);
     }
 
-    /// Says that it does, as is so unless it says otherwise.
+    /// Withdraws the statement of [`Self::say_given_up`] about `peer`.
     pub(super) fn expect_calls(&self, peer: MachineId) {
         let (word, bit) = given_up(peer);
         self.board.words()[word].fetch_and(!bit, Ordering::SeqCst);
     }
 
-    /// Whether `peer` has said so of this machine.
+    /// Returns whether `peer` has published this about this machine.
     pub(super) fn has_given_up(&self, peer: &Peer) -> bool {
         let (word, bit) = given_up(self.me());
         self.board_word(peer, word) & bit != 0
     }
 
-    /// Says how well this machine knows the time.
+    /// Publishes the uncertainty of this machine's clock.
     pub(super) fn say_clock(&self, state: ClockState) {
         let said = state.uncertainty_ns.map_or(0, |ns| ns.saturating_add(1));
         let word = &self.board.words()[CLOCK];
-        // Peers read the board in place.
+        // Peers read the page in place: do not dirty the cache line without need.
         if word.load(Ordering::Relaxed) != said {
             word.store(said, Ordering::Relaxed);
         }
     }
 
-    /// Nanoseconds by which a peer's clock is uncertain, as it said last.
+    /// Returns the uncertainty of a peer's clock in nanoseconds, as last published.
     pub(super) fn uncertainty_of(&self, peer: &Peer) -> Option<u64> {
         self.board_word(peer, CLOCK).checked_sub(1)
     }
 
-    /// What nobody on any machine reads below, where nobody here does below `mine`.
+    /// Returns the cluster-wide low-water mark: the smallest read timestamp in use on any machine,
+    /// given this machine's.
     pub fn oldest(&self, mine: Timestamp) -> Timestamp {
         if !self.far {
             self.say_oldest(mine);
@@ -148,8 +150,8 @@ impl Network {
         self.board.words()[OLDEST].fetch_max(mine.raw(), Ordering::SeqCst);
     }
 
-    /// Brings copies of the boards that are not mapped, some of the way at each call, not more often than
-    /// [`EVERY_NS`] so. Nobody here reads below `mine`.
+    /// Gathers copies of the status pages that are not mapped, one step at each call, and at most
+    /// every [`EVERY_NS`]. No transaction here reads below `mine`.
     pub(super) fn gather_boards(&self, clock: &Clock, mine: Timestamp) {
         if !self.far {
             return;
@@ -159,7 +161,7 @@ impl Network {
         };
         let Gatherings { next, under_way } = &mut *gathering;
         let Some(gathering) = under_way.as_mut() else {
-            // A machine that is driven may be what moves its time on.
+            // The time of a driven machine may advance only through its actions.
             let now = clock.own_ns();
             if self.driven || now >= *next {
                 *next = now + EVERY_NS;
@@ -218,7 +220,7 @@ impl Network {
                 }
             }
         }
-        // Whoever could not be asked may have released blocks.
+        // A machine whose page could not be read may have released blocks.
         let mut all = self.peers.iter().zip(&gathered.boards);
         if all.all(|(peer, board)| board.is_some() || !self.is_member(peer)) {
             self.say_oldest(gathered.mine);

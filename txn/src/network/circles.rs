@@ -1,23 +1,28 @@
-//! Circles of waits for intents that go over the lines of several machines, by probes along the waits (Chandy, Misra and
-//! Haas 1983).
+//! Distributed deadlock detection: cycles of waits in the row-lock queues of several machines,
+//! found by probes along the waits (Chandy, Misra and Haas 1983).
 //!
 //! ```text
-//! who has waited for some time ─► walk here: its row's holders ─► what those wait for ─► …
-//!      a holder of another machine          CHASE  it          to that machine: does it wait elsewhere?
-//!      one of this machine waits elsewhere  CHASE  it | row    to the row's primary: whom does it wait for there?
-//!      whom it began with                   DOOM   victim | row    to where the victim stands in line
+//! long waiter ─► walk here: the holders of its row ─► the rows that those wait for ─► …
+//!      a holder of another machine          CHASE  walk          to that machine: does the holder wait elsewhere?
+//!      one of this machine waits elsewhere  CHASE  walk | row    to the row's primary: for which holders does it wait?
+//!      the holder that the walk began with  DOOM   victim | row  to the machine in whose queue the victim waits
 //! ```
-//! Where several have a row a walk goes on to each of them, those that leave the machine with a part of its looks each.
-//! A walk that comes back to whom it began with has passed all of a circle. Everybody in it who waits long begins one, and
-//! all of them choose the same victim: one that yields, if there is one, since it is run again unseen; else by a hash.
+//! If several transactions hold a row, the walk continues to each of them; those that leave the
+//! machine share its remaining messages. A walk that returns to its first holder has passed a whole
+//! cycle. Each long waiter of a cycle begins a walk, and all walks choose the same victim. The
+//! victim is a transaction that yields, if there is one, since its retry is invisible to the
+//! client; otherwise a hash decides.
 //!
 //! # Invariants
-//! * CIRCLE-1: whoever is in a circle is walked from again and again, so a circle ends, also where a message was lost.
-//! * CIRCLE-2: who is doomed waits for the row that it was seen to wait for. Edges are looked at one after the other; but a
-//!   transaction gives back nothing before its end, so a circle that was none any more had one that ended meanwhile.
+//! * CIRCLE-1: walks from each waiter of a cycle are repeated, so a cycle ends even if a message
+//!   was lost.
+//! * CIRCLE-2: a doomed transaction waits for the row for which the walk saw it wait. The edges are
+//!   read one after the other. But a transaction releases no intent before its end, so a cycle that
+//!   no longer exists had a member that ended meanwhile.
 //!
 //! # Failure
-//! Where a machine cannot be asked a walk ends. Its transactions leave all lines when it is lost.
+//! If a machine cannot be asked, the walk ends. When a machine is lost, its transactions leave all
+//! queues.
 
 use std::collections::HashSet;
 
@@ -37,25 +42,27 @@ use crate::record::BadRecord;
 pub(super) const CHASE: u8 = 10;
 pub(super) const DOOM: u8 = 11;
 
-/// How long somebody waits before it is looked at, in ticks of the clock: 20 ms.
+/// The wait, in ticks of the clock, after which a walk begins: 20 ms.
 const PATIENCE: u64 = 20_000_000 / TICK_NS;
-/// Messages that a walk is, at most: one into a circle that it did not begin in would never end.
+/// Maximum number of messages of a walk: a walk into a cycle without its first holder would not
+/// end.
 const LONGEST: u64 = 1024;
 
-/// A waiter, who may be chosen to end the circle. Holders have their machine's number above their own here.
+/// A waiter that may be chosen as the victim. Here a holder's number includes its machine's number
+/// in the upper half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Victim {
     holder: Holder,
     row: Addr,
-    /// Where it stands in line.
+    /// The machine in whose queue it waits.
     at: MachineId,
     yields: bool,
 }
 
 impl Victim {
-    /// Who has the most in a circle ends it; no two have the same.
+    /// Returns the rank: the waiter of highest rank is the victim. Ranks are distinct.
     fn rank(&self) -> (bool, u64, Holder) {
-        // Always the same machine's would be unfair.
+        // A fixed order of machines would be unfair.
         let hash = (self.holder ^ self.row.raw()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (self.yields, hash, self.holder)
     }
@@ -65,11 +72,11 @@ impl Victim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Walk {
     began: Holder,
-    /// Whom it has come to.
+    /// The holder that the walk has reached.
     who: Holder,
-    /// The row that it is known to wait for where the walk goes; null where that is not known.
+    /// The row for which this holder waits at the receiving machine; null if not known.
     row: Addr,
-    /// Messages that it may be still.
+    /// Messages left for this walk.
     looks: u64,
     victim: Option<Victim>,
 }
@@ -118,7 +125,7 @@ fn machine(word: u64) -> Result<MachineId, BadRecord> {
 }
 
 impl Network {
-    /// Walks from those who have waited for some time.
+    /// Begins a walk from each transaction that has waited for some time.
     pub fn look_for_circles(&self, machine: &Machine, now: Timestamp) {
         for waiter in machine.intents().stalled(now, PATIENCE) {
             let began = self.for_all(waiter);
@@ -133,13 +140,13 @@ impl Network {
         }
     }
 
-    /// CHASE: the walk goes on here.
+    /// Handles CHASE: continues the walk here.
     pub fn chased(&self, machine: &Machine, words: &[u64]) -> Result<(), BadRecord> {
         self.walk(machine, Walk::decode(words)?);
         Ok(())
     }
 
-    /// DOOM: the victim of a circle stands in line here.
+    /// Handles DOOM: ends the wait of the victim in a queue of this machine.
     pub fn doomed(&self, machine: &Machine, words: &[u64]) -> Result<(), BadRecord> {
         let mut reader = Reader(words);
         let (holder, row) = (reader.word()?, Addr::from_raw(reader.word()?));
@@ -184,10 +191,10 @@ impl Network {
         }
     }
 
-    /// Whom the walk has come to does not wait here.
+    /// Continues the walk at another machine, because its holder does not wait here.
     fn walk_elsewhere(&self, mut walk: Walk) {
         if walk.row != Addr::NULL {
-            // Its turn has come since it was asked.
+            // The holder has got the row since the walk was sent.
             return;
         }
         let of = MachineId(machine_of(walk.who) as u32);
@@ -206,7 +213,7 @@ impl Network {
             }
         };
         if let Some(link) = self.link(to) {
-            // Where there is no room it is walked again later.
+            // If there is no space, the walk is repeated later.
             let _ = link.send(CHASE, &walk.encode());
         }
     }
@@ -223,7 +230,7 @@ impl Network {
         }
     }
 
-    /// A holder as all machines know it.
+    /// Returns the holder's number with its machine's number, as all machines know it.
     fn for_all(&self, holder: Holder) -> Holder {
         match machine_of(holder) {
             0 => holder_at_peer(self.me, holder),
@@ -231,7 +238,7 @@ impl Network {
         }
     }
 
-    /// A holder as this machine knows it.
+    /// Returns the holder's number as this machine knows it.
     fn for_here(&self, holder: Holder) -> Holder {
         match machine_of(holder) == u64::from(self.me.0) {
             true => holder & u64::from(u32::MAX),

@@ -1,15 +1,17 @@
-//! The configuration that a machine is in: who commits in it, and whether clients may be answered.
+//! The current configuration of a machine: which commits may proceed in it, and whether clients may
+//! be answered.
 //!
 //! ```text
 //! suspicion ─► block ───────────────────────────────────────────► unblock: the next one is in force
 //!                        commits of the one before ─► apply │ no record of it is written any more
 //! ```
 //! # Invariants
-//! * CONFIGURED-1: what a commit does for a configuration, write a record or put a version in place, it does while
-//!   the machine is in that one ([`Configured::during`]): once [`Configured::apply`] is through, nothing more of
-//!   earlier ones comes from here (SOSP'15 §5.2 step 6).
-//! * CONFIGURED-2: between the first suspicion and the commit of the next configuration nobody is told of a
-//!   commit's end.
+//! * CONFIGURED-1: each action of a commit in a configuration, such as writing a record or
+//!   installing a version, takes place while the machine is in that configuration
+//!   ([`Configured::during`]). After [`Configured::apply`] returns, this machine writes nothing
+//!   more for earlier ones (SOSP'15 §5.2 step 6).
+//! * CONFIGURED-2: between the first suspicion and the commit of the next configuration no client
+//!   is told how a commit ended.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -17,17 +19,17 @@ use fencepost_cluster::Configuration;
 use fencepost_fabric::{Completer, Completion, MachineId};
 use parking_lot::{Mutex, RwLock};
 
-/// The id of no configuration.
+/// Stands for no configuration.
 const NONE: u64 = u64::MAX;
 
-/// What a machine knows of its configuration.
+/// The current configuration of a machine.
 pub(super) struct Configured {
     current: RwLock<Configuration>,
-    /// Its id.
+    /// The id of `current`; `NONE` after the machine has left.
     id: AtomicU64,
     cm: AtomicU64,
     blocked: AtomicBool,
-    /// Who waits for a change.
+    /// Waiters for a change.
     waiting: Mutex<Vec<Completer<()>>>,
 }
 
@@ -42,37 +44,39 @@ impl Configured {
         }
     }
 
-    /// Its id.
+    /// Returns the id of the configuration.
     #[inline]
     pub fn id(&self) -> u64 {
         self.id.load(Ordering::Acquire)
     }
 
-    /// Its configuration manager.
+    /// Returns the configuration manager.
     pub fn cm(&self) -> MachineId {
         MachineId(self.cm.load(Ordering::Acquire) as u32)
     }
 
-    /// A copy of it.
+    /// Returns a copy of the configuration.
     pub fn current(&self) -> Configuration {
         self.current.read().clone()
     }
 
-    /// Does something while the machine stays in its configuration, whose id it is told.
+    /// Calls `f` with the id of the configuration, which does not change meanwhile.
     #[inline]
     pub fn within<T>(&self, f: impl FnOnce(u64) -> T) -> T {
         let _current = self.current.read();
         f(self.id())
     }
 
-    /// Does something while the machine is in configuration `id`; `None` where it is not any more.
+    /// Calls `f` while the machine is in configuration `id`; returns `None` if it is not in it any
+    /// more.
     #[inline]
     pub fn during<T>(&self, id: u64, f: impl FnOnce() -> T) -> Option<T> {
         let _current = self.current.read();
         (self.id() == id).then(f)
     }
 
-    /// The machine is in `new` from now on; `f` is done before anything is for it, and after all for the one before.
+    /// Changes to configuration `new`. `f` runs after all actions in the previous one and before
+    /// any in the new one.
     pub fn apply<T>(&self, new: &Configuration, f: impl FnOnce() -> T) -> T {
         let mut current = self.current.write();
         *current = new.clone();
@@ -84,7 +88,7 @@ impl Configured {
         done
     }
 
-    /// The machine is in no configuration any more, and answers nobody.
+    /// Leaves the configuration: the machine is in none any more, and answers no client.
     pub fn leave(&self) {
         let current = self.current.write();
         self.block();
@@ -92,24 +96,25 @@ impl Configured {
         drop(current);
     }
 
-    /// Answers nobody from now on.
+    /// Stops answers to clients from now on.
     pub fn block(&self) {
         self.blocked.store(true, Ordering::Release);
     }
 
-    /// The configuration is in force.
+    /// Allows answers to clients: the configuration is in force.
     pub fn unblock(&self) {
         self.blocked.store(false, Ordering::Release);
         self.tell_waiting();
     }
 
-    /// Whether nobody is answered.
+    /// Returns whether answers to clients are blocked.
     #[inline]
     pub fn is_blocked(&self) -> bool {
         self.blocked.load(Ordering::Acquire)
     }
 
-    /// Comes when something may have changed: whoever waits for that looks again, once it has this.
+    /// Completes when the configuration or a lease may have changed. The caller must check its
+    /// condition again after this call.
     pub fn change(&self) -> Completion<()> {
         let (completer, change) = Completion::pending();
         self.waiting.lock().push(completer);
@@ -126,7 +131,7 @@ impl Configured {
         }
     }
 
-    /// Whoever waits looks again.
+    /// Wakes all waiters, which check their conditions again.
     pub fn tell_waiting(&self) {
         let waiting = std::mem::take(&mut *self.waiting.lock());
         waiting
@@ -134,7 +139,7 @@ impl Configured {
             .for_each(|waiting| waiting.complete(Ok(())));
     }
 
-    /// Whoever waits is told that it is in vain.
+    /// Tells all waiters that no change will come.
     pub fn give_up(&self) {
         let waiting = std::mem::take(&mut *self.waiting.lock());
         drop(waiting);

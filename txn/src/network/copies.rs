@@ -1,9 +1,10 @@
-//! Copies of objects of peers whose memory is not mapped, for whoever can tell from what they lead to
-//! whether they are still right: inner nodes, directories.
+//! The remote-read cache: copies of objects of peers whose memory is not mapped. It serves readers
+//! that can detect a stale copy from its children: readers of inner nodes and directories.
 //!
 //! # Invariants
-//! * COPIES-1: a copy was a committed version; how old it is nobody knows.
-//! * COPIES-2: all of them together take no more than [`LIMIT_WORDS`]; beyond that any may go.
+//! * COPIES-1: a copy was a committed version; its age is unknown.
+//! * COPIES-2: the copies take at most [`LIMIT_WORDS`] words together; beyond that any copy may be
+//!   dropped.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -18,14 +19,14 @@ use crate::moment::moment;
 use crate::stop::Stop;
 use crate::work::Work;
 
-/// Words that copies may take together: 64 MiB.
+/// Maximum words of all copies: 64 MiB.
 const LIMIT_WORDS: usize = 8 << 20;
-/// Parts with locks of their own.
+/// Number of parts with locks of their own.
 const SHARDS: usize = 16;
-/// Words that an entry takes beside its payload.
+/// Words that an entry takes besides its payload.
 const ENTRY_WORDS: usize = 16;
 
-/// The copies that a machine keeps.
+/// The cached copies of a machine.
 pub(super) struct Copies([RwLock<Shard>; SHARDS]);
 
 #[derive(Default)]
@@ -80,15 +81,15 @@ impl Copies {
     }
 }
 
-/// Looks at an object, and says whether a copy of it is worth keeping.
+/// A function that reads an object and returns whether a copy of it should be kept.
 pub(crate) type LookAndKeep<'a> = &'a mut (dyn FnMut(&View<'_>) -> bool + Send);
 
 impl Network {
-    /// Shows `f` some committed version of an object, if one is allocated; the newest if it is to be `fresh`. Keeps a
-    /// copy where `f` says that it is worth it.
+    /// Shows `f` a committed version of an object, if one is allocated; the newest one if `fresh`.
+    /// Keeps a copy if `f` returns `true`.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where the peer cannot be reached.
+    /// [`Stop::Retry`] if the peer cannot be reached.
     pub(crate) fn view_copy<'a>(
         &'a self,
         addr: Addr,

@@ -1,19 +1,21 @@
-//! What this machine has of transactions that are not truncated: what their recovery begins with (SOSP'15 §5.3,
-//! step 3).
+//! Evidence on this machine of transactions that are not truncated, with which recovery begins
+//! (SOSP'15 §5.3, step 3).
 //!
-//! A LOCK is evidence once all values of the region are there (PRIMARY-3), COMMIT-BACKUP once its last part is. A
-//! transaction that is truncated and waits for versions that others bring (BACKUP-1) is settled; there is nothing to be
-//! recovered of it.
+//! A LOCK is evidence once all new values of the region are here (PRIMARY-3), COMMIT-BACKUP once
+//! its last part is. A truncated transaction that waits for versions (BACKUP-1) is settled; it
+//! needs no recovery.
 //!
-//! *Content*: what a transaction writes to a region, the same from a LOCK as from a COMMIT-BACKUP, so that replicas can
-//! give it to one another. It is the writes of a COMMIT-BACKUP with one thing more, because a LOCK does not know W:
+//! *Content*: the writes of a transaction to a region, in the same encoding from a LOCK as from a
+//! COMMIT-BACKUP, so that replicas can exchange them. The encoding is that of COMMIT-BACKUP with
+//! one addition, because a LOCK does not contain W:
 //!
 //! ```text
 //! address | kind, class, words | incarnation (16), word that is stamped with W plus 1, or 0 (8) | payload
 //! ```
 //! Ranges have the base version before them.
 //!
-//! Locks that a coordinator has taken in regions of its own machine are not here: it has them itself.
+//! Locks that a coordinator has taken in regions of its own machine are not included: the in-flight
+//! commit has them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,15 +28,16 @@ use crate::machine::Machine;
 use crate::record::{BadRecord, TxnId};
 use crate::recovery::{Evidence, Seen};
 
-/// Where the word that is stamped is in what is said about a write.
+/// The position of the stamped word in the third word of a write.
 pub(super) const STAMPED_SHIFT: u32 = 16;
 
-/// What was found, by transaction and region.
+/// The evidence by transaction and region.
 #[derive(Default)]
 pub(super) struct Found(BTreeMap<(TxnId, u32), Seen>);
 
 impl Found {
-    /// Adds what a record is evidence of; `record` begins with an id, and `w` and all written regions are after it.
+    /// Adds evidence from a record that writes the regions `written`, with the write timestamp `w`
+    /// if the record has it.
     pub fn add(
         &mut self,
         (id, region): (TxnId, u32),
@@ -54,7 +57,7 @@ impl Found {
     }
 }
 
-/// The regions that come next in a record.
+/// Reads the written regions, which come next in a record.
 pub(super) fn written(reader: &mut Reader<'_>) -> Result<Arc<[u32]>, BadRecord> {
     let regions = reader.counted()?.iter();
     let regions = regions.map(|region| u32::try_from(*region));
@@ -62,7 +65,7 @@ pub(super) fn written(reader: &mut Reader<'_>) -> Result<Arc<[u32]>, BadRecord> 
     regions.map_err(|_| BadRecord("a region whose number is too large"))
 }
 
-/// Appends what an object becomes that a primary has locked at `base`.
+/// Appends the new value of an object that a primary has locked at `base`.
 pub(super) fn put_content(
     out: &mut Vec<u64>,
     (addr, kind, slot): (fencepost_storage::Addr, Kind, Slot),
@@ -91,8 +94,8 @@ pub(super) fn put_content(
 }
 
 impl Machine {
-    /// What this machine has of transactions that began to commit before a configuration, as records of its peers and
-    /// of its own transactions say.
+    /// Returns the evidence of transactions of configurations before `configuration`, from records
+    /// of peers and of this machine's own transactions.
     pub fn seen_before(&self, configuration: ConfigurationId) -> Vec<Seen> {
         let Some(network) = self.network() else {
             return Vec::new();
@@ -107,7 +110,8 @@ impl Machine {
             .collect()
     }
 
-    /// What such a transaction writes to a region; `None` where this machine has no evidence that comes with it.
+    /// Returns the writes of such a transaction to a region; `None` if this machine has no record
+    /// with them.
     pub fn content(&self, id: TxnId, region: u32) -> Option<Arc<[u64]>> {
         let network = self.network()?;
         let content = match id.machine == network.me().0 {
@@ -121,7 +125,8 @@ impl Machine {
         content.map(Arc::from)
     }
 
-    /// Whether this machine has truncated a transaction, and does not know all participants to have.
+    /// Returns whether this machine has truncated a transaction, and does not know that all
+    /// participants have.
     pub fn was_truncated(&self, id: TxnId) -> bool {
         self.network().is_some_and(|network| {
             if id.machine == network.me().0 {

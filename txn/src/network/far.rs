@@ -1,15 +1,16 @@
-//! Memory of peers that the fabric does not map: objects and old versions are brought by one-sided reads.
+//! Memory of peers that the fabric does not map: objects and old versions are read one-sided.
 //!
 //! # Picture
 //! ```text
-//! address ─► size class of its block (known, or read) ─► one read of the slot ─► copy, whole
+//! address ─► size class of its block (known, or read) ─► one read of the slot ─► consistent copy
 //! copy newer than the snapshot ─► place of the version before ─► record and generation, posted together
 //! ```
-//! A region may change hands meanwhile: what is read of one object is all read of one machine.
+//! A region may be handed over meanwhile: all reads of one object go to one machine.
 //!
 //! # Invariants
-//! * FAR-1: a size class is forgotten before this machine says that it has passed the release of a block
-//!   ([`super::boards`]), and no block gets another class before all machines have said so.
+//! * FAR-1: this machine forgets a size class before it publishes that it has passed the release of
+//!   a block ([`super::boards`]). No block gets another class before all machines have published
+//!   that.
 
 use std::collections::HashMap;
 
@@ -34,39 +35,40 @@ use crate::work::Work;
 const WORD_BYTES: usize = 8;
 const UNREACHABLE: Stop = Stop::Retry(AbortReason::Unreachable);
 
-/// What came of looking at an object that was far.
+/// The result of an access to an object that was not mapped.
 pub(crate) enum Reach<T> {
-    /// It is in memory that is mapped here, as is known by now: look there.
+    /// The object is in memory that is mapped here, as is known now: access it there.
     Near,
-    /// This.
+    /// The result.
     Far(T),
 }
 
-/// What is known of blocks of peers.
+/// The known size classes of peers' blocks.
 #[derive(Default)]
 pub(super) struct Blocks(RwLock<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// How often all was forgotten.
+    /// How often all classes were forgotten.
     forgotten: u64,
-    /// As their primary has them.
+    /// The classes, as the primary has them.
     classes: HashMap<(MachineId, BlockId), Class, FixedState>,
 }
 
 impl Blocks {
-    /// The class of a block, if it is known, and what [`Self::remember`] wants to know.
+    /// Returns the class of a block, if it is known, and the count that [`Self::remember`] takes.
     fn class(&self, block: (MachineId, BlockId)) -> (Option<Class>, u64) {
         let known = self.0.read();
         (known.classes.get(&block).copied(), known.forgotten)
     }
 
-    /// Whether nothing was forgotten since it had been so often: then no block that had a class has another.
+    /// Returns whether no class was forgotten since the count was `forgotten`: then a block with a
+    /// class has no other one.
     fn is_current(&self, forgotten: u64) -> bool {
         self.0.read().forgotten == forgotten
     }
 
-    /// Remembers what a read has brought that began when all had been `forgotten` so often.
+    /// Remembers a class from a read that began when the count was `forgotten`.
     fn remember(&self, block: (MachineId, BlockId), class: Class, forgotten: u64) {
         let mut known = self.0.write();
         if known.forgotten == forgotten {
@@ -74,7 +76,7 @@ impl Blocks {
         }
     }
 
-    /// Forgets everything (FAR-1).
+    /// Forgets all classes (FAR-1).
     pub fn forget(&self) {
         let mut known = self.0.write();
         known.forgotten += 1;
@@ -83,8 +85,8 @@ impl Blocks {
 }
 
 impl Network {
-    /// Whether an object is not to be found in memory here: it is a peer's that is not mapped, or nobody has
-    /// asked yet whose it is.
+    /// Returns whether an object is not accessible in memory here: its peer's memory is not mapped,
+    /// or its primary is not known yet.
     #[inline]
     pub fn is_far(&self, addr: Addr) -> bool {
         match self.primary(addr) {
@@ -93,21 +95,21 @@ impl Network {
         }
     }
 
-    /// Whether an object is in memory of a peer that is not mapped here.
+    /// Returns whether an object is in memory of a peer that is not mapped here.
     #[inline]
     pub fn is_unmapped(&self, addr: Addr) -> bool {
         self.far && self.is_elsewhere(addr)
     }
 
-    /// Finds out whose an object is that was far; whether it is so no more, since its memory is mapped.
+    /// Looks up the primary of an object that was far. Returns whether its memory is mapped.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where the CM cannot be reached.
+    /// [`Stop::Retry`] if the CM cannot be reached.
     pub async fn comes_near(&self, addr: Addr) -> Result<bool, Stop> {
         Ok(!self.far && self.find(addr.region()).await?)
     }
 
-    /// Begins to read `words` words of a machine's memory.
+    /// Posts a read of `words` words of a machine's memory.
     fn post(
         &self,
         machine: MachineId,
@@ -123,8 +125,8 @@ impl Network {
         self.fabric.read(place, words)
     }
 
-    /// The answer of a read that `again` posts once more where it has to; `None` where there is nothing to
-    /// be read.
+    /// Returns the answer of a read, which `again` repeats if necessary; `None` if there is nothing
+    /// to read.
     async fn words(
         &self,
         mut read: Completion<Box<[u64]>>,
@@ -143,7 +145,8 @@ impl Network {
         }
     }
 
-    /// Size class of the block of an object, as a machine has it, and what [`Blocks::is_current`] wants to know.
+    /// Returns the size class of an object's block, as a machine has it, and the count that
+    /// [`Blocks::is_current`] takes.
     async fn class(&self, machine: MachineId, addr: Addr) -> Result<(Option<Class>, u64), Stop> {
         let block = BlockId::of(addr);
         let (known, forgotten) = self.blocks.class((machine, block));
@@ -163,22 +166,22 @@ impl Network {
         Ok((class, forgotten))
     }
 
-    /// The object at `addr`, as one read brings it; what a locked one holds may be on its way to another
-    /// version. `None` for an address outside every block in use.
+    /// Reads the object at `addr` in one read; a locked object may be partly overwritten. `None`
+    /// for an address outside every block in use.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where the peer cannot be reached.
+    /// [`Stop::Retry`] if the peer cannot be reached.
     pub async fn fetch(&self, addr: Addr) -> Result<Option<ObjectCopy>, Stop> {
         Ok(self.fetch_of(addr).await?.map(|(_, copy)| copy))
     }
 
-    /// As [`Self::fetch`], and whose memory it was in.
+    /// Does the same as [`Self::fetch`], and returns the machine that was read.
     ///
     /// # Errors
-    /// As [`Self::fetch`].
+    /// The same as of [`Self::fetch`].
     pub async fn fetch_of(&self, addr: Addr) -> Result<Option<(MachineId, ObjectCopy)>, Stop> {
         for round in 0.. {
-            // It may be changing hands since the last round.
+            // A handover may have begun since the last round.
             if !self.knows(addr.region()) && !self.find(addr.region()).await? {
                 return Ok(None);
             }
@@ -206,7 +209,7 @@ impl Network {
                     false => continue,
                 }
             };
-            // Not every reader has a transaction that keeps the block from getting another class.
+            // A reader without a transaction does not keep the block from getting another class.
             if self.blocks.is_current(forgotten)
                 && let Some(copy) = ObjectCopy::of(words, offset / WORD_BYTES)
             {
@@ -217,22 +220,22 @@ impl Network {
         Ok(None)
     }
 
-    /// Begins to read the header of an object.
+    /// Posts a read of the header of an object.
     pub fn post_header(&self, addr: Addr) -> Completion<Box<[u64]>> {
         self.counting.count(Posted::Header);
         let piece = Piece::Region(addr.region().0);
         let word = addr.offset() as usize / WORD_BYTES;
         match self.primary(addr) {
             Some(machine) => self.post(machine, piece, word, 1),
-            // What this machine may have of it is a backup's.
+            // This machine may have a replica, but only as a backup.
             None => Completion::done(Err(FabricError::Refused("nobody is known to have it"))),
         }
     }
 
-    /// The header that [`Self::post_header`] has asked for; `None` as [`Self::fetch`].
+    /// Returns the header that [`Self::post_header`] has requested; `None` as of [`Self::fetch`].
     ///
     /// # Errors
-    /// As [`Self::fetch`].
+    /// The same as of [`Self::fetch`].
     pub async fn header(
         &self,
         addr: Addr,
@@ -240,17 +243,17 @@ impl Network {
     ) -> Result<Option<Header>, Stop> {
         let again = || self.post_header(addr);
         let words = match self.words(read, again).await? {
-            // Its region may have changed hands since it was asked for.
+            // Its region may have been handed over since the request.
             None => self.words(again(), again).await?,
             words => words,
         };
         Ok(words.and_then(|words| words.first().copied().map(Header)))
     }
 
-    /// The header of an object as it is now; `None` as [`Self::fetch`].
+    /// Reads the current header of an object; `None` as of [`Self::fetch`].
     ///
     /// # Errors
-    /// As [`Self::fetch`].
+    /// The same as of [`Self::fetch`].
     pub(crate) fn header_of(&self, addr: Addr) -> Work<'_, Result<Option<Header>, Stop>> {
         Box::pin(self.header(addr, self.post_header(addr)))
     }
@@ -258,7 +261,7 @@ impl Network {
     /// Shows `f` the newest committed version of an object, if one is allocated.
     ///
     /// # Errors
-    /// As [`Self::fetch`].
+    /// The same as of [`Self::fetch`].
     pub(crate) fn view_far<'a>(
         &'a self,
         addr: Addr,
@@ -284,11 +287,11 @@ impl Network {
         })
     }
 
-    /// Follows the chain from the newest version of an object, `copy` of a machine's memory, to the newest one not
-    /// newer than `at` and shows it to `f`.
+    /// Follows the version chain of an object from `copy`, read from a machine's memory, and shows
+    /// `f` the newest version not newer than `at`.
     ///
     /// # Errors
-    /// As [`Self::fetch`].
+    /// The same as of [`Self::fetch`].
     pub(crate) async fn find_far(
         &self,
         (machine, copy): (MachineId, &ObjectCopy),
@@ -305,7 +308,7 @@ impl Network {
             (0..2).for_each(|_| self.counting.count(Posted::Object));
             let block = Piece::OldVersions(place.block());
             let record = self.post(machine, block, place.offset(), copy::record_words(len));
-            // Takes effect after the other: it says whether that was the record still.
+            // This read takes effect after the other and tells whether that was still the record.
             let counted = self.post(machine, Piece::Generations(page), word, 1);
             let (record, counted) = (record.await, counted.await);
             let (record, counted) = match (record, counted) {

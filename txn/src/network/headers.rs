@@ -1,19 +1,20 @@
-//! Headers of what a transaction has read of peers whose memory is not mapped: how VALIDATE (SOSP'15 §4 step 2)
-//! and a refresh look at them.
+//! Headers of the read set at peers whose memory is not mapped, for VALIDATE (SOSP'15 §4 step 2)
+//! and for a read refresh.
 //!
 //! ```text
-//! up to T_R objects of a primary   a one-sided read each, of which the primary's processors know nothing
-//! more                             one message, and one that answers it; in parts where there are very many
+//! up to T_R objects of a primary   one one-sided read each, without the primary's processors
+//! more                             one message, and one reply; several messages for very many objects
 //!
-//! VALIDATE    ticket | address | header as it was seen | ...                       to the primary
-//! VALIDATED   ticket | place in the question | header as it is, of each that is another | ...   from it
+//! VALIDATE    ticket | address | header as it was seen | ...                              to the primary
+//! VALIDATED   ticket | index in the request, header as it is, for each that differs ...   from the primary
 //! ```
-//! The primary says what a read would have brought, so whoever asked judges both alike. Where peers' memory is
-//! mapped a header is a load from it: less than a message costs either side, however many there are.
+//! The primary returns the headers that reads would return, so the coordinator treats both alike.
+//! Where peers' memory is mapped, a header is a load from it. That costs less than a message for
+//! both sides, however many headers there are.
 //!
 //! # Failure
-//! Where there is no room for a question, the headers are read. A question to a peer that is lost ends as a read
-//! of its memory does.
+//! If there is no space for a request, the headers are read instead. A request to a lost peer ends
+//! like a read of its memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,49 +34,49 @@ use crate::stop::{AbortReason, Stop};
 pub(super) const VALIDATE: u8 = 8;
 pub(super) const VALIDATED: u8 = 9;
 
-/// Objects of one primary whose headers are read; of more the primary is asked.
+/// Number of objects of one primary whose headers are read; for more the primary is asked.
 const T_R: usize = 4;
 /// Objects of one message.
 const ASKED_AT_ONCE: usize = 512;
-/// In the place of one that is answered: nothing is there.
+/// Flag in the index of an answered object: there is no object.
 const NOWHERE: u64 = 1 << 63;
 
-/// A header that is wanted: a number by which it is asked for later, where it is, and what is expected there.
+/// A wanted header: its number for the later request, the address, and the expected header.
 pub(crate) type Expected = (usize, Addr, Header);
 
-/// Headers on their way.
+/// Headers that were requested.
 #[derive(Default)]
 pub(crate) struct Headers {
-    /// In the order in which they are wanted.
+    /// In the order in which they are taken.
     looks: VecDeque<(usize, Look)>,
     questions: Vec<Question>,
 }
 
-/// What brings a header.
+/// The source of a header.
 enum Look {
     Read(Completion<Box<[u64]>>),
-    /// A question, and the place in it.
+    /// A request, and the index in it.
     Asked(usize, u64),
 }
 
-/// A VALIDATE that waits for its answer; dropping it ends the wait.
+/// A VALIDATE that waits for its reply; dropping it ends the wait.
 struct Question {
     network: Arc<Network>,
     ticket: u64,
     answer: Completion<Box<[u64]>>,
-    /// Places and headers that were answered.
+    /// The indexes and headers of the reply.
     others: Option<Box<[u64]>>,
 }
 
-/// Who waits for an answer, and of whom.
+/// A pending request: the peer, and the completer of its reply.
 pub(super) type Asker = (MachineId, Completer<Box<[u64]>>);
 
 impl Headers {
-    /// The header that was wanted by a number, if it was not taken yet. They are taken in their order. The inner
-    /// `None` as of [`Network::fetch`].
+    /// Returns the header with this number, if it was not taken yet. Headers are taken in order.
+    /// The inner `None` has the meaning of [`Network::fetch`].
     ///
     /// # Errors
-    /// As [`Network::fetch`].
+    /// The same as of [`Network::fetch`].
     pub async fn take(
         &mut self,
         network: &Network,
@@ -117,7 +118,7 @@ impl Drop for Question {
 }
 
 impl Network {
-    /// Begins to look at headers of objects of peers.
+    /// Requests headers of objects of peers.
     pub fn look_at(self: &Arc<Self>, wanted: &[Expected]) -> Headers {
         let mut asked: Vec<Option<Look>> = wanted.iter().map(|_| None).collect();
         let mut questions = Vec::new();
@@ -152,7 +153,7 @@ impl Network {
         }
     }
 
-    /// Asks a peer; `None` where there is no room for the question now.
+    /// Asks a peer; `None` if there is no space for the request now.
     fn question(
         self: &Arc<Self>,
         peer: &Peer,
@@ -177,7 +178,7 @@ impl Network {
         sent.ok().map(|()| question)
     }
 
-    /// VALIDATED: what a peer has found.
+    /// Handles VALIDATED: takes the headers that a peer has found.
     pub(super) fn take_headers(&self, peer: MachineId, words: &[u64]) -> Result<(), BadRecord> {
         let mut reader = Reader(words);
         let ticket = reader.word()?;
@@ -188,7 +189,7 @@ impl Network {
         Ok(())
     }
 
-    /// Whoever has asked a peer gets the answer.
+    /// Passes a reply to the request that waits for it.
     pub(super) fn tell_asker(&self, peer: MachineId, ticket: u64, words: &[u64]) {
         let mut askers = self.askers.lock();
         if askers.get(&ticket).is_some_and(|(asked, _)| *asked == peer)
@@ -199,18 +200,18 @@ impl Network {
         }
     }
 
-    /// Ends the waits for answers of peers that are lost.
+    /// Ends the requests to lost peers.
     pub(super) fn forget_lost_questions(&self) {
         let lost = |id: &MachineId| self.peer(*id).is_some_and(|peer| peer.line.is_broken());
         let mut askers = self.askers.lock();
         let ended: Vec<_> = askers.extract_if(|_, (peer, _)| lost(peer)).collect();
-        // Whoever is woken may want the lock.
+        // A woken task may take the lock.
         drop(askers);
         drop(ended);
     }
 }
 
-/// VALIDATE: tells a peer which headers are others than it has seen.
+/// Handles VALIDATE: tells a peer which headers differ from those it has seen.
 pub(super) fn answer(machine: &Machine, link: &Link, words: &[u64]) -> Result<(), BadRecord> {
     let mut reader = Reader(words);
     let mut answer = vec![reader.word()?];

@@ -1,4 +1,5 @@
-//! What a machine lacks that is to begin: its peers, the time, its place among them, the root object.
+//! Startup prerequisites: peers, time, membership and root object, which a machine needs before it
+//! can begin.
 
 use std::fmt;
 
@@ -7,16 +8,16 @@ use fencepost_fabric::MachineId;
 use super::Network;
 use crate::machine::Machine;
 
-/// What a machine lacks yet before it can begin; `Display` says it to who waits for it.
+/// A missing prerequisite; `Display` describes it to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// A peer that can be written to.
+    /// A peer that cannot be written to yet.
     Peer(MachineId),
-    /// What time it is, which the CM tells.
+    /// The time, which this CM tells.
     Time(MachineId),
-    /// A configuration that it is a member of, and all that belongs to one.
+    /// Membership in a configuration whose regions are all active.
     Place,
-    /// Where the root object is.
+    /// The location of the root object.
     Root,
 }
 
@@ -32,8 +33,8 @@ impl fmt::Display for Lack {
 }
 
 impl Network {
-    /// What there is to be yet, if anything: every peer can be written to, the CM has told the time, and the root object is
-    /// there; a machine that joins has to be a member first.
+    /// Returns the first missing prerequisite, if any. Every peer can be written to, the CM has
+    /// told the time, a joining machine is a member, and the root object exists.
     pub async fn lacks(&self, machine: &Machine) -> Option<Lack> {
         let clock = machine.clock();
         for peer in self.fellows() {
@@ -54,7 +55,7 @@ impl Network {
             return Some(Lack::Root);
         }
         if self.joins {
-            // What has changed hands before did so before now.
+            // All handovers before this point have a floor of at most this time.
             self.whereabouts.raise_all(clock.interval().1);
         }
         if let Some(leasing) = self.leasing() {

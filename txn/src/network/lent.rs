@@ -1,12 +1,14 @@
-//! Slots of this machine that a peer has reserved for new objects ([`super::reserve`]), at their primary.
+//! Slot leases: slots of this machine that a peer has reserved for new objects
+//! ([`super::reserve`]), at their primary.
 //!
 //! # Invariants
-//! * LENT-1: a lent slot is not allocated, its payload is zeroed, and nobody but the peer's commits locks it. It
-//!   is in no free list, so its block keeps its class.
-//! * LENT-2: only a slot that was lent to a peer becomes its new object, once.
+//! * LENT-1: a leased slot is not allocated, its payload is zeroed, and only the peer's commits
+//!   lock it. It is in no free list, so its block keeps its class.
+//! * LENT-2: only a slot that is leased to a peer becomes its new object, once.
 //!
-//! Where there is none, the peer's log is read first as far as it has come: what it gave back before it asked may be in it.
-//! Where a slot needs another region of this machine, the answer waits until that has come.
+//! If no slot is free, the peer's log is drained first: it may contain slots that the peer returned
+//! before its request. If a slot needs another region of this machine, the answer waits for the
+//! region.
 
 use std::collections::HashSet;
 
@@ -24,11 +26,11 @@ use super::{Link, Network};
 use crate::machine::Machine;
 use crate::record::BadRecord;
 
-/// What one peer has.
+/// The slot leases of one peer.
 #[derive(Default)]
 pub(super) struct Lent {
     slots: HashSet<Addr, FixedState>,
-    /// What it has asked for, and what the answer waits for.
+    /// Requests of the peer that wait, and what each waits for.
     later: Vec<(Ask, Awaited)>,
 }
 
@@ -36,9 +38,10 @@ pub(super) struct Lent {
 struct Ask {
     ticket: u64,
     wanted: Wanted,
-    /// Whether all has been read that was in the peer's log when this came.
+    /// Whether the records that were in the peer's log when the request arrived have been
+    /// processed.
     log_read: bool,
-    /// Regions that came and were taken by others.
+    /// Number of new regions whose space others took.
     rounds: u32,
 }
 
@@ -48,7 +51,7 @@ enum Awaited {
 }
 
 impl Lent {
-    /// RESERVE: lends what there is memory for.
+    /// Handles RESERVE: leases as many slots as there is memory for.
     pub fn reserve(
         &mut self,
         here: (&Machine, &Network),
@@ -78,7 +81,7 @@ impl Lent {
         let slots = loop {
             let there = regions.count();
             let slots = take(machine, lane, ask.wanted);
-            // A region that has come since is not full, and has not been tried.
+            // A region that was added meanwhile was not tried yet.
             if !slots.is_empty() || regions.count() == there {
                 break slots;
             }
@@ -87,7 +90,7 @@ impl Lent {
             self.later.push((ask, Awaited::Log));
             return;
         }
-        // Otherwise it is not for want of a region.
+        // Otherwise the failure does not come from a missing region.
         if slots.is_empty() && regions.is_full() && ask.rounds < ROUNDS {
             let grown = network.grow(machine, ask.wanted.near);
             let rounds = ask.rounds + 1;
@@ -101,8 +104,8 @@ impl Lent {
         });
     }
 
-    /// Lends what has waited for the log, which has been `read` as far as it had come, or for a region that has come, or
-    /// will not come; whether there was anything.
+    /// Answers requests that waited for the log, if it has been `read` to its end, or for a region
+    /// whose allocation has ended. Returns whether there was any.
     pub fn lend_later(
         &mut self,
         here: (&Machine, &Network),
@@ -140,12 +143,12 @@ impl Lent {
         any
     }
 
-    /// Whether nothing waits.
+    /// Returns whether no request waits.
     pub fn is_at_rest(&self) -> bool {
         self.later.is_empty()
     }
 
-    /// UNRESERVE: the slots may serve others.
+    /// Handles UNRESERVE: returns the slots to the allocator.
     pub fn give_back(
         &mut self,
         machine: &Machine,
@@ -164,7 +167,7 @@ impl Lent {
         Ok(())
     }
 
-    /// The peer is lost: all that it has serves others.
+    /// Returns all slots of a lost peer to the allocator.
     pub fn take_back(&mut self, machine: &Machine, lane: usize) {
         self.later.clear();
         let mut lane = machine.lanes().enter(lane);
@@ -173,17 +176,17 @@ impl Lent {
         }
     }
 
-    /// Whether the peer may make an object there.
+    /// Returns whether the peer may create an object there.
     pub fn has(&self, addr: Addr) -> bool {
         self.slots.contains(&addr)
     }
 
-    /// It has made one.
+    /// Ends the lease of a slot in which the peer has created an object.
     pub fn used(&mut self, addr: Addr) {
         self.slots.remove(&addr);
     }
 
-    /// All of them.
+    /// Returns all leased slots.
     pub fn all(&self) -> impl Iterator<Item = Addr> {
         self.slots.iter().copied()
     }
@@ -206,7 +209,7 @@ fn take(machine: &Machine, lane: usize, wanted: Wanted) -> Vec<Reserved> {
     }
     let one = |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
     while slots.len() < count {
-        // For the first one everything is tried.
+        // For the first slot all sources are tried.
         let addr = match slots.is_empty() {
             true => machine.take_slots(lane, one),
             false => machine.take_slots_at_hand(lane, one),

@@ -1,9 +1,11 @@
-//! That locks are taken in one order: whoever has one of these does not wait for one before it.
+//! Tests that mutexes are taken in one order: a thread that holds one of these does not wait for an
+//! earlier one.
 //!
 //! ```text
 //! ends ─► configuration ─► commits ─► records of this machine
 //! ```
-//! What would be a deadlock of three threads, one in a million times, is here two of them, held up where it matters.
+//! The deadlock would need three threads and one chance in a million. Here two threads are held at
+//! the critical points.
 
 use std::sync::Arc;
 use std::thread::{sleep, yield_now};
@@ -18,10 +20,10 @@ use crate::{Machine, MachineOptions};
 
 const ME: MachineId = MachineId(1);
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Looks a millisecond apart, by when whoever is looked at has come to where it waits.
+/// Checks a millisecond apart; after them the other thread has reached its wait.
 const LOOKS: usize = 100;
 
-/// A machine without threads.
+/// Returns a machine without threads.
 fn alone() -> Arc<Machine> {
     let fabric = LocalNetwork::new().join(ME).expect("a machine");
     let configuration = Configuration::of_process(1).expect("one machine");
@@ -41,7 +43,7 @@ fn who_asks_what_is_left_stands_in_nobodys_way() {
     let machine = alone();
     let network = machine.network().expect("a network");
     std::thread::scope(|scope| {
-        // As whoever truncates, who wants the records next.
+        // Like the truncating thread, which next locks the records.
         let truncates = || {
             let asks = scope.spawn(|| network.is_at_rest());
             while network.ends.try_lock().is_some() {
@@ -74,7 +76,8 @@ fn who_truncates_does_not_wait_for_a_configuration_with_the_commits_in_its_hands
     };
     network.committing.leave_acknowledged(id, ME);
     std::thread::scope(|scope| {
-        // While it is being applied nobody is in a configuration; who was in the one before may want the commits.
+        // During `apply` no thread is in a configuration; a thread that was in the previous one may
+        // lock the commits.
         network.configured.apply(&current, || {
             scope.spawn(|| network.finish(machine.regions()));
             for _ in 0..LOOKS {

@@ -1,12 +1,13 @@
-//! What primaries elsewhere are told to lock, and what of it becomes what: LOCK and LOCK-MOVED.
+//! LOCK and LOCK-MOVED at remote primaries.
 //!
-//! A LOCK carries values, as they are for the base versions. What depends on the write timestamp is one word, which
-//! the primary stamps. A patched node that is found locked at another version is patched anew here, and its value
-//! follows in LOCK-MOVED; so does that of every patched node of a transaction too large for its LOCK to carry them
-//! beside the room that LOCK-MOVED needs.
+//! A LOCK carries new values, computed for the base versions. One word may depend on the write
+//! timestamp: the primary stamps it. If a patched node is locked at another version, it is patched
+//! anew here, and its value follows in LOCK-MOVED. The same holds for every patched node if the
+//! transaction is too large for its LOCK to carry their values beside the space reserved for
+//! LOCK-MOVED.
 //!
-//! The writes of a transaction that yields say so, and the primary refuses the lock of an object that another transaction
-//! intends to write: it alone knows the intents on it.
+//! Writes of a transaction that yields are marked. The primary then refuses the lock of an object
+//! that another transaction intends to write: only the primary knows the intents on it.
 
 use fencepost_fabric::Completion;
 use fencepost_storage::header::Header;
@@ -22,7 +23,7 @@ use crate::stop::AbortReason;
 use crate::transaction::Context;
 use crate::write_set::{What, Write};
 
-/// The word of an entry that is stamped, and who does it.
+/// Returns the word of an entry that is stamped, and the node kind that stamps it.
 fn stamper(write: &Write) -> Option<(usize, &'static dyn NodeKind)> {
     let kind = match write.what {
         What::Patched(kind) => Some(kind),
@@ -33,7 +34,7 @@ fn stamper(write: &Write) -> Option<(usize, &'static dyn NodeKind)> {
 }
 
 impl Context {
-    /// LOCK (step 1) at the primaries that are other machines.
+    /// Writes LOCK (step 1) to the remote primaries. Returns the pending replies by participant.
     pub(super) fn lock_elsewhere(
         &mut self,
         network: &Network,
@@ -61,7 +62,7 @@ impl Context {
                 }
             }
             replies.push((at, network.expect_reply(id, participant.machine)));
-            // A write that is lost is noticed as an answer that does not come.
+            // A lost write is noticed, because no reply arrives.
             let tag = match participant.in_parts {
                 true => record::LOCK_OF_PARTS,
                 false => record::LOCK,
@@ -76,7 +77,7 @@ impl Context {
         replies
     }
 
-    /// Appends a write to a LOCK; `stamped` is room for an image.
+    /// Appends a write to a LOCK; `stamped` is a buffer for an image.
     fn put_lock(
         &self,
         record: &mut Vec<u64>,
@@ -116,7 +117,7 @@ impl Context {
         });
     }
 
-    /// What a primary elsewhere has answered to LOCK.
+    /// Processes the reply of a remote primary to LOCK.
     pub(super) async fn locked_elsewhere(
         &mut self,
         at: usize,
@@ -147,7 +148,8 @@ impl Context {
         Ok(())
     }
 
-    /// A patched node that is gone where it was is looked for elsewhere.
+    /// Returns the failure of a remote lock. A patched node that was freed is re-routed: it is
+    /// looked up elsewhere.
     fn failed_elsewhere(&mut self, reason: AbortReason, addr: Addr) -> LockFailure {
         let entry = self.writes.find(addr);
         match entry.map(|at| self.writes.writes[at].what) {
@@ -158,7 +160,7 @@ impl Context {
         }
     }
 
-    /// LOCK-MOVED at the primaries that need values; the acks.
+    /// Writes LOCK-MOVED to the primaries that need values, and collects the acks.
     pub(super) fn lock_moved_elsewhere(&mut self, network: &Network) {
         let id = self.txn_id();
         let mut record = std::mem::take(&mut self.spread.record);

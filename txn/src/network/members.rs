@@ -1,4 +1,4 @@
-//! Who the machines are and what they have, for whoever asks.
+//! The members of the cluster and their state, for monitoring.
 
 use fencepost_cluster::{ConfigurationId, GroupId, Mapping, RegionId, Replicas};
 use fencepost_fabric::MachineId;
@@ -11,36 +11,37 @@ use crate::stop::Stop;
 /// The configuration as one machine knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Members {
-    /// Its id.
+    /// The id of the configuration.
     pub configuration: u64,
-    /// The machine that was asked.
+    /// The number of the machine that was asked.
     pub me: u32,
-    /// The configuration manager.
+    /// The number of the configuration manager.
     pub manager: u32,
-    /// Machines that have each region: its primary and its backups.
+    /// The number of replicas of each region: its primary and its backups.
     pub replicas: usize,
     /// All machines.
     pub machines: Vec<MemberState>,
 }
 
-/// A machine.
+/// The state of one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberState {
-    /// Its number.
+    /// The machine's number.
     pub id: u32,
-    /// What it shares the fate of.
+    /// Its failure domain.
     pub domain: String,
     /// Whether it is to leave.
     pub leaving: bool,
-    /// Whether it could be written to when that was last tried.
+    /// Whether it was reachable at the last write to it.
     pub reachable: bool,
-    /// Nanoseconds by which it was uncertain of the manager's time when it said so last; `None` where it has
-    /// not.
+    /// Nanoseconds of uncertainty of its clock against the manager's, as last published; `None` if
+    /// never published.
     pub clock_uncertainty_ns: Option<u64>,
 }
 
 impl Machine {
-    /// The machines of the configuration. One that is alone is machine 1 of configuration 1.
+    /// Returns the members of the configuration. A machine that is alone is machine 1 of
+    /// configuration 1.
     pub fn members(&self) -> Members {
         match self.network() {
             Some(network) => network.members(self.clock_state()),
@@ -60,21 +61,21 @@ impl Machine {
         }
     }
 
-    /// Number of the configuration.
+    /// Returns the number of the configuration.
     pub fn configuration(&self) -> u64 {
         self.network().map_or(1, |network| network.configured.id())
     }
 
-    /// The configuration manager; 0 where the machine is alone.
+    /// Returns the number of the configuration manager; 0 on a machine that is alone.
     pub fn manager(&self) -> u32 {
         self.network()
             .map_or(0, |network| network.configured.cm().0)
     }
 
-    /// All regions of all machines, as the CM knows them.
+    /// Returns all regions of all machines, as the CM knows them.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where the CM cannot be reached.
+    /// [`Stop::Retry`] if the CM cannot be reached.
     pub async fn all_regions(&self) -> Result<Vec<Mapping>, Stop> {
         if let Some(network) = self.network() {
             return network.all_regions().await;
@@ -94,7 +95,7 @@ impl Machine {
 }
 
 impl Network {
-    /// The configuration, where this machine has a clock like that.
+    /// Returns the members; `clock` is the state of this machine's clock.
     fn members(&self, clock: ClockState) -> Members {
         let machine = |machine: &fencepost_cluster::Machine| {
             let id = machine.id;

@@ -1,4 +1,4 @@
-//! What makes a machine one among others.
+//! Options of a machine in a cluster.
 
 use std::sync::Arc;
 
@@ -9,41 +9,43 @@ use fencepost_fabric::{Fabric, Gone, HostClock, MonotonicClock};
 
 use super::disk::OnDisk;
 
-/// How a machine is one among others.
+/// The options of a machine in a cluster.
 #[derive(Clone)]
 pub struct NetworkOptions {
-    /// Its access to the others, who are members already.
+    /// Its access to the other machines, which are members already.
     pub fabric: Arc<dyn Fabric>,
-    /// Who the machines are; the CM of the first configuration has the root object.
+    /// The members; the CM of the first configuration has the root object.
     pub configuration: Configuration,
-    /// How many of them have each region.
+    /// The number of replicas of each region.
     pub replication: Replication,
     /// Words of each log, a power of two.
     pub log_words: usize,
     /// The clock of its host.
     pub clock: Arc<dyn MonotonicClock>,
-    /// Which clock that is: machines have it in common whose `host` is the same, and no others.
+    /// Identifies that clock: machines share a clock if and only if their `host` is equal.
     pub host: u64,
-    /// The leases by which machines find out that one of them has failed, the same for all; `None` for none.
+    /// The lease terms for failure detection, equal on all machines; `None` for no leases.
     pub leases: Option<LeaseTerms>,
-    /// Where the configuration is kept. Without it, or without leases, machines that fail are not replaced.
+    /// The store of the configuration. Without it, or without leases, failed machines are not
+    /// replaced.
     pub store: Option<Arc<dyn ConfigStore>>,
-    /// Where other machines ask to be let in, or `None` where nobody is.
+    /// The join endpoint; `None` if no machine may join.
     pub door: Option<Arc<Door>>,
-    /// What this machine begins with, where it keeps its data on a disk; the same for all.
+    /// The starting state of a machine with a disk; `None` on all machines or on none.
     pub disk: Option<Arc<OnDisk>>,
-    /// What machines have left in memory that were there before this one, which joins.
+    /// The memory left by earlier machines, for a machine that joins.
     pub before: Option<Arc<Gone>>,
-    /// Whether this machine has just been let in: `configuration` is the one that it joins, which it has yet to apply.
+    /// Whether this machine has just been admitted: `configuration` is the one that it joins, and
+    /// is not applied yet.
     pub joins: bool,
-    /// Whether somebody calls [`crate::Machine::drive`]; otherwise a thread of the machine looks after what
-    /// peers write.
+    /// Whether the caller drives the machine by [`crate::Machine::drive`]; otherwise threads of the
+    /// machine handle the records of peers.
     pub driven: bool,
 }
 
 impl NetworkOptions {
-    /// Of a machine that is one of several from the beginning, whose host is that of all others, and that looks after itself;
-    /// machines that fail are not replaced.
+    /// Returns options of an initial member of a cluster on one host, with threads and without
+    /// replacement of failed machines.
     pub fn of(
         fabric: Arc<dyn Fabric>,
         configuration: Configuration,

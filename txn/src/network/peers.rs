@@ -1,13 +1,15 @@
-//! The peers of a machine: those that it began with, and whoever has joined since.
+//! The peers of a machine: the initial members, and all machines that have joined since.
 //!
 //! ```text
-//! first ─► peer | next ─► peer | next ─► …          appended to by one at a time, looked at without a lock
+//! first ─► peer | next ─► peer | next ─► …          appended to by one thread at a time, read without a lock
 //! ```
-//! Numbers of machines are never given again, so who is gone keeps its place, and nobody ever finds another machine
-//! there. A peer is met before anything of its configuration is done: what it writes it writes into rings that are there.
+//! Machine numbers are never reused, so a removed peer keeps its entry, and the entry never stands
+//! for another machine. A peer is added before any action in its configuration, so its writes go
+//! into existing rings.
 //!
 //! # Failure
-//! A machine without memory for the rings of a peer applies no configuration that has it, and is taken for failed.
+//! A machine without memory for the rings of a peer does not apply a configuration with that peer,
+//! and is taken for failed.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -30,13 +32,13 @@ pub(super) struct Peer {
     pub link: Link,
     pub line: Arc<Line>,
     pub old_versions: OldVersions,
-    /// Its board, or a copy of it where it is not mapped.
+    /// Its status page, or a copy of it where its memory is not mapped.
     pub board: OnceLock<Arc<Memory>>,
-    /// It is no member any more.
+    /// Whether it is no member any more.
     pub gone: AtomicBool,
 }
 
-/// What every peer is met with.
+/// The arguments for adding a peer.
 pub(super) struct Meeting<'a> {
     pub fabric: &'a Arc<dyn Fabric>,
     pub counting: &'a Arc<Counting>,
@@ -45,10 +47,10 @@ pub(super) struct Meeting<'a> {
 }
 
 impl Meeting<'_> {
-    /// Makes what this machine needs to write to `id`, and what that writes to it.
+    /// Creates the rings for writing to `id` and for receiving from it.
     ///
     /// # Errors
-    /// Where there is no memory for it; then nothing is left of it.
+    /// If there is no memory; nothing remains allocated then.
     pub fn meet(&self, id: MachineId) -> Result<(Peer, End), FabricError> {
         let Meeting {
             fabric,
@@ -63,7 +65,7 @@ impl Meeting<'_> {
         };
         let board = OnceLock::new();
         if !fabric.maps_peers() {
-            // A copy of it.
+            // The copy of the status page.
             let _ = board.set(Arc::new(Memory::anonymous(boards::WORDS)?));
         }
         let link = Link::new(fabric, counting, id, log_words, numbers)?;
@@ -79,7 +81,7 @@ impl Meeting<'_> {
     }
 }
 
-/// All of them.
+/// All peers.
 #[derive(Default)]
 pub(super) struct Peers {
     first: Next,
@@ -93,14 +95,14 @@ struct Place {
 }
 
 impl Peers {
-    /// Those of the beginning.
+    /// Returns a list of the initial peers.
     pub fn of(all: impl IntoIterator<Item = Peer>) -> Peers {
         let peers = Peers::default();
         all.into_iter().for_each(|peer| peers.add(peer));
         peers
     }
 
-    /// Another one, behind all others. One at a time adds.
+    /// Appends a peer. Only one thread may add at a time.
     pub fn add(&self, peer: Peer) {
         let mut end = &self.first;
         while let Some(place) = end.get() {
@@ -121,7 +123,7 @@ impl Peers {
 
 impl Drop for Peers {
     fn drop(&mut self) {
-        // One after the other, however many there were.
+        // Iterative, because a recursive drop could overflow the stack.
         let mut next = self.first.take();
         while let Some(mut place) = next {
             next = place.next.take();
@@ -138,7 +140,7 @@ impl<'a> IntoIterator for &'a Peers {
     }
 }
 
-/// In the order in which they were met.
+/// An iterator over the peers in the order in which they were added.
 #[derive(Clone)]
 pub(super) struct Iter<'a>(&'a Next);
 
@@ -154,11 +156,11 @@ impl<'a> Iterator for Iter<'a> {
 }
 
 impl Network {
-    /// Meets the machines of a configuration that are not known here, and has the fabric count them with those of the
-    /// one that is in force.
+    /// Adds the machines of a configuration that are unknown here. The fabric then accepts them
+    /// together with the current members.
     ///
     /// # Errors
-    /// Where there is no memory for one of them.
+    /// If there is no memory for one of them.
     pub(super) fn meet(&self, configuration: &Configuration) -> Result<(), FabricError> {
         let machines = configuration.machines().iter();
         let unknown = machines.filter(|machine| machine.id != self.me);
@@ -177,7 +179,8 @@ impl Network {
         for machine in unknown {
             let (peer, end) = meeting.meet(machine.id)?;
             self.expect_calls(machine.id);
-            // Who finds the end finds the peer.
+            // The peer is added before its receiver, so that a thread that finds the receiver finds
+            // the peer.
             self.peers.add(peer);
             self.ends.lock().push(end);
             members.push(member(machine));
@@ -186,7 +189,7 @@ impl Network {
     }
 }
 
-/// The members of a configuration, as a fabric wants them.
+/// Returns the members of a configuration in the fabric's form.
 pub fn members(configuration: &Configuration) -> Vec<Member> {
     configuration.machines().iter().map(member).collect()
 }

@@ -1,31 +1,33 @@
-//! Whether anything is left of transactions that are over, and of what.
+//! Checks whether finished transactions have left any state.
 //!
 //! # Invariant
-//! REST-1: of the locks that are looked behind one is held at a time, and that of the ends, which is taken before any of them
-//! everywhere. Whoever truncates holds the commits and wants the records of this machine; others take them otherwise.
+//! REST-1: of the locks taken by the checks only one is held at a time, besides that of the
+//! receivers, which is taken before any of them everywhere. A truncating thread holds the commits
+//! and locks the records of this machine; other threads take them in the opposite order.
 
 use super::{Disk, End, Network};
 
 impl Network {
-    /// Whether nothing is left of transactions that are over: no lock, no record or room for one, no
-    /// answer that is waited for; and no call is open. Slots that are reserved for new objects may stay in
+    /// Returns whether finished transactions have left nothing: no lock, no record or log
+    /// reservation, no pending reply, and no open call. Reserved slots for new objects may stay in
     /// stock.
     pub fn is_at_rest(&self) -> bool {
         self.left(1).is_empty()
     }
 
-    /// What is left, for people.
+    /// Returns descriptions of the remaining state.
     pub fn unrest(&self) -> Vec<&'static str> {
         self.left(usize::MAX)
     }
 
-    /// What is left, `most` of it.
+    /// Returns at most `most` descriptions of the remaining state.
     fn left(&self, most: usize) -> Vec<&'static str> {
-        // Who governs may want the ends.
+        // The reconfiguration driver may wait for the receivers.
         let settled = self.is_settled();
         let ends = self.ends.lock();
         let peers = || self.fellows();
-        // Called one after the other: in one expression all locks would be held to its end (REST-1).
+        // Called one after the other: in one expression all locks would be held to its end
+        // (REST-1).
         let all: [(&str, &dyn Fn() -> bool); 12] = [
             ("a reconfiguration or recovery", &|| settled),
             ("records of peers", &|| ends.iter().all(End::is_at_rest)),

@@ -1,5 +1,5 @@
-//! Which steps of the protocols a write to a peer's ring takes, by the names that the papers have for them: for whoever
-//! has a machine fail at one of them. Nobody asks in the ordinary run of things.
+//! The protocol steps of a write to a peer's ring, by their names in the papers. Used by tests that
+//! stop a machine at a step, and not in production.
 
 use fencepost_cluster::Wire;
 use fencepost_cluster::reconfiguration::ReconfigurationMessage;
@@ -12,7 +12,7 @@ use super::message::LOCK_REPLY;
 use crate::record;
 use crate::recovery::RecoveryMessage;
 
-/// The steps, in their order; none, where the write is to something else than a log or a message queue.
+/// Returns the steps in order; empty if the write is neither to a log nor to a message queue.
 pub fn steps(segment: SegmentId, written: &[u64]) -> Vec<&'static str> {
     if segment.kind() != SegmentId::RING {
         return Vec::new();
@@ -57,7 +57,7 @@ fn of_message(tag: u8, words: &[u64]) -> Option<&'static str> {
     }
 }
 
-/// What a message of several parts begins with: those of one part are whole.
+/// Returns the first part of a message that is sent in parts; a message of one part is complete.
 fn first_part(words: &[u64]) -> Option<&[u64]> {
     match words {
         [_, 0, part @ ..] => Some(part),

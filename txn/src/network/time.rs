@@ -1,18 +1,18 @@
-//! The CM's time, for machines of other hosts.
+//! Synchronisation with the CM's clock, for machines of other hosts.
 //!
 //! ```text
 //! TIME     asked: the own clock                              to the CM
 //! TIME_IS  asked | host of the CM | ahead, its clock         from it
 //! ```
-//! What was asked comes back with the answer, so that nothing is to be remembered. A machine of the CM's host
-//! needs one answer, for then it has the clock in common. Others ask often at first, then every few
-//! milliseconds while transactions wait for the time, and seldom when nobody does.
+//! The time of the request comes back with the answer, so no state is kept for it. A machine on the
+//! CM's host needs one answer, because it shares the clock. Others ask often at first, then every
+//! few milliseconds while transactions wait for the time, and rarely otherwise.
 //!
 //! # Failure
-//! Another CM has another time: see [`crate::clock`] and [`super::governor`].
+//! A new CM has a new time: see [`crate::clock`] and [`super::governor`].
 //!
-//! Questions and answers that find no room, or no connection, are dropped: who is not answered asks again. Until
-//! it is, its bounds widen, and transactions wait longer.
+//! Requests and answers that find no space, or no connection, are dropped; a machine without an
+//! answer asks again. Until it has one, its bounds widen, and transactions wait longer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,30 +32,30 @@ use crate::stop::AbortReason;
 pub(super) const TIME: u8 = 16;
 pub(super) const TIME_IS: u8 = 17;
 
-/// Exchanges that follow fast upon one another.
+/// Number of initial exchanges at short intervals.
 const FIRST: u64 = 8;
-/// Nanoseconds from one of them to the next.
+/// Nanoseconds between two of them.
 const EVERY_FIRST: u64 = 1_000_000;
-/// The same later, while the time is waited for.
+/// Nanoseconds between later exchanges while transactions wait for the time.
 const EVERY_IN_USE: u64 = 10_000_000;
-/// The same while it is not.
+/// Nanoseconds between exchanges while no transaction waits.
 const EVERY_IDLE: u64 = 1_000_000_000;
-/// Nanoseconds after which who has not been answered asks again.
+/// Nanoseconds after which a machine without an answer asks again.
 const PATIENCE: u64 = 20_000_000;
 
-/// Nanoseconds that are slept away rather than looked at the clock all the time.
+/// Nanoseconds of waiting above which the thread sleeps instead of polling the clock.
 const LONG: u64 = 200_000;
-/// How long that sleep is.
+/// The length of one sleep.
 const NAP: Duration = Duration::from_micros(50);
 
-/// What a machine knows of whom it asks, and when it did.
+/// The state of the requests for the time.
 pub(super) struct Asking {
-    /// Who has this machine's clock in common.
+    /// Identifies the host: machines on the same host share a clock.
     host: u64,
-    /// By the own clock: when it was asked last, and which question was answered last.
+    /// By the own clock: the time of the last request, and of the last request that was answered.
     asked: AtomicU64,
     answered: AtomicU64,
-    /// Whether the time was waited for since.
+    /// Whether a transaction has waited for the time since.
     in_use: AtomicBool,
 }
 
@@ -73,7 +73,7 @@ impl Asking {
         self.host
     }
 
-    /// There is another CM, and nothing to be expected of the one before.
+    /// Forgets the open request to the previous CM.
     pub fn begin_anew(&self) {
         let asked = self.asked.load(Ordering::Relaxed);
         self.answered.fetch_max(asked, Ordering::Relaxed);
@@ -81,7 +81,7 @@ impl Asking {
 }
 
 impl Network {
-    /// Asks for the time, unless an answer is on its way.
+    /// Requests the time, unless an answer is on its way.
     pub fn ask_time(&self, clock: &Clock) {
         let link = self.link(self.configured.cm());
         let Some(link) = link.filter(|link| link.was_up()) else {
@@ -97,12 +97,12 @@ impl Network {
         }
         let mine = asked.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed);
         if mine.is_ok() {
-            // Without room there is nobody who reads it soon.
+            // A full queue is not read soon: repeat the request later.
             let _ = link.send(TIME, &[now]);
         }
     }
 
-    /// Asks for the time if that is due.
+    /// Requests the time if that is due.
     pub(super) fn keep_time(&self, clock: &Clock) {
         self.say_clock(clock.state());
         if clock.is_exact() {
@@ -124,7 +124,8 @@ impl Network {
         }
     }
 
-    /// Somebody waits for the time: asks at once if it is not known well.
+    /// Notes that a transaction waits for the time, and requests it at once if it is not known
+    /// well.
     pub fn need_time(&self, clock: &Clock) {
         if !self.asking.in_use.load(Ordering::Relaxed) {
             self.asking.in_use.store(true, Ordering::Relaxed);
@@ -134,10 +135,10 @@ impl Network {
         }
     }
 
-    /// Waits until the time goes on, where it is stopped.
+    /// Waits until the time continues, if it is stopped.
     ///
     /// # Errors
-    /// [`AbortReason::Unreachable`] where this machine stops, or is no member any more.
+    /// [`AbortReason::Unreachable`] if this machine stops, or is no member any more.
     pub async fn time_goes_on(&self, clock: &Clock) -> Result<(), AbortReason> {
         while clock.is_stopped() {
             let change = self.configured.change();
@@ -152,9 +153,9 @@ impl Network {
         Ok(())
     }
 
-    /// Waits some of `left` ticks, and lets others go on meanwhile.
+    /// Waits a part of `left` ticks, and lets other tasks run meanwhile.
     pub async fn let_time_pass(&self, machine: &Machine, left: u64) {
-        // A machine that is driven has no other threads to wait for.
+        // A driven machine has no other threads to wait for.
         if !self.poll(machine) && !self.driven {
             match left.saturating_mul(TICK_NS) > LONG {
                 true => std::thread::sleep(NAP),
@@ -164,7 +165,7 @@ impl Network {
         let_others_run().await;
     }
 
-    /// TIME: answers a peer, if this machine is the CM.
+    /// Handles TIME: answers a peer, if this machine is the CM.
     pub(super) fn tell_time(
         &self,
         clock: &Clock,
@@ -181,7 +182,7 @@ impl Network {
         Ok(())
     }
 
-    /// TIME_IS: what the CM has answered.
+    /// Handles TIME_IS: takes the answer of the CM.
     pub(super) fn take_time(
         &self,
         clock: &Clock,
@@ -195,7 +196,7 @@ impl Network {
         if now.is_none_or(|now| now >= Timestamp::MAX.raw()) {
             return Err(BadRecord("a time that no clock tells"));
         }
-        // A CM's time is nobody's any more once another configuration is applied.
+        // A CM's time is void once another configuration is applied.
         self.configured.within(|_| {
             if self.configured.cm() != peer || clock.is_exact() || clock.is_stopped() {
                 return;
@@ -211,12 +212,12 @@ impl Network {
 }
 
 impl Machine {
-    /// How well the machine knows the time of the configuration manager.
+    /// Returns how well the machine knows the time of the configuration manager.
     pub fn clock_state(&self) -> ClockState {
         self.clock().state()
     }
 
-    /// The bounds between which the time of the configuration manager is.
+    /// Returns the lower and upper bound of the configuration manager's time.
     pub fn interval(&self) -> (Timestamp, Timestamp) {
         self.clock().interval()
     }

@@ -1,7 +1,7 @@
-//! What a machine posts to its peers, counted by what it is for.
+//! Counters of reads, records and messages posted to peers, by purpose.
 //!
-//! A record that takes TRUNCATE of earlier transactions along in its write counts once, as what it is. Where peers'
-//! memory is mapped it is read in place, and nothing is posted.
+//! A record that carries the TRUNCATE of earlier transactions in its write counts once, as its own
+//! kind. Mapped memory of peers is read in place, without a post.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,46 +11,46 @@ use super::message::LOCK_REPLY;
 use crate::machine::Machine;
 use crate::record;
 
-/// What is posted.
+/// The kind of a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Posted {
-    /// One-sided read of an object, an old version or what leads to one.
+    /// One-sided read of an object, an old version, or metadata to find one.
     Object,
     /// One-sided read of a header: VALIDATE and refresh.
     Header,
-    /// One-sided read of a peer's board.
+    /// One-sided read of a peer's status page.
     Board,
-    /// LOCK.
+    /// A LOCK record.
     Lock,
-    /// LOCK-MOVED.
+    /// A LOCK-MOVED record.
     LockMoved,
-    /// COMMIT-BACKUP, each part of it.
+    /// A COMMIT-BACKUP record, or a part of one.
     CommitBackup,
-    /// COMMIT-PRIMARY.
+    /// A COMMIT-PRIMARY record.
     CommitPrimary,
-    /// ABORT.
+    /// An ABORT record.
     Abort,
-    /// A write with nothing but TRUNCATE in it.
+    /// A write that contains only TRUNCATE.
     Truncate,
-    /// Slots that go back to their primary.
+    /// An UNRESERVE record: slots return to their primary.
     Unreserve,
-    /// The last or only message of the answer to LOCK.
+    /// The last or only message of a LOCK-REPLY.
     LockReply,
-    /// A message that asks a primary for headers: VALIDATE and refresh.
+    /// A VALIDATE message: requests headers for validation or a read refresh.
     Validate,
-    /// The answer to one.
+    /// The reply to a VALIDATE.
     Validated,
     /// Any other message of transactions: intents, slots, the time.
     Message,
-    /// Request of a call.
+    /// The request of a call.
     Request,
-    /// Answer to a call.
+    /// The answer to a call.
     Answer,
 }
 
 impl Posted {
-    /// All there is.
+    /// All kinds.
     pub const ALL: [Posted; 16] = [
         Posted::Object,
         Posted::Header,
@@ -70,7 +70,7 @@ impl Posted {
         Posted::Answer,
     ];
 
-    /// Its name, as reports have it.
+    /// Returns the name of the kind in reports.
     pub fn name(self) -> &'static str {
         match self {
             Posted::Object => "object_reads",
@@ -116,7 +116,7 @@ impl Posted {
     }
 }
 
-/// Counts while the machine runs.
+/// The running counters of a machine.
 #[derive(Debug, Default)]
 pub(crate) struct Counting([AtomicU64; Posted::ALL.len()]);
 
@@ -131,17 +131,17 @@ impl Counting {
     }
 }
 
-/// The counts at one moment.
+/// A snapshot of the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic([u64; Posted::ALL.len()]);
 
 impl Traffic {
-    /// How many of these were posted.
+    /// Returns the number of posts of one kind.
     pub fn of(&self, what: Posted) -> u64 {
         self.0[what as usize]
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     pub fn plus(mut self, other: &Traffic) -> Traffic {
         for (sum, more) in self.0.iter_mut().zip(other.0) {
             *sum += more;
@@ -149,7 +149,7 @@ impl Traffic {
         self
     }
 
-    /// What was posted since `earlier`.
+    /// Returns the number of posts since `earlier`.
     pub fn since(mut self, earlier: &Traffic) -> Traffic {
         for (count, before) in self.0.iter_mut().zip(earlier.0) {
             *count = count.saturating_sub(before);
@@ -157,7 +157,7 @@ impl Traffic {
         self
     }
 
-    /// Messages, and not records or reads.
+    /// Returns the number of messages, without records and reads.
     pub fn messages(&self) -> u64 {
         let messages = [
             Posted::LockReply,
@@ -172,7 +172,7 @@ impl Traffic {
 }
 
 impl Machine {
-    /// What the machine has posted to others so far, by what it was for; nothing where it is alone.
+    /// Returns the counters of the machine's posts so far; zero on a machine that is alone.
     pub fn traffic(&self) -> Traffic {
         let counts = self.network().map(|network| &network.counting.0);
         counts.map_or_else(Traffic::default, |counts| {

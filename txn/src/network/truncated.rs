@@ -1,4 +1,4 @@
-//! Which transactions are truncated, and how long that is remembered (SOSP'15 §5.3, step 6).
+//! Truncated transactions, and how long they are remembered (SOSP'15 §5.3, step 6).
 //!
 //! ```text
 //!  coordinator's machine                          a participant
@@ -6,16 +6,18 @@
 //!    the peers have 5 and 6                       TRUNCATE | low bound 7 | 9 | id | ...
 //!    low bound: 7                                 remembers 7, 8 and 9
 //! ```
-//! A region whose replicas have all truncated a transaction must say so when it is recovered, and not that it never knew
-//! of it. So they remember it until all participants have truncated it: then no record of it is left anywhere.
+//! If all replicas of a region have truncated a transaction, they must report that at its recovery,
+//! instead of not knowing the transaction. So they remember it until all participants have
+//! truncated it: then no record of it is left on any machine.
 //!
 //! # Invariants
-//! * TRUNCATE-1: every transaction of a machine with a number below its low bound is truncated at all participants.
-//! * TRUNCATE-2: numbers reach each participant in their order.
+//! * TRUNCATE-1: every transaction of a machine with a number below its low bound is truncated at
+//!   all participants.
+//! * TRUNCATE-2: numbers reach each participant in order.
 //!
-//! That a peer has truncated is known from the head of its ring, which costs no message; so what is remembered is no
-//! more than rings hold. A peer that does not read any more keeps the bound where it is until it is out of the
-//! configuration.
+//! The head of a peer's ring shows what the peer has truncated, without a message. So the number of
+//! remembered truncations is bounded by the size of the rings. A peer that stops reading keeps the
+//! bound unchanged until it is removed from the configuration.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +29,7 @@ use super::Network;
 use crate::planted::{self, Planted};
 use crate::record::{BadRecord, TxnId};
 
-/// The numbers that a machine gives to its truncations.
+/// The numbers of a machine's truncations.
 #[derive(Default)]
 pub(super) struct Numbers {
     next: Mutex<u64>,
@@ -35,20 +37,21 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Has `queue` put the next number into the way to every participant.
+    /// Calls `queue` with the next number, to queue it for every participant.
     pub fn next(&self, queue: impl FnOnce(u64)) {
-        // Under the lock, so that the ways have the numbers in their order.
+        // Under the lock, so that all queues have the numbers in order.
         let mut next = self.next.lock();
         queue(*next);
         *next += 1;
     }
 
-    /// Below this all are truncated everywhere.
+    /// Returns the low bound: transactions with lower numbers are truncated at all participants.
     pub fn low(&self) -> u64 {
         self.low.load(Ordering::Acquire)
     }
 
-    /// Looks for the low bound; `oldest` is the least number that is still on a way.
+    /// Updates and returns the low bound; `oldest` returns the least number that is still queued or
+    /// in flight.
     fn find_low(&self, oldest: impl FnOnce() -> Option<u64>) -> u64 {
         let next = self.next.lock();
         let low = oldest().unwrap_or(*next);
@@ -57,7 +60,7 @@ impl Numbers {
     }
 }
 
-/// The truncated transactions of a machine that are remembered.
+/// The remembered truncations of one machine's transactions.
 #[derive(Default)]
 pub(super) struct Truncated {
     in_order: VecDeque<(u64, TxnId)>,
@@ -65,7 +68,7 @@ pub(super) struct Truncated {
 }
 
 impl Truncated {
-    /// Remembers one until the low bound has passed its number.
+    /// Remembers a truncation until the low bound has passed its number.
     pub fn remember(&mut self, number: u64, id: TxnId) -> Result<(), BadRecord> {
         if self
             .in_order
@@ -79,7 +82,7 @@ impl Truncated {
         Ok(())
     }
 
-    /// Forgets those below the low bound.
+    /// Forgets truncations below the low bound.
     pub fn forget_below(&mut self, low: u64, mut forgotten: impl FnMut(TxnId)) {
         while let Some((_, id)) = self.in_order.pop_front_if(|(number, _)| *number < low) {
             self.all.remove(&id);
@@ -87,20 +90,21 @@ impl Truncated {
         }
     }
 
-    /// Whether one is truncated, and not everywhere for all that is known.
+    /// Returns whether a transaction is truncated here, and not known to be truncated at all
+    /// participants.
     pub fn has(&self, id: TxnId) -> bool {
         self.all.contains(&id) && !planted::is(Planted::ForgetTruncated)
     }
 }
 
 impl Network {
-    /// Finds out what is truncated everywhere.
+    /// Updates the low bound.
     pub(super) fn find_low_bound(&self) {
         if self.recovers.load(Ordering::Acquire) {
-            // A machine that has truncated one may be asked about it yet.
+            // Recovery may still ask a machine about a transaction that it has truncated.
             return;
         }
-        // Who is out truncates nothing more.
+        // An evicted machine truncates nothing more.
         let links = || self.fellows().map(|peer| &peer.link);
         let low = self.numbers.find_low(|| {
             let disk = self.disk.as_ref();
@@ -135,7 +139,7 @@ mod tests {
     #[test]
     fn what_is_truncated_is_remembered_until_it_is_so_everywhere() {
         let mut truncated = Truncated::default();
-        // Others have part in those that are missing.
+        // The missing numbers are of transactions without this participant.
         for number in [3, 4, 7] {
             truncated.remember(number, id(number)).expect("in order");
         }

@@ -1,14 +1,17 @@
-//! Intents on rows of other machines: a place in the line at the row's primary.
+//! Intents on rows of other machines: the row-lock queue is at the row's primary, and remote
+//! transactions wait in it.
 //!
 //! ```text
-//! INTEND     ticket | holder | address | how it waits | how strong   to the primary
-//! TURN       ticket | taken, without, others or deadlock             from it, when the wait has ended
-//! GIVE_BACK  holder | address | all of it or the place in line       to it, at the end or where nobody waits any more
+//! INTEND     ticket | holder | address | how it waits | strength          to the primary
+//! TURN       ticket | taken, without, others or deadlock                  from it, when the wait has ended
+//! GIVE_BACK  holder | address | the intent or the place in the queue      to it, at the end or if the wait is given up
 //! ```
-//! A holder is told apart at the primary by the number of its machine above its own.
+//! The primary tells holders apart by their machine's number in the upper half of the holder's
+//! number.
 //!
 //! # Failure
-//! Intents are advice: where the primary cannot be asked, the transaction goes on without.
+//! Intents are advice: if the primary cannot be asked, the transaction continues without the
+//! intent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,45 +39,46 @@ const WITHOUT: u64 = 2;
 const DEADLOCK: u64 = 3;
 const OTHERS: u64 = 4;
 
-/// How somebody waits: until it is their turn.
+/// The transaction waits for its turn.
 const WAITS: u64 = 0;
-/// The same, and ends a circle of waits rather than others.
+/// The transaction waits for its turn, and is the preferred victim of a deadlock.
 const YIELDS: u64 = 1;
-/// Not at all.
+/// The transaction does not wait.
 const NEVER: u64 = 2;
 
-/// What is given back: the intent, or only the place in line of one who wanted more of a row than it has.
+/// The subject of GIVE_BACK: the intent, or only the place in the queue of a transaction that
+/// wanted a stronger intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Back {
     All = 1,
     Place = 2,
 }
 
-/// How a wait at another machine has ended.
+/// The result of a wait at another machine.
 pub(super) type Ended = Result<Turn, WouldDeadlock>;
 
-/// A transaction of this machine in a line of a peer.
+/// The wait of a local transaction in a row-lock queue of a peer.
 pub(super) struct Waits {
-    /// Of its coordinator.
+    /// The number of the transaction.
     number: u64,
     addr: Addr,
     pub completer: Completer<Ended>,
 }
 
-/// A place in a line of this machine that a peer's transaction has.
+/// The place of a peer's transaction in a row-lock queue of this machine.
 struct Standing {
     ticket: u64,
     holder: Holder,
     addr: Addr,
 }
 
-/// The places of one peer's transactions.
+/// The places of one peer's transactions in row-lock queues.
 pub(super) struct Lines {
     standing: Vec<Standing>,
     changed: Arc<Changed>,
 }
 
-/// Told when one of them comes to its end.
+/// A waker, called when the wait of one of these transactions ends.
 struct Changed {
     any: AtomicBool,
     bell: Bell,
@@ -98,13 +102,14 @@ impl Lines {
         }
     }
 
-    /// Whether nobody stands in line.
+    /// Returns whether no transaction of the peer waits.
     pub fn is_empty(&self) -> bool {
         self.standing.is_empty()
     }
 
-    /// INTEND: takes the intent or stands in line, if the row's line `is_here`. Where it is not, as the region has gone
-    /// to another machine since the peer asked, the peer goes on without: its GIVE_BACK would not come here.
+    /// Handles INTEND: takes the intent or enters the queue, if `is_here` finds the row's queue on
+    /// this machine. If the region was handed over since the peer asked, the peer continues without
+    /// the intent: its GIVE_BACK would not arrive here.
     pub fn intend(
         &mut self,
         intents: &Intents,
@@ -134,7 +139,7 @@ impl Lines {
         let wish = Wish {
             strength,
             yields: how == YIELDS,
-            // What it gives back says so.
+            // GIVE_BACK tells whether the transaction has the intent already.
             has_it: false,
         };
         let waker = Waker::from(Arc::clone(&self.changed));
@@ -150,7 +155,8 @@ impl Lines {
         Ok(())
     }
 
-    /// GIVE_BACK: the intent goes to the next, or the place in line to those behind.
+    /// Handles GIVE_BACK: passes the intent to the next transaction, or removes a place from the
+    /// queue.
     pub fn give_back(
         &mut self,
         intents: &Intents,
@@ -174,18 +180,18 @@ impl Lines {
         Ok(())
     }
 
-    /// The peer is lost: it stands in no line any more.
+    /// Removes a lost peer's transactions from all queues.
     pub fn leave(&mut self, intents: &Intents, peer: MachineId) {
         self.standing.clear();
         intents.leave_all(u64::from(peer.0));
     }
 
-    /// Rows of regions that `are_gone` have their lines at another machine: nobody stands in line for them here.
+    /// Drops the waits for rows in regions that `are_gone`: their queues are at another machine.
     pub fn part_with(&mut self, are_gone: impl Fn(Addr) -> bool) {
         self.standing.retain(|standing| !are_gone(standing.addr));
     }
 
-    /// Tells those whose wait has ended; whether there was one.
+    /// Answers the transactions whose wait has ended. Returns whether any wait may have ended.
     pub fn tell(&mut self, intents: &Intents, link: &Link) -> bool {
         if !self.changed.any.swap(false, Ordering::AcqRel) {
             return false;
@@ -202,7 +208,7 @@ impl Lines {
     }
 }
 
-/// A peer's transaction, as this machine knows it.
+/// Returns the holder number on this machine of a peer's transaction.
 pub(super) fn holder_at_peer(peer: MachineId, number: u64) -> Holder {
     (u64::from(peer.0) << 32) | number & u64::from(u32::MAX)
 }
@@ -217,7 +223,7 @@ fn answer(link: &Link, ticket: u64, ended: Ended) {
     link.send_surely(TURN, &[ticket, how]);
 }
 
-/// TURN: what it says.
+/// Decodes a TURN.
 pub(super) fn decode_turn(words: &[u64]) -> Result<(u64, Ended), BadRecord> {
     let mut reader = Reader(words);
     let (ticket, how) = (reader.word()?, reader.word()?);
@@ -231,13 +237,13 @@ pub(super) fn decode_turn(words: &[u64]) -> Result<(u64, Ended), BadRecord> {
     Ok((ticket, ended))
 }
 
-/// A wait at another machine; dropping it leaves the line there.
+/// A wait at another machine; dropping it leaves the queue there.
 struct Asked<'a> {
     network: &'a Network,
     addr: Addr,
     number: u64,
     ticket: u64,
-    /// What is given back where it is dropped before its end.
+    /// What to give back if this value is dropped before the wait ends.
     back: Back,
     ended: bool,
 }
@@ -252,7 +258,7 @@ impl Drop for Asked<'_> {
 }
 
 impl Network {
-    /// Begins to wait for a row's intent at its primary; `None` where that cannot be asked.
+    /// Begins to wait for a row's intent at its primary; `None` if the primary cannot be asked.
     fn ask(
         &self,
         addr: Addr,
@@ -277,7 +283,7 @@ impl Network {
         Some((ticket, turn))
     }
 
-    /// The row of another machine that a transaction of this one waits for, if it does.
+    /// Returns the remote row that a local transaction waits for, if any.
     pub fn waits_elsewhere(&self, number: u64) -> Option<Addr> {
         let turns = self.turns.lock();
         let mut waits = turns.values();
@@ -285,14 +291,14 @@ impl Network {
         Some(waits.addr)
     }
 
-    /// Gives an intent at another machine back, or a place in line there.
+    /// Gives back an intent at another machine, or a place in a queue there.
     pub fn give_back(&self, addr: Addr, number: u64, what: Back) {
         if let Some(link) = self.primary(addr).and_then(|primary| self.link(primary)) {
             link.send_surely(GIVE_BACK, &[number, addr.raw(), what as u64]);
         }
     }
 
-    /// Whether a row's line is at another machine; regions that are not known are others'.
+    /// Returns whether a row's queue is at another machine; unknown regions count as remote.
     #[inline]
     pub fn is_elsewhere(&self, addr: Addr) -> bool {
         self.primary(addr) != Some(self.me)
@@ -300,7 +306,7 @@ impl Network {
 }
 
 impl Transaction {
-    /// [`Transaction::intend`] on a row of another machine.
+    /// Does the same as [`Transaction::intend`] for a row of another machine.
     pub(crate) fn intend_elsewhere(
         &mut self,
         addr: Addr,
@@ -316,8 +322,8 @@ impl Transaction {
         })
     }
 
-    /// [`Transaction::try_intend`] on a row of another machine. Where that cannot be asked the answer is yes, as whoever
-    /// intends goes on without.
+    /// Does the same as [`Transaction::try_intend`] for a row of another machine. Returns `true` if
+    /// the primary cannot be asked, because the transaction then continues without the intent.
     pub(crate) fn try_intend_elsewhere(
         &mut self,
         addr: Addr,
@@ -332,7 +338,7 @@ impl Transaction {
         })
     }
 
-    /// How a wait at the row's primary has ended; `None` where it cannot be asked.
+    /// Returns how a wait at the row's primary has ended; `None` if it cannot be asked.
     async fn ask_elsewhere(
         &mut self,
         addr: Addr,
@@ -365,7 +371,8 @@ impl Transaction {
             ended: false,
         };
         let turn = network.answered(self.machine(), turn).await;
-        // Where no answer will come the line is left, should it still be there.
+        // If no answer will arrive, the drop leaves the queue in case this transaction is still in
+        // it.
         asked.ended = turn.is_ok();
         match turn {
             Ok(Ok(Turn::Taken)) => {

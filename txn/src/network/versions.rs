@@ -1,13 +1,14 @@
-//! Which versions a primary has of a block's objects, in few words: a backup that had the region before asks for that, and copies
-//! what is another there (`governor/refill`).
+//! Digests of the versions of a block's objects at a primary. A backup that had the region before
+//! asks for them, and copies only objects that differ (`governor/refill`).
 //!
 //! ```text
-//! VERSIONS    ticket | region | block                                     to the primary
-//! VERSIONS    ticket | class + 1, 0 for none | digest of each piece ...   from it; nothing where it is not the primary
+//! VERSIONS      ticket | region | block                                     to the primary
+//! VERSIONS_ARE  ticket | class + 1, 0 for none | digest of each piece ...   from it; empty if it is not the primary
 //! ```
-//! A *piece* is as many slots as are read together. Its digest is of the versions of its objects, in their order: an object of
-//! one version is the same everywhere, so what has the same digest is the same, but for one case in 2^64. What is locked has
-//! none, as it may be about to get another one by a commit that the backup does not hear of (REFILL-1).
+//! A *piece* contains as many slots as are read together. Its digest is computed from the versions
+//! of its objects, in order. An object of one version is the same on all machines. So pieces with
+//! equal digests are equal, except in one case of 2^64. A locked object has no version here,
+//! because a commit that the backup does not receive may change it (REFILL-1).
 
 use std::sync::atomic::Ordering;
 
@@ -26,26 +27,26 @@ use crate::words::{NOTHING, mix};
 pub(super) const VERSIONS: u8 = 42;
 pub(super) const VERSIONS_ARE: u8 = 43;
 
-/// In place of a version; a timestamp has fewer bits.
+/// Stands for the version of a locked object; a timestamp has fewer bits.
 const LOCKED: u64 = u64::MAX;
 
 /// Words of slots that are read together: 8 KB (SOSP'15 §5.4).
 const PIECE_WORDS: usize = 1 << 10;
 
-/// Slots of a piece that begins at `first`.
+/// Returns the number of slots of the piece that begins at `first`.
 pub(super) fn slots_of_piece(class: Class, first: usize) -> usize {
     let count = (PIECE_WORDS / class.slot_words()).clamp(1, class.slots());
     count.min(class.slots() - first)
 }
 
-/// The pieces of a block: the first slot of each, and how many they are.
+/// Returns the pieces of a block: the first slot and the number of slots of each.
 pub(super) fn pieces(class: Class) -> impl Iterator<Item = (usize, usize)> {
     let step = slots_of_piece(class, 0);
     let firsts = (0..class.slots()).step_by(step);
     firsts.map(move |first| (first, slots_of_piece(class, first)))
 }
 
-/// The digest of a piece, whose objects `at` finds.
+/// Returns the digest of a piece, whose objects `at` finds.
 pub(super) fn digest<'a>(
     (block, class): (BlockId, Class),
     (first, count): (usize, usize),
@@ -63,7 +64,7 @@ pub(super) fn digest<'a>(
 }
 
 impl Network {
-    /// Asks a primary which versions it has of a block; `None` where there is no room for the question now.
+    /// Asks a primary for the versions of a block; `None` if there is no space for the request now.
     pub(super) fn ask_versions(
         &self,
         primary: MachineId,
@@ -81,7 +82,7 @@ impl Network {
         Some(answer)
     }
 
-    /// What a primary has answered.
+    /// Handles the reply of a primary.
     pub(super) fn take_versions(&self, peer: MachineId, words: &[u64]) -> Result<(), BadRecord> {
         let mut reader = Reader(words);
         let ticket = reader.word()?;
@@ -90,7 +91,7 @@ impl Network {
     }
 }
 
-/// VERSIONS: tells a peer which versions there are.
+/// Handles VERSIONS: tells a peer the versions of a block.
 pub(super) fn answer(machine: &Machine, link: &Link, words: &[u64]) -> Result<(), BadRecord> {
     let mut reader = Reader(words);
     let mut answer = vec![reader.word()?];
@@ -105,7 +106,7 @@ pub(super) fn answer(machine: &Machine, link: &Link, words: &[u64]) -> Result<()
     Ok(())
 }
 
-/// Those of a block of this machine; `None` where it is not the primary.
+/// Returns the class and digests of a block of this machine; `None` if it is not the primary.
 fn versions(regions: &Regions, block: BlockId) -> Option<Vec<u64>> {
     let blocks = (regions.region_bytes() / BLOCK_BYTES) as u32;
     let first = block.slot(Class(0), 0);

@@ -1,4 +1,5 @@
-//! Chains of writes in every order, lives of blocks, and what waits for its base.
+//! Tests of chains of writes in every order, of uses of blocks, and of writes that wait for their
+//! base.
 
 use std::sync::Arc;
 
@@ -38,14 +39,14 @@ fn truncate_at(
     backup.truncate(regions, changed, id).expect("applies");
 }
 
-/// With a backup that is reserved.
+/// Returns regions with a reserved backup.
 fn regions() -> Regions {
     let regions = Regions::with(16 << 20, Arc::new(Private));
     regions.reserve(REGION, false).expect("memory");
     regions
 }
 
-/// Every value has a slot of its own.
+/// Returns the slot of a value: every value has a slot of its own.
 fn slot(words: usize, value: u64) -> Addr {
     let block = BlockId {
         region: REGION,
@@ -81,8 +82,8 @@ fn the_newest_version_stays_whoever_applies_it() {
     assert_eq!(object.word(0), LAST);
 }
 
-/// A transaction of a chain: its timestamp, and which of two objects it overwrites, wholly or in ranges, or
-/// frees.
+/// A transaction of a chain: its timestamp, and which of two objects it overwrites, wholly or in
+/// ranges, or frees.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Whole(usize),
@@ -93,7 +94,7 @@ enum Step {
 
 const OBJECT_WORDS: usize = 60;
 
-/// The records of a chain, and what both objects are at its end.
+/// Returns the records of a chain, and the values of both objects at its end.
 fn chain(steps: &[Step]) -> (Vec<Vec<u64>>, [Option<Vec<u64>>; 2]) {
     let class = Class::for_payload(OBJECT_WORDS).expect("fits a block");
     let mut objects: [(u64, Option<Vec<u64>>); 2] = [(0, None), (0, None)];
@@ -168,7 +169,7 @@ proptest::proptest! {
         let (records, end) = chain(&steps);
         let regions = regions();
         let changed = Changed::default();
-        // Every third transaction is of the same coordinator's machine.
+        // Every third transaction has the same coordinator machine.
         let mut backups: [Backup; 3] = Default::default();
         for (at, record) in records.iter().enumerate() {
             backups[at % 3].hold(&regions, record, None, true).expect("whole");
@@ -182,7 +183,7 @@ proptest::proptest! {
                 backup.look_again(&regions, &changed).expect("applies");
             }
         }
-        // What one of them has applied another may have waited for.
+        // A version that one backup has applied may be awaited by another.
         while backups.iter().any(|backup| backup.left() > 0) {
             let before = changed.applied.load(Ordering::Relaxed);
             for backup in &mut backups {
@@ -259,29 +260,29 @@ fn what_is_truncated_late_applies_to_its_own_life_of_a_block_alone() {
     let changed = Changed::default();
     truncate(&regions, &changed, 10, SMALL, 1);
     truncate(&regions, &changed, 30, LARGE, 2);
-    // Of the same life as the one before, though its timestamp is lower.
+    // This write is of the same use as the one before, though its timestamp is lower.
     truncate(&regions, &changed, 20, LARGE, 3);
     assert!(holds(&regions, LARGE, 2) && holds(&regions, LARGE, 3));
-    // Of the first life.
+    // This write is of the first use.
     truncate(&regions, &changed, 11, SMALL, 4);
     assert!(holds(&regions, LARGE, 2) && holds(&regions, LARGE, 3));
     truncate(&regions, &changed, 50, SMALL, 5);
     truncate(&regions, &changed, 40, SMALL, 6);
     assert!(holds(&regions, SMALL, 5) && holds(&regions, SMALL, 6));
-    // Of the first life and of the second one.
+    // These writes are of the first and of the second use.
     truncate(&regions, &changed, 12, SMALL, 7);
     truncate(&regions, &changed, 21, LARGE, 8);
     assert!(holds(&regions, SMALL, 5) && !holds(&regions, SMALL, 7));
 }
 
-/// A checkpoint has a block as it is later than what the log begins with.
+/// Tests a checkpoint that contains a later state of a block than the beginning of the log.
 #[test]
 fn what_was_in_a_block_before_it_was_loaded_stays_gone() {
     let regions = regions();
     let before = Changed::default();
     truncate(&regions, &before, 10, 20, 3);
     truncate(&regions, &before, 30, 20, 2);
-    // As after a load: the lives of its blocks are known by what is in them alone.
+    // As after a load: the uses of its blocks are known only from the objects in them.
     let changed = Changed::of(&regions);
     truncate(&regions, &changed, 5, 3, 4);
     assert!(holds(&regions, 20, 3) && holds(&regions, 20, 2));

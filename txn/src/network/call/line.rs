@@ -1,11 +1,12 @@
-//! The way of calls to one peer: what waits to be written, and which calls wait for an answer.
+//! The channel of calls to one peer: pending messages, and calls that wait for an answer.
 //!
 //! # Invariants
-//! * LINE-1: a message is queued whole and written to its end before the next begins; whoever queues it
-//!   never waits for room in the ring. The poller writes on when the peer has made room.
-//! * LINE-2: a peer has at most [`OPEN_MAX`] requests that are not answered, those that nobody waits for any
-//!   more among them.
-//! * LINE-3: a line that is broken stays so, and whatever waits for it is told.
+//! * LINE-1: a message is queued as a whole and written to its end before the next begins. The
+//!   thread that queues it never waits for space in the ring. The poller continues the write when
+//!   the peer has made space.
+//! * LINE-2: a peer has at most [`OPEN_MAX`] unanswered requests, including those whose callers
+//!   wait no more.
+//! * LINE-3: a broken channel stays broken, and its waiters are told.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,21 +26,21 @@ use crate::network::traffic::{Counting, Posted};
 pub(in crate::network) const CALLS: u16 = 2;
 /// Words of such a ring.
 pub(in crate::network) const CALL_WORDS: usize = 1 << 14;
-/// Requests to one peer that are not answered.
+/// Maximum number of unanswered requests to one peer.
 pub(super) const OPEN_MAX: usize = 1024;
-/// Bytes that wait to be written before further requests wait to be queued.
+/// Bytes of pending messages above which further requests must wait.
 const QUEUED_BYTES_MAX: usize = 32 << 20;
 
-/// The way to one peer.
+/// The channel to one peer.
 pub(in crate::network) struct Line {
     counting: Arc<Counting>,
     state: Mutex<State>,
-    /// Whether the peer has been seen to have its end: nothing is written before.
+    /// Whether the peer is known to have its receiving end: nothing is written before.
     ready: Arc<AtomicBool>,
     broken: AtomicBool,
-    /// Whether something waits for room or for its acknowledgement.
+    /// Whether a message waits for space or for its ack.
     busy: AtomicBool,
-    /// Requests of the peer that are not answered yet.
+    /// Number of requests of the peer that are not answered yet.
     unanswered: AtomicUsize,
 }
 
@@ -47,16 +48,16 @@ struct State {
     ring: RingWriter,
     queue: VecDeque<Outgoing>,
     queued_bytes: usize,
-    /// Writes that are not acknowledged yet.
+    /// Writes without an ack so far.
     acks: VecDeque<Completion<()>>,
     last_ticket: u64,
-    /// Calls that are not answered yet; without an end where nobody waits for it.
+    /// Unanswered calls; `None` if the caller waits no more.
     open: HashMap<u64, Option<Completer<Ended>>>,
-    /// Who waits to be queued.
+    /// Callers that wait to queue a request.
     waiting: Vec<Waker>,
 }
 
-/// What is to be told once the state is unlocked.
+/// Results to deliver once the state is unlocked.
 #[derive(Default)]
 struct Told {
     ended: Vec<(Completer<Ended>, CallError)>,
@@ -72,13 +73,13 @@ impl Told {
     }
 }
 
-/// What became of a request that was to be queued.
+/// The result of an attempt to queue a request.
 pub(super) enum Queued {
-    /// It is, under this ticket.
+    /// The request is queued under this ticket.
     Yes(u64, Completion<Ended>),
-    /// There are too many: the waker will be woken.
+    /// Too many requests are open: the waker will be woken.
     Later,
-    /// The line is broken.
+    /// The channel is broken.
     Never,
 }
 
@@ -111,14 +112,14 @@ impl Line {
         self.broken.load(Ordering::Acquire)
     }
 
-    /// Whether nothing waits, here or there.
+    /// Returns whether no message and no request is pending on either side.
     pub fn is_at_rest(&self) -> bool {
         let state = self.state.lock();
         let none_here = state.queue.is_empty() && state.open.is_empty();
         none_here && self.unanswered.load(Ordering::Acquire) == 0
     }
 
-    /// Queues a request, or has `waker` woken when that may succeed.
+    /// Queues a request, or wakes `waker` later when that may succeed.
     pub(super) fn request(&self, service: u8, request: &[u8], waker: Option<&Waker>) -> Queued {
         let mut state = self.state.lock();
         if self.is_broken() {
@@ -140,7 +141,7 @@ impl Line {
         Queued::Yes(ticket, ended)
     }
 
-    /// Nobody waits for the answer any more.
+    /// Notes that the caller does not wait for the answer any more.
     pub(super) fn forget(&self, ticket: u64) {
         let mut state = self.state.lock();
         let forgotten = state.open.get_mut(&ticket).and_then(Option::take);
@@ -148,7 +149,7 @@ impl Line {
         drop(forgotten);
     }
 
-    /// A request of the peer has come; false if it has too many already.
+    /// Counts a request of the peer. Returns `false` if it has too many open.
     pub(super) fn asked(&self) -> bool {
         self.unanswered.fetch_add(1, Ordering::AcqRel) < OPEN_MAX
     }
@@ -167,7 +168,7 @@ impl Line {
         told.tell();
     }
 
-    /// The peer has answered; late answers, and those to nothing, are ignored.
+    /// Delivers an answer of the peer; answers to unknown or abandoned calls are ignored.
     pub(super) fn answered(&self, ticket: u64, ended: Ended) {
         let mut state = self.state.lock();
         let waiting = state.open.remove(&ticket).flatten();
@@ -179,7 +180,7 @@ impl Line {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Writes what there is room for; whether anything waits for more.
+    /// Writes as much as there is space for. Returns whether messages remain.
     pub fn pump(&self) -> bool {
         if !self.busy.load(Ordering::Acquire) {
             return false;
@@ -231,7 +232,7 @@ impl Line {
         told
     }
 
-    /// Nothing goes to the peer any more, and nothing is awaited of it.
+    /// Breaks the channel: nothing more is sent to the peer or expected from it.
     pub fn break_off(&self) {
         let mut told = Told::default();
         self.break_off_locked(&mut self.state.lock(), &mut told);
@@ -240,7 +241,7 @@ impl Line {
 
     fn break_off_locked(&self, state: &mut State, told: &mut Told) {
         self.broken.store(true, Ordering::Release);
-        // A request of which nothing was written has had no effect.
+        // A request of which no part was written has had no effect.
         let unwritten = |ticket: &u64| {
             let mut queue = state.queue.iter();
             queue.any(|message| {

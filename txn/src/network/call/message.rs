@@ -1,20 +1,21 @@
-//! How requests and answers lie in the rings: in parts, one message after the other.
+//! The encoding of requests and answers in the rings: in parts, one message after the other.
 //!
 //! ```text
-//! BEGIN  ticket | what it is (8) | about (8) | zero (16) | bytes in all (32) | the first words
+//! BEGIN  ticket | kind (8) | service or status (8) | zero (16) | bytes in all (32) | the first words
 //! MORE   further words of the message that has begun
 //! ```
-//! A sender writes a message to its end before it begins the next, so a receiver has one in the making.
+//! A sender writes a message to its end before it begins the next, so a receiver assembles one at a
+//! time.
 //!
 //! # Failure
-//! Records come from peers: whatever no sender writes is a [`BadRecord`]. A message takes memory as its
-//! parts come, not as its beginning promises.
+//! Records come from peers: a malformed record is a [`BadRecord`]. Memory for a message is
+//! allocated as its parts arrive, not from its announced length.
 
 use crate::record::BadRecord;
 
 /// Tag of a message's first record.
 pub(super) const BEGIN: u8 = 1;
-/// Tag of the others.
+/// Tag of the other records.
 pub(super) const MORE: u8 = 2;
 
 /// Bytes of the longest request or answer.
@@ -28,24 +29,24 @@ const REQUEST: u64 = 1;
 const ANSWER: u64 = 2;
 const WORD_BYTES: usize = 8;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// For this service.
+    /// A request for this service.
     Request(u8),
-    /// To the request of the same ticket.
+    /// The answer to the request with the same ticket.
     Answer(How),
 }
 
-/// How a request was answered.
+/// The status of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum How {
-    /// With the message's bytes.
+    /// The message contains the answer.
     Answered = 0,
-    /// Nobody serves it there.
+    /// The peer has no such service.
     NoService = 1,
-    /// Whoever was to answer did not.
+    /// The handler has ended without an answer.
     Dropped = 2,
     /// The answer is longer than a message may be.
     TooLong = 3,
@@ -79,14 +80,14 @@ impl Kind {
     }
 }
 
-/// A message on its way out.
+/// A message being sent.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub ticket: u64,
     pub kind: Kind,
     words: Vec<u64>,
     bytes: usize,
-    /// Words that are written.
+    /// Number of words written.
     sent: usize,
     pub begun: bool,
 }
@@ -109,7 +110,7 @@ impl Outgoing {
         self.bytes
     }
 
-    /// The next record: its tag, what it has in front of the words, and the words.
+    /// Returns the next record: its tag, its head, and its words of the message.
     pub fn part(&self) -> (u8, Head, &[u64]) {
         let rest = &self.words[self.sent..];
         let words = &rest[..rest.len().min(PART_WORDS)];
@@ -122,7 +123,7 @@ impl Outgoing {
         }
     }
 
-    /// The next record is written; whether it was the last.
+    /// Marks the next record as written. Returns whether it was the last.
     pub fn written(&mut self) -> bool {
         self.sent += (self.words.len() - self.sent).min(PART_WORDS);
         self.begun = true;
@@ -130,7 +131,7 @@ impl Outgoing {
     }
 }
 
-/// What a record has in front of the message's words.
+/// The words of a record before those of the message.
 pub(super) struct Head(Option<[u64; HEAD_WORDS]>);
 
 impl Head {
@@ -139,7 +140,7 @@ impl Head {
     }
 }
 
-/// A message that has come.
+/// A received message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Incoming {
     pub ticket: u64,
@@ -147,7 +148,7 @@ pub(super) struct Incoming {
     pub message: Vec<u8>,
 }
 
-/// The message in the making.
+/// The message that is being received.
 #[derive(Debug, Default)]
 pub(super) struct Gathering(Option<Partial>);
 
@@ -160,7 +161,7 @@ struct Partial {
 }
 
 impl Gathering {
-    /// Takes the next record; the message that it completes.
+    /// Takes the next record. Returns the message that it completes, if any.
     pub fn record(&mut self, tag: u8, words: &[u64]) -> Result<Option<Incoming>, BadRecord> {
         const TOO_MUCH: BadRecord = BadRecord("a call has more words than it said");
         let (mut partial, words) = match (tag, self.0.take()) {
@@ -197,7 +198,7 @@ impl Gathering {
         }))
     }
 
-    /// Whether no message is in the making.
+    /// Returns whether no message is received in part.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }

@@ -1,19 +1,19 @@
-//! Calls: a machine asks a peer to do something, and waits for what it answers.
+//! Calls: a machine sends a request to a peer, and waits for the answer.
 //!
 //! ```text
 //! caller                                      the peer
 //! call(peer, service, request) ─► line ═════► poller ─► handler of the service (serve)
 //! future ◄─ poller ◄═════════════════ line ◄─ Answer::send, from any thread, when it is known
 //! ```
-//! Requests and answers are bytes of at most [`MESSAGE_BYTES_MAX`]; they go over rings of their own, in
-//! parts (`message.rs`), so that a long one delays no commit. A future that is dropped is an answer that
-//! nobody reads; the request is not taken back.
+//! Requests and answers are bytes of at most [`MESSAGE_BYTES_MAX`]. They go over rings of their
+//! own, in parts (`message.rs`), so that a long message delays no commit. If the future is dropped,
+//! the answer is ignored; the request is not cancelled.
 //!
 //! # Failure
-//! A line breaks when a write to the peer is lost, when the connection to it is, when the peer says that
-//! its own has broken, and when either machine closes. Calls then end with [`CallError::Lost`], or
-//! [`CallError::Unreachable`] where nothing of the request was written. A killed process of the same host is not
-//! noticed so.
+//! The channel to a peer breaks in four cases: a write or the connection to the peer is lost, the
+//! peer reports that its own channel has broken, or either machine closes. Calls then end with
+//! [`CallError::Lost`], or with [`CallError::Unreachable`] if no part of the request was written.
+//! The death of a process on the same host is not noticed this way.
 
 mod line;
 mod message;
@@ -37,44 +37,43 @@ pub(super) use line::{CALLS, Line};
 pub use message::MESSAGE_BYTES_MAX;
 use message::{Gathering, How, Incoming, Kind};
 
-/// How long a machine that closes tries to write what its peers wait for.
+/// How long a closing machine tries to write the pending messages.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 const NAP: Duration = Duration::from_micros(200);
 
-/// Why a call was not answered.
+/// The reason why a call was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The request did not reach the peer, nor will it.
+    /// The request did not reach the peer, and will not.
     #[error("the machine cannot be reached")]
     Unreachable,
-    /// The connection was lost; whether the peer did what it was asked is not known.
+    /// The connection was lost; the peer may have carried out the request or not.
     #[error("the connection to the machine was lost")]
     Lost,
     /// The request is longer than a message may be; nothing was sent.
     #[error("a request to another machine is longer than {MESSAGE_BYTES_MAX} bytes")]
     TooLong,
-    /// The answer is.
+    /// The answer is longer than a message may be.
     #[error("the answer of another machine is longer than {MESSAGE_BYTES_MAX} bytes")]
     AnswerTooLong,
-    /// Nobody serves such requests there; nothing was done.
+    /// The peer has no such service; nothing was done.
     #[error("the machine does not serve such requests")]
     NoService,
-    /// Whoever was to answer has ended without.
+    /// The handler has ended without an answer.
     #[error("the machine did not answer")]
     NotAnswered,
 }
 
-/// How a call ends.
+/// The result of a call.
 type Ended = Result<Vec<u8>, CallError>;
 
-/// What a service does with a request. It runs on the thread of whoever polls, so it only hands the
-/// work on.
+/// The handler of a service. It runs on the polling thread, so it must only hand the work on.
 pub type Handler = Arc<dyn Fn(MachineId, Vec<u8>, Answer) + Send + Sync>;
 
 /// The handlers of a machine.
 pub(super) type Services = RwLock<HashMap<u8, Handler>>;
 
-/// The answer that a request waits for. Dropped unsent it ends the call with
+/// The handle for answering a request. Dropping it without an answer ends the call with
 /// [`CallError::NotAnswered`].
 pub struct Answer {
     line: Weak<Line>,
@@ -83,7 +82,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Answers.
+    /// Sends the answer.
     pub fn send(mut self, answer: &[u8]) {
         match answer.len() > MESSAGE_BYTES_MAX {
             true => self.end(How::TooLong, &[]),
@@ -107,16 +106,16 @@ impl Drop for Answer {
     }
 }
 
-/// A call under way.
+/// A call in progress.
 #[must_use = "the request of a call that is dropped may never be sent"]
 pub struct Call(Stage);
 
 enum Stage {
-    /// There is no room for the request yet.
+    /// The channel has no space for the request yet.
     Waiting(Arc<Line>, u8, Vec<u8>),
-    /// Sent, with its ticket.
+    /// The request is sent under this ticket.
     Sent(Arc<Line>, u64, Completion<Ended>),
-    /// Over, with the answer until that is taken.
+    /// The call is over; contains an error that was not returned yet.
     Over(Option<CallError>),
 }
 
@@ -159,8 +158,8 @@ impl Drop for Call {
 }
 
 impl Machine {
-    /// Asks `peer` for what `service` answers to `request`. The request goes out at once where there is
-    /// room for it, else when the future is polled. A machine does not call itself.
+    /// Sends `request` for `service` to `peer`. The request goes out at once if there is space for
+    /// it, otherwise when the future is polled. A machine does not call itself.
     pub fn call(&self, peer: MachineId, service: u8, request: &[u8]) -> Call {
         if request.len() > MESSAGE_BYTES_MAX {
             return Call(Stage::Over(Some(CallError::TooLong)));
@@ -177,7 +176,7 @@ impl Machine {
         })
     }
 
-    /// From now on `handler` gets the requests of peers for `service`. Nothing happens where a machine
+    /// Registers `handler` for the requests of peers for `service`. Does nothing on a machine that
     /// is alone.
     pub fn serve(&self, service: u8, handler: Handler) {
         if let Some(network) = self.network() {
@@ -186,7 +185,7 @@ impl Machine {
     }
 }
 
-/// What this machine receives of one peer's calls.
+/// The receiver of one peer's calls.
 pub(super) struct Arriving {
     ring: RingReader,
     gathering: Gathering,
@@ -200,12 +199,13 @@ impl Arriving {
         })
     }
 
-    /// Whether no message is in the making.
+    /// Returns whether no message is received in part.
     pub fn is_at_rest(&self) -> bool {
         self.gathering.is_empty()
     }
 
-    /// Takes at most `most` records, and writes on what waits for room; whether anything had come.
+    /// Processes at most `most` records, and writes pending messages. Returns whether any record
+    /// had arrived.
     pub fn poll(
         &mut self,
         network: &Network,
@@ -273,12 +273,12 @@ impl Network {
         Ok(())
     }
 
-    /// Breaks the lines to peers that cannot be reached, and says so.
+    /// Breaks the channels to unreachable peers, and publishes that.
     pub(super) fn look_after_lines(&self) {
         for event in self.fabric.take_events() {
             if let Event::Lost(peer) = event
                 && let Some(peer) = self.peer(peer)
-                // Before both are there, connections come and go.
+                // While the machines start, connections come and go.
                 && peer.link.was_up()
             {
                 peer.line.break_off();
@@ -296,7 +296,7 @@ impl Network {
         }
     }
 
-    /// The machine closes: what peers wait for goes out if that is soon, then all lines break.
+    /// Closes all channels, after a short time for the pending messages.
     pub(super) fn hang_up(&self) {
         let deadline = Instant::now() + LAST_WORDS;
         for peer in &self.peers {
