@@ -4,11 +4,12 @@
 //! # Invariants
 //! * BACKUP-1: the order of truncations does not matter. A whole object applies to any older
 //!   version. Ranges apply to the version that they name. They wait for that version, and the
-//!   transaction's records wait with them. The version arrives: the transaction that overwrote it
-//!   had read it at the primary, so its COMMIT-PRIMARY was written. Hence this backup had
-//!   acknowledged its COMMIT-BACKUP (SPREAD-1), which is in a log here until its own truncation
-//!   applies it. That truncation waits only for older versions. A version that a newer whole object
-//!   has overtaken is skipped, and so are the ranges that wait for it.
+//!   transaction's records wait with them. The awaited version arrives: the transaction of the
+//!   ranges had read it at the primary, so its COMMIT-PRIMARY was written. Hence this backup had
+//!   acknowledged the COMMIT-BACKUP of the awaited version (SPREAD-1). That record is in a log here
+//!   until its own truncation applies it, and that truncation waits only for older versions. A
+//!   version that a newer whole object has overtaken is skipped, and so are the ranges that wait
+//!   for it.
 //! * BACKUP-2: a write does not apply to a block that has another size class since. A block changes
 //!   its class only after all its objects are freed, for every reader too. So each write of one use
 //!   of a block has a lower timestamp than any write of the next use. A use that was recorded here

@@ -2,25 +2,27 @@
 //! that have changed (`governor/refill`).
 //!
 //! ```text
-//! on its disk      ─► the log, replayed aside (disk/before.rs)      ─┐
-//! in its memory    ─► the files left by its process, unchanged      ─┴► per piece of a block: equal versions? ─► taken
+//! on its disk      ─► the log, replayed aside (disk/before.rs)  ─┐
+//! in its memory    ─► the files left by its process, unchanged  ─┴► each piece of a block:
+//!                                                                   equal versions? ─► taken
 //! ```
 //! These data are kept apart from the machine's current data. While a block is copied, each of its
 //! objects is taken if the primary has it in the same version.
 //!
 //! # Invariants
-//! * DISK-13: an object is taken only while its block is copied, and only if the primary has
-//!   reported the same version since that copy began (REFILL-1). A version of an object is the same
-//!   on all machines.
-//! * LEFT-1: memory of a killed process contains an object version as its header names it, or the
-//!   header names a version that no primary shows any more. No machine begins to install a version
+//! * DISK-13: an object is taken only while its block is copied. The primary must have reported the
+//!   same version since that copy began (REFILL-1). A version of an object is the same on all
+//!   machines.
+//! * LEFT-1: in the memory of a killed process an object has the version that its header names.
+//!   Otherwise no primary shows the named version any more. No machine begins to install a version
 //!   before its transaction is committed. A primary has its COMMIT-PRIMARY, so all COMMIT-BACKUPs
-//!   exist; a backup has its TRUNCATE; data recovery has the version from a primary; recovery has
-//!   decided so, and decides so again (RECOVERY-3). So if a process ended during an install, the
-//!   version in the header is overwritten on all other machines before the region serves. The
-//!   remaining machines no longer acknowledge an evicted machine that does not know of its
-//!   eviction. Recovery finds the records acknowledged before that. A slot that no pointer leads to
-//!   is written earlier, and its header says that it contains no object: its payload is not taken.
+//!   exist; a backup has its TRUNCATE. Data recovery has the version from a primary. Transaction
+//!   recovery has decided to commit, and decides so again (RECOVERY-3). So if a process ended
+//!   during an install, the version in the header is overwritten on all other machines before the
+//!   region serves. The remaining machines no longer acknowledge an evicted machine that does not
+//!   know of its eviction. Recovery finds the records acknowledged before that. A slot that no
+//!   pointer leads to is written earlier, and its header says that it contains no object: its
+//!   payload is not taken.
 //! * LEFT-2: an object is not taken if it is locked, or if its line versions differ from its
 //!   header.
 //!

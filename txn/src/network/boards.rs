@@ -1,7 +1,7 @@
 //! Status pages: the state that each machine publishes for its peers.
 //!
 //! ```text
-//! page | timestamp below which none of its transactions reads any more | changes of the shape of its indexes
+//! page | timestamp below which none of its transactions reads | changes of its indexes' shape
 //!      | releases of blocks | clock uncertainty | peers that it calls no more 4 |
 //! ```
 //! Where peers' memory is mapped, their pages are read in place, and a machine publishes its oldest
@@ -51,7 +51,7 @@ pub(super) struct Gatherings {
     under_way: Option<Gathering>,
 }
 
-/// Reads of all status pages in flight.
+/// A gathering in progress: one read of each status page.
 struct Gathering {
     /// The oldest read timestamp of this machine when the reads began.
     mine: Timestamp,

@@ -3,12 +3,12 @@
 //!
 //! ```text
 //! long waiter ─► walk here: the holders of its row ─► the rows that those wait for ─► …
-//!      a holder of another machine          CHASE  walk          to that machine: does the holder wait elsewhere?
-//!      one of this machine waits elsewhere  CHASE  walk | row    to the row's primary: for which holders does it wait?
-//!      the holder that the walk began with  DOOM   victim | row  to the machine in whose queue the victim waits
+//!      holder of another machine   CHASE  walk          to that machine: does the holder wait?
+//!      holder here waits elsewhere CHASE  walk | row    to the row's primary: who holds the row?
+//!      first holder is reached     DOOM   victim | row  to the machine whose queue has the victim
 //! ```
-//! If several transactions hold a row, the walk continues to each of them; those that leave the
-//! machine share its remaining messages. A walk that returns to its first holder has passed a whole
+//! If several transactions hold a row, the walk continues to each of them; branches to other
+//! machines share its remaining messages. A walk that returns to its first holder has passed a whole
 //! cycle. Each long waiter of a cycle begins a walk, and all walks choose the same victim. The
 //! victim is a transaction that yields, if there is one, since its retry is invisible to the
 //! client; otherwise a hash decides.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! begin ─► COMMIT-BACKUP ─┬─► shown: COMMIT-PRIMARY ─► all acks ─► TRUNCATE
-//!                         └─► in doubt: another configuration was applied ─► recovery decides ─► forgotten
+//!                         └─► in doubt: next configuration applied ─► recovery decides ─► removed
 //! ```
 //! # Invariants
 //! * COMMITTING-1: a commit is registered here before its first COMMIT-BACKUP is written. A commit

@@ -2,14 +2,13 @@
 //! be answered.
 //!
 //! ```text
-//! suspicion ─► block ───────────────────────────────────────────► unblock: the next one is in force
-//!                        commits of the one before ─► apply │ no record of it is written any more
+//! suspicion ─► block ─────────────────────────────────────────► unblock: the next one is in force
+//!                       commits of the one before ─► apply │ no record of it is written any more
 //! ```
 //! # Invariants
-//! * CONFIGURED-1: each action of a commit in a configuration, such as writing a record or
-//!   installing a version, takes place while the machine is in that configuration
-//!   ([`Configured::during`]). After [`Configured::apply`] returns, this machine writes nothing
-//!   more for earlier ones (SOSP'15 §5.2 step 6).
+//! * CONFIGURED-1: a commit acts in a configuration, by writing a record or installing a version,
+//!   only while the machine is in it ([`Configured::during`]). After [`Configured::apply`] returns,
+//!   this machine writes nothing more for earlier ones (SOSP'15 §5.2 step 6).
 //! * CONFIGURED-2: between the first suspicion and the commit of the next configuration no client
 //!   is told how a commit ended.
 

@@ -10,7 +10,7 @@
 //! one addition, because a LOCK does not contain W:
 //!
 //! ```text
-//! address | kind, class, words | incarnation (16), word that is stamped with W plus 1, or 0 (8) | payload
+//! address | kind, class, words | incarnation (16), word stamped with W plus 1, or 0 (8) | payload
 //! ```
 //! Ranges have the base version before them.
 //!

@@ -3,7 +3,7 @@
 //! # Picture
 //! ```text
 //! address ─► size class of its block (known, or read) ─► one read of the slot ─► consistent copy
-//! copy newer than the snapshot ─► place of the version before ─► record and generation, posted together
+//! copy newer than the snapshot ─► place of the version before ─► record and generation together
 //! ```
 //! A region may be handed over meanwhile: all reads of one object go to one machine.
 //!

@@ -3,10 +3,10 @@
 //!
 //! ```text
 //! up to T_R objects of a primary   one one-sided read each, without the primary's processors
-//! more                             one message, and one reply; several messages for very many objects
+//! more                             one message and one reply, or several for very many objects
 //!
-//! VALIDATE    ticket | address | header as it was seen | ...                              to the primary
-//! VALIDATED   ticket | index in the request, header as it is, for each that differs ...   from the primary
+//! VALIDATE    ticket | address | header as it was seen | ...            to the primary
+//! VALIDATED   ticket | index, header as it is, if it differs | ...      from the primary
 //! ```
 //! The primary returns the headers that reads would return, so the coordinator treats both alike.
 //! Where peers' memory is mapped, a header is a load from it. That costs less than a message for

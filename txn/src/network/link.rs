@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! * LINK-1: space for every record of a commit, including its TRUNCATE, is reserved before the
-//!   first is written (SOSP'15 §4), so no commit gets stuck for want of log space.
+//!   first is written (SOSP'15 §4). So no commit gets stuck for want of log space.
 //! * LINK-2: a transaction is truncated after all primaries have acknowledged its COMMIT-PRIMARY.
 //!   Its id goes out with the next record, in the same one-sided write, or on its own when nothing
 //!   follows.
@@ -381,7 +381,7 @@ impl Link {
         posted.or_else(|| log.truncated.first().map(|(number, _)| *number))
     }
 
-    /// Periodically sends the low bound if no TRUNCATE does. Truncations that a peer remembers keep
+    /// Sends the low bound periodically if no TRUNCATE does. Truncations that a peer remembers keep
     /// its disk's log from being cut.
     pub fn tell_low(&self) {
         /// Calls between two such records.
@@ -524,7 +524,7 @@ impl LogEnd {
         }
     }
 
-    /// Returns whether there was anything to write.
+    /// Writes the queued truncations. Returns whether there were any.
     fn flush_truncated(&mut self) -> bool {
         let any = !self.truncated.is_empty();
         if any {

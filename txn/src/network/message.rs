@@ -2,9 +2,11 @@
 //! carry data, and the messages of its Table 2.
 //!
 //! ```text
-//! log     LOCK            id | regions, how many and which | writes: address | kind, stamped word, words | base | payload
+//! log     LOCK            id | regions: count, ids | writes: address | kind, stamped word, words
+//!                              | base | payload
 //!         LOCK-MOVED      id | values of patched nodes: address | ranges?, words | payload
-//!         COMMIT-BACKUP   id | w | regions | writes: address | kind, class, words | incarnation | payload
+//!         COMMIT-BACKUP   id | w | regions | writes: address | kind, class, words
+//!                              | incarnation | payload
 //!         COMMIT-PRIMARY  id | w
 //!         ABORT           id
 //!         TRUNCATE        low bound | number | id | number | id | ...
@@ -97,7 +99,7 @@ impl Kind {
 pub(super) struct Write<'a> {
     pub addr: Addr,
     pub kind: Kind,
-    /// Size class of the object's block in COMMIT-BACKUP; in LOCK the word that is stamped plus 1, or 0.
+    /// Size class of the object's block in COMMIT-BACKUP; in LOCK the stamped word plus 1, or 0.
     pub class: u8,
     /// Header of the base version in LOCK, incarnation in COMMIT-BACKUP.
     pub about: u64,

@@ -362,7 +362,7 @@ impl Network {
         (self.reserves.all(), lent.collect())
     }
 
-    /// Returns the reserved slots of peers and ends the poller's thread.
+    /// Gives back the reserved slots of peers and ends the poller's thread.
     pub fn stop(&self, now: Timestamp) {
         self.trim_stocks(now, true);
         self.configured.give_up();

@@ -1,7 +1,7 @@
 //! The peers of a machine: the initial members, and all machines that have joined since.
 //!
 //! ```text
-//! first ─► peer | next ─► peer | next ─► …          appended to by one thread at a time, read without a lock
+//! first ─► peer | next ─► peer | next ─► …     appended to by one thread, read without a lock
 //! ```
 //! Machine numbers are never reused, so a removed peer keeps its entry, and the entry never stands
 //! for another machine. A peer is added before any action in its configuration, so its writes go

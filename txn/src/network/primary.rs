@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! * PRIMARY-1: a lock that was taken for a peer's transaction is held until its COMMIT-PRIMARY or
-//!   ABORT has been processed; they arrive in the same log, in order.
+//!   ABORT has been processed. They arrive in the same log, in order.
 //! * PRIMARY-2: the records stay in the log until the transaction is truncated. Records of a
 //!   transaction whose COMMIT-BACKUP is sent in parts are copied out of the log.
 //! * PRIMARY-3: the new value of an object is here before any COMMIT-PRIMARY of the transaction is

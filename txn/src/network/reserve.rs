@@ -6,19 +6,18 @@
 //! RESERVED   ticket | what follows | slots: address, header, incarnation       from the primary
 //! UNRESERVE  addresses                                         to the primary, in the log
 //!
-//! primary's lane ──RESERVE──► stock ──alloc──► new object of a transaction ──COMMIT-PRIMARY──► object
-//!       ▲                     │   ▲                        │
-//!       └─────UNRESERVE───────┘   └── abort, rollback ─────┘
+//! primary's lane ──RESERVE──► stock ──alloc──► new object ──COMMIT-PRIMARY──► object
+//!       ▲                     │   ▲                │
+//!       └─────UNRESERVE───────┘   └── abort, rollback
 //! ```
 //! Only a region's own machine writes the region. Until COMMIT-PRIMARY the content of a slot is in
 //! the write set of its transaction ([`crate::write_set`]). A RESERVED without slots tells that
 //! there is no memory, or that this cannot be known yet ([`Follows::AskAgain`]).
 //!
 //! # Invariants
-//! * RESERVE-1: a slot that a primary has leased ([`super::lent`]) is in the stock of one peer, in
-//!   one of its transactions or in an in-flight commit. At rest the stocks contain all leased
-//!   slots. They may stay leased, since no reader sees them, and [`crate::Machine::reserved`]
-//!   counts them.
+//! * RESERVE-1: a slot that a primary has leased ([`super::lent`]) is in one peer's stock,
+//!   transactions or in-flight commits. At rest the stocks contain all leased slots. They may stay
+//!   leased, since no reader sees them, and [`crate::Machine::reserved`] counts them.
 //! * RESERVE-2: a pointer leads only to a new object that is locked or installed. The slot is
 //!   locked from LOCK to COMMIT-PRIMARY, so a reader that follows a pointer of the same commit
 //!   waits for it.
@@ -461,7 +460,7 @@ impl Network {
         Ok(())
     }
 
-    /// Returns slots beyond the bound of a stock or unused for long; all slots if `closing`.
+    /// Gives back slots beyond the bound of a stock or unused for long; all slots if `closing`.
     pub(super) fn trim_stocks(&self, now: Timestamp, closing: bool) {
         let mut stocks = self.reserves.stocks.lock();
         stocks.is_back();

@@ -1,9 +1,9 @@
 //! Checks whether finished transactions have left any state.
 //!
 //! # Invariant
-//! REST-1: of the locks taken by the checks only one is held at a time, besides that of the
-//! receivers, which is taken before any of them everywhere. A truncating thread holds the commits
-//! and locks the records of this machine; other threads take them in the opposite order.
+//! REST-1: of the mutexes taken by the checks only one is held at a time, besides that of the
+//! receivers. The latter is taken before any of them everywhere. A truncating thread holds the
+//! commits and locks the records of this machine; other threads take them in another order.
 
 use super::{Disk, End, Network};
 

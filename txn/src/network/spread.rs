@@ -17,8 +17,8 @@
 //!
 //! COMMIT-BACKUP of a large transaction is sent in parts. Backups copy the parts out of the log as
 //! they arrive, so log space becomes free without further commits, and none is reserved. No backup
-//! has the whole record before its end (COMMIT_BACKUP_LAST). All backups receive the end at once,
-//! together with the COMMIT-BACKUP of those that get one record.
+//! has the whole record before its end (COMMIT_BACKUP_LAST). All backups receive the end at once;
+//! those for which one record suffices receive their COMMIT-BACKUP at the same time.
 //!
 //! Objects whose primary is the coordinator's own machine are locked and replaced as on a machine
 //! that is alone.

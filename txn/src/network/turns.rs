@@ -2,9 +2,9 @@
 //! transactions wait in it.
 //!
 //! ```text
-//! INTEND     ticket | holder | address | how it waits | strength          to the primary
-//! TURN       ticket | taken, without, others or deadlock                  from it, when the wait has ended
-//! GIVE_BACK  holder | address | the intent or the place in the queue      to it, at the end or if the wait is given up
+//! INTEND     ticket | holder | address | how it waits | strength     to the primary
+//! TURN       ticket | taken, without, others or deadlock             from it, when the wait ends
+//! GIVE_BACK  holder | address | intent or place in the queue         to it, at the end or before
 //! ```
 //! The primary tells holders apart by their machine's number in the upper half of the holder's
 //! number.
@@ -243,7 +243,7 @@ struct Asked<'a> {
     addr: Addr,
     number: u64,
     ticket: u64,
-    /// What to give back if this value is dropped before the wait ends.
+    /// The subject of GIVE_BACK if this value is dropped before the wait ends.
     back: Back,
     ended: bool,
 }

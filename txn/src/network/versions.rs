@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! VERSIONS      ticket | region | block                                     to the primary
-//! VERSIONS_ARE  ticket | class + 1, 0 for none | digest of each piece ...   from it; empty if it is not the primary
+//! VERSIONS_ARE  ticket | class + 1, 0 for none | digest of each piece ...   from it, else empty
 //! ```
 //! A *piece* contains as many slots as are read together. Its digest is computed from the versions
 //! of its objects, in order. An object of one version is the same on all machines. So pieces with

@@ -2,8 +2,8 @@
 //! (SOSP'15 §5.2 step 6, §5.5).
 //!
 //! ```text
-//! new primary       floor ─► promote ─► region map             a reader that finds this primary finds the region its own
-//! reader            floor, region map ─► forget                a reader that looks the memory up anew finds the new primary's
+//! new primary       floor ─► promote ─► region map     then the region is this machine's own
+//! reader            floor, region map ─► forget        then lookups find the new primary's memory
 //! former replica    part_with ─► floor, region map ─► release
 //! ```
 //! A region of which this machine becomes a backup gets its memory before ([`super::host`]). The

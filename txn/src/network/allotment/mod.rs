@@ -2,10 +2,10 @@
 //!
 //! # Picture
 //! ```text
-//! out of blocks ─► grow.rs ── ALLOCATE ──►┐                  ┌── PREPARE, COMMIT, ABORT ──► host.rs
-//!                                         CM: allocator ─────┤                              memory of regions
-//! unknown region ─► find.rs ── FETCH ────►┘                  └── ALLOCATED, MAPPINGS ─────► cache
-//!                                                     new configuration ── hands.rs ────► whereabouts.rs
+//! out of blocks ─► grow.rs ── ALLOCATE ──►┐                 ┌── PREPARE, COMMIT, ABORT ──► host.rs
+//!                                         CM: allocator ────┤                  memory of regions
+//! unknown region ─► find.rs ── FETCH ────►┘                 └── ALLOCATED, MAPPINGS ─────► cache
+//!                                            new configuration ── hands.rs ────► whereabouts.rs
 //! ```
 //! [`fencepost_cluster::allocation`] describes the messages and their handling. Here they go over
 //! the message queues of [`super::link`], in order; a message to the machine itself is handled at

@@ -68,7 +68,7 @@ impl Allotment {
             .collect()
     }
 
-    /// At the CM: returns whether some region has fewer than `most` replicas.
+    /// Returns whether some region has fewer than `most` replicas; `false` if not at the CM.
     pub fn has_too_few(&self, most: usize) -> bool {
         let state = self.0.lock();
         let map = state.allocator.as_ref().map(Allocator::map);

@@ -83,8 +83,8 @@ impl Place {
     fn change(&self, now: u64, primary: MachineId, backups: &[MachineId], count: u64) {
         let changes = (now >> CHANGES_SHIFT).wrapping_add(1);
         let head = (changes << CHANGES_SHIFT) | (count << COUNT_SHIFT) | u64::from(primary.0);
-        // A reader that loads one of these backups also finds that the head has changed since the
-        // array belonged to it.
+        // A reader with an older head that loads one of these backups finds the head changed when
+        // it checks the head again.
         fence(Ordering::Release);
         for (backup, word) in backups.iter().zip(self.backups_of(head)) {
             word.store(backup.0, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! The encoding of requests and answers in the rings: in parts, one message after the other.
 //!
 //! ```text
-//! BEGIN  ticket | kind (8) | service or status (8) | zero (16) | bytes in all (32) | the first words
+//! BEGIN  ticket | kind (8) | service or status (8) | zero (16) | bytes in all (32) | first words
 //! MORE   further words of the message that has begun
 //! ```
 //! A sender writes a message to its end before it begins the next, so a receiver assembles one at a

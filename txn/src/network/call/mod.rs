@@ -10,10 +10,10 @@
 //! the answer is ignored; the request is not cancelled.
 //!
 //! # Failure
-//! The channel to a peer breaks in four cases: a write or the connection to the peer is lost, the
-//! peer reports that its own channel has broken, or either machine closes. Calls then end with
-//! [`CallError::Lost`], or with [`CallError::Unreachable`] if no part of the request was written.
-//! The death of a process on the same host is not noticed this way.
+//! The channel to a peer breaks if a write or the connection to the peer is lost, or if either
+//! machine closes. It also breaks if the peer reports that its own channel has broken. Calls then
+//! end with [`CallError::Lost`], or with [`CallError::Unreachable`] if no part of the request was
+//! written. The death of a process on the same host is not noticed this way.
 
 mod line;
 mod message;

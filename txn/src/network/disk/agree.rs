@@ -9,17 +9,17 @@
 //!
 //! | state of the machines | outcome |
 //! |---|---|
-//! | a machine has truncated it, or logged at the begin of an incarnation that it took effect | takes effect |
-//! | otherwise, a machine has begun a later incarnation: its machines decided, without listing it | no effect |
+//! | a machine has truncated it, or logged it as committed in BEGUN | takes effect |
+//! | otherwise, a machine has begun a later incarnation, which did not list it | no effect |
 //! | otherwise, recovery has decided in a later configuration | as decided |
-//! | otherwise, a complete COMMIT-BACKUP, and every replica of what it writes has all those writes | takes effect |
+//! | otherwise, a complete COMMIT-BACKUP, and every replica has its writes there | takes effect |
 //! | otherwise | no effect |
 //!
 //! In the fourth case the commit may have been reported. In the last it was not: COMMIT-PRIMARY
 //! follows all those records, and a machine that has truncated it says so until all have. Where W
 //! is known, validation of all reads had succeeded. If a recovery was in progress, each decision
-//! that it may have made and sent is on a disk (DISK-8), or follows: recovery decides that a
-//! transaction takes effect once all remaining replicas have its writes on their disks and say so.
+//! that it may have made and sent is on a disk (DISK-8), or follows by this rule. For recovery
+//! decides to commit once all remaining replicas have the writes on their disks and say so.
 
 use std::collections::{BTreeMap, BTreeSet};
 

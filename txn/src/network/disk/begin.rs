@@ -1,8 +1,8 @@
 //! The start or restart of a machine with a disk, together with the other machines.
 //!
 //! ```text
-//! Contents::read ─► Beginning::open ─► look, again and again ─► OnDisk ─► Machine::open: the log into its regions
-//!   ─► BEGUN, flushed ─► peers find it
+//! Contents::read ─► Beginning::open ─► look, again and again ─► OnDisk
+//!   ─► Machine::open: the log into its regions ─► BEGUN, flushed ─► peers find it
 //! ```
 //! A machine that joins a running cluster: Contents::read ─► write_down ─► joining ─► OnDisk,
 //! without its earlier data.

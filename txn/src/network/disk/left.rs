@@ -280,7 +280,7 @@ impl Left {
         Ok(())
     }
 
-    /// Occasionally drops outcomes whose truncations are not remembered any more.
+    /// Drops, once there are many, the outcomes whose truncations are not remembered any more.
     fn forget_outcomes(&mut self) {
         const MANY: usize = 1 << 16;
         if self.outcomes.len() > MANY {

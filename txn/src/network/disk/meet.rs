@@ -80,7 +80,7 @@ fn regions(regions: &[RegionId]) -> String {
     names.join(", ")
 }
 
-/// Whether evicted machines take part in a restart of the others.
+/// The treatment of evicted machines in a restart of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TakenBack {
     /// Evicted machines do not take part, and no machine waits for them.

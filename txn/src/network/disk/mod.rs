@@ -9,9 +9,9 @@
 //!        └─► flushed ─┐ ◄──────────── DURABLE, up to a position ◄───┘
 //! COMMIT-PRIMARY ◄────┴ once all of it is durable
 //!
-//! all machines restart:  left.rs   the state of each ─► meet.rs  each machine reads the states of all
-//!                        ─► agree.rs  each machine decides the same ─► replay.rs  into its regions
-//!                        ─► the next configuration
+//! all machines restart:  left.rs  the state of each ─► meet.rs  each machine reads all states
+//!                        ─► agree.rs  each machine decides the same
+//!                        ─► replay.rs  into its regions ─► the next configuration
 //! ```
 //! Each machine has a log of its own ([`fencepost_storage::log`]; `record.rs` describes its
 //! records). Records that a peer writes into this machine's memory go into the log as they are
@@ -19,9 +19,9 @@
 //! (`part.rs`).
 //!
 //! # Invariants
-//! * DISK-1: no write of a transaction is visible, and its commit is not reported, before every
-//!   machine with a replica of a written region has the writes on its disk. So each visible version
-//!   is durable, and a later transaction need not wait for it.
+//! * DISK-1: the writes of a transaction are first on the disk of every machine with a replica of a
+//!   written region. Only then are they visible, and only then is the commit reported. So each
+//!   visible version is durable, and a later transaction need not wait for it.
 //! * DISK-2: a machine logs that it has a region before another machine finds the region there, and
 //!   so before all records of writes to it.
 //! * DISK-3: below the low bound of a machine (TRUNCATE-1) all participants have reported that the
@@ -46,9 +46,9 @@
 //!   disks has. The data on the disk of another machine are stale, and are not used. If evicted
 //!   machines are taken back, all machines have to be there, and an evicted one begins without data
 //!   ([`TakenBack`]).
-//! * DISK-10: a new backup reports that it is complete when a checkpoint that began after all data
-//!   had arrived is durable, and the log records that. A backup that had not reported this is no
-//!   replica of the region after a restart.
+//! * DISK-10: a new backup reports that it is complete once a checkpoint is durable that began
+//!   after all data had arrived. The log must also record that. A backup that had not reported this
+//!   is no replica of the region after a restart.
 //! * DISK-11: no configuration is made in which a region has no replica with its data: all machines
 //!   wait instead, because a disk has the data.
 //! * DISK-12: a machine that joins a running cluster first logs its new machine number, without any

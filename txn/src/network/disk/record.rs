@@ -1,7 +1,8 @@
 //! The records in the log of a machine in a cluster, besides the records of its peers.
 //!
 //! ```text
-//! BEGUN     cluster | bytes of a region | newest timestamp | count | id, w, id, w ... | bytes | configuration
+//! BEGUN     cluster | bytes of a region | newest timestamp | count | id, w, id, w ...
+//!               | bytes | configuration
 //! HELD      bytes | mapping of a region
 //! PREPARED  id | regions, how many and which | content, as network/evidence.rs encodes it
 //! COMMIT-BACKUP, its parts and its end, COMMIT-PRIMARY, ABORT, TRUNCATE      as received
@@ -9,7 +10,8 @@
 //! Where failed machines are replaced, these records span configurations:
 //!
 //! ```text
-//! HOLDINGS  bytes | configuration | count | bytes, mapping of a region, whether all its data is on the disk ...
+//! HOLDINGS  bytes | configuration | count | bytes, mapping of a region, whether all its data
+//!               is on the disk ...
 //! FILLED    region
 //! TOLD      id | w or 0 | regions, how many and which | region | content
 //! DECIDED   id | w, or 0 where it has no effect

@@ -38,7 +38,7 @@ struct Writes {
     backups: Vec<Vec<u64>>,
 }
 
-/// Returns whether this machine has a region.
+/// A function that returns whether this machine has a region.
 pub type Own<'a> = dyn Fn(RegionId) -> bool + Sync + 'a;
 
 struct Replay<'a> {

@@ -1,9 +1,9 @@
 //! The clock handover: the next CM continues the time of the previous one (CLOCK-3).
 //!
 //! ```text
-//! probe ─► answer: U                  every machine: the highest time that it may have taken so far
-//! NEW-CONFIG: the new CM's clock      it is above all of these; the clock stops where that is another time
-//! NEW-CONFIG-COMMIT                   every machine has applied it: the clock goes on
+//! probe ─► answer: U               every machine: the highest time that it may have taken so far
+//! NEW-CONFIG: the new CM's clock   above all of these; the clock stops if that is another time
+//! NEW-CONFIG-COMMIT                every machine has applied it: the clock goes on
 //! ```
 //! The answer and NEW-CONFIG form an exchange, like a request for the time. So a machine that has
 //! applied a configuration knows its time without a further message.

@@ -2,9 +2,10 @@
 //! the configuration.
 //!
 //! ```text
-//! LEAVE ─► next configuration: further replicas ─► refill ─► WHOLE of all ─► next one: without the leaving machines
-//! PART-WITH, for a machine without regions ─► PART-WITH to it ─► its clients end ─► PART-WITH from it
-//!                                              ─► next configuration without it ─► evicted, and it knows why
+//! LEAVE ─► next configuration: further replicas ─► refill ─► WHOLE of all
+//!       ─► next configuration: without the leaving machines
+//! PART-WITH, for a machine without regions ─► PART-WITH to it ─► its clients end
+//!       ─► PART-WITH from it ─► next configuration without it ─► evicted, and it knows why
 //! ```
 //! [`fencepost_cluster::reconfiguration`] decides each step and its time.
 //!

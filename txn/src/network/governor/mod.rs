@@ -9,7 +9,7 @@
 //!
 //! join endpoint ── join requests ──► admit.rs
 //! Block ─► Survey ─► Lead ─► Apply ─► Commit ─► drain (drain.rs) ─► recovery ─► regions active
-//!                                                                  all regions active ─► data recovery (refill)
+//!                                      all regions active ─► data recovery (refill)
 //! ```
 //! [`fencepost_cluster::reconfiguration`] decides each step and its time; this module carries the
 //! steps out, in order.
@@ -479,7 +479,7 @@ impl Machine {
         self.network().is_none_or(|network| network.may_answer())
     }
 
-    /// Waits until [`Self::is_answering`]: then the latest versions were read here before.
+    /// Waits until [`Self::is_answering`]: then the versions read here before were the latest.
     ///
     /// # Errors
     /// [`Stop::NotMember`] if the machine stops, or is no member any more.

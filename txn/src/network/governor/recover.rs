@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! logs are drained ─► find ─► Recovery ──┬─► messages
-//!    records, own commits, kept evidence  ├─► settle: at a primary, by its locks; at other replicas, as COMMIT-BACKUP
+//!    records, own commits, kept evidence  ├─► settle: a primary by its locks,
+//!                                         │           other replicas as COMMIT-BACKUP
 //!                                         └─► done ─► promote ─► regions active
 //! ```
 //! *Unlike the paper* a region with a new primary serves once its recovering transactions are

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! suspect ─ probe ─ config ─ apply ─► commit ─ drained ─ active ─ all active ─ refill ─ whole
-//! └─ the configuration has no number yet ┘ └─ all of these are of the configuration that was applied
+//! └─ the configuration has no number yet ┘ └─ all of these are of the applied configuration
 //! ```
-//! For each step the first time is kept. A step without this machine is absent. A machine may
-//! suspect no other, not become the CM, have no region handover, or receive no data.
+//! For each step the first time is kept. A step is absent if this machine had no part in it: it
+//! suspected no machine, did not become the CM, had no region handover, or received no data.
 
 use std::collections::VecDeque;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mailbox  | slot | slot | slot | slot |                     the peer writes the slots in turn
-//! slot     | number 1 | message 4 | digest of all these 1 | unused 2 |          words, a cache line
+//! slot     | number 1 | message 4 | digest of all these 1 | unused 2 |       words, a cache line
 //! ```
 //! # Invariants
 //! * MAIL-1: a received message is one that was sent completely. A slot may be overwritten while it
@@ -28,7 +28,7 @@ const MESSAGE_WORDS: usize = LeaseMessage::BYTES / 8;
 /// Words of a slot that are used.
 const USED_WORDS: usize = 1 + MESSAGE_WORDS + 1;
 
-/// The segment that `peer` writes.
+/// Returns the segment that `peer` writes.
 const fn segment(peer: MachineId) -> SegmentId {
     SegmentId::new(SegmentId::MAILBOX, SegmentId::LEASE_LANE, peer.0)
 }

@@ -3,9 +3,9 @@
 //!
 //! # Picture
 //! ```text
-//! peer ─ one-sided write ─► mailbox ─► leases N ─► Leases ─► write into the peer's mailbox, and ring
+//! peer ─ one-sided write ─► mailbox ─► leases N ─► Leases ─► write into the peer's mailbox, ring
 //!                    lease bell ────► (a thread)     │ ├───► events ─► sink
-//! reconfiguration ─ orders ──────────────────────────┘ └───► held_until ◄─ holds(): threads that answer
+//! reconfiguration ─ orders ──────────────────────────┘ └───► held_until ◄─ holds()
 //! ```
 //! | file | content |
 //! |---|---|

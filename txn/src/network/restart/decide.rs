@@ -1,12 +1,12 @@
 //! The outcome of the transactions that have records in the logs (RESTART-2).
 //!
 //! ```text
-//! ABORT                                                              ─► no effect
-//! no complete COMMIT-BACKUP, no COMMIT-PRIMARY                       ─► no effect
-//! COMMIT-PRIMARY, or all its writes to some region are installed     ─► takes effect
-//! all its writes to every written region are known                   ─► takes effect
-//! none of it is installed in a region whose primary is present       ─► no effect: no COMMIT-PRIMARY was sent
-//! otherwise                                                          ─► takes effect: others had truncated it
+//! ABORT                                                         ─► no effect
+//! no complete COMMIT-BACKUP, no COMMIT-PRIMARY                  ─► no effect
+//! COMMIT-PRIMARY, or all its writes to a region are installed   ─► takes effect
+//! all its writes to every written region are known              ─► takes effect
+//! not installed in a region whose primary is present            ─► no effect: it was never shown
+//! otherwise                                                     ─► takes effect: it was truncated
 //! ```
 //! The coordinator lets machines truncate a transaction only after all primaries have
 //! COMMIT-PRIMARY. So if a primary has neither COMMIT-PRIMARY nor the new versions, no machine has

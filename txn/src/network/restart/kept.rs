@@ -1,8 +1,8 @@
 //! The record of a machine's regions where its memory survives it.
 //!
 //! ```text
-//! half | count of writes | bytes | sealed bytes ...  |      the valid half with the later count is used
-//! half | the same |
+//! half | count of writes | bytes | sealed bytes ...  |     the valid half with the later
+//! half | the same |                                        count is used
 //! ```
 
 use std::sync::Arc;

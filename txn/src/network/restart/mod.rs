@@ -3,9 +3,11 @@
 //!
 //! # Picture
 //! ```text
-//! while machines run  kept.rs  regions of a machine ─► HOLDINGS     copied.rs  records that leave a log early ─► RECORD
-//! no machine runs     logs.rs  all remaining log records ─► decide.rs  the outcome of each transaction
-//!                     ─► order.rs  into the primaries ─► no lock, no old version ─► the other replicas
+//! while machines run  kept.rs    regions of a machine ─► HOLDINGS
+//!                     copied.rs  records that leave a log early ─► RECORD
+//! no machine runs     logs.rs    all remaining log records
+//!                     decide.rs  the outcome of each transaction
+//!                     order.rs   into the primaries ─► no lock, no old version ─► other replicas
 //! machines start      resume.rs  each has its regions, and their free slots
 //! ```
 //! One process does the middle part for all machines, before any of them starts. It reads the
@@ -21,14 +23,14 @@
 //! * RESTART-2: an undecided transaction takes effect completely or not at all. If it was shown on
 //!   any machine it takes effect. Otherwise it takes effect if there is a COMMIT-BACKUP, so that
 //!   validation had succeeded, and all its writes are known.
-//! * RESTART-3: afterwards all replicas of a region are equal, no object is locked or has an old
-//!   version, and no timestamp is above the start of the next clock.
+//! * RESTART-3: afterwards all replicas of a region are equal, and no object is locked or has an
+//!   old version. No timestamp is above the start of the next clock.
 //! * RESTART-4: nothing is changed before every region is known to be present. A repair that is
 //!   interrupted is repeated from the beginning, with the same outcome: the logs stay until the
 //!   next configuration is stored.
 //!
 //! # Failure
-//! A machine without its memory is a lost machine: others have replicas of its regions, one becomes
+//! A machine without its memory is a lost machine. Others have replicas of its regions, one becomes
 //! the primary, and the lost machine gets copies. A backup's memory lacks the records that its own
 //! machine kept as a coordinator. So if the primary is lost, two backups are required, which
 //! together have all of them. With one backup the restart is refused ([`RestartError::Alone`]), and

@@ -1,8 +1,8 @@
 //! The copy of one block from a region's primary to a backup.
 //!
 //! ```text
-//! class ─► slots, several in a read ─► the same once more ─┬─ alike, and not locked ─► installed by its version
-//!          nothing newer than here: done                   └─ changing ─► read alone, until it is steady
+//! class ─► slots, several in a read ─► the same again ─┬─ equal, not locked ─► install by version
+//!          nothing newer than here: done               └─ changing ─► read alone until steady
 //! ```
 //! For a block that this machine had before its eviction the primary first sends the versions
 //! (`network/versions.rs`). Objects with equal versions are taken from the previous replica; the
@@ -15,8 +15,8 @@
 //! *Invariant.* REFILL-1: consider a copied block and the time since its copy began. This backup
 //! then has of each object a version that the primary had, unlocked, at some point of that time, or
 //! a later one. A lock may belong to a commit of an earlier configuration, which does not know this
-//! backup and is decided but not yet carried out by its coordinator. This is also true of a locked
-//! slot without an object.
+//! backup. Such a commit is decided, but not yet carried out by its coordinator. This is also true
+//! of a locked slot without an object.
 
 use std::collections::VecDeque;
 

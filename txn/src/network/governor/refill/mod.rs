@@ -3,8 +3,10 @@
 //!
 //! ```text
 //! all regions active ─► for each region that is not complete here:
-//!     header block of the primary ─► blocks in use ─► each block (block.rs), at its pace (pace.rs) ─► complete
-//! a new configuration ─► pause ─► all regions active ─► continue; from the beginning if the primary is another
+//!     header block of the primary ─► blocks in use ─► each block (block.rs), at its pace (pace.rs)
+//!     ─► complete
+//! a new configuration ─► pause ─► all regions active ─► continue
+//!     (from the beginning if the primary is another)
 //! ```
 //! Commits continue meanwhile, and this backup receives them like others. Copied objects are
 //! installed like COMMIT-BACKUP, by their versions. Ranges of a version that is not here wait for
@@ -14,9 +16,10 @@
 //! of a block's versions. It reads only the objects that differ (`block.rs`).
 //!
 //! # Invariants
-//! * REFILL-2: a replica reports itself complete when it has copied all blocks in use at the
-//!   primary since the transactions of earlier configurations were settled everywhere. A block that
-//!   came into use later was written by transactions that know this backup.
+//! * REFILL-2: consider the blocks in use at the primary after the transactions of earlier
+//!   configurations were settled everywhere. A replica reports itself complete when it has copied
+//!   all of them. A block that came into use later was written by transactions that know this
+//!   backup.
 //! * REFILL-3: while a block is copied, this machine has a read timestamp from before its class was
 //!   read. No block gets another class before all readers have passed its release, so the block
 //!   keeps its class (FAR-1, BACKUP-2).
