@@ -8,9 +8,9 @@
 //!      first holder is reached     DOOM   victim | row  to the machine whose queue has the victim
 //! ```
 //! If several transactions hold a row, the walk continues to each of them; branches to other
-//! machines share its remaining messages. A walk that returns to its first holder has passed a whole
-//! cycle. Each long waiter of a cycle begins a walk, and all walks choose the same victim. The
-//! victim is a transaction that yields, if there is one, since its retry is invisible to the
+//! machines share its remaining messages. A walk that returns to its first holder has passed a
+//! whole cycle. Each long waiter of a cycle begins a walk, and all walks choose the same victim.
+//! The victim is a transaction that yields, if there is one, since its retry is invisible to the
 //! client; otherwise a hash decides.
 //!
 //! # Invariants

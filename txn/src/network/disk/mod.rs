@@ -24,8 +24,8 @@
 //!   visible version is durable, and a later transaction need not wait for it.
 //! * DISK-2: a machine logs that it has a region before another machine finds the region there, and
 //!   so before all records of writes to it.
-//! * DISK-3: below the low bound of a machine (TRUNCATE-1) all participants have reported that the
-//!   truncation of a transaction is on their disks.
+//! * DISK-3: take a transaction with a truncation number below its machine's low bound
+//!   (TRUNCATE-1). All its participants have reported that its truncation is on their disks.
 //! * DISK-4: a transaction that is in doubt on any machine at a restart has an outcome that follows
 //!   from the disks of all machines. The outcome is logged together with the beginning of the next
 //!   configuration. If power fails again, the machines that have logged it tell the others.

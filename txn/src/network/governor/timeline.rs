@@ -4,8 +4,8 @@
 //! suspect ─ probe ─ config ─ apply ─► commit ─ drained ─ active ─ all active ─ refill ─ whole
 //! └─ the configuration has no number yet ┘ └─ all of these are of the applied configuration
 //! ```
-//! For each step the first time is kept. A step is absent if this machine had no part in it: it
-//! suspected no machine, did not become the CM, had no region handover, or received no data.
+//! For each step the first time is kept. A step is absent if this machine had no part in it. For
+//! example, it suspected no machine, did not become the CM, or received no data.
 
 use std::collections::VecDeque;
 
