@@ -1,9 +1,11 @@
-//! Patches on their way from a node that no longer takes them to where they belong now.
+//! Pending patches: patches that are being re-routed from a node that no longer accepts them to the
+//! right node.
 //!
-//! An index takes the patches of a node out of the transaction, and makes them anew elsewhere
-//! ([`crate::NodeKind::reroute`]). In between they are *adrift*: in nobody's hands but those of the
-//! future that moves them. If that is dropped, or stops, they are lost; the transaction remembers that,
-//! and does not commit without them. Going back to a savepoint from before brings them back.
+//! An index takes the patches of a node out of the transaction, and makes them again elsewhere
+//! ([`crate::NodeKind::reroute`]). In between the patches are *adrift*: only the future that moves
+//! them has them. If that future is dropped or fails, the patches are lost. The transaction
+//! remembers that, and cannot commit without them. Rolling back to an earlier savepoint restores
+//! them.
 
 use fencepost_storage::Addr;
 
@@ -13,22 +15,22 @@ use crate::transaction::Transaction;
 use crate::work::Work;
 use crate::write_set::{What, Write};
 
-/// Patches that were taken out of a transaction. It cannot commit before they have been made anew.
+/// Patches that were taken out of a transaction. It cannot commit before they have been made again.
 #[derive(Debug)]
 #[must_use = "the transaction cannot commit until it is told what became of them"]
 pub struct Taken(Vec<Vec<u64>>);
 
 impl Taken {
-    /// The patches, oldest first.
+    /// Returns the patches, oldest first.
     pub fn ops(&self) -> impl Iterator<Item = &[u64]> {
         self.0.iter().map(Vec::as_slice)
     }
 }
 
 impl Transaction {
-    /// Takes the patches of a node out of the transaction, as if they had not been made; the caller
-    /// makes them anew where they belong now, and then says so ([`Self::made_anew`]). None where the
-    /// node has none of its own.
+    /// Takes the patches of a node out of the transaction, as if they had not been made. The caller
+    /// makes them again in the right nodes, and then calls [`Self::made_anew`]. The result is empty
+    /// where the transaction has no patches of the node.
     pub fn take_patches(&mut self, addr: Addr) -> Taken {
         let context = self.context_mut();
         let Some(at) = context.writes.find(addr) else {
@@ -38,7 +40,7 @@ impl Transaction {
         let What::Patched(_) = write.what else {
             return Taken(Vec::new());
         };
-        // What is refused here is charged, or refused again, by the next change.
+        // An error here needs no handling: the next change charges again, or fails again.
         let _ = context.note_change(at);
         let ranges = context.writes.patches_of(&write);
         let ops: Vec<Vec<u64>> = ranges
@@ -54,20 +56,20 @@ impl Transaction {
         Taken(ops)
     }
 
-    /// All patches that were taken are part of the transaction again.
+    /// Records that all patches in `taken` are part of the transaction again.
     pub fn made_anew(&mut self, taken: Taken) {
         if !taken.0.is_empty() {
             self.context_mut().adrift -= 1;
         }
     }
 
-    /// Whether this transaction has patched any node.
+    /// Returns whether this transaction has patched any node.
     #[inline]
     pub fn has_patches(&self) -> bool {
         self.context().writes.has_patches()
     }
 
-    /// Whether this transaction has patches of the node at `addr`.
+    /// Returns whether this transaction has patches of the node at `addr`.
     pub fn patches(&self, addr: Addr) -> bool {
         self.patched(addr).is_some()
     }
@@ -94,11 +96,11 @@ impl Transaction {
         patches.any(|patch| f(writes.op(patch)))
     }
 
-    /// Whether a node that this transaction patched has moved since; `None` if it has no patches
-    /// there.
+    /// Returns whether a node that this transaction has patched has moved since; `None` if the
+    /// transaction has no patches of it.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where its machine cannot be reached.
+    /// [`Stop::Retry`] where the node's machine cannot be reached.
     pub async fn patch_is_stale(&self, addr: Addr) -> Result<Option<bool>, Stop> {
         let Some(base) = self.patched(addr).map(|write| write.base) else {
             return Ok(None);
@@ -107,12 +109,12 @@ impl Transaction {
         Ok(Some(header != Some(base)))
     }
 
-    /// Whether patches are on their way from one node to another.
+    /// Returns whether patches are being moved from one node to another, or were lost on the way.
     pub fn has_adrift(&self) -> bool {
         self.context().adrift > 0
     }
 
-    /// Every node with patches of `kind` that has moved.
+    /// Returns every node with patches of `kind` that has moved.
     ///
     /// # Errors
     /// As [`Self::patch_is_stale`].
@@ -133,13 +135,13 @@ impl Transaction {
         })
     }
 
-    /// What [`Self::set_settled`] was told last in this transaction; 0 at first.
+    /// Returns the last argument of [`Self::set_settled`] in this transaction; 0 at first.
     pub fn settled(&self) -> u64 {
         self.context().settled
     }
 
-    /// Remembers up to which of its structural changes an index knows that all patches are where they
-    /// belong.
+    /// Stores a number of structural changes of an index. Up to that number, all patches are known
+    /// to be in the right nodes.
     pub fn set_settled(&mut self, changes: u64) {
         self.context_mut().settled = changes;
     }

@@ -1,8 +1,9 @@
-//! What objects of other machines were before a transaction changed them, where their memory is not mapped: the
-//! base that the ranges it has changed are found by at commit.
+//! Base images: objects of other machines as they were before a transaction changed them, where
+//! their memory is not mapped. A commit compares with the base to find the changed ranges.
 //!
 //! # Invariant
-//! * BASES-1: what is kept was the whole payload at the header that it is kept with; no two versions have one header.
+//! * BASES-1: a kept image was the whole payload at the header that it is kept with. No two
+//!   versions have one header.
 
 use std::collections::HashMap;
 
@@ -10,10 +11,11 @@ use fencepost_storage::Addr;
 use fencepost_storage::header::Header;
 use foldhash::fast::FixedState;
 
-/// Words that are kept of one transaction, 1 MiB: of what is beyond that the whole goes to replicas.
+/// Most words that are kept for one transaction, 1 MiB. Objects beyond that are sent to replicas
+/// whole.
 const MOST_WORDS: usize = 1 << 17;
 
-/// What is kept, by address.
+/// The base images and their headers, by address.
 #[derive(Default)]
 pub(crate) struct Bases {
     kept: HashMap<Addr, (Header, Box<[u64]>), FixedState>,
@@ -21,7 +23,7 @@ pub(crate) struct Bases {
 }
 
 impl Bases {
-    /// Keeps what an object is at a version, in place of what it was at another.
+    /// Keeps the payload of an object at a version, in place of its payload at another version.
     pub fn keep(&mut self, addr: Addr, header: Header, payload: &[u64]) {
         if let Some((_, replaced)) = self.kept.remove(&addr) {
             self.words -= replaced.len();
@@ -32,13 +34,13 @@ impl Bases {
         }
     }
 
-    /// What an object was at a version.
+    /// Returns the payload of an object at a version, if it was kept.
     pub fn get(&self, addr: Addr, header: Header) -> Option<&[u64]> {
         let (of, payload) = self.kept.get(&addr)?;
         (*of == header).then_some(payload)
     }
 
-    /// Another transaction begins.
+    /// Drops all base images, when another transaction begins.
     #[inline]
     pub fn clear(&mut self) {
         if self.words > 0 {

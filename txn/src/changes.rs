@@ -1,15 +1,16 @@
-//! The ranges of an object that a commit changes: what the log has of it, and what goes to replicas instead of the
-//! whole object where that is clearly less.
+//! The ranges of an object that a commit changes. The log records the ranges. Replicas receive them
+//! instead of the whole object where they are clearly smaller.
 //!
 //! ```text
-//! ranges | first word (32), words (32) | word | word | ...      again and again, in order
+//! ranges | first word (32), words (32) | word | word | ...      repeated, in order
 //! ```
-//! Ranges apply to one version, their *base*, and to no other; whoever writes them names it. A primary has the
-//! object locked at that version, a backup waits for it (`network/backup.rs`, BACKUP-1), and replay comes by it in the
-//! order of the log ([`crate::replay`]).
+//! Ranges apply to one version, their *base*, and to no other; the writer names the base. A primary
+//! has the object locked at that version. A backup waits for that version (`network/backup.rs`,
+//! BACKUP-1). Replay reaches it by following the order of the log ([`crate::replay`]).
 //!
 //! # Failure
-//! Ranges come back from a disk and from peers: decoding bounds every count and answers [`BadRecord`].
+//! Ranges are read from disks and from peers: decoding bounds every count and returns
+//! [`BadRecord`].
 
 use fencepost_storage::header::Header;
 use fencepost_storage::{ObjectRef, View};
@@ -19,19 +20,21 @@ use crate::start::BIRTH;
 use crate::transaction::Context;
 use crate::write_set::{What, Write};
 
-/// Objects of up to so many words, 256 bytes, go whole.
+/// Largest size in words, 256 bytes, of an object that is always sent whole.
 pub(crate) const LEAST_WORDS: usize = 32;
-/// Words between two changes that go along rather than begin another range.
+/// Most unchanged words between two changes that are in one range; a longer gap begins another
+/// range.
 const GAP: usize = 2;
-/// Words that are compared at a time.
+/// Number of words that are compared at a time.
 const STRIDE: usize = 64;
 const FROM_SHIFT: u32 = 32;
 const COUNT_MASK: u64 = (1 << FROM_SHIFT) - 1;
 
 impl Context {
-    /// Appends the ranges in which `new`, which an entry becomes, is not what it was, the object being at `header`
-    /// now: at the base version, or locked at it. Answers `false` where its replicas get the whole: it is small, or it is not clearly
-    /// less, or the base is not known here.
+    /// Appends the ranges in which `new`, the new image of an entry, differs from its base. The
+    /// object is at `header` now: at the base version, or locked at it. Returns `false` if replicas
+    /// get the whole object: it is small, the ranges are not clearly smaller, or the base is not
+    /// known here.
     pub(crate) fn put_changes(
         &self,
         out: &mut Vec<u64>,
@@ -39,7 +42,7 @@ impl Context {
         header: Header,
     ) -> bool {
         let overwrites = matches!(write.what, What::Image { .. } | What::Patched(_));
-        // What no transaction has written no backup has been sent.
+        // Backups have not been sent a version that no transaction has written.
         let sent = write.base.is_allocated() && write.base.timestamp() > BIRTH;
         if !overwrites || !sent || write.image.1 <= LEAST_WORDS {
             return false;
@@ -55,30 +58,32 @@ impl Context {
     }
 }
 
-/// At most the words of the ranges of an object of `len` words: each but the first costs a word, and comes after more
-/// than one that is skipped.
+/// Returns the most words that the ranges of an object of `len` words take. Each range but the
+/// first costs a word, and follows more than one skipped word.
 pub(crate) const fn most_words(len: usize) -> usize {
     1 + len
 }
 
-/// Appends all of `new` as one range; how many that is.
+/// Appends all of `new` as one range. Returns the number of ranges.
 pub(crate) fn put_whole(out: &mut Vec<u64>, new: &[u64]) -> u64 {
     put_range(out, new, (0, new.len()));
     1
 }
 
-/// Appends the ranges in which `new` is not what `base` is; how many.
+/// Appends the ranges in which `new` differs from `base`. Returns the number of ranges.
 pub(crate) fn put(out: &mut Vec<u64>, new: &[u64], base: &View<'_>) -> u64 {
     put_up_to(usize::MAX, out, new, base).unwrap_or(0)
 }
 
-/// As [`put`]. If they are not clearly less than the whole of it, answers `false`, and what was appended is of no use.
+/// Appends ranges as [`put`] does. Returns `false` if they are not clearly smaller than the whole;
+/// the appended words are then useless.
 pub(crate) fn put_if_less(out: &mut Vec<u64>, new: &[u64], base: &View<'_>) -> bool {
     let most = out.len() + new.len() / 4 * 3;
     put_up_to(most, out, new, base).is_some()
 }
 
-/// Appends ranges while there are no more than `most` words, and says how many ranges; `None` if there would be.
+/// Appends ranges until `out` has more than `most` words. Returns the number of ranges; `None` if
+/// the limit is exceeded.
 fn put_up_to(most: usize, out: &mut Vec<u64>, new: &[u64], base: &View<'_>) -> Option<u64> {
     let mut before = [0; STRIDE];
     let mut open: Option<(usize, usize)> = None;
@@ -117,10 +122,10 @@ fn put_range(out: &mut Vec<u64>, new: &[u64], (from, to): (usize, usize)) {
     out.extend_from_slice(&new[from..to]);
 }
 
-/// Where a range begins, and its words.
+/// The index of the first word of a range, and its words.
 type Range<'a> = (usize, &'a [u64]);
 
-/// The first range, and what comes behind it.
+/// Decodes the first range. Returns it and the words after it.
 fn first(ranges: &[u64]) -> Result<(Range<'_>, &[u64]), BadRecord> {
     const SHORT: BadRecord = BadRecord("the ranges of a change end too early");
     let (about, rest) = ranges.split_first().ok_or(SHORT)?;
@@ -129,7 +134,7 @@ fn first(ranges: &[u64]) -> Result<(Range<'_>, &[u64]), BadRecord> {
     Ok((((about >> FROM_SHIFT) as usize, words), rest))
 }
 
-/// So many ranges, still encoded, and what comes behind them.
+/// Splits `words` after `ranges` encoded ranges.
 pub(crate) fn split(words: &[u64], ranges: u64) -> Result<(&[u64], &[u64]), BadRecord> {
     let mut rest = words;
     for _ in 0..ranges {
@@ -138,7 +143,7 @@ pub(crate) fn split(words: &[u64], ranges: u64) -> Result<(&[u64], &[u64]), BadR
     Ok(words.split_at(words.len() - rest.len()))
 }
 
-/// Shows `f` all ranges: where each begins, and its words.
+/// Calls `f` for each range, with the index of its first word and its words.
 fn each(mut ranges: &[u64], mut f: impl FnMut(usize, &[u64])) -> Result<(), BadRecord> {
     while !ranges.is_empty() {
         let ((from, words), rest) = first(ranges)?;
@@ -148,7 +153,7 @@ fn each(mut ranges: &[u64], mut f: impl FnMut(usize, &[u64])) -> Result<(), BadR
     Ok(())
 }
 
-/// Whether these are ranges, all of them within `words` words.
+/// Checks that the words are ranges within an object of `words` words.
 pub(crate) fn check(ranges: &[u64], words: usize) -> Result<(), BadRecord> {
     let mut within = true;
     each(ranges, |from, range| within &= from + range.len() <= words)?;
@@ -158,9 +163,10 @@ pub(crate) fn check(ranges: &[u64], words: usize) -> Result<(), BadRecord> {
     }
 }
 
-/// Writes ranges into an object that nobody else writes to; nothing is written beyond its end.
+/// Writes ranges into an object that no other thread writes to. Writes nothing beyond the object's
+/// end.
 pub(crate) fn install(object: ObjectRef<'_>, ranges: &[u64]) {
-    // What is no range any more was neither checked nor split off.
+    // An encoding error ends the loop: `check` or `split` has refused such ranges before.
     let _ = each(ranges, |from, words| object.put(from, words));
 }
 
@@ -180,7 +186,7 @@ mod tests {
         words
     }
 
-    /// The ranges from `base` to `new`, unless they are not clearly less.
+    /// Returns the ranges from `base` to `new`, unless they are not clearly smaller.
     fn between(base: &[u64], new: &[u64]) -> Option<Vec<u64>> {
         let mut out = vec![99];
         put_if_less(&mut out, new, &View::Own(base)).then(|| out.split_off(1))
@@ -233,7 +239,7 @@ mod tests {
                 prop_assert!(ranges.len() <= len / 4 * 3);
                 prop_assert_eq!(check(&ranges, len), Ok(()));
                 prop_assert_eq!(applied(&base, &ranges), new.clone());
-                // And so in a slot, among line versions.
+                // The same ranges result in a slot, whose words have line versions between them.
                 let memory: Vec<AtomicU64> = (0..len * 2 + 20).map(|_| AtomicU64::new(0)).collect();
                 let object = ObjectRef::new(&memory, 5);
                 object.put(0, &base);
@@ -248,7 +254,7 @@ mod tests {
                 let differ = base.iter().zip(&new).filter(|(a, b)| a != b).count();
                 prop_assert!(differ * 4 >= len, "{} of {}", differ, len);
             }
-            // The log takes them all the same.
+            // The log takes the ranges even if they are not clearly smaller.
             let mut all = Vec::new();
             let count = put(&mut all, &new, &View::Own(&base));
             prop_assert!(all.len() <= most_words(len));

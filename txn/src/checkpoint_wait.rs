@@ -1,9 +1,9 @@
-//! Those who asked for a checkpoint and wait for it: futures of any executor.
+//! Requests for a checkpoint that wait for its end: futures of any executor.
 //!
-//! *Concurrency.* The answer and the waker are behind one lock: an answer wakes whoever has waited,
-//! and who comes later finds it.
+//! *Concurrency.* One lock protects the answer and the waker. An answer wakes a request that waits;
+//! a request that is polled later finds the answer.
 //!
-//! *Failure.* A future that is dropped leaves the checkpoint to be taken for nobody.
+//! *Failure.* If the future is dropped, the checkpoint is taken all the same.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use fencepost_storage::checkpoint::CheckpointError;
 use parking_lot::Mutex;
 
-/// How an asked-for checkpoint ended; several askers share one.
+/// The result of a requested checkpoint; several requests share one checkpoint.
 pub type Answer = Result<(), Arc<CheckpointError>>;
 
 #[derive(Default)]
@@ -22,7 +22,7 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// One who asked; answered by the checkpointer's thread.
+/// One request; answered by the checkpointer's thread.
 #[derive(Clone, Default)]
 pub(crate) struct Asker(Arc<Mutex<State>>);
 
@@ -39,7 +39,8 @@ impl Asker {
     }
 }
 
-/// Ready once the checkpoint is taken, or has failed. May be dropped at any time.
+/// A future that is ready once the checkpoint is taken or has failed. It may be dropped at any
+/// time.
 #[must_use = "nothing is waited for until this is awaited"]
 pub struct WaitCheckpoint(pub(crate) Asker);
 

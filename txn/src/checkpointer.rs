@@ -1,15 +1,15 @@
-//! The checkpointer: a thread that takes a checkpoint whenever the log has grown enough, or somebody
-//! asks for one.
+//! The checkpointer: a thread that takes a checkpoint whenever the log has grown enough, or on
+//! request.
 //!
 //! # Invariants
 //! * CKPT-1 (see [`fencepost_storage::checkpoint`]): when the scan begins, every transaction with a
-//!   record below `begin` has installed what it wrote. The position is read first; then commits that
-//!   were under way are waited for, and the records of large transactions still in flight move
-//!   `begin` back to their first.
+//!   record below `begin` has installed its writes. The position is read first; then the
+//!   checkpointer waits for the commits that were under way. Large transactions still in flight
+//!   move `begin` back to their first records.
 //!
 //! # Failure
-//! A checkpoint that fails leaves the one before in force and the log whole; it is tried again when
-//! the log has grown as much once more.
+//! If a checkpoint fails, the previous one stays valid and the log stays complete. The checkpointer
+//! tries again when the log has grown by the same amount.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -24,43 +24,43 @@ use parking_lot::{Condvar, Mutex};
 use crate::checkpoint_wait::{Asker, WaitCheckpoint};
 use crate::machine::Machine;
 
-/// How often the log's growth is looked at.
+/// Interval at which the log's growth is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// What the thread is told.
+/// The requests to the thread.
 #[derive(Default)]
 struct Orders {
     pending: Mutex<Pending>,
     wake: Condvar,
-    /// A checkpoint that is being taken is given up.
+    /// Set to give up the checkpoint that is being taken.
     stop: AtomicBool,
 }
 
 #[derive(Default)]
 struct Pending {
     ended: bool,
-    /// Those who wait for a checkpoint that begins after they asked.
+    /// Requests for a checkpoint that begins after the request.
     askers: Vec<Asker>,
 }
 
-/// How the checkpoints of a machine have ended since it has started.
+/// Counters of the checkpoints of a machine since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointCounters {
-    /// Checkpoints that count.
+    /// Successful checkpoints.
     pub taken: u64,
-    /// Those that could not be taken.
+    /// Failed checkpoints.
     pub failed: u64,
-    /// Bytes of all that count.
+    /// Bytes of all successful checkpoints.
     pub bytes: u64,
 }
 
-/// Takes checkpoints of one machine.
+/// The checkpointer of one machine.
 pub(crate) struct Checkpointer {
     disk: Arc<dyn Disk>,
     /// Log position from which the next growth is counted.
     since: AtomicU64,
     every_bytes: u64,
-    /// One checkpoint at a time.
+    /// Held while a checkpoint is taken: one at a time.
     taking: Mutex<()>,
     is_taking: AtomicBool,
     taken: AtomicU64,
@@ -86,7 +86,7 @@ impl Checkpointer {
         }
     }
 
-    /// Starts the thread; it does not keep the machine alive.
+    /// Starts the thread, which holds only a weak reference to the machine.
     pub fn start(&self, machine: &Arc<Machine>) -> std::io::Result<()> {
         let (machine, orders) = (Arc::downgrade(machine), Arc::clone(&self.orders));
         let thread = thread::Builder::new().name("checkpointer".to_owned());
@@ -94,7 +94,7 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Asks the thread for a checkpoint that begins after this call.
+    /// Requests a checkpoint that begins after this call.
     pub fn ask(&self) -> WaitCheckpoint {
         let asker = Asker::default();
         let mut pending = self.orders.pending.lock();
@@ -107,7 +107,7 @@ impl Checkpointer {
         WaitCheckpoint(asker)
     }
 
-    /// Ends the thread, giving up a checkpoint that is being taken.
+    /// Ends the thread, and gives up the checkpoint that is being taken.
     pub fn end(&self) {
         self.orders.stop.store(true, Ordering::Relaxed);
         self.orders.pending.lock().ended = true;
@@ -127,7 +127,7 @@ impl Checkpointer {
             >= self.every_bytes
     }
 
-    /// Takes a checkpoint.
+    /// Takes a checkpoint on the calling thread.
     pub fn take(&self, machine: &Machine, log: &Log) -> Result<(), CheckpointError> {
         let _one = self.taking.lock();
         self.is_taking.store(true, Ordering::SeqCst);
@@ -142,7 +142,7 @@ impl Checkpointer {
         taken
     }
 
-    /// How checkpoints have ended.
+    /// Returns how many checkpoints succeeded and failed, and their bytes.
     pub fn counters(&self) -> CheckpointCounters {
         CheckpointCounters {
             taken: self.taken.load(Ordering::Relaxed),
@@ -151,7 +151,7 @@ impl Checkpointer {
         }
     }
 
-    /// Whether a checkpoint is being taken.
+    /// Returns whether a checkpoint is being taken.
     pub fn is_taking(&self) -> bool {
         self.is_taking.load(Ordering::SeqCst)
     }
@@ -165,7 +165,7 @@ impl Checkpointer {
             }
             None => begin_of_replay(machine, log),
         };
-        // Counted from here even if it fails: a full disk is not asked again at once.
+        // Set also if the checkpoint fails, so that a full disk is not tried again at once.
         self.since.store(log.position().raw(), Ordering::Relaxed);
         let plan = Plan {
             begin,
@@ -196,7 +196,7 @@ impl Drop for Checkpointer {
     }
 }
 
-/// Where replay has to begin for a scan that starts now (CKPT-1).
+/// Returns where replay has to begin for a scan that starts now (CKPT-1).
 fn begin_of_replay(machine: &Machine, log: &Log) -> Lsn {
     let position = log.position();
     let first = machine.readers().first_lsn().map(Lsn::from_raw);
@@ -235,7 +235,7 @@ fn run(machine: &Weak<Machine>, orders: &Orders) {
         drop(machine);
         pending = orders.pending.lock();
     }
-    // Nobody asks any more: `ended` is set, or the machine is gone.
+    // No request can come any more: `ended` is set, or the machine is gone.
     for asker in pending.askers.drain(..) {
         asker.answer(Err(Arc::new(CheckpointError::Stopped)));
     }

@@ -1,20 +1,23 @@
-//! Commit: the phases of SOSP'15 §4 in their order, on one machine as plain function calls. Where other
-//! machines have part in it, as primaries or as backups, [`crate::network`] takes the same phases.
+//! Commit: the phases of SOSP'15 §4 in their order, on one machine as plain function calls. If
+//! other machines take part, as primaries or as backups, [`crate::network`] runs the same phases.
 //!
 //! ```text
-//!  prewrite ─► reserve ─► LOCK ─► W ─► VALIDATE ─► log ─► COMMIT-PRIMARY ─► TRUNCATE ─► durable ─► report
+//!  prewrite ─► reserve ─► LOCK ─► W ─► VALIDATE ─► log ─► COMMIT-PRIMARY ─► TRUNCATE ─► durable, report
 //!     │ await     │ await    │ stray: reroute, again        │
 //!     └───────────┴──────────┴──────────┴── may still abort ┘   from here on it may not fail
 //! ```
 //! # Invariants
-//! * COMMIT-1: W is taken with all locks held, so it is above every version that is overwritten and
-//!   above R of everybody who read one of them; and nothing is validated before it is in force (CLOCK-2).
-//! * COMMIT-2: the record is in the log before the first lock is released. Whoever sees a version can
-//!   wait for its durability by waiting for the log as it is then.
-//! * COMMIT-3: between LOCK and COMMIT-PRIMARY no thread waits for the log: its room was reserved before
-//!   LOCK. What is awaited there are the locks, clocks and machines of others, and whoever waits for a lock
-//!   lets other tasks run (MOMENT-1). The only foreign code that runs there is that of node kinds
-//!   (`apply`, `revalidate`, `gone`, `stamp`); if it panics, or the future is dropped, the locks go back.
+//! * COMMIT-1: W is taken with all locks held. So W is above every overwritten version, and above
+//!   the R of every transaction that has read one of them. Nothing is validated before W is in
+//!   force (CLOCK-2).
+//! * COMMIT-2: the record is in the log before the first lock is released. So a transaction that
+//!   sees a version can wait for its durability by waiting for the log up to its position at that
+//!   time.
+//! * COMMIT-3: between LOCK and COMMIT-PRIMARY no thread waits for the log: its space was reserved
+//!   before LOCK. Only locks, clocks and machines of others are awaited there, and a commit that
+//!   waits for a lock lets other tasks run (MOMENT-1). The only foreign code that runs there is
+//!   that of node kinds (`apply`, `revalidate`, `gone`, `stamp`). If it panics, or the future is
+//!   dropped, the locks are released.
 
 use std::sync::Arc;
 
@@ -32,29 +35,32 @@ use crate::transaction::{Context, Coordinator, Transaction};
 use crate::work::Work;
 use crate::write_set::{What, Write};
 
-/// Times that LOCK is begun anew because patches had to be rerouted.
+/// Most times that LOCK is begun again because patches had to be re-routed.
 const REROUTES: u32 = 64;
 
-/// Times that LOCK is begun anew because others were committing what this transaction has read.
+/// Most times that LOCK is begun again because others were committing objects that this transaction
+/// has read.
 const BUSY_ROUNDS: u32 = 64;
 
-/// What a commit that took effect leaves to wait for.
+/// The result of a commit that took effect: its timestamp, and the log position at which it is
+/// durable.
 pub(crate) struct Done {
     pub w: Timestamp,
     pub durable_at: Option<Lsn>,
 }
 
 impl Transaction {
-    /// Commits. Returns once the outcome is as durable as the machine's tier (and the transaction's
-    /// [`Self::set_synchronous`]) asks for; a transaction that wrote nothing waits until what it read
-    /// is durable. An outcome without effect is answered at once; before anybody is told of it
-    /// [`Coordinator::settle`] is to be awaited.
+    /// Commits. Returns once the outcome is as durable as the machine's tier and
+    /// [`Self::set_synchronous`] require. A transaction that wrote nothing waits until everything
+    /// that it read is durable. An outcome without effect is returned at once; the caller must
+    /// await [`Coordinator::settle`] before it reports that outcome.
     ///
-    /// Dropping the future aborts it, unless it has taken effect by then.
+    /// Dropping the future aborts the transaction, unless it has taken effect by then.
     ///
     /// # Errors
-    /// [`Stop`] where it had no effect and running it again does not help, except [`Stop::Failed`]:
-    /// the log failed, and whether the commit survives a restart is unknown; and [`Stop::InDoubt`].
+    /// [`Stop`] where the commit had no effect and running it again does not help. Two errors
+    /// differ: [`Stop::Failed`], if the log failed and it is unknown whether the commit survives a
+    /// restart; and [`Stop::InDoubt`].
     pub async fn commit(mut self) -> Result<Outcome, Stop> {
         if self.context().adrift > 0 {
             self.give_up(AbortReason::Interrupted);
@@ -91,7 +97,7 @@ impl Transaction {
                 }
                 Err(LockFailure::Stray((addr, kind))) if rounds < REROUTES => {
                     rounds += 1;
-                    // Rerouting may commit transactions of its own, which need room too.
+                    // Re-routing may commit transactions of its own, which need log space too.
                     self.context_mut().give_room_back();
                     if let Err(stop) = kind.reroute(&mut self, addr).await {
                         match self.doubt(stop).await {
@@ -126,9 +132,10 @@ impl Transaction {
         Ok(Outcome::Committed(done.w))
     }
 
-    /// All that a commit may have to wait for before it locks anything.
+    /// Awaits everything that a commit may have to wait for before it locks anything.
     async fn prepare(&mut self) -> Result<(), LockFailure> {
-        // Under the locks it is sure; here it saves those who wait the trouble.
+        // The check is repeated under the locks; done here, it saves waiting transactions a
+        // conflict.
         self.context().give_way()?;
         let prepared = match self.context_mut().prepare_log() {
             Ready::Yes => Ok(()),
@@ -160,12 +167,13 @@ impl Transaction {
         Ok(Outcome::Committed(r))
     }
 
-    /// As [`Self::abort`], but returns once everything that the transaction saw is durable, so that
-    /// its end may be told. Dropping the future aborts all the same.
+    /// Aborts as [`Self::abort`] does, but returns once everything that the transaction saw is
+    /// durable, so that its end may be reported. The transaction is aborted even if the future is
+    /// dropped.
     ///
     /// # Errors
-    /// [`Stop::Failed`]: the log failed, so what was seen may not survive a restart. The transaction
-    /// is aborted all the same.
+    /// [`Stop::Failed`]: the log failed, so versions that were seen may not survive a restart. The
+    /// transaction is aborted all the same.
     pub async fn rollback(mut self) -> Result<(), Stop> {
         let wait = self.context().seen_not_durable();
         self.give_up(AbortReason::Requested);
@@ -177,8 +185,9 @@ impl Transaction {
 }
 
 impl Coordinator {
-    /// Returns once everything that the last transaction saw is durable, so that its end may be told
-    /// although it was no commit: it was aborted, dropped, or its commit had no effect.
+    /// Returns once everything that the last transaction saw is durable. Then its end may be
+    /// reported although it was not a commit: it was aborted or dropped, or its commit had no
+    /// effect.
     ///
     /// # Errors
     /// As [`Transaction::rollback`].
@@ -201,15 +210,16 @@ fn durable((machine, lsn): (Arc<Machine>, Lsn)) -> Work<'static, Result<(), Stop
 }
 
 impl Context {
-    /// What to wait for before the end is told of a transaction without writes, or of one that has
-    /// no effect: `None` where everything it saw is durable, or it does not care.
+    /// Returns the log position to wait for before the end of a transaction without writes or
+    /// without effect is reported. Returns `None` where everything that it saw is durable, or where
+    /// it is not synchronous.
     fn seen_not_durable(&self) -> Option<(Arc<Machine>, Lsn)> {
         let log = self.machine.log()?;
         let wait = self.synchronous && self.newest.raw() > log.durable_watermark();
         wait.then(|| (Arc::clone(&self.machine), log.position()))
     }
 
-    /// LOCK to TRUNCATE.
+    /// Runs the phases from LOCK to TRUNCATE on this machine.
     async fn commit_write(&mut self) -> Result<Done, LockFailure> {
         self.lock().await?;
         self.slot.begin_commit(self.machine.clock());
@@ -217,7 +227,8 @@ impl Context {
             self.unlock();
             return Err(failure);
         }
-        // What is overwritten where there is a counter was given out by it.
+        // With a counter, `count` alone is above every overwritten version: the counter gave them
+        // out.
         let w = match self.machine.clock().count() {
             Some(w) => w,
             None => match self
@@ -252,8 +263,9 @@ impl Context {
         }
     }
 
-    /// A transaction that yields gives up where an object of this machine that it overwrites is somebody else's
-    /// intent by now. Of objects of others their primaries say so, in answer to LOCK.
+    /// Fails if the transaction yields and another transaction has an intent on an object of this
+    /// machine that it overwrites. For objects of other machines their primaries check this in
+    /// LOCK.
     pub(crate) fn give_way(&self) -> Result<(), LockFailure> {
         let (intents, me) = (self.machine.intents(), u64::from(self.number));
         let mut exact = self.writes.writes.iter().filter(|write| write.is_exact());
@@ -270,18 +282,18 @@ impl Context {
         Ok(())
     }
 
-    /// The newest version that the commit replaces.
+    /// Returns the timestamp of the newest version that the commit replaces.
     pub(crate) fn newest_overwritten(&self) -> Timestamp {
         let locked = self.writes.writes.iter().filter(|write| write.takes_lock());
         let newest = locked.map(|write| write.base.timestamp()).max();
         newest.unwrap_or(Timestamp::ZERO)
     }
 
-    /// COMMIT-PRIMARY where nobody else has part in it; `false`, and nothing is done, where somebody else has come to be
-    /// a replica of what is written.
+    /// Runs COMMIT-PRIMARY where no other machine takes part. Returns `false`, and does nothing,
+    /// where another machine has become a replica of a written region.
     fn put_in_place_alone(&mut self, w: Timestamp) -> bool {
         let put = |context: &mut Context| {
-            // From here on the locks are released by the versions that replace what they guard.
+            // From here on the locks are released by installing the new versions.
             context.locked = 0;
             context.commit_primary(w);
             true
@@ -292,7 +304,7 @@ impl Context {
         }
     }
 
-    /// VALIDATE and the record in the log: the last steps that may fail.
+    /// Runs VALIDATE and appends the log record: the last steps that may fail.
     async fn certify(&mut self, w: Timestamp) -> Result<Option<Lsn>, LockFailure> {
         self.validate(w).await?;
         self.stamp(w);

@@ -1,7 +1,8 @@
-//! COMMIT-PRIMARY (SOSP'15 §4 step 4): keep the old versions, put the new ones in place, unlock.
+//! COMMIT-PRIMARY (SOSP'15 §4 step 4): keeps the old versions, installs the new ones, unlocks.
 //!
-//! The order matters to readers of the past and of the present: old versions first, then new objects
-//! (nothing that leads to them is unlocked yet), then everything that was locked.
+//! The order matters to readers of old and of new snapshots. Old versions are kept first. New
+//! objects follow; every object that points to them is still locked. The locked objects are
+//! installed last.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ impl Context {
         places.clear();
         self.keep_old_versions(w, &mut places);
         for write in &self.writes.writes {
-            // Those of other machines are put in place there.
+            // New objects of other machines are installed there.
             if let What::New { slot, split_of, .. } = write.what
                 && let Payload::Slot(_) = write.payload()
             {
@@ -55,8 +56,9 @@ impl Context {
         }
     }
 
-    /// Leaves out what is locked here no more: before whoever runs a commit does what recovery has decided, and done
-    /// elsewhere, long ago, a region may have gone to another machine, and come back with newer versions.
+    /// Leaves out objects that are no longer locked here. Recovery may have decided the commit, and
+    /// other machines applied it, long before this machine applies the decision. Meanwhile a region
+    /// may have moved to another machine and returned with newer versions.
     pub(crate) fn leave_out_what_came_back(&mut self) {
         let machine = Arc::clone(&self.machine);
         let is_base = |write: &Write| {
@@ -87,11 +89,11 @@ impl Context {
         if addr.is_null() {
             return OldPlace::NONE;
         }
-        // LOCK has put them in the order of their addresses.
+        // LOCK has sorted the entries by address.
         let position = self
             .order
             .binary_search_by_key(&addr, |at| self.writes.writes[*at as usize].addr);
-        // What was before at another machine cannot be found from here.
+        // Old versions at another machine cannot be found from here.
         let lost = match self.machine.regions().is_own(addr) {
             true => OldPlace::NONE,
             false => OldPlace::LOST,
@@ -101,7 +103,7 @@ impl Context {
     }
 
     fn install_new(&self, write: &Write, incarnation: u16, place: OldPlace, w: Timestamp) {
-        // Its region may be another machine's by now, as may be that of what is replaced.
+        // The region may have moved to another machine by now, and so may the region of `split_of`.
         if let Some(object) = self.machine.regions().own_object(write.addr) {
             object.finish_install(write.base.succeed(w, true), Link::new(incarnation, place));
         }

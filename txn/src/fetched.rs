@@ -1,35 +1,36 @@
-//! Copies of objects of peers that a transaction has read, so that what it reads and then changes costs one
-//! read.
+//! The remote-read cache of a transaction: copies of objects of peers. With them, an object that is
+//! read and then changed costs one remote read.
 //!
 //! # Invariant
-//! * FETCHED-1: a copy is the newest version at or below R of whoever keeps it, and so it stays while R does:
-//!   it was the newest there was, unlocked, when R had come, and whoever locked it later gets a W above.
+//! * FETCHED-1: a copy is the newest version at or below R, and stays so while R does not change.
+//!   It was the newest version, and unlocked, after R was taken; a transaction that locks the
+//!   object later gets a W above R.
 
 use std::sync::Arc;
 
 use fencepost_storage::{Addr, ObjectCopy};
 
-/// Copies that are kept.
+/// Most copies that are kept.
 const KEPT: usize = 16;
-/// Payload words of the longest one.
+/// Most payload words of a copy that is kept.
 const LONGEST: usize = 512;
 
-/// What a transaction has read of other machines at its R.
+/// Objects of other machines that a transaction has read at its R.
 #[derive(Default)]
 pub(crate) struct Fetched {
     copies: Vec<(Addr, Arc<ObjectCopy>)>,
-    /// Which one goes next where there are as many as are kept.
+    /// Index of the copy that is replaced next when the cache is full.
     next: usize,
 }
 
 impl Fetched {
-    /// The copy of an object.
+    /// Returns the copy of an object.
     pub fn get(&self, addr: Addr) -> Option<Arc<ObjectCopy>> {
         let found = self.copies.iter().find(|(at, _)| *at == addr);
         found.map(|(_, copy)| Arc::clone(copy))
     }
 
-    /// Keeps a copy, which is not kept yet, unless it is long.
+    /// Keeps a copy of an object that has no copy yet, unless the object is long.
     pub fn keep(&mut self, addr: Addr, copy: &Arc<ObjectCopy>) {
         if copy.payload().len() > LONGEST {
             return;
@@ -43,7 +44,7 @@ impl Fetched {
         }
     }
 
-    /// R has moved, or another transaction begins.
+    /// Drops all copies: R has moved, or another transaction begins.
     #[inline]
     pub fn clear(&mut self) {
         self.copies.clear();

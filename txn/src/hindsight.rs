@@ -1,15 +1,18 @@
-//! Looking back: what a transaction saw before a point of its own.
+//! Statement snapshots: reading the transaction's own writes as they were at an earlier point of
+//! it.
 //!
 //! ```text
-//! mark ──► changes of the write set leave undos ──► a look back at an object:
-//!   entry unchanged since ─► as it is          first undo since ─► as that has it
-//!   entry added since ─────► what others committed, at R
+//! mark ──► changes of the write set push undos ──► read of an object at the mark:
+//!   entry unchanged since ─► its current image     else ─► the image in its first undo since
+//!   entry added since ─────► the committed version at R
 //! ```
-//! A mark is a savepoint that remembers which undo of an entry is the first since. All objects together, looked at that
-//! way, are the transaction's view at the mark, whatever indexes have split since. Writes go on as always.
+//! A mark is a savepoint that remembers, for each entry, the first undo since the mark. All objects
+//! read that way together are the transaction's view at the mark, also if indexes have split since.
+//! Writes work as always.
 //!
-//! *Failure.* A refresh since the mark brings patches to nodes that have moved, but not the undos: what would be told
-//! by those is a conflict then. A look whose future is dropped looks forward again ([`Past`]).
+//! *Failure.* A refresh since the mark re-applies patches to nodes that have moved, but it does not
+//! change the undos. A read that would use such an undo is a conflict. Dropping the future of a
+//! read ends the view at the mark ([`Past`]).
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -22,38 +25,39 @@ use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Transaction};
 use crate::write_set::Write;
 
-/// A point that a transaction can look back to, until it is released or rolled back.
+/// A point of a transaction whose state can be read until the mark is released or rolled back.
 #[derive(Debug)]
 pub struct Mark {
     savepoint: Savepoint,
     place: MarkPlace,
 }
 
-/// Which mark of a transaction.
+/// The index of a mark in its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkPlace(usize);
 
-/// What is known of an open mark.
+/// The state of an open mark.
 pub(crate) struct Marked {
     depth: usize,
-    /// Entries that were there.
+    /// Number of write-set entries at the mark.
     entries: usize,
     refreshes: u32,
-    /// The first undo of each of them since.
+    /// For each of those entries, the index of its first undo since the mark.
     first: HashMap<usize, usize, FixedState>,
 }
 
-/// What an entry was at the mark.
+/// The state of a write-set entry at the mark.
 pub(crate) enum Before<'a> {
-    /// What it is now.
+    /// The same as now.
     Same,
-    /// It was not there.
+    /// The entry did not exist.
     Absent,
-    /// This, with this image or payload.
+    /// The entry, with its image or payload.
     Was(Write, &'a [u64]),
 }
 
-/// A transaction as its scans see it, as long as this value lives: at a mark, and by its isolation level.
+/// A transaction as its scans see it, while this value lives: at a mark, and by its isolation
+/// level.
 pub struct Past<'a>(&'a mut Transaction);
 
 impl Deref for Past<'_> {
@@ -78,8 +82,9 @@ impl Drop for Past<'_> {
     }
 }
 
-/// A transaction as its writes see it, as long as this value lives: now, whatever a scan under way looks back to, and at every
-/// level as the commit validates it.
+/// A transaction as its writes see it, while this value lives. It reads the current state, whatever
+/// mark a running scan reads at. At every isolation level, its reads are those that the commit
+/// validates.
 pub struct Present<'a> {
     tx: &'a mut Transaction,
     look_at: Option<MarkPlace>,
@@ -109,14 +114,14 @@ impl Drop for Present<'_> {
 }
 
 impl Mark {
-    /// Which one it is.
+    /// Returns the index of the mark.
     pub fn place(&self) -> MarkPlace {
         self.place
     }
 }
 
 impl Transaction {
-    /// Opens a savepoint that can be looked back to.
+    /// Opens a savepoint whose state can be read later.
     pub fn mark(&mut self) -> Mark {
         let savepoint = self.savepoint();
         let context = self.context_mut();
@@ -133,12 +138,13 @@ impl Transaction {
         }
     }
 
-    /// Closes a mark, and later ones; what was written since stays.
+    /// Closes a mark and all later marks; writes since then stay.
     pub fn release_mark(&mut self, mark: Mark) {
         self.release(mark.savepoint);
     }
 
-    /// The transaction for a scan, which reads what the transaction saw at a mark, or what it sees now.
+    /// Returns the transaction for a scan. The scan reads the state at a mark, or the current state
+    /// without a mark.
     #[inline]
     pub fn seen_at(&mut self, mark: Option<MarkPlace>) -> Past<'_> {
         let context = self.context_mut();
@@ -147,7 +153,8 @@ impl Transaction {
         Past(self)
     }
 
-    /// The transaction for writes that a scan has to do on its way, such as patches that are made anew where they belong.
+    /// Returns the transaction for writes that a scan must make, such as patches that are re-routed
+    /// to other nodes.
     pub fn present(&mut self) -> Present<'_> {
         let context = self.context_mut();
         Present {
@@ -157,7 +164,7 @@ impl Transaction {
         }
     }
 
-    /// Has the transaction changed the object since the mark?
+    /// Returns whether the transaction has changed the object since the mark.
     pub fn has_changed_since(&self, mark: MarkPlace, addr: Addr) -> bool {
         let context = self.context();
         let (Some(at), Some(marked)) = (context.writes.find(addr), context.undos.marks.get(mark.0))
@@ -169,7 +176,7 @@ impl Transaction {
 }
 
 impl Undos {
-    /// An undo of an entry is about to be pushed.
+    /// Records an undo of an entry before it is pushed.
     pub fn note_first(&mut self, undo: &Undo) {
         let Undo::Changed(entry, ..) = undo else {
             return;
@@ -182,7 +189,7 @@ impl Undos {
         }
     }
 
-    /// An undo was popped.
+    /// Removes the record of an undo that was popped.
     pub fn forget_first(&mut self, undo: &Undo) {
         let Undo::Changed(entry, ..) = undo else {
             return;
@@ -195,14 +202,14 @@ impl Undos {
         }
     }
 
-    /// Savepoints from `depth` on are closed.
+    /// Closes the marks of savepoints from `depth` on.
     pub fn close_marks(&mut self, depth: usize) {
         self.marks.retain(|mark| mark.depth < depth);
     }
 }
 
 impl Context {
-    /// What an entry was where the transaction looks at.
+    /// Returns the state of an entry at the mark at which the transaction reads.
     pub(crate) fn entry_seen(&self, at: usize) -> Result<Before<'_>, Stop> {
         let marks = &self.undos.marks;
         let looked = self.undos.look_at.and_then(|mark| marks.get(mark.0));

@@ -1,14 +1,15 @@
 //! Timestamps that are in force: the CM's time has passed them.
 //!
 //! # Invariant
-//! * CLOCK-2: a transaction reads nothing before its R is in force, a refresh looks at nothing before its R′
-//!   is, and a commit validates nothing and puts nothing in place before its W is.
+//! * CLOCK-2: a transaction reads nothing before its R is in force. A refresh checks nothing before
+//!   its R′ is in force. A commit validates and installs nothing before its W is in force.
 //!
-//! Who read at R before that could miss a commit of another machine: one that takes a W below R afterwards.
-//! Where the clock is exact R is in force at once and W a tick later. Elsewhere it takes about as long as the
-//! clock is uncertain; who waits may take a lower timestamp as that gets less. A machine whose clock has not
-//! been asked for long asks at once, rather than wait for as long as it does not know the time. While the clock is
-//! stopped, because there is going to be another CM, nothing comes into force.
+//! A reader at R before that could miss a commit of another machine: one that takes a W below R
+//! afterwards. Where the clock is exact, R is in force at once and W a tick later. Elsewhere that
+//! takes about as long as the clock is uncertain. While it waits, a transaction may take a lower
+//! timestamp as the uncertainty becomes smaller. A machine that has not exchanged the time for long
+//! does so at once, instead of waiting for its whole uncertainty. While the clock is stopped
+//! because of a new CM, nothing comes into force.
 
 use fencepost_storage::Timestamp;
 
@@ -20,8 +21,9 @@ use crate::transaction::Transaction;
 use crate::work::Work;
 
 impl Machine {
-    /// A write timestamp of a machine among others, in force: above all that anybody has read or written so far,
-    /// and above what is `overwritten`, whose locks the caller has.
+    /// Returns a write timestamp of a machine in a cluster, in force. It is above every timestamp
+    /// that has been read or written so far, and above `overwritten`, the newest version that the
+    /// caller has locked.
     ///
     /// # Errors
     /// As [`Self::in_force`].
@@ -35,7 +37,7 @@ impl Machine {
         })
     }
 
-    /// What `pick` makes of U, once it is in force.
+    /// Waits until the timestamp that `pick` makes of U is in force, and returns it.
     ///
     /// # Errors
     /// [`AbortReason::Unreachable`] where the CM has not told the time yet.
@@ -76,7 +78,7 @@ impl Machine {
 }
 
 impl Transaction {
-    /// Returns once R is in force; it may be lower then than it was.
+    /// Waits until R is in force; R may be lowered.
     #[inline]
     pub(crate) async fn come_into_force(&mut self) -> Result<(), Stop> {
         match self.context().in_force {
@@ -88,7 +90,7 @@ impl Transaction {
     #[cold]
     fn wait_for_force(&mut self) -> Work<'_, Result<(), Stop>> {
         Box::pin(async move {
-            // What it has said that it reads at ([`crate::readers`]) is below either.
+            // The published read timestamp ([`crate::readers`]) is below both values of R.
             let r = self.context().r;
             if planted::is(Planted::SkipWaitForForce) && self.machine().clock().is_known() {
                 self.context_mut().in_force = true;

@@ -1,4 +1,5 @@
-//! Looking at a machine at rest: for `fencepost check`, and for what a running one reports.
+//! Inspection of a machine without running transactions: for `fencepost check`, and for reports of
+//! a running one.
 
 use std::sync::Arc;
 
@@ -8,32 +9,32 @@ use fencepost_storage::{Addr, FatPtr, ObjectRef};
 use crate::machine::Machine;
 use crate::start::BIRTH;
 
-/// What the allocated bits and lock bits of all slots say.
+/// The state of all slots by their allocated bits and lock bits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     /// Every allocated object, in address order. Its size is that of its slot.
     pub objects: Vec<FatPtr>,
-    /// Objects that are locked; none, while no transaction commits.
+    /// Objects that are locked; empty while no transaction commits.
     pub locked: Vec<Addr>,
     /// Objects longer than a cache line whose line versions disagree with their header.
     pub torn: Vec<Addr>,
 }
 
-/// Slots without objects that are in no free list either.
+/// Reserved slots: slots without objects that are in no free list either.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reserved {
-    /// Slots of peers.
+    /// Slots of peers that this machine has reserved.
     pub stock: Vec<Addr>,
-    /// Slots of this machine that peers have in stock or in transactions.
+    /// Slots of this machine that peers have reserved, in stock or in transactions.
     pub lent: Vec<Addr>,
 }
 
-/// Something in an index that is not as it must be.
+/// An inconsistency in an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The node, bucket or block.
+    /// The address of the node, bucket or block.
     pub node: Addr,
-    /// What is wrong with it.
+    /// A description of the inconsistency.
     pub what: String,
 }
 
@@ -44,8 +45,8 @@ impl std::fmt::Display for Problem {
 }
 
 impl Machine {
-    /// Walks every slot of every block. Meant for a machine at rest: under load an object may be
-    /// counted in the state it had a moment ago.
+    /// Walks every slot of every block. Meant for a machine without running transactions: under
+    /// load an object may be counted in an earlier state.
     pub fn inventory(&self) -> Inventory {
         let mut inventory = Inventory::default();
         for (id, class) in self.regions().blocks() {
@@ -74,37 +75,39 @@ impl Machine {
         inventory
     }
 
-    /// Whether nothing is left here of transactions, on any machine: no lock for a peer, no intent, no
-    /// log record nor room promised to one, no answer that is waited for.
+    /// Returns whether no transaction of any machine has left state here: no lock for a peer, no
+    /// intent, no log record or log reservation, no outstanding answer.
     pub fn is_at_rest(&self) -> bool {
         let network = self.network();
         self.intents().is_empty() && network.is_none_or(|network| network.is_at_rest())
     }
 
-    /// What keeps the machine from rest, for people.
+    /// Returns the reasons why the machine is not at rest, as text.
     pub fn unrest(&self) -> Vec<&'static str> {
         let intents = (!self.intents().is_empty()).then_some("intents of its own");
         let network = self.network().map(|network| network.unrest());
         network.into_iter().flatten().chain(intents).collect()
     }
 
-    /// Whether machines on which nothing new begins are at rest all together.
+    /// Returns whether all machines are at rest at the same time. No new transactions may begin on
+    /// them.
     pub fn are_at_rest(machines: &[Arc<Machine>]) -> bool {
-        // What the last to come to rest has written may come after one that was asked before it: so once more.
+        // A machine's last messages may arrive at a machine that was asked before it. So ask all
+        // again.
         let all = || machines.iter().all(|machine| machine.is_at_rest());
         all() && all()
     }
 
-    /// Slots that are reserved for new objects: those of peers that this machine has in stock, and those of its
-    /// own that peers have. Of machines at rest the stocks of all are what all have lent.
+    /// Returns the slots that are reserved for new objects: this machine's reservations at peers,
+    /// and the peers' at this machine. Over all machines at rest, both sets are equal.
     pub fn reserved(&self) -> Reserved {
         let network = self.network();
         let (stock, lent) = network.map_or_else(Default::default, |network| network.reserved());
         Reserved { stock, lent }
     }
 
-    /// Where the backups of this machine's regions, on `machines`, are not what the regions are. Meant
-    /// for machines at rest.
+    /// Returns the differences between this machine's regions and their backups on `machines`.
+    /// Meant for machines without running transactions.
     pub fn compare_backups(&self, machines: &[Arc<Machine>]) -> Vec<Problem> {
         let Some(network) = self.network() else {
             return Vec::new();
@@ -123,14 +126,15 @@ impl Machine {
                 if object.header().is_locked() {
                     problem("is locked".into());
                 }
-                // What no transaction has written is made everywhere alike.
+                // An object that no transaction has written is the same on every machine.
                 if object.header().timestamp() <= BIRTH {
                     continue;
                 }
                 for backup in &backups {
                     let copy = backup.regions().backup(addr);
-                    // Who became a backup after the block had been given back has never heard of what was in it: also where
-                    // it has the block as it was used anew, and the primary was a backup then, and remembers both.
+                    // A machine that became a backup after the block had been given back knows
+                    // nothing of its objects. That also holds if it has the block in its new use,
+                    // and the primary was a backup at that time and remembers both uses.
                     let unheard = copy.is_none_or(|copy| copy.header() == Header(0));
                     let never_there = unheard && !object.header().is_allocated();
                     if !never_there && !copy.is_some_and(|copy| is_copy(object, copy)) {
@@ -145,7 +149,7 @@ impl Machine {
     }
 }
 
-/// Whether a backup's object is the same version of the same object.
+/// Returns whether a backup's object is the same version of the same object.
 fn is_copy(object: ObjectRef<'_>, copy: ObjectRef<'_>) -> bool {
     let version = |object: ObjectRef<'_>| {
         let header = object.header();

@@ -1,9 +1,9 @@
-//! LOCK (SOSP'15 §4 step 1): take every written object's lock at the version it is based on.
+//! LOCK (SOSP'15 §4 step 1): locks every written object at the version on which the write is based.
 //!
-//! Locks are taken in address order, so committers that wait for one another's locks never wait in a
-//! circle. A patched node that has moved gets its patches anew, on top of what is there now; one that
-//! no longer takes them sends the commit back to reroute them. What is locked is counted, so that a
-//! panic of a node kind under the locks leaves none behind.
+//! Locks are taken in address order, so commits that wait for one another's locks never form a
+//! cycle. If a patched node has moved, its patches are applied again to its newest version. If the
+//! node no longer accepts them, the commit goes back to re-route them. Locked objects are counted,
+//! so that a panic of a node kind under the locks leaves no lock.
 
 use fencepost_storage::ObjectRef;
 use fencepost_storage::header::Header;
@@ -18,21 +18,21 @@ use crate::validate::unreachable;
 use crate::work::Work;
 use crate::write_set::{NO_BASE, Payload, What};
 
-/// Pauses before a lock that stays held is given up.
+/// Backoff rounds before a commit gives up on a lock that stays held.
 pub(crate) const PATIENCE: u32 = 1 << 16;
 
-/// Why LOCK did not get through; no lock is held any more.
+/// The reason why LOCK failed; no lock is held any more.
 pub(crate) enum LockFailure {
-    /// Abort.
+    /// Abort the transaction.
     Abort(AbortReason),
-    /// Reroute the node's patches and lock again.
+    /// Re-route the node's patches and lock again.
     Stray(Stray),
-    /// Stop.
+    /// Stop the transaction.
     Stop(Stop),
 }
 
 impl LockFailure {
-    /// Whether others were in the way, who will be gone in a moment.
+    /// Returns whether the failure is temporary: another transaction held or changed the object.
     pub fn is_busy(&self) -> bool {
         matches!(
             self,
@@ -56,7 +56,7 @@ impl Context {
         order.clear();
         order.extend((0..writes.len() as u32).filter(|at| {
             let write = &writes[*at as usize];
-            // What other machines are primaries of, they lock.
+            // The other primaries lock their own objects.
             write.takes_lock() && machine.is_primary_of(write.addr)
         }));
         order.sort_unstable_by_key(|at| writes[*at as usize].addr);
@@ -72,7 +72,7 @@ impl Context {
         Ok(())
     }
 
-    /// Takes the lock of an object that is at its base.
+    /// Locks an object if its version is the base of the write. Does not wait.
     #[inline]
     fn lock_at_once(&mut self, at: usize) -> bool {
         let write = &self.writes.writes[at];
@@ -82,8 +82,9 @@ impl Context {
         taken
     }
 
-    /// Gives the locks back, nothing changed, and with them the write timestamp if one was taken. `false`, and
-    /// nothing is given back, where it is decided later whether the commit has an effect (COMMITTING-2).
+    /// Releases the locks with nothing changed, and gives back the write timestamp if one was
+    /// taken. Returns `false`, and releases nothing, where it is decided later whether the commit
+    /// has an effect (COMMITTING-2).
     pub(crate) fn unlock(&mut self) -> bool {
         if !self.abort_spread() {
             return false;
@@ -94,7 +95,7 @@ impl Context {
         true
     }
 
-    /// Forgets the locks that it has, which stay.
+    /// Forgets the locks of this commit; the objects stay locked.
     pub(crate) fn keep_locks(&mut self) {
         self.spread.forget();
         self.spread.new_locked = false;
@@ -102,7 +103,7 @@ impl Context {
         self.slot.end_commit();
     }
 
-    /// Locks the new objects of this machine, which nothing leads to yet (COMMITTING-4).
+    /// Locks the new objects of this machine, which no object points to yet (COMMITTING-4).
     pub(crate) fn lock_new(&mut self) {
         self.spread.new_locked = true;
         for object in self.new_objects() {
@@ -110,7 +111,7 @@ impl Context {
         }
     }
 
-    /// The slots of new objects of this machine.
+    /// Returns the slots of new objects of this machine.
     fn new_objects(&self) -> impl Iterator<Item = ObjectRef<'_>> {
         let new = self.writes.writes.iter().filter(|write| {
             matches!(write.what, What::New { .. }) && matches!(write.payload(), Payload::Slot(_))
@@ -118,7 +119,7 @@ impl Context {
         new.filter_map(|write| self.machine.regions().own_object(write.addr))
     }
 
-    /// Releases the locks that are held on this machine.
+    /// Releases the locks that this commit holds on this machine.
     pub(crate) fn release_locks(&mut self) {
         if std::mem::take(&mut self.spread.new_locked) {
             for object in self.new_objects() {
@@ -137,7 +138,8 @@ impl Context {
         Box::pin(async move {
             let write = self.writes.writes[at];
             let Some(mut object) = self.machine.regions().own_object(write.addr) else {
-                // Freed, and its block given back since the snapshot moved past that.
+                // The object was freed and its block released, because the snapshot has moved past
+                // the tombstone.
                 return Err(match write.what {
                     What::Patched(kind) => LockFailure::Stray((write.addr, kind)),
                     _ => self.abort_at(write.addr, AbortReason::WriteConflict),
@@ -161,7 +163,7 @@ impl Context {
                         }
                         moment(round).await;
                         round += 1;
-                        // Its region may have gone to another machine meanwhile.
+                        // Its region may have been handed over to another machine meanwhile.
                         let Some(own) = self.machine.regions().own_object(write.addr) else {
                             return Err(self.abort_at(write.addr, AbortReason::LockBusy));
                         };
@@ -176,7 +178,8 @@ impl Context {
         })
     }
 
-    /// The node moved since it was patched and is locked at `header`: patch what is there now.
+    /// Applies the patches again to a node that has moved since it was patched and is now locked at
+    /// `header`.
     pub(crate) async fn lock_moved(
         &mut self,
         at: usize,
@@ -197,7 +200,7 @@ impl Context {
         }
         applied.map_err(|refusal| {
             self.unlock();
-            // The image is of no use until the patches have been applied to it anew.
+            // The image is invalid until the patches have been applied again.
             self.writes.writes[at].base = NO_BASE;
             match refusal {
                 Refusal::WrongNode | Refusal::Full => LockFailure::Stray((write.addr, kind)),
@@ -208,7 +211,8 @@ impl Context {
         })
     }
 
-    /// Copies a node that is locked by this commit to the image of entry `at`; `false` where there is none.
+    /// Copies a node that this commit has locked to the image of entry `at`. Returns `false` if the
+    /// node does not exist.
     async fn copy_locked(&mut self, at: usize) -> Result<bool, LockFailure> {
         let write = self.writes.writes[at];
         let image = self.writes.image_mut(write.image);

@@ -1,14 +1,16 @@
-//! The durable record of a commit: where SOSP'15 writes its LOCK records, and the step at which a
-//! commit becomes certain. In the memory tier there is no log and nothing here costs anything.
+//! The durable record of a commit: the LOCK records of SOSP'15, and the step at which a commit
+//! becomes certain. In the memory tier there is no log, and this module costs nothing.
 //!
-//! Log space is reserved before LOCK, an upper bound of what is going to be appended, so that nothing
-//! waits for the flusher or the disk under the locks. A small transaction appends LOCK and
-//! COMMIT-PRIMARY in one go. Of a large one everything that is settled by then (new objects, exact
-//! images, tombstones) is logged before LOCK ([`Transaction::prewrite_and_reserve`]), piece by piece
-//! and without locks; under them comes what depends on the write timestamp or on moving nodes.
+//! Log space is reserved before LOCK: an upper bound of the bytes to append. So no commit waits for
+//! the flusher or the disk while it holds locks. A small transaction appends LOCK and
+//! COMMIT-PRIMARY at once. A large transaction logs its settled entries (new objects, exact images,
+//! tombstones) before LOCK ([`Transaction::prewrite_and_reserve`]), piece by piece and without
+//! locks. Under the locks it logs only the entries that depend on the write timestamp or on nodes
+//! that may move.
 //!
-//! An exact image is logged as what differs from an object that is not locked and may be changing. It
-//! commits only if LOCK then finds the very version that it is based on, so the object has not changed.
+//! An exact image is logged as the ranges that differ from an object that is not locked and may be
+//! changing. The commit succeeds only if LOCK then finds the base version, so in that case the
+//! object has not changed.
 
 use fencepost_fabric::memory::WORD_BYTES;
 use fencepost_storage::classes::Class;
@@ -22,11 +24,11 @@ use crate::transaction::{Context, Transaction};
 use crate::work::Work;
 use crate::write_set::{What, Write, WriteSet};
 
-/// Words after which a LOCK record is closed and the next one begun.
+/// Size in words at which a LOCK record is closed and the next one begun.
 const CHUNK_WORDS: usize = 128 * 1024;
-/// Entries of a write set from which on what is settled of them is logged before LOCK.
+/// Write-set size in entries from which settled entries are logged before LOCK.
 const PREWRITE_FROM: usize = 4096;
-/// Bytes of new objects and images from which on the same is done.
+/// Bytes of new objects and images from which settled entries are logged before LOCK.
 const PREWRITE_FROM_BYTES: usize = 4 << 20;
 
 fn stop(error: &LogError) -> Stop {
@@ -37,24 +39,24 @@ fn stop(error: &LogError) -> Stop {
     }
 }
 
-/// Words of a LOCK record after which it is closed. It may outgrow this by one object, which is a
-/// quarter of the limit at most.
+/// Returns the size in words at which a LOCK record is closed. The record may exceed it by one
+/// object, which is at most a quarter of the limit.
 fn chunk_words(log: &Log) -> usize {
     CHUNK_WORDS.min(log.append_limit() / (4 * WORD_BYTES))
 }
 
-/// Whether a commit may go on to LOCK.
+/// Whether a commit may go on to LOCK, or the step that must come before.
 pub(crate) enum Ready {
-    /// It may.
+    /// The commit may go on to LOCK.
     Yes,
-    /// Once a large write set has been logged.
+    /// The large write set must be logged first.
     AfterPrewrite,
-    /// Once there is room in the log for so many bytes in so many appends.
+    /// Log space must be reserved first: this many bytes in this many appends.
     AfterRoom(usize, usize),
 }
 
 impl Transaction {
-    /// Waits for room in the log, for what is appended under the locks.
+    /// Waits for log space for the records that are appended under the locks.
     pub(crate) fn reserve(&mut self, bytes: usize, appends: usize) -> Work<'_, Result<(), Stop>> {
         Box::pin(async move {
             let Some(log) = self.machine().log() else {
@@ -66,8 +68,8 @@ impl Transaction {
         })
     }
 
-    /// Logs what is settled of a large transaction ahead of LOCK, once, unless rerouting has changed
-    /// it since; then reserves room for the rest.
+    /// Logs the settled entries of a large transaction ahead of LOCK, once, or again if rerouting
+    /// has changed them since. Then reserves log space for the rest.
     pub(crate) fn prewrite_and_reserve(&mut self) -> Work<'_, Result<(), Stop>> {
         Box::pin(async move {
             let context = self.context_mut();
@@ -100,7 +102,7 @@ impl Transaction {
 }
 
 impl Context {
-    /// Identity of the running transaction in log records.
+    /// Returns the identity of the running transaction in log records.
     pub(crate) fn txn_id(&self) -> TxnId {
         let configuration = match self.machine.network() {
             Some(_) => self.spread.configuration,
@@ -114,7 +116,7 @@ impl Context {
         }
     }
 
-    /// What there is to wait for before LOCK; reserves room in the log where that takes no waiting.
+    /// Returns what must be awaited before LOCK. Reserves log space if that needs no waiting.
     pub(crate) fn prepare_log(&mut self) -> Ready {
         if self.machine.log().is_none() {
             return Ready::Yes;
@@ -141,7 +143,7 @@ impl Context {
         }
     }
 
-    /// Gives back the room that was reserved for a commit.
+    /// Gives back the log space that was reserved for a commit.
     pub(crate) fn give_room_back(&mut self) {
         if !self.room.is_empty()
             && let Some(log) = self.machine.log()
@@ -150,12 +152,13 @@ impl Context {
         }
     }
 
-    /// Whether entry `at` was logged ahead of LOCK.
+    /// Returns whether entry `at` was logged ahead of LOCK.
     fn is_prewritten(&self, at: usize) -> bool {
         self.prewritten && at < self.prewritten_upto && self.writes.writes[at].is_settled()
     }
 
-    /// At most what [`Self::log_commit`] appends, and in how many appends.
+    /// Returns an upper bound of the bytes that [`Self::log_commit`] appends, and the number of
+    /// appends.
     fn commit_bytes(&self, log: &Log) -> (usize, usize) {
         let mut words = 0;
         for (at, write) in self.writes.writes.iter().enumerate() {
@@ -179,8 +182,8 @@ impl Context {
         (words * WORD_BYTES + heads + end, appends)
     }
 
-    /// Appends what the commit writes and that it commits at `w`; the log position to wait for. Room
-    /// for it was reserved.
+    /// Appends the writes of the commit and its commit record at `w`, into reserved log space.
+    /// Returns the log position to wait for.
     pub(crate) fn log_commit(&mut self, w: Timestamp) -> Result<Option<Lsn>, Stop> {
         if self.machine.log().is_none() {
             return Ok(None);
@@ -206,7 +209,7 @@ impl Context {
         lsn
     }
 
-    /// An aborted transaction whose records are in the log says so.
+    /// Logs the abort of a transaction that has records in the log.
     pub(crate) fn log_abort(&mut self) {
         if !self.prewritten {
             return;
@@ -214,15 +217,15 @@ impl Context {
         self.prewritten = false;
         let body = record::abort(self.txn_id());
         if let Some(log) = self.machine.log() {
-            // Without this record replay drops the transaction all the same, when the log ends; so
-            // nobody waits for room for it.
+            // Without this record replay drops the transaction at the end of the log, so do not
+            // wait for log space.
             let _ = log.try_append(&[(record::ABORT, &[bytemuck::cast_slice(&body)])]);
         }
         self.local += 1;
         self.slot.release_log();
     }
 
-    /// Makes the next LOCK record of `entries`, from `next` on.
+    /// Builds the next LOCK record from `entries`, from index `next` on.
     fn build_record(&mut self, entries: &[u32], next: &mut usize) {
         let id = self.txn_id();
         let Context {
@@ -247,8 +250,8 @@ impl Context {
         }
     }
 
-    /// Appends the LOCK record that was made, into the room that was reserved; with `commit`, that the
-    /// transaction commits. Without it more records follow.
+    /// Appends the LOCK record that was built, into reserved log space; with `commit`, also the
+    /// COMMIT-PRIMARY at that timestamp. Without it more records follow.
     fn append_record(&mut self, commit: Option<Timestamp>) -> Result<Lsn, Stop> {
         let id = self.txn_id();
         let Some(log) = self.machine.log() else {
@@ -272,7 +275,7 @@ impl Context {
         appended.map_err(|error| stop(&error))
     }
 
-    /// Writes `w` into everything that carries its commit timestamp.
+    /// Writes `w` into every image that carries its commit timestamp.
     pub(crate) fn stamp(&mut self, w: Timestamp) {
         for at in 0..self.writes.writes.len() {
             let write = self.writes.writes[at];
@@ -283,7 +286,7 @@ impl Context {
                 What::New {
                     kind: Some(kind), ..
                 } => {
-                    // While the transaction has it, the slot of a new object is there.
+                    // While the transaction owns it, the slot of a new object exists.
                     let _ = self.change_new(&write, |image| kind.stamp(image, w));
                 }
                 _ => {}

@@ -39,13 +39,13 @@ use crate::work::Work;
 /// Payload words of the root object.
 pub const ROOT_WORDS: usize = 64;
 
-/// What orders transactions; shared with the log's flusher.
+/// The clock and the active readers, which order transactions; shared with the log's flusher.
 pub(crate) struct Order {
     pub clock: Clock,
     pub readers: Readers,
 }
 
-/// One database.
+/// One database: the memory, log, clock and readers of one machine.
 pub struct Machine {
     regions: Regions,
     account: Account,
@@ -56,16 +56,16 @@ pub struct Machine {
     intents: Intents,
     counters: Counters,
     coordinators: AtomicU32,
-    /// Changes of the shape of indexes, where the machine is alone.
+    /// Number of changes of the shape of indexes; used where the machine is alone.
     reshaped: AtomicU64,
     log: Option<Log>,
     checkpointer: Option<Checkpointer>,
-    /// Differs from one start to the next.
+    /// Different at each start of the machine.
     incarnation: u64,
     started: Started,
     fresh: bool,
     root: Addr,
-    /// Keeps other processes out of the data directory.
+    /// The lock that keeps other processes out of the data directory.
     _directory: Option<DiskLock>,
 }
 
@@ -73,7 +73,7 @@ impl Machine {
     /// Starts a machine: a fresh database, or the one in the data directory.
     ///
     /// # Errors
-    /// [`OpenError`]; nothing that a later start needs has been changed then.
+    /// [`OpenError`]; in that case nothing that a later start needs has been changed.
     pub fn open(options: MachineOptions) -> Result<Arc<Machine>, OpenError> {
         let network = options.network.as_ref();
         if network.is_some() && options.durable.is_some() {
@@ -96,14 +96,15 @@ impl Machine {
             network.is_none_or(|network| network.configuration.cm() == network.fabric.me());
         let mut started = Started::default();
         let directory = options.durable.as_ref().map(Directory::open).transpose()?;
-        // Addresses mean what they meant when the checkpoint was taken.
+        // A region keeps the size that it had when the checkpoint was taken: addresses depend on
+        // it.
         let manifest = directory.as_ref().and_then(|directory| directory.manifest);
         let before = manifest.map(|manifest| manifest.region_bytes as usize);
         let before = before.or_else(|| on_disk.and_then(|on_disk| on_disk.region_bytes()));
         let region_bytes = before.unwrap_or(options.region_bytes);
         let regions = Regions::with(region_bytes, Arc::clone(&backing));
         let root = start::root_at()?;
-        // Among others it comes with region 0, once they are there.
+        // In a cluster, the root object comes with region 0, after the peers are present.
         if network.is_none() {
             start::make_root(&regions)?;
         }
@@ -117,7 +118,7 @@ impl Machine {
             )?),
             _ => None,
         };
-        // Nobody finds the machine before its data are there.
+        // Peers must not find the machine before its data has been restored.
         let (mut disk, mut checkpoints) = (None, None);
         let mut before = network.and_then(|network| Before::left(network.before.as_ref()?));
         if let (Some(network), Some(on_disk)) = (network, on_disk) {
@@ -196,10 +197,11 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Takes a checkpoint now, so that a restart has little to replay. `false` in the memory tier.
+    /// Takes a checkpoint now, so that a restart has little to replay. Returns `false` in the
+    /// memory tier.
     ///
     /// # Errors
-    /// [`CheckpointError`]; the checkpoint before still counts.
+    /// [`CheckpointError`]; the previous checkpoint stays valid.
     pub fn checkpoint(&self) -> Result<bool, CheckpointError> {
         match (&self.checkpointer, self.redo()) {
             (Some(checkpointer), Some(log)) => checkpointer.take(self, log).map(|()| true),
@@ -207,65 +209,66 @@ impl Machine {
         }
     }
 
-    /// Asks for a checkpoint, taken on a thread of its own; `None` in the memory tier.
+    /// Asks the checkpointer's thread for a checkpoint. Returns `None` in the memory tier.
     pub fn ask_checkpoint(&self) -> Option<WaitCheckpoint> {
         self.checkpointer.as_ref().map(Checkpointer::ask)
     }
 
-    /// A coordinator for one session or thread.
+    /// Returns a new coordinator for one session or thread.
     pub fn coordinator(self: &Arc<Self>) -> Coordinator {
         Coordinator::new(self)
     }
 
-    /// A transaction of the machine's own; it never waits for the disk.
+    /// Begins a transaction of the machine itself; the transaction never waits for the disk.
     pub fn system_transaction(self: &Arc<Self>) -> Transaction {
         let mut tx = self.coordinator().begin(Mode::ReadWrite);
         tx.set_synchronous(false);
         tx
     }
 
-    /// Address of the root object, from which everything else is found.
+    /// Returns the address of the root object, from which all other objects are found.
     pub fn root(&self) -> Addr {
         self.root
     }
 
-    /// Whether the database was empty when it was opened.
+    /// Returns whether the database was empty when it was opened.
     pub fn is_fresh(&self) -> bool {
         self.fresh
     }
 
-    /// What was found on disk at the start.
+    /// Returns a report of the start: what was found on the disk.
     pub fn started(&self) -> &Started {
         &self.started
     }
 
-    /// The regions.
+    /// Returns the regions that are in this machine's memory or mapped by it.
     pub fn regions(&self) -> &Regions {
         &self.regions
     }
 
-    /// The memory budget.
+    /// Returns the memory budget.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Operation counters.
+    /// Returns the operation counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Whether the machine has the root object, rather than read it at a peer.
+    /// Returns whether the root object is in this machine's own memory. Other machines read it from
+    /// a peer.
     pub fn is_founder(&self) -> bool {
         start::has_root(&self.regions)
     }
 
-    /// Whether all of its peers are there, it knows their time, and the root object is there; a machine that is
-    /// alone has no peers.
+    /// Returns whether all peers are present, their time is known, and the root object exists. A
+    /// machine that is alone has no peers.
     pub async fn is_complete(&self) -> bool {
         self.lacks().await.is_none()
     }
 
-    /// What it lacks before it can begin.
+    /// Returns the first prerequisite for starting that is missing; `None` if there is none.
     pub async fn lacks(&self) -> Option<Lack> {
         match &self.network {
             Some(network) => network.lacks(self).await,
@@ -273,7 +276,7 @@ impl Machine {
         }
     }
 
-    /// An index is about to change its shape: keys move between nodes.
+    /// Records that an index is about to change its shape: keys move between nodes.
     pub fn reshape(&self) {
         match &self.network {
             Some(network) => network.reshape(),
@@ -283,8 +286,8 @@ impl Machine {
         }
     }
 
-    /// How often indexes have changed their shape, on all machines; `None` where that is not known at
-    /// once.
+    /// Returns how often indexes have changed their shape, on all machines; `None` where the number
+    /// is not known without waiting.
     #[inline]
     pub fn reshaped(&self) -> Option<u64> {
         match &self.network {
@@ -293,19 +296,19 @@ impl Machine {
         }
     }
 
-    /// One-sided operations posted to other machines; `None` where there are none.
+    /// Returns the counters of one-sided operations posted to other machines; `None` where there
+    /// are none.
     pub fn fabric_counts(&self) -> Option<FabricCounts> {
         let network = self.network.as_ref()?;
         Some(network.fabric().counters().now())
     }
 
-    /// The log that restarts replay, whichever commits go through it.
-    /// The counters of the log on the disk; `None` where there is none.
+    /// Returns the counters of the log on the disk; `None` where there is none.
     pub fn log_counters(&self) -> Option<LogCounters> {
         self.redo().map(Log::counters)
     }
 
-    /// How checkpoints have ended; `None` where none are taken.
+    /// Returns how many checkpoints succeeded and failed; `None` where none are taken.
     pub fn checkpoint_counters(&self) -> Option<CheckpointCounters> {
         self.checkpointer.as_ref().map(Checkpointer::counters)
     }
@@ -316,29 +319,30 @@ impl Machine {
         self.log.as_ref().or(disk.map(|disk| disk.log()))
     }
 
-    /// The durable log of a machine that is alone; `None` in the memory tier.
+    /// Returns the durable log of a machine that is alone; `None` in the memory tier.
     pub fn log(&self) -> Option<&Log> {
         self.log.as_ref()
     }
 
-    /// Bytes held for old versions.
+    /// Returns the number of bytes held for old versions.
     pub fn old_version_bytes(&self) -> u64 {
         self.old_versions.used_bytes()
     }
 
-    /// Every commit so far is at or below it.
+    /// Returns a timestamp that no earlier commit exceeds.
     pub fn now(&self) -> Timestamp {
         self.order.clock.now()
     }
 
-    /// Blocks whose every object is gone become free for objects of other sizes.
+    /// Frees blocks that contain no object any more, for objects of other sizes.
     pub fn release_empty_blocks(&self) {
         let oldest = self.oldest();
         for lane in 0..self.lanes.count() {
             self.lanes.enter(lane).reuse_retired(&self.regions, oldest);
         }
-        // It is U, not before the CM's time, and what peers say to have passed is their L, not after it. So
-        // once they have passed this they have seen that a block was released.
+        // This timestamp is U, which is not before the CM's time. The time that a peer reports as
+        // passed is its L, which is not after the CM's time. So a peer that has passed this
+        // timestamp has seen that a block was released.
         let freed = || {
             if let Some(network) = &self.network {
                 network.release();
@@ -349,8 +353,8 @@ impl Machine {
             .release_empty_blocks(&self.regions, &self.account, freed);
     }
 
-    /// Gives memory that nobody needs any more back to the system: after transactions that freed or
-    /// replaced a lot.
+    /// Returns unused memory to the system. Called after transactions that freed or replaced many
+    /// objects.
     pub fn tidy(&self) {
         self.release_empty_blocks();
         let oldest = self.oldest();
@@ -358,10 +362,10 @@ impl Machine {
         self.old_versions.trim(&self.account, oldest);
     }
 
-    /// Makes everything committed so far durable and ends the log's threads.
+    /// Makes every commit so far durable, then ends the log's threads.
     ///
     /// # Errors
-    /// What the log answers if it has failed.
+    /// The error of the log, if the log has failed.
     pub fn close(&self) -> Result<(), LogError> {
         if let Some(network) = &self.network {
             network.stop(self.now());
@@ -383,10 +387,11 @@ impl Machine {
         &self.order.readers
     }
 
-    /// What the allocator works with.
+    /// Calls `f` with the resources that the allocator needs.
     pub(crate) fn with_supply<T>(&self, f: impl FnOnce(Supply<'_>) -> T) -> T {
-        // A block that changed its class must not meet records of its former life in a replay:
-        // neither a checkpoint under way nor a hold on the log may reach back before the change.
+        // Replay must not apply records of the old size class to a block that changed its class. So
+        // a block is reused only if no checkpoint is being taken and no transaction holds back the
+        // log.
         let may_reuse_blocks = || {
             let idle = self
                 .checkpointer
@@ -406,7 +411,8 @@ impl Machine {
         &self.lanes
     }
 
-    /// Old versions of the objects in the memory of a region: they are where that is.
+    /// Returns the old versions of the objects in a region. They are on the machine whose memory
+    /// the region is in.
     pub(crate) fn old_versions_of(&self, region: &Region) -> Option<&OldVersions> {
         match (&self.network, region.machine()) {
             (Some(network), Some(peer)) => network.old_versions_of(MachineId(peer)),
@@ -414,7 +420,8 @@ impl Machine {
         }
     }
 
-    /// What of a region is older than this may have had old versions at another machine.
+    /// Returns the newest timestamp of the region whose old versions may have been kept by another
+    /// machine.
     pub(crate) fn floor(&self, region: RegionId) -> Timestamp {
         let network = self.network.as_ref();
         network.map_or(Timestamp::ZERO, |network| network.floor(region))
@@ -433,11 +440,12 @@ impl Machine {
         let kept = self
             .old_versions
             .keep(&mut lane.old, &self.account, version, &oldest, copy);
-        // Without memory for it the version is given up: who still needs it starts again.
+        // Without memory for the version, it is lost: a transaction that still needs it starts
+        // again.
         kept.unwrap_or(OldPlace::LOST)
     }
 
-    /// What nobody reads below, on any machine, nor ever will again.
+    /// Returns a timestamp below which no transaction on any machine reads, now or later.
     pub fn oldest(&self) -> Timestamp {
         if planted::is(Planted::ReuseTooEarly) {
             return self.order.clock.low();
@@ -452,34 +460,35 @@ impl Machine {
         self.network.as_ref()
     }
 
-    /// What brings an object that is in memory of a peer that is not mapped here, or nobody knows yet whose;
-    /// `None` for others.
+    /// Returns the network if it must fetch the object: the object is in a peer's memory that is
+    /// not mapped here, or its primary is not known yet. Returns `None` for other objects.
     #[inline]
     pub(crate) fn far(&self, addr: Addr) -> Option<&Arc<Network>> {
         self.network.as_ref().filter(|network| network.is_far(addr))
     }
 
-    /// Whether the memory of all other machines is mapped here, if there are any.
+    /// Returns whether the memory of all other machines, if there are any, is mapped here.
     pub fn maps_peers(&self) -> bool {
         let network = self.network.as_ref();
         network.is_none_or(|network| network.fabric().maps_peers())
     }
 
-    /// Whether an object is in memory of a peer that is not mapped here, so that each look costs a read.
+    /// Returns whether an object is in a peer's memory that is not mapped here, so that each look
+    /// costs a remote read.
     #[inline]
     pub fn is_far(&self, addr: Addr) -> bool {
         let network = self.network.as_ref();
         network.is_some_and(|network| network.is_unmapped(addr))
     }
 
-    /// Whether this machine answers for an object.
+    /// Returns whether this machine is the primary of an object.
     #[inline]
     pub(crate) fn is_primary_of(&self, addr: Addr) -> bool {
         self.network.is_none() || self.regions.is_own(addr)
     }
 
-    /// The primary of an object whose region has been met here ([`Self::meet`]); otherwise it may be `None`.
-    /// A machine that is alone is machine 1, as in [`Self::members`].
+    /// Returns the primary of an object. The result may be `None` unless the object's region is
+    /// known here ([`Self::meet`]). A machine that is alone is machine 1, as in [`Self::members`].
     pub fn primary_of(&self, addr: Addr) -> Option<MachineId> {
         match &self.network {
             Some(network) => network.primary(addr),
@@ -487,10 +496,11 @@ impl Machine {
         }
     }
 
-    /// Finds out whose objects are that nothing has been done with yet.
+    /// Looks up the primaries of objects whose regions are not known on this machine yet.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where the CM cannot be reached; [`Stop::Damaged`] for an address outside every region.
+    /// [`Stop::Retry`] where the CM cannot be reached; [`Stop::Damaged`] for an address outside
+    /// every region.
     pub fn meet<'a>(&'a self, addrs: &'a [Addr]) -> Work<'a, Result<(), Stop>> {
         Box::pin(async move {
             let Some(network) = &self.network else {
@@ -505,13 +515,13 @@ impl Machine {
         })
     }
 
-    /// Number of the machine, 0 where it is alone.
+    /// Returns the number of the machine, 0 where it is alone.
     pub fn number(&self) -> u32 {
         self.network.as_ref().map_or(0, |network| network.me().0)
     }
 
-    /// The rows of this machine that somebody has an intent on, and who is in their lines: first who has it, then those who
-    /// wait, in turn.
+    /// Returns the rows of this machine that have an intent on them, with their queues. The holder
+    /// of the intent comes first, then the waiting transactions in order.
     pub fn row_lines(&self) -> Vec<(Addr, Vec<Place>)> {
         self.intents.lines()
     }
@@ -524,7 +534,7 @@ impl Machine {
         self.checkpointer.as_ref()
     }
 
-    /// Where a machine is alone, what tells its starts apart.
+    /// Returns the number that tells the starts of a machine apart; used where a machine is alone.
     pub(crate) fn incarnation(&self) -> u64 {
         self.incarnation
     }
@@ -533,8 +543,8 @@ impl Machine {
         self.coordinators.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Takes slots from a lane, or else what blocks that are empty give: they may serve another size
-    /// class.
+    /// Takes slots from a lane. If that fails, releases empty blocks, which may serve another size
+    /// class, and tries again.
     pub(crate) fn take_slots(
         &self,
         lane: usize,
@@ -546,7 +556,7 @@ impl Machine {
         })
     }
 
-    /// As [`Self::take_slots`], from the lane alone.
+    /// Takes slots as [`Self::take_slots`] does, from the lane alone.
     pub(crate) fn take_slots_at_hand(
         &self,
         lane: usize,
@@ -555,8 +565,8 @@ impl Machine {
         self.with_supply(|supply| take(&mut self.lanes.enter(lane), supply))
     }
 
-    /// Empties a slot that was taken for a new object: whoever still looks at an earlier one finds its header
-    /// gone. The header, and the incarnation of the object to come.
+    /// Empties a slot that was taken for a new object, so that a reader of an earlier object finds
+    /// its header gone. Returns the slot's header and the incarnation of the new object.
     pub(crate) fn empty_slot(&self, addr: Addr) -> Option<(Header, u16)> {
         let object = self.regions.object(addr)?;
         object.begin_install();

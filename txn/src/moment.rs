@@ -1,26 +1,26 @@
-//! Waiting a moment for what another transaction or machine does.
+//! Backoff: waiting for another transaction or machine.
 //!
 //! # Invariant
-//! * MOMENT-1: whoever waits lets the other tasks of its thread run. One of them may hold the lock that is
-//!   waited for: commits await while they hold locks.
+//! * MOMENT-1: a task that waits lets the other tasks of its thread run. One of them may hold the
+//!   lock that the task waits for: commits await while they hold locks.
 
 use std::cell::Cell;
 use std::task::Poll;
 
-/// Moments before other threads and tasks are let run.
+/// Spin limit: rounds of backoff before the thread yields to other threads and tasks.
 pub(crate) const SPINS: u32 = 64;
 
 thread_local! {
-    /// Whether no other thread does what is waited for here.
+    /// Whether all machines run in this thread, so that yielding the processor is useless.
     static ALONE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on whoever waits in this thread leaves the processor to no other one: all machines there are run in it.
+/// Turns off yielding of the processor in this thread: all machines run in it.
 pub fn all_run_here() {
     ALONE.set(true);
 }
 
-/// Waits a moment; `round` counts the moments.
+/// Backs off once; `round` counts the calls.
 #[inline]
 pub(crate) async fn moment(round: u32) {
     if round < SPINS {
@@ -33,7 +33,7 @@ pub(crate) async fn moment(round: u32) {
     }
 }
 
-/// Lets other tasks of the executor run once.
+/// Lets the other tasks of the executor run once.
 pub async fn let_others_run() {
     let mut yielded = false;
     std::future::poll_fn(|cx| {

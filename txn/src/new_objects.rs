@@ -1,8 +1,9 @@
-//! New objects: allocated, written, given back if the transaction aborts.
+//! New objects: allocation, writing, and release if the transaction aborts.
 //!
-//! Nothing leads to a new object before the commit and its allocated bit is off until then, so the slot of one
-//! of this machine is written at once. One of another machine has a slot that was reserved there
-//! ([`crate::network`]) and an image here: other machines' regions are never written.
+//! No object points to a new object before the commit, and its allocated bit is off until then. So
+//! a new object of this machine is written into its slot at once. A new object of another machine
+//! has a slot reserved there ([`crate::network`]) and an image here: other machines' regions are
+//! never written.
 
 use fencepost_fabric::MachineId;
 use fencepost_fabric::memory::WORD_BYTES;
@@ -17,20 +18,22 @@ use crate::transaction::{Context, Transaction};
 use crate::work::Work;
 use crate::write_set::{Payload, What, Write};
 
-/// Where a new object is to be.
+/// The location of a new object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Near {
     /// On this machine.
     Own,
-    /// On this machine, and if the other object is there too, in its block or region if those have room.
+    /// On this machine; if the other object is there too, in its block or region if those have
+    /// space.
     OwnBeside(Addr),
-    /// On the machine of the other object, and near it unless slots from elsewhere there are at hand.
+    /// On the machine of the other object, and near it unless reserved slots elsewhere on that
+    /// machine are available.
     Object(Addr),
     /// On that machine.
     Machine(MachineId),
 }
 
-/// Where a slot is taken, near which object if that is not null.
+/// The machine of a new slot, and the object near it if the address is not null.
 #[derive(Clone, Copy)]
 enum Place {
     Here(Addr),
@@ -41,7 +44,7 @@ impl Transaction {
     /// Writes the payload of an object that this transaction allocated.
     ///
     /// # Errors
-    /// [`Stop::Damaged`] if it is not such an object.
+    /// [`Stop::Damaged`] if the transaction has not allocated the object.
     pub fn write_new(&mut self, ptr: FatPtr, payload: &[u64]) -> Result<(), Stop> {
         let context = self.context_mut();
         let at = context.writes.find(ptr.addr).ok_or(Stop::Damaged)?;
@@ -62,7 +65,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Whether the object is one that this transaction allocated and has not freed.
+    /// Returns whether this transaction allocated the object and has not freed it.
     pub fn owns(&self, addr: Addr) -> bool {
         let writes = &self.context().writes;
         writes
@@ -70,7 +73,8 @@ impl Transaction {
             .is_some_and(|at| matches!(writes.writes[at].what, What::New { .. }))
     }
 
-    /// Allocates an object of `words` zeroed payload words; ready at once where that is on this machine.
+    /// Allocates an object of `words` zeroed payload words. Does not wait where the object is on
+    /// this machine.
     ///
     /// # Errors
     /// [`Stop::OutOfMemory`] at the limit of its machine; [`Stop::TooLarge`] beyond a block; [`Stop::Retry`]
@@ -80,9 +84,10 @@ impl Transaction {
         self.alloc_with(words, near, Addr::NULL).await
     }
 
-    /// As [`Self::alloc`]; readers of the past see in the new object what `image_of` was before this
-    /// transaction, which has to write `image_of` too, or to have made it by such a split itself. On another
-    /// machine than this one that is possible only beside `image_of`: there it is made then.
+    /// Allocates as [`Self::alloc`] does. Readers of older snapshots see in the new object the
+    /// version of `image_of` before this transaction. The transaction must write `image_of` too, or
+    /// must have made it by such a split itself. On another machine the new object must be beside
+    /// `image_of`, and is placed there.
     ///
     /// # Errors
     /// As [`Self::alloc`].
@@ -105,7 +110,7 @@ impl Transaction {
         let class = class_for(words)?;
         let context = self.context_mut();
         context.room_for(1)?;
-        // What is split off a new object continues what that one continues.
+        // A split of a new object continues the object that the new object continues.
         let split_of = match context
             .writes
             .find(split_of)
@@ -120,7 +125,8 @@ impl Transaction {
         }
     }
 
-    /// Where the new object is to be, once it is known whose everything is that it is to be near.
+    /// Returns the machine for a new object, once the primaries of the objects that it is to be
+    /// near are known.
     fn place_of(&self, near: Near, split_of: Addr) -> Place {
         let context = self.context();
         match context.place(near) {
@@ -129,7 +135,8 @@ impl Transaction {
         }
     }
 
-    /// [`Self::alloc_with`], if nothing is to be waited for: there is a slot on this machine, or a reserved one on the other.
+    /// Allocates as [`Self::alloc_with`] does, if nothing must be awaited: this machine has a free
+    /// slot, or a reserved one on the other machine.
     fn alloc_at_once(
         &mut self,
         (words, class): (usize, Class),
@@ -155,7 +162,7 @@ impl Transaction {
         })
     }
 
-    /// [`Self::alloc_with`], whatever it takes.
+    /// Allocates as [`Self::alloc_with`] does, and waits where necessary.
     fn alloc_in_time(
         &mut self,
         (words, class): (usize, Class),
@@ -201,7 +208,8 @@ impl Transaction {
         })
     }
 
-    /// Allocates what was to be on a machine that is to leave, and is given no further region, where there is room.
+    /// Allocates elsewhere an object for a machine that is leaving the cluster, and is given no
+    /// further region.
     fn alloc_elsewhere(
         &mut self,
         class: Class,
@@ -210,7 +218,7 @@ impl Transaction {
     ) -> Work<'_, Result<FatPtr, Stop>> {
         Box::pin(async move {
             if !split_of.is_null() {
-                // It has to be beside that, which is going to be elsewhere soon.
+                // The object must be beside `split_of`, which is going to move soon.
                 return Err(Stop::Retry(AbortReason::Unreachable));
             }
             let context = self.context();
@@ -232,7 +240,7 @@ impl Transaction {
         })
     }
 
-    /// Allocates `count` objects in consecutive slots of one block, [`slot_bytes`] apart, and answers
+    /// Allocates `count` objects in consecutive slots of one block, [`slot_bytes`] apart. Returns
     /// the first.
     ///
     /// # Errors
@@ -254,7 +262,7 @@ impl Transaction {
             self.machine().meet(&[addr]).await?;
         }
         let context = self.context_mut();
-        // All of them become entries even if one is refused, so that all go back with the transaction.
+        // All of them become entries even if one fails, so that an abort releases all of them.
         let mut taken: Vec<_> = match context.place(near) {
             Place::Here(near) => {
                 let (machine, since) = (&context.machine, context.slots_since());
@@ -308,7 +316,7 @@ impl Context {
         }
     }
 
-    /// Has `f` change the payload of a new object.
+    /// Changes the payload of a new object with `f`.
     pub fn change_new<T>(
         &mut self,
         write: &Write,
@@ -331,8 +339,9 @@ impl Context {
         changed
     }
 
-    /// Whether the slot of a new object is the transaction's still. Where its region has changed hands somebody else may
-    /// have an object there, which is not to be taken for the new one.
+    /// Returns an error if the transaction no longer owns the slot of a new object. If its region
+    /// was handed over, another transaction may have an object in the slot, which must not be taken
+    /// for the new one.
     pub fn keeps_new(&self, addr: Addr) -> Result<(), Stop> {
         let network = self.machine.network();
         match network.is_some_and(|network| network.is_stale(addr, self.reserved_since)) {
@@ -341,7 +350,8 @@ impl Context {
         }
     }
 
-    /// The slot of a new object on this machine, which it may have parted with since.
+    /// Returns the slot of a new object on this machine, or an error if the region has moved away
+    /// since.
     pub fn slot_of_new(&self, addr: Addr) -> Result<ObjectRef<'_>, Stop> {
         self.keeps_new(addr)?;
         let network = self.machine.network();
@@ -352,7 +362,7 @@ impl Context {
         })
     }
 
-    /// Whether `write` is a new object whose slot this machine took for it, and still has.
+    /// Returns whether `write` is a new object whose slot this machine took for it, and still has.
     pub fn has_slot_of(&self, write: &Write) -> bool {
         match (write.what, write.payload()) {
             (What::New { .. } | What::Unborn(_), Payload::Slot(addr)) => {
@@ -362,7 +372,7 @@ impl Context {
         }
     }
 
-    /// Puts the slots of new objects back: nobody has seen them.
+    /// Gives the slots of new objects back: no other transaction has seen them.
     pub fn give_new_back(&mut self) {
         let mut lane = None;
         for write in &self.writes.writes {
@@ -375,7 +385,8 @@ impl Context {
         }
     }
 
-    /// Puts the slot of a new object of another machine, if `write` is one, back into the stock.
+    /// Gives the slot of a new object of another machine, if `write` is one, back to the reserved
+    /// slots.
     pub fn give_reserved_back(&self, write: &Write) {
         if let What::New { slot, .. } | What::Unborn(slot) = write.what
             && let Payload::Image(_) = write.payload()
@@ -397,7 +408,8 @@ impl Context {
         }
     }
 
-    /// What a new object is to be near, or continues, if nobody knows yet whose that is.
+    /// Returns the object that a new object is to be near, or continues, if its primary is not
+    /// known here yet.
     #[inline]
     fn stranger(&self, near: Near, split_of: Addr) -> Option<Addr> {
         let network = self.machine.network()?;
@@ -409,7 +421,7 @@ impl Context {
         either.find(|addr| !addr.is_null() && !network.knows(addr.region()))
     }
 
-    /// What is [`Self::stranger`] no more is somewhere.
+    /// Returns the machine for a new object. [`Self::stranger`] has returned `None` before.
     fn place(&self, near: Near) -> Place {
         let Some(network) = self.machine.network() else {
             return Place::Here(match near {
@@ -440,13 +452,15 @@ impl Context {
         }
     }
 
-    /// The machine on which new objects are that would be on this one, where this one is to leave.
+    /// Returns the machine that takes the new objects of this one, where this one is leaving the
+    /// cluster.
     #[inline]
     fn stand_in(&self) -> Option<MachineId> {
         self.machine.network()?.stand_in()
     }
 
-    /// Why there is no room on a machine: one that is to leave is given none, and what was near goes elsewhere soon.
+    /// Returns the error for a machine without free memory. A leaving machine gets none, and its
+    /// objects move soon, so the transaction is to be run again.
     fn unless_leaving(&self, machine: MachineId, stop: Stop) -> Stop {
         match stop {
             Stop::OutOfMemory if self.is_leaving(machine) => Stop::Retry(AbortReason::Unreachable),
@@ -464,14 +478,14 @@ impl Context {
         network.take_slot(machine, class, self.machine.now())
     }
 
-    /// Since when slots are as they are that are taken now.
+    /// Returns since when slots that are taken now have been valid.
     #[inline]
     fn slots_since(&self) -> u64 {
         let network = self.machine.network();
         network.map_or(0, |network| network.slots_since())
     }
 
-    /// Makes a slot that was taken, no sooner than `since`, an entry, or gives it back.
+    /// Adds a slot that was taken at or after `since` to the write set, or gives it back.
     fn adopt_new(
         &mut self,
         (addr, since): (Addr, u64),
@@ -497,7 +511,7 @@ impl Context {
         self.push_new(reserved, words, split_of, (0, 0))
     }
 
-    /// As [`Self::adopt_new`], of a slot of another machine.
+    /// Adds a slot of another machine as [`Self::adopt_new`] does.
     fn adopt_reserved(
         &mut self,
         reserved: Reserved,
@@ -508,14 +522,15 @@ impl Context {
             self.hand_back(reserved);
             return Err(Stop::Retry(AbortReason::Unreachable));
         }
-        // All that the slot holds, as of objects of this machine.
+        // The image is as long as the slot's whole payload, as for objects of this machine.
         let at = reserved.addr.offset() as usize / WORD_BYTES % LINE_WORDS;
         let whole = payload_words(at, reserved.slot.class.slot_words());
         let image = self.writes.new_image(whole);
         self.push_new(reserved, words, split_of, image)
     }
 
-    /// Whether all slots that the transaction has are as good as one that is taken now, `since` then.
+    /// Returns whether all slots of the transaction are as valid as one that is taken now, at
+    /// `since`.
     fn has_since(&mut self, since: u64) -> bool {
         let before = self.reserved_since;
         if before == since {
@@ -566,7 +581,7 @@ fn class_for(words: usize) -> Result<Class, Stop> {
     Class::for_payload(words).ok_or(Stop::TooLarge("an object must fit a block of 1 MiB"))
 }
 
-/// Bytes from one slot to the next of objects of `words` payload words.
+/// Returns the bytes from one slot to the next of objects of `words` payload words.
 ///
 /// # Errors
 /// [`Stop::TooLarge`] where no block holds such an object.

@@ -1,9 +1,9 @@
-//! What the commit protocol needs to know about index nodes, without knowing keys.
+//! The interface between the commit protocol and index nodes; the protocol knows no keys.
 //!
-//! An index changes a node by a *patch*: a condition and a change in words that only its
-//! [`NodeKind`] understands. The patch is applied to a private image when the statement runs, and
-//! once more under the lock if the node has moved by then; so two transactions that put different
-//! keys into one node both commit.
+//! An index changes a node by a *patch*: a condition and a change, encoded in words that only its
+//! [`NodeKind`] understands. The patch is applied to a private image when the statement runs. If
+//! the node has moved by the commit, the patch is applied again under the lock. So two transactions
+//! that put different keys into one node both commit.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,51 +16,54 @@ use crate::transaction::Transaction;
 /// The future of [`NodeKind::reroute`].
 pub type Rerouting<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> + Send + 'a>>;
 
-/// Why a patch does not apply to a node.
+/// The reason why a patch does not apply to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The key is there already.
+    /// The key already exists.
     Exists,
-    /// The key is not there.
+    /// The key does not exist.
     Missing,
-    /// The node has no room.
+    /// The node has no space left.
     Full,
     /// The node does not cover the key.
     WrongNode,
 }
 
-/// What validation finds about a node that moved.
+/// The result of validating a node that has moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revalidate {
-    /// The set of keys that was seen is still there.
+    /// The node still has the set of keys that was seen.
     Valid,
-    /// It is not.
+    /// The set of keys has changed.
     Invalid,
-    /// So far it is; the rest of it is in this node.
+    /// The keys of this node are unchanged; the rest of the range is in the node at this address.
     ContinueAt(Addr),
 }
 
-/// A type of index node. Methods get words that may be torn and must neither panic nor loop on them.
+/// A type of index node. Methods receive words that may be torn. They must neither panic nor loop
+/// on them.
 pub trait NodeKind: Sync + Send {
-    /// Number of the kind in log records and messages.
+    /// Returns the number of the kind in log records and messages.
     fn id(&self) -> u8;
 
-    /// Whether this version, newer than `r`, holds the very keys that the node held at `r` in the
-    /// range it covers now: it has only been split since.
+    /// Returns whether this version, newer than `r`, has the same keys as the node had at `r`, in
+    /// the range that it covers now: since `r` the node has only been split.
     fn admits(&self, node: &View<'_>, r: Timestamp) -> bool;
 
     /// Applies `op` to an image.
     ///
     /// # Errors
-    /// Why it does not apply; the image is unchanged then.
+    /// The reason why it does not apply; the image is unchanged in that case.
     fn apply(&self, op: &[u64], image: &mut [u64]) -> Result<(), Refusal>;
 
-    /// The word of an image that [`Self::stamp`] makes the commit timestamp; `None` where it does nothing.
+    /// Returns the index of the image word that [`Self::stamp`] sets to the commit timestamp;
+    /// `None` if it sets no word.
     fn timestamp_word(&self) -> Option<usize> {
         None
     }
 
-    /// Writes the commit timestamp into a patched image. What it changes besides does not depend on it.
+    /// Writes the commit timestamp into a patched image. Other changes that it makes do not depend
+    /// on the timestamp.
     fn stamp(&self, image: &mut [u64], w: Timestamp) {
         let _ = (image, w);
     }
@@ -68,28 +71,29 @@ pub trait NodeKind: Sync + Send {
     /// Compares what was seen (`note`) with the node as it is now.
     fn revalidate(&self, note: &[u64], now: &View<'_>) -> Revalidate;
 
-    /// Where to look for what was seen in a node that is gone by now: it was merged into another.
+    /// Returns where to continue the comparison for a node that no longer exists: it was merged
+    /// into another.
     fn gone(&self, note: &[u64]) -> Revalidate {
         let _ = note;
         Revalidate::Invalid
     }
 
-    /// The note of what `op` requires of the node where it was applied, of which `image` is some
-    /// version: for a patch that a rollback takes back although its answer may have been acted on.
-    /// `None` where the node must not move at all.
+    /// Returns the note of what `op` requires of the node. `image` is some version of that node. It
+    /// is used for a patch that a rollback takes back although the client may have acted on its
+    /// result. `None` means that the node must not move at all.
     fn condition(&self, op: &[u64], image: &[u64]) -> Option<Vec<u64>> {
         let _ = (op, image);
         None
     }
 
-    /// Whether two patches are of the same key.
+    /// Returns whether two patches are for the same key.
     fn same_key(&self, one: &[u64], other: &[u64]) -> bool {
         let _ = (one, other);
         false
     }
 
-    /// Finds new places for the patches of a node that no longer takes them, because it was split or
-    /// filled up by others: takes them ([`Transaction::take_patches`]), makes them where they belong
-    /// now, and says so ([`Transaction::made_anew`]). No locks are held.
+    /// Finds new nodes for the patches of a node that no longer accepts them, because others have
+    /// split or filled it. Takes the patches ([`Transaction::take_patches`]), makes them again in
+    /// the right nodes, and reports that ([`Transaction::made_anew`]). No locks are held.
     fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a>;
 }

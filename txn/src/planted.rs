@@ -1,42 +1,45 @@
-//! Mistakes in the protocol that can be switched on, one at a time, to show that they are found.
+//! Injected faults: mistakes in the protocol that tests switch on, one at a time, to show that they
+//! are found.
 //!
 //! ```text
-//! simulator/tests/planted.rs: a seed ─► run with a mistake ─► some checker finds it
-//!                                    └► run without ────────► nobody finds anything
+//! simulator/tests/planted.rs: a seed ─► run with a fault ─► some checker reports an error
+//!                                    └► run without ──────► no checker reports an error
 //! ```
-//! Those of disks are found by `tests/restart/planted.rs`, in the same way.
+//! `tests/restart/planted.rs` finds the faults of disks in the same way.
 //!
-//! Each is a step of the protocol that is left out, or done too early, where it would be if somebody had
-//! forgotten it. The code asks [`is`] there.
+//! Each fault is a protocol step that is left out or done too early. The code calls [`is`] at the
+//! place of that step.
 //!
-//! *Concurrency.* A thread has its own: whole clusters of the simulator run in one.
+//! *Concurrency.* The active fault is local to a thread: the simulator runs a whole cluster in one
+//! thread.
 //!
-//! Without the feature `planted`, which tests are built with and nothing that is shipped has, [`is`] is a constant and nothing
-//! is left of it.
+//! Without the feature `planted`, [`is`] is a constant and no code of the faults is left. Only
+//! tests enable the feature.
 
 #[cfg(feature = "planted")]
 use std::cell::Cell;
 
 macro_rules! mistakes {
     ($($(#[doc = $what:literal])+ $name:ident in $place:literal,)+) => {
-        /// A mistake.
+        /// An injected fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Planted {
             $($(#[doc = $what])+ $name,)+
         }
 
         impl Planted {
-            /// All of them.
+            /// All faults.
             pub const EVERY: &[Planted] = &[$(Planted::$name),+];
 
-            /// What is done wrongly.
+            /// Returns a description of the fault.
             pub const fn what(self) -> &'static str {
                 match self {
                     $(Planted::$name => concat!($($what),+).trim_ascii(),)+
                 }
             }
 
-            /// The file where it is, of this crate or from the root of all crates.
+            /// Returns the file that contains the fault, relative to this crate's sources or to the
+            /// root of all crates.
             pub const fn place(self) -> &'static str {
                 match self {
                     $(Planted::$name => $place,)+
@@ -113,7 +116,7 @@ mistakes! {
     SkipBlock in "network/governor/refill/mod.rs",
     /// Allocated slots of a promoted region count as free.
     ForgetAllocatedBits in "network/allotment/hands.rs",
-    // Tables and their indexes, of which only runs with tables have some.
+    // Tables and their indexes, which only some runs have.
     /// A cached definition of a table is used without a look at its guard.
     SkipTableGuard in "simulator/src/workload/tables.rs",
     /// TRUNCATE does not write the guards of its table.
@@ -124,7 +127,7 @@ mistakes! {
     FillWithoutStamp in "btree/src/bulk.rs",
     /// Leaves of a tree that was filled while others saw it do not lead to the empty tree before.
     FillWithoutPast in "btree/src/bulk.rs",
-    // Isolation levels, which only runs of mixed levels show.
+    // Isolation levels, which only runs of mixed levels exercise.
     /// A statement at READ COMMITTED keeps the snapshot of the statement before it.
     KeepOldSnapshot in "refresh.rs",
     /// A row at READ COMMITTED is compared with the snapshot as it has moved, not as it was when the row was found.
@@ -153,27 +156,28 @@ mistakes! {
 }
 
 impl Planted {
-    /// The first of those that are of disks.
+    /// The first of the faults of disks.
     const DISKS: Planted = Planted::CommitBeforeDurable;
 
-    /// Those that runs of the simulator find, and those of disks, which `tests/restart` finds.
+    /// Returns the faults that runs of the simulator find, and the faults of disks, which
+    /// `tests/restart` finds.
     fn split() -> (&'static [Planted], &'static [Planted]) {
         let of_disks = |planted: &Planted| *planted < Planted::DISKS;
         Planted::EVERY.split_at(Planted::EVERY.partition_point(of_disks))
     }
 
-    /// Those that are found by runs of the simulator.
+    /// Returns the faults that runs of the simulator find.
     pub fn all() -> &'static [Planted] {
         Planted::split().0
     }
 
-    /// Those of disks, which `tests/restart` finds.
+    /// Returns the faults of disks, which `tests/restart` finds.
     pub fn of_disks() -> &'static [Planted] {
         Planted::split().1
     }
 }
 
-/// Whether a mistake is made.
+/// Returns `false`: without the feature no fault is active.
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
 pub const fn is(_: Planted) -> bool {
@@ -185,20 +189,20 @@ thread_local! {
     static NOW: Cell<Option<Planted>> = const { Cell::new(None) };
 }
 
-/// Whether a mistake is made.
+/// Returns whether a fault is active in this thread.
 #[cfg(feature = "planted")]
 pub fn is(planted: Planted) -> bool {
     NOW.get() == Some(planted)
 }
 
-/// Makes a mistake from now on in this thread, until the answer is dropped.
+/// Activates a fault in this thread until the returned guard is dropped.
 #[cfg(feature = "planted")]
 #[must_use]
 pub fn plant(planted: Planted) -> Plant {
     Plant(NOW.replace(Some(planted)))
 }
 
-/// What [`plant`] answers.
+/// A guard that keeps a fault active; [`plant`] returns it.
 #[cfg(feature = "planted")]
 pub struct Plant(Option<Planted>);
 

@@ -1,17 +1,17 @@
-//! Reading: the newest version at or below R, in place where it can be.
+//! Reading: the newest version at or below R, in place where possible.
 //!
 //! ```text
 //! R in force? ── no ──► wait until it is (CLOCK-2)
-//! own image? ── yes ─► it
+//! own image? ── yes ─► the own image
 //!   │ no
 //! header locked? ── yes ─► wait: the writer may yet get a timestamp at or below R
 //! newest ≤ R ───────────► it, in place, header checked afterwards
-//! newest > R, same keys ► it (a node that was only split)
+//! newest > R, same keys ► the newest version (a node that was only split)
 //! newest > R, writer ───► refresh, or stop (TXN-2)
 //! newest > R, reader ───► chain of old versions
 //! ```
-//! On one machine nearly every read ends at the first look (`view_at_once`), which is a plain function; what is
-//! awaited is behind it (`view_in_time`).
+//! On one machine nearly every read ends in the plain function `view_at_once`, at the first look.
+//! `view_in_time` does everything that must be awaited.
 
 use fencepost_storage::header::{Header, Link};
 use fencepost_storage::old_versions::Found;
@@ -29,31 +29,32 @@ use crate::transaction::{Context, Mode, Transaction};
 use crate::work::Work;
 use crate::write_set::{Payload, What};
 
-/// What is to be done with a version.
+/// A callback that receives a version.
 pub(crate) type Look<'a> = &'a mut (dyn FnMut(&View<'_>) + Send);
 
-/// What one look at an object's newest version shows.
+/// The result of one look at an object's newest version.
 pub(crate) enum Sight<T> {
-    /// What the snapshot has.
+    /// The version of the snapshot, or `None` if the object does not exist in it.
     At(Option<(T, Seen)>),
-    /// A commit is about to replace it.
+    /// The object is locked: a commit is about to replace the version.
     Locked,
-    /// It was replaced while it was looked at.
+    /// The version was replaced during the look.
     Changed,
-    /// A version that is newer than the snapshot.
+    /// The version is newer than the snapshot.
     Newer,
 }
 
 impl Transaction {
     /// Shows `f` the version of the object that this transaction sees, in place.
     ///
-    /// `f` may run several times, over words that were never together: it must bound every index and
-    /// loop by itself. The answer of the run that counted is returned, with what to [`Self::guard`]
-    /// if the transaction depends on it. `None` if the object does not exist in the snapshot.
+    /// `f` may run several times, on words that never existed together: it must bound every index
+    /// and loop by itself. The result of the last run is returned, with the argument for
+    /// [`Self::guard`] if the transaction depends on the result. Returns `None` if the object does
+    /// not exist in the snapshot.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where the snapshot can neither be kept nor moved; [`Stop::Damaged`] where the
-    /// address leads nowhere.
+    /// [`Stop::Retry`] where the snapshot can neither be kept nor moved; [`Stop::Damaged`] where no
+    /// object is at the address.
     #[inline]
     pub async fn view<T: Send>(
         &mut self,
@@ -70,8 +71,9 @@ impl Transaction {
         Ok(value.zip(seen))
     }
 
-    /// As [`Self::view`], if nothing is to be waited for: R is in force, and the object is the transaction's own, or
-    /// in memory here and one look does it.
+    /// Reads as [`Self::view`] does, if nothing must be awaited: R is in force, and the object is
+    /// the transaction's own, or it is in this machine's memory and one look suffices. Returns
+    /// `None` otherwise.
     #[inline]
     fn view_at_once<T>(
         &mut self,
@@ -100,7 +102,7 @@ impl Transaction {
         }
     }
 
-    /// [`Self::view`], whatever it takes.
+    /// Reads as [`Self::view`] does, and waits where necessary.
     fn view_in_time<'a>(
         &'a mut self,
         addr: Addr,
@@ -133,19 +135,21 @@ impl Transaction {
                     Sight::Changed => {}
                     Sight::Newer => {
                         if self.context().is_plain_read() {
-                            // A scan keeps the snapshot at these levels.
+                            // At these levels a scan keeps its snapshot: read the old version
+                            // below.
                         } else if self.mode() == Mode::ReadWrite && self.may_refresh() {
                             let was = self.incarnation_at(addr).await?;
                             match self.refresh().await {
-                                // Once the snapshot has moved nothing keeps the slot of an object that
-                                // was freed from being used again: then it is not there any more.
+                                // After the snapshot has moved, the slot of a freed object can be
+                                // reused. The object then no longer exists.
                                 Ok(()) if self.incarnation_at(addr).await? != was => {
                                     return Ok(None);
                                 }
-                                // Rerouted patches may have made the object the transaction's own.
+                                // Re-routed patches may have put the object into the write set.
                                 Ok(()) => continue,
                                 Err(stop) if self.has_writes() => return Err(stop),
-                                // A node of the snapshot's would take patches that the newest one has no room for.
+                                // The old version of a node would take patches for which the newest
+                                // version has no space.
                                 Err(stop)
                                     if kind.is_some()
                                         && self.isolation() == Isolation::RepeatableRead =>
@@ -172,7 +176,7 @@ impl Transaction {
         })
     }
 
-    /// Which of a slot's objects, one after the other, is there; `None` where the block is gone.
+    /// Returns the incarnation of the object in a slot; `None` if the block was released.
     async fn incarnation_at(&self, addr: Addr) -> Result<Option<u16>, Stop> {
         let machine = self.machine();
         let link = match machine.far(addr) {
@@ -185,7 +189,7 @@ impl Transaction {
         Ok(link.map(Link::incarnation))
     }
 
-    /// The transaction's own image, if entry `at` of its write set is one.
+    /// Reads the transaction's own image, if entry `at` of its write set is one.
     fn view_own(
         &self,
         at: usize,
@@ -203,7 +207,7 @@ impl Transaction {
             header: write.base,
             own: true,
         };
-        // Nobody else can see the slot, and there is nothing to validate.
+        // Other transactions cannot see the slot, so there is nothing to validate.
         let unseen = Seen {
             addr: Addr::NULL,
             header: Header(0),
@@ -230,7 +234,7 @@ impl Transaction {
         Some(Ok(Some(seen)))
     }
 
-    /// One look at the newest version.
+    /// Looks once at the newest version.
     #[inline]
     fn view_newest<T>(
         &mut self,
@@ -240,7 +244,7 @@ impl Transaction {
     ) -> Result<Sight<T>, Stop> {
         let context = self.context_mut();
         let Some(object) = context.machine.regions().object(addr) else {
-            // Its region may have changed hands since somebody looked whose it is.
+            // The region may have been handed over since the caller looked up its primary.
             return match context.machine.far(addr) {
                 None => Err(Stop::Damaged),
                 Some(_) => Ok(Sight::Changed),
@@ -274,7 +278,7 @@ impl Transaction {
         })))
     }
 
-    /// Waits a moment for the lock of an object; `round` counts the moments.
+    /// Backs off once for the lock of an object; `round` counts the calls.
     async fn wait_for_lock(&self, addr: Addr, round: u32) -> Result<(), Stop> {
         let context = self.context();
         let machine = &context.machine;
@@ -285,18 +289,19 @@ impl Transaction {
             && machine.far(addr).is_none()
             && machine.regions().slot_at(addr).is_none()
         {
-            // Not a lock but some word of an object: the address is wrong.
+            // The word is not a header but some word of an object: the address is wrong.
             return Err(Stop::Damaged);
         }
         moment(round).await;
         Ok(())
     }
 
-    /// The newest old version at or below R; `None` where the object changed meanwhile.
+    /// Reads the newest old version at or below R; `None` if the object changed meanwhile.
     fn view_old(&mut self, addr: Addr, f: Look<'_>) -> Option<Result<Option<Seen>, Stop>> {
         let context = self.context_mut();
         let machine = &context.machine;
-        // Its memory and its old versions are of one machine, whoever the primary is by now.
+        // The region's memory and its old versions are on one machine, also if the primary has
+        // changed.
         let region = machine.regions().region(addr.region())?;
         let object = region.object(addr.offset() as usize)?;
         let header = object.header();
@@ -313,7 +318,8 @@ impl Transaction {
         Some(context.seen_before(addr, found))
     }
 
-    /// Copies the whole payload and guards it; `false` if the object does not exist in the snapshot.
+    /// Copies the whole payload and guards it. Returns `false` if the object does not exist in the
+    /// snapshot.
     ///
     /// # Errors
     /// As [`Self::view`].
@@ -321,7 +327,7 @@ impl Transaction {
         Ok(self.read_version(addr, out).await?.is_some())
     }
 
-    /// As [`Self::read`]; answers which version it was.
+    /// Reads as [`Self::read`] does, and returns which version was read.
     ///
     /// # Errors
     /// As [`Self::view`].
@@ -345,7 +351,7 @@ impl Transaction {
 }
 
 impl Context {
-    /// What the chain of old versions of an object has shown.
+    /// Converts the result of a search in an object's chain of old versions.
     pub(crate) fn seen_before(
         &mut self,
         addr: Addr,
@@ -357,7 +363,7 @@ impl Context {
                 let own = false;
                 Ok(Some(Seen { addr, header, own }))
             }
-            // What was before that the primary before may have known (WHERE-2).
+            // Only the previous primary may have known the versions before `first` (WHERE-2).
             Found::Later(first)
                 if first <= self.machine.floor(addr.region())
                     && !planted::is(Planted::ForgetFloor) =>
@@ -365,7 +371,8 @@ impl Context {
                 Err(Stop::Retry(AbortReason::SnapshotTooOld))
             }
             Found::Absent | Found::Later(_) => {
-                // Whatever said so is not known, but it is at or below R.
+                // The writer that freed the object is not known, but its timestamp is at or below
+                // R.
                 self.newest = self.newest.max(self.r);
                 Ok(None)
             }

@@ -1,5 +1,5 @@
-//! Reading objects of peers whose memory is not mapped: as [`crate::read`] does, of copies that one-sided
-//! reads bring.
+//! Reading objects of peers whose memory is not mapped. It works as [`crate::read`] does, on copies
+//! that one-sided reads bring.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::stop::Stop;
 use crate::transaction::Transaction;
 
 impl Transaction {
-    /// One look at the newest version.
+    /// Looks once at the newest version.
     pub(crate) async fn view_newest_far(
         &mut self,
         addr: Addr,
@@ -55,7 +55,7 @@ impl Transaction {
             return Ok(Sight::Newer);
         }
         context.newest = context.newest.max(header.timestamp());
-        // A node that was only admitted is asked for anew: the index may want the newest.
+        // Do not keep a node that was only admitted: the index may want its newest version later.
         if !is_known && header.timestamp() <= context.r && kind.is_none() {
             context.fetched.keep(addr, &copy);
         }
@@ -64,7 +64,7 @@ impl Transaction {
         Ok(Sight::At(header.is_allocated().then(|| (f(&view), seen))))
     }
 
-    /// The newest old version at or below R; `None` where the object changed meanwhile.
+    /// Reads the newest old version at or below R; `None` where the object changed meanwhile.
     pub(crate) async fn view_old_far(
         &mut self,
         addr: Addr,
@@ -83,7 +83,8 @@ impl Transaction {
         let context = self.context();
         let counters = context.machine.counters();
         counters.count(context.lane, Event::OldVersionRead);
-        // An old version, and whether it is one still; how far back it is, is not counted.
+        // One read for the old version and one to check it again; the length of the chain is not
+        // counted.
         self.context_mut().far.reads += 2;
         let mut look = |view: &View<'_>| f(view);
         match network.find_far((machine, &copy), r, &mut look).await {
@@ -94,7 +95,7 @@ impl Transaction {
 }
 
 impl Network {
-    /// As [`crate::Machine::read_lockfree`].
+    /// Reads an object as [`crate::Machine::read_lockfree`] does.
     pub(crate) async fn read_lockfree(
         &self,
         ptr: FatPtr,

@@ -10,43 +10,46 @@
 //! write, changed  | address | 2<<56 | ranges | base version | (from<<32 | words | words ...) ... |
 //! write, freed    | address | 3<<56 | base version |
 //! ```
-//! All words are little-endian. A transaction's LOCK records may be many (a large one spans chunks)
-//! and count only once its COMMIT-PRIMARY is there; on one machine a small transaction appends both
-//! at once. A changed object is logged as the ranges that differ from the version it names as base;
-//! up to 256 bytes as one range of everything (`changes.rs`).
+//! All words are little-endian. A large transaction has several LOCK records, because it spans
+//! chunks. They count only once the transaction's COMMIT-PRIMARY is in the log. On one machine a
+//! small transaction appends both at once. A changed object is logged as the ranges that differ
+//! from the version that it names as base. An object of up to 256 bytes is logged as one range of
+//! all its words (`changes.rs`).
 //!
 //! # Failure
-//! Records come back from a disk: decoding bounds every count and answers [`BadRecord`].
+//! Records are read from a disk: decoding bounds every count and returns [`BadRecord`].
 
 use fencepost_storage::{Addr, Timestamp, View};
 
 use crate::changes;
 
-/// LOCK: what a transaction writes.
+/// LOCK: the writes of a transaction.
 pub const LOCK: u8 = 1;
 /// COMMIT-BACKUP: as LOCK, at a backup.
 pub const COMMIT_BACKUP: u8 = 2;
 /// COMMIT-PRIMARY: the transaction took effect.
 pub const COMMIT_PRIMARY: u8 = 3;
-/// ABORT: it did not.
+/// ABORT: the transaction did not take effect.
 pub const ABORT: u8 = 4;
-/// TRUNCATE: everyone is done with it.
+/// TRUNCATE: all replicas have processed the transaction; its records can be removed.
 pub const TRUNCATE: u8 = 5;
-/// COMMIT-BACKUP of a transaction that has more than one; the backup copies it out of the log.
+/// COMMIT-BACKUP of a transaction that has several of them; the backup copies it out of the log.
 pub const COMMIT_BACKUP_PART: u8 = 6;
-/// The last of them: the backup has all that it needs to commit.
+/// The last COMMIT-BACKUP of such a transaction: the backup has all that it needs to commit.
 pub const COMMIT_BACKUP_LAST: u8 = 10;
-/// LOCK of such a transaction, which must not keep the parts behind it in the log.
+/// LOCK of such a transaction; it must not keep the log from releasing the parts that follow it.
 pub const LOCK_OF_PARTS: u8 = 7;
 /// UNRESERVE: slots that were reserved for new objects go back to their primary.
 pub const UNRESERVE: u8 = 8;
-/// LOCK-MOVED: what patched nodes become that were locked at other versions than LOCK is based on.
+/// LOCK-MOVED: new images of patched nodes that were locked at other versions than their LOCK
+/// records name.
 pub const LOCK_MOVED: u8 = 9;
 
-/// CONFIGURATION: what follows is of this configuration.
+/// CONFIGURATION: the records that follow belong to this configuration.
 pub const CONFIGURATION: u8 = 11;
 
-/// Whether records of a kind are what a transaction takes effect by, if power fails: those before COMMIT-PRIMARY.
+/// Returns whether recovery after a power loss decides by records of this kind: the records before
+/// COMMIT-PRIMARY.
 pub(crate) fn is_evidence(kind: u8) -> bool {
     let of_primary = matches!(kind, LOCK | LOCK_OF_PARTS | LOCK_MOVED);
     of_primary
@@ -96,7 +99,7 @@ impl TxnId {
     }
 }
 
-/// A record that no writer wrote.
+/// A malformed record: no writer produces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed log record: {0}")]
 pub struct BadRecord(pub &'static str);
@@ -116,7 +119,7 @@ pub(crate) const fn new_words(len: usize) -> usize {
     3 + len
 }
 
-/// At most the words of a changed object of `len` words in a LOCK record.
+/// The most words that a changed object of `len` words takes in a LOCK record.
 pub(crate) const fn changed_words(len: usize) -> usize {
     3 + changes::most_words(len)
 }
@@ -144,7 +147,7 @@ impl<'a> LockRecord<'a> {
         Self { words }
     }
 
-    /// A new object of `class`.
+    /// Appends a new object of `class`.
     pub fn new_object(
         &mut self,
         addr: Addr,
@@ -161,7 +164,8 @@ impl<'a> LockRecord<'a> {
         copy(&mut self.words[from..]);
     }
 
-    /// A changed object: what differs between `now`, its version of `base`, and `image`.
+    /// Appends a changed object: the ranges in which `image` differs from `now`, the object's
+    /// version `base`.
     pub fn changed(&mut self, addr: Addr, base: Timestamp, image: &[u64], now: &View<'_>) {
         let head = self.words.len();
         self.words.extend_from_slice(&[addr.raw(), 0, base.raw()]);
@@ -172,25 +176,25 @@ impl<'a> LockRecord<'a> {
         self.words[head + 1] = (CHANGED << 56) | ranges;
     }
 
-    /// A freed object.
+    /// Appends a freed object.
     pub fn freed(&mut self, addr: Addr, base: Timestamp) {
         self.words
             .extend_from_slice(&[addr.raw(), FREED << 56, base.raw()]);
     }
 
-    /// Words so far.
+    /// Returns the number of words so far.
     pub fn len(&self) -> usize {
         self.words.len()
     }
 }
 
-/// The body of a COMMIT-PRIMARY record.
+/// Returns the body of a COMMIT-PRIMARY record.
 pub(crate) fn commit_primary(id: TxnId, w: Timestamp) -> [u64; 4] {
     let [a, b, c] = id.words();
     [a, b, c, w.raw()]
 }
 
-/// The body of an ABORT record.
+/// Returns the body of an ABORT record.
 pub(crate) fn abort(id: TxnId) -> [u64; 3] {
     id.words()
 }
@@ -221,13 +225,13 @@ pub enum LoggedWrite<'a> {
     },
 }
 
-/// The transaction of a record and the words behind its id.
+/// Decodes the transaction of a record. Returns it and the words after its id.
 pub fn split_id(words: &[u64]) -> Result<(TxnId, &[u64]), BadRecord> {
     let id = TxnId::from_words(words).ok_or(BadRecord("too short for a transaction id"))?;
     Ok((id, &words[TxnId::WORDS..]))
 }
 
-/// The write timestamp of a COMMIT-PRIMARY record, from the words behind its id.
+/// Decodes the write timestamp of a COMMIT-PRIMARY record from the words after its id.
 pub fn decode_commit(rest: &[u64]) -> Result<Timestamp, BadRecord> {
     match rest {
         [w] if *w <= Timestamp::MAX.raw() => Ok(Timestamp::from_raw(*w)),
@@ -235,10 +239,11 @@ pub fn decode_commit(rest: &[u64]) -> Result<Timestamp, BadRecord> {
     }
 }
 
-/// The writes of a LOCK record, from the words behind its id, in turn.
+/// Decodes the writes of a LOCK record from the words after its id, and calls `f` for each of them
+/// in order.
 ///
 /// # Errors
-/// [`BadRecord`] where a count points outside the record, or what `f` answers.
+/// [`BadRecord`] where a count points outside the record, or the error of `f`.
 pub fn decode_lock<'a>(
     rest: &'a [u64],
     mut f: impl FnMut(Addr, LoggedWrite<'a>) -> Result<(), BadRecord>,

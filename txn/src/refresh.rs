@@ -1,10 +1,10 @@
 //! Read refresh: moving the snapshot forward instead of aborting.
 //!
-//! A read-write transaction that meets a version newer than R picks R' = now and, once that is in force,
-//! requires everything
-//! it has read, or changed from an exact version, to be unlocked and unchanged; then its reads are
-//! just as good at R'. Its patches are applied anew to nodes that moved, so that what it sees of them
-//! is the snapshot at R' too: a node that has moved beyond R' in the meantime moves R' once more.
+//! A read-write transaction that meets a version newer than R picks R' = now. Once R' is in force,
+//! every object that it has read, or changed from an exact version, must be unlocked and unchanged.
+//! Then its reads are valid at R' too. Its patches are applied again to nodes that have moved, so
+//! that the patched nodes are of the snapshot at R'. If a node has moved beyond R' meanwhile, the
+//! transaction picks a new R'.
 
 use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, Timestamp};
@@ -22,24 +22,26 @@ use crate::validate::together;
 use crate::work::Work;
 use crate::write_set::{NO_BASE, What};
 
-/// A read set up to this size is always worth checking.
+/// Largest read set that is always checked for a refresh.
 const SMALL_READ_SET: usize = 1024;
-/// Larger ones are checked this often, so that a long scan among writers stays linear.
+/// Most refreshes of a transaction with a larger read set, so that a long scan among writers stays
+/// linear.
 const REFRESHES_OF_LARGE: u32 = 16;
-/// Times that R' is picked because a node that was read or patched has moved beyond the one before.
+/// Most times that R' is picked in one refresh, because a read or patched node has moved beyond the
+/// previous R'.
 const ROUNDS: u32 = 64;
 
-/// Times that a system transaction that meets damage is tried again.
+/// Most times that a system transaction that meets damage is tried again.
 const MAX_DOUBTS: u32 = 3;
 
-/// A node that no longer takes a transaction's patches.
+/// A node that no longer accepts a transaction's patches.
 pub(crate) type Stray = (Addr, &'static dyn NodeKind);
 
 impl Transaction {
-    /// Moves the snapshot to now if everything that was read is still so.
+    /// Moves the snapshot to now if everything that was read is still unchanged.
     ///
     /// # Errors
-    /// [`Stop::Retry`] if something was changed or is being changed.
+    /// [`Stop::Retry`] if an object was changed or is being changed.
     pub fn refresh(&mut self) -> Work<'_, Result<(), Stop>> {
         Box::pin(async move {
             let strays = self.context_mut().refresh().await?;
@@ -54,7 +56,8 @@ impl Transaction {
         })
     }
 
-    /// As [`Self::refresh`], for a statement that begins: rows that the one before has found do not matter any more.
+    /// Refreshes as [`Self::refresh`] does, when a statement begins: the rows of the previous
+    /// statement no longer matter.
     ///
     /// # Errors
     /// As [`Self::refresh`].
@@ -69,17 +72,18 @@ impl Transaction {
         Ok(())
     }
 
-    /// As [`Self::refresh`], where that is cheap and nothing depends on it: a transaction that has written, or has read
-    /// what is not so any more, keeps its snapshot.
+    /// Refreshes as [`Self::refresh`] does, where that is cheap and optional. A transaction that
+    /// has written, or has read a version that is no longer current, keeps its snapshot.
     pub async fn freshen(&mut self) {
         if self.mode() == Mode::ReadWrite && !self.has_writes() && self.may_refresh() {
-            // What it has read is validated when it commits.
+            // The commit validates the earlier reads.
             let _ = self.refresh().await;
         }
     }
 
-    /// What seems damaged may only be gone: a transaction among others that free what it is about to
-    /// use meets remains. Then what it has read does not hold any more, and `stop` is a conflict.
+    /// Checks whether damage is real. Other transactions may free objects that this one is about to
+    /// use, so that it meets freed memory. Then its reads are no longer valid, and the result is a
+    /// conflict instead of `stop`.
     pub async fn doubt(&mut self, stop: Stop) -> Stop {
         match stop {
             Stop::Damaged => match self.refresh().await {
@@ -90,14 +94,15 @@ impl Transaction {
         }
     }
 
-    /// As [`Self::doubt`], for `stop` of a transaction of its own ([`Self::system`]), whose
-    /// snapshot is newer: there an index may be gone that this transaction uses, and its nodes'
-    /// memory may serve other objects. `Ok` where the system transaction should be tried again: it
-    /// may have met the remains of a change, and `doubts` says how often that was so before.
+    /// Checks, as [`Self::doubt`] does, an error of a system transaction ([`Self::system`]), whose
+    /// snapshot is newer. In that snapshot an index that this transaction uses may be gone, and its
+    /// nodes' memory may have been reused. Returns `Ok` where the system transaction should be
+    /// tried again, because it may have met a change half-way. `doubts` is the number of earlier
+    /// retries.
     ///
     /// # Errors
-    /// A conflict if what this transaction has read does not hold any more; otherwise `stop`,
-    /// unless it is a [`Stop::Damaged`] that is doubted for the first few times.
+    /// A conflict if the reads of this transaction are no longer valid. Otherwise `stop`, unless it
+    /// is a [`Stop::Damaged`] and few retries were made so far.
     pub fn doubt_system(&mut self, stop: Stop, doubts: u32) -> Work<'_, Result<(), Stop>> {
         Box::pin(async move {
             match self.doubt(stop).await {
@@ -107,7 +112,7 @@ impl Transaction {
         })
     }
 
-    /// Brings patched nodes to the snapshot where a rollback has left them behind it.
+    /// Moves patched nodes to the snapshot if a rollback has left older images of them.
     #[inline]
     pub(crate) async fn catch_up(&mut self) -> Result<(), Stop> {
         if self.context().behind {
@@ -125,8 +130,8 @@ impl Transaction {
 
 impl Context {
     async fn refresh(&mut self) -> Result<Vec<Stray>, Stop> {
-        // Should it stop, or its future be dropped, patches may have been applied to images that nobody
-        // will bring to the end; what goes on with the transaction sees them as of a whole refresh.
+        // If the refresh fails or its future is dropped, some patches may have been applied and
+        // others not. `behind` then makes the next operation start with a complete refresh.
         self.behind |= self.writes.has_patches();
         self.refresh_rounds().await
     }
@@ -165,9 +170,9 @@ impl Context {
         Err(Stop::Retry(AbortReason::RefreshFailed))
     }
 
-    /// Returns the first read that does not hold at `now`, if there is one, and the reason. Once the snapshot has
-    /// moved, the slot of a freed node may be reused; so the keys that were read there are looked for elsewhere from
-    /// now on.
+    /// Returns the first read that is not valid at `now`, if there is one, and the reason. Once the
+    /// snapshot has moved, the slot of a freed node may be reused. So the keys that were read there
+    /// are looked up elsewhere from now on.
     async fn moved_read(&mut self, now: Timestamp) -> Option<(Addr, AbortReason)> {
         let from = self.first_moved(false)?;
         for range in together(from..self.reads.len()) {
@@ -176,7 +181,8 @@ impl Context {
                 let mut round = 0;
                 let elsewhere = loop {
                     match self.check(at, &mut posted, now, false).await {
-                        // Mostly it will change, but the lock may also be given back.
+                        // Mostly the object will change, but the lock may also be released without
+                        // a change.
                         Err(AbortReason::ReadLocked) if round < PATIENCE => {
                             moment(round).await;
                             round += 1;
@@ -193,7 +199,8 @@ impl Context {
         None
     }
 
-    /// What is to be replaced at an exact version and is not at that version any more, if anything.
+    /// Returns an object that is to be replaced at an exact version and is no longer at that
+    /// version, if there is one.
     async fn moved_image(&self) -> Result<Option<Addr>, Stop> {
         let writes = &self.writes.writes;
         for range in together(0..writes.len()) {
@@ -209,7 +216,8 @@ impl Context {
         Ok(None)
     }
 
-    /// The header of an object once it is not locked, or has been for long; `None` where there is none.
+    /// Returns the header of an object once it is not locked, or has been locked for long; `None`
+    /// where there is none.
     async fn settled_header(
         &self,
         wanted: Expected,
@@ -230,8 +238,8 @@ impl Context {
         }
     }
 
-    /// Copies a patched node as it is now to the image of entry `at`, unless it is at its base still. Its
-    /// header; `None` where it is gone.
+    /// Copies a patched node as it is now to the image of entry `at`, unless the node is still at
+    /// its base. Returns its header; `None` where the node no longer exists.
     async fn copy_moved(&mut self, at: usize) -> Result<Option<Header>, Stop> {
         let write = self.writes.writes[at];
         let mut round = 0;
@@ -275,8 +283,8 @@ impl Context {
         }
     }
 
-    /// Applies patches anew where nodes have moved; the nodes that no longer take them. `None` where a
-    /// node has moved beyond `now`.
+    /// Applies patches again where nodes have moved. Returns the nodes that no longer accept them;
+    /// `None` where a node has moved beyond `now`.
     async fn rebase_patches(&mut self, now: Timestamp) -> Result<Option<Vec<Stray>>, Stop> {
         let mut strays = Vec::new();
         let mut beyond = false;
@@ -286,7 +294,7 @@ impl Context {
                 continue;
             };
             let Some(header) = self.copy_moved(at).await? else {
-                // Freed, and its block given back since an earlier refresh.
+                // The node was freed and its block released since an earlier refresh.
                 strays.push((write.addr, kind));
                 continue;
             };
@@ -314,7 +322,7 @@ impl Context {
 }
 
 impl Machine {
-    /// The header of an object; `None` where there is none.
+    /// Returns the header of an object; `None` where there is none.
     pub(crate) async fn header_of(&self, addr: Addr) -> Result<Option<Header>, Stop> {
         match self.far(addr) {
             None => Ok(self.regions().object(addr).map(|object| object.header())),

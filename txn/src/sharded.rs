@@ -1,29 +1,30 @@
-//! Counters that threads do not fight over: for what the indexes of a process did.
+//! Counters without contention between threads, for the operations of the indexes of a process.
 //!
-//! A thread has a *seat* for as long as it lives, and its own counters there, to which it adds without an atomic
-//! addition: that would make the processor wait for whatever it has begun to read before, and the next lookup
-//! would not begin before the last one has ended. Threads beyond the seats share the last one, and add atomically.
+//! Each thread has a *seat* while it lives, with counters of its own. The thread adds to them
+//! without an atomic addition. An atomic addition would make the processor wait for the reads that
+//! it has begun, so that lookups could not overlap. Threads beyond the number of seats share the
+//! last one, and add atomically.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SEATS: usize = u64::BITS as usize;
-/// The seat of all who have none.
+/// The seat that is shared by all threads without a seat of their own.
 const SHARED: usize = SEATS - 1;
 
-/// Seats that somebody has, a bit each.
+/// Seats that are taken, one bit each.
 static TAKEN: AtomicU64 = AtomicU64::new(1 << SHARED);
 
 thread_local! {
     static MY_SEAT: Seat = Seat::take();
 }
 
-/// The right to a seat's counters, given back at the thread's end.
+/// The right to a seat's counters, given back when the thread ends.
 struct Seat(usize);
 
 impl Seat {
     fn take() -> Seat {
         let free = |taken: u64| taken.checked_add(1).map(|next| taken | next);
-        // What who had it before has added is seen.
+        // Acquire: the counts of the seat's previous thread are visible.
         match TAKEN.fetch_update(Ordering::Acquire, Ordering::Relaxed, free) {
             Ok(before) => Seat(before.trailing_ones() as usize),
             Err(_) => Seat(SHARED),
@@ -42,16 +43,16 @@ impl Drop for Seat {
 #[repr(align(128))]
 struct Shard<const N: usize>([AtomicU64; N]);
 
-/// `N` counters, made to be a `static`.
+/// A set of `N` counters, made to be a `static`.
 pub struct Sharded<const N: usize>([Shard<N>; SEATS]);
 
 impl<const N: usize> Sharded<N> {
-    /// All at zero.
+    /// Returns counters that are all zero.
     pub const fn new() -> Self {
         Sharded([const { Shard([const { AtomicU64::new(0) }; N]) }; SEATS])
     }
 
-    /// Counts one of `event`, which is below `N`.
+    /// Adds one to the counter of `event`, which is below `N`.
     #[inline]
     pub fn count(&self, event: usize) {
         let seat = MY_SEAT.try_with(|seat| seat.0).unwrap_or(SHARED);
@@ -66,7 +67,7 @@ impl<const N: usize> Sharded<N> {
         }
     }
 
-    /// How many of `event` there were.
+    /// Returns the sum over all threads of the counter of `event`.
     pub fn total(&self, event: usize) -> u64 {
         let counters = self.0.iter().filter_map(|shard| shard.0.get(event));
         counters
@@ -88,7 +89,7 @@ mod tests {
     #[test]
     fn what_all_threads_counted_adds_up() {
         static COUNTED: Sharded<2> = Sharded::new();
-        // More than there are seats, all at once, and again in the seats of those before.
+        // More threads than seats at once; the next rounds reuse the seats of ended threads.
         for _ in 0..3 {
             let all = std::sync::Barrier::new(SEATS + 8);
             std::thread::scope(|scope| {

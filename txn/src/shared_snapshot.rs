@@ -3,27 +3,31 @@
 //! ```text
 //! the statement's machine                         another
 //! begin ─► R in force ─► share_snapshot: R ═════► begin_at(R) ─► reads ─► commit
-//! goes on, open, until all have answered ◄═══════ what it has read
+//! open until all have answered ◄════════════════ the rows that it has read
 //! ```
 //! # Invariant
-//! * SHARE-1: what is read at R elsewhere is the statement's snapshot, if the answer is there before its
-//!   transaction has ended.
+//! * SHARE-1: rows that another machine reads at R are of the statement's snapshot, if the answer
+//!   arrives before the statement's transaction has ended.
 //!
-//! *Nothing is missed.* R is in force where it comes from: the CM's time had passed it when it was sent (CLOCK-2).
-//! So it has when it arrives, whatever the clock there knows: a commit with a W at or below R had its locks
-//! before the request was sent, and a reader meets either the lock or the new version. So nobody waits again.
+//! *No commit is missed.* R is in force where it was taken: the CM's time had passed it when it was
+//! sent (CLOCK-2). So R is in force when it arrives, whatever the receiver's clock knows. A commit
+//! with a W at or below R had its locks before the request was sent. So a reader meets either the
+//! lock or the new version. No wait is needed at the receiver.
 //!
-//! *Nothing is gone.* The transaction that R is of has said on its machine's board that it reads at or below R
-//! (READ-1), and says so until it ends. Garbage is what is below the least of all boards, so no version and no slot
-//! that a reader at R needs is used again meanwhile, although the other machine's own board may have passed R
-//! long ago, and does not go back. What was unlinked before the transaction began, a reader that begins after it
-//! cannot meet. Here, too, it is said where the reader is: the machine whose objects it reads most keeps them
-//! also for one whose statement has ended, and whose answer nobody will look at.
+//! *No version is missing.* The transaction that took R publishes on its machine's status page that
+//! it reads at or below R (READ-1). It does so until it ends. Garbage is below the minimum of all
+//! status pages. So no version and no slot that a reader at R needs is reused meanwhile. The
+//! receiver's own status page may have passed R long ago, and does not go back. A reader that
+//! begins after that transaction cannot meet objects that were unlinked before the transaction
+//! began. The receiver publishes R as well. So it keeps the objects that it reads most, also for a
+//! statement that has ended and ignores the answer.
 //!
-//! A snapshot may be *exported* for others of the same machine, too: they begin beside a transaction that is open at R, and
-//! say that they read there before it ends. Who collects looks at all twice (READ-1), and so sees one of the two.
+//! A snapshot may also be *exported* for other transactions of the same machine. They begin beside
+//! a transaction that is open at R, and publish R before that transaction ends. The garbage
+//! collector looks at all readers twice (READ-1), and so sees one of the two.
 //!
-//! It only reads, so there is nothing to validate. Past the limit for old versions it is stopped as others are.
+//! Such a transaction only reads, so there is nothing to validate. Past the limit for old versions
+//! it is stopped like any other.
 
 use fencepost_storage::Timestamp;
 
@@ -31,11 +35,12 @@ use crate::stop::Stop;
 use crate::transaction::{Coordinator, Mode, Transaction};
 
 impl Transaction {
-    /// The snapshot, which does not move any more, for readers on other machines: it is theirs as long as this
-    /// transaction has not ended.
+    /// Fixes the snapshot and returns it, for readers on other machines. They may use it until this
+    /// transaction ends.
     ///
     /// # Errors
-    /// [`Stop::ReadOnly`] where it may write, and so move; [`Stop::Retry`] where the time is not known.
+    /// [`Stop::ReadOnly`] where the transaction may write, so that its snapshot may move;
+    /// [`Stop::Retry`] where the time is not known.
     pub async fn share_snapshot(&mut self) -> Result<Timestamp, Stop> {
         if self.mode() != Mode::ReadOnly {
             return Err(Stop::ReadOnly);
@@ -44,8 +49,9 @@ impl Transaction {
         Ok(self.read_timestamp())
     }
 
-    /// A transaction that only reads this one's snapshot as it is now: as long as it is open, others of this machine may
-    /// begin there ([`Coordinator::begin_beside`]), wherever this one has moved on to.
+    /// Returns a read-only transaction on this transaction's snapshot as it is now. While it is
+    /// open, others of this machine may begin on that snapshot ([`Coordinator::begin_beside`]),
+    /// even if this transaction has moved on.
     ///
     /// # Errors
     /// [`Stop::Retry`] where the time is not known.
@@ -55,20 +61,20 @@ impl Transaction {
         Ok(self.machine().coordinator().begin_at(r))
     }
 
-    /// Counts messages that were sent for it.
+    /// Counts messages that were sent for the transaction.
     pub fn count_messages(&mut self, messages: u32) {
         self.context_mut().far.messages += messages;
     }
 }
 
 impl Coordinator {
-    /// Begins a transaction that only reads, and the snapshot of one of this machine that is open meanwhile
+    /// Begins a read-only transaction on the snapshot of an open transaction of this machine
     /// ([`Transaction::export_snapshot`]).
     pub fn begin_beside(&mut self, keeper: &Transaction) -> Transaction {
         self.begin_at(keeper.read_timestamp())
     }
 
-    /// Begins a transaction that only reads, and the snapshot `r` of another machine's
+    /// Begins a read-only transaction on the snapshot `r` of another machine's transaction
     /// ([`Transaction::share_snapshot`]).
     pub fn begin_at(&mut self, r: Timestamp) -> Transaction {
         self.begin_with(Mode::ReadOnly, Some(r))

@@ -1,4 +1,4 @@
-//! How a machine comes to life: the root object, the newest checkpoint, replay of the log, free lists.
+//! The start of a machine: the root object, the newest checkpoint, replay of the log, free lists.
 //!
 //! # Failure
 //! Damage is found before anything is written; the error names file and offset.
@@ -19,12 +19,12 @@ use crate::network::disk::is_of_others;
 use crate::options::{Durable, OpenError, Started};
 use crate::replay::replay;
 
-/// The root is the first slot of the first block.
+/// The block of the root object, which is the first slot of the first block.
 pub(crate) const ROOT_BLOCK: BlockId = BlockId {
     region: RegionId(0),
     block: 1,
 };
-/// Timestamp of the root before anybody wrote it.
+/// Timestamp of the root object before any transaction has written it.
 pub(crate) const BIRTH: Timestamp = Timestamp::from_raw(1);
 
 /// Name of the lock file in the data directory.
@@ -38,7 +38,7 @@ fn root_class() -> Result<Class, OutOfMemory> {
     Class::for_payload(ROOT_WORDS).ok_or(OutOfMemory)
 }
 
-/// The root object, as it is before anybody wrote it, in the first block of all.
+/// Creates the root object in the first block, at its initial version.
 pub(crate) fn make_root(regions: &Regions) -> Result<(), OutOfMemory> {
     let first = regions.acquire_block(root_class()?, Timestamp::ZERO, false)?;
     let object = regions.object(root_at()?).filter(|_| first == ROOT_BLOCK);
@@ -47,7 +47,7 @@ pub(crate) fn make_root(regions: &Regions) -> Result<(), OutOfMemory> {
     Ok(())
 }
 
-/// The same in a backup of its region.
+/// Creates the root object in a backup of its region.
 pub(crate) fn make_root_backup(regions: &Regions) -> Result<(), OutOfMemory> {
     regions.restore_backup(ROOT_BLOCK, root_class()?)?;
     let object = regions.backup(root_at()?).ok_or(OutOfMemory)?;
@@ -58,25 +58,26 @@ pub(crate) fn make_root_backup(regions: &Regions) -> Result<(), OutOfMemory> {
     Ok(())
 }
 
-/// Whether the root object is here and of this machine. Its region is so a moment before it.
+/// Returns whether the root object exists and this machine is its primary. The region exists
+/// shortly before the object.
 pub(crate) fn has_root(regions: &Regions) -> bool {
     let root = root_at().ok().and_then(|at| regions.own_object(at));
     root.is_some_and(|root| root.header() != Header(0))
 }
 
-/// Where the root object is.
+/// Returns the address of the root object.
 pub(crate) fn root_at() -> Result<Addr, OutOfMemory> {
     Ok(ROOT_BLOCK.slot(root_class()?, 0))
 }
 
-/// A log and what belongs to it, ready to go on.
+/// A recovered log, its checkpointer and the lock of the data directory.
 pub(crate) struct Recovered {
     pub log: Log,
     pub checkpointer: Checkpointer,
     pub lock: DiskLock,
 }
 
-/// A data directory that is ours.
+/// A data directory that this process has locked.
 pub(crate) struct Directory {
     log: Arc<dyn Disk>,
     checkpoints: Arc<dyn Disk>,
@@ -108,7 +109,7 @@ impl Directory {
         })
     }
 
-    /// The log from where the checkpoint needs it, or from its beginning.
+    /// Opens the log from the position that the checkpoint needs, or from its beginning.
     pub fn log(&self, durable: &Durable) -> Result<LogRecovery, LogError> {
         LogRecovery::open(Arc::clone(&self.log), &durable.log, self.needed())
     }
@@ -119,7 +120,8 @@ impl Directory {
             .unwrap_or_default()
     }
 
-    /// Loads the checkpoint, if there is one, of all regions that are `wanted`.
+    /// Loads the checkpoint, if there is one, of all regions that are `wanted`. Returns the number
+    /// of objects.
     pub fn load(
         &self,
         regions: &Regions,
@@ -134,7 +136,7 @@ impl Directory {
         }
     }
 
-    /// Who takes further checkpoints, and what keeps others out.
+    /// Returns the checkpointer for further checkpoints, and the lock of the directory.
     pub fn go_on(self, durable: &Durable) -> (Checkpointer, DiskLock) {
         let from = self.needed().from;
         let checkpointer = Checkpointer::new(self.checkpoints, from, durable.checkpoint_bytes);

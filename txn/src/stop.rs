@@ -1,8 +1,8 @@
-//! How a transaction can end early, named by what the caller must do.
+//! The early ends of a transaction, named by the required reaction of the caller.
 
 use fencepost_storage::{OutOfMemory, Timestamp};
 
-/// Why the protocol aborted a transaction. Nothing of it took effect; it may be run again.
+/// The reason why the protocol aborted a transaction. It had no effect; it may be run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AbortReason {
     /// An object it writes was changed since it was read (LOCK).
@@ -21,13 +21,13 @@ pub enum AbortReason {
     NodeConflict,
     /// The snapshot is older than the old versions that are kept.
     SnapshotTooOld,
-    /// An object it writes is another transaction's intent, and it gives way.
+    /// Another transaction has an intent on an object it writes, and this transaction yields.
     IntentHeld,
-    /// A change of it was cut off half-way, and it was to commit all the same.
+    /// One of its changes was interrupted half-way, and it was to commit nevertheless.
     Interrupted,
     /// A machine that it needs cannot be reached.
     Unreachable,
-    /// The caller gave it up.
+    /// The caller aborted the transaction.
     Requested,
 }
 
@@ -48,7 +48,7 @@ impl AbortReason {
         AbortReason::Requested,
     ];
 
-    /// Name in reports.
+    /// Returns the name of the reason in reports.
     pub const fn name(self) -> &'static str {
         match self {
             AbortReason::WriteConflict => "write_conflict",
@@ -67,13 +67,14 @@ impl AbortReason {
     }
 }
 
-/// Why an operation of a transaction did not happen. The transaction is good for nothing but abort.
+/// The reason why an operation of a transaction failed. The transaction can only be aborted, or
+/// rolled back to an earlier savepoint (TXN-4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
     /// Run the transaction again.
     #[error("conflict with a concurrent transaction ({})", .0.name())]
     Retry(AbortReason),
-    /// Run the transaction again; it was chosen to end a circle of waits.
+    /// Run the transaction again; it was chosen to end a deadlock.
     #[error("deadlock detected")]
     Deadlock,
     /// Report it: the memory limit is reached.
@@ -88,16 +89,17 @@ pub enum Stop {
     /// Report it: a write in a read-only transaction.
     #[error("the transaction is read-only")]
     ReadOnly,
-    /// Stop: the durable log failed, and nothing will be acknowledged any more.
+    /// Stop: the durable log failed, and no later commit will be acknowledged.
     #[error("the durable log failed")]
     Failed,
-    /// Report it: this machine is no member of the cluster any more, or closes. Nothing took effect.
+    /// Report it: this machine is no longer a member of the cluster, or is closing. Nothing took
+    /// effect.
     #[error("this machine is no member of the cluster any more")]
     NotMember,
-    /// Report it: whether the transaction took effect is not known here.
+    /// Report it: this machine does not know whether the transaction took effect.
     #[error("whether it has taken effect is not known")]
     InDoubt,
-    /// Stop: an address leads nowhere.
+    /// Stop: no object is at an address.
     #[error("an object is missing or damaged")]
     Damaged,
 }
@@ -108,7 +110,7 @@ impl From<OutOfMemory> for Stop {
     }
 }
 
-/// How a commit ended.
+/// The outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It took effect at this timestamp and is as durable as was asked for.

@@ -2,19 +2,19 @@
 //!
 //! # Picture
 //! ```text
-//! Coordinator ──begin──► Transaction { context } ──commit / abort / drop──► context goes home
+//! Coordinator ──begin──► Transaction { context } ──commit / abort / drop──► context returned
 //!      reader slot, lane, buffers stay with the coordinator from one transaction to the next
 //! ```
 //! # Invariants
-//! * TXN-1: everything a transaction reads is the newest version at or below its read timestamp R, or
-//!   a version that holds the same keys; so all it sees is one snapshot, even if it will abort.
-//! * TXN-2: a transaction that has written acts on current versions only: where it meets a newer one
-//!   it moves R forward (refresh) or stops.
+//! * TXN-1: every read returns the newest version at or below the read timestamp R, or a version
+//!   with the same keys. So a transaction sees one snapshot, even if it will abort.
+//! * TXN-2: a transaction that has written acts on current versions only. Where it meets a newer
+//!   version it moves R forward (refresh) or stops.
 //! * TXN-3: dropping a transaction aborts it, also while it unwinds from a panic in a
-//!   [`crate::NodeKind`] or a closure; nothing stays locked, queued or allocated.
-//! * TXN-4: after a method's future was dropped half-way, or a method answered [`Stop`], the
-//!   transaction is good for abort, or for going back to a savepoint from before the call. Where that
-//!   has cost it patches it cannot commit (see [`crate::Taken`]).
+//!   [`crate::NodeKind`] or a closure. No lock, no queue entry and no allocation remains.
+//! * TXN-4: after a method's future was dropped half-way, or a method returned [`Stop`], two things
+//!   are allowed: abort, or rollback to a savepoint from before the call. If the transaction has
+//!   lost patches, it cannot commit (see [`crate::Taken`]).
 
 use std::sync::{Arc, Weak};
 
@@ -36,115 +36,123 @@ use crate::savepoint::Undos;
 use crate::stop::{AbortReason, Stop};
 use crate::write_set::WriteSet;
 
-/// What a transaction may do.
+/// The operations that a transaction may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Read and write; reads are validated at commit if anything was written.
     ReadWrite,
-    /// Read one snapshot; never aborts on account of writers.
+    /// Read one snapshot; never aborts because of writers.
     ReadOnly,
 }
 
-/// What a transaction posts to other machines as it runs: reads of memory that is mapped are none.
+/// Operations that a transaction posts to other machines as it runs. Reads of mapped memory do not
+/// count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FarCounts {
-    /// One-sided reads of objects, and two for each that was read at an old version, however old.
+    /// One-sided reads of objects. An object that was read at an old version counts two more,
+    /// whatever the version's age.
     pub reads: u32,
-    /// Messages: intents, and what its statements ask of other machines.
+    /// Messages: intents, and requests of its statements to other machines.
     pub messages: u32,
 }
 
 /// Words of buffers that a coordinator keeps between transactions.
 const KEPT_WORDS: usize = 64 * 1024;
 
-/// Where a coordinator's context is while no transaction has it.
+/// The place of a coordinator's context while no transaction uses it.
 type Home = AtomicCell<Option<Box<Context>>>;
 
 pub(crate) struct Context {
     pub machine: Arc<Machine>,
     pub slot: Arc<ReaderSlot>,
-    /// Where the context goes when its transaction ends.
+    /// The place to which the context returns when its transaction ends.
     home: Weak<Home>,
     pub lane: usize,
-    /// Number of the coordinator: the thread of its transaction ids.
+    /// Number of the coordinator: the `thread` of its transaction ids.
     pub number: u32,
     /// Local counter of the transaction ids.
     pub local: u64,
     pub mode: Mode,
     pub isolation: Isolation,
-    /// Whether a scan reads now ([`crate::isolation`]).
+    /// Whether a scan is reading ([`crate::isolation`]).
     pub scans: bool,
-    /// Whether reads answer from newest versions now.
+    /// Whether reads return the newest versions now.
     pub reads_newest: bool,
     pub r: Timestamp,
-    /// The oldest R that the statement has read before its snapshot moved; the greatest timestamp if it has not.
+    /// The oldest R of the running statement, if its snapshot has moved; otherwise the greatest
+    /// timestamp.
     pub oldest_r: Timestamp,
-    /// The object that is changed next, and the newest version that decides about it ([`Transaction::decide_by`]).
+    /// The object that is changed next, and the newest version that may decide about it
+    /// ([`Transaction::decide_by`]).
     pub decided: (Addr, Timestamp),
-    /// Whether R is in force, so that something may be read ([`crate::in_force`]).
+    /// Whether R is in force, so that the transaction may read ([`crate::in_force`]).
     pub in_force: bool,
-    /// Newest version that was read: what must be durable before the end is reported.
+    /// Newest version that was read: it must be durable before the end of the transaction is
+    /// reported.
     pub newest: Timestamp,
     pub reads: ReadSet,
-    /// Copies of what was read of other machines at R.
+    /// Copies of objects of other machines that were read at R.
     pub fetched: Fetched,
     pub far: FarCounts,
     pub writes: WriteSet,
     pub undos: Undos,
     pub intents: Vec<(Addr, Strength)>,
     pub refreshes: u32,
-    /// Reads that an old version has answered.
+    /// Number of reads that were answered by an old version.
     pub old_reads: u64,
     /// Whether the commit is reported only once it is durable.
     pub synchronous: bool,
-    /// Whether it gives way to others' intents.
+    /// Whether the transaction yields to others' intents.
     pub yields: bool,
-    /// Whether the next transaction goes on with the intents.
+    /// Whether the coordinator's next transaction takes over the intents.
     pub keeps_intents: bool,
-    /// Room in the log for what the commit appends under its locks.
+    /// Log space reserved for the records that the commit appends under its locks.
     pub room: Room,
     /// Bytes of the write set that were charged to the account.
     pub charged: usize,
     /// Bytes that a statement holds outside the write set.
     pub held: usize,
-    /// LOCK records in the making.
+    /// LOCK records under construction.
     pub record: Vec<u64>,
-    /// An image on its way between a slot and the write set.
+    /// An image that is being copied between a slot and the write set.
     pub scratch: Vec<u64>,
-    /// Entries to be locked, in the order in which they are.
+    /// Indexes of the entries to lock, in the order of locking.
     pub order: Vec<u32>,
-    /// How many of them are locked now.
+    /// Number of entries in `order` that are locked now.
     pub locked: usize,
-    /// What other machines have to do with the commit.
+    /// State of the commit on other machines.
     pub spread: Spread,
-    /// Entries on their way to the log.
+    /// Indexes of the entries to log.
     pub logged: Vec<u32>,
-    /// Where their old versions were kept.
+    /// Places of the old versions of those entries.
     pub places: Vec<OldPlace>,
     /// Whether LOCK records of this transaction are in the log without a COMMIT-PRIMARY.
     pub prewritten: bool,
-    /// Entries below this were there when those that are settled were logged ahead of LOCK.
+    /// Entries below this index existed when the settled entries were logged ahead of LOCK.
     pub prewritten_upto: usize,
-    /// Whether what was logged may have changed or been taken back since then.
+    /// Whether a logged entry may have changed or been rolled back since then.
     pub prewritten_touched: bool,
-    /// Words of all objects that were allocated.
+    /// Words of all allocated objects.
     pub new_words: usize,
-    /// Since when it has slots of other machines for new objects; 0 where it has none.
+    /// Time since which it has reserved slots of other machines for new objects; 0 where it has
+    /// none.
     pub reserved_since: u64,
 
-    /// Times that patches were taken out of it, or were to be, that are not back.
+    /// Number of times that patches were taken, or were about to be taken, and have not been made
+    /// again.
     pub adrift: u32,
     /// Whether images of patched nodes are older than the snapshot.
     pub behind: bool,
-    /// The object that the last conflict was about; null where there was none.
+    /// The object of the last conflict; null if there was none.
     pub conflict: Addr,
-    /// The reason of the last conflict of the transaction, where it met one before its commit.
+    /// The reason of the last conflict that the transaction met before its commit, if any.
     pub reason: Option<AbortReason>,
-    /// Structural changes of indexes up to which all patches are known to be where they belong.
+    /// Number of structural changes of indexes up to which all patches are known to be in the right
+    /// nodes.
     pub settled: u64,
 }
 
-/// Runs transactions, one after the other. A session owns one.
+/// A coordinator: runs transactions, one after the other. A session owns one.
 pub struct Coordinator {
     machine: Arc<Machine>,
     home: Arc<Home>,
@@ -215,7 +223,7 @@ impl Context {
         Stop::Deadlock
     }
 
-    /// The conflict `reason` over the object at `addr`.
+    /// Returns the conflict `reason` over the object at `addr`, and remembers it.
     #[cold]
     pub fn conflict_at(&mut self, addr: Addr, reason: AbortReason) -> Stop {
         self.conflict = addr;
@@ -223,15 +231,16 @@ impl Context {
         Stop::Retry(reason)
     }
 
-    /// As [`Self::conflict_at`], in LOCK.
+    /// Returns the conflict of [`Self::conflict_at`] as a failure of LOCK.
     #[cold]
     pub fn abort_at(&mut self, addr: Addr, reason: AbortReason) -> LockFailure {
         self.conflict = addr;
         LockFailure::Abort(reason)
     }
 
-    /// Returns the reason that the transaction counts as aborted for, which is given up for `reason`: a conflict that it was
-    /// told of before comes first. One that only reads has nothing to give up.
+    /// Returns the reason that counts for a transaction that is given up for `reason`: a conflict
+    /// reported to it before comes first. A read-only transaction that is given up on request has
+    /// no abort to count.
     fn counted_reason(&self, reason: AbortReason) -> Option<AbortReason> {
         match (reason, self.mode) {
             (AbortReason::Requested, Mode::ReadOnly) => self.reason,
@@ -240,7 +249,7 @@ impl Context {
         }
     }
 
-    /// Leaves nothing of the transaction behind but reusable buffers.
+    /// Releases everything that the transaction holds but reusable buffers.
     pub fn end(&mut self) {
         self.slot.end();
         self.give_room_back();
@@ -291,12 +300,13 @@ impl Coordinator {
         }
     }
 
-    /// Begins a transaction; its snapshot is of now.
+    /// Begins a transaction on a snapshot of now.
     pub fn begin(&mut self, mode: Mode) -> Transaction {
         self.begin_with(mode, None)
     }
 
-    /// Begins a transaction, on a snapshot that is in force if one is given ([`crate::shared_snapshot`]).
+    /// Begins a transaction. If `snapshot` is given, it must be in force
+    /// ([`crate::shared_snapshot`]).
     #[inline]
     pub(crate) fn begin_with(&mut self, mode: Mode, snapshot: Option<Timestamp>) -> Transaction {
         let mut context = self
@@ -333,13 +343,14 @@ impl Coordinator {
         }
     }
 
-    /// The machine.
+    /// Returns the machine of the coordinator.
     #[inline]
     pub fn machine(&self) -> &Arc<Machine> {
         &self.machine
     }
 
-    /// Shows `f` what is left of the last transaction; `None` before the first, or while one runs.
+    /// Calls `f` with the context of the last transaction. Returns `None` before the first, or
+    /// while one runs.
     pub(crate) fn last<T>(&self, f: impl FnOnce(&Context) -> T) -> Option<T> {
         let context = self.home.take()?;
         let value = f(&context);
@@ -347,19 +358,20 @@ impl Coordinator {
         Some(value)
     }
 
-    /// The object that made the last transaction abort, where that is known and it has ended.
+    /// Returns the object over which the last transaction aborted, if that is known and the
+    /// transaction has ended.
     pub fn conflict(&self) -> Option<Addr> {
         self.last(|context| context.conflict)
             .filter(|conflict| !conflict.is_null())
     }
 }
 
-/// A place in a transaction's read set.
+/// A position in a transaction's read set.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadsMark(usize);
 
 impl Transaction {
-    /// The number of its coordinator on this machine, by which intents know it.
+    /// Returns the number of its coordinator on this machine; intents use it.
     pub fn number(&self) -> u32 {
         self.context().number
     }
@@ -378,7 +390,7 @@ impl Transaction {
             .expect("a transaction has its context until it ends")
     }
 
-    /// Ends the transaction and sends the context home.
+    /// Ends the transaction and returns the context to the coordinator.
     pub(crate) fn finish(&mut self) {
         if let Some(mut context) = self.context.take() {
             context.end();
@@ -388,13 +400,15 @@ impl Transaction {
         }
     }
 
-    /// The snapshot that the transaction reads. Until it has read something it may still move.
+    /// Returns the read timestamp. Until the transaction has read something, the timestamp may
+    /// still move.
     #[inline]
     pub fn read_timestamp(&self) -> Timestamp {
         self.context().r
     }
 
-    /// The oldest snapshot that the running statement may have found rows in ([`Self::renew`]).
+    /// Returns the oldest snapshot in which the running statement may have found rows
+    /// ([`Self::renew`]).
     #[inline]
     pub fn statement_timestamp(&self) -> Timestamp {
         let context = self.context();
@@ -404,8 +418,9 @@ impl Transaction {
         context.oldest_r.min(context.r)
     }
 
-    /// Notes that a version of the object at `addr` that was committed at `latest`, or before, decides about the next change of
-    /// it. A newer one is a conflict then, also where the snapshot has moved since (LEVEL-4).
+    /// Notes that a version of the object at `addr`, committed at or before `latest`, decides about
+    /// the object's next change. A newer version is then a conflict, also if the snapshot has moved
+    /// since (LEVEL-4).
     #[inline]
     pub fn decide_by(&mut self, addr: Addr, latest: Timestamp) {
         if !planted::is(Planted::TrustRowLock) {
@@ -413,25 +428,25 @@ impl Transaction {
         }
     }
 
-    /// Returns how many reads of its coordinator an old version has answered.
+    /// Returns how many reads of its coordinator were answered by an old version.
     #[inline]
     pub fn old_reads(&self) -> u64 {
         self.context().old_reads
     }
 
-    /// What the transaction may do.
+    /// Returns the mode of the transaction.
     #[inline]
     pub fn mode(&self) -> Mode {
         self.context().mode
     }
 
-    /// The object that the last conflict was about, where that is known.
+    /// Returns the object of the last conflict, where that is known.
     pub fn conflict(&self) -> Option<Addr> {
         let conflict = self.context().conflict;
         (!conflict.is_null()).then_some(conflict)
     }
 
-    /// The machine it runs on.
+    /// Returns the machine that the transaction runs on.
     pub fn machine(&self) -> &Arc<Machine> {
         &self.context().machine
     }
@@ -441,25 +456,25 @@ impl Transaction {
         self.context().writes.find(addr).is_some()
     }
 
-    /// Whether anything was written.
+    /// Returns whether the transaction has written anything.
     #[inline]
     pub fn has_writes(&self) -> bool {
         !self.context().writes.is_empty()
     }
 
-    /// Whether the commit is reported only once it is durable (the default). A transaction that is
-    /// not reported durable is still atomic, and later ones that are imply it.
+    /// Sets whether the commit is reported only once it is durable (the default). A commit that is
+    /// reported earlier is still atomic, and later durable commits imply it.
     pub fn set_synchronous(&mut self, synchronous: bool) {
         self.context_mut().synchronous = synchronous;
     }
 
-    /// An independent transaction on the same machine, for structural changes that stay even if this
-    /// one aborts.
+    /// Begins an independent transaction on the same machine, for structural changes that stay even
+    /// if this one aborts.
     pub fn system(&self) -> Transaction {
         self.machine().system_transaction()
     }
 
-    /// Puts the version that was seen into the read set.
+    /// Adds the version that was seen to the read set.
     #[inline]
     pub fn guard(&mut self, seen: Seen) {
         let context = self.context_mut();
@@ -469,7 +484,8 @@ impl Transaction {
         }
     }
 
-    /// Puts a node into the read set that `kind` judges by `note` should it have moved.
+    /// Adds a node to the read set. If the node has moved by validation, `kind` compares it with
+    /// `note`.
     pub fn guard_keys(
         &mut self,
         seen: Seen,
@@ -486,18 +502,18 @@ impl Transaction {
         }
     }
 
-    /// Where the read set ends now.
+    /// Returns the current end of the read set.
     pub fn reads_mark(&self) -> ReadsMark {
         ReadsMark(self.context().reads.len())
     }
 
-    /// Takes what was read since `mark` out of the read set: the transaction does not depend on it. That is so of what is
-    /// read again at once, and where it was asked for nothing but hints.
+    /// Removes the reads since `mark` from the read set: the transaction does not depend on them.
+    /// That holds for objects that are read again at once, and for reads that only produce hints.
     pub fn forget_reads(&mut self, mark: ReadsMark) {
         self.context_mut().reads.truncate(mark.0);
     }
 
-    /// Counts `bytes` that a statement gathers against the memory limit, until
+    /// Counts `bytes` that a statement collects against the memory limit, until
     /// [`Self::release_memory`] or the end.
     ///
     /// # Errors
@@ -509,7 +525,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// What was held is so no more.
+    /// Releases bytes that [`Self::hold_memory`] has counted.
     pub fn release_memory(&mut self, bytes: usize) {
         let context = self.context_mut();
         let bytes = bytes.min(context.held);
@@ -517,7 +533,7 @@ impl Transaction {
         context.held -= bytes;
     }
 
-    /// Whether an object whose address lies in `from..to` is in the read set.
+    /// Returns whether the read set has an object with an address in `from..to`.
     pub fn guards_between(&self, from: Addr, to: Addr) -> bool {
         self.context()
             .reads
@@ -525,19 +541,20 @@ impl Transaction {
             .any(|read| (from..to).contains(&read.seen.addr))
     }
 
-    /// What it has posted to other machines so far, before its commit.
+    /// Returns the operations that it has posted to other machines so far, before its commit.
     pub fn far_counts(&self) -> FarCounts {
         self.context().far
     }
 
-    /// Gives the transaction up. Before anybody is told of it, [`Coordinator::settle`] is to be
-    /// awaited; or see [`Self::rollback`].
+    /// Aborts the transaction. Before the caller reports the abort, it must await
+    /// [`Coordinator::settle`]; see also [`Self::rollback`].
     pub fn abort(mut self) {
         self.give_up(AbortReason::Requested);
     }
 
-    /// As [`Self::abort`], but the coordinator's next transaction, which is to begin at once, has the
-    /// intents of this one: so who runs a transaction again does not go back to the end of the line.
+    /// Aborts as [`Self::abort`] does, but passes the intents to the coordinator's next
+    /// transaction, which is to begin at once. So a transaction that runs again does not go back to
+    /// the end of the queue.
     pub fn abort_to_run_again(mut self) {
         self.context_mut().keeps_intents = true;
         self.give_up(AbortReason::Requested);
@@ -548,7 +565,8 @@ impl Transaction {
             if let Some(reason) = context.counted_reason(reason) {
                 context.machine.counters().count_abort(context.lane, reason);
             }
-            // Held only where a node kind panicked under the locks, or the commit was dropped.
+            // Locks are held only where a node kind has panicked under them, or the commit was
+            // dropped.
             if !context.unlock() {
                 return self.leave_undecided();
             }
@@ -558,13 +576,15 @@ impl Transaction {
         self.finish();
     }
 
-    /// Nothing of its commit is done here, nor undone: it is not known yet what becomes of it, and this machine ends.
+    /// Ends the transaction with its locks held and its commit in doubt: its outcome is not known,
+    /// and this machine ends.
     pub(crate) fn leave_in_doubt(mut self) {
         self.context_mut().keep_locks();
         self.finish();
     }
 
-    /// Nobody waits for the end of its commit any more, which is decided later.
+    /// Hands a transaction whose future was dropped to the network, which finishes its commit
+    /// later.
     fn leave_undecided(&mut self) {
         let Some(context) = self.context.take() else {
             return;

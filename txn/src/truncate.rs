@@ -1,7 +1,7 @@
-//! TRUNCATE (SOSP'15 §4 step 5): what can be let go of once the commit has taken effect.
+//! TRUNCATE (SOSP'15 §4 step 5): releases resources once the commit has taken effect.
 //!
-//! On one machine without backups no log holds anything on a peer's account. What remains is to hand
-//! freed slots to the lane, which waits with them until every reader has passed the tombstone.
+//! On one machine without backups, no log holds records for a peer. Only freed slots remain: they
+//! go to the lane, which reuses them after every reader has passed the tombstone.
 
 use fencepost_storage::Timestamp;
 
@@ -14,9 +14,10 @@ impl Context {
         let mut lane = None;
         for write in &self.writes.writes {
             let retires = match write.what {
-                // What was freed at another machine is retired there.
+                // A slot that was freed at another machine is retired there.
                 What::Freed => self.machine.regions().is_own(write.addr),
-                // Nobody knows the slot of a new object that was freed again; it waits with the others.
+                // No reader knows the slot of a new object that was freed again; it is retired like
+                // the others.
                 What::Unborn(_) => self.has_slot_of(write),
                 _ => continue,
             };

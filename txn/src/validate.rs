@@ -1,7 +1,9 @@
 //! VALIDATE (SOSP'15 §4 step 2): everything that was read must be unlocked and unchanged.
 //!
-//! An object that is also written is locked by this very commit; then the version under the lock must
-//! be the one that was seen. An object locked by another commit fails even if its version matches:
+//! If this commit also writes the object, it holds the lock itself. Then the version under the lock
+//! must be the one that was seen. An object locked by another commit fails even if its version
+//! matches: two transactions, each holding the lock on an object that the other has read, must not
+//! both pass.
 //! two transactions, each holding the lock on what the other read, must not both pass.
 
 use std::ops::Range;
@@ -19,13 +21,13 @@ use crate::stop::{AbortReason, Stop};
 use crate::transaction::Context;
 use crate::work::Work;
 
-/// Nodes that one scanned node may have been split into.
+/// Most nodes into which one scanned node may have been split.
 const MAX_PIECES: usize = 4096;
 
-/// Headers of other machines' objects that are on their way together.
+/// Most headers of other machines' objects that are requested at once.
 const AT_ONCE: usize = 2048;
 
-/// Entries, in ranges whose headers are looked at together.
+/// Splits the entries into ranges whose headers are requested together.
 pub(crate) fn together(of: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let end = of.end;
     of.step_by(AT_ONCE)
@@ -59,8 +61,8 @@ impl Context {
         })
     }
 
-    /// The first entry of the read set that is not in memory here, at the version that was seen; `locking` says
-    /// that this transaction holds its write locks.
+    /// Returns the first entry of the read set that is not in memory here at the version that was
+    /// seen. `locking` says that this transaction holds its write locks.
     #[inline]
     pub(crate) fn first_moved(&self, locking: bool) -> Option<usize> {
         let stands = |read: &Read| {
@@ -77,8 +79,8 @@ impl Context {
         self.reads.iter().position(|read| !stands(read))
     }
 
-    /// Begins to look at the headers of what was read and is not mapped here, all at once; but for those that
-    /// this transaction holds, if it is `locking`.
+    /// Starts reading, all at once, the headers of read objects that are not mapped here. If
+    /// `locking`, skips the objects that this transaction has locked.
     pub(crate) fn post_headers(&self, of: Range<usize>, locking: bool) -> Headers {
         if self.machine.network().is_none() {
             return Headers::default();
@@ -94,7 +96,7 @@ impl Context {
         }))
     }
 
-    /// Begins to look at those of some headers whose objects are not mapped here.
+    /// Starts reading the headers of those objects that are not mapped here.
     pub(crate) fn look_at(&self, wanted: impl Iterator<Item = Expected>) -> Headers {
         let is_far = |(_, addr, _): &Expected| self.machine.is_far(*addr);
         let wanted: Vec<Expected> = wanted.filter(is_far).collect();
@@ -102,7 +104,8 @@ impl Context {
         network.map_or_else(Headers::default, |network| network.look_at(&wanted))
     }
 
-    /// A far object's header as it is now: as it was looked at, or read anew where that was used already.
+    /// Returns a far object's current header: the one already requested, or a new read if that was
+    /// used before.
     pub(crate) async fn far_header(
         &self,
         network: &Network,
@@ -116,8 +119,9 @@ impl Context {
         network.header(addr, network.post_header(addr)).await
     }
 
-    /// Whether read `at` of the read set still holds at `when`; `locking` says that this transaction holds
-    /// its write locks. If the node that was read is gone by now, answers where to look for its keys.
+    /// Returns whether entry `at` of the read set is still valid at `when`; `locking` says that
+    /// this transaction holds its write locks. If the node that was read no longer exists, returns
+    /// the address where its keys are now.
     #[inline]
     pub(crate) async fn check(
         &self,
@@ -150,7 +154,8 @@ impl Context {
         }
     }
 
-    /// Whether the commit, which holds its write locks if it is `locking`, does not validate an entry of the read set.
+    /// Returns whether the commit does not validate an entry of the read set. `locking` says that
+    /// it holds its write locks.
     fn does_without(&self, read: &Read, locking: bool) -> bool {
         locking && read.plain && self.isolation != Isolation::Serializable
     }
@@ -225,31 +230,31 @@ impl Context {
         self.holds(read.seen.addr)
     }
 
-    /// Whether this transaction's commit holds the lock of `addr`.
+    /// Returns whether this transaction's commit holds the lock of `addr`.
     fn holds(&self, addr: Addr) -> bool {
         self.held_base(addr).is_some()
     }
 
-    /// The version at which this transaction's commit holds the lock of `addr`.
+    /// Returns the version at which this transaction's commit holds the lock of `addr`.
     fn held_base(&self, addr: Addr) -> Option<Header> {
         let write = &self.writes.writes[self.writes.find(addr)?];
         write.takes_lock().then_some(write.base)
     }
 }
 
-/// Whether what a node holds now says what it holds `at` a time.
+/// Returns whether a node's present state is also its state `at` that time.
 fn may_judge(header: Header, holds: bool, at: Timestamp) -> Result<(), AbortReason> {
     if header.is_locked() && !holds {
         return Err(AbortReason::ReadLocked);
     }
-    // If it was changed after that it says nothing: a key may have come before and gone behind it.
+    // A later change makes the state unusable: a key may have come before and gone after `at`.
     if header.timestamp() > at {
         return Err(AbortReason::ReadNewer);
     }
     Ok(())
 }
 
-/// What keeps an object from being read is a reason to abort.
+/// Converts an error of reading an object to a reason to abort.
 pub(crate) fn unreachable(stop: Stop) -> AbortReason {
     match stop {
         Stop::Retry(reason) => reason,

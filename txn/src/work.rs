@@ -1,10 +1,11 @@
-//! What takes a while, behind a pointer.
+//! Boxed futures for long operations.
 //!
-//! The code of an `async fn` is compiled in each crate that awaits it, and with it that of all that it awaits. What returns
-//! [`Work`] is compiled once, in its own crate. So is what waits for others anyway, where an allocation is no matter; what
-//! answers at once mostly is an `async fn` that leaves the rest to such.
+//! The code of an `async fn` is compiled again in each crate that awaits it, with the code of all
+//! that it awaits. A function that returns [`Work`] is compiled once, in its own crate. Operations
+//! that wait for others anyway return [`Work`]: the allocation does not matter there. Operations
+//! that mostly finish at once are `async fn`s that leave the slow path to such functions.
 
 use std::pin::Pin;
 
-/// A future that is compiled where it is made.
+/// A future that is compiled in the crate that creates it.
 pub type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

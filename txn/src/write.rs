@@ -1,5 +1,5 @@
-//! Writing: everything goes to the write set; objects change at commit. New objects of this machine alone are
-//! written in their slots (`new_objects.rs`).
+//! Writing: all writes go to the write set; objects change at commit. New objects of a machine that
+//! is alone are written into their slots at once (`new_objects.rs`).
 
 use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, View};
@@ -16,7 +16,7 @@ use crate::write_set::{What, Write};
 
 /// Write sets are charged to the account in steps of this many bytes.
 const CHARGE_STEP: usize = 1 << 20;
-/// Entries of a write set.
+/// Most entries of a write set.
 const MAX_WRITES: usize = 1 << 28;
 
 impl Context {
@@ -37,7 +37,7 @@ impl Context {
         Ok(())
     }
 
-    /// Charges what the write set has grown by; small ones are free.
+    /// Charges the growth of the write set to the account; small write sets are free.
     fn charge(&mut self) -> Result<(), Stop> {
         let bytes = self.writes.bytes() + self.undos.bytes();
         if bytes > self.charged + CHARGE_STEP {
@@ -49,7 +49,8 @@ impl Context {
         Ok(())
     }
 
-    /// The payload of an object that is about to be changed, at its version: what is changed is told by it.
+    /// Keeps the payload of a remote object that is about to be changed, with its version: the base
+    /// image of its changed ranges.
     #[inline]
     pub fn keep_base(&mut self, addr: Addr, header: Header, payload: &[u64]) {
         if payload.len() > LEAST_WORDS && self.machine.is_far(addr) {
@@ -57,7 +58,7 @@ impl Context {
         }
     }
 
-    /// Entry `at` is about to be changed: remembers it as it is, for open savepoints.
+    /// Saves entry `at` for open savepoints before it is changed.
     pub fn note_change(&mut self, at: usize) -> Result<(), Stop> {
         let write = self.writes.writes[at];
         self.prewritten_touched |= write.is_settled();
@@ -82,7 +83,8 @@ impl Transaction {
         }
     }
 
-    /// The entry of an object that is to be overwritten, with its current version as the image.
+    /// Returns the entry of an object that is to be overwritten. Its image is the object's current
+    /// version.
     async fn own(&mut self, addr: Addr) -> Result<usize, Stop> {
         self.writable()?;
         loop {
@@ -103,7 +105,7 @@ impl Transaction {
                 .view_to_write(addr, |view| copy_whole(view, &mut image))
                 .await;
             let done = match found {
-                // A refresh on the way has rerouted patches to this very object.
+                // A refresh meanwhile has re-routed patches to this object.
                 Ok(Some(((), seen))) if seen.own => None,
                 found => Some(self.own_found(
                     addr,
@@ -119,8 +121,9 @@ impl Transaction {
         }
     }
 
-    /// [`Self::view`] of an object that is about to be overwritten. At read committed a version that is newer than the
-    /// snapshot is a conflict: the caller has decided by another one (LEVEL-2).
+    /// Reads, as [`Self::view`] does, an object that is about to be overwritten. At read committed
+    /// a version newer than the snapshot is a conflict: the caller has decided by another version
+    /// (LEVEL-2).
     async fn view_to_write<T: Send>(
         &mut self,
         addr: Addr,
@@ -135,8 +138,9 @@ impl Transaction {
         }
     }
 
-    /// Why an object that is to be changed is not there. At read committed another transaction may have freed it past a lock that
-    /// was lost since a version of it has decided (LEVEL-4).
+    /// Returns the error for an object that is to be changed and does not exist. At read committed
+    /// another transaction may have freed it without regard to a lost lock, after a version of it
+    /// was used for the decision (LEVEL-4).
     #[cold]
     fn missing(&mut self, addr: Addr) -> Stop {
         let context = self.context_mut();
@@ -161,7 +165,7 @@ impl Transaction {
             planted::is(Planted::OverwriteNewer) && context.isolation == Isolation::RepeatableRead;
         let (decided, latest) = context.decided;
         let is_passed = decided == addr && base.timestamp() > latest;
-        // No change of what is old by now can commit (TXN-2).
+        // A change of an outdated version cannot commit (TXN-2).
         if (is_passed || base.timestamp().max(newest) > context.r) && !overwrites_newer {
             return Err(context.conflict_at(addr, AbortReason::WriteConflict));
         }
@@ -186,7 +190,7 @@ impl Transaction {
             image: range,
             patch: 0,
         };
-        // An entry whose patches were taken serves again: an object has one entry.
+        // Reuse an entry whose patches were taken: an object has at most one entry.
         if let Some(at) = context.writes.find(addr) {
             debug_assert!(
                 matches!(context.writes.writes[at].what, What::Idle),
@@ -200,7 +204,7 @@ impl Transaction {
         context.push(write)
     }
 
-    /// Overwrites the payload from its beginning; what lies beyond `payload` stays.
+    /// Overwrites the payload from its beginning; words beyond the length of `payload` stay.
     ///
     /// # Errors
     /// As [`Self::view`]; [`Stop::Damaged`] if the object does not exist or is shorter.
@@ -217,8 +221,8 @@ impl Transaction {
         if done { Ok(()) } else { Err(Stop::Damaged) }
     }
 
-    /// Changes a private copy of the version that the transaction sees. It commits only over that
-    /// very version.
+    /// Changes a private copy of the version that the transaction sees. The change commits only if
+    /// that version is still the newest.
     ///
     /// # Errors
     /// As [`Self::view`]; [`Stop::Damaged`] if the object does not exist.
@@ -233,8 +237,9 @@ impl Transaction {
         match write.what {
             What::New { .. } => context.change_new(&write, f),
             _ => {
-                // An exact write of a node swallows its patches: it must not move under them. They have
-                // changed its keys all the same, so it gets the commit timestamp.
+                // An exact write of a node includes its patches: the node must not move before the
+                // commit. The patches have changed its keys, so the node still gets the commit
+                // timestamp.
                 let kind = match write.what {
                     What::Patched(kind) => Some(kind),
                     What::Image { kind } => kind,
@@ -246,11 +251,11 @@ impl Transaction {
         }
     }
 
-    /// Has `kind` write the commit timestamp into what this transaction puts at `addr`: a new object, or
-    /// one that it overwrites.
+    /// Makes `kind` write the commit timestamp into the transaction's image of `addr`: a new
+    /// object, or one that it overwrites.
     ///
     /// # Errors
-    /// [`Stop::Damaged`] if it does neither.
+    /// [`Stop::Damaged`] if the transaction neither overwrites the object nor has created it.
     pub fn stamp_with(&mut self, addr: Addr, kind: &'static dyn NodeKind) -> Result<(), Stop> {
         let context = self.context_mut();
         context.prewritten_touched = true;
@@ -262,7 +267,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Whether the transaction puts there what carries its commit timestamp.
+    /// Returns whether the transaction's image of the object will contain the commit timestamp.
     pub fn stamps(&self, addr: Addr) -> bool {
         let writes = &self.context().writes;
         writes.find(addr).is_some_and(|at| {
@@ -273,7 +278,7 @@ impl Transaction {
         })
     }
 
-    /// Whether the transaction overwrites the object or has made it itself.
+    /// Returns whether the transaction overwrites the object or has created it.
     pub fn has_image(&self, addr: Addr) -> bool {
         let writes = &self.context().writes;
         writes.find(addr).is_some_and(|at| {
@@ -284,7 +289,8 @@ impl Transaction {
         })
     }
 
-    /// Frees an object: its tombstone takes effect at commit, and readers of the past still see it.
+    /// Frees an object: its tombstone takes effect at commit, and readers of older snapshots still
+    /// see the object.
     ///
     /// # Errors
     /// As [`Self::view`]; [`Stop::Damaged`] if it does not exist.
@@ -292,7 +298,8 @@ impl Transaction {
         self.free_seen(addr, |_| ()).await
     }
 
-    /// As [`Self::free`]; answers what `f` says of the payload as it was.
+    /// Frees an object as [`Self::free`] does, and returns the result of `f` for the payload
+    /// before.
     ///
     /// # Errors
     /// As [`Self::free`].
@@ -326,12 +333,13 @@ impl Transaction {
         Ok(answer)
     }
 
-    /// Applies `op` to a node. The node is taken at its current version, which must hold the keys of
-    /// the snapshot ([`NodeKind::admits`]); if it moves before the commit, `op` is applied again.
+    /// Applies `op` to a node. The patch uses the node's current version, which must have the keys
+    /// of the snapshot ([`NodeKind::admits`]). If the node moves before the commit, `op` is applied
+    /// again.
     ///
     /// # Errors
-    /// The outer error as [`Self::view`]; the inner one is why `op` does not apply to the node as the
-    /// transaction sees it, and nothing has changed then.
+    /// The outer error is as for [`Self::view`]. The inner error is the reason why `op` does not
+    /// apply to the node as the transaction sees it; nothing has changed then.
     pub async fn patch(
         &mut self,
         addr: Addr,
@@ -421,8 +429,8 @@ impl Transaction {
         Ok(Ok(()))
     }
 
-    /// `None` where the node has become this transaction's own while it was looked at: a refresh has
-    /// rerouted patches to it.
+    /// Patches the committed version of a node. Returns `None` where the node has entered the write
+    /// set meanwhile: a refresh has re-routed patches to it.
     async fn patch_committed(
         &mut self,
         addr: Addr,

@@ -1,4 +1,4 @@
-//! What a transaction is going to write: images, patches, new and freed objects.
+//! The write set of a transaction: images, patches, new and freed objects.
 //!
 //! # Picture
 //! ```text
@@ -6,8 +6,9 @@
 //! images   one growing array of words; an entry's image is a range of it
 //! patches  chained per entry:  previous | length | words
 //! ```
-//! New objects of this machine have no image: nothing leads to their slot before the commit, so they are
-//! written in place. Those of other machines have one, as long as what their slot holds. Small sets are searched in a line, larger ones through a map.
+//! New objects of this machine have no image: no object points to their slot before the commit, so
+//! they are written in place. New objects of other machines have an image as long as their slot's
+//! payload. Small sets are searched linearly, larger ones through a map.
 
 use std::collections::HashMap;
 
@@ -19,33 +20,34 @@ use crate::bases::Bases;
 use crate::network::Slot;
 use crate::node::{NodeKind, Refusal};
 
-/// How an object is written.
+/// The kind of a write.
 #[derive(Clone, Copy)]
 pub(crate) enum What {
     /// The image replaces the base version, and only that.
     Image {
-        /// Who writes the commit timestamp into it, because patches have gone into it.
+        /// The node kind that writes the commit timestamp into the image, because patches have gone
+        /// into it.
         kind: Option<&'static dyn NodeKind>,
     },
-    /// Patches, shown in the image on top of the base version; a moved node gets them anew.
+    /// Patches, applied to an image of the base version; if the node moves, they are applied again.
     Patched(&'static dyn NodeKind),
-    /// A new object: on this machine in its slot already, elsewhere in its image.
+    /// A new object: on this machine in its slot already, otherwise in its image.
     New {
         slot: Slot,
-        /// Whose version before this commit is the new object's previous version.
+        /// The object whose version before this commit is the new object's previous version.
         split_of: Addr,
-        /// Who writes the commit timestamp into it.
+        /// The node kind that writes the commit timestamp into the object.
         kind: Option<&'static dyn NodeKind>,
     },
     /// A tombstone.
     Freed,
-    /// A new object freed again: its slot goes back.
+    /// A new object that was freed again: its slot is released.
     Unborn(Slot),
-    /// An entry whose patches were taken: nothing to do.
+    /// An entry whose patches were taken: no write.
     Idle,
 }
 
-/// One entry.
+/// One entry of a write set.
 #[derive(Clone, Copy)]
 pub(crate) struct Write {
     pub addr: Addr,
@@ -56,7 +58,7 @@ pub(crate) struct Write {
     pub patch: u32,
 }
 
-/// Where the payload of a new object is.
+/// The place of the payload of a new object.
 #[derive(Clone, Copy)]
 pub(crate) enum Payload {
     /// In its slot.
@@ -65,12 +67,12 @@ pub(crate) enum Payload {
     Image((usize, usize)),
 }
 
-/// Base of an entry whose image does not show the node: no node has this header, so the patches are
-/// applied anew before anybody relies on the image.
+/// Base of an entry whose image does not show the node. No node has this header, so the patches are
+/// applied again before the image is used.
 pub(crate) const NO_BASE: Header = Header(0);
 
 impl Write {
-    /// Whether the commit changes an object that others can see, and so locks it.
+    /// Returns whether the commit changes an object that others can see, and so locks it.
     #[inline]
     pub fn takes_lock(&self) -> bool {
         matches!(
@@ -79,7 +81,7 @@ impl Write {
         )
     }
 
-    /// Where the payload of a new object, which this is, lies.
+    /// Returns the place of the payload of this entry, which is a new object.
     #[inline]
     pub fn payload(&self) -> Payload {
         match self.image {
@@ -88,8 +90,8 @@ impl Write {
         }
     }
 
-    /// Whether its log record can be written before LOCK: it depends neither on the write timestamp,
-    /// nor on a version that may still be another when the lock is taken.
+    /// Returns whether its log record can be written before LOCK. Such a record depends neither on
+    /// the write timestamp nor on a version that may change before the lock is taken.
     pub fn is_settled(&self) -> bool {
         matches!(
             self.what,
@@ -97,7 +99,7 @@ impl Write {
         )
     }
 
-    /// Whether it commits only over its base version.
+    /// Returns whether it commits only over its base version.
     pub fn is_exact(&self) -> bool {
         matches!(self.what, What::Image { .. } | What::Freed)
     }
@@ -112,9 +114,9 @@ pub(crate) struct WriteSet {
     images: Vec<u64>,
     patches: Vec<u64>,
     index: HashMap<Addr, u32, FixedState>,
-    /// What far objects were before.
+    /// Base images of far objects.
     pub bases: Bases,
-    /// Whether any patch was made; stays so until the set is cleared.
+    /// Whether any patch was made since the set was cleared.
     patched: bool,
 }
 
@@ -133,7 +135,7 @@ impl WriteSet {
         self.patched
     }
 
-    /// Keeps memory for so many words at most, as [`Self::bytes`] counts them, of a set that is empty.
+    /// Shrinks the memory of an empty set to at most `words` words, as [`Self::bytes`] counts them.
     pub fn shrink(&mut self, words: usize) {
         let part = words / 3;
         let entries = part * 8 / size_of::<Write>();
@@ -148,7 +150,7 @@ impl WriteSet {
         self.writes.is_empty()
     }
 
-    /// Bytes that the set takes.
+    /// Returns the bytes of memory that the set takes.
     pub fn bytes(&self) -> usize {
         (self.images.capacity() + self.patches.capacity()) * 8
             + self.writes.capacity() * size_of::<Write>()
@@ -179,7 +181,7 @@ impl WriteSet {
         at
     }
 
-    /// Takes the newest entry back.
+    /// Removes the newest entry and returns it.
     pub fn pop(&mut self) -> Option<Write> {
         let write = self.writes.pop()?;
         if self.writes.len() >= SEARCHED_IN_A_LINE {
@@ -191,7 +193,7 @@ impl WriteSet {
         Some(write)
     }
 
-    /// Room for an image of `words` words, zeroed.
+    /// Adds a zeroed image of `words` words and returns its range.
     pub fn new_image(&mut self, words: usize) -> (usize, usize) {
         let from = self.images.len();
         self.images.resize(from + words, 0);
@@ -218,7 +220,7 @@ impl WriteSet {
         self.writes[at].patch = here + 1;
     }
 
-    /// Where the patches of an entry are, oldest first, as ranges of [`Self::op`].
+    /// Returns the patches of an entry, oldest first, as ranges for [`Self::op`].
     pub fn patches_of(&self, write: &Write) -> Vec<(usize, usize)> {
         let mut ranges = Vec::new();
         let mut at = write.patch as usize;
@@ -231,12 +233,12 @@ impl WriteSet {
         ranges
     }
 
-    /// A patch's words.
+    /// Returns the words of a patch.
     pub fn op(&self, range: (usize, usize)) -> &[u64] {
         &self.patches[range.0..range.1]
     }
 
-    /// Applies every patch of entry `at` to its image, which holds the node's newest version.
+    /// Applies every patch of entry `at` to its image, which has the node's newest version.
     pub fn reapply(&mut self, at: usize, kind: &'static dyn NodeKind) -> Result<(), Refusal> {
         let write = self.writes[at];
         let ranges = self.patches_of(&write);

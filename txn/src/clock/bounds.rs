@@ -1,41 +1,42 @@
-//! What a machine knows of the CM's time where its own clock is another: an interval around it.
+//! Bounds of the CM's time on a machine with a different clock: an interval that contains it.
 //!
 //! # Picture
 //! ```text
 //!                         ╱ high: at most 1 + DRIFT as fast as the own clock
 //!                     ╱ ▒ ╱ low: at least 1 - DRIFT as fast
 //!                ╱ ▒ ▒ ╱
-//!       │  ╱ ▒ ▒ │ ╱       an exchange says: at `now` it is between `told` and `told` plus what the
-//!       ▒ ▒ ▒ ▒  ▒         exchange took; what is known is what all exchanges say together
+//!       │  ╱ ▒ ▒ │ ╱       one exchange gives: at `now` the time is between `told` and `told` plus
+//!       ▒ ▒ ▒ ▒  ▒         the duration of the exchange; the bounds intersect all exchanges
 //! ```
 //! # Invariants
-//! * CLOCK-1: the CM's time is in the interval, if no clock of a host goes wrong by more than its part of
-//!   [`DRIFT`]; and the lower end never goes back.
+//! * CLOCK-1: the CM's time is in the interval, if no host's clock is wrong by more than its share
+//!   of [`DRIFT`]. The lower end never goes back.
 //!
-//! *Another CM.* Its time is another line, and everybody is to have that before anybody goes by it: until then
-//! ([`Bounds::begin_anew`], [`Bounds::go_on`]) the lower end stands still, where it was, and the higher one is the new
-//! line's already.
+//! *Another CM.* The time of another CM is another line. Every machine must have the new line
+//! before any machine uses it. Until then ([`Bounds::begin_anew`], [`Bounds::go_on`]) the lower end
+//! stands still, and the higher end is that of the new line already.
 //!
-//! *Concurrency.* A line is some words behind a version: who reads takes no lock, and reads again while the
-//! line changes. Lines change one after the other.
+//! *Concurrency.* A line is some words behind a version number. A reader takes no lock, and reads
+//! again if the line changes meanwhile. Writers change the line one after the other.
 //!
-//! *Failure.* An exchange that says something else than all those before means that some clock has gone wrong
-//! by more than the bound, or stood still with its host. Which of them is wrong nobody can tell: it is counted,
-//! the line goes on as one that covers both, and the lower end stands still until that has caught up with it.
-//! What was ordered while the clock was wrong may have been ordered otherwise than it happened.
+//! *Failure.* If an exchange contradicts all earlier ones, some clock is wrong by more than the
+//! bound, or has stood still with its host. It cannot be known which clock is wrong. So the
+//! exchange is counted, the line continues as one that covers both, and the lower end stands still
+//! until the line has reached it. Transactions that were ordered while the clock was wrong may have
+//! been ordered differently from real time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use parking_lot::Mutex;
 
-/// One in so many: the clocks of two hosts drift apart by less than 200 ppm. Free-running oscillators of
-/// computers are within 100 ppm of the truth.
+/// The drift is 1 / `DRIFT`: the clocks of two hosts drift apart by less than 200 ppm. Free-running
+/// oscillators of computers are within 100 ppm of true time.
 const DRIFT: u64 = 5_000;
-/// Nanoseconds by which drift may have widened the interval before a new exchange is worth its while however
-/// narrow it was.
+/// Nanoseconds by which drift must have widened the interval before a new exchange is worthwhile,
+/// however narrow the interval was.
 const LITTLE: u64 = 20_000;
 
-/// An interval of the CM's time; nanoseconds.
+/// An interval of the CM's time, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interval {
     pub low: u64,
@@ -52,8 +53,8 @@ impl Interval {
         self.high - self.low
     }
 
-    /// What an exchange says by itself that was asked for at `asked` and has answered `told` by `now`; `None` where
-    /// that cannot be.
+    /// Returns the interval that a single exchange gives. It was requested at `asked` and answered
+    /// with `told` by `now`. Returns `None` where that is impossible.
     pub fn of_exchange(asked: u64, told: u64, now: u64) -> Option<Interval> {
         let took = now.checked_sub(asked)?;
         let high = told.saturating_add(took).saturating_add(drift(took));
@@ -61,24 +62,24 @@ impl Interval {
     }
 }
 
-/// By how much two clocks may have drifted apart, rounded up.
+/// Returns by how much two clocks may have drifted apart in `elapsed`, rounded up.
 pub(super) fn drift(elapsed: u64) -> u64 {
     elapsed.div_ceil(DRIFT)
 }
 
-/// The interval at a time of the own clock, from which it widens.
+/// The interval at a time of the own clock; from that time on it widens.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
     at: u64,
     interval: Interval,
-    /// The lower end is not below it, whatever the interval says.
+    /// A lower bound of the interval's lower end.
     floor: u64,
-    /// Nor above it.
+    /// Whether the lower end stands still at `floor`.
     stopped: bool,
 }
 
 impl Line {
-    /// Nothing is known, whenever it is.
+    /// The line that allows every time.
     const UNKNOWN: Line = Line {
         at: u64::MAX,
         interval: Interval::ANY,
@@ -86,7 +87,7 @@ impl Line {
         stopped: false,
     };
 
-    /// Where the lower end is.
+    /// Returns the lower end at `now`.
     pub fn low_at(&self, now: u64) -> u64 {
         self.interval(now).low
     }
@@ -95,7 +96,7 @@ impl Line {
         self.at != Line::UNKNOWN.at
     }
 
-    /// What the exchanges say of `now`.
+    /// Returns the interval at `now` by the exchanges alone.
     fn said(&self, now: u64) -> Interval {
         let elapsed = now.saturating_sub(self.at);
         let (slow, fast) = (elapsed - drift(elapsed), elapsed + drift(elapsed));
@@ -115,7 +116,8 @@ impl Line {
         Interval { low, high }
     }
 
-    /// What is known once an exchange says `told` of `now`; and whether both hold.
+    /// Returns the line after an exchange that gave the interval `told` at `now`, and whether the
+    /// exchange agrees with the earlier ones.
     fn learn(&self, now: u64, told: Interval) -> (Line, bool) {
         let said = self.said(now);
         let (low, high) = (said.low.max(told.low), said.high.min(told.high));
@@ -140,9 +142,9 @@ impl Line {
     }
 }
 
-/// The line that a machine has, and how it came to it.
+/// The current line of a machine, and counters of its exchanges.
 pub(crate) struct Bounds {
-    /// Odd while the line changes.
+    /// Odd while the line is being changed.
     version: AtomicU64,
     at: AtomicU64,
     low: AtomicU64,
@@ -151,7 +153,7 @@ pub(crate) struct Bounds {
     stopped: AtomicBool,
     changing: Mutex<()>,
     exchanges: AtomicU64,
-    /// Exchanges of before the line began anew.
+    /// Number of exchanges before the present line began.
     before: AtomicU64,
     breaks: AtomicU64,
 }
@@ -199,15 +201,16 @@ impl Bounds {
         }
     }
 
-    /// The interval at what `now` answers. It is asked once the line is known, so that it is not a time from
-    /// before that.
+    /// Returns the interval at the time that `now` returns. `now` is called after the line was
+    /// read, so that its time is not older than the line.
     #[inline]
     pub fn interval(&self, now: impl FnOnce() -> u64) -> Interval {
         let line = self.line();
         line.interval(now())
     }
 
-    /// An exchange that was asked for at `asked` has answered `told` by `now`, both of the own clock.
+    /// Adds an exchange that was requested at `asked` and answered with `told` by `now`; both are
+    /// times of the own clock.
     pub fn learn(&self, asked: u64, told: u64, now: u64) {
         let _changing = self.changing.lock();
         let line = self.line();
@@ -221,8 +224,9 @@ impl Bounds {
         self.breaks.fetch_add(u64::from(!agree), Ordering::Relaxed);
     }
 
-    /// The line is another one from now on, of which `said` is known at `now`, both of which `new` answers; it is told
-    /// where the lower end has been at that time, and says where that stands still. Nobody reads a line meanwhile.
+    /// Replaces the line by that of another CM. `new` receives the old line. It returns a time of
+    /// the own clock, the interval of the new line at that time, and the floor at which the lower
+    /// end stands still. Readers wait meanwhile.
     pub fn begin_anew(&self, new: impl FnOnce(Line) -> (u64, Option<Interval>, u64)) {
         let _changing = self.changing.lock();
         let line = self.line();
@@ -240,7 +244,7 @@ impl Bounds {
         self.before.store(self.exchanges(), Ordering::Release);
     }
 
-    /// The lower end goes on, with the line.
+    /// Lets the lower end move again, with the line.
     pub fn go_on(&self) {
         let _changing = self.changing.lock();
         let line = Line {
@@ -250,7 +254,7 @@ impl Bounds {
         self.change(|| line);
     }
 
-    /// Has another line; who reads waits while `new` makes it. One at a time.
+    /// Replaces the line; readers wait while `new` makes it. The caller holds `changing`.
     fn change(&self, new: impl FnOnce() -> Line) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
@@ -264,17 +268,17 @@ impl Bounds {
         self.version.store(version + 2, Ordering::Release);
     }
 
-    /// Whether anything is known.
+    /// Returns whether any bound is known.
     pub fn is_known(&self) -> bool {
         self.line().is_known()
     }
 
-    /// Whether the lower end stands still.
+    /// Returns whether the lower end stands still.
     pub fn is_stopped(&self) -> bool {
         self.line().stopped
     }
 
-    /// Whether an exchange at `now` would say much more than what is known.
+    /// Returns whether an exchange at `now` would give much narrower bounds.
     pub fn is_wide(&self, now: u64) -> bool {
         let line = self.line();
         let grown =
@@ -282,18 +286,18 @@ impl Bounds {
         grown > line.interval.width().saturating_add(LITTLE)
     }
 
-    /// Exchanges so far.
+    /// Returns the number of exchanges so far.
     pub fn exchanges(&self) -> u64 {
         self.exchanges.load(Ordering::Acquire)
     }
 
-    /// Those of them that were about this line.
+    /// Returns the number of exchanges for the present line.
     pub fn recent(&self) -> u64 {
         let before = self.before.load(Ordering::Acquire);
         self.exchanges().saturating_sub(before)
     }
 
-    /// Those of them that said something else than all before.
+    /// Returns the number of exchanges that contradicted all earlier ones.
     pub fn breaks(&self) -> u64 {
         self.breaks.load(Ordering::Relaxed)
     }
@@ -306,14 +310,14 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// The own clock when it is `time` at the CM.
+    /// Returns the own clock at the CM's `time`.
     fn own(time: u64, ahead: u64, ppm: i64) -> u64 {
         let fast = i128::from(time) * i128::from(ppm) / 1_000_000;
         (i128::from(ahead) + i128::from(time) + fast) as u64
     }
 
     proptest! {
-        /// Exchanges of any delay at any times, of clocks whose drift is within the bound.
+        /// Exchanges of any delay at any times, between clocks whose drift is within the bound.
         #[test]
         fn the_time_is_always_within_the_bounds_and_the_lower_one_never_goes_back(
             ahead in 0..1000 * SECOND,
@@ -363,7 +367,7 @@ mod tests {
         let bounds = Bounds::unknown();
         assert!(!bounds.is_known());
         assert_eq!(bounds.interval(|| 5), Interval::ANY);
-        // All of the way there, and then all of the way back.
+        // The whole delay is on the way there, then the whole delay is on the way back.
         bounds.learn(1000, 501_000, 2000);
         let first = bounds.interval(|| 2000);
         assert_eq!((first.low, first.high), (501_000, 502_001));
@@ -387,16 +391,16 @@ mod tests {
         let bounds = Bounds::unknown();
         bounds.learn(1000, 900_000, 2000);
         let before = bounds.interval(|| 3000);
-        // It has been less than it was thought to be.
+        // The exchange says that the time is lower than the known bounds.
         bounds.learn(3000, 700_000, 4000);
         let after = bounds.interval(|| 4000);
         assert_eq!(bounds.breaks(), 1);
         assert!(after.low >= before.low && after.high >= before.high + 1000);
-        // The lower end stands still while what is said is below it.
+        // The lower end stands still while the line is below it.
         let stands = bounds.interval(|| 150_000);
         assert_eq!(stands.low, after.low);
         assert!(bounds.interval(|| 300_000).low > after.low);
-        // It has been more.
+        // The exchange says that the time is higher than the known bounds.
         bounds.learn(300_000, 9_000_000, 301_000);
         let wide = bounds.interval(|| 301_000);
         assert_eq!(bounds.breaks(), 2);

@@ -1,30 +1,33 @@
 //! The clock that orders commits.
 //!
-//! On one machine the clock is a counter: a transaction reads at its value and a commit moves it on.
-//! Among machines it is the time of the configuration manager (CM), in ticks. A machine knows it to be in an
-//! interval [L, U]:
+//! On one machine the clock is a counter: a transaction reads at its value, and a commit increments
+//! it. In a cluster it is the time of the configuration manager (CM), in ticks. Each machine knows
+//! an interval [L, U] that contains it:
 //!
 //! ```text
-//! the CM, and whoever has its host's clock in common    L = U = now
-//! others                                                bounds.rs, from exchanges with the CM
+//! the CM, and machines that share its host's clock     L = U = now
+//! other machines                                       bounds.rs, from exchanges with the CM
 //! ```
-//! R is U, and W the tick after U. Both are *in force* once L has passed them ([`crate::in_force`]): a
-//! transaction reads nothing before R is in force, and a commit validates nothing before W is. A commit takes W
-//! after its locks. So whoever reads at or above W has begun to read when the CM's time had passed W: it meets
-//! either the lock or the new version; and W is above R of whoever has read what is overwritten.
+//! R is U, and W is the tick after U. Both are *in force* once L has passed them
+//! ([`crate::in_force`]). A transaction reads nothing before R is in force, and a commit validates
+//! nothing before W is. A commit takes W after its locks. So a reader at or above W begins to read
+//! after the CM's time has passed W: it meets either the lock or the new version. And W is above
+//! the R of every transaction that has read an overwritten version.
 //!
 //! # Another CM
-//! Its own clock is the time from when its configuration is committed, with what has to be added for it to be above
-//! all that the time was before ([`Clock::lead`]); where it had the time in common with the CM before, the time just
-//! goes on. Between applying a configuration with another time and its commit a machine's clock is *stopped*
-//! ([`Clock::change`]): L stands still, so that nothing comes into force. U is already of the new time, because NEW-CONFIG
-//! and the answer to the probe before it are an exchange; so also if the new CM fails at once, there is nobody who
-//! does not know what the time has not passed yet.
+//! The time is the new CM's own clock from when its configuration is committed. The CM adds an
+//! offset, so that the time is above all earlier times ([`Clock::lead`]). If the new CM shared the
+//! clock with the previous CM, the time continues unchanged. Between applying a configuration with
+//! another time and its commit, a machine's clock is *stopped* ([`Clock::change`]): L stands still,
+//! so that nothing comes into force. U is already of the new time, because NEW-CONFIG and the
+//! answer to the probe before it are an exchange. So even if the new CM fails at once, every
+//! machine knows an upper bound of the time.
 //!
-//! * CLOCK-3: when a time is gone by, no machine goes by one before; and it is above all of those.
+//! * CLOCK-3: when machines use a new time, no machine uses an earlier one; and the new time is
+//!   above all earlier ones.
 //!
-//! What is said of the past (that nobody reads below it any more) is said of L, because a transaction that
-//! begins anywhere may yet read at anything from the CM's time on.
+//! Statements about the past (no transaction reads below a timestamp any more) use L. The reason is
+//! that a transaction that begins on any machine may read at any timestamp from the CM's time on.
 
 mod bounds;
 
@@ -37,49 +40,50 @@ use parking_lot::Mutex;
 
 use bounds::{Bounds, Interval, drift};
 
-/// Nanoseconds of a tick: 54 bits of them last for 36 years.
+/// Nanoseconds of a tick: 54 bits of ticks last for 36 years.
 pub(crate) const TICK_NS: u64 = 64;
 
-/// For how long after machines have told how late it is they may go by the time before, at most: those that answer a
-/// probe until they apply what comes of it, those that do not until their leases end. Both is less than a second; for
-/// a minute the next time is later by some milliseconds, which costs nothing.
+/// An upper bound for how long machines may use the old time after they have reported their time.
+/// Machines that answer a probe use it until they apply the new configuration, others until their
+/// leases end. Both take less than a second. With a minute the new time is some milliseconds later,
+/// which costs nothing.
 const LATE_NS: u64 = 60_000_000_000;
 
 /// Source of read and write timestamps.
 #[repr(align(128))]
 pub struct Clock {
-    /// The newest timestamp given out; in ticks, what is added to the time.
+    /// The newest timestamp given out; with a time, the ticks that are added to the own clock.
     value: AtomicU64,
     time: Option<Time>,
 }
 
 struct Time {
     own: Arc<dyn MonotonicClock>,
-    /// Whether the own clock is the CM's, too.
+    /// Whether the own clock is also the CM's.
     common: AtomicBool,
-    /// Where it is not.
+    /// Bounds of the CM's time, used where it is not.
     bounds: Bounds,
-    /// While it is stopped: ticks that are added to the own clock, if that is the next CM's.
+    /// While the clock is stopped: the ticks to add to the own clock, if it is the next CM's.
     next: Mutex<Option<u64>>,
 }
 
-/// What is known of the time of a next CM.
+/// The known state of the time of the next CM.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Next {
-    /// The own clock, with these ticks added.
+    /// The own clock plus these ticks.
     Own { ahead: u64 },
-    /// It was told between `asked`, by the own clock, and now.
+    /// The CM told its time between `asked`, by the own clock, and now.
     Exchange { asked: u64, told: Told },
-    /// Nothing.
+    /// Nothing is known.
     Unknown,
 }
 
-/// The CM's time as it tells it.
+/// The time that a CM tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
-    /// Its clock.
+    /// The CM's clock, in nanoseconds.
     pub ns: u64,
-    /// Ticks that are added to it.
+    /// Ticks that are added to the clock.
     pub ahead: u64,
 }
 
@@ -90,14 +94,15 @@ impl Told {
     }
 }
 
-/// How well a machine knows the time.
+/// The precision with which a machine knows the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockState {
     /// Nanoseconds between the bounds of the CM's time; `None` where they are not known yet.
     pub uncertainty_ns: Option<u64>,
-    /// Exchanges with the CM; none where there is no need of them.
+    /// Number of exchanges with the CM; 0 where none are needed.
     pub exchanges: u64,
-    /// Those that contradicted the ones before: a clock was out of its bound.
+    /// Number of exchanges that contradicted earlier ones: a clock was wrong by more than the
+    /// bound.
     pub breaks: u64,
 }
 
@@ -107,13 +112,13 @@ impl Default for Clock {
     }
 }
 
-/// The tick in which a time is.
+/// Returns the tick that contains a time.
 fn tick(ns: u64) -> Timestamp {
     Timestamp::from_raw(ns / TICK_NS).min(Timestamp::MAX)
 }
 
 impl Clock {
-    /// The clock of a machine that is alone.
+    /// Returns the clock of a machine that is alone.
     pub fn counting() -> Self {
         Clock {
             value: AtomicU64::new(0),
@@ -121,8 +126,8 @@ impl Clock {
         }
     }
 
-    /// The clock of a machine among others, whose own one is `own`: that of the CM, where it is `manager`
-    /// itself; otherwise it is to learn the time.
+    /// Returns the clock of a machine in a cluster, with the machine's own clock `own`. If
+    /// `manager`, the own clock is the CM's; otherwise the machine has to learn the time.
     pub fn of_time(own: Arc<dyn MonotonicClock>, manager: bool) -> Self {
         Clock {
             value: AtomicU64::new(0),
@@ -135,7 +140,7 @@ impl Clock {
         }
     }
 
-    /// L and U: the time is not before the one and not after the other.
+    /// Returns L and U: the time is not before L and not after U.
     #[inline]
     pub fn interval(&self) -> (Timestamp, Timestamp) {
         let Some(time) = &self.time else {
@@ -146,7 +151,8 @@ impl Clock {
             let value = self.value.load(Ordering::SeqCst);
             let now = Timestamp::from_raw(value + time.own.now_ns() / TICK_NS);
             fence(Ordering::Acquire);
-            // Otherwise it is stopped by now, and L must not be above where.
+            // Otherwise the clock has been stopped meanwhile, and L must not be above the point
+            // where it stopped.
             if time.common.load(Ordering::Relaxed) {
                 return (now, now);
             }
@@ -155,39 +161,43 @@ impl Clock {
         (tick(interval.low), tick(interval.high))
     }
 
-    /// Everything committed so far is at or below it. It may go back, as the time gets to be known better.
+    /// Returns a timestamp that no commit so far exceeds. It may go back when the time becomes
+    /// known more precisely.
     #[inline]
     pub fn now(&self) -> Timestamp {
         self.interval().1
     }
 
-    /// Whatever begins from now on reads at or above it, and writes above it. It never goes back.
+    /// Returns a timestamp that never goes back. Transactions that begin from now on read at or
+    /// above it, and write above it.
     #[inline]
     pub fn low(&self) -> Timestamp {
         self.interval().0
     }
 
-    /// Whether a timestamp is in force as soon as it is taken.
+    /// Returns whether a timestamp is in force as soon as it is taken.
     #[inline]
     pub fn is_exact(&self) -> bool {
         let inexact = |time: &Time| !time.common.load(Ordering::Acquire);
         !self.time.as_ref().is_some_and(inexact)
     }
 
-    /// Whether anything is known of the time.
+    /// Returns whether any bound of the time is known.
     pub fn is_known(&self) -> bool {
         let known = |time: &Time| time.common.load(Ordering::Acquire) || time.bounds.is_known();
         self.time.as_ref().is_none_or(known)
     }
 
-    /// A write timestamp of the counter, above all others so far; `None` where the clock is none.
+    /// Returns a write timestamp of the counter, above all others so far; `None` where the clock is
+    /// not a counter.
     #[inline]
     pub fn count(&self) -> Option<Timestamp> {
         let counts = self.time.is_none();
         counts.then(|| Timestamp::from_raw(self.value.fetch_add(1, Ordering::SeqCst) + 1))
     }
 
-    /// Moves the clock to at least `recovered`. Where it is to learn the time, that is the CM's business.
+    /// Moves the clock to at least `recovered`. On a machine that has to learn the time this has no
+    /// effect; the CM does it.
     pub fn raise(&self, recovered: Timestamp) {
         match &self.time {
             None => self.value.fetch_max(recovered.raw(), Ordering::SeqCst),
@@ -198,12 +208,12 @@ impl Clock {
         };
     }
 
-    /// The own clock; 0 for a counter.
+    /// Returns the own clock; 0 for a counter.
     pub(crate) fn own_ns(&self) -> u64 {
         self.time.as_ref().map_or(0, |time| time.own.now_ns())
     }
 
-    /// What the CM tells of the time, also while it is stopped.
+    /// Returns the time that the CM tells other machines, also while the clock is stopped.
     pub(crate) fn tell(&self) -> Told {
         let next = self.time.as_ref().and_then(|time| *time.next.lock());
         Told {
@@ -212,7 +222,8 @@ impl Clock {
         }
     }
 
-    /// The highest time in nanoseconds that may have been taken for the CM's so far; `None` where none was.
+    /// Returns the highest time in nanoseconds that may have been taken for the CM's so far; `None`
+    /// where none was.
     pub(crate) fn highest_ns(&self) -> Option<u64> {
         let time = self.time.as_ref()?;
         match time.common.load(Ordering::Acquire) {
@@ -222,9 +233,10 @@ impl Clock {
         }
     }
 
-    /// This machine is the CM of a configuration that it is about to apply. Machines took nothing above `highest_ns`
-    /// for the time, when they were asked, which was at `asked` by the own clock or later. Whether the time goes on as
-    /// it is; otherwise it is stopped until [`Self::go_on`].
+    /// Prepares this machine to be the CM of a configuration that it is about to apply.
+    /// `highest_ns` is the highest time that any machine used when it was asked, which was at
+    /// `asked` by the own clock or later. Returns whether the time continues unchanged. Otherwise
+    /// the clock is stopped until [`Self::go_on`].
     pub(crate) fn lead(&self, highest_ns: u64, asked: u64) -> bool {
         if self.is_exact() {
             return true;
@@ -238,7 +250,7 @@ impl Clock {
         false
     }
 
-    /// From [`Self::go_on`] on the time is the next CM's. Until then it is stopped.
+    /// Stops the clock. From [`Self::go_on`] on, the time is the next CM's.
     pub(crate) fn change(&self, next: Next) {
         let Some(time) = &self.time else {
             return;
@@ -274,7 +286,7 @@ impl Clock {
         };
     }
 
-    /// Every machine goes by the new time, or by none.
+    /// Starts the clock again, when every machine uses the new time or none.
     pub(crate) fn go_on(&self) {
         let Some(time) = &self.time else {
             return;
@@ -288,14 +300,14 @@ impl Clock {
         }
     }
 
-    /// Whether it is stopped.
+    /// Returns whether the clock is stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.time
             .as_ref()
             .is_some_and(|time| time.bounds.is_stopped())
     }
 
-    /// The own clock is the CM's: what that adds to it is `ahead`.
+    /// Uses the own clock as the CM's, with `ahead` ticks added.
     pub(crate) fn share(&self, ahead: u64) {
         if let Some(time) = &self.time {
             self.value.store(ahead, Ordering::SeqCst);
@@ -303,7 +315,8 @@ impl Clock {
         }
     }
 
-    /// The CM has `told` the time between `asked`, by the own clock, and now.
+    /// Learns from an exchange: the CM has `told` the time between `asked`, by the own clock, and
+    /// now.
     pub(crate) fn learn(&self, asked: u64, told: Told) {
         if let Some(time) = &self.time {
             let now = time.own.now_ns();
@@ -311,18 +324,18 @@ impl Clock {
         }
     }
 
-    /// Exchanges with the CM so far, rather than with those before.
+    /// Returns the number of exchanges with the present CM.
     pub(crate) fn recent_exchanges(&self) -> u64 {
         self.time.as_ref().map_or(0, |time| time.bounds.recent())
     }
 
-    /// Whether an exchange would tell much more of the time than what is known.
+    /// Returns whether an exchange would give much narrower bounds.
     pub(crate) fn is_wide(&self) -> bool {
         let wide = |time: &Time| time.bounds.is_wide(time.own.now_ns());
         !self.is_exact() && self.time.as_ref().is_some_and(wide)
     }
 
-    /// How well it is known.
+    /// Returns how precisely the time is known.
     pub fn state(&self) -> ClockState {
         let time = self.time.as_ref().filter(|_| !self.is_exact());
         let width = |time: &Time| time.bounds.interval(|| time.own.now_ns()).width();
@@ -403,7 +416,8 @@ mod tests {
         assert!(low <= manager.now() && manager.now() <= high);
     }
 
-    /// Two hosts, of the manager and another, and their machines' clocks; they have exchanged the time.
+    /// Returns two hosts, the manager's and another, with their machines' clocks, after one
+    /// exchange of the time.
     fn of_two_hosts(there: u64, here: u64) -> ([Arc<ManualClock>; 2], [Clock; 2]) {
         let ((a, theirs), (b, mine)) = (manual(), manual());
         a.advance(Duration::from_secs(there));
@@ -462,7 +476,7 @@ mod tests {
                 host.advance(Duration::from_micros(us));
             }
         };
-        // The probe is answered; NEW-CONFIG comes.
+        // The member answers the probe; then NEW-CONFIG arrives.
         let asked = member.own_ns();
         let highest = member.highest_ns().expect("it knows the time");
         all(40);
@@ -473,7 +487,7 @@ mod tests {
         let (low, high) = member.interval();
         assert!(member.is_stopped() && low <= old.now() && old.now() < high);
         assert_eq!(member.recent_exchanges(), 0);
-        // Another CM would be above that, too.
+        // The time of another CM would be above that, too.
         assert!(member.highest_ns() >= new.highest_ns());
         all(1000);
         assert_eq!(member.low(), low);

@@ -1,46 +1,55 @@
-//! What becomes of transactions whose commit a failure has met: transaction recovery (SOSP'15 §5.3).
+//! Transaction recovery (SOSP'15 §5.3): the outcome of transactions whose commit was interrupted by
+//! a failure.
 //!
 //! ```text
 //!  each replica       the region's primary               the transaction's coordinator
-//!  drained logs ────► what they have all seen, ────────► votes of all regions it writes
-//!  [`Evidence`]       locks, told to all; [`Vote::of`]   [`decide`] ─► COMMIT-RECOVERY or ABORT-RECOVERY
+//!  drained logs ────► evidence of all replicas, ───────► votes of all regions it writes
+//!  [`Evidence`]       locks, replication; [`Vote::of`]   [`decide`] ─► COMMIT- or ABORT-RECOVERY
 //!     step 2             steps 3 to 6 (`region.rs`)         steps 6 and 7 (`coordinator.rs`)
 //! ```
-//! [`Vote`] and [`decide`] are the rule by which it is decided, as functions of what has survived. [`Recovery`] is a
-//! machine's part in it: a state machine that is given messages, time and, at each new configuration, what this
-//! machine has found in its logs, and that says what to do.
+//! [`Vote`] and [`decide`] are the decision rule, as functions of the surviving evidence.
+//! [`Recovery`] is the part of one machine: a state machine. Its input is messages, time and, at
+//! each new configuration, the log records that this machine has found. Its output is a list of
+//! actions.
 //!
-//! Every transaction of an older configuration of which any replica has records is recovered. *Unlike the paper*
-//! all backups send NEED-RECOVERY, so that nobody has to know which of them are new, and replicas are told all evidence
-//! that any of them has, not the LOCK alone, before their region votes.
+//! Every transaction of an older configuration is recovered if any replica has records of it.
+//! *Unlike the paper*, all backups send NEED-RECOVERY, so that no machine has to know which backups
+//! are new. Before a region votes, its replicas receive all evidence that any replica has, not the
+//! LOCK record alone.
 //!
 //! # Invariants
-//! * RECOVERY-1: a transaction of which a primary has shown a version, or whose success was reported, is committed.
-//! * RECOVERY-2: one whose coordinator gave it up is not. Coordinators do so before the first COMMIT-BACKUP alone.
-//! * RECOVERY-3: once anybody has acted on a decision, every later recovery decides the same.
+//! * RECOVERY-1: a transaction is committed if a primary has shown a version of it or if its
+//!   success was reported.
+//! * RECOVERY-2: a transaction that its coordinator gave up is not committed. A coordinator gives
+//!   up only before the first COMMIT-BACKUP.
+//! * RECOVERY-3: once any machine has acted on a decision, every later recovery decides the same.
 //!
-//! They hold as long as no region loses more than f of its replicas. `model.rs` tries every point at which a commit
-//! can be met, every set of machines that can be lost there, and every point of the recovery at which more can be.
-//! `tests` has machines do it, message by message.
+//! The invariants hold as long as no region loses more than f of its replicas. `model.rs` tries
+//! every point at which a failure can interrupt a commit, and every set of machines that can be
+//! lost there. It also tries every point of the recovery at which more machines can be lost.
+//! `tests` runs the recovery on several machines, message by message.
 //!
-//! # What is asked of whoever carries it out
-//! * [`Recovery::begin`] comes when all that older configurations have written to this machine has been processed; it
-//!   takes nothing of them afterwards.
-//! * What was found and kept stays until [`Action::Truncate`], also where it was committed or aborted: another recovery
-//!   may need it. That a replica has truncated a transaction is remembered until all have
-//!   ([`Surroundings::was_truncated`]).
-//! * A replica that is new counts as one that has its region's data no sooner than every machine's recovery
-//!   [is done](Recovery::is_done); until then it knows too little to vote for those who are lost.
-//! * Several recovering transactions may have written one object, one after the other: what was committed but not
-//!   truncated everywhere was locked again. The object is locked until all of them are settled, and they are applied
-//!   by their versions.
+//! # Requirements on the caller
+//! * The caller calls [`Recovery::begin`] after this machine has processed everything that members
+//!   of older configurations have written to it. Afterwards the machine accepts nothing from them.
+//! * Evidence that was found or kept stays until [`Action::Truncate`], also if the transaction was
+//!   committed or aborted: another recovery may need it. A replica remembers that it has truncated
+//!   a transaction until all replicas have truncated it ([`Surroundings::was_truncated`]).
+//! * A new replica does not count as a holder of its region's data before the recovery of every
+//!   machine [is done](Recovery::is_done). Until then it has too little evidence to vote in place
+//!   of lost replicas.
+//! * Several recovering transactions may have written one object, one after the other: a
+//!   transaction that was committed but not truncated everywhere is locked again. The object stays
+//!   locked until all of them are decided. They are applied in the order of their versions.
 //!
 //! # Concurrency
-//! One owner. Actions are carried out in their order, and a message is sent after what stands before it is done.
+//! One owner. Actions are carried out in order: a message is sent after the actions before it are
+//! done.
 //!
 //! # Failure
-//! Messages between members come in order and are not lost; REQUEST-VOTE alone is put again. When a member is lost the
-//! next configuration begins anew with what the replicas have by then.
+//! Messages between members arrive in order and are not lost; only REQUEST-VOTE is repeated. When a
+//! member is lost, the next configuration starts the recovery again with the evidence that the
+//! replicas have by then.
 
 mod coordinator;
 mod decide;
@@ -67,70 +76,74 @@ pub use protocol::{Begin, Recovery};
 pub use seen::Seen;
 pub use vote::{Evidence, RegionVote, Vote};
 
-/// Something to do.
+/// An action that the owner of [`Recovery`] must carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send this.
+    /// Send a message to a machine.
     Send(MachineId, RecoveryMessage),
-    /// Keep this with what this replica has of the transaction: it is evidence from now on, as if it had been seen
-    /// here.
+    /// Add evidence of a transaction to the evidence of this replica, as if it had been found here.
     Keep {
-        /// The evidence, to be added to what there is.
+        /// The evidence to add.
         seen: Seen,
-        /// What the transaction writes to the region, where the replica lacks it.
+        /// The writes of the transaction to the region, where the replica lacks them.
         content: Option<Arc<[u64]>>,
     },
-    /// Lock what the transaction writes to the region, whose primary is here. What it has locked stays so, and what has
-    /// its version or a later one stays as it is.
+    /// Lock the objects that the transaction writes to the region, whose primary is this machine.
+    /// Objects that the transaction has already locked stay locked. Objects at its version or a
+    /// later one are not changed.
     Lock {
-        /// The region.
+        /// The region of the objects.
         region: u32,
-        /// The transaction.
+        /// The transaction that takes the locks.
         id: TxnId,
     },
-    /// The region, whose primary is here, can be used.
+    /// The region, whose primary is this machine, can be used.
     Active(u32),
-    /// All regions whose primary is here can be.
+    /// All regions whose primary is this machine can be used.
     RegionsActive,
-    /// The transaction is committed: put what it writes to the region in place, unless that was done, release its
-    /// locks there, and keep this evidence, also where there is no record of it.
+    /// The transaction is committed. Install its writes to the region if that was not done, and
+    /// release its locks there. Keep this evidence, also where there is no record of the
+    /// transaction.
     Commit(Seen),
-    /// It is aborted: release its locks in the region, and keep this evidence, also where there is no record of it.
+    /// The transaction is aborted. Release its locks in the region. Keep this evidence, also where
+    /// there is no record of the transaction.
     Abort(Seen),
-    /// All replicas have done so: forget all records of it, and remember that it is truncated.
+    /// All replicas have committed or aborted: delete all records of the transaction, and remember
+    /// that it is truncated.
     Truncate {
-        /// The transaction.
+        /// The transaction to truncate.
         id: TxnId,
     },
-    /// It is decided; for whoever waits for it on this machine.
+    /// The transaction is decided; for the code on this machine that waits for the decision.
     Decided {
-        /// The transaction.
+        /// The decided transaction.
         id: TxnId,
-        /// What becomes of it.
+        /// The outcome of the transaction.
         decision: Decision,
     },
 }
 
-/// What recovery has to know from elsewhere.
+/// The information that recovery needs from other parts of the machine.
 pub trait Surroundings {
-    /// Where the primary of a region is in this configuration.
+    /// Returns the primary of a region in this configuration.
     fn whereabouts(&self, region: u32) -> Whereabouts;
 
-    /// Whether this machine has truncated a transaction since it has been a replica of the region.
+    /// Returns whether this machine has truncated a transaction since it became a replica of the
+    /// region.
     fn was_truncated(&self, id: TxnId, region: u32) -> bool;
 
-    /// What a transaction writes to a region, of which this machine has found or kept evidence that comes with it:
-    /// LOCK, COMMIT-BACKUP or COMMIT-PRIMARY.
+    /// Returns the writes of a transaction to a region. This machine has found or kept a LOCK,
+    /// COMMIT-BACKUP or COMMIT-PRIMARY of it, whose evidence includes the writes.
     fn content(&self, id: TxnId, region: u32) -> Arc<[u64]>;
 }
 
-/// Where a region is.
+/// The location of a region's primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
-    /// This machine is its primary.
+    /// The primary is this machine or another.
     Primary(MachineId),
-    /// No replica with its data is left.
+    /// No replica with the region's data is left.
     Lost,
-    /// That is not known here, and being found out.
+    /// The primary is not known on this machine yet; the machine is asking for it.
     Unknown,
 }
