@@ -2,10 +2,12 @@
 //! other machines take part, as primaries or as backups, [`crate::network`] runs the same phases.
 //!
 //! ```text
-//!  prewrite ─► reserve ─► LOCK ─► W ─► VALIDATE ─► log ─► COMMIT-PRIMARY ─► TRUNCATE ─► durable, report
+//!  prewrite ─► reserve ─► LOCK ─► W ─► VALIDATE ─► log ─► COMMIT-PRIMARY ─► TRUNCATE ─► durable
 //!     │ await     │ await    │ stray: reroute, again        │
 //!     └───────────┴──────────┴──────────┴── may still abort ┘   from here on it may not fail
 //! ```
+//! The outcome is reported once it is durable.
+//!
 //! # Invariants
 //! * COMMIT-1: W is taken with all locks held. So W is above every overwritten version, and above
 //!   the R of every transaction that has read one of them. Nothing is validated before W is in

@@ -1,5 +1,5 @@
-//! Operation counters of a machine: commits, aborts by reason, and what transactions met. What the machine posts to
-//! others is counted where it is posted, by [`crate::network::Traffic`].
+//! Operation counters of a machine: commits, aborts by reason, and events of transactions.
+//! [`crate::network::Traffic`] counts the operations that the machine posts to others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use crate::stop::AbortReason;
 
 const SHARDS: usize = 16;
 
-/// What is counted.
+/// A counted event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Event {
@@ -21,11 +21,12 @@ pub enum Event {
     OldVersionRead,
     /// Reads that met a lock and waited.
     LockWait,
-    /// Intents that had to wait in line.
+    /// Intents that had to wait in a queue.
     IntentWait,
     /// Patches re-applied under the lock because the node had moved.
     PatchReapplied,
-    /// Truncations that a backup applies later, because a version that they change is still to come.
+    /// Truncations that a backup applies later, because a version that they change has not arrived
+    /// yet.
     VersionAwaited,
     /// First of the abort counters, one for each [`AbortReason`].
     FirstAbort,
@@ -43,7 +44,7 @@ pub struct Counters {
     shards: Box<[Shard]>,
 }
 
-/// The counters at one moment.
+/// The values of the counters at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Committed read-write transactions.
@@ -60,7 +61,8 @@ pub struct Totals {
     pub intent_waits: u64,
     /// Patches applied again under the lock.
     pub patches_reapplied: u64,
-    /// Truncations that a backup applied later, because a version that they change was still to come.
+    /// Truncations that a backup applied later, because a version that they change had not arrived
+    /// yet.
     pub versions_awaited: u64,
     /// Aborts by reason, in the order of [`AbortReason::ALL`].
     pub aborts: [u64; AbortReason::ALL.len()],
@@ -86,7 +88,7 @@ impl Counters {
             .fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Sums over all coordinators.
+    /// Returns the sums over all coordinators.
     pub fn totals(&self) -> Totals {
         let sum = |event: usize| {
             self.shards

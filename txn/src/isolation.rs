@@ -1,10 +1,11 @@
-//! Isolation levels: which reads of a transaction its commit validates, and which versions its reads answer from.
+//! Isolation levels: which reads of a transaction its commit validates, and which versions its
+//! reads answer from.
 //!
 //! | level | a scan reads | scan reads are validated | a row changed since the snapshot |
 //! |---|---|---|---|
 //! | serializable | the snapshot, which may move forward | at the commit | is a conflict |
 //! | repeatable read | the snapshot | when the snapshot moves | is a conflict |
-//! | read committed | its statement's snapshot | never | is read again by the caller, then written |
+//! | read committed | its statement's snapshot | never | is read again, then written |
 //!
 //! # Invariants
 //! * LEVEL-1: at every level only the reads of scans ([`Transaction::seen_at`]) are exempt. The

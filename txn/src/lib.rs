@@ -3,13 +3,14 @@
 //! # Picture
 //! ```text
 //! Machine ── Coordinator ── begin ─► Transaction ─ view/read ─ write/patch/alloc/free ─► commit
-//!    │                                   │ read set            │ write set                │
-//!  Clock, Readers, Intents, Lanes     read.rs, refresh.rs    write.rs, savepoint.rs    lock, validate,
-//!    │                                                                                 log_commit,
-//!  regions, log, checkpoints                                            commit_primary, truncate
+//!    │                                   │ read set            │ write set            │
+//!  Clock, Readers, Intents, Lanes     read.rs, refresh.rs    write.rs, savepoint.rs    lock,
+//!    │                                                                                 validate,
+//!  regions, log, checkpoints                                                           log_commit,
+//!                                                                           commit_primary, truncate
 //! ```
 //! A transaction reads one snapshot and writes at one later point; see [`transaction`] for the
-//! invariants and [`commit`] for the phases. This crate knows objects and versions, and no keys.
+//! invariants and [`commit`] for the phases. This crate knows objects and versions, but no keys.
 
 mod adrift;
 mod bases;

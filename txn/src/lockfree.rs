@@ -1,12 +1,13 @@
 //! Reading without a transaction: the newest committed version of one object.
 //!
 //! ```text
-//! glimpse           one look, at memory that is here; whoever needs no more awaits nothing
+//! glimpse           one look at memory of this machine; awaits nothing
 //!   │ far, locked, changed meanwhile
-//! view_current ─────► waits for the lock, or has a copy brought       view_copy: or one that was kept
+//! view_current ─────► waits for the lock, or fetches a copy       view_copy: may use a kept copy
 //! ```
-//! With a fat pointer (`glimpse_linked`, `read_lockfree`) it is told whether the object is still the one that the
-//! pointer was made for; without one the caller knows that the address is one of an object.
+//! With a fat pointer (`glimpse_linked`, `read_lockfree`) the result says whether the object is
+//! still the one that the pointer was made for. Without one the caller knows that an object is at
+//! the address.
 
 use fencepost_storage::{Addr, FatPtr, View};
 
@@ -15,12 +16,12 @@ use crate::moment::{SPINS, moment};
 use crate::network::Reach;
 use crate::stop::Stop;
 
-/// What a lock-free read found.
+/// The result of a lock-free read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockFree {
     /// The payload was copied.
     Found,
-    /// The object that the pointer named is gone.
+    /// The object that the pointer named no longer exists.
     Gone,
 }
 
@@ -31,7 +32,7 @@ impl Machine {
     /// [`Stop::Retry`] where its machine cannot be reached.
     pub async fn read_lockfree(&self, ptr: FatPtr, out: &mut Vec<u64>) -> Result<LockFree, Stop> {
         for round in 0.. {
-            // Each time anew: the region may be another machine's by now.
+            // Check again each time: the region may have moved to another machine.
             if let Some(network) = self.far(ptr.addr)
                 && let Reach::Far(found) = network.read_lockfree(ptr, out).await?
             {
@@ -52,10 +53,11 @@ impl Machine {
         Ok(LockFree::Gone)
     }
 
-    /// Shows `f` the newest committed version of an object, outside any transaction, if one look does it: the
-    /// object is in memory here, and nobody is about to replace it. `f` may see torn words; what it answers counts
-    /// only if this is `Some`. `Some(None)` where no object is allocated. The caller knows that the address is one of
-    /// an object, as for [`Self::view_current`].
+    /// Calls `f` with the newest committed version of an object, outside any transaction, if one
+    /// look suffices: the object is in this machine's memory and not locked. `f` may see torn
+    /// words; its result is valid only if this returns `Some`. Returns `Some(None)` where no object
+    /// is allocated. The caller knows that an object is at the address, as for
+    /// [`Self::view_current`].
     #[inline]
     pub fn glimpse<T>(&self, addr: Addr, f: impl FnOnce(&View<'_>) -> T) -> Option<Option<T>> {
         if self.far(addr).is_some() {
@@ -75,7 +77,8 @@ impl Machine {
         object.unchanged(header).then_some(Some(value))
     }
 
-    /// As [`Self::glimpse`], of the very object that a fat pointer leads to; `Some(None)` if that is gone by now.
+    /// Looks as [`Self::glimpse`] does, at the object of a fat pointer. Returns `Some(None)` if it
+    /// no longer exists.
     pub fn glimpse_linked<T>(
         &self,
         ptr: FatPtr,
@@ -96,15 +99,15 @@ impl Machine {
         if !object.unchanged(header) {
             return None;
         }
-        // No transaction keeps the block from being given to objects of another size.
+        // No transaction prevents the block from being reused for objects of another size.
         let now = self.regions().slot_at(ptr.addr);
         let same = now.is_some_and(|(_, now)| now == block) && incarnation == ptr.incarnation;
         Some(value.filter(|_| same))
     }
 
-    /// Shows `f` the newest committed version, outside any transaction: for walking inner nodes. `f`
-    /// may see torn words and run again. `None` where no object is allocated. The caller has a running
-    /// transaction, or otherwise knows that the address is one of an object.
+    /// Calls `f` with the newest committed version, outside any transaction; used to walk inner
+    /// nodes. `f` may see torn words and run again. Returns `None` where no object is allocated.
+    /// The caller has a running transaction, or otherwise knows that an object is at the address.
     ///
     /// # Errors
     /// [`Stop::Retry`] where its machine cannot be reached.
@@ -136,9 +139,10 @@ impl Machine {
 }
 
 impl Machine {
-    /// As [`Self::view_current`], but unless it is to be `fresh` it may be an older committed version, where
-    /// looking at the newest would cost a read: for what leads to an object that tells whether it is the
-    /// right one. `f` also says whether a copy is worth keeping.
+    /// Reads as [`Self::view_current`] does. Unless `fresh`, the version may be an older committed
+    /// one, if reading the newest would cost a remote read. This is for nodes on the way to an
+    /// object that shows whether it is the right one. `f` also returns whether a copy is worth
+    /// keeping.
     ///
     /// # Errors
     /// As [`Self::view_current`].

@@ -7,8 +7,8 @@
 //! close:  no transaction runs any more ─► log flushed ─► threads ended
 //! ```
 //! # Failure
-//! A damaged checkpoint or log refuses to open and names file and offset. A log that fails while the
-//! machine runs makes every later commit fail; reads go on.
+//! A damaged checkpoint or log refuses to open and names file and offset. A log that fails while
+//! the machine runs makes every later commit fail; reads go on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -313,6 +313,8 @@ impl Machine {
         self.checkpointer.as_ref().map(Checkpointer::counters)
     }
 
+    /// Returns the log that a restart replays: the log of a machine that is alone, or that on the disk
+    /// of a machine in a cluster.
     pub(crate) fn redo(&self) -> Option<&Log> {
         let network = self.network.as_ref();
         let disk = network.and_then(|network| network.disk());

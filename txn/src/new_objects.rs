@@ -77,8 +77,8 @@ impl Transaction {
     /// this machine.
     ///
     /// # Errors
-    /// [`Stop::OutOfMemory`] at the limit of its machine; [`Stop::TooLarge`] beyond a block; [`Stop::Retry`]
-    /// where its machine cannot be reached.
+    /// [`Stop::OutOfMemory`] at the limit of its machine; [`Stop::TooLarge`] beyond a block;
+    /// [`Stop::Retry`] where its machine cannot be reached.
     #[inline]
     pub async fn alloc(&mut self, words: usize, near: Near) -> Result<FatPtr, Stop> {
         self.alloc_with(words, near, Addr::NULL).await

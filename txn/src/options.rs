@@ -1,4 +1,4 @@
-//! How a machine is made, what it found on its disk, and why it did not start.
+//! The options of a machine, the report of its start, and the errors of a start.
 
 use std::sync::Arc;
 
@@ -11,33 +11,34 @@ use crate::network::disk::MeetError;
 use crate::network::{NetworkOptions, Resumed};
 use crate::replay::{ReplayError, Replayed};
 
-/// Where a machine keeps what must survive it.
+/// The durable storage of a machine.
 #[derive(Clone)]
 pub struct Durable {
     /// The data directory.
     pub disk: Arc<dyn Disk>,
-    /// How the log is laid out.
+    /// The layout of the log.
     pub log: LogOptions,
-    /// A checkpoint is taken whenever the log has grown by this much.
+    /// Bytes of log growth after which a checkpoint is taken.
     pub checkpoint_bytes: u64,
 }
 
-/// How a machine is made.
+/// The options of a machine.
 #[derive(Clone)]
 pub struct MachineOptions {
     /// Bytes of a region: a power of two between 16 MiB and 2 GiB.
     pub region_bytes: usize,
     /// Bytes that regions, old versions and large write sets may take together.
     pub memory_limit: u64,
-    /// Bytes of old versions past which the oldest reader is given up.
+    /// Bytes of old versions beyond which the oldest reader is aborted.
     pub old_version_limit: u64,
     /// Lanes of the allocator; a few more than threads that run transactions.
     pub lanes: usize,
-    /// `None` for the memory tier.
+    /// The durable storage; `None` for the memory tier.
     pub durable: Option<Durable>,
-    /// `None` for a machine that is alone.
+    /// The network; `None` for a machine that is alone.
     pub network: Option<NetworkOptions>,
-    /// What a machine among others begins again with, where its memory has outlived it: its fabric has its regions.
+    /// The state that a machine of a cluster resumes with, if its memory has outlived it: its
+    /// fabric has its regions.
     pub resumed: Option<Arc<Resumed>>,
 }
 
@@ -56,18 +57,18 @@ impl Default for MachineOptions {
     }
 }
 
-/// Why a machine did not start.
+/// The reason why a machine did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has the data directory open.
     #[error("the data directory {0} is in use by another process")]
     InUse(String),
-    /// The disk answered with an error.
+    /// The disk returned an error.
     #[error("{path}: {error}")]
     Io {
         /// File or directory.
         path: String,
-        /// What the disk said.
+        /// The error of the disk.
         error: std::io::Error,
     },
     /// The log is damaged or cannot be read.
@@ -76,28 +77,28 @@ pub enum OpenError {
     /// The checkpoint is damaged or cannot be read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// The log does not fit what it is replayed onto.
+    /// The log does not match the checkpoint that it is replayed onto.
     #[error(transparent)]
     Replay(ReplayError),
-    /// The machine cannot be one among others.
+    /// The machine cannot join the network.
     #[error("the network: {0}")]
     Network(#[from] fencepost_fabric::FabricError),
-    /// A machine among others is given what is on its disk by its network.
+    /// A machine of a cluster gets its data directory through its network options.
     #[error("a machine among others does not open its data directory alone")]
     TierNotThere,
-    /// What is on the disk is to be begun with once.
+    /// The data directory can be opened only once.
     #[error("the data directory has been opened before")]
     Begun,
-    /// The data are of a machine that is alone.
+    /// The data is that of a machine that is alone.
     #[error("{0} has the data of a machine that is alone")]
     Alone(String),
-    /// The data are of a machine among others.
+    /// The data is that of a machine of a cluster.
     #[error("{0} has the data of a machine among others")]
     AmongOthers(String),
-    /// The machines cannot begin together.
+    /// The machines cannot start together.
     #[error(transparent)]
     Meet(MeetError),
-    /// The data do not fit the memory that there is.
+    /// The data does not fit into memory.
     #[error("the database does not fit the memory that there is")]
     OutOfMemory,
 }
@@ -117,15 +118,16 @@ impl From<OutOfMemory> for OpenError {
     }
 }
 
-/// What a start found on disk.
+/// The report of what a start found on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Started {
     /// Objects loaded from a checkpoint.
     pub checkpoint_objects: u64,
-    /// What the log added.
+    /// Commits that the log added.
     pub replayed: Replayed,
-    /// What the last flush before a crash left half-written, in words.
+    /// A description of the half-written end that a crash left in the log.
     pub torn_tail: Option<String>,
-    /// What was there was of a machine that the others had gone on without, and is not used.
+    /// Whether the data was of a machine that the others had gone on without, so that the data is
+    /// not used.
     pub replaced: bool,
 }

@@ -1,32 +1,34 @@
-//! What a read-write transaction has seen and must find unchanged when it commits.
+//! The read set: versions that a read-write transaction has seen and that must be unchanged when it
+//! commits.
 
 use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, Timestamp};
 
 use crate::node::NodeKind;
 
-/// The version of an object that a read was answered from.
+/// The version of an object that a read returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub(crate) addr: Addr,
-    /// The header of that version; of the version it is based on where the answer was an own image.
+    /// The header of that version; for the transaction's own image, the header of its base.
     pub(crate) header: Header,
-    /// Whether the answer has changes of the transaction itself.
+    /// Whether the read returned changes of the transaction itself.
     pub(crate) own: bool,
 }
 
 impl Seen {
-    /// When the version was committed; of the version it is based on where it is an own image.
+    /// Returns the commit timestamp of the version; for the transaction's own image, that of its
+    /// base.
     pub fn timestamp(&self) -> Timestamp {
         self.header.timestamp()
     }
 
-    /// Whether the answer has changes of the transaction itself.
+    /// Returns whether the read returned changes of the transaction itself.
     pub fn is_own(&self) -> bool {
         self.own
     }
 
-    /// The object.
+    /// Returns the address of the object.
     pub fn addr(&self) -> Addr {
         self.addr
     }
@@ -36,9 +38,10 @@ impl Seen {
 #[derive(Clone, Copy)]
 pub(crate) struct Read {
     pub seen: Seen,
-    /// Whether the commit does without validating it ([`crate::isolation`]).
+    /// Whether the commit does not validate the read ([`crate::isolation`]).
     pub plain: bool,
-    /// Who judges a node that moved; `None` where any move is a conflict.
+    /// The node kind that validates a node that has moved, and the range of its note; `None` where
+    /// any move is a conflict.
     pub keys: Option<(&'static dyn NodeKind, u32, u32)>,
 }
 
@@ -55,7 +58,7 @@ impl ReadSet {
         self.notes.clear();
     }
 
-    /// Lets go of what an unusually large transaction needed.
+    /// Shrinks the memory to `entries` entries, after an unusually large transaction.
     pub fn shrink(&mut self, entries: usize) {
         self.reads.shrink_to(entries);
         self.notes.shrink_to(entries);
@@ -84,7 +87,7 @@ impl ReadSet {
         self.reads.push(Read { seen, plain, keys });
     }
 
-    /// Forgets the entries from `len` on.
+    /// Removes the entries from `len` on.
     pub fn truncate(&mut self, len: usize) {
         self.reads.truncate(len);
     }
@@ -97,7 +100,8 @@ impl ReadSet {
         &self.reads[at]
     }
 
-    /// Entry `at` is judged by its note from `addr` on: the header it gets is no object's.
+    /// Makes entry `at` be validated by its note from `addr` on: it gets a header that no object
+    /// has.
     pub fn move_to(&mut self, at: usize, addr: Addr) {
         let seen = &mut self.reads[at].seen;
         seen.addr = addr;

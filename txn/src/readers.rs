@@ -1,18 +1,20 @@
-//! Who reads at which timestamp: the bound below which old versions and freed slots are garbage.
+//! The registry of active read timestamps: the bound below which old versions and freed slots are
+//! garbage.
 //!
 //! # Picture
 //! ```text
-//! slot of a coordinator | read at R (or idle) | commits at or above C (or not) | first log byte |
+//! slot of a coordinator | reads at R (or idle) | commits at or above C (or not) | first log byte |
 //! ```
 //! # Invariants
-//! * READ-1: once [`Readers::oldest`] has answered `b`, no transaction reads below `b` any more but at the
-//!   snapshot of a peer's transaction, for which that peer answers ([`crate::shared_snapshot`]). A
-//!   reader publishes where it reads and then looks at the bound; the collector publishes the bound and then
-//!   looks at the slots again: one of the two sees the other. Where the time is known to be in an interval
-//!   [L, U], both mean L: a reader publishes the L of its begin, although it will read at U. So a slot also says
-//!   when its reader began, and what was unlinked at or below that it cannot have met on its way, even before
-//!   R is in force.
-//! * READ-2: every commit at or below [`Readers::settled`] has been appended to the log. A committer
+//! * READ-1: once [`Readers::oldest`] has returned `b`, no transaction reads below `b` any more.
+//!   The exception is a transaction on the snapshot of a peer's transaction, which that peer
+//!   protects ([`crate::shared_snapshot`]). A reader publishes its read timestamp and then reads
+//!   the bound. The collector publishes the bound and then reads the slots again. So one of the two
+//!   sees the other. Where the time is known as an interval [L, U], both use L: a reader publishes
+//!   the L of its begin, although it will read at U. So a slot also shows when its reader began.
+//!   The reader cannot meet objects that were unlinked at or below that L, even before R is in
+//!   force.
+//! * READ-2: every commit at or below [`Readers::settled`] has been appended to the log. A commit
 //!   publishes a lower bound of its write timestamp before it takes it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +27,7 @@ use crate::clock::Clock;
 
 const IDLE: u64 = u64::MAX;
 
-/// One coordinator's place in the registry.
+/// The slot of one coordinator in the registry.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct ReaderSlot {
@@ -34,7 +36,7 @@ pub struct ReaderSlot {
     first_lsn: AtomicU64,
 }
 
-/// All slots.
+/// The slots of all coordinators.
 #[derive(Debug, Default)]
 pub struct Readers {
     slots: RwLock<Vec<Arc<ReaderSlot>>>,
@@ -51,7 +53,7 @@ impl ReaderSlot {
         }
     }
 
-    /// Moves the published read timestamp: forward, or to one that a peer keeps
+    /// Moves the published read timestamp: forward, or to one that a peer protects
     /// ([`crate::shared_snapshot`]).
     pub fn move_to(&self, r: Timestamp) {
         self.reading.store(r.raw(), Ordering::SeqCst);
@@ -63,32 +65,33 @@ impl ReaderSlot {
         self.reading.store(IDLE, Ordering::Release);
     }
 
-    /// Announces that a write timestamp above `clock`'s current one is about to be taken. Of use where the
-    /// machine is alone, and the clock a counter: others have no log.
+    /// Announces that a write timestamp above the current one of `clock` is about to be taken. Has
+    /// an effect only on a machine that is alone, whose clock is a counter: other machines have no
+    /// log.
     #[inline]
     pub fn begin_commit(&self, clock: &Clock) {
         self.committing.store(clock.now().raw(), Ordering::SeqCst);
     }
 
-    /// The commit is in the log, or was given up.
+    /// Ends the announcement: the commit is in the log, or was given up.
     #[inline]
     pub fn end_commit(&self) {
         self.committing.store(IDLE, Ordering::Release);
     }
 
-    /// Remembers where in the log the records of a large transaction begin.
+    /// Publishes where in the log the records of a large transaction begin.
     pub fn hold_log(&self, lsn: u64) {
         self.first_lsn.fetch_min(lsn, Ordering::SeqCst);
     }
 
-    /// The transaction's records need no longer be kept on its account.
+    /// Ends the hold of the transaction on the log.
     pub fn release_log(&self) {
         self.first_lsn.store(IDLE, Ordering::SeqCst);
     }
 }
 
 impl Readers {
-    /// A slot for a new coordinator.
+    /// Returns a slot for a new coordinator.
     pub fn join(&self) -> Arc<ReaderSlot> {
         if let Some(slot) = self.spare.lock().pop() {
             return slot;
@@ -106,8 +109,8 @@ impl Readers {
         self.spare.lock().push(Arc::clone(slot));
     }
 
-    /// Begins reading in `slot` at the newest timestamp and answers it (READ-1). It is U; and whether it is in force
-    /// already.
+    /// Begins reading in `slot` at the newest timestamp (READ-1). Returns that timestamp, which is
+    /// U, and whether it is already in force.
     #[inline]
     pub fn begin(&self, slot: &ReaderSlot, clock: &Clock) -> (Timestamp, bool) {
         loop {
@@ -119,7 +122,7 @@ impl Readers {
         }
     }
 
-    /// The oldest timestamp at which anybody reads or ever will again (READ-1).
+    /// Returns a timestamp below which no transaction reads, now or later (READ-1).
     pub fn oldest(&self, clock: &Clock) -> Timestamp {
         let slots = self.slots.read();
         let scan = |from: u64| {
@@ -132,8 +135,8 @@ impl Readers {
         Timestamp::from_raw(scan(bound))
     }
 
-    /// The timestamp up to which every commit has been appended to the log (READ-2); that of a machine that is
-    /// alone.
+    /// Returns the timestamp up to which every commit has been appended to the log (READ-2), on a
+    /// machine that is alone.
     pub fn settled(&self, clock: &Clock) -> Timestamp {
         let now = clock.now().raw();
         let slots = self.slots.read();
@@ -143,7 +146,7 @@ impl Readers {
         Timestamp::from_raw(low)
     }
 
-    /// The first log position that a transaction still in flight needs, if any.
+    /// Returns the first log position that a running transaction still needs, if any.
     pub fn first_lsn(&self) -> Option<u64> {
         let low = self.slots.read().iter().fold(IDLE, |low, slot| {
             low.min(slot.first_lsn.load(Ordering::SeqCst))

@@ -1,4 +1,4 @@
-//! Replay: what the log says happened since the checkpoint, applied to the regions in parallel.
+//! Replay: applies the commits in the log since the checkpoint to the regions, in parallel.
 //!
 //! # Picture
 //! ```text
@@ -7,11 +7,11 @@
 //!                                                  worker k applies the objects of its share
 //! ```
 //! # Invariants
-//! * REPLAY-1: a write applies only to an object that is older than it. So it does not matter how
-//!   much of the log the checkpoint already holds, object by object.
-//! * REPLAY-2: one block's writes are applied by one worker, in log order, which is the order of
-//!   their commits because a commit logs before it unlocks.
-//! * REPLAY-3: a transaction without COMMIT-PRIMARY never happened.
+//! * REPLAY-1: a write applies only to an object that is older than it. So each object may be in
+//!   the checkpoint in a state from before or after the write.
+//! * REPLAY-2: one worker applies all writes of a block, in log order. Log order is the order of
+//!   their commits, because a commit appends to the log before it unlocks.
+//! * REPLAY-3: a transaction without COMMIT-PRIMARY has no effect.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -28,34 +28,34 @@ use crate::changes;
 use crate::network::disk::BEGUN;
 use crate::record::{self, BadRecord, LoggedWrite, TxnId};
 
-/// Commits of a batch.
+/// Number of commits in a batch.
 const BATCH: usize = 1024;
-/// Batches on their way to a worker.
+/// Most batches that are queued for a worker.
 const QUEUE: usize = 16;
 
-/// What replay found.
+/// The result of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Transactions applied.
     pub commits: u64,
-    /// Transactions whose COMMIT-PRIMARY never came.
+    /// Transactions without COMMIT-PRIMARY.
     pub unfinished: u64,
     /// Newest write timestamp.
     pub newest: Timestamp,
 }
 
-/// Why replay refuses.
+/// The reason why replay fails.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// A record passed its checksum and makes no sense all the same.
+    /// A record passed its checksum but is malformed.
     #[error("log record at {lsn}: {why}")]
     Record {
-        /// Where the record is.
+        /// The log position of the record.
         lsn: u64,
-        /// What is wrong.
+        /// The defect of the record.
         why: BadRecord,
     },
     /// The log and the checkpoint do not belong together.
@@ -69,7 +69,7 @@ type Batch = Arc<Vec<Commit>>;
 /// Applies every committed transaction of the log to `regions`.
 ///
 /// # Errors
-/// [`ReplayError`]; the regions are of no use then.
+/// [`ReplayError`]; the regions are unusable in that case.
 pub fn replay(
     log: &mut LogRecovery,
     regions: &Regions,
@@ -104,7 +104,7 @@ fn read_all(
     let send = |batch: &mut Vec<Commit>| {
         let full: Batch = Arc::new(std::mem::replace(batch, Vec::with_capacity(BATCH)));
         for queue in queues {
-            // A worker is gone only after a failure, which is reported at the end.
+            // A worker ends early only after a failure, which is reported at the end.
             let _ = queue.send(Arc::clone(&full));
         }
     };
@@ -162,7 +162,7 @@ fn apply_all(
                     }
                 });
                 if let Err(why) = applied {
-                    // The first reason is the one to report.
+                    // Only the first reason is reported.
                     let _ = failure.set(why);
                     return;
                 }
@@ -172,7 +172,7 @@ fn apply_all(
 }
 
 fn share_of(addr: Addr, workers: usize) -> usize {
-    // Whole blocks: a block may change its class in the course of the log.
+    // Whole blocks: a block may change its class between two records of the log.
     (addr.raw() >> 20) as usize % workers
 }
 

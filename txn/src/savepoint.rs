@@ -1,9 +1,9 @@
-//! Savepoints: taking back what a transaction wrote since a point, without ending it.
+//! Savepoints: rolling back the writes of a transaction since a point, without ending it.
 //!
-//! While a savepoint is open every change of the write set leaves an undo: the entry was new, or it
-//! was like this. What was read stays in the read set, because a result may have depended on it; and
-//! what a change that is taken back required (its key was absent, the version was this) goes there,
-//! because whoever made it was told that it was so.
+//! While a savepoint is open every change of the write set pushes an undo: the entry was new, or
+//! its earlier state. Reads stay in the read set, because a result may have depended on them. A
+//! change that is rolled back had a condition (its key was absent, the version was this). The
+//! condition joins the read set, because the client may know that the change succeeded.
 
 use crate::hindsight::{MarkPlace, Marked};
 use crate::isolation::Isolation;
@@ -11,7 +11,7 @@ use crate::read_set::Seen;
 use crate::transaction::{Context, Transaction};
 use crate::write_set::{Payload, What, Write};
 
-/// A point to go back to.
+/// A point to which a transaction can roll back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Savepoint {
     depth: usize,
@@ -32,7 +32,7 @@ impl Savepoint {
 pub(crate) enum Undo {
     /// The newest entry was added.
     Added,
-    /// The entry was like this, with this image or, for a new object, this payload.
+    /// The earlier state of an entry, with its image or, for a new object, its payload.
     Changed(usize, Write, Vec<u64>),
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Undos {
     open: usize,
     log: Vec<Undo>,
     bytes: usize,
-    /// Marks that are open, and the one that is looked back to.
+    /// The open marks, and the mark at which the transaction reads.
     pub marks: Vec<Marked>,
     pub look_at: Option<MarkPlace>,
 }
@@ -93,7 +93,7 @@ impl Undos {
         Some(undo)
     }
 
-    /// Bytes that the undos take.
+    /// Returns the bytes of memory that the undos take.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -116,9 +116,10 @@ impl Transaction {
         }
     }
 
-    /// Takes back every write since `savepoint`, which stays open; later ones are closed. Patches from
-    /// before it are brought to the snapshot of now, if that has moved, before the next access. What was
-    /// held since ([`Self::hold_memory`]) counts no more: who held it has failed. Intents taken since are given back.
+    /// Rolls back every write since `savepoint`, which stays open; later ones are closed. If the
+    /// snapshot has moved, earlier patches are moved to the present snapshot before the next
+    /// access. Memory held since ([`Self::hold_memory`]) is released, because its statement has
+    /// failed. Intents taken since are released.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) {
         let refreshed = self.context().refreshes != savepoint.refreshes;
         while self.context_mut().undos.log.len() > savepoint.undos {
@@ -137,7 +138,7 @@ impl Transaction {
         context.machine.account().release(held as u64);
         context.held -= held;
         if context.adrift != savepoint.adrift {
-            // Those that were taken since are back; others may not show in their nodes' images yet.
+            // Patches that were taken since are restored; the node images may not show others yet.
             context.adrift = savepoint.adrift;
             context.behind = true;
         }
@@ -148,7 +149,7 @@ impl Transaction {
         }
     }
 
-    /// Closes `savepoint` and later ones; what was written since stays.
+    /// Closes `savepoint` and later ones; the writes since then stay.
     pub fn release(&mut self, savepoint: Savepoint) {
         let undos = &mut self.context_mut().undos;
         undos.open = savepoint.depth - 1;
@@ -179,10 +180,10 @@ impl Transaction {
         context.keep_conditions(at, Some(&write));
         context.writes.writes[at] = write;
         if let What::Patched(_) = write.what {
-            // Since the savepoint a refresh may have moved the snapshot away from this image.
+            // A refresh since the savepoint may have moved the snapshot away from this image.
             let machine = &context.machine;
             context.behind |= match machine.far(write.addr) {
-                // Whether the node has moved is not known at once.
+                // A remote read would be needed to see whether the node has moved.
                 Some(_) => refreshed,
                 None => machine
                     .regions()
@@ -203,8 +204,8 @@ impl Transaction {
 }
 
 impl Context {
-    /// Entry `at` is about to become as `before`, or to go: puts into the read set what the changes
-    /// required that are taken back.
+    /// Adds to the read set the conditions of changes of entry `at` that are rolled back. The entry
+    /// is about to become `before`, or to be removed.
     fn keep_conditions(&mut self, at: usize, before: Option<&Write>) {
         let write = self.writes.writes[at];
         let seen = Seen {

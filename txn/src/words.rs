@@ -1,8 +1,8 @@
-//! Words of a record or a message that are taken apart.
+//! Decoding of records and messages, which consist of words.
 //!
 //! # Failure
-//! They come from a peer: nothing is read past their end, and no count of theirs is believed before as many words are
-//! there.
+//! The words come from a peer: nothing is read past their end, and a count is used only after a
+//! check that as many words follow.
 
 use fencepost_storage::Timestamp;
 
@@ -10,7 +10,7 @@ use crate::record::{BadRecord, TxnId};
 
 pub(crate) const SHORT: BadRecord = BadRecord("a record of a peer ends too early");
 
-/// A record that is taken apart.
+/// The words of a record that have not been decoded yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a>(pub &'a [u64]);
 
@@ -25,7 +25,7 @@ impl<'a> Reader<'a> {
         self.take(1).map(|word| word[0])
     }
 
-    /// As many words as the next word says.
+    /// Returns as many words as the next word says.
     pub fn counted(&mut self) -> Result<&'a [u64], BadRecord> {
         let words = self.word()?;
         self.take(usize::try_from(words).map_err(|_| SHORT)?)
@@ -44,10 +44,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The digest of nothing.
+/// The digest of an empty sequence.
 pub(crate) const NOTHING: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The digest of what `digest` is of, and a word behind that; all machines make the same.
+/// Returns the digest of a sequence with digest `digest` followed by a word; the same on all
+/// machines.
 pub(crate) fn mix(digest: u64, word: u64) -> u64 {
     let mixed = (digest ^ word).wrapping_mul(0xD6E8_FEB8_6659_FD93);
     mixed ^ (mixed >> 32)

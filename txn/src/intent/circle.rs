@@ -1,4 +1,4 @@
-//! Circles of waits on one machine.
+//! Detection of deadlocks on one machine: cycles of waits.
 
 use std::collections::HashSet;
 
@@ -7,17 +7,18 @@ use foldhash::fast::FixedState;
 
 use super::{Holder, Intents, Strength, Waits};
 
-/// Waits that wait for each other, were one more to begin.
+/// A cycle of waits that one more wait would close.
 pub(super) enum Circle {
-    /// This waiter of it yields.
+    /// This waiter in the cycle yields.
     EndsAt(Holder),
-    /// Only whoever is about to wait can end it.
+    /// No waiter in the cycle yields: only the new waiter can end it.
     NobodyYields,
 }
 
 impl Intents {
-    /// A circle that `me` would close if it began to wait for `row`: walks from there to those who have it, to the rows
-    /// that these wait for, and so on. Who is to leave its line already is in none.
+    /// Returns the cycle that `me` would close if it began to wait for `row`. The walk goes from
+    /// the row to its holders, to the rows that they wait for, and so on. A waiter that has been
+    /// told to leave its queue is in no cycle.
     pub(super) fn circle(
         &self,
         waits: &Waits,
@@ -26,7 +27,7 @@ impl Intents {
         strength: Strength,
     ) -> Option<Circle> {
         let mut seen = HashSet::with_hasher(FixedState::default());
-        // Each with whoever yields on the way to it.
+        // Each holder, with the last waiter that yields on the way to it.
         let first = self.in_the_way(row, me, strength).into_iter();
         let mut ahead: Vec<(Holder, Option<Holder>)> = first.map(|holder| (holder, None)).collect();
         while let Some((holder, yielding)) = ahead.pop() {

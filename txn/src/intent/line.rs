@@ -1,11 +1,12 @@
-//! The line of a row: who has it, and who waits.
+//! The row-lock queue: the holders of a row's lock and the waiters.
 //!
 //! # Invariants
-//! * LINE-1: no two have the row whose strengths conflict.
-//! * LINE-2: whoever waits stands in the way of nobody: all wait for those who have the row, and only for those whom their
-//!   strength conflicts with. So one who shares the row joins others who do, whoever waits (as in PostgreSQL), and one who
-//!   has it and wants more waits for the others who have it.
-//! * LINE-3: of those who could have it next the one has it who has waited longest.
+//! * LINE-1: the strengths of two holders never conflict.
+//! * LINE-2: a waiter blocks no other transaction: waiters wait only for holders whose strength
+//!   conflicts with theirs. So a new share lock joins the holders of share locks, whichever
+//!   transactions wait (as in PostgreSQL). A holder that wants a stronger lock waits for the other
+//!   holders.
+//! * LINE-3: among the waiters that can have the row, the one that has waited longest gets it.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -14,14 +15,14 @@ use smallvec::SmallVec;
 
 use super::{Holder, Strength};
 
-/// Somebody's place in the line of a row.
+/// The entry of a holder or a waiter in a row's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Who it is.
+    /// The coordinator.
     pub holder: Holder,
-    /// What it has or waits for.
+    /// The strength that it has or waits for.
     pub strength: Strength,
-    /// Whether it is its turn.
+    /// Whether it has the row.
     pub granted: bool,
 }
 
@@ -40,7 +41,8 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Takes the row, or more of it, if nobody else is in the way.
+    /// Takes the row, or a stronger lock on it, if no other holder conflicts. Returns whether it
+    /// was taken.
     pub fn try_take(&mut self, me: Holder, strength: Strength) -> bool {
         let free = self.in_the_way(me, strength).next().is_none();
         if free {
@@ -56,7 +58,7 @@ impl Line {
         }
     }
 
-    /// Stands in line.
+    /// Appends a waiter to the queue.
     pub fn wait(&mut self, holder: Holder, strength: Strength, waker: Waker) {
         self.waiting.push_back(Waiting {
             holder,
@@ -65,37 +67,37 @@ impl Line {
         });
     }
 
-    /// Who has the row, so that `me` cannot have it with this strength.
+    /// Returns the holders that prevent `me` from having the row with this strength.
     pub fn in_the_way(&self, me: Holder, strength: Strength) -> impl Iterator<Item = Holder> {
         let others = self.holders.iter().filter(move |(other, _)| *other != me);
         let conflicting = others.filter(move |(_, had)| strength.conflicts(*had));
         conflicting.map(|(other, _)| *other)
     }
 
-    /// Whether `me` has the row.
+    /// Returns whether `me` has the row.
     pub fn has(&self, me: Holder) -> bool {
         self.holders.iter().any(|(holder, _)| *holder == me)
     }
 
-    /// Where `me` is told that its wait has ended, while it waits.
+    /// Returns the waker of `me`, while it waits.
     pub fn waker(&mut self, me: Holder) -> Option<&mut Waker> {
         let mut waiting = self.waiting.iter_mut();
         let place = waiting.find(|place| place.holder == me)?;
         Some(&mut place.waker)
     }
 
-    /// `me` waits no longer, and stays what it is otherwise.
+    /// Removes `me` from the waiters. If it is a holder, it stays one.
     pub fn stop_waiting(&mut self, me: Holder) {
         self.waiting.retain(|place| place.holder != me);
     }
 
-    /// `me` has the row no longer; who has it instead is to be woken.
+    /// Removes `me` from the holders. Returns the wakers of the new holders.
     pub fn release(&mut self, me: Holder) -> SmallVec<[Waker; 1]> {
         self.holders.retain(|(holder, _)| *holder != me);
         self.grant_next()
     }
 
-    /// `me` has the row with no more than `strength` from now on; who has it too is to be woken.
+    /// Weakens the lock of `me` to at most `strength`. Returns the wakers of the new holders.
     pub fn weaken(&mut self, me: Holder, strength: Strength) -> SmallVec<[Waker; 1]> {
         if let Some((_, had)) = self.holders.iter_mut().find(|(holder, _)| *holder == me) {
             *had = strength.min(*had);
@@ -103,7 +105,7 @@ impl Line {
         self.grant_next()
     }
 
-    /// Gives the row to those who wait and whom no holder is in the way of; they are to be woken.
+    /// Grants the row to all waiters with which no holder conflicts. Returns their wakers.
     fn grant_next(&mut self) -> SmallVec<[Waker; 1]> {
         let mut next = SmallVec::new();
         let mut at = 0;
@@ -118,12 +120,12 @@ impl Line {
         next
     }
 
-    /// Nobody has the row, and so nobody waits for it.
+    /// Returns whether the queue has no holder, and so no waiter.
     pub fn is_empty(&self) -> bool {
         self.holders.is_empty() && self.waiting.is_empty()
     }
 
-    /// All in it, those first who have the row.
+    /// Returns all entries: first the holders, then the waiters in order.
     pub fn places(&self) -> Vec<Place> {
         let had = self.holders.iter().map(|(holder, strength)| Place {
             holder: *holder,
@@ -184,7 +186,7 @@ mod tests {
         assert_eq!(line.places()[0].strength, Update);
         line.release(2);
         assert_eq!(had(&line), [3]);
-        // Alone it need not wait.
+        // Without other holders it need not wait.
         assert!(line.release(3).is_empty());
         assert!(line.try_take(4, Share) && line.try_take(4, Update));
     }

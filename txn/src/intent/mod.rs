@@ -1,31 +1,33 @@
-//! Intents: who is going to write a row, or wants that nobody does, first come first served.
+//! Intents: advisory row locks of transactions that are going to write a row, or to keep others
+//! from writing it. They are granted first come, first served.
 //!
 //! # Picture
 //! ```text
-//! strength.rs   which intents go together
-//! line.rs       who has a row, and who waits for it
-//! circle.rs     waits that wait for each other, on one machine
-//! taking.rs     what transactions do with them
+//! strength.rs   which intents are compatible
+//! line.rs       the queue of a row: holders and waiters
+//! circle.rs     deadlocks: cycles of waits, on one machine
+//! taking.rs     the intents of transactions
 //!
-//! shard of rows:  row → its line; how many rows have one
-//! waits:          coordinator → row it waits for          (only touched by those who wait)
+//! shard of rows:  row → its queue; number of rows with one
+//! waits:          coordinator → row it waits for          (only touched by waiters)
 //! ```
-//! An intent is advice: it keeps two transactions from preparing changes of one row of which one
-//! must abort. Correctness never rests on it. A coordinator waits for one row at a time, so a circle
-//! of waits is found by walking from holders to the rows that they wait for and on to their holders, when somebody begins to
-//! wait. A circle is ended at a waiter that *yields*, because it is run again unseen, if there is one; else
-//! at whoever closes it.
+//! An intent is advice: it keeps two transactions from preparing changes of one row if one of them
+//! would have to abort. Correctness never depends on it. A coordinator waits for one row at a time.
+//! When a wait begins, a walk from holders to the rows that they wait for, and on to the holders of
+//! those, finds a cycle of waits. The cycle is ended at a waiter that *yields*, if there is one:
+//! the server runs that waiter again without its client's notice. Otherwise the wait that closes
+//! the cycle fails.
 //!
-//! Who takes no intents, since it is over at once, asks [`Intents::is_others`] before it reads a row
-//! and once more under the row's lock. Whoever takes an intent does so before reading the row: so
-//! one of the two sees the other, the intent or the lock.
+//! A short transaction takes no intents. It calls [`Intents::is_others`] before it reads a row and
+//! again under the row's lock. A transaction that takes an intent does so before it reads the row.
+//! So one of the two sees the other's intent or lock.
 //!
-//! Among several machines a row's line is at its primary, and a holder's number says which machine it is
-//! of. A circle that goes over several lines' machines is seen by none of them: `network/circles.rs` looks for those
-//! that somebody may be in who has waited for some time.
+//! In a cluster a row's queue is at its primary, and a holder's number includes its machine. No
+//! single machine sees a cycle over queues of several machines. `network/circles.rs` searches for
+//! such cycles when a wait has lasted for some time.
 //!
 //! # Failure
-//! Intents live in memory and go with their transaction, however it ends.
+//! Intents are in memory and end with their transaction, however it ends.
 
 mod circle;
 mod line;
@@ -50,24 +52,25 @@ pub use line::Place;
 pub use strength::Strength;
 
 const SHARDS: usize = 64;
-/// So often the time between two looks at a wait is doubled.
+/// Number of times that the interval between two checks of a wait is doubled.
 const LONGER: u32 = 4;
 
-/// A coordinator, as intents know it: its number, above it that of its machine if that is another.
+/// A coordinator as intents know it: its number in the low bits, and above it the number of its
+/// machine if that is another one.
 pub type Holder = u64;
 
-/// The machine of a holder; 0 for this one.
+/// Returns the machine of a holder; 0 for this one.
 pub(crate) fn machine_of(holder: Holder) -> u64 {
     holder >> 32
 }
 
 type Rows = HashMap<Addr, Line, FixedState>;
 
-/// On a cache line of its own, because everybody who writes a row looks at `held`.
+/// On a cache line of its own, because every writer of a row reads `held`.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Shard {
-    /// Rows in `rows`; changed under its lock.
+    /// Number of entries in `rows`; changed under its lock.
     held: AtomicUsize,
     rows: Mutex<Rows>,
 }
@@ -83,43 +86,43 @@ struct Wait {
     row: Addr,
     strength: Strength,
     yields: bool,
-    /// It was chosen to end a circle, and will leave the line.
+    /// Whether it was chosen to end a cycle, and will leave the queue.
     doomed: bool,
-    /// When it is next looked at whether it is in a circle over several machines, and how often it was.
+    /// The time of the next check for a distributed deadlock, and the number of checks so far.
     due: Option<Timestamp>,
     looks: u32,
 }
 
-/// A wait as one step of a walk along holders and what they wait for.
+/// A wait: one step of a walk along holders and the rows that they wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// What is waited for.
+    /// The row that the waiter waits for.
     pub row: Addr,
-    /// Whether the waiter is to end a circle rather than others.
+    /// Whether the waiter is preferred as the one that ends a cycle.
     pub yields: bool,
-    /// Those who have it, so that the waiter cannot.
+    /// The holders that block the waiter.
     pub holders: Vec<Holder>,
 }
 
-/// How somebody asks for a row.
+/// A request for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// What it wants.
+    /// The requested strength.
     pub strength: Strength,
-    /// It is to end a circle rather than others.
+    /// Whether the request is preferred as the one that ends a cycle.
     pub yields: bool,
-    /// It has the row already, with less, and will have it still if it stops waiting.
+    /// Whether the requester has a weaker lock on the row, which it keeps if it stops waiting.
     pub has_it: bool,
 }
 
-/// How a wait ends.
+/// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// The intent is the waiter's.
+    /// The waiter has the intent.
     Taken,
-    /// It is not, and whoever waited may go on all the same.
+    /// The waiter does not have the intent, and may go on nevertheless.
     Without,
-    /// It is somebody else's, and who asked does not wait.
+    /// Another transaction has the intent, and the requester does not wait.
     Others,
 }
 
@@ -132,7 +135,7 @@ pub struct Intents {
     waits: Mutex<Waits>,
 }
 
-/// The wait is part of a circle, and was chosen to end it.
+/// The error of a wait that is part of a cycle and was chosen to end it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WouldDeadlock;
 
@@ -150,7 +153,8 @@ impl Intents {
         &self.shards[(row.raw() >> 6) as usize % SHARDS]
     }
 
-    /// Whether somebody else has an intent that is in the way. One load where nobody has any intent nearby.
+    /// Returns whether another holder has a conflicting intent. Costs one load if the row's shard
+    /// has no intents.
     #[inline]
     pub fn is_others(&self, row: Addr, me: Holder, strength: Strength) -> bool {
         let shard = self.shard(row);
@@ -162,13 +166,13 @@ impl Intents {
                 .is_some_and(|line| line.in_the_way(me, strength).next().is_some())
     }
 
-    /// Whether nobody has an intent or waits for one.
+    /// Returns whether no intent is held and none is waited for.
     pub(crate) fn is_empty(&self) -> bool {
         let held = |shard: &Shard| shard.held.load(Ordering::SeqCst) > 0;
         !self.shards.iter().any(held) && self.waits.lock().is_empty()
     }
 
-    /// Takes the intent if nobody else has one that is in the way.
+    /// Takes the intent if no other holder conflicts. Returns whether it was taken.
     pub fn try_take(&self, row: Addr, me: Holder, strength: Strength) -> bool {
         let shard = self.shard(row);
         let mut rows = shard.rows.lock();
@@ -177,7 +181,7 @@ impl Intents {
         taken
     }
 
-    /// Waits in line for the intent.
+    /// Returns a future that waits in the queue for the intent.
     pub fn take(&self, row: Addr, me: Holder, wish: Wish) -> Take<'_> {
         Take {
             intents: self,
@@ -188,7 +192,8 @@ impl Intents {
         }
     }
 
-    /// All rows that somebody has an intent on, and who is in their lines: first who has it, then those who wait, in turn.
+    /// Returns all rows with intents and their queues: first the holders, then the waiters in
+    /// order.
     pub(crate) fn lines(&self) -> Vec<(Addr, Vec<Place>)> {
         let mut lines = Vec::new();
         for shard in &self.shards {
@@ -198,7 +203,7 @@ impl Intents {
         lines
     }
 
-    /// Gives an intent back; those have it then whose turn it is.
+    /// Releases an intent and wakes the waiters that get the row.
     pub fn release(&self, row: Addr, me: Holder) {
         let shard = self.shard(row);
         let mut rows = shard.rows.lock();
@@ -217,7 +222,7 @@ impl Intents {
         next.into_iter().for_each(Waker::wake);
     }
 
-    /// Has `me` keep the row with `strength` alone; those have it too then whom that is not in the way of.
+    /// Weakens the lock of `me` on the row to `strength`, and wakes the waiters that get the row.
     pub fn weaken(&self, row: Addr, me: Holder, strength: Strength) {
         let mut rows = self.shard(row).rows.lock();
         let next = rows.get_mut(&row).map(|line| line.weaken(me, strength));
@@ -225,14 +230,14 @@ impl Intents {
         next.into_iter().flatten().for_each(Waker::wake);
     }
 
-    /// Who has the row, so that `me` has to wait for it.
+    /// Returns the holders that `me` has to wait for.
     fn in_the_way(&self, row: Addr, me: Holder, strength: Strength) -> Vec<Holder> {
         let rows = self.shard(row).rows.lock();
         let line = rows.get(&row);
         line.map_or_else(Vec::new, |line| line.in_the_way(me, strength).collect())
     }
 
-    /// Makes a waiter leave its line.
+    /// Tells a waiter to leave its queue.
     fn send_away(&self, waits: &mut Waits, victim: Holder) {
         let Some(wait) = waits.get_mut(&victim) else {
             return;
@@ -247,13 +252,13 @@ impl Intents {
         }
     }
 
-    /// Whom `waiter` waits for here, if it does.
+    /// Returns the wait of `waiter` at this machine, if it waits.
     pub(crate) fn step(&self, waiter: Holder) -> Option<Step> {
         let waits = self.waits.lock();
         let wait = waits.get(&waiter).filter(|wait| !wait.doomed)?;
         let mut rows = self.shard(wait.row).rows.lock();
         let line = rows.get_mut(&wait.row)?;
-        // Its turn may have come without its having looked.
+        // It may have been granted the row without having noticed.
         line.waker(waiter)?;
         Some(Step {
             row: wait.row,
@@ -262,7 +267,7 @@ impl Intents {
         })
     }
 
-    /// Ends a circle at `victim`, if it still waits for `row`.
+    /// Ends a cycle at `victim`, if it still waits for `row`.
     pub(crate) fn doom(&self, victim: Holder, row: Addr) {
         let mut waits = self.waits.lock();
         if waits.get(&victim).is_some_and(|wait| wait.row == row) {
@@ -270,7 +275,8 @@ impl Intents {
         }
     }
 
-    /// Those who have waited for `patience` since they were last named here, which is twice as long each time, for some time.
+    /// Returns the waiters that have waited for `patience` since they were last returned. The
+    /// interval of a waiter doubles each time, up to a limit.
     pub(crate) fn stalled(&self, now: Timestamp, patience: u64) -> Vec<Holder> {
         let mut stalled = Vec::new();
         for (waiter, wait) in self.waits.lock().iter_mut() {
@@ -286,8 +292,8 @@ impl Intents {
         stalled
     }
 
-    /// Takes the intent, or a place in its line; whether it was taken at once. `waker` is told when
-    /// [`Self::outcome`] has something to say.
+    /// Takes the intent, or appends a waiter to the queue. Returns whether the intent was taken.
+    /// `waker` is woken when [`Self::outcome`] has a result.
     pub(crate) fn enqueue(
         &self,
         row: Addr,
@@ -295,12 +301,12 @@ impl Intents {
         wish: Wish,
         waker: &Waker,
     ) -> Result<bool, WouldDeadlock> {
-        // The lock on `waits` makes checking and beginning to wait one step.
+        // The lock on `waits` makes the check and the start of the wait one atomic step.
         let mut waits = self.waits.lock();
         if self.try_take(row, me, wish.strength) {
             return Ok(true);
         }
-        // Each that is sent away is part of no other.
+        // A victim is no longer part of any cycle, so the loop ends.
         while let Some(circle) = self.circle(&waits, row, me, wish.strength) {
             match circle {
                 Circle::EndsAt(victim) if !wish.yields => self.send_away(&mut waits, victim),
@@ -310,7 +316,7 @@ impl Intents {
         let shard = self.shard(row);
         let mut rows = shard.rows.lock();
         let line = rows.entry(row).or_default();
-        // Released since the try, perhaps.
+        // The row may have been released since the first try.
         let taken = line.try_take(me, wish.strength);
         if !taken {
             line.wait(me, wish.strength, waker.clone());
@@ -328,8 +334,8 @@ impl Intents {
         Ok(taken)
     }
 
-    /// How the wait of `me` in the line of `row` has ended; `None` while it lasts, and `waker` is told of
-    /// its end.
+    /// Returns how the wait of `me` in the queue of `row` has ended. Returns `None` while it lasts;
+    /// `waker` is woken at its end.
     pub(crate) fn outcome(
         &self,
         row: Addr,
@@ -354,13 +360,14 @@ impl Intents {
         Some(outcome)
     }
 
-    /// Nobody of a machine that is lost stands in a line any more, or has an intent.
+    /// Removes all holders and waiters of a lost machine.
     pub(crate) fn leave_all(&self, machine: u64) {
         self.leave_where(|_, holder| machine_of(holder) == machine);
     }
 
-    /// The lines of rows that `is_gone` are at another machine from now on: nobody of others stands in them any more.
-    /// Those of this machine leave them by themselves.
+    /// Removes the holders and waiters of other machines from the queues of rows that `is_gone`:
+    /// those queues are at another machine from now on. Holders and waiters of this machine leave
+    /// by themselves.
     pub(crate) fn leave_to_own(&self, is_gone: impl Fn(Addr) -> bool) {
         self.leave_where(|row, holder| is_gone(row) && machine_of(holder) != 0);
     }
@@ -375,13 +382,14 @@ impl Intents {
         }
     }
 
-    /// `me` is neither in the line of `row` any more nor has its intent.
+    /// Removes `me` from the waiters and the holders of `row`.
     pub(crate) fn leave(&self, row: Addr, me: Holder) {
         self.stop_waiting(row, me);
         self.release(row, me);
     }
 
-    /// `me` does not wait for the row any more; it has it if it had it before, or its turn has come.
+    /// Removes `me` from the waiters of the row. It keeps the row if it had it before, or was
+    /// granted it meanwhile.
     pub(crate) fn stop_waiting(&self, row: Addr, me: Holder) {
         self.waits.lock().remove(&me);
         let shard = self.shard(row);
@@ -392,7 +400,7 @@ impl Intents {
     }
 }
 
-/// A place in line; dropping it leaves the line.
+/// A wait in the queue; dropping it leaves the queue.
 #[derive(Debug)]
 pub struct Take<'a> {
     intents: &'a Intents,

@@ -1,18 +1,20 @@
-//! How strong an intent is: PostgreSQL's four row locks, weakest first.
+//! The strength of an intent: PostgreSQL's four row locks, weakest first.
 //!
 //! ```text
 //!                KeyShare  Share  NoKeyUpdate  Update
 //! KeyShare          ·        ·         ·          x
-//! Share             ·        ·         x          x        x: two transactions cannot have these at a time
+//! Share             ·        ·         x          x        x: the two strengths conflict
 //! NoKeyUpdate       ·        x         x          x
 //! Update            x        x         x          x
 //! ```
-//! Each strength conflicts with all that a weaker one conflicts with, so the order tells which one implies which.
+//! Each strength conflicts with every strength that a weaker one conflicts with. So a stronger one
+//! implies a weaker one.
 
 /// The strength of an intent on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strength {
-    /// The row stays, and keeps its keys: the lock of a foreign key on the row that is referenced.
+    /// The row is not deleted and its keys do not change: the lock of a foreign key on the row that
+    /// is referenced.
     KeyShare,
     /// No other transaction writes the row.
     Share,
@@ -31,7 +33,7 @@ impl Strength {
         Strength::Update,
     ];
 
-    /// Whether two transactions cannot have a row with these strengths at the same time.
+    /// Returns whether two transactions cannot have a row with these strengths at the same time.
     pub fn conflicts(self, other: Strength) -> bool {
         match self.max(other) {
             Strength::Update => true,
@@ -40,7 +42,7 @@ impl Strength {
         }
     }
 
-    /// The number of the strength in a message.
+    /// Returns the number of the strength in a message.
     pub fn code(self) -> u8 {
         match self {
             Strength::KeyShare => 1,
@@ -50,7 +52,7 @@ impl Strength {
         }
     }
 
-    /// The strength of a number in a message; `None` if the number stands for no strength.
+    /// Returns the strength of a number in a message; `None` if the number stands for no strength.
     pub fn of_code(code: u64) -> Option<Strength> {
         let mut all = Strength::ALL.into_iter();
         all.find(|strength| u64::from(strength.code()) == code)

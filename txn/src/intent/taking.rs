@@ -1,4 +1,4 @@
-//! The intents of a transaction: it takes them, and gives them back at its end.
+//! The intents of a transaction: it takes them, and releases them at its end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use crate::stop::Stop;
 use crate::transaction::{Context, Transaction};
 use crate::work::Work;
 
-/// Intents that are searched before another is taken.
+/// Longest list of intents that is searched before another is taken.
 const FEW_INTENTS: usize = 16;
 
 impl Context {
-    /// Whether it has an intent at least that strong on the object.
+    /// Returns whether it has an intent at least that strong on the object.
     pub fn has_intent(&self, addr: Addr, strength: Strength) -> bool {
         let mut intents = self.intents.iter();
         intents.any(|(row, had)| *row == addr && *had >= strength)
     }
 
-    /// Gives all of them back.
+    /// Releases all intents.
     pub fn release_intents(&mut self) {
         while let Some((row, _)) = self.intents.pop() {
             self.release_intent(row);
         }
     }
 
-    /// Gives those back that came after the first `kept`. A row that was had before is had as it was then; at another
-    /// machine it stays as it is.
+    /// Releases the intents after the first `kept`. An intent that was made stronger since is
+    /// weakened to its earlier strength; at another machine it keeps the stronger one.
     pub fn release_intents_after(&mut self, kept: usize) {
         if self.intents.len() <= kept {
             return;
@@ -60,30 +60,30 @@ impl Context {
         {
             network.give_back(row, holder, Back::All);
         }
-        // The line may have been here when the intent was taken.
+        // The row's queue may have been on this machine when the intent was taken.
         self.machine.intents().release(row, holder);
     }
 }
 
 impl Transaction {
-    /// Whether the transaction gives way (not unless told so): its caller runs it again unseen. It
-    /// aborts rather than overwrite an object that is somebody else's intent, and ends circles of
-    /// waits rather than others that do not give way.
+    /// Sets whether the transaction yields (by default it does not): its caller runs it again
+    /// without the client's notice. Such a transaction aborts instead of overwriting an object on
+    /// which another has an intent. It is preferred as the victim of a deadlock.
     pub fn set_yielding(&mut self, yields: bool) {
         self.context_mut().yields = yields;
     }
 
-    /// Waits in line to be the one who writes the object, or one of those for whom nobody does, and keeps the place until
-    /// the end. Take it before reading what is going to be changed.
+    /// Waits for an intent on the object and keeps it until the end. Call this before reading the
+    /// object that is to be changed.
     ///
     /// # Errors
-    /// [`Stop::Deadlock`] where waiting would close a circle.
+    /// [`Stop::Deadlock`] where waiting would close a cycle.
     pub async fn intend(&mut self, addr: Addr, strength: Strength) -> Result<(), Stop> {
         let context = self.context();
         let holder = u64::from(context.number);
         let elsewhere = |network: &Arc<Network>| network.is_elsewhere(addr);
         let elsewhere = context.machine.network().is_some_and(elsewhere);
-        // Taking and giving back twice is harmless, so a long list is not searched.
+        // Taking or releasing an intent twice is harmless, so a long list is not searched.
         if context.intents.len() <= FEW_INTENTS && context.has_intent(addr, strength) {
             return Ok(());
         }
@@ -97,7 +97,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// [`Self::intend`] where others are in the way.
+    /// Waits as [`Self::intend`] does, where other holders conflict.
     fn wait_in_line(&mut self, addr: Addr, strength: Strength) -> Work<'_, Result<(), Stop>> {
         Box::pin(async move {
             let context = self.context();
@@ -121,11 +121,11 @@ impl Transaction {
         })
     }
 
-    /// As [`Self::intend`] where nobody else has an intent on the object that is in the way; else nothing happens, and the
-    /// answer is no.
+    /// Takes an intent as [`Self::intend`] does, if no other holder conflicts. Otherwise does
+    /// nothing and returns `false`.
     ///
     /// # Errors
-    /// As [`Self::intend`], but for a circle of waits: nothing is waited for.
+    /// As [`Self::intend`], except for a deadlock: this function does not wait.
     pub async fn try_intend(&mut self, addr: Addr, strength: Strength) -> Result<bool, Stop> {
         let context = self.context();
         let holder = u64::from(context.number);
@@ -143,8 +143,8 @@ impl Transaction {
         Ok(true)
     }
 
-    /// As [`Self::intend`] where somebody else has an intent on the object that is in the way; otherwise takes none. For a
-    /// transaction that ends at once and does not want to pay for a place in line.
+    /// Waits and takes an intent as [`Self::intend`] does, if another holder conflicts; otherwise
+    /// takes none. For a transaction that ends at once and so needs no queue entry.
     ///
     /// # Errors
     /// As [`Self::intend`].

@@ -23,7 +23,7 @@ impl Intents {
         self.try_take(row, me, Update)
     }
 
-    /// Waits to write.
+    /// Waits for an update intent.
     fn write(&self, row: Addr, me: Holder, yields: bool) -> Take<'_> {
         self.take(row, me, wish(Update, yields))
     }
@@ -73,7 +73,8 @@ fn a_circle_through_any_of_those_who_share_a_row_is_found() {
         assert!(intents.try_take(row(1), holder, Share));
     }
     assert!(intents.try_write(row(2), 4) && intents.try_write(row(3), 5));
-    // One of the three waits for a row that nobody in a circle has, another for the one of whoever is about to wait.
+    // Holder 1 waits for a row of a holder that is in no cycle, holder 2 for the row of the holder
+    // that closes the cycle.
     let mut a = intents.write(row(3), 1, true);
     let mut b = intents.write(row(2), 2, true);
     assert!(poll(&mut a).is_pending() && poll(&mut b).is_pending());
@@ -99,7 +100,7 @@ fn of_two_who_share_a_row_and_both_want_to_write_it_one_goes() {
     assert_eq!(poll(&mut second), Poll::Ready(Err(WouldDeadlock)));
     drop(second);
     assert!(intents.is_others(row(1), 1, Update), "it shares it still");
-    // Who does not want more any longer has what it had.
+    // A holder that stops waiting for a stronger lock keeps its lock.
     drop(first);
     assert!(intents.is_others(row(1), 2, Update) && !intents.is_others(row(1), 3, Share));
     let mut first = intents.take(row(1), 1, more);
@@ -136,7 +137,7 @@ fn a_circle_ends_at_a_waiter_that_yields() {
     intents.release(row(2), 2);
     assert_eq!(poll(&mut block), Poll::Ready(Ok(Turn::Taken)));
 
-    // Who yields and closes the circle goes itself.
+    // If the wait that closes the cycle yields, that wait itself fails.
     assert!(intents.try_write(row(3), 3));
     let mut block = intents.write(row(3), 1, false);
     assert!(poll(&mut block).is_pending());

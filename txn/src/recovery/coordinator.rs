@@ -1,16 +1,19 @@
-//! What becomes of the transactions that this machine has to decide about (SOSP'15 §5.3, steps 6 and 7).
+//! The decision about recovering transactions of which this machine is coordinator (SOSP'15 §5.3,
+//! steps 6 and 7).
 //!
 //! ```text
-//!  votes of all regions ─► decide ─► COMMIT-RECOVERY or ABORT-RECOVERY to all replicas ─► acks ─► TRUNCATE-RECOVERY
-//!    └ 250 µs later: REQUEST-VOTE to those that are missing
+//!  votes of all regions ─► decide ─► COMMIT|ABORT-RECOVERY to all ─► acks ─► TRUNCATE-RECOVERY
+//!    └ 250 µs later: REQUEST-VOTE to the regions whose votes are missing
 //! ```
-//! *Unlike the paper* a COMMIT-PRIMARY vote does not decide before the others are there: once a region has voted, all
-//! of its replicas have what they need to do as they are told. The decision is the same.
+//! *Unlike the paper* a COMMIT-PRIMARY vote does not decide before the other votes have arrived.
+//! Once a region has voted, all its replicas have the data that they need to carry out the
+//! decision. The decision is the same.
 //!
-//! *A region that is lost* will never vote. It counts as one that has nothing against the transaction: where another
-//! one has seen COMMIT-BACKUP, all locks had been taken, in the lost region too, and all that was read was valid; and
-//! the transaction may have been reported. What it wrote in the lost region is gone with all the rest there.
-//! A region that this machine does not know of is no lost one; it is waited for.
+//! *A lost region* never votes. It counts as a region that does not object. If another region has
+//! seen COMMIT-BACKUP, all locks had been taken, in the lost region too, and all reads were valid;
+//! the transaction may have been reported as committed. Its writes to the lost region are lost,
+//! with all other data there. A region that this machine does not know is not a lost region; its
+//! vote is awaited.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +29,7 @@ use super::{Action, Surroundings, Whereabouts};
 use crate::planted::{self, Planted};
 use crate::record::TxnId;
 
-/// How long votes are waited for before they are asked for, each time.
+/// Nanoseconds after which missing votes are requested, and requested again.
 pub(super) const PATIENCE_NS: u64 = 250_000;
 
 /// The transactions that this machine decides about.
@@ -36,22 +39,22 @@ pub(super) struct Coordinator {
     telling: BTreeMap<TxnId, Telling>,
 }
 
-/// One that is not decided.
+/// A transaction that is not decided yet.
 #[derive(Debug)]
 struct Voting {
     written: Arc<[u32]>,
     votes: FewMap<u32, RegionVote>,
     /// Regions that will never vote.
     lost: FewSet<u32>,
-    /// When those that are missing are asked.
+    /// The time at which the missing votes are requested.
     ask_at: u64,
 }
 
-/// One that is.
+/// A decided transaction.
 #[derive(Debug)]
 struct Telling {
     replicas: FewSet<MachineId>,
-    /// Of these, those that have not acknowledged.
+    /// The replicas that have not acknowledged.
     missing: FewSet<MachineId>,
 }
 
@@ -79,23 +82,24 @@ impl Coordinator {
         self.voting.is_empty() && self.telling.is_empty()
     }
 
-    /// When [`Self::ask`] is due.
+    /// Returns when [`Self::ask`] is due.
     pub fn next_wake(&self) -> u64 {
         let times = self.voting.values().map(|voting| voting.ask_at);
         times.min().unwrap_or(u64::MAX)
     }
 
-    /// A transaction that somebody waits for on this machine, whoever else knows of it.
+    /// Adds a transaction whose outcome code of this machine awaits, whether or not any replica has
+    /// evidence of it.
     pub fn awaited(&mut self, now: u64, id: TxnId, written: Arc<[u32]>) {
         self.voting.insert(id, Voting::new(now, written));
     }
 
-    /// RECOVERY-VOTE.
+    /// Handles RECOVERY-VOTE.
     pub fn recovery_vote(&mut self, now: u64, vote: RegionVote, post: &mut Post) {
         let id = vote.id;
         if !self.voting.contains_key(&id) {
-            // The answer to a question that has been answered before, where nothing is written, or a vote that is
-            // too late for anything.
+            // Either the transaction wrote nothing, and this answers a request that was answered
+            // before, or the vote is too late.
             if vote.written.is_empty() || self.telling.contains_key(&id) {
                 return;
             }
@@ -110,7 +114,7 @@ impl Coordinator {
         self.decide(id, post);
     }
 
-    /// REQUEST-VOTE where it is due.
+    /// Sends REQUEST-VOTE where it is due.
     pub fn ask(&mut self, now: u64, around: &dyn Surroundings, post: &mut Post) {
         let due = self
             .voting
@@ -136,7 +140,7 @@ impl Coordinator {
         }
     }
 
-    /// Decides (step 7) if all have voted, and tells all replicas.
+    /// Decides (step 7) if all regions have voted, and sends the decision to all replicas.
     fn decide(&mut self, id: TxnId, post: &mut Post) {
         let complete = |voting: &&Voting| {
             voting.missing().next().is_none() || planted::is(Planted::DecideOnFirstVote)
@@ -173,7 +177,8 @@ impl Coordinator {
         }
     }
 
-    /// A replica has done as it was told; TRUNCATE-RECOVERY once all have.
+    /// Handles the acknowledgement of a replica; sends TRUNCATE-RECOVERY once all replicas have
+    /// acknowledged.
     pub fn recovery_ack(&mut self, from: MachineId, id: TxnId, post: &mut Post) {
         let Some(telling) = self.telling.get_mut(&id) else {
             return;

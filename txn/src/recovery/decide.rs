@@ -1,22 +1,23 @@
-//! What becomes of a transaction, by the votes of the regions that it wrote to.
+//! The decision about a transaction, by the votes of the regions that it wrote to.
 
 use super::vote::Vote;
 use crate::planted::{self, Planted};
 
-/// What becomes of it.
+/// The outcome of a recovering transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decision {
-    /// COMMIT-RECOVERY to all of its replicas.
+    /// COMMIT-RECOVERY is sent to all its replicas.
     Commit,
-    /// ABORT-RECOVERY to all of them.
+    /// ABORT-RECOVERY is sent to all its replicas.
     Abort,
 }
 
-/// Decides by the votes of all regions that a transaction wrote to, `None` for those that have not voted yet;
-/// `None` as long as a vote is missing that counts.
+/// Decides by the votes of all regions that a transaction wrote to; a missing vote is `None`.
+/// Returns `None` as long as a missing vote matters.
 ///
-/// It commits if a region has shown it. Otherwise all of them have to have locked its objects, one has to know what
-/// they become, and those that have no record any more do no harm: they had one.
+/// The transaction commits if a region has shown its writes. Otherwise it commits only if all
+/// regions have locked its objects, and one has their new contents. A region that has truncated it
+/// had a record of it, so it does not object.
 pub fn decide(votes: impl IntoIterator<Item = Option<Vote>>) -> Option<Decision> {
     let (mut missing, mut to_commit, mut against) = (false, false, false);
     for vote in votes {
@@ -50,7 +51,7 @@ mod tests {
         Some(Vote::Unknown),
     ];
 
-    /// Every three votes, and what becomes of the transaction.
+    /// Calls `f` with every three votes and the decision.
     fn each(mut f: impl FnMut([Option<Vote>; 3], Option<Decision>)) {
         for a in ALL {
             for b in ALL {

@@ -1,7 +1,7 @@
-//! What machines say to each other in transaction recovery (SOSP'15 Table 2), and its words.
+//! Messages of transaction recovery (SOSP'15 Table 2) and their encoding.
 //!
 //! ```text
-//! NEED-RECOVERY       region | last? | n | n times seen
+//! NEED-RECOVERY       region | last? | n | n × seen
 //! FETCH-TX-STATE      region | id
 //! SEND-TX-STATE       region | id | content
 //! REPLICATE-TX-STATE  region | seen | with content? | content
@@ -16,11 +16,12 @@
 //!
 //! seen                id | evidence | w | regions
 //! ```
-//! Each begins with its number and the configuration. Lists have their length before them; a `w` that is not known is
-//! all ones. What a transaction writes to a region is the content, which only the replicas understand.
+//! Each begins with its number and the configuration. Lists begin with their length. An unknown `w`
+//! is all ones. The content is the transaction's writes to a region; only the replicas understand
+//! it.
 //!
 //! # Failure
-//! Messages come from peers: decoding bounds every count and answers [`BadRecord`].
+//! Messages come from peers: decoding bounds every count and returns [`BadRecord`].
 
 use std::sync::Arc;
 
@@ -32,95 +33,95 @@ use super::vote::{Evidence, RegionVote, Vote};
 use crate::record::{BadRecord, TxnId};
 use crate::words::Reader;
 
-/// A message of the recovery in a configuration. Between two of its members they arrive, in order.
+/// A recovery message in a configuration. Messages between two members arrive, and in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryMessage {
-    /// The configuration.
+    /// The configuration of the sender.
     pub configuration: ConfigurationId,
-    /// What is said.
+    /// The content of the message.
     pub body: Body,
 }
 
-/// What is said.
+/// The content of a recovery message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// From a backup to the primary: what it has seen of transactions of older configurations.
+    /// From a backup to the primary: its evidence of transactions of older configurations.
     NeedRecovery {
-        /// Their region.
+        /// The region of the evidence.
         region: u32,
-        /// All, or a part of them.
+        /// The evidence, or a part of it.
         seen: Vec<Seen>,
-        /// Whether that was the last part.
+        /// Whether this is the last part.
         last: bool,
     },
-    /// From a primary: send me what the transaction writes.
+    /// From a primary: a request for the writes of a transaction.
     FetchTxState {
-        /// To this region.
+        /// The region of the writes.
         region: u32,
-        /// The transaction.
+        /// The transaction whose writes are requested.
         id: TxnId,
     },
-    /// Here it is.
+    /// The answer to `FetchTxState`.
     SendTxState {
-        /// The region.
+        /// The region of the writes.
         region: u32,
-        /// The transaction.
+        /// The transaction whose writes are sent.
         id: TxnId,
-        /// What it writes there.
+        /// The writes of the transaction to the region.
         content: Arc<[u64]>,
     },
-    /// From the primary to a backup: know this, too.
+    /// From the primary to a backup: evidence that the backup must keep.
     ReplicateTxState {
-        /// What all replicas together have seen.
+        /// The evidence of all replicas together.
         seen: Seen,
-        /// What the transaction writes, if the backup lacks that.
+        /// The writes of the transaction, if the backup lacks them.
         content: Option<Arc<[u64]>>,
     },
-    /// The backup does.
+    /// From a backup: it has kept the evidence of `ReplicateTxState`.
     ReplicateAck {
-        /// The region.
+        /// The region of the evidence.
         region: u32,
-        /// The transaction.
+        /// The transaction of the evidence.
         id: TxnId,
     },
-    /// From the primary to a backup: there is no more for it to know.
+    /// From the primary to a backup: all evidence has been replicated.
     Replicated {
-        /// The region.
+        /// The region whose evidence is complete.
         region: u32,
     },
-    /// From a primary to the coordinator.
+    /// From a primary to the coordinator: the vote of a region.
     RecoveryVote(RegionVote),
     /// From the coordinator to a primary that has not voted.
     RequestVote {
-        /// The region.
+        /// The region whose vote is missing.
         region: u32,
-        /// The transaction.
+        /// The transaction to vote on.
         id: TxnId,
     },
-    /// From the coordinator to all replicas.
+    /// From the coordinator to all replicas: commit the transaction.
     CommitRecovery {
-        /// The transaction.
+        /// The committed transaction.
         id: TxnId,
         /// Its write timestamp.
         w: Timestamp,
         /// All regions that it writes.
         written: Arc<[u32]>,
     },
-    /// From the coordinator to all replicas.
+    /// From the coordinator to all replicas: abort the transaction.
     AbortRecovery {
-        /// The transaction.
+        /// The aborted transaction.
         id: TxnId,
         /// All regions that it writes.
         written: Arc<[u32]>,
     },
-    /// The replica has done as it was told.
+    /// From a replica: it has carried out the decision.
     RecoveryAck {
-        /// The transaction.
+        /// The decided transaction.
         id: TxnId,
     },
-    /// All replicas have.
+    /// From the coordinator: all replicas have acknowledged, so the transaction can be truncated.
     TruncateRecovery {
-        /// The transaction.
+        /// The transaction to truncate.
         id: TxnId,
     },
 }
@@ -134,7 +135,7 @@ const VOTES: [Vote; 6] = [
     Vote::Unknown,
 ];
 
-/// What messages are called, by their numbers from 1.
+/// Names of the messages, by their numbers from 1.
 const NAMES: [&str; 12] = [
     "NEED-RECOVERY",
     "FETCH-TX-STATE",
@@ -150,27 +151,27 @@ const NAMES: [&str; 12] = [
     "TRUNCATE-RECOVERY",
 ];
 
-/// In the place of a timestamp: it is not known.
+/// Encoding of an unknown timestamp.
 const NO_TIME: u64 = u64::MAX;
 
 impl RecoveryMessage {
-    /// The message in words.
+    /// Returns the encoded message.
     pub fn words(&self) -> Vec<u64> {
         let mut out = vec![self.body.number(), self.configuration.0];
         self.body.put(&mut out);
         out
     }
 
-    /// What the message is called that [`Self::words`] gave.
+    /// Returns the name of an encoded message.
     pub fn name_of(words: &[u64]) -> Option<&'static str> {
         let number = words.first()?.checked_sub(1)?;
         NAMES.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// What [`Self::words`] gave.
+    /// Decodes a message that [`Self::words`] has encoded.
     ///
     /// # Errors
-    /// [`BadRecord`] where the words are no message.
+    /// [`BadRecord`] where the words are not a message.
     pub fn decode(words: &[u64]) -> Result<RecoveryMessage, BadRecord> {
         let mut reader = Reader(words);
         let number = reader.word()?;
@@ -315,7 +316,7 @@ impl Body {
     }
 }
 
-/// Words of what was seen in a message.
+/// Returns the words that evidence takes in a message.
 pub(super) fn seen_words(seen: &Seen) -> usize {
     TxnId::WORDS + 3 + seen.written.len()
 }
@@ -389,7 +390,7 @@ fn take_number(from: &mut Reader<'_>) -> Result<u32, BadRecord> {
     number(from.word()?)
 }
 
-/// Numbers of regions or machines.
+/// Decodes a list of numbers of regions or machines.
 fn take_regions(from: &mut Reader<'_>) -> Result<Arc<[u32]>, BadRecord> {
     from.counted()?.iter().map(|word| number(*word)).collect()
 }

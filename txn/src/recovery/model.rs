@@ -1,8 +1,10 @@
-//! A commit of two regions with three replicas each, met by losses at every point, and recovered with more losses at
-//! every point of that. All states that can come about are looked at.
+//! A model of the commit of a transaction that writes two regions with three replicas each.
+//! Machines are lost at every point of the commit, and more machines at every point of its
+//! recovery. All reachable states are checked.
 //!
-//! Which replica is which does not matter to a vote, so a region is the set of what those that are left have seen; the
-//! primary of the normal case comes first in it until somebody is lost.
+//! A vote does not depend on which replica has seen what, so a region is the set of the evidence of
+//! its remaining replicas. In the normal case the primary's evidence is the first, until a machine
+//! is lost.
 
 use std::collections::HashSet;
 
@@ -11,14 +13,14 @@ use super::{Decision, Evidence, Vote, decide};
 const REGIONS: usize = 2;
 const REPLICAS: usize = 3;
 
-/// How far things are.
+/// The progress of the commit or the recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Stage {
-    /// The coordinator goes on.
+    /// The coordinator is running the commit.
     Normal,
-    /// Replicas tell one another what they have seen.
+    /// Replicas exchange their evidence.
     Recovering,
-    /// It is decided, and told.
+    /// The recovery has decided and sends the decision.
     Decided(Decision),
 }
 
@@ -26,20 +28,20 @@ enum Stage {
 struct State {
     stage: Stage,
     replicas: [Vec<Evidence>; REGIONS],
-    /// A version was shown, or success was reported.
+    /// Whether a version was shown, or success was reported.
     committed: bool,
-    /// The coordinator has told its client that it did not commit.
+    /// Whether the coordinator has reported to its client that the transaction did not commit.
     gave_up: bool,
-    /// What was decided first.
+    /// The first decision of a recovery.
     decided: Option<Decision>,
 }
 
-/// What the replicas of a region tell one another before it votes.
+/// The evidence that the replicas of a region exchange before it votes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
-    /// All that any of them has seen.
+    /// All evidence that any replica has.
     All,
-    /// That there was a LOCK, as SOSP'15 §5.3 step 5 has it.
+    /// Only that there was a LOCK, as in SOSP'15 §5.3 step 5.
     Lock,
 }
 
@@ -67,7 +69,7 @@ impl State {
         )
     }
 
-    /// All states that may be next.
+    /// Returns all possible next states.
     fn next(&self, told: Told) -> Vec<State> {
         let mut next = Vec::new();
         for region in 0..REGIONS {
@@ -85,7 +87,7 @@ impl State {
                         step.any_of(Evidence::COMMIT_PRIMARY.and(Evidence::COMMIT_RECOVERY));
                     next.push(state);
                 }
-                // No region loses all.
+                // No region loses all its replicas.
                 if self.replicas[region].len() > 1 {
                     let mut state = self.clone();
                     state.stage = Stage::Recovering;
@@ -111,14 +113,14 @@ impl State {
             Stage::Recovering => next.extend(self.vote(told)),
             Stage::Decided(_) => {}
         }
-        // What a region is after a loss is a set.
+        // After a loss the evidence of a region is a set, so sort it.
         for state in next.iter_mut().filter(|state| state.stage != Stage::Normal) {
             state.replicas.iter_mut().for_each(|region| region.sort());
         }
         next
     }
 
-    /// What a replica may see next as long as the coordinator goes on (SOSP'15 §4).
+    /// Returns the next evidence of a replica while the coordinator runs (SOSP'15 §4).
     fn commit_step(&self, replica: usize, seen: Evidence) -> Option<Evidence> {
         let primary = replica == 0;
         let is_in =
@@ -126,7 +128,7 @@ impl State {
         let after_backup = Evidence::COMMIT_BACKUP.and(Evidence::TRUNCATED);
         let after_primary = Evidence::COMMIT_PRIMARY.and(Evidence::TRUNCATED);
         if self.gave_up {
-            // ABORT: the record is forgotten.
+            // ABORT: the record is deleted.
             return primary.then_some(Evidence::NONE);
         }
         if self.all(is_in(after_primary)) {
@@ -142,7 +144,8 @@ impl State {
         }
     }
 
-    /// What a replica knows once it was told; one that has truncated the transaction needs nothing.
+    /// Returns the evidence of a replica after the exchange. A replica that has truncated the
+    /// transaction needs none.
     fn tell_step(&self, region: usize, seen: Evidence, told: Told) -> Option<Evidence> {
         let region = &self.replicas[region];
         if seen == Evidence::TRUNCATED || !State::has_records(region) {
@@ -158,7 +161,8 @@ impl State {
         })
     }
 
-    /// The decision, once all were told. Nobody looks after a transaction of which there is no record.
+    /// Returns the state after the decision, once all replicas have the evidence. A transaction
+    /// without any record is not recovered.
     fn vote(&self, told: Told) -> Option<State> {
         let is_told = |(at, region): (usize, &Vec<Evidence>)| {
             let mut each = region.iter();
@@ -187,7 +191,8 @@ impl State {
         })
     }
 
-    /// What a replica sees next of a decision: that, and after all have, TRUNCATE-RECOVERY.
+    /// Returns the next evidence of a replica after a decision: the decision, and once all replicas
+    /// have it, TRUNCATE-RECOVERY.
     fn decided_step(&self, decision: Decision, seen: Evidence) -> Option<Evidence> {
         let record = match decision {
             Decision::Commit => Evidence::COMMIT_RECOVERY,
@@ -200,7 +205,7 @@ impl State {
         }
     }
 
-    /// What is wrong here, if anything.
+    /// Returns the violated invariant, if any.
     fn wrong(&self) -> Option<&'static str> {
         match self.stage {
             Stage::Decided(decision) if self.decided != Some(decision) => {
@@ -229,7 +234,7 @@ fn nobody_knows(region: &[Evidence]) -> bool {
     region.iter().all(|seen| *seen == Evidence::NONE)
 }
 
-/// Looks at all states; how many there are, or the first that is wrong.
+/// Visits all states. Returns their number, or the first state that violates an invariant.
 fn explore(told: Told) -> Result<usize, (&'static str, State)> {
     let mut known = HashSet::from([State::begin()]);
     let mut open = vec![State::begin()];
@@ -254,8 +259,8 @@ fn no_loss_at_any_point_changes_what_was_decided() {
     }
 }
 
-/// If those that are told of a transaction learn of its LOCK alone, a commit that rests on what one backup has seen
-/// is undone when that one is lost, although others have been shown it.
+/// If the exchange covers only LOCK, a commit may depend on the evidence of one backup. The commit
+/// is undone when that backup is lost, although other transactions have seen its writes.
 #[test]
 fn replicas_have_to_be_told_more_than_of_a_lock() {
     assert!(explore(Told::Lock).is_err());

@@ -1,4 +1,4 @@
-//! What a machine's parts of a recovery have in common: who is in it, and what is to be done.
+//! The shared part of a machine's recovery: the members and the actions to carry out.
 
 use std::collections::VecDeque;
 
@@ -8,15 +8,15 @@ use super::Action;
 use super::message::{Body, RecoveryMessage};
 use crate::record::TxnId;
 
-/// The configuration, and what has come up to be done.
+/// The configuration, and the actions to carry out.
 #[derive(Debug)]
 pub(super) struct Post {
     pub me: MachineId,
     pub configuration: ConfigurationId,
-    /// In order.
+    /// Sorted.
     members: Vec<MachineId>,
     pub actions: Vec<Action>,
-    /// What this machine says to itself.
+    /// Messages of this machine to itself.
     pub own: VecDeque<Body>,
 }
 
@@ -47,8 +47,9 @@ impl Post {
         self.actions.push(Action::Send(to, message));
     }
 
-    /// Who decides about a transaction: the machine that ran it or, where that is lost, one that all members agree
-    /// on, so that those of a lost machine are spread over the others.
+    /// Returns the coordinator of a transaction: the machine that ran it. If that machine is lost,
+    /// all members compute the same other member. The transactions of a lost machine are so
+    /// distributed over the members.
     pub fn coordinator_of(&self, id: TxnId) -> MachineId {
         let own = MachineId(id.machine);
         if self.has(own) || self.members.is_empty() {

@@ -1,4 +1,4 @@
-//! A machine's part in the recovery of transactions, from one configuration to the next.
+//! A machine's part in transaction recovery, from one configuration to the next.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use super::vote::Evidence;
 use super::{Action, Surroundings};
 use crate::record::TxnId;
 
-/// Words of what was seen that go into one NEED-RECOVERY.
+/// Most words of evidence in one NEED-RECOVERY message.
 const NEED_WORDS: usize = 2048;
 
-/// What a recovery begins with, once this machine has drained its logs.
+/// The input of a recovery, after this machine has drained its logs.
 #[derive(Clone, Debug)]
 pub struct Begin {
     /// The configuration that is in force now.
     pub configuration: ConfigurationId,
     /// Its members.
     pub members: Vec<MachineId>,
-    /// The regions of which this machine is a replica, and all replicas of each.
+    /// The regions of which this machine is a replica, with all replicas of each.
     pub regions: Vec<(u32, Replicas)>,
-    /// What this machine has of transactions of older configurations. What earlier recoveries had it keep and do
-    /// belongs to it, until that is truncated.
+    /// The evidence of this machine for transactions of older configurations. That includes the
+    /// evidence that earlier recoveries made it keep, until it is truncated.
     pub found: Vec<Seen>,
-    /// Transactions of older configurations that this machine has run and whose outcome it waits for, with the
-    /// regions that they write.
+    /// Transactions of older configurations that this machine has run and whose outcome it awaits,
+    /// with the regions that they write.
     pub awaited: Vec<(TxnId, Arc<[u32]>)>,
 }
 
@@ -42,7 +42,7 @@ pub struct Begin {
 pub struct Recovery {
     me: MachineId,
     running: Option<Running>,
-    /// What others have said already of a configuration in which this machine has not begun.
+    /// Messages of configurations in which this machine has not begun yet.
     early: Vec<(MachineId, RecoveryMessage)>,
 }
 
@@ -52,11 +52,11 @@ struct Running {
     post: Post,
     regions: FewMap<u32, Region>,
     coordinator: Coordinator,
-    /// Whether it was said that all regions are active.
+    /// Whether [`Action::RegionsActive`] was returned.
     active: bool,
 }
 
-/// A region of which this machine is a replica.
+/// The state of a region of which this machine is a replica.
 #[derive(Debug)]
 struct Region {
     held: Held,
@@ -66,12 +66,12 @@ struct Region {
 #[derive(Debug)]
 enum Role {
     Primary(Primary),
-    /// Of this primary; and whether that has said all that there is to know.
+    /// A backup: its primary, and whether the primary has sent all evidence.
     Backup(MachineId, bool),
 }
 
 impl Recovery {
-    /// Of a machine, before its first configuration.
+    /// Returns the state of a machine before its first configuration.
     pub fn new(me: MachineId) -> Recovery {
         Recovery {
             me,
@@ -80,7 +80,8 @@ impl Recovery {
         }
     }
 
-    /// Begins in a configuration; what was not done in an earlier one is given up.
+    /// Begins the recovery in a configuration. The recovery of an earlier configuration is given
+    /// up.
     #[must_use]
     pub fn begin(&mut self, now: u64, begin: Begin, around: &dyn Surroundings) -> Vec<Action> {
         let configuration = begin.configuration;
@@ -98,9 +99,11 @@ impl Recovery {
         actions
     }
 
-    /// A message has come. One of an older configuration says nothing any more. One of a later configuration is kept
-    /// until this machine begins there; as all members have applied that by then, nothing begins in between.
-    /// REQUEST-VOTE is put again in time, so there are no more than the peers have regions and transactions.
+    /// Handles a message. A message of an older configuration is ignored. A message of a later
+    /// configuration is kept until this machine begins in that configuration. All members have
+    /// applied that configuration by then, so no configuration begins in between. REQUEST-VOTE is
+    /// not kept, because it is sent again. So the number of kept messages is bounded by the regions
+    /// and transactions of the peers.
     #[must_use]
     pub fn receive(
         &mut self,
@@ -130,7 +133,7 @@ impl Recovery {
         Vec::new()
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     #[must_use]
     pub fn tick(&mut self, now: u64, around: &dyn Surroundings) -> Vec<Action> {
         let Some(running) = &mut self.running else {
@@ -140,14 +143,14 @@ impl Recovery {
         running.done(now, around)
     }
 
-    /// When to call [`Self::tick`] at the latest; `u64::MAX` for never.
+    /// Returns when to call [`Self::tick`] at the latest; `u64::MAX` for never.
     pub fn next_wake(&self) -> u64 {
         let running = self.running.as_ref();
         running.map_or(u64::MAX, |running| running.coordinator.next_wake())
     }
 
-    /// Whether this machine has no record of an older configuration any more, will be given none, and has nothing to
-    /// decide. Others may still ask it to decide.
+    /// Returns whether this machine has no record of an older configuration, will receive none, and
+    /// has nothing to decide. Other machines may still ask it to decide.
     pub fn is_done(&self) -> bool {
         self.running.as_ref().is_some_and(|running| {
             let mut regions = running.regions.values();
@@ -195,7 +198,7 @@ impl Running {
         }
     }
 
-    /// Find recovering transactions (step 3): NEED-RECOVERY to the primaries.
+    /// Finds recovering transactions (step 3): sends NEED-RECOVERY to the primaries.
     fn find(&mut self, around: &dyn Surroundings) {
         for (region, replica) in &mut self.regions {
             match &mut replica.role {
@@ -209,7 +212,7 @@ impl Running {
         }
     }
 
-    /// What there is to be done.
+    /// Returns the actions to carry out.
     fn done(&mut self, now: u64, around: &dyn Surroundings) -> Vec<Action> {
         while let Some(body) = self.post.own.pop_front() {
             self.receive(now, self.post.me, body, around);
@@ -268,8 +271,8 @@ impl Running {
         }
     }
 
-    /// COMMIT-RECOVERY or, without a timestamp, ABORT-RECOVERY: acts at every region that the transaction writes. What
-    /// was truncated here is settled.
+    /// Handles COMMIT-RECOVERY or, without a timestamp, ABORT-RECOVERY: acts on every region that
+    /// the transaction writes, except those where it was truncated here.
     fn decided(
         &mut self,
         id: TxnId,
@@ -311,7 +314,8 @@ impl Running {
     }
 }
 
-/// NEED-RECOVERY to the primary of a region, in parts that fit into messages. Who has nothing says so.
+/// Sends NEED-RECOVERY to the primary of a region, in parts that fit into messages. Sends one
+/// message even if there is no evidence.
 fn need_recovery(primary: MachineId, region: u32, held: &Held, post: &mut Post) {
     let (mut part, mut words) = (Vec::new(), 0);
     for each in held.all() {
@@ -328,7 +332,7 @@ fn need_recovery(primary: MachineId, region: u32, held: &Held, post: &mut Post) 
     post.send(primary, Body::NeedRecovery { region, seen, last });
 }
 
-/// What a primary does with a message about its region.
+/// Handles a message to a region's primary.
 fn at_primary(
     primary: &mut Primary,
     from: MachineId,
@@ -351,7 +355,8 @@ fn at_primary(
     }
 }
 
-/// What a backup does with a message of its primary; whether that was the last.
+/// Handles a message of a primary at a backup. Returns whether it was the last message with
+/// evidence.
 fn at_backup(
     primary: MachineId,
     body: Body,
@@ -371,7 +376,7 @@ fn at_backup(
         }
         Body::ReplicateTxState { seen, content } => {
             let (region, id) = (seen.region, seen.id);
-            // What was truncated here is settled.
+            // A transaction that was truncated here needs no evidence.
             if !around.was_truncated(id, region) {
                 held.keep(seen, content, &mut post.actions);
             }

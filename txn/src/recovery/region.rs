@@ -1,17 +1,19 @@
-//! A region at its primary: which transactions are recovering there, their locks, and its votes (SOSP'15 §5.3,
-//! steps 3 to 6).
+//! A region at its primary: the recovering transactions, their locks, and the region's votes
+//! (SOSP'15 §5.3, steps 3 to 6).
 //!
 //! ```text
-//!  find                NEED-RECOVERY of all backups: the union of what they have seen
-//!  fetch ─► lock       what this replica lacks, from one that has it; then the locks: the region is active
-//!  replicate           what backups lack, with all evidence
-//!  vote                once all of them have acknowledged
+//!  find                NEED-RECOVERY of all backups: the union of their evidence
+//!  fetch ─► lock       writes that this replica lacks, from a replica that has them; then
+//!                      the locks: the region is active
+//!  replicate           evidence and writes that backups lack
+//!  vote                once all backups have acknowledged
 //! ```
-//! A transaction that this replica has truncated has taken effect here, or never will: it is not locked, and nobody is
-//! told of it. All that had the region then have records of it that say as much, or have truncated it, too.
+//! A transaction that this replica has truncated has either taken effect here or never will. So it
+//! is not locked, and its evidence is not replicated. All replicas at that time have records that
+//! lead to the same decision, or have truncated it too.
 //!
-//! One of which any replica has seen ABORT-RECOVERY is not locked again, for what it had locked may have been changed
-//! by others since; what it was to write is of no use any more.
+//! If any replica has seen ABORT-RECOVERY, the transaction is not locked again: other transactions
+//! may have changed the objects that it had locked. Its writes are no longer needed.
 
 use std::collections::BTreeMap;
 use std::mem::replace;
@@ -33,10 +35,10 @@ use crate::record::TxnId;
 pub(super) struct Primary {
     region: u32,
     replicas: Replicas,
-    /// Backups that have not said all that they have seen.
+    /// Backups that have not sent all their evidence.
     missing: FewSet<MachineId>,
     recovering: BTreeMap<TxnId, Recovering>,
-    /// Transactions whose contents have been asked for.
+    /// Number of transactions whose writes have been requested.
     fetching: usize,
     active: bool,
 }
@@ -44,9 +46,9 @@ pub(super) struct Primary {
 /// A transaction of which any replica has records.
 #[derive(Debug)]
 struct Recovering {
-    /// What all of them together have seen.
+    /// The evidence of all replicas together.
     all: Seen,
-    /// What each backup has.
+    /// The evidence of each backup.
     backups: FewMap<MachineId, Evidence>,
     stage: Stage,
 }
@@ -55,13 +57,13 @@ struct Recovering {
 enum Stage {
     Found,
     Fetching,
-    /// These have yet to acknowledge what they were told.
+    /// The backups that have not acknowledged the replicated evidence.
     Replicating(FewSet<MachineId>),
     Voted,
 }
 
 impl Recovering {
-    /// What the replicas are to know of it.
+    /// Returns the evidence to replicate.
     fn to_tell(&self) -> Seen {
         let given_up = self.all.evidence.any_of(Evidence::ABORT_RECOVERY);
         Seen {
@@ -90,12 +92,12 @@ impl Primary {
         self.active
     }
 
-    /// Whether nothing is left to be done.
+    /// Returns whether no recovery is left to do.
     pub fn is_settled(&self) -> bool {
         self.active && self.recovering.is_empty()
     }
 
-    /// NEED-RECOVERY (step 3): takes in what a backup has seen.
+    /// Handles NEED-RECOVERY (step 3): adds the evidence of a backup.
     pub fn need_recovery(&mut self, from: MachineId, seen: Vec<Seen>, last: bool) {
         if !self.missing.contains(&from) {
             return;
@@ -124,7 +126,7 @@ impl Primary {
         recovering
     }
 
-    /// Lock recovery (step 4), as soon as all backups have said what they have seen.
+    /// Runs lock recovery (step 4), once all backups have sent their evidence.
     pub fn find(&mut self, held: &mut Held, around: &dyn Surroundings, post: &mut Post) {
         if self.active || self.fetching > 0 || !self.missing.is_empty() {
             return;
@@ -161,7 +163,7 @@ impl Primary {
         self.lock_and_replicate(id, None, held, around, post);
     }
 
-    /// SEND-TX-STATE: what was asked for.
+    /// Handles SEND-TX-STATE, the answer to a request for writes.
     pub fn send_tx_state(
         &mut self,
         id: TxnId,
@@ -179,8 +181,8 @@ impl Primary {
         self.activate(post);
     }
 
-    /// Locks what a transaction writes and goes on to [`Self::replicate_tx_state`]. `fetched` is what it writes, if
-    /// this replica lacked that.
+    /// Locks the objects that a transaction writes and goes on to [`Self::replicate_tx_state`].
+    /// `fetched` is the writes, if this replica lacked them.
     fn lock_and_replicate(
         &mut self,
         id: TxnId,
@@ -203,8 +205,8 @@ impl Primary {
         self.replicate_tx_state(to_tell, fetched, around, post);
     }
 
-    /// All that this machine is the primary of can be used once the locks are there; and the backups know then whether
-    /// there is more to come.
+    /// Activates the region once all locks are taken: this machine may use it as primary. Tells the
+    /// backups that all evidence has been sent.
     fn activate(&mut self, post: &mut Post) {
         if self.fetching > 0 || replace(&mut self.active, true) {
             return;
@@ -216,7 +218,7 @@ impl Primary {
         post.actions.push(Action::Active(region));
     }
 
-    /// REPLICATE-TX-STATE (step 5) to the backups that lack something.
+    /// Sends REPLICATE-TX-STATE (step 5) to the backups that lack evidence.
     fn replicate_tx_state(
         &mut self,
         to_tell: Seen,
@@ -255,7 +257,7 @@ impl Primary {
         }
     }
 
-    /// A backup knows what it was told.
+    /// Handles the acknowledgement of a backup.
     pub fn replicate_ack(&mut self, from: MachineId, id: TxnId, post: &mut Post) {
         let found = self.recovering.get_mut(&id);
         if let Some(Stage::Replicating(waiting)) = found.map(|found| &mut found.stage)
@@ -266,7 +268,7 @@ impl Primary {
         }
     }
 
-    /// RECOVERY-VOTE (step 6).
+    /// Sends RECOVERY-VOTE (step 6).
     fn recovery_vote(&mut self, id: TxnId, post: &mut Post) {
         let Some(found) = self.recovering.get_mut(&id) else {
             return;
@@ -283,8 +285,9 @@ impl Primary {
         post.send(post.coordinator_of(id), Body::RecoveryVote(vote));
     }
 
-    /// REQUEST-VOTE: a vote for a transaction of which there is no record. Any other has had its vote, or gets it;
-    /// and who does not know yet is asked again.
+    /// Handles REQUEST-VOTE: votes on a transaction without any record. Any other transaction has
+    /// had its vote, or will get it. If the backups have not sent all evidence yet, the coordinator
+    /// asks again later.
     pub fn request_vote(
         &self,
         from: MachineId,
@@ -309,7 +312,7 @@ impl Primary {
         post.send(from, Body::RecoveryVote(vote));
     }
 
-    /// All replicas have acted on what was decided.
+    /// Forgets a transaction, when all replicas have carried out the decision.
     pub fn truncate(&mut self, id: TxnId) {
         self.recovering.remove(&id);
     }

@@ -1,4 +1,4 @@
-//! What a replica has of a transaction.
+//! The evidence that a replica has of a transaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,36 +9,37 @@ use super::Action;
 use super::vote::Evidence;
 use crate::record::TxnId;
 
-/// What a replica of a region has of a transaction of an older configuration.
+/// The evidence that a replica of a region has of a transaction of an older configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The transaction.
+    /// The transaction of the evidence.
     pub id: TxnId,
-    /// The region.
+    /// The region of the evidence.
     pub region: u32,
-    /// What the replica has seen of it there.
+    /// The records that the replica has seen.
     pub evidence: Evidence,
     /// All regions that it writes.
     pub written: Arc<[u32]>,
-    /// Its write timestamp, which comes with all evidence of a commit but LOCK.
+    /// Its write timestamp, which is known with all evidence of a commit except LOCK.
     pub w: Option<Timestamp>,
 }
 
 impl Seen {
-    /// Adds what another replica of the region has.
+    /// Adds the evidence of another replica of the region.
     pub(super) fn learn(&mut self, other: &Seen) {
         self.evidence = self.evidence.and(other.evidence);
         self.w = self.w.or(other.w);
     }
 
-    /// Whether it can be so: a region that the transaction writes, and a timestamp where there has to be one.
+    /// Returns whether it is consistent: the transaction writes the region, and a timestamp is
+    /// present if the evidence requires one.
     pub(super) fn is_whole(&self) -> bool {
         self.written.contains(&self.region)
             && (self.w.is_some() || !self.evidence.any_of(Evidence::TIMED))
     }
 }
 
-/// What this machine has of the transactions that wrote one of its regions.
+/// The evidence of this machine for the transactions that wrote one of its regions.
 #[derive(Debug, Default)]
 pub(super) struct Held(BTreeMap<TxnId, Seen>);
 
@@ -59,14 +60,14 @@ impl Held {
         self.0.get(&id).map_or(Evidence::NONE, |seen| seen.evidence)
     }
 
-    /// Takes in what others have seen, with what the transaction writes if this replica lacks it; and has it kept,
-    /// so that it is found again if a later recovery begins.
+    /// Adds the evidence of other replicas, with the transaction's writes if this replica lacks
+    /// them. Adds an action to keep it, so that a later recovery finds it.
     pub fn keep(&mut self, seen: Seen, content: Option<Arc<[u64]>>, actions: &mut Vec<Action>) {
         self.learn(&seen);
         actions.push(Action::Keep { seen, content });
     }
 
-    /// Takes in what this replica knows now.
+    /// Adds evidence that this replica has now.
     pub fn learn(&mut self, seen: &Seen) {
         match self.0.get_mut(&seen.id) {
             Some(there) => there.learn(seen),

@@ -1,4 +1,4 @@
-//! Machines that recover transactions, message by message.
+//! Simulated machines that recover transactions, message by message.
 
 mod check;
 mod commits;
@@ -21,7 +21,7 @@ fn no_loss_undoes_what_was_committed_or_leaves_anything_behind() {
             Err(wrong) => panic!("seed {seed}: {wrong}"),
         }
     }
-    // The world is worth something.
+    // Each kind of event occurs often enough for the test to be meaningful.
     for (what, count) in [
         ("committed before a loss", counts.shown),
         ("given up before", counts.gave_up),

@@ -1,4 +1,4 @@
-//! What replicas have seen of a transaction, and how their region votes.
+//! The evidence that replicas have of a transaction, and the resulting vote of their region.
 
 use std::sync::Arc;
 
@@ -7,16 +7,17 @@ use fencepost_storage::Timestamp;
 
 use crate::record::TxnId;
 
-/// What a replica of a region has seen of a transaction in its log, or knows of it since.
+/// A set of facts that a replica of a region knows about a transaction, from its log or from other
+/// replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Evidence(u8);
 
 impl Evidence {
-    /// None.
+    /// No evidence.
     pub const NONE: Evidence = Evidence(0);
-    /// LOCK, or what another replica has told of one.
+    /// LOCK, or another replica's report of one.
     pub const LOCK: Evidence = Evidence(1);
-    /// COMMIT-BACKUP, all of it.
+    /// COMMIT-BACKUP, complete.
     pub const COMMIT_BACKUP: Evidence = Evidence(1 << 1);
     /// COMMIT-PRIMARY.
     pub const COMMIT_PRIMARY: Evidence = Evidence(1 << 2);
@@ -24,41 +25,41 @@ impl Evidence {
     pub const COMMIT_RECOVERY: Evidence = Evidence(1 << 3);
     /// ABORT-RECOVERY.
     pub const ABORT_RECOVERY: Evidence = Evidence(1 << 4);
-    /// TRUNCATE: its records are gone.
+    /// TRUNCATE: the records were deleted.
     pub const TRUNCATED: Evidence = Evidence(1 << 5);
 
-    /// Those with which goes what the transaction writes to the region: who has seen one of them has that, too.
+    /// Evidence that includes the transaction's writes to the region.
     pub(super) const CONTENT: Evidence = Evidence::LOCK
         .and(Evidence::COMMIT_BACKUP)
         .and(Evidence::COMMIT_PRIMARY);
-    /// Those that the write timestamp comes with.
+    /// Evidence that includes the write timestamp.
     pub(super) const TIMED: Evidence = Evidence::COMMIT_BACKUP
         .and(Evidence::COMMIT_PRIMARY)
         .and(Evidence::COMMIT_RECOVERY);
 
-    /// Both.
+    /// Returns the union of both.
     #[must_use]
     pub const fn and(self, other: Evidence) -> Evidence {
         Evidence(self.0 | other.0)
     }
 
-    /// What was seen but these.
+    /// Returns the evidence without `these`.
     #[must_use]
     pub const fn without(self, these: Evidence) -> Evidence {
         Evidence(self.0 & !these.0)
     }
 
-    /// Whether any of these was seen.
+    /// Returns whether any of `these` was seen.
     pub const fn any_of(self, these: Evidence) -> bool {
         self.0 & these.0 != 0
     }
 
-    /// As a word of a message.
+    /// Returns the encoding in a message.
     pub(super) const fn bits(self) -> u64 {
         self.0 as u64
     }
 
-    /// What [`Self::bits`] gave; `None` for what it never gives.
+    /// Decodes the result of [`Self::bits`]; returns `None` for any other word.
     pub(super) const fn from_bits(bits: u64) -> Option<Evidence> {
         match bits {
             0..64 => Some(Evidence(bits as u8)),
@@ -66,31 +67,31 @@ impl Evidence {
         }
     }
 
-    /// Whether there is a record of it.
+    /// Returns whether there is a record of the transaction.
     pub const fn has_records(self) -> bool {
         self.0 & !Evidence::TRUNCATED.0 != 0
     }
 }
 
-/// What a region says of a transaction that wrote to it.
+/// The vote of a region about a transaction that wrote to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vote {
-    /// It took effect here.
+    /// The transaction took effect here.
     CommitPrimary,
-    /// It was to take effect: a backup knows how.
+    /// A backup has the writes and the timestamp: the transaction may have been committed.
     CommitBackup,
-    /// Its objects were locked.
+    /// The transaction's objects were locked.
     Lock,
-    /// It was given up.
+    /// The transaction was aborted.
     Abort,
-    /// There is no record of it any more.
+    /// The records of the transaction were truncated.
     Truncated,
-    /// There is no record of it, and never was one.
+    /// There is no record of the transaction, and never was one.
     Unknown,
 }
 
 impl Vote {
-    /// The vote of a region whose replicas, those that are left, have seen this.
+    /// Returns the vote of a region, by the evidence of its remaining replicas.
     pub fn of(replicas: impl IntoIterator<Item = Evidence>) -> Vote {
         let seen = replicas.into_iter().fold(Evidence::NONE, Evidence::and);
         let given_up = seen.any_of(Evidence::ABORT_RECOVERY);
@@ -112,25 +113,25 @@ impl Vote {
     }
 }
 
-/// A vote, with what its coordinator has to know.
+/// A vote with the information that the coordinator needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionVote {
-    /// The region.
+    /// The region that votes.
     pub region: u32,
-    /// The transaction.
+    /// The transaction of the vote.
     pub id: TxnId,
-    /// The vote.
+    /// The vote of the region.
     pub vote: Vote,
     /// The write timestamp, where the region knows it.
     pub w: Option<Timestamp>,
-    /// All regions that the transaction writes; none, where there is no record of it.
+    /// All regions that the transaction writes; empty where there is no record of it.
     pub written: Arc<[u32]>,
-    /// Who has to be told what becomes of it.
+    /// The replicas that must receive the decision.
     pub replicas: Vec<MachineId>,
 }
 
 impl RegionVote {
-    /// Whether it can be so.
+    /// Returns whether the vote is consistent.
     pub(super) fn is_whole(&self) -> bool {
         let timed = matches!(self.vote, Vote::CommitPrimary | Vote::CommitBackup);
         let recorded = !matches!(self.vote, Vote::Truncated | Vote::Unknown);
@@ -157,7 +158,7 @@ mod tests {
                 () => Vote::Unknown,
             };
             assert_eq!(Vote::of([seen]), expected, "{seen:?}");
-            // It does not matter which replica has seen what.
+            // The vote does not depend on which replica has seen what.
             let each = (0..6).map(|bit| Evidence(bits & 1 << bit));
             assert_eq!(Vote::of(each), expected, "{seen:?}");
         }

@@ -1,4 +1,4 @@
-//! What the machines of the world do, and whether it is right.
+//! The actions of the simulated machines, and the checks of their results.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ impl World {
             .records
             .get(&(txn, region))
             .is_some_and(|r| r.content.is_some());
-        // What has the version is not locked.
+        // An object that has the version is not locked.
         if !node
             .data
             .get(&region)
@@ -76,7 +76,8 @@ impl World {
         }
     }
 
-    /// All that any replica knows to be written is locked, unless it is there, or was given up.
+    /// Checks that every write known to any replica is locked, unless it was applied, or the
+    /// transaction was aborted.
     fn check_active(&mut self, id: MachineId, region: u32) {
         let node = &self.nodes[&id];
         if node.begun != self.configuration.0 {
@@ -120,7 +121,7 @@ impl World {
         });
         record.seen.evidence = record.seen.evidence.and(seen.evidence);
         record.seen.w = record.seen.w.or(seen.w);
-        // Nothing is there to be applied where the others have truncated it.
+        // There is no content to apply where the other replicas have truncated the transaction.
         if decision == Decision::Commit && record.content.is_some() {
             node.data.entry(seen.region).or_default().insert(seen.id);
         }
@@ -168,7 +169,7 @@ impl World {
         }
     }
 
-    /// A new replica gets what its primary has.
+    /// Copies the primary's data to one new replica.
     pub fn fill_one(&mut self) {
         let lacking: Vec<_> = self.new.difference(&self.filled).copied().collect();
         if lacking.is_empty() {
@@ -193,7 +194,8 @@ impl World {
         self.filled.insert((machine, region));
     }
 
-    /// Nothing is left, all replicas agree, and everybody is right.
+    /// Checks that no state is left, that all replicas agree, and that every report to a client was
+    /// right.
     pub fn check_end(&mut self) {
         if self.wrong.is_some() {
             return;
@@ -238,7 +240,7 @@ impl World {
                 self.counts.gave_up += u64::from(txn.reported == Some(false) && decided.is_none());
             }
         }
-        // The next transactions find everything in order; what was truncated need not be remembered.
+        // The next transactions start from a clean state; truncated ones need not be remembered.
         self.txns.iter_mut().for_each(|txn| txn.over = true);
         self.nodes
             .values_mut()

@@ -9,22 +9,22 @@ use super::world::{Record, World, content};
 use crate::record::TxnId;
 use crate::recovery::{Evidence, Seen};
 
-/// A transaction.
+/// A transaction and its reported outcome.
 #[derive(Clone, Debug)]
 pub struct Txn {
     pub id: TxnId,
     pub written: Arc<[u32]>,
     pub w: Timestamp,
-    /// A version was shown.
+    /// Whether a version was shown.
     pub shown: bool,
-    /// Its coordinator has answered: it has committed, or has not.
+    /// The coordinator's report to the client: whether it has committed.
     pub reported: Option<bool>,
-    /// It is in none but its final state any more.
+    /// Whether it has reached its final state.
     pub over: bool,
 }
 
 impl World {
-    /// Begins some transactions, and takes them some steps.
+    /// Begins some transactions, and runs some steps of each.
     pub fn commit_some(&mut self) {
         let first = self.txns.len();
         for _ in 0..1 + self.random.below(3) {
@@ -62,7 +62,8 @@ impl World {
         });
     }
 
-    /// What the replicas of the regions have seen: whether the primary, who, what.
+    /// Returns the evidence of all replicas: whether the replica is the primary, its machine, the
+    /// region, the evidence.
     fn progress(&self, txn: &Txn) -> Vec<(bool, MachineId, u32, Evidence)> {
         let mut progress = Vec::new();
         for region in txn.written.iter() {
@@ -80,7 +81,7 @@ impl World {
         progress
     }
 
-    /// A step of one replica, or of the coordinator, if there is one to be made.
+    /// Runs one step of a replica or of the coordinator, if one is possible.
     fn commit_step(&mut self, at: usize) {
         let txn = self.txns[at].clone();
         let progress = self.progress(&txn);
@@ -93,7 +94,7 @@ impl World {
             .any(|(_, _, _, seen)| seen.any_of(Evidence::COMMIT_BACKUP));
         let replica = self.random.below(progress.len() as u64 + 1) as usize;
         let Some(&(primary, machine, region, seen)) = progress.get(replica) else {
-            // The coordinator gives it up, or reports.
+            // The coordinator gives up the transaction, or reports success.
             if txn.shown && txn.reported.is_none() {
                 self.txns[at].reported = Some(true);
             } else if !backed && !txn.shown && self.random.one_in(4) {

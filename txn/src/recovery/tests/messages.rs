@@ -117,7 +117,8 @@ fn what_cannot_be_is_refused() {
         ..seen(Evidence::LOCK, None)
     };
     for body in [
-        // Evidence of a commit without its timestamp, and of a region that is not written.
+        // Evidence of a commit without its timestamp, and of a region that the transaction does not
+        // write.
         need(seen(Evidence::COMMIT_BACKUP, None)),
         need(elsewhere),
         vote(Vote::CommitPrimary, None, &[7]),

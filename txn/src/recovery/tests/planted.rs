@@ -1,33 +1,35 @@
-//! What can be done wrongly in the world.
+//! Injected faults of the simulated machines.
 
 use fencepost_cluster::{ConfigurationId, MachineId};
 
 use super::world::World;
 use crate::recovery::{Body, Evidence, RecoveryMessage, Vote};
 
-/// What is done wrongly.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
-    /// A primary does not listen to one of its backups.
+    /// A primary ignores the evidence of one of its backups.
     ForgetNeedRecovery,
-    /// Who has truncated a transaction says that there never was one.
+    /// A replica that has truncated a transaction reports that the transaction never existed.
     UnknownForTruncated,
-    /// What was aborted is not remembered when another machine is lost.
+    /// A replica forgets an abort when another machine is lost.
     ForgetAbortRecovery,
     /// The first vote decides.
     DecideWithoutAllVotes,
-    /// Backups acknowledge what they do not keep.
+    /// Backups acknowledge evidence that they do not keep.
     VoteBeforeTold,
-    /// Backups keep of what they are told that there was a LOCK.
+    /// Backups keep only that there was a LOCK.
     TellOfLockAlone,
-    /// New replicas count as whole when they have got the data, whatever they know of transactions.
+    /// New replicas count as complete when they have the data, even without the evidence of
+    /// transactions.
     WholeTooEarly,
-    /// What was truncated counts as such in regions that the machine has got since.
+    /// A truncated transaction counts as truncated also in regions that the machine has received
+    /// since.
     TruncatedForOtherRegions,
 }
 
 impl World {
-    /// Does what is planted to a message.
+    /// Applies the injected fault to a message.
     pub fn spoil(&mut self, from: MachineId, to: MachineId, message: &mut RecoveryMessage) {
         let planted = self.planted;
         match &mut message.body {

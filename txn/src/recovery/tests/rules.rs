@@ -1,4 +1,4 @@
-//! What a machine does with what is said to it, one by one.
+//! The reactions of one machine to single messages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const ME: MachineId = MachineId(1);
 const OTHER: MachineId = MachineId(2);
 const NOW: ConfigurationId = ConfigurationId(5);
 
-/// Where regions are; those that are not named are not known.
+/// The locations of regions; regions that are not listed are unknown.
 #[derive(Default)]
 struct Around(BTreeMap<u32, Whereabouts>);
 
@@ -37,7 +37,7 @@ impl Surroundings for Around {
     }
 }
 
-/// A transaction of this machine.
+/// Returns the id of a transaction of this machine.
 fn id(local: u64) -> TxnId {
     TxnId {
         configuration: 4,
@@ -96,7 +96,7 @@ fn sent(actions: Vec<Action>) -> Vec<(MachineId, Body)> {
     sent.collect()
 }
 
-/// A region that is lost does not hold up those that are left, and has nothing against a commit.
+/// A lost region does not delay the other regions, and does not object to a commit.
 #[test]
 fn a_region_that_is_lost_has_nothing_against_it() {
     for (votes, w, expected) in [
@@ -112,7 +112,7 @@ fn a_region_that_is_lost_has_nothing_against_it() {
         assert_eq!(actions, [], "{votes:?}");
         let due = recovery.next_wake();
         assert_eq!(due, 10 + PATIENCE_NS);
-        // As long as it is not known to be lost it is waited for.
+        // Until the region is known to be lost, its vote is awaited.
         assert_eq!(recovery.tick(due, &around), []);
         around.0.insert(8, Whereabouts::Lost);
         assert_eq!(recovery.tick(due, &around), []);
@@ -158,7 +158,8 @@ fn votes_that_are_missing_are_asked_for_again_and_again() {
     assert_eq!(sent(recovery.tick(2 * PATIENCE_NS, &around)), [ask(7)]);
 }
 
-/// Nobody knows anything of a transaction whose coordinator waits: it is told that it did not commit.
+/// No replica has a record of a transaction whose coordinator awaits the outcome: the outcome is
+/// abort.
 #[test]
 fn who_waits_is_told_though_nobody_has_a_record() {
     let mut recovery = Recovery::new(ME);
@@ -216,7 +217,7 @@ fn what_is_said_in_other_configurations_waits_or_is_forgotten() {
         id: id(2),
     };
     assert_eq!(sent(actions), [(OTHER, fetch)]);
-    // It is too late, or from nobody who is a member.
+    // These messages come too late, or from a machine that is not a member.
     let content = || Body::SendTxState {
         region: 7,
         id: id(2),
@@ -325,7 +326,8 @@ fn any_body() -> impl Strategy<Value = Body> {
 }
 
 proptest! {
-    /// A peer that says what it should not does no harm but to what it speaks of.
+    /// A peer that sends wrong messages affects only the transactions and regions that the messages
+    /// name.
     #[test]
     fn whatever_is_said_nothing_panics(bodies in proptest::collection::vec(any_body(), 0..40)) {
         let mut recovery = Recovery::new(ME);

@@ -1,4 +1,5 @@
-//! Machines in one thread: what is sent arrives in order, from any other at any time; and machines are lost.
+//! Simulated machines in one thread. Messages from one machine arrive in order, interleaved at
+//! random with those of others. Machines are lost at random.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::recovery::{
     Whereabouts,
 };
 
-/// What has happened.
+/// Counts of events.
 #[derive(Default)]
 pub struct Counts {
     pub shown: u64,
@@ -57,28 +58,28 @@ impl Counts {
     }
 }
 
-/// What a replica has of a transaction.
+/// The records that a replica has of a transaction.
 pub struct Record {
     pub seen: Seen,
     pub content: Option<Arc<[u64]>>,
 }
 
-/// What a transaction writes to a region.
+/// Returns the writes of a transaction to a region.
 pub fn content(id: TxnId, region: u32) -> Arc<[u64]> {
     Arc::new([id.local, u64::from(region)])
 }
 
-/// What a machine has.
+/// The state of a machine.
 #[derive(Default)]
 pub struct Node {
     pub records: BTreeMap<(TxnId, u32), Record>,
     pub truncated: BTreeSet<(TxnId, u32)>,
     pub locks: BTreeSet<(TxnId, u32)>,
-    /// The transactions that have taken effect in its replicas.
+    /// For each region, the transactions that have taken effect in this replica.
     pub data: BTreeMap<u32, BTreeSet<TxnId>>,
     /// The configuration in which it has begun.
     pub begun: u64,
-    /// Its regions there.
+    /// The regions of the machine in that configuration.
     pub regions: BTreeSet<u32>,
     /// The regions that are active.
     pub active: BTreeSet<u32>,
@@ -92,9 +93,9 @@ pub struct World {
     pub nodes: BTreeMap<MachineId, Node>,
     pub recoveries: BTreeMap<MachineId, Recovery>,
     pub mappings: BTreeMap<u32, Replicas>,
-    /// Replicas that are new, and have not got the data yet.
+    /// New replicas that do not have the data yet.
     pub new: BTreeSet<(MachineId, u32)>,
-    /// Those of them that have been given what the primary has.
+    /// New replicas that have received the primary's data.
     pub filled: BTreeSet<(MachineId, u32)>,
     queues: BTreeMap<(MachineId, MachineId), VecDeque<Vec<u64>>>,
     pub txns: Vec<Txn>,
@@ -180,7 +181,8 @@ impl World {
         self.wrong.get_or_insert(what.into());
     }
 
-    /// Commits, losses and recoveries; what has happened, or what went wrong.
+    /// Runs commits, losses and recoveries. Returns the counts of events, or a description of the
+    /// first error.
     pub fn run(mut self) -> Result<Counts, String> {
         while self.losses > 0 && self.wrong.is_none() {
             self.commit_some();
@@ -215,14 +217,14 @@ impl World {
         }
     }
 
-    /// Whatever is still on its way does not matter.
+    /// Returns whether the recovery is over. Messages in flight do not matter.
     fn is_over(&self) -> bool {
         let configuration = self.configuration.0;
         self.nodes.values().all(|node| node.begun == configuration)
             && self.recoveries.values().all(Recovery::is_done)
     }
 
-    /// The next configuration, without some of the machines and maybe with another one.
+    /// Begins the next configuration, without some of the machines and possibly with a new one.
     fn lose_some(&mut self) {
         self.losses -= 1;
         if self.planted == Some(Planted::WholeTooEarly) {
@@ -280,7 +282,7 @@ impl World {
         Replicas::new(primary, all).unwrap()
     }
 
-    /// A machine that has drained its logs begins.
+    /// Begins the recovery on a machine that has drained its logs.
     fn begin_one(&mut self) {
         let configuration = self.configuration;
         let waiting = self
