@@ -1,23 +1,26 @@
 //! Memory accounting: one budget for region memory, old versions and large write sets.
 //!
-//! Memory is charged when it is first put to use, in steps of a few pages, and given back when it
-//! can be used for something else. At the limit a charge is refused and nothing else happens: reads
-//! go on, and what was charged stays usable. So it is where the memory is in a file system that has no
-//! room left, which others take, too: what of it is set aside covers what they take between two looks.
+//! Memory is charged in steps of a few pages when it is first used, and released when it can be
+//! used for something else. At the limit a charge is refused and nothing else happens: reads go on,
+//! and charged memory stays usable. A charge is also refused where the memory is in a file system
+//! that is nearly full. Other machines use that file system too, so a reserve is kept free for
+//! their charges between two checks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The budget refused a charge.
+/// The error of a charge that the budget refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the memory limit is reached")]
 pub struct OutOfMemory;
 
-/// Says how many bytes are left where the memory is.
+/// A function that returns how many bytes are free in the file system of the memory; `None` where
+/// that is unknown.
 pub type Room = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 
-/// How often it is asked for: whenever so many bytes have been taken.
+/// Number of charged bytes after which the free space is checked again.
 const LOOK_BYTES: u64 = 1 << 20;
-/// What is to be left, for copies at other machines of what is charged here, and for what they charge.
+/// Bytes to keep free: for copies of this machine's data at other machines, and for their own
+/// charges.
 const LEFT_BYTES: u64 = 32 << 20;
 
 /// A budget in bytes.
@@ -28,10 +31,10 @@ pub struct Account {
 }
 
 impl Account {
-    /// The limit of one that has none.
+    /// The limit of a budget without limit.
     pub const NO_LIMIT: u64 = u64::MAX / 2;
 
-    /// A budget of `limit` bytes.
+    /// Returns a budget of `limit` bytes.
     pub const fn new(limit: u64) -> Self {
         Self {
             limit,
@@ -40,7 +43,7 @@ impl Account {
         }
     }
 
-    /// The same where there may be less.
+    /// Adds a check of the free space to the budget.
     #[must_use]
     pub fn within(mut self, room: Room) -> Self {
         self.room = Some(room);
@@ -50,7 +53,7 @@ impl Account {
     /// Takes `bytes` from the budget.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when they are not there; nothing is taken then.
+    /// [`OutOfMemory`] if the budget does not have them; nothing is taken in that case.
     pub fn charge(&self, bytes: u64) -> Result<(), OutOfMemory> {
         let used = self.used.fetch_add(bytes, Ordering::Relaxed);
         let sum = used.saturating_add(bytes);
@@ -67,22 +70,23 @@ impl Account {
         left.is_none_or(|left| left >= LEFT_BYTES)
     }
 
-    /// Takes `bytes` whether they are there or not: for what recovery must load to be able to start.
+    /// Takes `bytes` even beyond the limit: for data that recovery must load before the machine can
+    /// start.
     pub fn charge_unchecked(&self, bytes: u64) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Gives `bytes` back.
+    /// Returns `bytes` to the budget.
     pub fn release(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes in use.
+    /// Returns the number of bytes in use.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// The whole budget.
+    /// Returns the whole budget.
     pub fn limit(&self) -> u64 {
         self.limit
     }
@@ -114,7 +118,7 @@ mod tests {
         left.store(LEFT_BYTES - 1, Ordering::Relaxed);
         assert_eq!(account.charge(LOOK_BYTES), Err(OutOfMemory));
         assert_eq!(account.used(), LOOK_BYTES + 1);
-        // What was set aside is for those.
+        // A small charge needs no check: it is covered by the reserve.
         assert_eq!(account.charge(8), Ok(()));
         left.store(LEFT_BYTES, Ordering::Relaxed);
         assert_eq!(account.charge(LOOK_BYTES), Ok(()));

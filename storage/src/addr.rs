@@ -1,10 +1,11 @@
-//! Where an object is: region ids, addresses and fat pointers.
+//! The location of an object: region ids, addresses and fat pointers.
 //!
 //! ```text
 //! Addr    | region id (32) | byte offset in the region (32) |      0 = no object
 //! FatPtr  | Addr (64) | incarnation (32) | payload bytes (32) |    two words
 //! ```
-//! Offset 0 of every region holds the region's own header block, so address 0 never names an object.
+//! Offset 0 of every region holds the region's own header block, so address 0 never names an
+//! object.
 
 pub use fencepost_cluster::RegionId;
 
@@ -13,35 +14,35 @@ pub use fencepost_cluster::RegionId;
 pub struct Addr(u64);
 
 impl Addr {
-    /// No object.
+    /// The address that names no object.
     pub const NULL: Addr = Addr(0);
 
-    /// The address of byte `offset` of `region`.
+    /// Returns the address of byte `offset` of `region`.
     pub const fn new(region: RegionId, offset: u32) -> Self {
         Addr(((region.0 as u64) << 32) | offset as u64)
     }
 
-    /// From the 64 bits that are stored in objects and log records.
+    /// Decodes the 64 bits that are stored in objects and log records.
     pub const fn from_raw(raw: u64) -> Self {
         Addr(raw)
     }
 
-    /// The 64 bits to store.
+    /// Returns the 64 bits to store.
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// The region.
+    /// Returns the region of the object.
     pub const fn region(self) -> RegionId {
         RegionId((self.0 >> 32) as u32)
     }
 
-    /// Byte offset inside the region.
+    /// Returns the byte offset inside the region.
     pub const fn offset(self) -> u32 {
         self.0 as u32
     }
 
-    /// Whether this names no object.
+    /// Returns whether this names no object.
     pub const fn is_null(self) -> bool {
         self.0 == 0
     }
@@ -59,26 +60,26 @@ impl std::fmt::Display for Addr {
     }
 }
 
-/// An address with what a lock-free reader needs to know about the object behind it.
+/// An address, with the size and the incarnation that a lock-free reader needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct FatPtr {
-    /// Where the object is.
+    /// The address of the object.
     pub addr: Addr,
-    /// Payload bytes that were asked for, a multiple of 8.
+    /// Requested payload bytes, a multiple of 8.
     pub size: u32,
     /// Incarnation of the slot when the object was allocated.
     pub incarnation: u32,
 }
 
 impl FatPtr {
-    /// No object.
+    /// The fat pointer that names no object.
     pub const NULL: FatPtr = FatPtr {
         addr: Addr::NULL,
         size: 0,
         incarnation: 0,
     };
 
-    /// The two words that are stored in objects.
+    /// Returns the two words that are stored in objects.
     pub const fn to_words(self) -> [u64; 2] {
         [
             self.addr.raw(),
@@ -86,7 +87,7 @@ impl FatPtr {
         ]
     }
 
-    /// From two stored words.
+    /// Decodes two stored words.
     pub const fn from_words(words: [u64; 2]) -> Self {
         FatPtr {
             addr: Addr::from_raw(words[0]),
@@ -95,7 +96,7 @@ impl FatPtr {
         }
     }
 
-    /// Whether this names no object.
+    /// Returns whether this names no object.
     pub const fn is_null(self) -> bool {
         self.addr.is_null()
     }

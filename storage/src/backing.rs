@@ -1,13 +1,13 @@
-//! Where memory comes from that peers may read too, and how the memory of peers is found.
+//! The source of memory that peers may read too, and the lookup of peers' memory.
 
 use std::io;
 
 use fencepost_fabric::Memory;
 
-/// What memory is for.
+/// The use of a piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Piece {
-    /// A region, by its id: of its primary, or a backup, which may become one.
+    /// A region, by its id: a primary or a backup, which may become a primary.
     Region(u32),
     /// A block of old versions, by its number.
     OldVersions(u32),
@@ -18,7 +18,7 @@ pub enum Piece {
 /// Memory of a peer.
 #[derive(Clone, Debug)]
 pub struct PeerMemory {
-    /// It.
+    /// The mapped memory.
     pub memory: Memory,
     /// The peer's number.
     pub machine: u32,
@@ -26,24 +26,24 @@ pub struct PeerMemory {
 
 /// A source of memory.
 pub trait Backing: Send + Sync {
-    /// Makes zeroed memory of `words` words.
+    /// Creates zeroed memory of `words` words.
     ///
     /// # Errors
-    /// What the kernel or the fabric answered.
+    /// The error of the kernel or the fabric.
     fn make(&self, piece: Piece, words: usize) -> io::Result<Memory>;
 
-    /// What somebody else has made, if it is there.
+    /// Returns memory that a peer has created, if it exists.
     fn find(&self, piece: Piece) -> Option<PeerMemory>;
 
-    /// Takes what was made out of the reach of others.
+    /// Removes created memory from the reach of peers.
     fn withdraw(&self, piece: Piece);
 
-    /// Id of the next region of this machine, which has `made` so many; `None` where regions are given to it
-    /// ([`crate::region::Regions::keep`]).
+    /// Returns the id of the next region of this machine, which has `made` regions so far. Returns
+    /// `None` where regions are given to it ([`crate::region::Regions::keep`]).
     fn next_region(&self, made: u32) -> Option<u32>;
 }
 
-/// Memory of a machine that is alone.
+/// The backing of a machine that is alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Private;
 

@@ -1,8 +1,9 @@
 //! The 256 size classes of slots, from 64 B to 1 MiB (NSDI'14 §3.2).
 //!
-//! Up to where one word of waste is cheaper than the allowed worst case the classes go up word by
-//! word; from there each is the previous one times a constant, rounded to words. On sizes rounded
-//! up to 8 bytes the average fragmentation is at most 1.8 % and the worst at most 3.6 %.
+//! For small sizes, where one word of waste is less than the allowed worst case, each class is one
+//! word larger than the previous one. From there each is the previous one times a constant, rounded
+//! to words. Counted on sizes rounded up to 8 bytes, the average fragmentation is at most 1.8 % and
+//! the worst at most 3.6 %.
 
 use crate::layout::class_payload_words;
 use fencepost_fabric::memory::WORD_BYTES;
@@ -14,16 +15,16 @@ pub const MIN_SLOT_WORDS: usize = 64 / WORD_BYTES;
 /// Words of the largest slot: a whole block.
 pub const MAX_SLOT_WORDS: usize = (1 << 20) / WORD_BYTES;
 
-/// Growth of the geometric part, per mille of a per mille: chosen so that class 255 is 1 MiB.
+/// Growth of the geometric part, in millionths: chosen so that class 255 is 1 MiB.
 const GROWTH_MILLIONTHS: u64 = 36_700;
 
-/// Words of a slot of each class, ascending.
+/// Words of a slot of each class, in ascending order.
 pub const SLOT_WORDS: [u32; CLASSES] = slot_words();
 
 const fn slot_words() -> [u32; CLASSES] {
     let mut table = [0u32; CLASSES];
     let mut class = 0;
-    // Millionths of a word, so that rounding does not accumulate.
+    // Counted in millionths of a word, so that rounding does not accumulate.
     let mut exact = MIN_SLOT_WORDS as u64 * 1_000_000;
     while class < CLASSES {
         let words = exact / 1_000_000;
@@ -42,7 +43,8 @@ const fn slot_words() -> [u32; CLASSES] {
 pub struct Class(pub u8);
 
 impl Class {
-    /// The smallest class whose every slot holds `payload_words`; `None` beyond the largest.
+    /// Returns the smallest class whose every slot holds `payload_words`; `None` beyond the
+    /// largest.
     #[inline]
     pub fn for_payload(payload_words: usize) -> Option<Class> {
         if let Some(class) = SMALL.get(payload_words) {
@@ -53,18 +55,18 @@ impl Class {
         (class < CLASSES).then_some(Class(class as u8))
     }
 
-    /// Words of a slot.
+    /// Returns the words of a slot.
     #[inline]
     pub const fn slot_words(self) -> usize {
         SLOT_WORDS[self.0 as usize] as usize
     }
 
-    /// Payload words that each slot is sure to hold.
+    /// Returns the payload words that each slot is sure to hold.
     pub const fn payload_words(self) -> usize {
         class_payload_words(self.slot_words())
     }
 
-    /// Slots in a block.
+    /// Returns the number of slots in a block.
     pub const fn slots(self) -> usize {
         MAX_SLOT_WORDS / self.slot_words()
     }
@@ -75,7 +77,7 @@ pub const MAX_PAYLOAD_WORDS: usize = class_payload_words(MAX_SLOT_WORDS);
 
 const SMALL_LIMIT: usize = 512;
 
-/// Class of each small payload, looked up instead of searched.
+/// Class of each small payload, for a lookup instead of a search.
 static SMALL: [u8; SMALL_LIMIT] = small();
 
 const fn small() -> [u8; SMALL_LIMIT] {

@@ -5,8 +5,9 @@
 //! word 1  | 63..48 incarnation (16) | 47..0 place of the previous version (48)       |
 //! place   | 47..36 generation (12) | 35..16 block (20) | 15..0 word offset (16)      |
 //! ```
-//! Word 0 is the version: it changes with every commit, and a compare-and-swap of the whole word
-//! takes the lock at exactly the version that was read. The write counter is what each further
+//! Word 0 is the version: it changes with every commit. A compare-and-swap of the whole word takes
+//! the lock at exactly the version that was read. Each further cache line of a longer object
+//! repeats the write counter (see [`crate::layout`]).
 //! cache line of a longer object repeats (see [`crate::layout`]).
 
 use crate::timestamp::Timestamp;
@@ -22,39 +23,40 @@ const TIMESTAMP_MASK: u64 = (1 << 54) - 1;
 pub struct Header(pub u64);
 
 impl Header {
-    /// The header that a commit at `timestamp` writes over `self`: unlocked, counter moved on.
+    /// Returns the header that a commit at `timestamp` writes over `self`: unlocked, counter
+    /// incremented.
     pub const fn succeed(self, timestamp: Timestamp, allocated: bool) -> Header {
         let counter = (self.0 & COUNTER_MASK).wrapping_add(1 << COUNTER_SHIFT) & COUNTER_MASK;
         let bit = if allocated { ALLOCATED } else { 0 };
         Header(bit | counter | timestamp.raw() & TIMESTAMP_MASK)
     }
 
-    /// Held by a committing transaction.
+    /// Returns whether a committing transaction holds the lock.
     pub const fn is_locked(self) -> bool {
         self.0 & LOCK != 0
     }
 
-    /// Holds an object, rather than being free or a tombstone.
+    /// Returns whether the slot has an object, and is neither free nor a tombstone.
     pub const fn is_allocated(self) -> bool {
         self.0 & ALLOCATED != 0
     }
 
-    /// The same version, locked.
+    /// Returns the same version, locked.
     pub const fn locked(self) -> Header {
         Header(self.0 | LOCK)
     }
 
-    /// The same version, unlocked.
+    /// Returns the same version, unlocked.
     pub const fn unlocked(self) -> Header {
         Header(self.0 & !LOCK)
     }
 
-    /// When this version was committed; zero for a slot that was never used.
+    /// Returns the commit timestamp of this version; zero for a slot that was never used.
     pub const fn timestamp(self) -> Timestamp {
         Timestamp::from_raw(self.0 & TIMESTAMP_MASK)
     }
 
-    /// The 8-bit write counter.
+    /// Returns the 8-bit write counter.
     pub const fn write_counter(self) -> u8 {
         ((self.0 & COUNTER_MASK) >> COUNTER_SHIFT) as u8
     }
@@ -73,42 +75,42 @@ impl std::fmt::Debug for Header {
     }
 }
 
-/// Where a previous version is kept; `NONE` when there is none.
+/// The place of a previous version; `NONE` if there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OldPlace(pub u64);
 
 impl OldPlace {
     /// No previous version.
     pub const NONE: OldPlace = OldPlace(0);
-    /// A previous version that could not be kept: block 0 is never used, so nobody finds it there.
+    /// A previous version that could not be kept: block 0 is never used, so no reader finds it.
     pub const LOST: OldPlace = OldPlace(1);
-    /// Generations before they wrap.
+    /// Number of generations before they wrap.
     pub const GENERATIONS: u32 = 1 << 12;
-    /// Blocks that a place can name; block 0 is never used.
+    /// Number of blocks that a place can name; block 0 is never used.
     pub const BLOCKS: u32 = 1 << 20;
 
-    /// The place at word `offset` of old-version block `block` while it is in `generation`.
+    /// Returns the place at word `offset` of old-version block `block` while it is in `generation`.
     pub const fn new(block: u32, generation: u32, offset: u16) -> Self {
         let generation = (generation % Self::GENERATIONS) as u64;
         OldPlace((generation << 36) | ((block as u64) << 16) | offset as u64)
     }
 
-    /// Whether there is no previous version.
+    /// Returns whether there is no previous version.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// Number of the block.
+    /// Returns the number of the block.
     pub const fn block(self) -> u32 {
         ((self.0 >> 16) as u32) & (Self::BLOCKS - 1)
     }
 
-    /// Generation that the block must still be in.
+    /// Returns the generation that the block must still be in.
     pub const fn generation(self) -> u32 {
         ((self.0 >> 36) as u32) & (Self::GENERATIONS - 1)
     }
 
-    /// Word offset in the block.
+    /// Returns the word offset in the block.
     pub const fn offset(self) -> usize {
         (self.0 & 0xFFFF) as usize
     }
@@ -124,12 +126,12 @@ impl Link {
         Link(((incarnation as u64) << 48) | place.0)
     }
 
-    /// How often the slot has held an object.
+    /// Returns the number of objects that the slot has had, modulo 2^16.
     pub const fn incarnation(self) -> u16 {
         (self.0 >> 48) as u16
     }
 
-    /// The previous version.
+    /// Returns the place of the previous version.
     pub const fn place(self) -> OldPlace {
         OldPlace(self.0 & ((1 << 48) - 1))
     }

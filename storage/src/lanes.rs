@@ -6,17 +6,17 @@
 //!        class 1: ...
 //!        retired slots, oldest first: (address, tombstone timestamp)
 //! ```
-//! A lane is what the paper gives a thread: free lists that nobody else touches. There are a few
-//! lanes a core and each coordinator stays on one, so a lane's lock is as good as never contended and
-//! a thread that ends leaves nothing behind.
+//! A lane is the paper's thread-private set of free lists. There are a few lanes for each core, and
+//! each coordinator stays on one. So a lane's lock is almost never contended, and a thread that
+//! ends leaves no state behind.
 //!
-//! A freed slot is retired with the timestamp of its tombstone and is handed out again when the
-//! oldest read timestamp has passed that. Which slots are free is not stored anywhere: after a crash
-//! the lists are rebuilt from the allocated bits. Slots that are freed in a region that was a backup
-//! before ([`crate::region::Regions::take_up`]) wait until their block's list has been rebuilt.
+//! A freed slot is retired with the timestamp of its tombstone. It is reused when the oldest read
+//! timestamp has passed that timestamp. Free slots are not stored anywhere: after a crash the lists
+//! are rebuilt from the allocated bits. Slots that are freed in a former backup region
+//! ([`crate::region::Regions::take_up`]) wait until their block's list has been rebuilt.
 //!
 //! # Failure
-//! At the memory limit [`Lane::alloc`] answers [`OutOfMemory`]; slots already carved stay usable.
+//! At the memory limit [`Lane::alloc`] returns [`OutOfMemory`]; slots already carved stay usable.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -30,18 +30,18 @@ use crate::region::{BLOCK_BYTES, BlockId, Fate, Regions};
 use crate::timestamp::Timestamp;
 use fencepost_fabric::memory::WORD_BYTES;
 
-/// Memory is charged in steps of this many bytes as a block is carved.
+/// A block is charged in steps of this many bytes as it is carved.
 const CHARGE_BYTES: usize = 64 << 10;
 
-/// Retired slots that a lane has room for at all times.
+/// Capacity for retired slots that a lane always keeps.
 const KEPT_RETIRED: usize = 4096;
 
-/// Free slots of one block.
+/// The free slots of one block in one lane.
 #[derive(Default)]
 struct Slab {
-    /// Byte offsets in the region.
+    /// Byte offsets of the free slots in the region.
     free: Vec<u32>,
-    /// First slot that was never handed out; `slots` when the block is carved whole.
+    /// First slot that was never handed out; the number of slots if the whole block is carved.
     carved: usize,
     /// Bytes of the block that have been charged.
     charged: usize,
@@ -53,13 +53,13 @@ struct ClassSlabs {
     slabs: BTreeMap<BlockId, Slab>,
     /// Bytes charged for carved blocks without a free slot, which have no slab.
     full: BTreeMap<BlockId, usize>,
-    /// The slab that answered last.
+    /// The slab that had a slot at the last allocation.
     current: Option<BlockId>,
-    /// Free slots in all slabs.
+    /// Number of free slots in all slabs.
     free: usize,
 }
 
-/// One lane.
+/// One lane: free slots by size class, and retired slots.
 pub struct Lane {
     classes: Vec<ClassSlabs>,
     retired: VecDeque<(Addr, Timestamp)>,
@@ -67,16 +67,16 @@ pub struct Lane {
     pub old: OldLane,
 }
 
-/// Where lanes get memory from.
+/// The resources that lanes allocate from.
 #[derive(Clone, Copy)]
 pub struct Supply<'a> {
-    /// The regions.
+    /// The regions in which blocks are acquired.
     pub regions: &'a Regions,
-    /// What memory is charged to.
+    /// The account that memory is charged to.
     pub account: &'a Account,
-    /// The oldest read timestamp that anybody uses or will use.
+    /// Returns a timestamp below which no transaction reads, now or later.
     pub oldest: &'a dyn Fn() -> Timestamp,
-    /// Whether blocks may get another class now (the durable log has to agree).
+    /// Returns whether blocks may get another class now (the durable log has to allow it).
     pub may_reuse_blocks: &'a dyn Fn() -> bool,
 }
 
@@ -86,7 +86,7 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// `count` empty lanes, at least one.
+    /// Returns `count` empty lanes, at least one.
     pub fn new(count: usize) -> Self {
         let lane = || Lane {
             classes: (0..CLASSES).map(|_| ClassSlabs::default()).collect(),
@@ -98,19 +98,19 @@ impl Lanes {
         }
     }
 
-    /// Number of lanes.
+    /// Returns the number of lanes.
     pub fn count(&self) -> usize {
         self.lanes.len()
     }
 
-    /// Enters lane `index` modulo the number of lanes.
+    /// Locks lane `index` modulo the number of lanes.
     #[inline]
     pub fn enter(&self, index: usize) -> MutexGuard<'_, Lane> {
         self.lanes[index % self.lanes.len()].lock()
     }
 
-    /// Hands the free slots of a block that was found to a lane, and those from `carved` on to be carved. What was
-    /// carved has been charged ([`charge_of`]).
+    /// Gives a lane the free slots of a block whose free list was rebuilt, and the slots from
+    /// `carved` on to be carved. The carved part has been charged ([`charge_of`]).
     pub(crate) fn adopt(&self, (id, class): (BlockId, Class), free: Vec<u32>, carved: usize) {
         let mut lane = self.enter(id.block as usize + id.region.0 as usize);
         let slabs = &mut lane.classes[class.0 as usize];
@@ -125,7 +125,7 @@ impl Lanes {
         );
     }
 
-    /// Forgets all slots of a region that is not this machine's any more.
+    /// Forgets all slots of a region of which this machine is no longer the primary.
     pub(crate) fn forget(&self, region: RegionId, account: &Account) {
         for lane in &self.lanes {
             let mut lane = lane.lock();
@@ -136,9 +136,9 @@ impl Lanes {
         }
     }
 
-    /// Gives back to the regions every block whose slots are all free and carved, across all lanes.
-    /// They may be used for another class once readers have passed what `freed` answers, which is asked
-    /// after each of them ([`Regions::release_block`]).
+    /// Returns to the regions every block whose slots are all free and carved, across all lanes.
+    /// They may be used for another class once readers have passed the result of `freed`, which is
+    /// called after each of them ([`Regions::release_block`]).
     pub fn release_empty_blocks(
         &self,
         regions: &Regions,
@@ -163,7 +163,7 @@ impl Lanes {
                         slabs.free -= slab.free.len();
                         account.release(slab.charged as u64);
                     }
-                    // Where one lane carved the block and its slots came back to another.
+                    // One lane carved the block, and its slots were returned to another.
                     account.release(slabs.full.remove(&id).unwrap_or(0) as u64);
                     if slabs.current == Some(id) {
                         slabs.current = None;
@@ -175,12 +175,12 @@ impl Lanes {
     }
 }
 
-/// What is charged for a block once so many bytes of it are in use.
+/// Returns the bytes to charge for a block of which `bytes` are in use.
 fn charge_up_to(bytes: usize) -> usize {
     bytes.next_multiple_of(CHARGE_BYTES).min(BLOCK_BYTES)
 }
 
-/// The same for so many slots.
+/// Returns the bytes to charge for a block of which `slots` slots are in use.
 pub(crate) fn charge_of(class: Class, slots: usize) -> usize {
     charge_up_to(slots * class.slot_words() * WORD_BYTES)
 }
@@ -193,8 +193,9 @@ impl Supply<'_> {
 }
 
 impl Lane {
-    /// Takes a slot of `class`, near `near` if it can: the hint's block, then its region, then the
-    /// slab that answered last, then any, then a new block.
+    /// Takes a slot of `class`, near `near` if possible. The order of the search is: the block of
+    /// `near`, then the slab of the last allocation, then the region of `near`, then any slab, then
+    /// a new block.
     ///
     /// # Errors
     /// [`OutOfMemory`] at the limit.
@@ -207,7 +208,7 @@ impl Lane {
         let near_block = (!near.is_null()).then(|| BlockId::of(near));
         let slabs = &mut self.classes[class.0 as usize];
         for id in near_block.into_iter().chain(slabs.current) {
-            // At the limit a slab that cannot be carved is as good as full.
+            // At the limit a slab that cannot be carved counts as full.
             if let Ok(Some(addr)) = slabs.take(supply.account, id, class) {
                 return Ok(addr);
             }
@@ -275,7 +276,7 @@ impl Lane {
     /// Takes `count` consecutive slots of one block.
     ///
     /// # Errors
-    /// [`OutOfMemory`] at the limit, or when a block does not hold so many.
+    /// [`OutOfMemory`] at the limit, or if a block does not have so many slots.
     pub fn alloc_run(
         &mut self,
         supply: Supply<'_>,
@@ -310,9 +311,9 @@ impl Lane {
         Ok(id.slot(class, first))
     }
 
-    /// Gives a slot back that no reader can know: its transaction never committed.
+    /// Returns a slot that no reader can know, because its transaction never committed.
     pub fn give_back(&mut self, regions: &Regions, addr: Addr) {
-        // In a region that this machine has parted with nothing is its own any more.
+        // This machine no longer owns the slots of a region that it has handed over.
         if let Some(class) = regions.class_of(addr).filter(|_| regions.is_own(addr)) {
             let slabs = &mut self.classes[class.0 as usize];
             let id = BlockId::of(addr);
@@ -367,7 +368,7 @@ impl ClassSlabs {
         self.current = self.current.filter(|id| !there(id));
     }
 
-    /// Takes slabs without room off the search path.
+    /// Removes slabs without free slots from the search.
     fn drop_full(&mut self, class: Class) {
         let full = &mut self.full;
         self.slabs.retain(|id, slab| {
@@ -423,7 +424,7 @@ pub(crate) mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    /// Memory for a lane, of which nobody reads anything.
+    /// Returns a supply of memory without active readers.
     pub(crate) fn supply<'a>(regions: &'a Regions, account: &'a Account) -> Supply<'a> {
         Supply {
             regions,
@@ -547,7 +548,7 @@ pub(crate) mod tests {
             Lanes::new(2),
         );
         let class = Class::for_payload(1000).expect("fits");
-        // One slot more than a block holds: the first block leaves the search path of its lane.
+        // One slot more than a block has, so that the first block leaves the search of its lane.
         let all: Vec<Addr> = (0..=class.slots())
             .map(|_| {
                 lanes
@@ -564,8 +565,8 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Against a model: no slot is handed out twice, slots of a block do not overlap, and when all
-        /// is given back every block returns to the regions and the account to zero.
+        /// Compares with a model: no slot is allocated twice, and slots of a block do not overlap.
+        /// When all slots are returned, every block returns to the regions and the account to zero.
         #[test]
         fn no_slot_is_in_two_hands(steps in proptest::collection::vec((0usize..3, 0usize..2, 1usize..3000, any::<prop::sample::Index>()), 1..300)) {
             let (regions, account, lanes) = (Regions::new(MIN_REGION_BYTES), Account::new(1 << 40), Lanes::new(2));

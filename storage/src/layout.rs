@@ -1,4 +1,4 @@
-//! Where the words of an object's payload lie: between the line versions.
+//! The positions of the words of an object's payload: between the line versions.
 //!
 //! ```text
 //!  slot at word s of its cache line (here s = 5)
@@ -8,38 +8,39 @@
 //!           L0 = header word 1, L1.. = payload words 0..
 //! ```
 //! A slot may begin at any word of a cache line. Each further line that it covers begins with a
-//! line version, so that whoever copies the object in one go can see a torn copy. `L(i)` are the
-//! *logical* words: 0 is header word 1, payload word `p` is logical word `p + 1`.
+//! line version, so that a reader that copies the object in one operation can detect a torn copy.
+//! `L(i)` are the *logical* words: 0 is header word 1, payload word `p` is logical word `p + 1`.
 
 /// Words of a cache line.
 pub const LINE_WORDS: usize = 8;
 
-/// Physical index, from the start of the slot, of logical word `i` of a slot at word `s` of a line.
+/// Returns the index, from the start of the slot, of logical word `i` of a slot that starts at word
+/// `s` of a line.
 #[inline]
 pub const fn physical(s: usize, i: usize) -> usize {
     let first = LINE_WORDS - 1 - s;
     if i < first {
         1 + i
     } else {
-        // The header, the first line version, and one more for every seven words since.
+        // The header, the first line version, and one more for every seven words after it.
         i + 2 + a_seventh(i - first)
     }
 }
 
-/// `n / 7` for all words of a block, without the fix-ups of a division of any number: every word that a
-/// search looks at pays for it.
+/// Returns `n / 7` for all words of a block. A general division is slower, and a search pays for it
+/// at every word.
 #[inline]
 const fn a_seventh(n: usize) -> usize {
     n.wrapping_mul(149_797) >> 20
 }
 
-/// Payload words in `words` slot words beginning at word `s` of a line.
+/// Returns the payload words in `words` slot words beginning at word `s` of a line.
 #[inline]
 pub const fn payload_words(s: usize, words: usize) -> usize {
     words.saturating_sub(2 + line_versions(s, words))
 }
 
-/// How many line versions a slot of `words` words at word `s` of a line carries.
+/// Returns the number of line versions in a slot of `words` words at word `s` of a line.
 #[inline]
 pub const fn line_versions(s: usize, words: usize) -> usize {
     let first = LINE_WORDS - s;
@@ -50,8 +51,8 @@ pub const fn line_versions(s: usize, words: usize) -> usize {
     }
 }
 
-/// Payload words that fit every slot of `words` words, wherever in a block it begins. Slots of whole
-/// lines begin at a line.
+/// Returns the payload words that fit every slot of `words` words, wherever in a block it begins.
+/// Slots of whole lines begin at a line.
 pub const fn class_payload_words(words: usize) -> usize {
     if words.is_multiple_of(LINE_WORDS) {
         payload_words(0, words)

@@ -4,12 +4,12 @@
 //! ```text
 //! Regions ── Region ── block (1 MiB, one size class) ── slot ── object: header, link, payload
 //!    │                                                             │ previous version
-//!  Lanes (who may hand out which free slot)                 OldVersions (memory only)
+//! Lanes (free slots by thread)                             OldVersions (memory only)
 //!    │
-//!  Account (how much memory all of it may take)      log + checkpoint (what a restart reads)
+//! Account (memory budget)                          log + checkpoint (what a restart reads)
 //! ```
-//! An object is an array of 64-bit words with a version. This crate knows bytes, slots and versions;
-//! it knows no transaction and no key.
+//! An object is an array of 64-bit words with a version. This crate knows bytes, slots and
+//! versions, but no transactions and no keys.
 //!
 //! It has no unsafe code: the memory under it is [`fencepost_fabric::Memory`].
 

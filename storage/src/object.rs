@@ -1,11 +1,11 @@
-//! Objects in place: the racing read, the lock, the install.
+//! Objects in place: the optimistic read, the lock, the install.
 //!
 //! # Concurrency
 //! Any thread may read at any time; only the holder of the lock bit writes. The order is that of a
-//! sequence lock: the writer takes the lock bit, then (release fence) changes link, payload and line
+//! sequence lock. The writer sets the lock bit, then (release fence) changes link, payload and line
 //! versions, then stores the new header with release. A reader loads the header with acquire, reads
-//! words relaxed, and (acquire fence) accepts only if the header still is the very word it loaded.
-//! Because every commit has a timestamp of its own, an unchanged header means an unchanged object.
+//! words relaxed, and (acquire fence) accepts only if the header is still the word that it loaded.
+//! Every commit has a timestamp of its own, so an unchanged header means an unchanged object.
 //! `tests/loom_object.rs` enumerates the schedules.
 
 use crate::header::{Header, Link};
@@ -16,12 +16,12 @@ use fencepost_fabric::sync::{AtomicU64, Ordering, fence};
 #[derive(Clone, Copy)]
 pub struct ObjectRef<'a> {
     words: &'a [AtomicU64],
-    /// Word of its cache line at which the slot begins.
+    /// Index of the word of its cache line at which the slot begins.
     s: usize,
 }
 
 impl<'a> ObjectRef<'a> {
-    /// The slot over `words`, whose first word is word `s` of a cache line.
+    /// Returns the slot over `words`, whose first word is word `s` of a cache line.
     #[inline]
     pub fn new(words: &'a [AtomicU64], s: usize) -> Self {
         Self {
@@ -30,7 +30,7 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// The header, with everything that was written before it.
+    /// Loads the header with acquire: all writes before it are visible.
     #[inline]
     pub fn header(&self) -> Header {
         self.words
@@ -38,7 +38,7 @@ impl<'a> ObjectRef<'a> {
             .map_or(Header(0), |word| Header(word.load(Ordering::Acquire)))
     }
 
-    /// Whether the header is still `seen` after all reads before this call.
+    /// Returns whether the header is still `seen` after all reads before this call.
     #[inline]
     pub fn unchanged(&self, seen: Header) -> bool {
         fence(Ordering::Acquire);
@@ -52,32 +52,33 @@ impl<'a> ObjectRef<'a> {
         self.words.get(layout::physical(self.s, i))
     }
 
-    /// Incarnation and previous version; check the header afterwards.
+    /// Returns the incarnation and the place of the previous version; check the header afterwards.
     #[inline]
     pub fn link(&self) -> Link {
         self.logical(0)
             .map_or(Link(0), |word| Link(word.load(Ordering::Relaxed)))
     }
 
-    /// Payload words that the slot holds.
+    /// Returns the number of payload words in the slot.
     #[inline]
     pub fn len(&self) -> usize {
         layout::payload_words(self.s, self.words.len())
     }
 
-    /// Whether the slot holds no payload at all; no real slot does.
+    /// Returns whether the slot has no payload words; no real slot does.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Payload word `i`, or 0 beyond the end; check the header afterwards.
+    /// Returns payload word `i`, or 0 beyond the end; check the header afterwards.
     #[inline]
     pub fn word(&self, i: usize) -> u64 {
         self.logical(i + 1)
             .map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Copies payload words from `from` on; beyond the end zeroes. Check the header afterwards.
+    /// Copies payload words from `from` on; beyond the end writes zeros. Check the header
+    /// afterwards.
     #[inline]
     pub fn copy(&self, from: usize, out: &mut [u64]) {
         let mut at = layout::physical(self.s, from + 1);
@@ -92,7 +93,8 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Shows `f` the whole payload in runs of up to a cache line, with the first word of each.
+    /// Calls `f` with the whole payload in runs of up to a cache line, and the index of the first
+    /// word of each.
     pub fn copy_runs(&self, mut f: impl FnMut(usize, &[u64])) {
         let mut run = [0u64; LINE_WORDS];
         let (len, mut from) = (self.len(), 0);
@@ -107,7 +109,7 @@ impl<'a> ObjectRef<'a> {
     /// Takes the lock if the header is `seen`, which must be unlocked.
     ///
     /// # Errors
-    /// The header that is there instead.
+    /// The present header, which differs.
     #[inline]
     pub fn try_lock(&self, seen: Header) -> Result<(), Header> {
         let word = self.words.first().ok_or(Header(0))?;
@@ -121,14 +123,14 @@ impl<'a> ObjectRef<'a> {
         .map_err(Header)
     }
 
-    /// Locks a slot that nobody else may lock, since no pointer leads to it.
+    /// Locks a slot that no other thread may lock, because no pointer leads to it.
     pub fn lock_own(&self) {
         if let Some(word) = self.words.first() {
             word.store(self.header().locked().0, Ordering::Release);
         }
     }
 
-    /// Gives the lock back with nothing changed.
+    /// Releases the lock with nothing changed.
     #[inline]
     pub fn unlock(&self, seen: Header) {
         if let Some(word) = self.words.first() {
@@ -136,7 +138,8 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Begins to change a locked object: what follows is seen by nobody who saw an older header.
+    /// Begins to change a locked object: a reader that saw an older header will not accept the
+    /// writes that follow.
     #[inline]
     pub fn begin_install(&self) {
         fence(Ordering::Release);
@@ -164,7 +167,7 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Zeroes the whole payload; the same conditions as [`Self::put`].
+    /// Zeroes the whole payload; the conditions of [`Self::put`] apply.
     pub fn clear(&self) {
         let zeroes = [0u64; 7];
         let mut at = 0;
@@ -175,7 +178,7 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Ends an install: link, line versions, and last the header, which unlocks.
+    /// Ends an install: writes the link, the line versions, and last the header, which unlocks.
     pub fn finish_install(&self, header: Header, link: Link) {
         self.put_link(link);
         let mut line = LINE_WORDS - self.s;
@@ -188,7 +191,7 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Whether every line version agrees with `header`: what one one-sided read can check.
+    /// Returns whether every line version agrees with `header`: the check after a one-sided read.
     pub fn lines_agree(&self, header: Header) -> bool {
         let mut line = LINE_WORDS - self.s;
         while let Some(word) = self.words.get(line) {
@@ -201,20 +204,20 @@ impl<'a> ObjectRef<'a> {
     }
 }
 
-/// One version of an object, wherever it is kept. Reads past its end answer 0: a racing reader may
-/// have followed words that were never together.
+/// One version of an object, wherever it is kept. Reads beyond its end return 0: an optimistic
+/// reader may have used words that never existed together.
 #[derive(Clone, Copy)]
 pub enum View<'a> {
     /// The newest version, in its slot; torn until its header has been checked.
     Live(ObjectRef<'a>),
-    /// A previous version; gone until the generation of its block has been checked.
+    /// A previous version; invalid until the generation of its block has been checked.
     Old(&'a [AtomicU64]),
     /// A transaction's own image.
     Own(&'a [u64]),
 }
 
 impl View<'_> {
-    /// Payload words.
+    /// Returns the number of payload words.
     #[inline]
     pub fn len(&self) -> usize {
         match self {
@@ -224,12 +227,12 @@ impl View<'_> {
         }
     }
 
-    /// Whether there is no payload.
+    /// Returns whether there is no payload.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Payload word `i`; 0 beyond the end.
+    /// Returns payload word `i`; 0 beyond the end.
     #[inline]
     pub fn word(&self, i: usize) -> u64 {
         match self {
@@ -239,7 +242,7 @@ impl View<'_> {
         }
     }
 
-    /// Copies payload words from `from` on; zeroes beyond the end.
+    /// Copies payload words from `from` on; writes zeros beyond the end.
     #[inline]
     pub fn copy(&self, from: usize, out: &mut [u64]) {
         match self {

@@ -1,10 +1,10 @@
-//! An object as one one-sided read has brought it from another machine.
+//! A copy of an object of another machine, made by one one-sided read.
 
 use crate::header::{Header, Link};
 use crate::layout::{self, LINE_WORDS};
 use crate::object::View;
 
-/// A copy of a slot, whole: its words were there together.
+/// A copy of a whole slot, whose words existed together.
 #[derive(Clone, Debug)]
 pub struct ObjectCopy {
     header: Header,
@@ -14,9 +14,9 @@ pub struct ObjectCopy {
 }
 
 impl ObjectCopy {
-    /// The object in `words`, which were read from a slot that begins at word `s` of a cache line. `None`
-    /// where they were not there together, as line versions tell. What a locked object holds may be on its
-    /// way to another version.
+    /// Decodes the object in `words`, which were read from a slot that begins at word `s` of a
+    /// cache line. Returns `None` if the line versions show that the words did not exist together.
+    /// The payload of a locked object may be half-changed.
     pub fn of(words: Box<[u64]>, s: usize) -> Option<ObjectCopy> {
         let s = s % LINE_WORDS;
         let header = Header(*words.first()?);
@@ -39,22 +39,22 @@ impl ObjectCopy {
         })
     }
 
-    /// The header at the moment of the read.
+    /// Returns the header at the time of the read.
     pub fn header(&self) -> Header {
         self.header
     }
 
-    /// Incarnation and previous version.
+    /// Returns the incarnation and the place of the previous version.
     pub fn link(&self) -> Link {
         self.link
     }
 
-    /// The payload.
+    /// Returns a view of the payload.
     pub fn view(&self) -> View<'_> {
         View::Own(&self.payload)
     }
 
-    /// The payload.
+    /// Returns the payload words.
     pub fn payload(&self) -> &[u64] {
         &self.payload
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with a checkpoint, by what the caller has to do.
+//! The errors of checkpoints, named by the required reaction of the caller.
 
 use std::io;
 
@@ -7,21 +7,21 @@ use thiserror::Error;
 use crate::addr::Addr;
 use crate::log::LogError;
 
-/// Why a checkpoint was not written or not loaded.
+/// The reason why a checkpoint was not written or not loaded.
 #[derive(Debug, Error)]
 pub enum CheckpointError {
-    /// The disk answered with an error; the checkpoint before still counts.
+    /// The disk returned an error; the previous checkpoint stays valid.
     #[error("{file}: {error}")]
     Io {
         /// The file in question.
         file: String,
-        /// What the disk said.
+        /// The error of the disk.
         error: io::Error,
     },
     /// The log failed or could not be truncated.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// An object stayed locked for as long as no commit takes.
+    /// An object stayed locked for longer than any commit takes.
     #[error("object {0} has been locked for too long")]
     Stuck(Addr),
     /// The caller asked to stop.
@@ -34,15 +34,15 @@ pub enum CheckpointError {
         file: String,
         /// Start of the damaged part.
         offset: u64,
-        /// What is wrong there.
+        /// A description of the damage.
         what: &'static str,
     },
     /// The objects do not fit these regions: they were made for other ones, or memory is short.
     #[error("block {block} of region {region} of the checkpoint cannot be restored")]
     DoesNotFit {
-        /// The region.
+        /// The region of the block.
         region: u32,
-        /// The block in it.
+        /// The number of the block in the region.
         block: u32,
     },
 }

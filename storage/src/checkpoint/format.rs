@@ -1,4 +1,4 @@
-//! Every word of a checkpoint's files. Pure functions on words.
+//! The encoding of a checkpoint's files. Pure functions on words.
 //!
 //! *Picture* (64-bit words, little endian).
 //!
@@ -27,12 +27,12 @@ const SECTION_MAGIC: u64 = u64::from_le_bytes(*b"FencSec\x01");
 const VERSION: u64 = 1;
 const FIELD: u64 = (1 << 24) - 1;
 
-/// Checksum of words, as a word.
+/// Returns the checksum of words, as a word.
 pub(super) fn crc(words: &[u64]) -> u64 {
     u64::from(crc32c::crc32c(bytemuck::cast_slice(words)))
 }
 
-/// The first page of a checkpoint.
+/// Returns the first page of a checkpoint.
 pub(super) fn file_header(sequence: u64, region_bytes: u64) -> Vec<u64> {
     let mut words = vec![0; FILE_HEADER_WORDS];
     words[..4].copy_from_slice(&[FILE_MAGIC, VERSION, sequence, region_bytes]);
@@ -40,7 +40,7 @@ pub(super) fn file_header(sequence: u64, region_bytes: u64) -> Vec<u64> {
     words
 }
 
-/// Where a section is and which block it holds.
+/// The position of a section and the block in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Section {
     pub offset: u64,
@@ -68,7 +68,7 @@ impl Section {
             region: RegionId((block >> 32) as u32),
             block: block as u32,
         };
-        // One slot of a block is at least 8 words, and its entry at most 2 longer than it.
+        // A slot has at least 8 words, and its entry is at most 2 words longer than the slot.
         let most = SECTION_HEADER_WORDS + 2 * crate::region::BLOCK_BYTES / WORD;
         let sound = (SECTION_HEADER_WORDS as u64..=most as u64).contains(&length);
         sound.then_some(Self {
@@ -107,7 +107,7 @@ pub(super) fn seal_section(
     words[7] = crc(words);
 }
 
-/// Checks a whole section; gives the number of its objects, or what is wrong.
+/// Checks a whole section. Returns the number of its objects, or a description of the damage.
 pub(super) fn check_section(
     words: &mut [u64],
     sequence: u64,

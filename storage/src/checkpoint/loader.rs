@@ -1,4 +1,4 @@
-//! Loading a checkpoint: sections in parallel, each checked before any of it is believed.
+//! Loading a checkpoint: sections in parallel, each checked before it is used.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -16,12 +16,14 @@ use crate::classes::Class;
 use crate::header::{Link, OldPlace};
 use crate::region::{BlockId, Regions};
 
-/// Brings the objects of a checkpoint back into `regions`, which nobody uses yet, but for those of regions that are not
-/// `wanted`; gives their number. Regions that are backups there stay so; others become this machine's own.
+/// Loads the objects of a checkpoint into `regions`, which no other thread uses yet. Skips regions
+/// that are not `wanted`. Returns the number of objects. Regions that are backups there stay so;
+/// others become this machine's own.
 ///
 /// # Errors
-/// [`CheckpointError::Corrupt`] names file and offset of damage, [`CheckpointError::DoesNotFit`] a
-/// block that these regions have no place for; the regions are of no use then.
+/// [`CheckpointError::Corrupt`] names the file and offset of damage.
+/// [`CheckpointError::DoesNotFit`] names a block that these regions have no place for. The regions
+/// are unusable in that case.
 pub fn load(
     disk: &dyn Disk,
     manifest: &Manifest,
@@ -67,7 +69,7 @@ pub fn load(
     Ok(objects)
 }
 
-/// The file with the objects.
+/// The open file of the checkpoint.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     file: &'a dyn DiskFile,
@@ -81,7 +83,8 @@ impl Source<'_> {
         Ok(out)
     }
 
-    /// Reads words that must be there. Takes no more memory than the file has bytes.
+    /// Reads words, or returns an error if the file is too short. Allocates no more memory than the
+    /// file has bytes.
     fn read(&self, offset: u64, words: u64, out: &mut Vec<u64>) -> Result<(), CheckpointError> {
         let length = self.file.len().map_err(CheckpointError::io(self.path))?;
         let end = words
@@ -110,7 +113,7 @@ impl Source<'_> {
     }
 }
 
-/// What the loading threads share.
+/// The shared state of the loading threads.
 struct Load<'a> {
     source: Source<'a>,
     regions: &'a Regions,
@@ -175,7 +178,7 @@ impl Load<'_> {
         objects.ok_or_else(|| damaged("the objects of a section make no sense"))
     }
 
-    /// Installs the objects of a section; `None` where they make no sense.
+    /// Installs the objects of a section; returns `None` if they are malformed.
     fn objects_of(
         &self,
         id: BlockId,

@@ -1,7 +1,8 @@
-//! The manifest: one small file that says which checkpoint counts and where replay begins.
+//! The manifest: one small file that names the valid checkpoint and the position where replay
+//! begins.
 //!
-//! *Invariants.* It is replaced by a rename of a synced file, so it is the old one or the new one
-//! after any crash; a damaged one is damage, not a crash.
+//! *Invariants.* The manifest is replaced by renaming a synced file, so after any crash it is the
+//! old one or the new one. So a damaged manifest is reported as damage: no crash can cause it.
 
 use std::io;
 
@@ -18,31 +19,31 @@ const SUFFIX: &str = ".ckpt";
 const MAGIC: u64 = u64::from_le_bytes(*b"FencMan\x01");
 const WORDS: usize = 12;
 
-/// What a checkpoint is.
+/// The description of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Manifest {
-    /// Checkpoints are numbered from 1; the file's name is made of this.
+    /// Number of the checkpoint, from 1; the file's name contains it.
     pub sequence: u64,
-    /// Replay begins here.
+    /// The log position where replay begins.
     pub begin: Lsn,
-    /// The log was durable up to here before the checkpoint counted.
+    /// The log was durable up to this position before the checkpoint became valid.
     pub end: Lsn,
-    /// No version in the checkpoint is newer.
+    /// No version in the checkpoint is newer than this.
     pub clock: Timestamp,
-    /// Objects in it, tombstones not counted.
+    /// Number of objects in it, without tombstones.
     pub objects: u64,
-    /// Size of the regions it was taken from.
+    /// Size in bytes of the regions it was taken from.
     pub region_bytes: u64,
-    /// Where the index begins in the file.
+    /// Byte offset of the index in the file.
     pub index_offset: u64,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
     /// Number of sections.
     pub sections: u64,
 }
 
 impl Manifest {
-    /// What the log must have for this checkpoint.
+    /// Returns the part of the log that this checkpoint needs.
     pub fn needed(&self) -> Needed {
         Needed {
             from: self.begin,
@@ -50,7 +51,7 @@ impl Manifest {
         }
     }
 
-    /// Name of the file with the objects.
+    /// Returns the name of the file with the objects.
     pub(super) fn file_name(&self) -> String {
         file_name(self.sequence)
     }
@@ -109,10 +110,10 @@ pub(super) fn file_name(sequence: u64) -> String {
     format!("{sequence:012}{SUFFIX}")
 }
 
-/// The checkpoint that counts; `None` when there has never been one.
+/// Reads the manifest of the valid checkpoint; returns `None` if there has never been one.
 ///
 /// # Errors
-/// [`CheckpointError`] when the manifest cannot be read or is damaged.
+/// [`CheckpointError`] if the manifest cannot be read or is damaged.
 pub fn read_manifest(disk: &dyn Disk) -> Result<Option<Manifest>, CheckpointError> {
     let path = disk.path(NAME);
     let file = match disk.open(NAME) {
@@ -136,7 +137,7 @@ pub fn read_manifest(disk: &dyn Disk) -> Result<Option<Manifest>, CheckpointErro
     }
 }
 
-/// Makes `manifest` the one that counts.
+/// Makes the checkpoint of `manifest` the valid one.
 pub(super) fn publish(disk: &dyn Disk, manifest: &Manifest) -> Result<(), CheckpointError> {
     let written = disk.create(DRAFT).and_then(|file| {
         file.write_at(0, bytemuck::cast_slice(&manifest.encode()))?;

@@ -1,7 +1,7 @@
 //! Checkpoints: all objects in one file, taken while writers run, from which a restart begins.
 //!
-//! *What.* [`write()`] copies the newest committed version of every object, publishes the copy and
-//! truncates the log; [`read_manifest`] and [`load`] bring it back.
+//! [`write()`] copies the newest committed version of every object, publishes the copy and
+//! truncates the log; [`read_manifest`] and [`load`] read the copy.
 //!
 //! *Picture.*
 //!
@@ -17,29 +17,31 @@
 //!           └────────┴─────────┴─────────┴───┴───────┘
 //! ```
 //!
-//! # Why a copy that is no snapshot is right
-//! The copy is *fuzzy*: two objects in it may be of different times, and a transaction may be in it
-//! by half. Replay from `begin` makes it whole, because a write is applied only where it is newer:
+//! # Why a copy that is not a snapshot is correct
+//! The copy is *fuzzy*: two objects in it may be of different times, and only a part of a
+//! transaction's writes may be in it. Replay from `begin` completes it, because a write is applied
+//! only where it is newer:
 //! - CKPT-1. A write logged before `begin` was installed before the scan began, or its object was
-//!   locked and the scan waited for it. So the copy holds it, or a newer version.
-//! - CKPT-2. A write logged after `begin` is replayed. If the copy holds it already, or a newer
-//!   version, the timestamps say so and it is passed over; else the copy holds exactly the version
-//!   it was made on.
-//! - CKPT-3. Tombstones are kept (a header, no payload): without them CKPT-2 could not tell an object
-//!   that was freed after its change was logged from one that was never there. Slots that were
-//!   never used need no place.
+//!   locked and the scan waited for it. So the copy has it, or a newer version.
+//! - CKPT-2. A write logged after `begin` is replayed. If the copy already has it, or a newer
+//!   version, the timestamps show that and the write is skipped. Otherwise the copy has exactly the
+//!   base version of the write.
+//! - CKPT-3. Tombstones are kept (a header, no payload). Without them CKPT-2 could not distinguish
+//!   an object that was freed after its change was logged from one that never existed. Slots that
+//!   were never used need no entry.
 //! - CKPT-4. A version in the copy may not be durable in the log yet, and its transaction may have
-//!   written other objects that are not in the copy. So the checkpoint counts only once the log is
-//!   durable up to its end.
+//!   written other objects that are not in the copy. So the checkpoint becomes valid only once the
+//!   log is durable up to its end.
 //!
 //! The caller gives `begin` and promises the first half of CKPT-1: every transaction with a record
-//! below `begin` has installed its new objects (which nobody locks) when [`write()`] is called.
+//! below `begin` has installed its new objects, which are not locked, before it calls [`write()`].
 //!
 //! *Concurrency.* Reads objects as any reader does; takes no lock that a commit could wait for. One
 //! checkpoint at a time.
 //!
-//! *Failure.* Until the manifest is renamed the checkpoint before counts; leftovers are removed by
-//! the next one. Damage found while loading names file and offset, and nothing starts.
+//! *Failure.* Until the manifest is renamed the previous checkpoint stays valid; the next
+//! checkpoint removes leftover files. If a load finds damage, the error names file and offset, and
+//! the machine does not start.
 
 mod error;
 mod format;

@@ -1,8 +1,9 @@
 //! Copying one block: the newest committed version of each of its objects.
 //!
-//! *Concurrency.* Reads as the sequence lock of [`crate::object`] asks: a locked object is waited
-//! for, a changed one is copied again. In a backup nothing is locked: what is being written there may be copied by half,
-//! at the version before; whoever takes a checkpoint of backups has the log from before all that is written meanwhile.
+//! *Concurrency.* Reads as the sequence lock of [`crate::object`] requires: waits for a locked
+//! object, and copies a changed one again. In a backup nothing is locked, so half of a write in
+//! progress may be copied, with the previous version in the header. A checkpoint of backups
+//! therefore needs the log from before all writes that run during the scan.
 
 use std::thread;
 use std::time::Duration;
@@ -15,23 +16,24 @@ use crate::header::Header;
 use crate::object::ObjectRef;
 use crate::region::{BlockId, Regions};
 
-/// Looks at a locked object before the thread begins to sleep between them.
+/// Checks of a locked object before the thread begins to sleep between checks.
 const LOOKS: u32 = 200;
 const NAP: Duration = Duration::from_micros(50);
-/// Naps before a lock counts as forgotten: about ten seconds.
+/// Sleeps before the lock counts as abandoned: about ten seconds.
 const NAPS: u32 = 200_000;
 
-/// What a block held.
+/// The result of scanning a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Scanned {
     pub class: Class,
-    /// Entries written, tombstones included.
+    /// Entries that were written, including tombstones.
     pub entries: u64,
-    /// Objects among them.
+    /// Objects among the entries.
     pub objects: u64,
 }
 
-/// Copies a block behind the room for a section header in `words`; `None` when it is not in use.
+/// Copies a block to `words`, after the space for a section header. Returns `None` if the block is
+/// not in use.
 pub(super) fn block(
     regions: &Regions,
     id: BlockId,
@@ -66,7 +68,7 @@ pub(super) fn block(
     Ok(None)
 }
 
-/// Copies one slot; gives its header, or nothing for a slot that was never used.
+/// Copies one slot. Returns its header, or `None` for a slot that was never used.
 fn entry(
     object: &ObjectRef<'_>,
     addr: Addr,

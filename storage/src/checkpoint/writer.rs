@@ -16,29 +16,30 @@ use crate::log::{Log, Lsn};
 use crate::region::{BlockId, Regions};
 use crate::timestamp::Timestamp;
 
-/// Bytes between two syncs of the file: without them the last sync would be long, and flushes of
-/// the log would wait behind it.
+/// Bytes between two syncs of the file. Without them the last sync would be long, and flushes of
+/// the log would wait for it.
 const SYNC_BYTES: u64 = 16 << 20;
 
-/// How a checkpoint is to be taken.
+/// The parameters of a checkpoint.
 pub struct Plan<'a> {
-    /// Replay will begin here. Every transaction with a record below has installed its new objects.
+    /// The log position where replay will begin. Every transaction with a record before it has
+    /// installed its new objects.
     pub begin: Lsn,
-    /// A timestamp that no commit taken so far exceeds; asked once, after the scan.
+    /// Returns a timestamp that no commit so far exceeds; called once, after the scan.
     pub clock: &'a (dyn Fn() -> Timestamp + Sync),
-    /// Threads that scan.
+    /// Number of scanning threads.
     pub threads: usize,
-    /// How fast the scan may write; `None` for as fast as it can.
+    /// Limit of the scan's write rate; `None` for no limit.
     pub bytes_per_second: Option<u64>,
-    /// Asked between blocks; once it answers true the checkpoint is given up.
+    /// Called between blocks; once it returns `true` the checkpoint is given up.
     pub stop: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// Takes a checkpoint into `disk`, a directory of its own, and truncates the log behind it.
+/// Takes a checkpoint into `disk`, a directory of its own, and truncates the log before it.
 ///
 /// # Errors
-/// [`CheckpointError`]; the checkpoint before still counts then, unless only the cleaning up
-/// failed, which the next checkpoint makes good.
+/// [`CheckpointError`]. The previous checkpoint stays valid, unless only the cleanup failed; the
+/// next checkpoint then repeats the cleanup.
 pub fn write(
     disk: &dyn Disk,
     regions: &Regions,
@@ -54,7 +55,7 @@ pub fn write(
     let manifest = match written {
         Ok(manifest) => manifest,
         Err(error) => {
-            // Free the space now; if that fails too, the next checkpoint does it.
+            // Frees the space now; if that fails too, the next checkpoint does it.
             let _ = disk.remove(&name);
             return Err(error);
         }
@@ -65,7 +66,8 @@ pub fn write(
     Ok(manifest)
 }
 
-/// Fills in what is known only after the scan, and waits until the log is durable up to there.
+/// Adds the values that are known only after the scan, and waits until the log is durable up to its
+/// present end.
 fn settle(log: &Log, plan: &Plan<'_>, manifest: Manifest) -> Result<Manifest, CheckpointError> {
     let clock = (plan.clock)().max(manifest.clock);
     let end = log.position();
@@ -136,7 +138,7 @@ fn write_file(
     })
 }
 
-/// What the scanning threads share.
+/// The shared state of the scanning threads.
 struct Scan<'a> {
     regions: &'a Regions,
     plan: &'a Plan<'a>,
@@ -153,7 +155,7 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Scans all blocks that were in use at the start; what is in later ones is in the log.
+    /// Scans all blocks that were in use at the start; the log has the contents of later ones.
     fn run(&self) -> Result<(), CheckpointError> {
         let threads = self.plan.threads.clamp(1, 64).min(self.blocks.len().max(1));
         thread::scope(|scope| {
@@ -229,13 +231,13 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Sleeps off what has been written faster than the plan allows.
+    /// Sleeps if the scan has written faster than the plan allows.
     fn pace(&self, written: u64) {
         let Some(rate) = self.plan.bytes_per_second.filter(|rate| *rate > 0) else {
             return;
         };
         let due = Duration::from_secs_f64(written as f64 / rate as f64);
-        // In short sleeps, so that a stop is noticed.
+        // Short sleeps, so that a stop is noticed.
         while let Some(early) = due
             .checked_sub(self.started.elapsed())
             .filter(|d| !d.is_zero())

@@ -1,16 +1,16 @@
-//! The batch being gathered in memory, and its last touch before it is written.
+//! The batch that is gathered in memory, and its completion before it is written.
 //!
-//! *Concurrency.* Records are pushed under the tail's mutex, by copying only; checksums are the
-//! flusher's work, done once it owns the batch alone.
+//! *Concurrency.* Records are appended under the tail's mutex, by copying only. The flusher
+//! computes the checksums when it alone owns the batch.
 
 use super::format::{
     BATCH_HEADER_BYTES, BatchHeader, RecordHeader, align_batch, record_bytes, seal_record,
 };
 
-/// A buffer larger than this is given back to the allocator after its flush.
+/// A buffer larger than this is returned to the allocator after its flush.
 const BUFFER_BYTES_KEPT: usize = 1 << 20;
 
-/// One batch: a place for its header, then records.
+/// One batch: space for its header, then records.
 #[derive(Debug)]
 pub(super) struct Batch {
     start: u64,
@@ -19,7 +19,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// An empty batch that begins at `start`, in a buffer that may have been used before.
+    /// Returns an empty batch that begins at `start`, in a buffer that may have been used before.
     pub fn new(start: u64, mut buffer: Vec<u8>) -> Self {
         buffer.clear();
         buffer.shrink_to(BUFFER_BYTES_KEPT);
@@ -43,23 +43,23 @@ impl Batch {
         self.records == 0
     }
 
-    /// The LSN behind the last record.
+    /// Returns the LSN after the last record.
     pub fn end(&self) -> u64 {
         self.start + self.bytes.len() as u64
     }
 
-    /// Bytes so far, header included, padding not.
+    /// Returns the bytes so far, including the header and without padding.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Moves an empty batch to another place.
+    /// Moves an empty batch to another position.
     pub fn move_to(&mut self, start: u64) {
         debug_assert!(self.is_empty(), "records know their LSN");
         self.start = start;
     }
 
-    /// Adds one record whose body is the parts one after the other.
+    /// Appends one record, whose body is the concatenation of the parts.
     pub fn push(&mut self, kind: u8, parts: &[&[u8]]) {
         let body_bytes: usize = parts.iter().map(|part| part.len()).sum();
         let header = RecordHeader {
@@ -75,7 +75,7 @@ impl Batch {
         self.records += 1;
     }
 
-    /// Fills in all checksums and the header; gives the bytes to write at the batch's start.
+    /// Fills in all checksums and the header. Returns the bytes to write at the batch's start.
     pub fn seal(&mut self, log_id: u64, life: u32, prev_end: u64) -> &[u8] {
         let mut at = BATCH_HEADER_BYTES;
         while let Some(header) = RecordHeader::peek(&self.bytes[at..]) {
@@ -97,7 +97,7 @@ impl Batch {
         &self.bytes
     }
 
-    /// The buffer, for the next batch but one.
+    /// Returns the buffer, for the batch after the next one.
     pub fn into_buffer(self) -> Vec<u8> {
         self.bytes
     }

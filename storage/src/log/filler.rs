@@ -1,10 +1,10 @@
 //! The filler: one thread that keeps allocated bytes ahead of the log's end.
 //!
-//! *What.* It extends the last segment with zeros, syncs, and moves the `filled` horizon; where
-//! the segment is full it makes the next one, from a retired file if there is one (whose bytes
-//! are allocated already).
+//! It extends the last segment with zeros, syncs, and moves the `filled` horizon. When the segment
+//! is full it makes the next one, from a retired file if there is one, because its bytes are
+//! already allocated.
 //!
-//! *Failure.* A full disk stops the horizon: appends that need more are refused, and each refusal
+//! *Failure.* A full disk stops the horizon: appends that need more space are refused. Each refusal
 //! makes the filler try again, at most every [`RETRY_PAUSE`]. Any other error fails the log.
 
 use std::io;
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use super::format::SEGMENT_HEADER_BYTES;
 use super::tail::Shared;
 
-/// The horizon moves by at most this much a sync.
+/// Most bytes by which the horizon moves between two syncs.
 const STEP_BYTES: u64 = 4 << 20;
 
-/// The least time between two attempts on a full disk.
+/// The shortest time between two attempts on a full disk.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// Runs until the log is closed or has failed.
@@ -42,7 +42,8 @@ pub(super) fn run(shared: &Shared) {
     }
 }
 
-/// Waits until more is to be allocated; says how far it is now.
+/// Waits until more space must be allocated. Returns the present horizon; `None` if the log is
+/// closed or has failed.
 fn wait_for_work(shared: &Shared) -> Option<u64> {
     let mut tail = shared.tail.lock();
     loop {
@@ -59,7 +60,7 @@ fn wait_for_work(shared: &Shared) -> Option<u64> {
     }
 }
 
-/// Allocates one step more; gives the new horizon.
+/// Allocates one step more. Returns the new horizon.
 fn extend(shared: &Shared, filled: u64) -> io::Result<u64> {
     let segment_bytes = shared.segments.segment_bytes;
     let (number, offset) = (filled / segment_bytes, filled % segment_bytes);

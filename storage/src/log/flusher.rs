@@ -1,4 +1,4 @@
-//! The flusher: one thread that turns what has gathered into one durable batch, again and again.
+//! The flusher: one thread that repeatedly writes the gathered records as one durable batch.
 //!
 //! *Concurrency.* While it writes one batch, appenders gather the next in the other buffer.
 //!
@@ -46,14 +46,14 @@ fn take_batch(shared: &Shared) -> Option<(Batch, u64)> {
     taken
 }
 
-/// What is to be written.
+/// The records to write.
 struct Work {
-    /// Once everything up to here is durable, so is all that the watermark covers.
+    /// Once the log is durable up to here, all commits that the watermark covers are durable.
     until: u64,
     watermark: u64,
 }
 
-/// Tells those who wait that nothing more will be flushed, however the flusher ends.
+/// A guard that tells waiters, however the flusher ends, that nothing more will be flushed.
 struct LastWords<'a>(&'a Shared);
 
 impl Drop for LastWords<'_> {
@@ -66,8 +66,8 @@ impl Drop for LastWords<'_> {
     }
 }
 
-/// Waits until there are records; gives the watermark as it stood before they are taken, so that
-/// everything it covers is among them. `None` when there is no more to do.
+/// Waits until there are records. Returns the watermark from before they are taken, so that all
+/// commits that it covers are among them. Returns `None` if nothing is left to do.
 fn wait_for_work(shared: &Shared, watermark: &Watermark) -> Option<Work> {
     let mut tail = shared.tail.lock();
     while tail.is_empty() {

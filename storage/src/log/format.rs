@@ -1,4 +1,4 @@
-//! Every byte of the log's files: places, headers, checksums. Pure functions on bytes.
+//! The encoding of the log's files: positions, headers, checksums. Pure functions on bytes.
 //!
 //! *Picture* (little endian).
 //!
@@ -14,13 +14,13 @@
 //! ```
 //!
 //! The *life* is a random number drawn each time the log is opened. It seeds the checksums of a
-//! batch's records, so what a torn flush left behind never completes a batch written later over
-//! the same place.
+//! batch's records. So the remains of a torn flush never complete a batch that is written later at
+//! the same position.
 
 use std::fmt;
 
-/// The most bytes one append may take, its records' headers and padding included; less where
-/// segments are smaller.
+/// Most bytes of one append, including its records' headers and padding; fewer where segments are
+/// smaller.
 pub const MAX_APPEND_BYTES: usize = 8 << 20;
 
 /// Bytes of header before each record's body.
@@ -36,20 +36,20 @@ const BATCH_MAGIC: u64 = u64::from_le_bytes(*b"FencBat\x01");
 const VERSION: u32 = 1;
 const KIND_SHIFT: u32 = 56;
 
-/// A place in the log: bytes since its beginning, headers and gaps included.
+/// A position in the log: bytes since its beginning, including headers and gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Lsn(u64);
 
 impl Lsn {
-    /// Before everything.
+    /// The beginning of the log.
     pub const ZERO: Lsn = Lsn(0);
 
-    /// The place as a number.
+    /// Returns the position as a number.
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// The place a number from [`Lsn::raw`] stands for.
+    /// Returns the position of a number from [`Lsn::raw`].
     pub const fn from_raw(raw: u64) -> Self {
         Lsn(raw)
     }
@@ -61,12 +61,12 @@ impl fmt::Display for Lsn {
     }
 }
 
-/// The next place at or after `at` where a batch may begin.
+/// Returns the next position at or after `at` where a batch may begin.
 pub(super) const fn align_batch(at: u64) -> u64 {
     at.next_multiple_of(BATCH_ALIGN)
 }
 
-/// What a record of `body` bytes takes in the log.
+/// Returns the bytes that a record of `body` bytes takes in the log.
 pub(super) const fn record_bytes(body: usize) -> usize {
     RECORD_HEADER_BYTES + body.next_multiple_of(8)
 }
@@ -94,7 +94,7 @@ impl SegmentHeader {
         page
     }
 
-    /// Reads a page; says what is wrong with one that is no good header.
+    /// Decodes a page. Returns a description of the defect if it is not a valid header.
     pub fn decode(page: &[u8]) -> Result<Self, &'static str> {
         let at = SEGMENT_HEADER_BYTES as usize - 4;
         if page.len() != at + 4 || u64_at(page, 0) != SEGMENT_MAGIC {
@@ -119,7 +119,7 @@ impl SegmentHeader {
     }
 }
 
-/// The head of a batch.
+/// The header of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BatchHeader {
     pub log_id: u64,
@@ -143,7 +143,7 @@ impl BatchHeader {
         put_u32(out, 44, crc);
     }
 
-    /// The header at the front of `bytes`, if one is there that belongs to this log and place.
+    /// Decodes the header at the start of `bytes`, if it belongs to this log and position.
     pub fn decode(bytes: &[u8], log_id: u64, start: u64) -> Option<Self> {
         if bytes.len() < BATCH_HEADER_BYTES || u64_at(bytes, 0) != BATCH_MAGIC {
             return None;
@@ -160,7 +160,8 @@ impl BatchHeader {
         (whole && header.log_id == log_id && header.start == start).then_some(header)
     }
 
-    /// Whether `bytes` begins as a header of this place does: damaged, rather than never written.
+    /// Returns whether `bytes` begins as a header of this position does: it is damaged, rather than
+    /// never written.
     pub fn resembles(bytes: &[u8], log_id: u64, start: u64) -> bool {
         bytes.len() >= BATCH_HEADER_BYTES
             && u64_at(bytes, 0) == BATCH_MAGIC
@@ -169,7 +170,7 @@ impl BatchHeader {
     }
 }
 
-/// The head of a record.
+/// The header of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RecordHeader {
     pub body_bytes: u32,
@@ -178,7 +179,7 @@ pub(super) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The header with its checksum left open; [`seal_record`] fills it in.
+    /// Returns the header without its checksum; [`seal_record`] fills it in.
     pub fn encode(&self) -> [u8; RECORD_HEADER_BYTES] {
         let mut out = [0; RECORD_HEADER_BYTES];
         put_u32(&mut out, 0, self.body_bytes);
@@ -186,7 +187,8 @@ impl RecordHeader {
         out
     }
 
-    /// The header at the front of `bytes`, unchecked; `None` when there are too few bytes.
+    /// Decodes the header at the start of `bytes` without checking it; returns `None` if there are
+    /// too few bytes.
     pub fn peek(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < RECORD_HEADER_BYTES {
             return None;
@@ -199,8 +201,8 @@ impl RecordHeader {
         })
     }
 
-    /// The header at the front of `bytes`, if it and the record behind it are whole and belong
-    /// to this place.
+    /// Decodes the header at the start of `bytes`, if it and the record after it are complete and
+    /// belong to this position.
     pub fn decode(bytes: &[u8], lsn: u64, life: u32) -> Option<Self> {
         let header = Self::peek(bytes)?;
         let total = record_bytes(header.body_bytes as usize);
@@ -211,7 +213,7 @@ impl RecordHeader {
     }
 }
 
-/// Fills in the checksum of the record that is the whole of `record`.
+/// Fills in the checksum of `record`, which is one whole record.
 pub(super) fn seal_record(record: &mut [u8], life: u32) {
     let crc = record_crc(record, life);
     put_u32(record, 4, crc);

@@ -1,11 +1,11 @@
 //! The durable redo log of one machine.
 //!
-//! *What.* Records are appended to a buffer in memory; one flusher thread writes whatever has
-//! gathered as one *batch* with one `fdatasync`, so many commits share a flush. After a crash
-//! [`LogRecovery`] gives back every record up to the last whole one.
+//! Records are appended to a buffer in memory. One flusher thread writes all gathered records as
+//! one *batch* with one `fdatasync`, so many commits share a flush. After a crash [`LogRecovery`]
+//! returns every record up to the last complete one.
 //!
-//! *Picture.* The log is one sequence of bytes, cut into segment files of equal size; an [`Lsn`]
-//! is a place in it: segment number × segment size + offset in the file.
+//! *Picture.* The log is one sequence of bytes, cut into segment files of equal size. An [`Lsn`] is
+//! a position in it: segment number × segment size + offset in the file.
 //!
 //! ```text
 //!   segment   ┌────────┬─────────┬─────────┬───┬───────────┐   zero-filled ahead by the filler,
@@ -21,22 +21,24 @@
 //!
 //! *Invariants.*
 //! - LOG-1. A batch is written only after the `fdatasync` of the one before it returned. So a
-//!   damaged place with a good batch header behind it was durable once: that is corruption, and
-//!   recovery refuses. A damaged place with none behind it is the torn tail of a flush nobody was
-//!   told about: whole records before it are kept, the rest is cut off.
+//!   damaged position followed by a good batch header was durable: that is corruption, and recovery
+//!   refuses. A damaged position with no good header after it is the torn tail of a flush that was
+//!   never reported: complete records before it are kept, and the rest is cut off.
 //! - LOG-2. `flushed` moves only after the `fdatasync` that covers it.
-//! - LOG-3. A batch is written only onto bytes that are already allocated, so a full disk shows
-//!   at [`Log::reserve`], before anybody counts on the record, and a flush changes no metadata.
-//! - LOG-4. Batch headers hold the log's random id and their own LSN: neither bytes of a segment's
-//!   earlier life nor anything users store can pass for a batch.
+//! - LOG-3. A batch is written only onto bytes that are already allocated. So a full disk is
+//!   noticed at [`Log::reserve`], before a transaction depends on the record, and a flush changes
+//!   no metadata.
+//! - LOG-4. Batch headers contain the log's random id and their own LSN. So neither bytes of a
+//!   segment file's earlier use nor users' data can be taken for a batch.
 //! - LOG-5. A segment file gets its `log-` name only when its header and first space are durable.
 //!
-//! *Concurrency.* One mutex guards the tail (the batch being gathered and the filled horizon);
-//! appends copy under it, and wait only for the [`Room`] that they reserve before. The flusher alone writes batches, the filler alone makes segments.
+//! *Concurrency.* One mutex guards the tail (the batch being gathered and the filled horizon).
+//! Appends copy under it, and wait only for the [`Room`] that they reserve before. Only the flusher
+//! writes batches, and only the filler makes segments.
 //!
-//! *Failure.* The first I/O error of a flush is final: what the disk holds is unknown from then
-//! on, so every later append and wait answers [`LogError::Failed`]. No space for more segments
-//! is not a failure: reservations answer [`LogError::Full`] until there is space again.
+//! *Failure.* The first I/O error of a flush is final: the contents of the disk are unknown from
+//! then on. So every later append and wait returns [`LogError::Failed`]. No space for more segments
+//! is not a failure: reservations return [`LogError::Full`] until there is space again.
 
 mod batch;
 mod error;

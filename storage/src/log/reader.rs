@@ -1,16 +1,16 @@
-//! Reading the log: batch after batch in big reads, and the verdict where the chain breaks.
+//! Reading the log: batch after batch in large reads, and the decision at a break of the chain.
 //!
-//! *Picture.* What a break means, by what follows it (LOG-1):
+//! *Picture.* The meaning of a break, by the bytes that follow it (LOG-1):
 //!
-//! | at the break                 | somewhere behind it            | verdict                      |
+//! | at the break                 | somewhere after it             | meaning                      |
 //! |------------------------------|--------------------------------|------------------------------|
 //! | bad header or bad record     | the batch that continues here¹ | an earlier recovery cut here |
 //! | bad header or bad record     | any other good batch header    | corrupt: refuse              |
 //! | bad record, or damaged header| no good batch header           | torn tail: cut here          |
 //! | no header                    | no good batch header           | the clean end                |
 //!
-//! ¹ at the next place a batch can begin, or at the start of the next segment, and naming the end
-//! of the last whole record as the end of the batch before it.
+//! ¹ at the next position where a batch can begin, or at the start of the next segment, and naming
+//! the end of the last complete record as the end of the batch before it.
 
 use std::sync::Arc;
 
@@ -23,21 +23,21 @@ use super::format::{
 };
 use super::recovery::TornTail;
 
-/// How much is read at a time, where a batch is not larger.
+/// Bytes that are read at a time, unless a batch is larger.
 const WINDOW_BYTES: u64 = 4 << 20;
 
 /// One record of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Where it begins.
+    /// Position of its first byte.
     pub lsn: Lsn,
-    /// What its writer said it is.
+    /// The kind that its writer gave.
     pub kind: u8,
-    /// Its bytes; they begin at an address that is a multiple of 8.
+    /// The bytes of its body; they begin at an address that is a multiple of 8.
     pub body: &'a [u8],
 }
 
-/// A run of whole, checked records that owns its bytes, so that another thread may replay it.
+/// A run of complete, checked records. It owns its bytes, so that another thread may replay it.
 #[derive(Debug, Clone, Default)]
 pub struct Chunk {
     base: u64,
@@ -47,7 +47,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// The records, in the order they were appended.
+    /// Returns the records, in the order in which they were appended.
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         let bytes: &[u8] = bytemuck::cast_slice(&self.words);
         self.spans.iter().flat_map(move |&(from, to)| RecordsOf {
@@ -58,12 +58,12 @@ impl Chunk {
         })
     }
 
-    /// How many records there are.
+    /// Returns the number of records.
     pub fn len(&self) -> u64 {
         self.records
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
@@ -105,34 +105,34 @@ pub(super) struct SegmentFile {
     pub len: u64,
 }
 
-/// Walks the chain of batches.
+/// A reader that follows the chain of batches.
 pub(super) struct Reader {
     pub segments: Vec<SegmentFile>,
     pub log_id: u64,
     pub segment_bytes: u64,
-    /// Records that begin below are passed over.
+    /// Records that begin before this position are skipped.
     from: u64,
     index: usize,
     offset: u64,
-    /// The end of the last whole record; none before the first batch.
+    /// The end of the last complete record; none before the first batch.
     end: Option<u64>,
     done: bool,
     pub torn: Option<TornTail>,
 }
 
-/// Where the chain of batches breaks.
+/// A position at which the chain of batches breaks.
 struct Break {
-    /// Offset in the file of what is bad.
+    /// Offset in the file of the bad bytes.
     offset: u64,
-    /// Where to begin looking for batches behind it.
+    /// Offset at which to begin the search for later batches.
     behind: u64,
-    /// How many bytes are cut off if this is a torn tail; 0 where nothing was written.
+    /// Number of bytes to cut off if this is a torn tail; 0 where nothing was written.
     torn_bytes: u64,
     what: &'static str,
 }
 
 enum Stop {
-    /// The next batch is not wholly in the window, and needs one of this many bytes.
+    /// The next batch is not completely in the window; a window of this many bytes is needed.
     NeedsBytes(u64),
     Break(Break),
 }
@@ -152,17 +152,17 @@ impl Reader {
         }
     }
 
-    /// The end of the last whole record, once all has been read.
+    /// Returns the end of the last complete record, once all has been read.
     pub fn end(&self) -> Option<u64> {
         self.end
     }
 
-    /// The segment the end is in.
+    /// Returns the segment that contains the end.
     pub fn last(&self) -> Option<&SegmentFile> {
         self.segments.get(self.index)
     }
 
-    /// The next run of records; `None` at the end of the log.
+    /// Returns the next run of records; `None` at the end of the log.
     pub fn next_chunk(&mut self) -> Result<Option<Chunk>, LogError> {
         let mut window = WINDOW_BYTES;
         while !self.done {
@@ -204,7 +204,7 @@ impl Reader {
         self.segments[self.index].number * self.segment_bytes + offset
     }
 
-    /// Takes batches from the window until one is not there, or not good.
+    /// Takes batches from the window until one is missing or bad.
     fn parse(&mut self, chunk: &mut Chunk) -> Stop {
         let Chunk {
             words,
@@ -249,7 +249,7 @@ impl Reader {
         }
     }
 
-    /// The header at the front of `bytes`, if it continues the log behind `end`.
+    /// Returns the header at the start of `bytes`, if it continues the log after `end`.
     fn header_at(&self, bytes: &[u8], offset: u64, end: Option<u64>) -> Option<BatchHeader> {
         let header = BatchHeader::decode(bytes, self.log_id, self.place(offset))?;
         let continues = end.is_none_or(|end| header.prev_end == end);
@@ -272,9 +272,9 @@ impl Reader {
         }
     }
 
-    /// Checks the records of one batch: how many bytes are good, how many of these lie below
-    /// what is asked for, and how many records there are above. Records below are checked too:
-    /// the batch may have been cut, and then its header does not say where.
+    /// Checks the records of one batch. Returns the number of good bytes, how many of these lie
+    /// before the first requested record, and the number of records after them. Earlier records are
+    /// checked too, because the batch may have been cut, and then its header does not say where.
     fn check_records(&self, batch: &[u8], header: &BatchHeader) -> (usize, usize, u64) {
         let whole = BATCH_HEADER_BYTES + header.bytes as usize;
         let (mut at, mut skipped) = (BATCH_HEADER_BYTES, BATCH_HEADER_BYTES);
@@ -299,7 +299,7 @@ impl Reader {
         (at, skipped, counted)
     }
 
-    /// Decides what a break means: goes on behind it, ends the log there, or refuses.
+    /// Decides the meaning of a break: continues after it, ends the log there, or refuses.
     fn resolve(&mut self, broken: &Break) -> Result<(), LogError> {
         if let Some(end) = self.end {
             let here = align_batch(end % self.segment_bytes);
@@ -329,9 +329,9 @@ impl Reader {
         Ok(())
     }
 
-    /// Says where the damage is, given the first good batch behind it.
+    /// Returns the error for damage, given the first good batch after it.
     fn corrupt(&self, broken: &Break, behind: &BatchHeader) -> LogError {
-        // If the batch before that one began a later segment, it is that one which is damaged.
+        // If the batch before that one began a later segment, the later segment is damaged.
         let number = behind.prev_end / self.segment_bytes;
         let later = self.segments[self.index + 1..]
             .iter()
@@ -347,7 +347,7 @@ impl Reader {
         }
     }
 
-    /// Whether the batch at a place says that it follows `end`.
+    /// Returns whether the batch at a position follows `end`, by its header.
     fn continues_at(&self, index: usize, offset: u64, end: u64) -> Result<bool, LogError> {
         let Some(segment) = self.segments.get(index) else {
             return Ok(false);
@@ -360,7 +360,7 @@ impl Reader {
         Ok(header.is_some_and(|header| header.prev_end == end))
     }
 
-    /// The first good batch header at or behind an offset of the current segment.
+    /// Returns the first good batch header at or after an offset of the current segment.
     fn batch_behind(&self, offset: u64) -> Result<Option<BatchHeader>, LogError> {
         let mut words = vec![0u64; (WINDOW_BYTES / 8) as usize];
         let window: &mut [u8] = bytemuck::cast_slice_mut(&mut words);

@@ -1,15 +1,15 @@
-//! Opening a log after whatever happened: check the segments, hand out the records, cut the torn
-//! tail, and go on where the last whole record ends.
+//! Opening a log after a crash or a clean end: checks the segments, returns the records, cuts the
+//! torn tail, and continues where the last complete record ends.
 //!
-//! *Picture.* Life of an opening:
+//! *Picture.* The steps of an opening:
 //!
 //! ```text
 //!   LogRecovery::open ── next_chunk … next_chunk ── finish ──► Log
 //!     headers checked     records, oldest first      tail cut, stale segments retired, threads up
 //! ```
 //!
-//! *Failure.* Until [`LogRecovery::finish`] nothing is written, so a refused log stays as it was
-//! and may be looked at with other tools.
+//! *Failure.* Nothing is written before [`LogRecovery::finish`], so a refused log is unchanged, and
+//! other tools can inspect it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,37 +27,37 @@ use super::tail::{Shared, Tail, next_start};
 use super::waiters::Waiters;
 use super::writer::{Log, LogOptions, Watermark};
 
-/// Which part of the log has to be there.
+/// The part of the log that must exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Needed {
-    /// Replay begins here: the `begin` of the checkpoint, or zero when there is none.
+    /// The position where replay begins: the `begin` of the checkpoint, or zero if there is none.
     pub from: Lsn,
-    /// Everything below was durable once, so a log that ends earlier has lost something: the
-    /// `end` of the checkpoint, or zero.
+    /// The log was durable up to here, so a log that ends earlier has lost records: the `end` of
+    /// the checkpoint, or zero.
     pub through: Lsn,
 }
 
-/// What the last flush before the crash left half-written.
+/// The half-written bytes of the last flush before the crash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TornTail {
-    /// The file it is in.
+    /// The file of the bytes.
     pub file: String,
     /// The first byte cut off.
     pub offset: u64,
-    /// How many bytes the flush would have had from there on.
+    /// Number of bytes that the flush would have written from there on.
     pub bytes: u64,
 }
 
-/// What an opening found.
+/// The result of an opening.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RecoveryReport {
-    /// Records at or behind the place asked for.
+    /// Number of records at or after the requested position.
     pub records: u64,
-    /// The end of the last whole record.
+    /// The end of the last complete record.
     pub end: Lsn,
-    /// What was cut off, if the last flush was torn.
+    /// The bytes that were cut off, if the last flush was torn.
     pub torn: Option<TornTail>,
-    /// Whether there was no log, and a new one has been begun.
+    /// Whether there was no log, so that a new one was begun.
     pub fresh: bool,
 }
 
@@ -68,12 +68,12 @@ pub struct LogRecovery {
     needed: Needed,
     reader: Reader,
     records: u64,
-    /// The last segment had no room for a record: it is as if it were not there.
+    /// Set if the last segment had no space for a record: the segment is ignored.
     headless: Option<TornTail>,
 }
 
 impl LogRecovery {
-    /// Looks at the segments in `disk`, which belongs to the log alone.
+    /// Opens the segments in `disk`, a directory that belongs to the log alone.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: &LogOptions,
@@ -133,8 +133,8 @@ impl LogRecovery {
         })
     }
 
-    /// The next run of records; `None` when all have been given. Records come checked, oldest
-    /// first, each once.
+    /// Returns the next run of records; `None` after the last. Records are checked, oldest first,
+    /// each returned once.
     pub fn next_chunk(&mut self) -> Result<Option<Chunk>, LogError> {
         let chunk = self.reader.next_chunk()?;
         if let Some(chunk) = chunk {
@@ -157,8 +157,9 @@ impl LogRecovery {
         Ok(None)
     }
 
-    /// Makes all that is read durable. A process may have ended between a write and its sync: until the power fails what it
-    /// wrote is there. For who tells others of it before the log goes on.
+    /// Makes the whole log durable as it was read. A process may have ended between a write and its
+    /// sync; its bytes are then readable until the power fails. Call this before others are told of
+    /// the records and the log is not open yet.
     pub fn sync(&self) -> Result<(), LogError> {
         for segment in &self.reader.segments {
             let synced = segment.file.sync();
@@ -167,7 +168,7 @@ impl LogRecovery {
         Ok(())
     }
 
-    /// What has been found so far; complete once [`LogRecovery::next_chunk`] gave `None`.
+    /// Returns the findings so far; complete once [`LogRecovery::next_chunk`] has returned `None`.
     pub fn report(&self) -> RecoveryReport {
         RecoveryReport {
             records: self.records,
@@ -177,8 +178,8 @@ impl LogRecovery {
         }
     }
 
-    /// Opens the log for appending behind the last whole record; chunks not asked for are passed
-    /// over. The flusher calls `watermark` before each flush.
+    /// Opens the log for appending after the last complete record; unread chunks are skipped. The
+    /// flusher calls `watermark` before each flush.
     pub fn finish(mut self, watermark: Watermark) -> Result<(Log, RecoveryReport), LogError> {
         while self.next_chunk()?.is_some() {}
         let report = self.report();
@@ -218,8 +219,8 @@ impl LogRecovery {
         Lsn::from_raw(self.reader.end().unwrap_or(start))
     }
 
-    /// Gives the segments up to the end to the open log, and retires the others; says up to
-    /// which LSN bytes are allocated.
+    /// Gives the segments up to the end to the open log, and retires the others. Returns the LSN up
+    /// to which bytes are allocated.
     fn adopt(&self, segments: &Segments) -> Result<u64, LogError> {
         let mut live: BTreeMap<u64, Arc<dyn DiskFile>> = BTreeMap::new();
         let Some(last) = self.reader.last() else {
@@ -249,7 +250,7 @@ impl LogRecovery {
     }
 }
 
-/// A last segment cut so short that it holds no batch is as good as not made.
+/// Drops a last segment that is too short to contain a batch, as if it had not been made.
 fn drop_headless(
     disk: &Arc<dyn Disk>,
     numbers: &mut Vec<u64>,

@@ -1,22 +1,23 @@
-//! Room in the log that is reserved before it is needed, so that the append cannot wait.
+//! Log space that is reserved in advance, so that the append cannot wait.
 //!
-//! *What.* A commit reserves, before it locks anything, what it is going to append under its locks.
-//! Room is space that is allocated on the disk, and buffer to gather records in while the flusher is
-//! busy. Whoever finds none waits in line, as a future or as a thread.
+//! A commit reserves space, before it locks anything, for the records that it appends under its
+//! locks. A reservation covers allocated bytes on the disk, and buffer space for records while the
+//! flusher is busy. If there is none, the caller waits in a queue, as a future or as a thread.
 //!
 //! *Invariants.*
-//! - ROOM-1. What is reserved is allocated, whatever else is appended first: one append moves the
-//!   end of the log by no more than [`room_for`] says, padding and the rest of a segment that it does
-//!   not fit included, and gives up as much of its reservation as it has moved the end.
-//! - ROOM-2. First come first served: while somebody waits, the fast way is closed. A reservation
-//!   larger than the whole buffer gets it once nobody else has any of it.
+//! - ROOM-1. Reserved space is allocated, whatever else is appended first. One append moves the end
+//!   of the log by no more than [`room_for`] returns, including padding and the rest of a segment
+//!   that it does not fit. It gives up as much of its reservation as it has moved the end.
+//! - ROOM-2. First come, first served: while a request waits, the fast path is closed. A
+//!   reservation larger than the whole buffer is granted once there is no other reservation.
 //!
-//! *Concurrency.* The fast way is one addition to `reserved` and a look at `ceiling`. Whoever lowers
-//! the ceiling does it before giving up the reservation it used, and whoever gives room back looks
-//! for waiters afterwards, as who begins to wait looks at `reserved` after it is in line.
+//! *Concurrency.* The fast path is one addition to `reserved` and one read of `ceiling`. An append
+//! lowers the ceiling before it gives up the reservation that it used. A thread that returns space
+//! checks for waiters afterwards. A new waiter reads `reserved` after it has joined the queue. So
+//! no wake-up is lost.
 //!
-//! *Failure.* A disk without space for it refuses a reservation with [`LogError::Full`]; a failed or
-//! closed log refuses all.
+//! *Failure.* A disk without enough space refuses a reservation with [`LogError::Full`]; a failed
+//! or closed log refuses all.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -31,29 +32,30 @@ use super::error::LogError;
 use super::format::{BATCH_ALIGN, BATCH_HEADER_BYTES, SEGMENT_HEADER_BYTES};
 use super::tail::{Shared, Tail};
 
-/// What an append may move the end of the log by besides twice its size: once for itself, once for
-/// the rest of a segment that it does not fit.
+/// Most bytes by which an append moves the end of the log beyond twice its size. The size counts
+/// once for the append and once for the rest of a segment that it does not fit.
 const OVERHEAD_BYTES: u64 =
     2 * (SEGMENT_HEADER_BYTES + BATCH_ALIGN + 2 * BATCH_HEADER_BYTES as u64);
 
-/// The room that `appends` appends need that take `bytes` together, headers and padding included.
+/// Returns the reservation for `appends` appends of `bytes` together, including headers and
+/// padding.
 fn room_for(bytes: usize, appends: usize) -> u64 {
     2 * bytes as u64 + appends as u64 * OVERHEAD_BYTES
 }
 
-/// Room that was reserved; to be used up or given back.
+/// A reservation of log space; to be used up or given back.
 #[derive(Debug, Default)]
 #[must_use = "room that is not given back is lost to the log"]
 pub struct Room(u64);
 
 impl Room {
-    /// Whether there is none.
+    /// Returns whether nothing is reserved.
     pub fn is_empty(&self) -> bool {
         self.0 == 0
     }
 }
 
-/// One who waits for room.
+/// A request that waits for log space.
 pub(super) struct Waiting {
     room: u64,
     state: Mutex<State>,
@@ -69,7 +71,7 @@ enum State {
 }
 
 impl Shared {
-    /// Reserves room if it is there and nobody waits for it.
+    /// Reserves log space if it is available and no request waits.
     pub fn try_reserve(&self, bytes: usize, appends: usize) -> Option<Room> {
         let room = room_for(bytes, appends);
         if self.add(room) <= self.ceiling.load(Ordering::Acquire) {
@@ -79,7 +81,7 @@ impl Shared {
         None
     }
 
-    /// Gives back what was not used.
+    /// Gives back unused space.
     pub fn give_back(&self, room: Room) {
         if room.0 > 0 {
             self.release(room.0);
@@ -97,13 +99,14 @@ impl Shared {
         }
     }
 
-    /// The end of the log has moved by `moved` under `tail`, on account of `room`; with `done` the
-    /// rest goes back.
+    /// Reduces `room` after an append under `tail` that moved the end of the log by `moved`. If
+    /// `done`, the rest is given back.
     pub fn use_up(&self, tail: &mut Tail, room: &mut Room, moved: u64, done: bool) {
         debug_assert!(moved <= room.0, "an append outgrew its room");
         let used = if done { room.0 } else { moved.min(room.0) };
         room.0 -= used;
-        // Nobody may see the room as free and the ceiling as before.
+        // Lower the ceiling first: otherwise another thread could see the space as free under the
+        // old ceiling.
         self.publish_ceiling(tail);
         self.reserved.fetch_sub(used, Ordering::SeqCst);
         if !tail.waiting.is_empty() {
@@ -111,7 +114,7 @@ impl Shared {
         }
     }
 
-    /// Room that is allocated, and that the buffer has.
+    /// Returns the limits of reservations by allocated bytes and by buffer space.
     fn limits(&self, tail: &Tail) -> (u64, u64) {
         let next = tail.next(self.segments.segment_bytes);
         let buffer = self.buffer_bytes.saturating_sub(tail.gathered);
@@ -125,7 +128,7 @@ impl Shared {
         self.ceiling.store(ceiling, Ordering::Release);
     }
 
-    /// Serves those who wait, as far as there is room. To be called whenever there may be more.
+    /// Grants waiting requests, as far as there is space. To be called whenever there may be more.
     pub fn give_room(&self, tail: &mut Tail) {
         let ended = self.ended(tail).is_some();
         while let Some(first) = tail.waiting.front() {
@@ -144,7 +147,7 @@ impl Shared {
                         break;
                     }
                     self.want_more(tail);
-                    // What others have reserved may come back, but not become more.
+                    // Other reservations may be given back, but the allocated space does not grow.
                     if !tail.full || room <= allocated {
                         break;
                     }
@@ -160,7 +163,7 @@ impl Shared {
         self.publish_ceiling(tail);
     }
 
-    /// Waits for room as a thread.
+    /// Reserves log space, and blocks the thread until it is available.
     pub fn reserve_blocking(&self, bytes: usize, appends: usize) -> Result<Room, LogError> {
         if let Some(room) = self.try_reserve(bytes, appends) {
             return Ok(room);
@@ -194,7 +197,7 @@ impl Waiting {
     }
 }
 
-/// Ready once room is reserved, or will not be. May be dropped at any time.
+/// A future that is ready once space is reserved, or will not be. It may be dropped at any time.
 #[must_use = "nothing is reserved until this is awaited"]
 pub(super) struct Reserve<'a> {
     shared: &'a Shared,
@@ -262,7 +265,7 @@ impl Drop for Reserve<'_> {
         if let State::Granted = *place.state.lock() {
             self.shared.reserved.fetch_sub(self.room, Ordering::SeqCst);
         }
-        // Who stood behind may have room now.
+        // Requests behind this one may have enough space now.
         self.shared.give_room(&mut tail);
     }
 }

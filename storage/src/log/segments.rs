@@ -1,4 +1,4 @@
-//! The segment files: their names, their making, their second life.
+//! The segment files: their names, their creation, their reuse.
 //!
 //! *Picture.*
 //!
@@ -6,11 +6,11 @@
 //!   spare-K.seg ──header, space, sync──► log-N.seg ──checkpoint passed──► spare-K.seg or removed
 //! ```
 //!
-//! *Invariants.* LOG-5: a file is called `log-` only once its header is durable, so a bad header
+//! *Invariants.* LOG-5: a file has a `log-` name only once its header is durable, so a bad header
 //! under that name is damage.
 //!
-//! *Concurrency.* The filler makes segments, the checkpointer retires them, the flusher asks for
-//! them; one mutex guards the list, and no file is made under it.
+//! *Concurrency.* The filler makes segments, the checkpointer retires them, and the flusher opens
+//! them. One mutex guards the list; no file is made under it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,14 +25,14 @@ use super::format::{SEGMENT_HEADER_BYTES, SegmentHeader};
 const LOG_PREFIX: &str = "log-";
 const SPARE_PREFIX: &str = "spare-";
 const SUFFIX: &str = ".seg";
-/// Retired segments kept for use again; more are removed.
+/// Most retired segments that are kept for reuse; further ones are removed.
 const SPARES_MAX: usize = 4;
 
 pub(super) fn segment_name(number: u64) -> String {
     format!("{LOG_PREFIX}{number:012}{SUFFIX}")
 }
 
-/// The number in a segment file's name.
+/// Returns the number in a segment file's name.
 pub(super) fn segment_number(name: &str) -> Option<u64> {
     name.strip_prefix(LOG_PREFIX)?
         .strip_suffix(SUFFIX)?
@@ -72,7 +72,7 @@ impl Segments {
         }
     }
 
-    /// Takes the files of a recovered log: those in `live` stay, other segments become spares.
+    /// Takes over the files of a recovered log: those in `live` stay, other segments become spares.
     pub fn adopt(&self, live: BTreeMap<u64, Arc<dyn DiskFile>>) -> Result<(), LogError> {
         let names = self.disk.list().map_err(LogError::io(self.disk.path("")))?;
         let spares: Vec<String> = names
@@ -99,13 +99,13 @@ impl Segments {
         Ok(())
     }
 
-    /// The file of a segment that has been made and not retired.
+    /// Returns the file of a segment that was made and not retired.
     pub fn file(&self, number: u64) -> Option<Arc<dyn DiskFile>> {
         self.list.lock().live.get(&number).cloned()
     }
 
-    /// Makes the next segment, with at least `space` bytes allocated; says how many are. Stale
-    /// bytes of an earlier life may follow the header.
+    /// Makes the next segment, with at least `space` bytes allocated. Returns the number of
+    /// allocated bytes. Stale bytes of the file's earlier use may follow the header.
     pub fn make(&self, number: u64, space: u64) -> io::Result<u64> {
         let spare = self.list.lock().spares.pop();
         let (name, used) = match spare {
@@ -118,7 +118,7 @@ impl Segments {
                 Ok(allocated)
             }
             Err(error) => {
-                // Half-made: the next try may find it useful.
+                // The file is half-made: keep it for the next attempt.
                 self.list.lock().spares.push(name);
                 Err(error)
             }
@@ -162,7 +162,7 @@ impl Segments {
         Ok((file, allocated))
     }
 
-    /// Gives up every segment below `number`.
+    /// Retires every segment below `number`.
     pub fn retire_below(&self, number: u64) -> Result<(), LogError> {
         let mut list = self.list.lock();
         let kept = list.live.split_off(&number);

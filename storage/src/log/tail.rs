@@ -1,21 +1,22 @@
-//! The end of the log as appenders, flusher and filler share it.
+//! The end of the log, shared by appenders, flusher and filler.
 //!
 //! *Picture.*
 //!
 //! ```text
-//!   … written │ being written │ closed batches │ batch being gathered │ reserved │ allocated │ nothing
+//!   … written │ being written │ closed batches │ batch being gathered │ reserved │ allocated │
 //!             ▲ flushed                        ▲ batch.start          ▲ next     filled ▲
 //! ```
 //!
 //! *Invariants.*
-//! - Every batch, padded, ends at or below `filled` and before its segment does (LOG-3).
-//!   It ends at least 8 bytes before, so that the end of any record is a place in its segment.
-//! - A batch that cannot take an append is closed, and the next one begins behind it, in the next
-//!   segment where need be; closed batches wait for the flusher in their order.
-//! - `next + reserved <= filled`, where `next` is where the next batch would begin at the latest: so
-//!   an append for which room was reserved never waits (see [`super::room`]).
+//! - Every batch, padded, ends at or below `filled` and before its segment does (LOG-3). It ends at
+//!   least 8 bytes before, so that the end of any record is a position in its segment.
+//! - A batch that cannot take an append is closed. The next one begins after it, if necessary in
+//!   the next segment. Closed batches wait for the flusher in order.
+//! - `next + reserved <= filled`, where `next` is the last position at which the next batch would
+//!   begin. So an append with reserved space never waits (see [`super::room`]).
 //!
-//! *Concurrency.* `tail` is the only lock; two condition variables tell its threads apart.
+//! *Concurrency.* `tail` is the only lock. The flusher and the filler each wait on a condition
+//! variable of their own.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -30,7 +31,7 @@ use super::room::Waiting;
 use super::segments::Segments;
 use super::waiters::Waiters;
 
-/// What all threads of a log share.
+/// The state that all threads of a log share.
 pub(super) struct Shared {
     pub segments: Segments,
     pub fill_ahead_bytes: u64,
@@ -41,24 +42,25 @@ pub(super) struct Shared {
     pub work: Condvar,
     /// The filler waits here until the tail has come closer.
     pub fill: Condvar,
-    /// Room that is reserved and not used yet.
+    /// Space that is reserved and not used yet.
     pub reserved: AtomicU64,
-    /// What `reserved` may reach without further ado; changed under the tail's lock.
+    /// Largest value of `reserved` that needs no check under the lock; changed under the tail's
+    /// lock.
     pub ceiling: AtomicU64,
-    /// [`Tail::full`], for those who only look.
+    /// A copy of [`Tail::full`] for readers without the lock.
     pub full: AtomicBool,
-    /// Those who wait for room; changed under the tail's lock.
+    /// Number of requests that wait for space; changed under the tail's lock.
     pub waiting: AtomicUsize,
     pub appended: AtomicU64,
     pub watermark: AtomicU64,
     pub waiters: Waiters,
     pub failure: OnceLock<Arc<str>>,
-    /// The flusher has ended: what is not durable now never will be.
+    /// Whether the flusher has ended: records that are not durable now never will be.
     pub flusher_gone: AtomicBool,
     pub counts: Counts,
 }
 
-/// What happened since the log was opened.
+/// Counts of events since the log was opened.
 #[derive(Default)]
 pub(super) struct Counts {
     pub flushes: AtomicU64,
@@ -75,65 +77,66 @@ pub(super) struct Tail {
     closed: VecDeque<(Batch, u64)>,
     /// Bytes of records that the flusher has not taken yet.
     pub gathered: u64,
-    /// The buffer of the last batch written, while nobody uses it.
+    /// The buffer of the last batch written, while it is unused.
     pub spare_buffer: Vec<u8>,
     /// The end of the batch before the gathered one.
     prev_end: u64,
-    /// Up to here the log has allocated bytes.
+    /// The position up to which the log has allocated bytes.
     pub filled: u64,
-    /// The last attempt to allocate more found the disk full.
+    /// Whether the last attempt to allocate more found the disk full.
     pub full: bool,
-    /// More is needed than was allocated at that attempt.
+    /// Whether more space is needed than was allocated at that attempt.
     pub wanted: bool,
     pub closing: bool,
     pub flusher_idle: bool,
     pub filler_idle: bool,
-    /// Those who wait for room, first come first served.
+    /// Requests that wait for space, first come, first served.
     pub waiting: VecDeque<Arc<Waiting>>,
 }
 
 impl Shared {
-    /// The error all callers get once a flush has failed.
+    /// Returns the error that all callers get once a flush has failed.
     pub fn failure(&self) -> Option<LogError> {
         self.failure
             .get()
             .map(|why| LogError::Failed(Arc::clone(why)))
     }
 
-    /// Why the log takes no more appends, if it does not.
+    /// Returns the reason why the log takes no more appends, if there is one.
     pub fn ended(&self, tail: &Tail) -> Option<LogError> {
         self.failure().or(tail.closing.then_some(LogError::Closed))
     }
 
-    /// Ends the log's life: nothing is known about the disk any more.
+    /// Fails the log for good: the contents of the disk are unknown.
     pub fn fail(&self, why: String) {
-        // The first failure is the one that is told.
+        // Only the first failure is reported.
         let _ = self.failure.set(why.into());
         self.notify_threads();
         self.waiters.wake_all();
     }
 
-    /// Refuses further appends; the threads end when they have done what is left.
+    /// Refuses further appends; the threads end when they have done the remaining work.
     pub fn close(&self) {
         self.tail.lock().closing = true;
         self.notify_threads();
     }
 
     fn notify_threads(&self) {
-        // Under the lock: whoever has looked already waits, whoever has not will see.
+        // Under the lock: a thread that has checked already waits, and one that has not will see
+        // the change.
         let mut tail = self.tail.lock();
         self.work.notify_all();
         self.fill.notify_all();
         self.give_room(&mut tail);
     }
 
-    /// The most one append may take.
+    /// Returns the most bytes that one append may take.
     pub fn append_limit(&self) -> usize {
         let segment = self.segments.segment_bytes as usize;
         MAX_APPEND_BYTES.min(segment - SEGMENT_HEADER_BYTES as usize - BATCH_HEADER_BYTES - 8)
     }
 
-    /// Makes what was pushed under `tail` known; gives the log's new end.
+    /// Publishes the records that were pushed under `tail`. Returns the log's new end.
     pub fn commit(&self, mut tail: MutexGuard<'_, Tail>) -> Lsn {
         let end = tail.batch.end();
         self.appended.store(end, Ordering::Release);
@@ -152,7 +155,7 @@ impl Shared {
         self.fill.notify_one();
     }
 
-    /// What the last attempt to allocate more has found.
+    /// Stores the result of the last attempt to allocate more.
     pub fn set_full(&self, tail: &mut Tail, full: bool) {
         tail.full = full;
         tail.wanted = false;
@@ -160,21 +163,21 @@ impl Shared {
         self.give_room(tail);
     }
 
-    /// Has the filler look whether a full disk has space again.
+    /// Makes the filler check whether a full disk has space again.
     pub fn want_more(&self, tail: &mut Tail) {
         if !std::mem::replace(&mut tail.wanted, true) {
             self.wake_filler(tail);
         }
     }
 
-    /// How far the log should be allocated.
+    /// Returns the position up to which the log should be allocated.
     pub fn fill_target(&self, tail: &Tail) -> u64 {
         tail.batch.end() + self.fill_ahead_bytes
     }
 }
 
 impl Tail {
-    /// The end of a log whose last batch ends at `prev_end`; the next one is `batch`.
+    /// Returns the end of a log whose last batch ends at `prev_end`; the next one is `batch`.
     pub fn new(batch: Batch, prev_end: u64, filled: u64) -> Self {
         Self {
             batch,
@@ -192,7 +195,8 @@ impl Tail {
         }
     }
 
-    /// Makes the gathered batch one that takes `bytes` more; false where nothing is allocated there.
+    /// Makes the gathered batch one that takes `bytes` more. Returns `false` if no bytes are
+    /// allocated there.
     pub fn place(&mut self, bytes: u64, segment_bytes: u64) -> bool {
         let fits = |batch: &Batch| {
             batch.end() + bytes + 8 <= (batch.start() / segment_bytes + 1) * segment_bytes
@@ -210,7 +214,8 @@ impl Tail {
         align_batch(self.batch.end() + bytes) <= self.filled
     }
 
-    /// Where the next batch begins its records at the latest if nothing more is appended before it.
+    /// Returns the last position at which the next batch begins its records, if nothing more is
+    /// appended before it.
     pub fn next(&self, segment_bytes: u64) -> u64 {
         let (start, end) = (self.batch.start(), self.batch.end());
         if self.batch.is_empty() {
@@ -229,12 +234,12 @@ impl Tail {
         self.closed.push_back((batch, prev_end));
     }
 
-    /// Whether there is nothing for the flusher.
+    /// Returns whether the flusher has nothing to write.
     pub fn is_empty(&self) -> bool {
         self.closed.is_empty() && self.batch.is_empty()
     }
 
-    /// Takes the oldest batch; gives it with the end of the one before.
+    /// Takes the oldest batch. Returns it with the end of the one before.
     pub fn take_batch(&mut self, segment_bytes: u64) -> Option<(Batch, u64)> {
         if self.is_empty() {
             return None;
@@ -248,16 +253,16 @@ impl Tail {
     }
 }
 
-/// Where the first batch of the segment behind `at` begins.
+/// Returns the position of the first batch in the segment after `at`.
 fn segment_after(at: u64, segment_bytes: u64) -> u64 {
     (at / segment_bytes + 1) * segment_bytes + SEGMENT_HEADER_BYTES
 }
 
-/// Where a batch begins that follows one from `start` to `end`.
+/// Returns the position of a batch that follows one from `start` to `end`.
 pub(super) fn next_start(start: u64, end: u64, sealed: bool, segment_bytes: u64) -> u64 {
     let next = align_batch(end);
     let next_segment = segment_after(start, segment_bytes);
-    // A batch with one empty record is the least that may follow.
+    // The smallest batch that may follow has one empty record.
     let crowded = next + BATCH_HEADER_BYTES as u64 + 24 > next_segment - SEGMENT_HEADER_BYTES;
     if sealed || crowded {
         next_segment

@@ -1,11 +1,11 @@
-//! Those who wait until the log is durable up to a place: futures of any executor, and threads.
+//! Waiters for durability of the log up to a position: futures of any executor, and threads.
 //!
-//! *Concurrency.* `flushed` is published before the list of waiters is taken, and a waiter looks
-//! at `flushed` again under the list's lock before it joins: none can be missed. All whose place
-//! is reached are woken in one go, after the lock is given back.
+//! *Concurrency.* `flushed` is published before the list of waiters is taken. A waiter reads
+//! `flushed` again under the list's lock before it joins. So no waiter is missed. All waiters whose
+//! position is reached are woken together, after the lock is released.
 //!
-//! *Failure.* A future that is dropped leaves its waker behind; the flush that would have woken
-//! it takes it away.
+//! *Failure.* A future that is dropped leaves its waker in the list; the flush that would have
+//! woken it removes the waker.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use super::error::LogError;
 use super::format::Lsn;
 use super::tail::Shared;
 
-/// The durable end of the log, and who waits for it.
+/// The durable end of the log, and its waiters.
 #[derive(Default)]
 pub(super) struct Waiters {
     flushed: AtomicU64,
@@ -44,13 +44,13 @@ impl Waiters {
         self.flushed.load(Ordering::Acquire)
     }
 
-    /// Publishes a new durable end and wakes those it satisfies.
+    /// Publishes a new durable end and wakes the waiters that it satisfies.
     pub fn publish(&self, flushed: u64) {
         self.flushed.store(flushed, Ordering::Release);
         self.wake(flushed);
     }
 
-    /// Wakes everyone, to look at what has become of the log.
+    /// Wakes all waiters, so that they check the state of the log.
     pub fn wake_all(&self) {
         self.wake(u64::MAX);
     }
@@ -72,7 +72,7 @@ impl Waiters {
 }
 
 impl Shared {
-    /// `Ok` once durable, `Err` once it can never be.
+    /// Returns `Ok` once the position is durable, and `Err` once it can never be.
     fn outcome(&self, lsn: Lsn) -> Option<Result<(), LogError>> {
         if self.waiters.flushed() >= lsn.raw() {
             return Some(Ok(()));
@@ -98,7 +98,8 @@ impl Shared {
     }
 }
 
-/// Ready once the log is durable up to a place, or has failed. May be dropped at any time.
+/// A future that is ready once the log is durable up to a position, or has failed. It may be
+/// dropped at any time.
 #[must_use = "nothing is waited for until this is awaited"]
 pub struct WaitFlushed<'a> {
     shared: &'a Shared,

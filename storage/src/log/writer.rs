@@ -1,4 +1,4 @@
-//! [`Log`]: the open log and what callers do with it.
+//! [`Log`]: the open log and its operations.
 
 use std::future::Future;
 use std::io;
@@ -15,20 +15,20 @@ use super::tail::Shared;
 use super::waiters::WaitFlushed;
 use super::{filler, flusher};
 
-/// What the flusher asks before each flush; see [`Log::durable_watermark`].
+/// The function that the flusher calls before each flush; see [`Log::durable_watermark`].
 pub type Watermark = Box<dyn Fn() -> u64 + Send + Sync>;
 
 /// A record to be appended: its kind, and the parts of its body.
 pub type NewRecord<'a> = (u8, &'a [&'a [u8]]);
 
-/// How a log is laid out. What exists keeps the segment size it was made with.
+/// The layout of a log. An existing log keeps the segment size that it was made with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogOptions {
     /// Size of a segment file; a multiple of 4096 of at least 16 KiB.
     pub segment_bytes: u64,
-    /// How many bytes are kept allocated ahead of the end.
+    /// Bytes that are kept allocated ahead of the end.
     pub fill_ahead_bytes: u64,
-    /// How many bytes of records are gathered while the flusher is busy.
+    /// Bytes of records that are gathered while the flusher is busy.
     pub buffer_bytes: u64,
 }
 
@@ -43,7 +43,7 @@ impl Default for LogOptions {
 }
 
 impl LogOptions {
-    /// The options with every number brought into its range.
+    /// Returns the options with every number moved into its valid range.
     pub(super) fn sound(&self) -> Self {
         let least = 4 * SEGMENT_HEADER_BYTES;
         let segment_bytes = self
@@ -57,12 +57,12 @@ impl LogOptions {
     }
 }
 
-/// What a log has done since it was opened.
+/// Counters of a log since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogCounters {
-    /// Batches written, which is also the number of syncs on the way of commits.
+    /// Batches written, which is also the number of syncs that commits wait for.
     pub flushes: u64,
-    /// Bytes written in batches, headers and padding included.
+    /// Bytes written in batches, including headers and padding.
     pub flushed_bytes: u64,
     /// Records written.
     pub flushed_records: u64,
@@ -97,10 +97,10 @@ impl Log {
         Ok(log)
     }
 
-    /// Appends records, one after the other with nothing between; gives the LSN behind the last,
-    /// the one to wait for. The body of a record is the concatenation of its parts.
+    /// Appends records without a gap between them. Returns the LSN after the last, which is the one
+    /// to wait for. The body of a record is the concatenation of its parts.
     ///
-    /// Blocks while there is no room. For those who hold nothing that others wait for.
+    /// Blocks while there is no log space. The caller must not hold anything that others wait for.
     pub fn append(&self, records: &[NewRecord<'_>]) -> Result<Lsn, LogError> {
         let bytes = self.size(records)?;
         if bytes == 0 {
@@ -110,7 +110,8 @@ impl Log {
         self.append_reserved(&mut room, records, true)
     }
 
-    /// As [`Log::append`] where there is room at once; otherwise nothing is appended.
+    /// Appends as [`Log::append`] does, if log space is available at once. Otherwise appends
+    /// nothing and returns `None`.
     pub fn try_append(&self, records: &[NewRecord<'_>]) -> Result<Option<Lsn>, LogError> {
         let bytes = self.size(records)?;
         match self.shared.try_reserve(bytes, 1) {
@@ -119,17 +120,17 @@ impl Log {
         }
     }
 
-    /// Reserves room for `appends` appends that take `bytes` together, headers and padding
-    /// ([`RECORD_HEADER_BYTES`](super::RECORD_HEADER_BYTES), and up to a multiple of 8) included, if
-    /// there is room at once. What is not used up must be given back.
+    /// Reserves log space for `appends` appends of `bytes` together, if it is available at once.
+    /// `bytes` includes headers and padding ([`RECORD_HEADER_BYTES`](super::RECORD_HEADER_BYTES),
+    /// and up to a multiple of 8). Unused space must be given back.
     #[inline]
     pub fn try_reserve(&self, bytes: usize, appends: usize) -> Option<Room> {
         self.shared.try_reserve(bytes, appends)
     }
 
-    /// As [`Log::try_reserve`], but waits in line for room; must not be awaited by who has room
-    /// already, nor by who holds anything that others with room wait for. Needs no particular
-    /// executor, and may be dropped at any time.
+    /// Reserves as [`Log::try_reserve`] does, but waits in the queue. Must not be awaited by a
+    /// caller that has reserved space, or that holds anything for which another holder of reserved
+    /// space waits. Needs no particular executor, and may be dropped at any time.
     pub fn reserve(
         &self,
         bytes: usize,
@@ -138,13 +139,13 @@ impl Log {
         Reserve::new(&self.shared, bytes, appends)
     }
 
-    /// Gives back room that was not used up.
+    /// Gives back unused space.
     pub fn give_back(&self, room: Room) {
         self.shared.give_back(room);
     }
 
-    /// As [`Log::append`], into room that was reserved for it: never waits, and fails only if the log
-    /// has failed or was closed. With `done` the rest of the room goes back.
+    /// Appends as [`Log::append`] does, into reserved space: never waits, and fails only if the log
+    /// has failed or was closed. If `done`, the rest of the reservation is given back.
     pub fn append_reserved(
         &self,
         room: &mut Room,
@@ -195,24 +196,25 @@ impl Log {
         Ok(bytes)
     }
 
-    /// The most one append may take, headers and padding included.
+    /// Returns the most bytes that one append may take, including headers and padding.
     pub fn append_limit(&self) -> usize {
         self.shared.append_limit()
     }
 
-    /// The end of what has been appended. Whoever waits until the log is durable up to here
-    /// waits for everything appended before the call.
+    /// Returns the end of all appended records. Waiting until the log is durable up to here waits
+    /// for everything that was appended before the call.
     pub fn position(&self) -> Lsn {
         Lsn::from_raw(self.shared.appended.load(Ordering::Acquire))
     }
 
-    /// Whether the disk was full when more space was last looked for. Until then that is ahead of the end by
-    /// [`LogOptions::fill_ahead_bytes`], less a step, so that what is under way still finds room.
+    /// Returns whether the disk was full at the last attempt to allocate more space. The allocated
+    /// space is then still ahead of the end by [`LogOptions::fill_ahead_bytes`], less one step, so
+    /// that running commits find space.
     pub fn is_full(&self) -> bool {
         self.shared.full.load(Ordering::Acquire)
     }
 
-    /// Has a disk that was full looked at again; [`Log::is_full`] tells what came of it.
+    /// Makes the filler check a full disk again; [`Log::is_full`] returns the result.
     pub fn look_for_space(&self) {
         let mut tail = self.shared.tail.lock();
         if tail.full {
@@ -220,20 +222,20 @@ impl Log {
         }
     }
 
-    /// The end of what is durable.
+    /// Returns the end of the durable part.
     pub fn flushed(&self) -> Lsn {
         Lsn::from_raw(self.shared.waiters.flushed())
     }
 
-    /// The newest number the watermark function gave before a flush that is now durable. If the
-    /// function gives timestamps up to which every commit has been appended, every commit up to
-    /// this one is durable.
+    /// Returns the newest number that the watermark function returned before a flush that is now
+    /// durable. If the function returns timestamps up to which every commit has been appended,
+    /// every commit up to this one is durable.
     pub fn durable_watermark(&self) -> u64 {
         self.shared.watermark.load(Ordering::Acquire)
     }
 
-    /// Ready once the log is durable up to `lsn`, or has failed. Needs no particular executor,
-    /// and may be dropped at any time.
+    /// Returns a future that is ready once the log is durable up to `lsn`, or has failed. Needs no
+    /// particular executor, and may be dropped at any time.
     pub fn wait_flushed(
         &self,
         lsn: Lsn,
@@ -246,8 +248,8 @@ impl Log {
         self.shared.wait_flushed_blocking(lsn)
     }
 
-    /// Gives up all segments that hold nothing at or behind `lsn`. Call it when a checkpoint
-    /// from which replay begins at `lsn` is durable.
+    /// Retires all segments without records at or after `lsn`. Call it when a checkpoint from which
+    /// replay begins at `lsn` is durable.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<(), LogError> {
         let below = lsn.min(self.flushed());
         self.shared
@@ -255,12 +257,12 @@ impl Log {
             .retire_below(below.raw() / self.shared.segments.segment_bytes)
     }
 
-    /// Whether a flush has failed: nothing more will become durable.
+    /// Returns whether a flush has failed: nothing more will become durable.
     pub fn has_failed(&self) -> bool {
         self.shared.failure.get().is_some()
     }
 
-    /// What happened since the log was opened.
+    /// Returns the counters since the log was opened.
     pub fn counters(&self) -> LogCounters {
         let counts = &self.shared.counts;
         LogCounters {
@@ -286,7 +288,7 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // Nobody is left to be told; what was waited for has been answered.
+        // An error has no receiver any more; all waiters have been answered.
         let _ = self.close();
     }
 }

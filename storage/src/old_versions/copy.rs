@@ -1,33 +1,35 @@
-//! An old version as one-sided reads have brought it from another machine.
+//! A copy of an old version of another machine, made by one-sided reads.
 
 use super::{PAGE, RECORD_HEAD, generation};
 use crate::header::{Header, OldPlace};
 use crate::timestamp::Timestamp;
 
-/// A record of the chain.
+/// A record of a chain of old versions.
 pub struct OldCopy<'a> {
     /// The version's header.
     pub header: Header,
-    /// The version before it.
+    /// The place of the version before it.
     pub before: OldPlace,
-    /// What it holds.
+    /// The payload words.
     pub payload: &'a [u64],
 }
 
-/// Words to read at a place, for a version of `payload_words` words.
+/// Returns the number of words to read at a place, for a version of `payload_words` words.
 pub fn record_words(payload_words: usize) -> usize {
     RECORD_HEAD + payload_words
 }
 
-/// Where the generation of a place's block is: the page of generations, and the word of it.
+/// Returns the location of the generation of a place's block: the page of generations, and the
+/// index of its word.
 pub fn generation_at(place: OldPlace) -> (u32, usize) {
     let block = place.block() as usize;
     ((block / PAGE) as u32, block % PAGE)
 }
 
 impl<'a> OldCopy<'a> {
-    /// The record in `words`, which were read at `place`, where the version was `replaced` then; `None` if
-    /// the generation `counted`, which was read after them, says that they may be another's.
+    /// Decodes the record in `words`, which were read at `place`. The version there was `replaced`
+    /// at that time. Returns `None` if the block was reused: the generation `counted`, read after
+    /// the words, is another one.
     pub fn of(
         words: &'a [u64],
         counted: u64,

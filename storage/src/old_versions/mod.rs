@@ -3,22 +3,23 @@
 //! # Picture
 //! ```text
 //! block   | record | record | record | ...        bump-allocated by one lane
-//! record  | header word | place of the version before it | replaced at | payload words | payload ... |
+//! record  | header word | place of previous version | replaced at | payload words | payload ... |
 //! ```
-//! A record is needed by readers whose read timestamp lies between its own timestamp and that of the
-//! version that replaced it. A block remembers the newest replacing timestamp in it; when the oldest
-//! reader has passed that, the whole block is used again, by any lane, in its next *generation*.
+//! A record is needed by readers whose read timestamp lies between its own timestamp and that of
+//! the version that replaced it. A block remembers the newest replacing timestamp in it. When the
+//! oldest reader has passed that timestamp, any lane may reuse the whole block, in its next
+//! *generation*.
 //!
 //! # Concurrency
-//! A block is written by the lane that holds it and read by anybody. A reader checks the generation
-//! before it follows a place and again after it has read: a reused block is noticed, and the reader
-//! learns that its snapshot is too old. A place has room for 12 bits of the generation; should they
-//! come round, the record there was replaced at another timestamp than the version that led to it.
-//! Full blocks wait in one queue of the machine, so that no lane goes without while another sits on
-//! blocks that nobody needs; its lock is taken once a block.
+//! A block is written by the lane that has it and read by any thread. A reader checks the
+//! generation before it follows a place and again after it has read. So it notices a reused block,
+//! and learns that its snapshot is too old. A place has 12 bits of the generation. If they wrap
+//! around, the record there was replaced at another timestamp than that of the version that led to
+//! it. Full blocks wait in one queue of the machine, so that all lanes can reuse any block that is
+//! no longer needed. The queue's lock is taken once for each block.
 //!
-//! Blocks that nobody needs any more keep their pages for the next commits, until [`OldVersions::trim`]
-//! gives the pages back to the system and what they were charged to the account.
+//! Blocks that are no longer needed keep their pages for the next commits, until
+//! [`OldVersions::trim`] returns the pages to the system and releases their charge.
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -43,14 +44,14 @@ use fencepost_fabric::sync::{AtomicU64, Ordering, fence};
 const BLOCK_WORDS: usize = 8 * 1024;
 /// Words before a record's payload.
 const RECORD_HEAD: usize = 4;
-/// The last word at which a record may begin: what a place has room for.
+/// The last word at which a record may begin: the largest offset in a place.
 const MAX_OFFSET: usize = 0xFFFF;
-/// Full blocks that are looked at before all others count as needed too.
+/// Full blocks that are checked before all others count as needed too.
 const SEARCHED: usize = 16;
-/// Blocks of one page of the block table.
+/// Number of blocks of one page of the block table.
 const PAGE: usize = 1024;
 
-/// Blocks whose generations are in one piece of memory, where peers find them too.
+/// Blocks whose generations are in one piece of memory, which peers can find.
 struct Page {
     generations: Memory,
     blocks: Box<[OnceLock<Memory>]>,
@@ -68,7 +69,7 @@ pub struct OldVersions {
     next: AtomicU32,
     /// Full blocks, in the order in which they were filled.
     full: Mutex<VecDeque<Full>>,
-    /// Blocks without pages.
+    /// Blocks that have no pages.
     bare: Mutex<Vec<Bare>>,
     limit_bytes: u64,
     used_bytes: Counter,
@@ -77,13 +78,13 @@ pub struct OldVersions {
     backing: Arc<dyn Backing>,
 }
 
-/// A block that has given its pages back.
+/// A block whose pages were returned to the system.
 struct Bare {
     block: u32,
     words: usize,
 }
 
-/// A block that nobody writes.
+/// A full block: no lane writes it.
 struct Full {
     block: u32,
     words: usize,
@@ -93,29 +94,29 @@ struct Full {
 /// A version that a commit is about to replace.
 #[derive(Clone, Copy, Debug)]
 pub struct Replaced {
-    /// Its header.
+    /// The header of the version.
     pub header: Header,
-    /// The version before it.
+    /// The place of the version before it.
     pub before: OldPlace,
-    /// Words of its payload.
+    /// Number of payload words.
     pub payload_words: usize,
     /// Timestamp of the commit that replaces it.
     pub at: Timestamp,
 }
 
-/// What the chain holds for a reader.
+/// The result of a search in an object's chain.
 pub enum Found<T> {
-    /// The newest version that is not newer than the reader.
+    /// The newest version that is not newer than the read timestamp.
     Version(T, Header),
-    /// The object did not exist then, as a version says.
+    /// The object did not exist at that time, by the record of a version.
     Absent,
-    /// All versions that are known are newer, from that time on.
+    /// All known versions are newer; the oldest was committed at this time.
     Later(Timestamp),
-    /// The version was given up: the snapshot is too old.
+    /// The version was dropped: the snapshot is too old.
     Gone,
 }
 
-/// A lane's part: the block it fills.
+/// A lane's part: the block that it fills.
 #[derive(Default)]
 pub struct OldLane {
     open: Option<Open>,
@@ -137,19 +138,20 @@ impl Page {
     }
 }
 
-/// What of a block's generation a place has room for.
+/// Returns the bits of a block's generation that a place contains.
 fn generation(counted: u64) -> u32 {
     (counted % u64::from(OldPlace::GENERATIONS)) as u32
 }
 
 impl OldVersions {
-    /// Room for `limit_bytes` of old versions, charged to the account as blocks are added.
+    /// Returns an empty store for `limit_bytes` of old versions; blocks are charged to the account
+    /// as they are added.
     pub fn new(limit_bytes: u64) -> Self {
         Self::with(limit_bytes, Arc::new(Private))
     }
 
-    /// As [`Self::new`], with memory from `backing`; or, of a peer, what it has made, for [`Self::find`]
-    /// alone.
+    /// Returns a store as [`Self::new`] does, with memory from `backing`. The store of a peer finds
+    /// the peer's memory, for [`Self::find`] alone.
     pub fn with(limit_bytes: u64, backing: Arc<dyn Backing>) -> Self {
         let pages = OldPlace::BLOCKS as usize / PAGE;
         Self {
@@ -164,7 +166,7 @@ impl OldVersions {
         }
     }
 
-    /// Bytes held for old versions.
+    /// Returns the bytes held for old versions.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
     }
@@ -187,8 +189,8 @@ impl OldVersions {
         })
     }
 
-    /// Follows the chain from `place`, whose version was `replaced` then, to the newest version not
-    /// newer than `at` and shows it to `f`.
+    /// Follows the chain from `place`, whose version was `replaced` at that time, to the newest
+    /// version not newer than `at`, and calls `f` with it.
     pub fn find<T>(
         &self,
         mut place: OldPlace,
@@ -236,14 +238,14 @@ impl OldVersions {
         }
     }
 
-    /// Keeps a version; `copy` is given where to put runs of its payload.
+    /// Keeps a version. `copy` receives a function that stores a run of the payload.
     ///
-    /// `oldest` answers the oldest read timestamp that anybody uses or will use; it is asked only
-    /// when a block is full. Past the limit the oldest block is given up, and whoever needs it learns
-    /// that its snapshot is too old.
+    /// `oldest` returns a timestamp below which no transaction reads, now or later; it is called
+    /// only when a block is full. Past the limit the oldest block is reused. A reader that needs it
+    /// learns that its snapshot is too old.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when neither the account nor the queue of full blocks has one to give.
+    /// [`OutOfMemory`] when neither the account nor the queue of full blocks can give a block.
     pub fn keep(
         &self,
         lane: &mut OldLane,
@@ -326,7 +328,7 @@ impl OldVersions {
     /// Takes the oldest full block that readers have `passed` into its next generation.
     fn recycle(&self, need: usize, passed: Timestamp) -> Option<Open> {
         let mut full = self.full.lock();
-        // The queue is all but in the order of `newest`: where the first few are needed, all are.
+        // The queue is almost in the order of `newest`: if the first few are needed, all are.
         let waiting = full.iter().take(SEARCHED).all(|full| full.newest > passed);
         let position = (!waiting).then(|| {
             full.iter()
@@ -367,7 +369,7 @@ impl OldVersions {
         self.used_bytes
             .fetch_add((words * WORD_BYTES) as u64, Ordering::Relaxed);
         page.generations.words()[number as usize % PAGE].store(1, Ordering::Relaxed);
-        // Numbers are handed out once, so the cell is empty.
+        // Each number is used once, so the cell is empty.
         let _ = page.blocks[number as usize % PAGE].set(memory);
         Ok(Open {
             block: number,

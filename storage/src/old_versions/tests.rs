@@ -1,8 +1,8 @@
-//! Chains, generations, limits.
+//! Tests of chains, generations and limits.
 
 use super::*;
 
-/// Keeps version `ts` of an object, replaced ten later.
+/// Keeps version `ts` of an object, replaced at `ts + 10`.
 fn keep(
     old: &OldVersions,
     lane: &mut OldLane,
@@ -134,7 +134,7 @@ fn a_lane_uses_what_another_no_longer_needs() {
     for ts in 1..1000 {
         keep(&old, &mut busy, &account, ts, OldPlace::NONE, 0);
     }
-    // A reader at 2000 needs what the late lane keeps, and nothing of the busy one's.
+    // A reader at 2000 needs the versions of the late lane, and none of the busy one.
     let first = keep(&old, &mut late, &account, 2000, OldPlace::NONE, 2000);
     for ts in 2001..2150 {
         keep(&old, &mut late, &account, ts, OldPlace::NONE, 2000);
@@ -182,7 +182,7 @@ fn a_long_record_has_a_block_of_its_own_and_the_block_serves_short_ones_later() 
             ),
         ));
     }
-    // The last ones are all there, at whatever offset of whatever block.
+    // The last ones all exist, at any offset of any block.
     for (ts, place) in places.iter().rev().take(300) {
         let at = Timestamp::from_raw(*ts);
         let found = old.find(*place, Timestamp::from_raw(ts + 10), at, |w| {
@@ -207,7 +207,7 @@ fn what_nobody_needs_is_given_back_and_serves_again() {
         places.push(keep(&old, &mut lane, &account, ts, OldPlace::NONE, 0));
     }
     let most = old.used_bytes();
-    // Readers from 15,000 on: what was replaced before is of no use.
+    // Readers read from 15,000 on: versions replaced before that are not needed.
     old.trim(&account, Timestamp::from_raw(15_000));
     assert!(old.used_bytes() < most * 3 / 4);
     assert_eq!(account.used(), old.used_bytes());

@@ -1,4 +1,4 @@
-//! Giving back the pages of blocks that no reader needs.
+//! Returning the pages of unneeded blocks to the system.
 
 use super::{Bare, OldVersions, Open};
 use crate::account::Account;
@@ -6,11 +6,11 @@ use crate::timestamp::Timestamp;
 use fencepost_fabric::memory::WORD_BYTES;
 use fencepost_fabric::sync::{Ordering, fence};
 
-/// Bytes of blocks without readers that are kept for the commits to come.
+/// Bytes of unneeded blocks that are kept for later commits.
 const KEPT_BYTES: usize = 4 << 20;
 
 impl OldVersions {
-    /// Gives back the pages of all but a few blocks that readers have `passed`.
+    /// Returns to the system the pages of all but a few blocks that readers have `passed`.
     pub fn trim(&self, account: &Account, passed: Timestamp) {
         let mut kept = 0;
         let mut given = Vec::new();
@@ -32,7 +32,7 @@ impl OldVersions {
             let Some(block) = self.block(bare.block) else {
                 continue;
             };
-            // Whoever still reads there notices, as where the block is used again.
+            // A late reader notices the new generation, as with a reused block.
             block.generation.fetch_add(1, Ordering::Relaxed);
             fence(Ordering::Release);
             block.memory.discard(0..bare.words);
@@ -43,7 +43,7 @@ impl OldVersions {
         }
     }
 
-    /// A block without pages that holds `need` words; it counts as used from now on.
+    /// Takes a block without pages and with at least `need` words; it counts as used from now on.
     pub(super) fn take_bare(&self, need: usize) -> Option<Open> {
         let mut bare = self.bare.lock();
         let at = bare.iter().rposition(|bare| bare.words >= need)?;

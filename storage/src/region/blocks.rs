@@ -5,8 +5,9 @@
 //! header  | word b: generation of block b (48) | its class + 1, or 0 while it is free (16) |
 //! block   | slot | slot | slot | ... | rest |
 //! ```
-//! Only who has taken a block writes its word of the header block ([`super`], Concurrency); everybody reads it. The
-//! generation counts how often it has been given a class.
+//! Only the thread that has acquired a block writes the block's word of the header block
+//! ([`super`], Concurrency); any thread reads it. The generation counts how often the block was
+//! given a class.
 
 use std::sync::atomic::{self, AtomicU32};
 
@@ -26,17 +27,17 @@ const CLASS_MASK: u64 = 0xFFFF;
 /// Blocks in use before a region asks for huge pages: small databases stay small.
 const HUGE_PAGES_FROM_BLOCK: usize = 32;
 
-/// A block of a region.
+/// The id of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId {
-    /// The region.
+    /// The region of the block.
     pub region: RegionId,
     /// Number of the block, from 1.
     pub block: u32,
 }
 
 impl BlockId {
-    /// The block that holds `addr`.
+    /// Returns the block that contains `addr`.
     #[inline]
     pub const fn of(addr: Addr) -> BlockId {
         BlockId {
@@ -45,33 +46,33 @@ impl BlockId {
         }
     }
 
-    /// Address of slot `slot` of the block, for slots of `class`.
+    /// Returns the address of slot `slot` of the block, for slots of `class`.
     pub const fn slot(self, class: Class, slot: usize) -> Addr {
         let offset = self.block as usize * BLOCK_BYTES + slot * class.slot_words() * WORD_BYTES;
         Addr::new(self.region, offset as u32)
     }
 }
 
-/// Size class that a block's word of the header block says; word `b` is that of block `b`.
+/// Decodes the size class from a block's word of the header block; word `b` is that of block `b`.
 #[inline]
 pub fn class_of(word: u64) -> Option<Class> {
     let class = (word & CLASS_MASK).checked_sub(1)?;
     (class < CLASSES as u64).then_some(Class(class as u8))
 }
 
-/// One region.
+/// One region: a primary, a peer's, or a backup.
 pub struct Region {
     memory: Memory,
-    /// Number of the machine whose memory it is, where that is another one.
+    /// Number of the machine that owns the memory, if that is another one.
     machine: u32,
-    /// The first block that nothing is handed out of yet: [`WHOLE`] in a region that was this machine's from its
-    /// beginning, [`NOWHERE`] in one that is not its own.
+    /// The first block whose slots are not allocated yet. [`WHOLE`] in a region that was this
+    /// machine's from its beginning, [`NOWHERE`] in one that is not its own.
     served: AtomicU32,
 }
 
-/// All blocks are.
+/// Slots of all blocks may be allocated.
 const WHOLE: u32 = u32::MAX;
-/// None ever is; of an own region that may be said of block 0 alone.
+/// No slots are ever allocated. In a region of this machine, only block 0 has no slots.
 const NOWHERE: u32 = 0;
 
 impl Region {
@@ -83,55 +84,55 @@ impl Region {
         }
     }
 
-    /// One whose primary this machine is from its beginning.
+    /// Returns a region whose primary is this machine from its beginning.
     pub(super) fn of_own(memory: Memory) -> Region {
         Region::of(memory, 0, WHOLE)
     }
 
-    /// One whose primary this machine has become: nothing is handed out of it before its blocks have been looked
-    /// through.
+    /// Returns a region whose primary this machine has become. No slots are allocated in it before
+    /// its blocks have been scanned.
     pub(super) fn of_former_backup(backup: &Region) -> Region {
         Region::of(backup.memory.clone(), 0, NOWHERE + 1)
     }
 
-    /// One whose primary a peer is.
+    /// Returns a region whose primary is a peer.
     pub(super) fn of_peer(memory: Memory, machine: u32) -> Region {
         Region::of(memory, machine, NOWHERE)
     }
 
-    /// A backup.
+    /// Returns a backup.
     pub(super) fn of_backup(memory: Memory) -> Region {
         Region::of(memory, 0, NOWHERE)
     }
 
-    /// Whether its primary is this machine.
+    /// Returns whether its primary is this machine.
     #[inline]
     pub fn is_own(&self) -> bool {
         self.served.load(atomic::Ordering::Relaxed) != NOWHERE
     }
 
-    /// Whether this machine has been its primary from its beginning.
+    /// Returns whether this machine has been its primary from its beginning.
     #[inline]
     pub(super) fn is_native(&self) -> bool {
         self.served.load(atomic::Ordering::Relaxed) == WHOLE
     }
 
-    /// The machine whose memory it is, if that is another one.
+    /// Returns the machine that owns the memory, if that is another one.
     pub fn machine(&self) -> Option<u32> {
         (!self.is_own()).then_some(self.machine)
     }
 
-    /// The first block that nothing is handed out of yet.
+    /// Returns the first block whose slots are not allocated yet.
     pub(super) fn served(&self) -> u32 {
         self.served.load(atomic::Ordering::Acquire)
     }
 
-    /// What is free in the blocks before `block` is handed out from now on.
+    /// Allows allocation in the blocks before `block`.
     pub(super) fn serve(&self, block: u32) {
         self.served.store(block, atomic::Ordering::Release);
     }
 
-    /// The word of the header block that says what a block is.
+    /// Returns the word of the header block with a block's generation and class.
     #[inline]
     pub(super) fn class_word(&self, block: usize) -> Option<&AtomicU64> {
         if block == 0 || block >= self.blocks() {
@@ -140,19 +141,19 @@ impl Region {
         self.memory.words().get(block)
     }
 
-    /// Size class of a block in use.
+    /// Returns the size class of a block in use.
     #[inline]
     pub fn class(&self, block: usize) -> Option<Class> {
         class_of(self.class_word(block)?.load(Ordering::Acquire))
     }
 
-    /// Blocks, the header block included.
+    /// Returns the number of blocks, including the header block.
     #[inline]
     pub fn blocks(&self) -> usize {
         self.memory.len() / MAX_SLOT_WORDS
     }
 
-    /// The slot at an offset, as [`super::Regions::object`].
+    /// Returns the slot at an offset, as [`super::Regions::object`] does.
     #[inline]
     pub fn object(&self, offset: usize) -> Option<ObjectRef<'_>> {
         let class = self.class(offset / BLOCK_BYTES)?;
@@ -161,7 +162,7 @@ impl Region {
         Some(ObjectRef::new(words, from))
     }
 
-    /// Asks the processor for the first `bytes` at an offset.
+    /// Prefetches the first `bytes` at an offset into the processor's cache.
     #[inline]
     pub(super) fn prefetch(&self, offset: usize, bytes: usize) {
         let from = offset / WORD_BYTES;
@@ -171,10 +172,10 @@ impl Region {
         }
     }
 
-    /// Gives a block, which is free or empty, a class.
+    /// Gives a class to a block that is free or empty.
     ///
     /// # Errors
-    /// [`OutOfMemory`] where there is no such block.
+    /// [`OutOfMemory`] if there is no such block.
     pub(super) fn set_class(&self, block: u32, class: Class) -> Result<(), OutOfMemory> {
         let word = self.class_word(block as usize).ok_or(OutOfMemory)?;
         let generation = (word.load(Ordering::Relaxed) & !CLASS_MASK).wrapping_add(CLASS_MASK + 1);
@@ -185,21 +186,21 @@ impl Region {
         Ok(())
     }
 
-    /// Takes a block's class; false where there is no such block.
+    /// Removes a block's class. Returns `false` if there is no such block.
     pub(super) fn take_class(&self, block: u32) -> bool {
         let word = self.class_word(block as usize);
         word.map(|word| word.fetch_and(!CLASS_MASK, Ordering::SeqCst))
             .is_some()
     }
 
-    /// Empties a block for slots of `class`. Incarnations do not begin anew: each slot goes on from a
-    /// number that its words had nothing to do with, so that a stale fat pointer does not fit.
+    /// Empties a block for slots of `class`. Incarnations do not restart: each slot continues from
+    /// a number that does not depend on its old words, so that a stale fat pointer does not match.
     pub(super) fn clear(&self, block: u32, class: Class) {
         let from = block as usize * MAX_SLOT_WORDS;
         let Some(words) = self.memory.words().get(from..from + MAX_SLOT_WORDS) else {
             return;
         };
-        // Whoever still looks at an object of the block finds its header gone.
+        // A late reader of an object of the block finds its header gone.
         fence(Ordering::Release);
         let generation = self
             .class_word(block as usize)
@@ -215,7 +216,7 @@ impl Region {
         }
     }
 
-    /// Gives the pages of a block from a word on back to the system.
+    /// Returns the pages of a block, from a word on, to the system.
     pub(super) fn discard(&self, block: u32, from: usize) {
         let start = block as usize * MAX_SLOT_WORDS;
         self.memory.discard(start + from..start + MAX_SLOT_WORDS);

@@ -1,12 +1,14 @@
-//! Blocks that are found, not carved here: what is free in them, as their slots say (SOSP'15 §5.5).
+//! Recovered blocks: blocks that this machine has not carved. Their free slots are found by
+//! scanning (SOSP'15 §5.5).
 //!
 //! ```text
 //! block  | allocated | free | locked | free, later | allocated | never used ...        |
-//!                                                              ^ carved: from here on it is carved as any other
+//!                                                              ^ carved from here on
 //! ```
-//! Slots are carved in turn, so that behind the last one that anybody has used nothing was ever written: neither a
-//! header nor, where the block had another class before, what [`Region::clear`] puts there. That part takes no memory:
-//! it is not charged, and pages that looking at it has brought go back to the system.
+//! Slots are carved in order, so nothing was ever written after the last used slot: neither a
+//! header nor the links that [`Region::clear`] writes where the block had another class before.
+//! That part takes no memory. It is not charged, and the pages that the scan has touched are
+//! returned to the system.
 
 use fencepost_fabric::memory::WORD_BYTES;
 
@@ -19,19 +21,20 @@ use crate::header::{Header, Link, OldPlace};
 use crate::lanes::{self, Lanes};
 use crate::timestamp::Timestamp;
 
-/// The slots of a block that nothing is in.
+/// The slots of a block without an object.
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
-    /// Those that all readers have passed, the last of the block first.
+    /// Free slots that all readers have passed, the last of the block first.
     free: Vec<u32>,
-    /// Others.
+    /// Free slots that readers have not passed yet.
     later: Vec<Addr>,
-    /// The first slot that was never used; at least one, so that a block without any is given back.
+    /// The first slot that was never used; at least one, so that a completely unused block is
+    /// released.
     carved: usize,
 }
 
 impl Regions {
-    /// All blocks of a machine that opens, and that nobody uses yet, serve its lanes.
+    /// Gives the lanes all blocks of a machine that is opening, before any transaction uses them.
     pub fn adopt_blocks(&self, lanes: &Lanes, account: &Account) {
         for (id, class) in self.blocks() {
             if let Some(region) = self.region(id.region) {
@@ -43,8 +46,8 @@ impl Regions {
 }
 
 impl Region {
-    /// Hands what is free in a block to the lanes. What was freed above `floor` is in other hands; nobody reads below
-    /// `oldest`.
+    /// Gives the lanes the free slots of a block. A slot that was freed above `floor` belongs to
+    /// the transaction that freed it. No transaction reads below `oldest`.
     pub(super) fn adopt(
         &self,
         (id, class): (BlockId, Class),
@@ -58,7 +61,8 @@ impl Region {
         lanes.adopt((id, class), found.free, found.carved);
         let mut lane = lanes.enter(0);
         for addr in found.later {
-            // Of what was freed at the floor somebody else might say the same.
+            // A slot freed exactly at the floor may also be retired by the transaction that freed
+            // it.
             lane.retire(addr, Timestamp::from_raw(floor.raw() + 1));
         }
     }
@@ -146,8 +150,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever of a block was used, each slot that is free is handed out once, and no memory is taken for those
-        /// that nobody has used.
+        /// Each free slot of a block is allocated once, whichever slots were used. No memory is
+        /// charged for slots that were never used.
         #[test]
         fn what_is_free_is_handed_out_once(
             slots in proptest::collection::btree_map(0usize..900, (1u64..20, any::<bool>()), 0..40),

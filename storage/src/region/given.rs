@@ -1,16 +1,17 @@
-//! Regions that a machine among others is given: as their primary, or as a backup.
+//! Regions that are assigned to a machine of a cluster: as their primary, or as a backup.
 //!
 //! ```text
 //! reserve ─► memory that peers find ─┬─► keep      a region of its own, or a backup
 //!                                    └─► release   it never was
 //! ```
-//! Who decides is the CM; here is the memory. Backups have a table of their own, so that no address leads there. What
-//! a replica is, is its machine's business: peers know its memory by the same name in either case, so that nothing
-//! is to be registered anew when a backup becomes the primary ([`super::hands`]).
+//! The CM decides about the regions; this module manages their memory. Backups have a table of
+//! their own, so that no address leads there. Only the machine itself knows whether a replica is a
+//! primary or a backup: peers know its memory by the same name in either case. So nothing must be
+//! registered again when a backup becomes the primary ([`super::hands`]).
 //!
 //! # Failure
-//! Where there is no memory, or the id is too large, nothing is reserved. Both ends may come twice, or late: a backup
-//! that is written to is kept by that.
+//! If there is no memory, or the id is too large, nothing is reserved. `keep` and `release` may be
+//! called twice, or late: a backup that is written to is kept by that.
 
 use fencepost_fabric::memory::{Memory, WORD_BYTES};
 
@@ -22,25 +23,25 @@ use crate::backing::Piece;
 use crate::classes::Class;
 use crate::object::ObjectRef;
 
-/// Memory of a region that this machine may come to have.
+/// Memory of a region that this machine may receive.
 pub(super) struct Spare {
     memory: Memory,
-    /// Whether it is to be its primary.
+    /// Whether this machine is to be its primary.
     own: bool,
 }
 
 impl Regions {
-    /// Makes memory for a region that this machine is to be the primary of, if it is to be its `own`, or a
-    /// backup. It is found by others, but has no blocks here before it is kept.
+    /// Creates memory for a region of which this machine is to be the primary, if it is to be its
+    /// `own`, or a backup. Peers find the memory, but it has no blocks here before it is kept.
     ///
     /// # Errors
-    /// [`OutOfMemory`] where there is none, or the id is too large.
+    /// [`OutOfMemory`] if there is no memory, or the id is too large.
     pub fn reserve(&self, id: RegionId, own: bool) -> Result<(), OutOfMemory> {
         if !self.table.has(id) {
             return Err(OutOfMemory);
         }
         if self.parted.lock().remove(&id.0) == Some(true) {
-            // It comes back before everybody has heard that it was gone.
+            // The region returns before all peers have heard that it was gone.
             self.backing.withdraw(Piece::Region(id.0));
         }
         let words = self.region_bytes / WORD_BYTES;
@@ -50,10 +51,10 @@ impl Regions {
         Ok(())
     }
 
-    /// A region that was reserved is this machine's from now on.
+    /// Makes a reserved region this machine's own, or its backup.
     pub fn keep(&self, id: RegionId) {
         let Some(Spare { memory, own }) = self.reserved.lock().remove(&id.0) else {
-            // A backup that was written to before.
+            // A backup that was written to has been kept already.
             return;
         };
         match own {
@@ -62,7 +63,7 @@ impl Regions {
         }
     }
 
-    /// A region that was reserved will not be this machine's; whether it was.
+    /// Gives up a reserved region. Returns whether it was reserved.
     pub(super) fn give_up(&self, id: RegionId) -> bool {
         let spare = self.reserved.lock().remove(&id.0);
         let there = spare.is_some();
@@ -72,18 +73,18 @@ impl Regions {
         there
     }
 
-    /// Whether this machine writes a region as a backup of it.
+    /// Returns whether this machine has a backup of a region.
     pub fn has_backup(&self, id: RegionId) -> bool {
         self.backups.get(id).is_some()
     }
 
-    /// The slot at `addr` of a backup that this machine keeps.
+    /// Returns the slot at `addr` of a backup of this machine.
     pub fn backup(&self, addr: Addr) -> Option<ObjectRef<'_>> {
         let region = self.backups.get(addr.region())?;
         region.object(addr.offset() as usize)
     }
 
-    /// Size class of a block of a backup, if it has one.
+    /// Returns the size class of a block of a backup, if it has one.
     pub fn backup_class(&self, id: BlockId) -> Option<Class> {
         let region = self.backups.get(id.region)?;
         region.class(id.block as usize)
@@ -92,10 +93,10 @@ impl Regions {
     /// Gives block `id` of a backup to `class`, as its primary did.
     ///
     /// # Errors
-    /// [`OutOfMemory`] where this machine has no such backup, or it no such block.
+    /// [`OutOfMemory`] if this machine has no such backup, or the backup no such block.
     pub fn restore_backup(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
         if !self.has_backup(id.region) {
-            // Who writes there knows that it is to be kept; that is on its way here.
+            // The writer knows that the region is to be kept; that message is still on its way.
             self.keep(id.region);
         }
         let region = self.backups.get(id.region).ok_or(OutOfMemory)?;
@@ -121,7 +122,7 @@ mod tests {
     use crate::region::{MAX_REGIONS, MIN_REGION_BYTES};
     use crate::timestamp::Timestamp;
 
-    /// Memory of a machine that is given its regions.
+    /// The backing of a machine whose regions are assigned to it.
     #[derive(Default)]
     struct Given(Mutex<Vec<Piece>>);
 
@@ -193,7 +194,7 @@ mod tests {
         regions.reserve(RegionId(1), false).expect("memory");
         assert_eq!(*backing.0.lock(), [Piece::Region(1)]);
         assert_eq!(regions.restore_backup(at(1), Class(3)), Ok(()));
-        // That it is to be kept comes later.
+        // The message to keep it comes later.
         regions.keep(RegionId(1));
         assert_eq!(regions.backup_class(at(1)), Some(Class(3)));
         assert!(regions.is_full() && regions.region(RegionId(1)).is_none());

@@ -1,12 +1,13 @@
-//! How regions fill: blocks that were never used, one region after the other, and blocks that are free again.
+//! The allocation of blocks: never-used blocks, one region after the other, and released blocks.
 //!
 //! ```text
 //! own     | region | region | region begun last | made, and not begun |
 //!                             ... used | next | never used ...
-//! free    blocks whose every slot was free, each with what readers must pass first
+//! free    blocks whose slots are all free, each with the timestamp that readers must pass first
 //! ```
-//! One lock is around all of this; whoever has taken a block under it is alone with it. A machine that is alone makes
-//! its next region here; among others it is given them ([`super::given`]).
+//! One lock guards all of this; the thread that has taken a block under it owns the block. A
+//! machine that is alone makes its next region here; in a cluster regions are assigned
+//! ([`super::given`]).
 
 use fencepost_fabric::memory::{Memory, WORD_BYTES};
 use fencepost_fabric::sync::Ordering;
@@ -23,9 +24,9 @@ use crate::timestamp::Timestamp;
 #[derive(Clone, Copy)]
 pub(super) struct FreeBlock {
     pub id: BlockId,
-    /// What all readers must pass first.
+    /// The timestamp that all readers must pass first.
     freed: Timestamp,
-    /// Whether it may have pages.
+    /// Whether it may have pages in memory.
     paged: bool,
 }
 
@@ -39,23 +40,25 @@ impl FreeBlock {
     }
 }
 
-/// Which blocks there are to be had.
+/// The blocks that can be allocated.
 #[derive(Default)]
 pub(super) struct Growth {
     /// Ids of the regions whose primary is this machine, in the order in which they were made.
     pub own: Vec<u32>,
-    /// How many of them have blocks in use.
+    /// Number of them that have blocks in use.
     pub begun: usize,
-    /// Blocks whose every slot is free.
+    /// Blocks whose slots are all free.
     pub free: Vec<FreeBlock>,
     /// Next never-used block of the region that was begun last.
     pub next: u32,
 }
 
 impl Growth {
-    /// A region of `blocks` blocks that has been looked through: those that are free are in `free` already.
+    /// Adds a region of `blocks` blocks that has been scanned; its free blocks are in `free`
+    /// already.
     pub fn take_on(&mut self, id: RegionId, blocks: u32) {
-        // Before the others, so that those that have begun stay together, and the newest one the newest.
+        // Inserted first, so that the begun regions stay together and the newest one stays the
+        // last.
         self.own.insert(0, id.0);
         self.begun += 1;
         if self.begun == 1 {
@@ -63,7 +66,7 @@ impl Growth {
         }
     }
 
-    /// A region is this machine's no more. All regions have so many `blocks`.
+    /// Removes a region that is no longer this machine's. Every region has `blocks` blocks.
     pub fn let_go(&mut self, id: RegionId, blocks: u32) {
         self.free.retain(|free| free.id.region != id);
         let Some(at) = self.own.iter().position(|own| *own == id.0) else {
@@ -80,8 +83,8 @@ impl Growth {
 }
 
 impl Regions {
-    /// Takes a block for slots of `class`: one whose freeing `oldest` has passed, if blocks `may` be
-    /// used `again` now, or a new one.
+    /// Takes a block for slots of `class`: a released block whose timestamp `oldest` has passed, or
+    /// a new one. Released blocks are used only if `may_again`.
     ///
     /// # Errors
     /// [`OutOfMemory`] when every region is full or the kernel gives no more address space.
@@ -115,8 +118,8 @@ impl Regions {
         Ok(id)
     }
 
-    /// Gives a block back whose every slot is free; it is used again once all readers have passed
-    /// what `freed` answers, which is asked when nobody finds the block's size class any more.
+    /// Releases a block whose slots are all free. It is reused once all readers have passed the
+    /// result of `freed`, which is called after the block's size class has been removed.
     pub fn release_block(&self, id: BlockId, freed: impl FnOnce() -> Timestamp) {
         let region = self.region(id.region);
         if region.is_some_and(|region| region.take_class(id.block)) {
@@ -129,7 +132,7 @@ impl Regions {
         }
     }
 
-    /// Gives the pages of free blocks that readers have `passed` back to the system.
+    /// Returns to the system the pages of free blocks that readers have `passed`.
     pub fn discard_free_blocks(&self, passed: Timestamp) {
         let mut growth = self.growth.lock();
         for free in &mut growth.free {
@@ -143,24 +146,24 @@ impl Regions {
         }
     }
 
-    /// The region of this machine that was made last.
+    /// Returns the region of this machine that was made last.
     pub fn newest(&self) -> Option<RegionId> {
         self.growth.lock().own.last().copied().map(RegionId)
     }
 
-    /// Whether all blocks of this machine's regions have been in use, so that a new one needs a new region
-    /// or what is free by then.
+    /// Returns whether all blocks of this machine's regions have been in use. Then a new block
+    /// requires a new region or a released block.
     pub fn is_full(&self) -> bool {
         let growth = self.growth.lock();
         growth.begun == growth.own.len() && self.is_used_up(&growth)
     }
 
-    /// Whether the region that was begun last has no block left that was never used.
+    /// Returns whether the region that was begun last has no never-used block left.
     fn is_used_up(&self, growth: &Growth) -> bool {
         growth.begun == 0 || growth.next as usize >= self.region_bytes / BLOCK_BYTES
     }
 
-    /// Makes the next region of a machine that is alone.
+    /// Creates the next region of a machine that is alone.
     pub(super) fn add_region(&self, growth: &mut Growth) -> Result<(), OutOfMemory> {
         let made = growth.own.len() as u32;
         let id = self.backing.next_region(made).ok_or(OutOfMemory)?;
@@ -173,9 +176,9 @@ impl Regions {
         Ok(())
     }
 
-    /// A region is this machine's from now on.
+    /// Adds a region of this machine.
     pub(super) fn add_own(&self, growth: &mut Growth, id: u32, memory: Memory) {
-        // Only the holder of the growth lock gets here, once for an id, so the place is empty.
+        // Only the holder of the growth lock gets here, once for each id, so the place is empty.
         self.table.put(RegionId(id), Region::of_own(memory));
         growth.own.push(id);
         self.count.store(growth.own.len() as u32, Ordering::Release);

@@ -1,22 +1,25 @@
-//! Regions that change hands, as a new configuration says (SOSP'15 §5.2, §5.5).
+//! Region handover in a new configuration (SOSP'15 §5.2, §5.5).
 //!
 //! ```text
-//! backup ── promote ─► own, nothing is handed out ── take_up, some blocks at a time ─► own as any other
-//! a peer's ── forget ─► looked for anew, where its primary is by then
-//! own or backup ── part_with ─► a peer's, or nobody's; peers that have not heard of it find the memory as it was
+//! backup ── promote ─► own, no allocation ── take_up, block by block ─► own, with allocation
+//! a peer's ── forget ─► looked up again, at its new primary
+//! own or backup ── part_with ─► a peer's; peers with the old configuration still find the memory
 //!                  release ─► they do not
 //! ```
-//! The *floor* of a region that was promoted is a time that no write of an older configuration is above. Old versions
-//! were with the primary before; so of what is below the floor only the newest is known. The free slots are found by
-//! their allocated bits, and so is what was freed at or below the floor, whoever says it; what is freed above it is in
-//! the hands of who freed it, and waits until its block has been looked through.
+//! The *floor* of a promoted region is a timestamp that no write of an older configuration exceeds.
+//! The previous primary had the old versions, so only the newest version below the floor is known.
+//! Free slots are found by their allocated bits. So are slots that were freed at or below the
+//! floor, regardless of the machine that frees them. A slot that is freed above the floor belongs
+//! to the transaction that freed it, and waits until its block has been scanned.
 //!
-//! # Who may
-//! Who carries out configurations, one call at a time for a region. A region is promoted whose backup is whole. It is
-//! taken up once no transaction of an older configuration is left that writes there: until then what backups are told
-//! is applied to it as to a backup. Slots that are locked are not free: whoever holds the lock has the slot. What is
-//! locked in a region that its machine parts with stays so, and nothing there is written any more: whoever looks there
-//! still sees what was, or waits and looks again. It is released when everybody looks elsewhere.
+//! # Requirements on the caller
+//! The code that applies configurations makes one call at a time for a region. A region is promoted
+//! only if its backup is complete. It is taken up once no transaction of an older configuration
+//! writes there any more. Until then writes to backups are applied to it as to a backup. Locked
+//! slots are not free: the holder of the lock owns the slot. Locked objects in a region that its
+//! machine hands over stay locked, and nothing is written there any more. A late reader sees the
+//! old contents, or waits and looks the region up again. The region is released when all machines
+//! look it up elsewhere.
 
 use fencepost_fabric::sync::Ordering;
 
@@ -29,23 +32,23 @@ use crate::backing::Piece;
 use crate::lanes::Lanes;
 use crate::timestamp::Timestamp;
 
-/// What becomes of a freed slot that all readers have passed.
+/// The treatment of a freed slot that all readers have passed.
 pub(crate) enum Fate {
-    /// It is handed out again.
+    /// It is reused.
     Serves,
-    /// That is to be asked again once its block has been looked through.
+    /// It waits until its block has been scanned.
     Waits,
-    /// Who looks through its block finds it, or it is not this machine's.
+    /// The scan of its block finds it, or it is not this machine's.
     Found,
 }
 
 impl Regions {
-    /// A backup of this machine is a region of its own from now on; nothing is handed out of it yet. Whether there is
-    /// such a backup, or it was its own already.
+    /// Makes a backup of this machine a region of its own, without allocation at first. Returns
+    /// whether there is such a backup, or the region was its own already.
     #[must_use]
     pub fn promote(&self, id: RegionId, floor: Timestamp) -> bool {
         let mut promoted = self.promoted.lock();
-        // If it is reserved it is to be kept; that was on its way here.
+        // A reserved region is to be kept; that message is still on its way.
         self.keep(id);
         if self.table.get(id).is_some_and(Region::is_own) {
             return true;
@@ -59,15 +62,15 @@ impl Regions {
         true
     }
 
-    /// Another machine is the primary of a peer's region: it is looked for there from now on.
+    /// Forgets a peer's region whose primary has changed: it is looked up again.
     pub fn forget(&self, id: RegionId) {
         if !self.table.get(id).is_some_and(Region::is_own) {
             self.table.replace(id, None);
         }
     }
 
-    /// Makes what is free in the next `blocks` blocks of a promoted region available; `oldest` is what nobody reads
-    /// below. Whether all of them are.
+    /// Makes the free slots in the next `blocks` blocks of a promoted region available. No
+    /// transaction reads below `oldest`. Returns whether all blocks are available.
     pub fn take_up(
         &self,
         id: RegionId,
@@ -75,7 +78,7 @@ impl Regions {
         oldest: Timestamp,
         blocks: usize,
     ) -> bool {
-        // One at a time.
+        // Held throughout: one call at a time.
         let promoted = self.promoted.lock();
         let region = self.table.get(id).filter(|region| region.is_own());
         let (Some(floor), Some(region)) = (promoted.get(&id.0).copied(), region) else {
@@ -105,7 +108,7 @@ impl Regions {
         upto == all
     }
 
-    /// What becomes of a slot that was `freed` then.
+    /// Returns the treatment of a slot that was `freed` at that time.
     #[inline]
     pub(crate) fn fate(&self, addr: Addr, freed: Timestamp) -> Fate {
         match self.region(addr.region()) {
@@ -117,7 +120,7 @@ impl Regions {
 
     #[cold]
     fn fate_in_promoted(&self, region: &Region, addr: Addr, freed: Timestamp) -> Fate {
-        // Blocks are looked through in turn.
+        // Blocks are scanned in order.
         let served = region.served();
         let promoted = self.promoted.try_lock();
         let Some(promoted) = promoted else {
@@ -134,7 +137,8 @@ impl Regions {
         }
     }
 
-    /// As [`Self::part_with`], and peers do not find its memory here any more.
+    /// Hands a region over as [`Self::part_with`] does, and removes its memory from the reach of
+    /// peers.
     pub fn release(&self, id: RegionId, with: (&Lanes, &Account)) {
         self.part_with(id, with);
         let mut parted = self.parted.lock();
@@ -144,13 +148,13 @@ impl Regions {
         }
     }
 
-    /// Whether this machine has had a region, and has it no more.
+    /// Returns whether this machine has handed a region over and does not have it now.
     pub fn has_parted_with(&self, id: RegionId) -> bool {
         self.parted.lock().contains_key(&id.0)
     }
 
-    /// This machine has a region, or a backup of one, no more; what is in it is forgotten by the allocator, too.
-    /// Whoever looks at it still may do so.
+    /// Removes a region or a backup from this machine, and its slots from the allocator. Late
+    /// readers may still read its memory.
     pub fn part_with(&self, id: RegionId, (lanes, account): (&Lanes, &Account)) {
         if self.give_up(id) {
             return;

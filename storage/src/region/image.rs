@@ -1,7 +1,8 @@
-//! A region whose machines have all ended, as its memory has it: what a restart puts in order.
+//! The memory of a region after all its machines have ended: operations that a restart needs.
 //!
-//! # Who may
-//! Who settles what machines have left, alone; nobody else has the memory.
+//! # Requirements on the caller
+//! Only the code that recovers the state of the previous incarnation uses an image. No other thread
+//! uses the memory.
 
 use fencepost_fabric::memory::{Memory, WORD_BYTES};
 use fencepost_fabric::sync::{AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use crate::header::{Link, OldPlace};
 use crate::object::ObjectRef;
 use crate::timestamp::Timestamp;
 
-/// The memory of a replica.
+/// The memory of a replica after its machine has ended.
 pub struct Image {
     id: RegionId,
     memory: Memory,
@@ -22,7 +23,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// A replica of region `id`; `None` where the memory is no region's.
+    /// Returns a replica of region `id`; `None` if the size of the memory is not that of a region.
     pub fn of(id: RegionId, memory: &Memory) -> Option<Image> {
         let bytes = memory.len() * WORD_BYTES;
         let allowed = (super::MIN_REGION_BYTES..=super::MAX_REGION_BYTES).contains(&bytes);
@@ -33,25 +34,25 @@ impl Image {
         })
     }
 
-    /// Words of the region.
+    /// Returns the number of words of the region.
     pub fn words(&self) -> usize {
         self.memory.len()
     }
 
-    /// The slot at `addr`, which is in this region; `None` outside every block in use.
+    /// Returns the slot at `addr`, which is in this region; `None` outside every block in use.
     pub fn object(&self, addr: Addr) -> Option<ObjectRef<'_>> {
         self.region.object(addr.offset() as usize)
     }
 
-    /// Size class of the block of `addr`.
+    /// Returns the size class of the block of `addr`.
     pub fn class_of(&self, addr: Addr) -> Option<Class> {
         self.region.class(addr.offset() as usize / BLOCK_BYTES)
     }
 
-    /// Gives a block that has another class, or none, to `class`: whatever was in it is gone.
+    /// Gives a block that has another class, or none, to `class`; its contents are lost.
     ///
     /// # Errors
-    /// [`OutOfMemory`] where there is no such block.
+    /// [`OutOfMemory`] if there is no such block.
     pub fn put_anew(&self, addr: Addr, class: Class) -> Result<(), OutOfMemory> {
         let block = BlockId::of(addr).block;
         if self.class_of(addr).is_some() {
@@ -60,7 +61,7 @@ impl Image {
         self.region.set_class(block, class)
     }
 
-    /// The newest timestamp in the block of `addr`.
+    /// Returns the newest timestamp in the block of `addr`.
     pub fn newest_in_block(&self, addr: Addr) -> Timestamp {
         let block = BlockId::of(addr).block as usize;
         let objects = self.objects_of(block);
@@ -80,7 +81,7 @@ impl Image {
         slots.filter_map(|addr| self.object(addr))
     }
 
-    /// Gives all locks back and forgets where old versions were; the newest timestamp.
+    /// Releases all locks and clears the places of old versions. Returns the newest timestamp.
     pub fn calm(&self) -> Timestamp {
         let mut newest = Timestamp::ZERO;
         for object in (1..self.region.blocks()).flat_map(|block| self.objects_of(block)) {
@@ -96,7 +97,7 @@ impl Image {
         newest
     }
 
-    /// Takes from another backup whatever it has later versions of.
+    /// Copies from another backup all objects of which it has newer versions.
     pub fn take_newer(&self, other: &Image) {
         for block in 1..self.region.blocks().min(other.region.blocks()) {
             let Some(class) = other.region.class(block) else {
@@ -111,7 +112,7 @@ impl Image {
                 .slot(class, slot)
             };
             if self.region.class(block) != Some(class) {
-                // A block gets another class once all that was in it is gone.
+                // A block gets another class only after all its objects were freed.
                 let newer = other.newest_in_block(at(0)) > self.newest_in_block(at(0));
                 if !newer || self.put_anew(at(0), class).is_err() {
                     continue;
@@ -136,7 +137,7 @@ impl Image {
         }
     }
 
-    /// Makes another replica what this one is. What is in no block is zero there, as where it never was in one.
+    /// Makes another replica equal to this one. Memory outside blocks in use becomes zero there.
     pub fn copy_to(&self, other: &Image) {
         let (from, to) = (self.memory.words(), other.memory.words());
         for block in 1..self.region.blocks() {
@@ -158,7 +159,7 @@ fn copy(from: &[AtomicU64], to: &[AtomicU64]) {
     }
 }
 
-/// What is alike already keeps its page as it is.
+/// Writes only words that differ, so that equal pages stay untouched.
 fn put(to: &AtomicU64, word: u64) {
     if to.load(Ordering::Relaxed) != word {
         to.store(word, Ordering::Relaxed);
@@ -232,14 +233,14 @@ mod tests {
         assert_eq!(image.calm().raw(), 9);
         assert_eq!(object.header(), header);
         assert_eq!(object.link(), Link::new(4, OldPlace::NONE));
-        // What was there before is overwritten.
+        // The earlier contents are overwritten.
         let old = Class::for_payload(50).expect("small");
         other.put_anew(at(0), old).expect("a block");
         image.copy_to(&other);
         assert_eq!(other.class_of(at(0)), Some(class));
         let copied = other.object(at(1)).expect("a slot");
         assert_eq!((copied.header(), copied.word(1)), (header, 8));
-        // What is in no block any more is gone.
+        // The contents of a block that is no longer in use are cleared.
         let stale = BlockId {
             region: REGION,
             block: 3,

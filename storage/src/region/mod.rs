@@ -1,25 +1,26 @@
-//! Regions and the table of them: memory split into blocks, blocks into slots of one size class.
+//! Regions and their table: memory split into blocks, blocks into slots of one size class.
 //!
 //! # Picture
 //! ```text
-//! mod.rs      the table: which region an address is in, and the slot there
-//! table.rs    its places, and how they change hands
+//! mod.rs      the table: the region of an address, and the slot there
+//! table.rs    the table's entries, and how they are replaced
 //! blocks.rs   one region: the header block, and blocks of slots
-//! growth.rs   which block is used next          given.rs    regions that others decide about, and backups
-//! hands.rs    backups that become regions       restore.rs  as a log or a checkpoint says
-//! image.rs    as machines that have ended have left it
+//! growth.rs   which block is used next          given.rs    assigned regions and backups
+//! hands.rs    backups that become regions       restore.rs  restoring from log or checkpoint
+//! image.rs    the memory that ended machines have left
 //! ```
-//! A region is reserved whole and populated as it is touched, so a new one costs next to nothing.
-//! A machine among others has three kinds: those whose primary it is, those of peers, found when an
-//! address first leads there and only ever read, and backups, which nobody reads by address. Those that it
-//! has itself are given to it, in two steps: [`Regions::reserve`], and [`Regions::keep`] or
-//! [`Regions::release`]. A backup becomes a region of its own when the machines that had it before are lost.
-//! Block 0 of region 0 is followed by the root block, whose first slot is the database's root object.
+//! A region is reserved whole and populated as it is touched, so a new one costs next to nothing. A
+//! machine of a cluster has three kinds of regions. It is the primary of some. Regions of peers are
+//! found when an address first leads there, and only read. Backups are not read by address.
+//! Primaries and backups are assigned to a machine in two steps: [`Regions::reserve`], and
+//! [`Regions::keep`] or [`Regions::release`]. A backup becomes a region of its own when the
+//! machines that had it before are lost. Block 0 of region 0 is followed by the root block, whose
+//! first slot is the database's root object.
 //!
 //! # Concurrency
-//! A block's class is set by the thread that acquired it, before any address in it is known to
-//! others, and changes again only after an epoch (see [`crate::lanes`]). Looking an address up takes
-//! no lock.
+//! A block's class is set by the thread that acquired it, before other threads know any address in
+//! it. The class changes again only after an epoch (see [`crate::lanes`]). Looking an address up
+//! takes no lock.
 
 mod blocks;
 mod found;
@@ -56,7 +57,7 @@ use crate::timestamp::Timestamp;
 pub const MIN_REGION_BYTES: usize = 16 << 20;
 /// The largest region; an address has 32 bits of offset and 2 GiB is the production size.
 pub const MAX_REGION_BYTES: usize = 2 << 30;
-/// Regions of a machine.
+/// Most regions of a machine.
 pub const MAX_REGIONS: usize = 16384;
 
 /// All regions of a machine.
@@ -70,19 +71,20 @@ pub struct Regions {
     reserved: Mutex<HashMap<u32, Spare>>,
     /// Regions that were backups here before, and their floors ([`hands`]).
     promoted: Mutex<HashMap<u32, Timestamp>>,
-    /// Regions that this machine has parted with, and whether peers find their memory here still.
+    /// Regions that this machine has handed over, and whether peers still find their memory here.
     parted: Mutex<HashMap<u32, bool>>,
     backing: Arc<dyn Backing>,
 }
 
 impl Regions {
-    /// An empty table for regions of `region_bytes`, a power of two between [`MIN_REGION_BYTES`] and
-    /// [`MAX_REGION_BYTES`]; other values are brought to the nearest allowed one.
+    /// Returns an empty table for regions of `region_bytes`, a power of two between
+    /// [`MIN_REGION_BYTES`] and [`MAX_REGION_BYTES`]. Other values are changed to the nearest
+    /// allowed one.
     pub fn new(region_bytes: usize) -> Self {
         Self::with(region_bytes, Arc::new(Private))
     }
 
-    /// As [`Self::new`], with memory from `backing`.
+    /// Returns a table as [`Self::new`] does, with memory from `backing`.
     pub fn with(region_bytes: usize, backing: Arc<dyn Backing>) -> Self {
         let region_bytes = region_bytes
             .clamp(MIN_REGION_BYTES, MAX_REGION_BYTES)
@@ -100,50 +102,52 @@ impl Regions {
         }
     }
 
-    /// Bytes of a region.
+    /// Returns the bytes of a region.
     pub fn region_bytes(&self) -> usize {
         self.region_bytes
     }
 
-    /// Regions whose primary this machine is, but for those that were backups and are not looked through yet.
-    /// Alone, their ids are `0..count`.
+    /// Returns the number of regions whose primary is this machine, without promoted backups that
+    /// are not scanned yet. On a machine that is alone, their ids are `0..count`.
     pub fn count(&self) -> u32 {
         self.count.load(Ordering::Acquire)
     }
 
-    /// A region.
+    /// Returns a region of this machine or of a peer.
     #[inline]
     pub fn region(&self, id: RegionId) -> Option<&Region> {
         let place = self.table.last(id)?;
         place.get().or_else(|| self.find(id, place))
     }
 
-    /// A region that a peer has made.
+    /// Looks up a region that a peer has made.
     #[cold]
     fn find<'a>(&self, id: RegionId, place: &'a Place) -> Option<&'a Region> {
         let found = self.backing.find(Piece::Region(id.0))?;
         Some(place.get_or_init(|| Region::of_peer(found.memory, found.machine)))
     }
 
-    /// Whether the primary of `addr` is this machine.
+    /// Returns whether the primary of `addr` is this machine.
     #[inline]
     pub fn is_own(&self, addr: Addr) -> bool {
         self.region(addr.region()).is_some_and(Region::is_own)
     }
 
-    /// Whether this machine is the primary of a region.
+    /// Returns whether this machine is the primary of a region.
     pub fn has_own(&self, id: RegionId) -> bool {
         self.table.get(id).is_some_and(Region::is_own)
     }
 
-    /// The slot at `addr`; `None` for an address outside every block in use. A wrong address inside
-    /// a block gives a slot of garbage, never a panic: whoever stores addresses checks its objects.
+    /// Returns the slot at `addr`; `None` for an address outside every block in use. A wrong
+    /// address inside a block gives a slot of garbage, never a panic: code that stores addresses
+    /// must check the objects.
     #[inline]
     pub fn object(&self, addr: Addr) -> Option<ObjectRef<'_>> {
         self.region(addr.region())?.object(addr.offset() as usize)
     }
 
-    /// As [`Self::object`], of a region whose primary this machine is: what may be written here.
+    /// Returns the slot as [`Self::object`] does, if this machine is the primary, so that it may
+    /// write there.
     #[inline]
     pub fn own_object(&self, addr: Addr) -> Option<ObjectRef<'_>> {
         let region = self.table.get(addr.region());
@@ -151,7 +155,7 @@ impl Regions {
         own.object(addr.offset() as usize)
     }
 
-    /// Asks the processor for the first `bytes` at `addr`, which is about to be read.
+    /// Prefetches the first `bytes` at `addr`, which is about to be read.
     #[inline]
     pub fn prefetch(&self, addr: Addr, bytes: usize) {
         if let Some(region) = self.region(addr.region()) {
@@ -159,8 +163,8 @@ impl Regions {
         }
     }
 
-    /// The slot at `addr` and a number that changes whenever its block gets another class. `None`
-    /// where no slot begins.
+    /// Returns the slot at `addr` and a number that changes whenever its block gets another class.
+    /// Returns `None` where no slot begins.
     pub fn slot_at(&self, addr: Addr) -> Option<(ObjectRef<'_>, u64)> {
         let region = self.region(addr.region())?;
         let offset = addr.offset() as usize;
@@ -173,20 +177,20 @@ impl Regions {
             .then_some((region.object(offset)?, class))
     }
 
-    /// Size class of the block that holds `addr`.
+    /// Returns the size class of the block that contains `addr`.
     pub fn class_of(&self, addr: Addr) -> Option<Class> {
         self.region(addr.region())?
             .class(addr.offset() as usize / BLOCK_BYTES)
     }
 
-    /// Every block in use of this machine's regions with its class, in address order.
+    /// Returns every block in use of this machine's regions with its class, in address order.
     pub fn blocks(&self) -> Vec<(BlockId, Class)> {
         let mut own = self.growth.lock().own.clone();
         own.extend(self.promoted.lock().keys());
         self.blocks_of(own)
     }
 
-    /// The same of backups that this machine keeps, too.
+    /// Returns the blocks as [`Self::blocks`] does, and those of backups on this machine.
     pub fn replica_blocks(&self) -> Vec<(BlockId, Class)> {
         let mut all = self.growth.lock().own.clone();
         all.extend(self.promoted.lock().keys());
@@ -195,7 +199,7 @@ impl Regions {
         self.blocks_of(all)
     }
 
-    /// What this machine has of a region, as its primary or as a backup.
+    /// Returns this machine's replica of a region, as primary or as backup.
     pub fn replica(&self, id: RegionId) -> Option<&Region> {
         let own = self.table.get(id).filter(|region| region.is_own());
         own.or_else(|| self.backups.get(id))
@@ -230,7 +234,7 @@ impl Regions {
         region.set_class(id.block, class)
     }
 
-    /// Gives a block that had another class before, and in which nothing is left, to `class`.
+    /// Gives to `class` a block that had another class before and has no objects left.
     fn put_anew(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
         let region = self.region(id.region).ok_or(OutOfMemory)?;
         region.clear(id.block, class);

@@ -1,7 +1,7 @@
-//! Regions as a log or a checkpoint has them: blocks come in any order, with their classes.
+//! Restoring regions from a log or a checkpoint: blocks come in any order, with their classes.
 //!
-//! What lies between the blocks that come is free, so that whatever runs afterwards finds it. Nobody else uses the
-//! regions meanwhile but those who restore.
+//! Blocks between the restored blocks are free, so that later allocations find them. Only the
+//! restoring threads use the regions meanwhile.
 
 use super::blocks::{BLOCK_BYTES, BlockId};
 use super::growth::FreeBlock;
@@ -11,14 +11,14 @@ use crate::addr::RegionId;
 use crate::classes::Class;
 
 impl Regions {
-    /// Makes sure that block `id` exists with `class`, as a log record or a checkpoint says.
+    /// Ensures that block `id` exists with `class`, by a log record or a checkpoint.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when the region cannot be reserved, no region has such a block, or the block has another
-    /// class already.
+    /// [`OutOfMemory`] when the region cannot be reserved, no region has such a block, or the block
+    /// has another class already.
     pub fn restore_block(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
         let blocks = (self.region_bytes / BLOCK_BYTES) as u32;
-        // Before anything is made for it. Block 0 of a region is its header.
+        // Check before anything is made for it. Block 0 of a region is its header.
         if id.region.0 as usize >= MAX_REGIONS || !(1..blocks).contains(&id.block) {
             return Err(OutOfMemory);
         }
@@ -61,8 +61,8 @@ impl Regions {
         self.set_class(id, class)
     }
 
-    /// Gives block `id` to `class` although it had another class before, as the log says: by then all
-    /// that was in it had been freed.
+    /// Gives block `id` to `class` although it had another class before. By that position of the
+    /// log all its objects had been freed.
     ///
     /// # Errors
     /// As [`Self::restore_block`].

@@ -1,14 +1,15 @@
-//! Where a region's memory is found: a place for each id, and behind it what came after.
+//! The table of regions: a place for each id, and after it the places that have replaced it.
 //!
 //! ```text
 //! place | next: none       | now: region |                                    one cache line
 //! place | next ─► place | next: none | now: nothing yet |  |  now: region before |
 //! ```
-//! A region changes hands seldom: a machine becomes its primary, or another one does. Then a further place follows the
-//! last one, and what was there stays as it was until the table is dropped, because somebody may look at it still.
+//! A region's primary changes seldom. Then a new place is linked after the last one. The old place
+//! stays until the table is dropped, because a thread may still read it.
 //!
 //! # Concurrency
-//! Whoever looks sees the last place that was there when it looked. A place is filled once, by whoever comes first.
+//! A reader sees the last place that existed when it looked. A place is filled once, by the first
+//! thread.
 
 use std::sync::OnceLock;
 
@@ -18,7 +19,7 @@ use crate::addr::RegionId;
 /// The places of all regions.
 pub(super) struct Table(Box<[Place]>);
 
-/// A region, as long as it is in one hand.
+/// A region between two changes of its primary.
 #[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Place {
@@ -39,13 +40,13 @@ impl Place {
         last
     }
 
-    /// The region, if it is there.
+    /// Returns the region, if the place is filled.
     #[inline]
     pub fn get(&self) -> Option<&Region> {
         self.now.get()
     }
 
-    /// The region, as it is there or as `make` brings it.
+    /// Returns the region; fills the place with the result of `make` if it is empty.
     pub fn get_or_init(&self, make: impl FnOnce() -> Region) -> &Region {
         self.now.get_or_init(make)
     }
@@ -60,7 +61,7 @@ impl Table {
         (id.0 as usize) < self.0.len()
     }
 
-    /// The last place of a region.
+    /// Returns the last place of a region.
     #[inline]
     pub fn last(&self, id: RegionId) -> Option<&Place> {
         let place = self.0.get(id.0 as usize)?;
@@ -70,27 +71,27 @@ impl Table {
         }
     }
 
-    /// A region, if it is there.
+    /// Returns a region, if its last place is filled.
     #[inline]
     pub fn get(&self, id: RegionId) -> Option<&Region> {
         self.last(id)?.get()
     }
 
-    /// A region is there now where none was before.
+    /// Fills the last place of a region, if it is empty.
     pub fn put(&self, id: RegionId, region: Region) {
         if let Some(place) = self.last(id) {
             let _ = place.now.set(region);
         }
     }
 
-    /// From now on it is `region`, or nothing until it is put there.
+    /// Replaces a region by `region`, or by an empty place.
     pub fn replace(&self, id: RegionId, region: Option<Region>) {
         let mut place = Box::new(Place::default());
         place.now = region.map_or_else(OnceLock::new, OnceLock::from);
         while let Some(last) = self.last(id) {
             match last.next.set(place) {
                 Ok(()) => return,
-                // Somebody else was first; behind that one, then.
+                // Another thread was first: link the place after that one.
                 Err(back) => place = back,
             }
         }
@@ -106,7 +107,7 @@ mod tests {
 
     const ID: RegionId = RegionId(1);
 
-    /// A region in whose header block there is a number.
+    /// Returns a region with a number in its header block.
     fn numbered(number: u64) -> Region {
         let memory = Memory::anonymous(1 << 18).expect("memory");
         memory.words()[1].store(number, Ordering::Relaxed);

@@ -17,7 +17,7 @@ const CLASS: Class = Class(60);
 const FLOOR: Timestamp = Timestamp::from_raw(100);
 const LIMIT: u64 = 1 << 30;
 
-/// Memory of a machine that is given its regions, and what a peer has of each.
+/// The backing of a machine whose regions are assigned, and the memory of a peer.
 #[derive(Default)]
 struct Given {
     made: Mutex<Vec<Piece>>,
@@ -51,7 +51,7 @@ struct World {
 }
 
 impl World {
-    /// With a backup, of which a few blocks have been used.
+    /// Returns a world with a backup, of which a few blocks have been used.
     fn new() -> World {
         let backing = Arc::new(Given::default());
         let regions = Regions::with(MIN_REGION_BYTES, Arc::clone(&backing) as _);
@@ -74,7 +74,8 @@ impl World {
         self.regions.take_up(MINE, with, oldest, blocks)
     }
 
-    /// All slots of the class that can be had; `oldest` is what readers have passed.
+    /// Returns all slots of the class that can be allocated; `oldest` is the timestamp that readers
+    /// have passed.
     fn drain(&self, oldest: u64) -> BTreeSet<Addr> {
         let supply = Supply {
             regions: &self.regions,
@@ -105,7 +106,7 @@ fn at(block: u32) -> BlockId {
     }
 }
 
-/// Writes an object of a backup, or its end.
+/// Writes an object of a backup, or its tombstone.
 fn install(object: ObjectRef<'_>, w: u64, stays: bool) {
     let header = object.header().succeed(Timestamp::from_raw(w), stays);
     object.put(0, &[w]);
@@ -124,7 +125,7 @@ fn a_backup_becomes_a_region_whose_free_slots_are_found() {
     install(backup(&world, 2, 0), 10, true);
     install(backup(&world, 2, 1), 20, false);
     install(backup(&world, 5, 0), 30, true);
-    // Freed, and not passed by all readers.
+    // Freed, but not passed by all readers.
     install(backup(&world, 5, 1), 90, false);
     let locked = backup(&world, 5, 2);
     locked.try_lock(Header(0)).expect("free");
@@ -137,7 +138,7 @@ fn a_backup_becomes_a_region_whose_free_slots_are_found() {
     assert_eq!(regions.blocks(), [2, 5].map(|block| (at(block), CLASS)));
     assert_eq!(world.drain(50), BTreeSet::new());
     assert!(regions.is_full() && (regions.count(), regions.newest()) == (0, None));
-    // What is told to a backup late is still taken.
+    // A late write to the backup is still applied.
     install(backup(&world, 2, 2), 40, true);
     assert_eq!(world.slot(2, 2).word(0), 40);
     let steps = (0..).take_while(|_| !world.take_up(50, 4)).count();
@@ -168,7 +169,8 @@ fn what_is_freed_before_its_block_is_looked_through_waits_and_comes_once() {
         install(backup(&world, 5, slot), 10, true);
     }
     assert!(world.regions.promote(MINE, FLOOR));
-    // All of a block, so that it would serve another class; and one that is found by its bit alone.
+    // All slots of one block, so that it could serve another class; and a slot that the scan finds
+    // by its bit.
     for slot in 0..CLASS.slots() {
         install(world.slot(5, slot), 200, false);
         let addr = at(5).slot(CLASS, slot);
@@ -191,7 +193,7 @@ fn what_is_freed_before_its_block_is_looked_through_waits_and_comes_once() {
     release();
     assert_eq!(world.regions.class_of(at(5).slot(CLASS, 0)), Some(CLASS));
     assert!(world.take_up(300, 100));
-    // The whole block is free now, and serves others after an epoch.
+    // The whole block is free now, and serves other classes after an epoch.
     release();
     assert_eq!(world.regions.class_of(at(5).slot(CLASS, 0)), None);
     let there = world.drain(300);
@@ -229,7 +231,7 @@ fn a_region_that_is_released_leaves_nothing_with_the_allocator() {
     assert_eq!(left.len(), 15 * CLASS.slots());
     regions.release(other, with);
     assert_eq!(world.account.used(), 0);
-    // It may come again, as a backup.
+    // The region may return, as a backup.
     regions.reserve(MINE, false).expect("memory");
     regions.restore_backup(at(2), CLASS).expect("there");
     assert_eq!(backup(&world, 2, 0).word(0), 0);
@@ -263,7 +265,7 @@ fn a_region_of_a_peer_is_found_where_its_primary_is() {
     assert_eq!(seen(), Some((2, 2)));
     world.regions.forget(id);
     assert_eq!((seen(), before.word(0)), (Some((3, 3)), 2));
-    // An own one is not looked for.
+    // A region of this machine is not looked up.
     assert!(world.regions.promote(MINE, FLOOR));
     world.regions.forget(MINE);
     assert!(world.regions.region(MINE).is_some_and(Region::is_own));
