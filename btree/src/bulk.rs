@@ -1,15 +1,16 @@
-//! Building a tree from sorted entries: leaf by leaf, parents on the fly, nothing rewritten.
+//! Building a tree from sorted entries: leaf by leaf, with the parents at the same time; no node is
+//! written twice.
 //!
 //! ```text
 //! level 1   [ .. | .. ]  gathering ◄── low fence and address of every finished leaf
 //! level 0   [done]──►[done]──►[done]──► gathering ◄── push(key, value)
 //! ```
-//! A tree that others can see already and that is empty may be filled so too: its root is overwritten
-//! at its exact version, and the leaves get the commit timestamp and continue the old versions of the
-//! empty root, which is what readers of the past find in them.
+//! An empty tree that other transactions can already see may be filled this way too. Its root is
+//! overwritten at its exact version. The leaves get the commit timestamp and continue the old
+//! versions of the empty root, which readers of older snapshots find there.
 //!
-//! Nodes are allocated by the transaction and unreachable until it commits. The right neighbour's
-//! address is drawn when a node is finished, so siblings are linked in one pass. The level that never
+//! The transaction allocates the nodes; they are unreachable until it commits. The right neighbour
+//! is allocated when a node is finished, so siblings are linked in one pass. The level that never
 //! finished a node becomes the root.
 
 use fencepost_storage::{Addr, FatPtr, View};
@@ -31,7 +32,7 @@ struct Level {
     low: Vec<u8>,
     /// Address of the node, if a left neighbour already points to it.
     node: FatPtr,
-    /// Words that the entries take with the prefix they have now.
+    /// Words that the entries take with their present common prefix.
     used: usize,
     prefix: usize,
 }
@@ -48,7 +49,7 @@ impl Level {
         }
     }
 
-    /// Words of the entries, were `key` among them.
+    /// Returns the prefix length and the words of the entries, if `key` were among them.
     fn used_with(&self, level: u8, key: &[u8]) -> (usize, usize) {
         let first = usize::from(level > 0);
         if self.entries.len() < first {
@@ -75,12 +76,12 @@ impl Level {
 /// A tree under construction.
 pub struct Bulk {
     root: Addr,
-    /// Others see the tree, empty as it is.
+    /// Whether others can see the tree, which is empty for them.
     public: bool,
     words: usize,
     /// Flags of the root.
     flags: u64,
-    /// Words of a node that are filled.
+    /// Number of words of a node to fill.
     fill: usize,
     levels: Vec<Level>,
     last: Option<Vec<u8>>,
@@ -102,9 +103,10 @@ impl Bulk {
         }
     }
 
-    /// Begins to fill `tree`; `None` unless the transaction sees it empty and nobody has put anything
-    /// there since its snapshot. Until [`Self::finish`] the tree stays empty. Others who insert into a
-    /// tree that was there before the transaction make its commit fail.
+    /// Begins to fill `tree`. Returns `None` unless the tree is empty in the transaction's snapshot
+    /// and no other transaction has written to it since. Until [`Self::finish`] the tree stays
+    /// empty. An insert by another transaction into a tree that existed before makes this
+    /// transaction's commit fail.
     ///
     /// # Errors
     /// As [`Transaction::view`].
@@ -112,7 +114,7 @@ impl Bulk {
         let root = tree.root();
         let public = !tx.owns(root);
         if public {
-            // Who else is about to fill it is waited for.
+            // Wait for other transactions that are about to fill it.
             tx.intend(root, Strength::Update).await?;
         }
         let empty = |view: &View<'_>| {
@@ -125,13 +127,14 @@ impl Bulk {
         };
         let current = !public || (!seen.is_own() && seen.timestamp() <= tx.read_timestamp());
         if public && current {
-            // Until it is overwritten nothing else keeps it from being filled by others.
+            // Until the root is overwritten, only the read set keeps others from filling it.
             tx.guard(seen);
         }
         Ok(current.then(|| Self::at(root, shape, public)))
     }
 
-    /// Appends an entry; false, and nothing appended, if its key is not above the last one.
+    /// Appends an entry. Returns `false`, and appends nothing, if its key is not above the last
+    /// one.
     ///
     /// # Errors
     /// [`IndexError::KeyTooLong`]; otherwise as [`Transaction::alloc`].
@@ -158,7 +161,7 @@ impl Bulk {
         Ok(true)
     }
 
-    /// A new node of a level.
+    /// Allocates a new node of a level.
     async fn node(&self, tx: &mut Transaction, level: usize, near: Addr) -> Result<FatPtr, Stop> {
         let near = grow::place(near, self.flags);
         let has_past = !planted::is(Planted::FillWithoutPast);
@@ -169,7 +172,7 @@ impl Bulk {
         }
     }
 
-    /// Adds an entry to a level, and what finished nodes give to the levels above.
+    /// Adds an entry to a level, and the links to finished nodes to the levels above.
     async fn add(
         &mut self,
         tx: &mut Transaction,
@@ -189,7 +192,7 @@ impl Bulk {
                 here.push(level as u8, &key, value);
                 return Ok(());
             }
-            // The finished node's high fence is the next one's low fence.
+            // The high fence of the finished node is the low fence of the next one.
             let last = here.entries.key(here.entries.len() - 1);
             let cut = if level == 0 {
                 key::separator(last, &key).to_vec()

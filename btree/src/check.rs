@@ -1,4 +1,4 @@
-//! Verifying a whole tree, in one snapshot, while writers may go on.
+//! Checking a whole tree in one snapshot, while writers may run.
 
 use fencepost_storage::{Addr, View};
 use fencepost_txn::{Problem, Stop, Transaction, Work};
@@ -8,26 +8,26 @@ use crate::image::{self, Frame};
 use crate::node::Node;
 use crate::tree::BTree;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What is wrong; empty if nothing.
+    /// The inconsistencies that were found; empty if there are none.
     pub problems: Vec<Problem>,
-    /// Entries in all leaves.
+    /// Number of entries in all leaves.
     pub entries: u64,
-    /// Leaves.
+    /// Number of leaves.
     pub leaves: u64,
-    /// Nodes of all levels.
+    /// Number of nodes of all levels.
     pub nodes: u64,
-    /// Levels; a single leaf is one.
+    /// Number of levels; 1 for a single leaf.
     pub height: u8,
     /// Words in use in leaves, in percent of all their words.
     pub leaf_fill_percent: u64,
-    /// Every object of the tree.
+    /// Addresses of all objects of the tree.
     pub addresses: Vec<Addr>,
 }
 
-/// A node that is expected: a parent told of it.
+/// A node that an entry of its parent describes.
 struct Expected {
     at: Addr,
     level: u8,
@@ -37,13 +37,13 @@ struct Expected {
     right: Addr,
 }
 
-/// Problems that are reported one by one.
+/// Most problems that are reported one by one.
 const MAX_PROBLEMS: usize = 1000;
 
 impl BTree {
-    /// Walks every node and verifies that fences tile the key space, keys are in order and inside the
-    /// fences, levels go down by one, parents know the low fences of their children, siblings are
-    /// linked, and all is on one machine if the tree is kept together.
+    /// Walks every node and checks the tree. The fences tile the key space. Keys are in order and
+    /// inside the fences. Levels decrease by one, and parents know the low fences of their
+    /// children. Siblings are linked. All nodes are on one machine if the tree is kept together.
     ///
     /// # Errors
     /// As [`Transaction::view`].

@@ -1,8 +1,8 @@
-//! What the trees of this process did, counted.
+//! Counters of the operations of all trees of this process.
 
 use fencepost_txn::sharded::Sharded;
 
-/// What is counted.
+/// A counted event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Event {
@@ -22,19 +22,20 @@ pub(crate) fn count(event: Event) {
     COUNTED.count(event as usize);
 }
 
-/// What all trees of this process did since it started.
+/// Counters of all trees of this process since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Leaves read in transactions: the one-sided reads that lookups and scans would cost where
-    /// inner nodes are cached.
+    /// Leaves read in transactions: the one-sided reads of lookups and scans if inner nodes are
+    /// cached.
     pub leaf_reads: u64,
-    /// Nodes split.
+    /// Number of node splits.
     pub splits: u64,
-    /// Nodes merged into their left sibling.
+    /// Number of nodes that were merged into their left sibling.
     pub merges: u64,
-    /// Descents that met a node that did not cover the key, and went on from a sibling or ancestor.
+    /// Descents that met a node that did not cover the key, and continued from a sibling or
+    /// ancestor.
     pub path_repairs: u64,
-    /// Leaves whose pending changes were made anew because the leaf had been split or merged.
+    /// Leaves whose pending patches were re-routed because the leaf had been split or merged.
     pub reroutes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Keys with their values, gathered in two flat arrays.
+//! Keys with their values, in two flat arrays.
 
 /// A batch of entries in key order (or in reverse), as scans return and splits move them. Reuse one
 /// batch to scan without allocating.
@@ -10,27 +10,27 @@ pub struct ScanBatch {
 }
 
 impl ScanBatch {
-    /// An empty batch.
+    /// Returns an empty batch.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Forgets all entries, keeps the memory.
+    /// Removes all entries and keeps the memory.
     pub fn clear(&mut self) {
         self.truncate(0);
     }
 
-    /// Key of entry `i`.
+    /// Returns the key of entry `i`.
     ///
     /// # Panics
     /// If there is no entry `i`.
@@ -39,7 +39,7 @@ impl ScanBatch {
         &self.bytes[start..self.ends[i]]
     }
 
-    /// Value of entry `i`.
+    /// Returns the value of entry `i`.
     ///
     /// # Panics
     /// If there is no entry `i`.
@@ -47,12 +47,12 @@ impl ScanBatch {
         self.values[i]
     }
 
-    /// All values in order.
+    /// Returns all values in order.
     pub fn values(&self) -> &[[u64; 2]] {
         &self.values
     }
 
-    /// All entries in order.
+    /// Returns all entries in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], [u64; 2])> {
         (0..self.len()).map(|i| (self.key(i), self.value(i)))
     }
@@ -62,14 +62,14 @@ impl ScanBatch {
         self.push_with(value, |bytes| bytes.extend_from_slice(key));
     }
 
-    /// Appends an entry whose key `fill` appends to the bytes.
+    /// Appends an entry whose key bytes are appended by `fill`.
     pub(crate) fn push_with(&mut self, value: [u64; 2], fill: impl FnOnce(&mut Vec<u8>)) {
         fill(&mut self.bytes);
         self.ends.push(self.bytes.len());
         self.values.push(value);
     }
 
-    /// Drops all entries but the first `len`.
+    /// Removes all entries but the first `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.ends.truncate(len);
         self.values.truncate(len);

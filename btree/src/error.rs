@@ -1,8 +1,8 @@
-//! What an index operation can answer besides its result.
+//! The errors of index operations.
 
 use fencepost_txn::Stop;
 
-/// Why an index operation did not happen.
+/// The reason why an index operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
     /// The transaction stopped; see [`Stop`].
@@ -11,9 +11,9 @@ pub enum IndexError {
     /// The key does not fit a node (SQLSTATE 54000).
     #[error("index key of {length} bytes is longer than the {limit} bytes that fit a node")]
     KeyTooLong {
-        /// Bytes of the key.
+        /// Length of the key in bytes.
         length: usize,
-        /// Bytes of the longest key that fits.
+        /// Length in bytes of the longest key that fits.
         limit: usize,
     },
 }

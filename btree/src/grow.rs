@@ -1,10 +1,10 @@
-//! Splits: transactions of their own, so that a user's abort does not undo them and inner nodes stay
-//! out of users' write sets.
+//! Splits: transactions of their own, so that a user's abort does not undo them and inner nodes
+//! stay out of users' write sets.
 //!
-//! One transaction writes the shrunk left half, the new right half and the parent's new entry; where
-//! the parent is full it is split in the same transaction, and so on up. A full root keeps its
-//! address: its content moves down into two new nodes. A leaf's new right half continues the old
-//! versions of the leaf, so readers of the past find there what the leaf was.
+//! One transaction writes the reduced left half, the new right half and the parent's new entry. If
+//! the parent is full, it is split in the same transaction, and so on up. A full root keeps its
+//! address: its content moves into two new nodes below it. A leaf's new right half continues the
+//! old versions of the leaf, so readers of older snapshots find the earlier leaf there.
 
 use fencepost_storage::{Addr, FatPtr, View};
 use fencepost_txn::{AbortReason, Near, Outcome, Stop, Transaction};
@@ -18,11 +18,12 @@ use crate::split;
 use crate::structure;
 use crate::walk;
 
-/// How often a split that loses races with others is tried.
+/// Most attempts of a split that loses races with other transactions.
 const ATTEMPTS: usize = 1000;
 
-/// Splits a leaf at `separator` in a transaction of its own; how often that was announced. `None`, and
-/// nothing done, if the leaf does not span the separator any more.
+/// Splits a leaf at `separator` in a transaction of its own. Returns how often the split was
+/// announced. Returns `None`, and does nothing, if the leaf no longer contains the separator
+/// between its fences.
 ///
 /// # Errors
 /// As [`Transaction::commit`].
@@ -63,7 +64,8 @@ struct Link {
     child: FatPtr,
 }
 
-/// Splits a leaf at `separator` within `tx`; false if the leaf does not span the separator.
+/// Splits a leaf at `separator` within `tx`. Returns `false` if the separator is not between the
+/// leaf's fences.
 ///
 /// # Errors
 /// As [`Transaction::read`] and [`Transaction::write`].
@@ -93,7 +95,7 @@ pub(crate) async fn split_in(
     while let Some(link) = links.last() {
         let (level, low) = (link.level, link.low.clone());
         let mut image = Vec::new();
-        // The tree may have been dropped under a split that is a transaction of its own.
+        // The tree may have been dropped during a split in a transaction of its own.
         let parent = walk::read(tx, tree, level, &low, &mut image)
             .await?
             .ok_or(Stop::Retry(AbortReason::NodeConflict))?;
@@ -109,7 +111,7 @@ pub(crate) async fn split_in(
                 let view = View::Own(&image);
                 Node::open(&view).and_then(|node| split::choose(&node, &low))
             };
-            // Splitting at the very key that is to be linked would need it to be there already.
+            // A split at the key to be linked would require that the key exists already.
             let separator = separator.filter(|separator| *separator != low);
             split_node(tx, tree, parent, image, separator, &mut links).await?;
         }
@@ -117,8 +119,8 @@ pub(crate) async fn split_in(
     Ok(true)
 }
 
-/// Splits one node whose image is `left`, at `separator` or in its middle, and pushes the link that
-/// its parent needs.
+/// Splits a node with the image `left`, at `separator` or in its middle. Pushes the link that its
+/// parent needs.
 async fn split_node(
     tx: &mut Transaction,
     tree: Addr,
@@ -156,7 +158,7 @@ async fn split_node(
     };
     count(Event::Split);
     tx.write_new(right, &right_image)?;
-    // Its keys came with this transaction, as those of the whole node did.
+    // This transaction has written its keys, as all keys of the whole node.
     let stamped = level == 0 && tx.stamps(at);
     if stamped {
         tx.stamp_with(right.addr, &LEAF)?;
@@ -183,7 +185,8 @@ async fn split_node(
     tx.write(tree, &root).await
 }
 
-/// A new node beside the one at `from`. A leaf continues the old versions of the node that it is split from.
+/// Allocates a new node near the one at `from`. A leaf continues the old versions of the node that
+/// it is split from.
 async fn new_node(
     tx: &mut Transaction,
     words: usize,
@@ -198,8 +201,9 @@ async fn new_node(
     }
 }
 
-/// Where new nodes of a tree are made beside the one at `from`: on its machine if that is what its flags say
-/// (BTREE-4), otherwise on that of whoever makes them, so that what each machine appends stays with it.
+/// Returns the place for new nodes of a tree near the one at `from`. If its flags say so (BTREE-4),
+/// that is the machine of `from`. Otherwise it is the machine that creates them, so that entries
+/// that a machine appends stay on it.
 pub(crate) fn place(from: Addr, flags: u64) -> Near {
     match flags & FLAG_TOGETHER {
         0 => Near::OwnBeside(from),

@@ -1,6 +1,6 @@
 //! Building and changing the image of a node. Layout: see [`crate::node`].
 //!
-//! A change that does not fit leaves the image as it was.
+//! A change that does not fit leaves the image unchanged.
 
 use fencepost_storage::{Addr, Timestamp, View};
 
@@ -11,11 +11,11 @@ use crate::node::{
     WORD_KEY_TIMESTAMP, WORD_LENGTHS, WORD_RIGHT, WORD_TREE, heap_words,
 };
 
-/// The image has no room.
+/// The error of a change that does not fit the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// Everything of a node but its entries.
+/// All parts of a node except its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) level: u8,
@@ -25,14 +25,14 @@ pub(crate) struct Frame {
     pub(crate) tree: Addr,
     pub(crate) key_timestamp: Timestamp,
     pub(crate) right: Addr,
-    /// Inclusive.
+    /// The low fence, inclusive.
     pub(crate) low: Vec<u8>,
-    /// Exclusive; unused at the right edge.
+    /// The high fence, exclusive; unused at the right edge.
     pub(crate) high: Vec<u8>,
 }
 
 impl Frame {
-    /// The frame of a root over all keys.
+    /// Returns the frame of a root that covers all keys.
     pub(crate) fn root(level: u8, words: usize, tree: Addr) -> Self {
         Frame {
             level,
@@ -46,7 +46,7 @@ impl Frame {
         }
     }
 
-    /// The frame of an existing node.
+    /// Returns the frame of an existing node.
     pub(crate) fn of(node: &Node<'_, '_>) -> Self {
         let (mut low, mut high) = (Vec::new(), Vec::new());
         node.append_low(&mut low);
@@ -63,7 +63,8 @@ impl Frame {
         }
     }
 
-    /// The same, of a tree that is kept together if `flags` of another node of it say so.
+    /// Returns the frame with the flag that the tree is kept together, if `flags` of another of its
+    /// nodes have it.
     pub(crate) fn together_as(self, flags: u64) -> Self {
         Frame {
             flags: self.flags | flags & FLAG_TOGETHER,
@@ -71,28 +72,28 @@ impl Frame {
         }
     }
 
-    /// Whether its tree is kept together.
+    /// Returns whether its tree is kept together.
     pub(crate) fn is_together(&self) -> bool {
         self.flags & FLAG_TOGETHER != 0
     }
 
-    /// Whether there is no high fence.
+    /// Returns whether there is no high fence.
     pub(crate) fn is_right_edge(&self) -> bool {
         self.flags & FLAG_RIGHT_EDGE != 0
     }
 }
 
-/// Appends the entries of a node to `out`. The first entry of an inner node gets the low fence as its
-/// key.
+/// Appends the entries of a node to `out`. The key of the first entry of an inner node is the low
+/// fence.
 pub(crate) fn decode(node: &Node<'_, '_>, out: &mut ScanBatch) {
     for i in 0..node.count {
         out.push_with(node.value(i), |bytes| node.append_key(i, bytes));
     }
 }
 
-/// Leading bytes that the keys of entries `from..to` share with `low`.
+/// Returns the number of leading bytes that the keys of entries `from..to` share with `low`.
 fn common_prefix(frame: &Frame, entries: &ScanBatch, from: usize, to: usize) -> usize {
-    // Keys ascend from the low fence, so the last one shares least.
+    // Keys ascend from the low fence, so the last one shares the fewest bytes.
     let stored = from + usize::from(frame.level > 0);
     if stored < to {
         key::shared(&frame.low, entries.key(to - 1))
@@ -101,7 +102,7 @@ fn common_prefix(frame: &Frame, entries: &ScanBatch, from: usize, to: usize) -> 
     }
 }
 
-/// Whether a node can hold entries `from..to`.
+/// Returns whether a node has space for entries `from..to`.
 pub(crate) fn fits(frame: &Frame, entries: &ScanBatch, from: usize, to: usize) -> bool {
     let prefix = common_prefix(frame, entries, from, to);
     let mut used = HEADER_WORDS + key::words_for(frame.low.len());
@@ -209,7 +210,7 @@ impl Lens {
     }
 }
 
-/// Writes value and rest of the suffix at word `heap`.
+/// Writes the value and the rest of the suffix at word `heap`.
 fn put_entry(image: &mut [u64], heap: usize, suffix: &[u8], value: [u64; VALUE_WORDS]) -> Slot {
     image[heap] = value[0];
     image[heap + 1] = value[1];
@@ -222,7 +223,7 @@ fn put_entry(image: &mut [u64], heap: usize, suffix: &[u8], value: [u64; VALUE_W
     }
 }
 
-/// What of an image a change needs to know.
+/// The properties of an image that a change needs.
 #[derive(Clone, Copy)]
 struct Shape {
     level: u8,
@@ -269,7 +270,7 @@ impl Shape {
     }
 }
 
-/// Inserts an entry at the position that a search for its key gave.
+/// Inserts an entry at the position that a search for its key returned.
 ///
 /// # Errors
 /// [`Full`], with the image unchanged.
@@ -284,7 +285,7 @@ pub(crate) fn insert(
     let mut shape = Shape::of(&node);
     let shared = node.shared_with_low(key);
     if shape.count == usize::from(shape.level > 0) {
-        // No stored key binds the prefix.
+        // No stored key depends on the prefix, so it may change.
         shape.prefix = shared;
         if shape.count == 0 {
             shape.heap = shape.words;
@@ -307,7 +308,7 @@ pub(crate) fn insert(
     }
 }
 
-/// Lays the node out anew with one entry more.
+/// Builds the node again with one more entry.
 fn rebuild_with(
     image: &mut [u64],
     at: usize,
@@ -328,7 +329,7 @@ fn rebuild_with(
     build(image, &frame, &entries, 0, entries.len())
 }
 
-/// Frame and entries of an image.
+/// Returns the frame and the entries of an image.
 pub(crate) fn take_apart(image: &[u64]) -> Option<(Frame, ScanBatch)> {
     let view = View::Own(image);
     let node = Node::open(&view)?;
@@ -337,8 +338,8 @@ pub(crate) fn take_apart(image: &[u64]) -> Option<(Frame, ScanBatch)> {
     Some((Frame::of(&node), entries))
 }
 
-/// Removes the entry at a position that a search gave. Its heap words are garbage until the node is
-/// laid out anew.
+/// Removes the entry at a position that a search returned. Its heap words stay unused until the
+/// node is built again.
 pub(crate) fn remove(image: &mut [u64], at: usize) {
     let view = View::Own(image);
     let Some(node) = Node::open(&view) else {
@@ -356,7 +357,7 @@ pub(crate) fn remove(image: &mut [u64], at: usize) {
     shape.put(image);
 }
 
-/// Replaces the value at a position that a search gave.
+/// Replaces the value at a position that a search returned.
 pub(crate) fn replace(image: &mut [u64], at: usize, value: [u64; VALUE_WORDS]) {
     let view = View::Own(image);
     let offset = Node::open(&view).map(|node| node.slot(at).offset);

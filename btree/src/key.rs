@@ -1,20 +1,20 @@
 //! Keys as bytes and as words.
 //!
-//! A key is an order-preserving byte string. In nodes it lies in 64-bit words, big-endian within the
-//! word and padded with zero bytes, so that comparing words as numbers and then lengths compares the
-//! byte strings.
+//! A key is an order-preserving byte string. Nodes store it in 64-bit words, big-endian within the
+//! word and padded with zero bytes. So comparing words as numbers and then lengths gives the order
+//! of the byte strings.
 
 use std::cmp::Ordering;
 
 use fencepost_storage::View;
 
-/// Words that `bytes` bytes of a key take.
+/// Returns the number of words that `bytes` bytes of a key take.
 #[inline]
 pub(crate) const fn words_for(bytes: usize) -> usize {
     bytes.div_ceil(8)
 }
 
-/// The up to eight bytes of `key` from `at` on as one comparable word.
+/// Returns up to eight bytes of `key` from `at` on as one comparable word.
 #[inline]
 pub(crate) fn word_at(key: &[u8], at: usize) -> u64 {
     match key.get(at..at + 8) {
@@ -32,7 +32,7 @@ pub(crate) fn word_at(key: &[u8], at: usize) -> u64 {
     }
 }
 
-/// The up to four bytes of `key` from `at` on: the part of a suffix that lies in the slot.
+/// Returns up to four bytes of `key` from `at` on: the part of a suffix that is stored in the slot.
 #[inline]
 pub(crate) fn head_at(key: &[u8], at: usize) -> u32 {
     match key.get(at..at + 4) {
@@ -45,7 +45,7 @@ pub(crate) fn head_at(key: &[u8], at: usize) -> u32 {
     }
 }
 
-/// Compares `key` with the `len` bytes that lie in the words of `view` from `at` on.
+/// Compares `key` with the `len` bytes in the words of `view` from `at` on.
 #[inline]
 pub(crate) fn cmp_words(key: &[u8], view: &View<'_>, at: usize, len: usize) -> Ordering {
     let shared = words_for(key.len().min(len));
@@ -58,7 +58,8 @@ pub(crate) fn cmp_words(key: &[u8], view: &View<'_>, at: usize, len: usize) -> O
     key.len().cmp(&len)
 }
 
-/// How many leading bytes `key` shares with the `len` bytes in the words of `view` from `at` on.
+/// Returns the number of leading bytes that `key` shares with the `len` bytes in the words of
+/// `view` from `at` on.
 #[inline]
 pub(crate) fn shared_with_words(key: &[u8], view: &View<'_>, at: usize, len: usize) -> usize {
     let most = key.len().min(len);
@@ -71,12 +72,12 @@ pub(crate) fn shared_with_words(key: &[u8], view: &View<'_>, at: usize, len: usi
     most
 }
 
-/// How many leading bytes two keys share.
+/// Returns the number of leading bytes that two keys share.
 pub(crate) fn shared(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// Appends to `out` the `len` bytes that lie in the words of `view` from `at` on.
+/// Appends to `out` the `len` bytes in the words of `view` from `at` on.
 pub(crate) fn append_words(view: &View<'_>, at: usize, len: usize, out: &mut Vec<u8>) {
     let mut done = 0;
     while done < len {
@@ -86,7 +87,7 @@ pub(crate) fn append_words(view: &View<'_>, at: usize, len: usize, out: &mut Vec
     }
 }
 
-/// Writes `key` into words from the start of `out`; returns how many words it took.
+/// Writes `key` into words from the start of `out`. Returns the number of words.
 pub(crate) fn put_words(key: &[u8], out: &mut [u64]) -> usize {
     let words = words_for(key.len());
     for (i, word) in out.iter_mut().take(words).enumerate() {
@@ -95,7 +96,7 @@ pub(crate) fn put_words(key: &[u8], out: &mut [u64]) -> usize {
     words
 }
 
-/// The shortest key above `left` and not above `right`; needs `left < right`.
+/// Returns the shortest key above `left` and not above `right`; requires `left < right`.
 pub(crate) fn separator<'a>(left: &[u8], right: &'a [u8]) -> &'a [u8] {
     let until = (shared(left, right) + 1).min(right.len());
     &right[..until]

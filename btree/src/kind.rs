@@ -1,4 +1,4 @@
-//! Leaves, as the commit protocol sees them.
+//! The node kind of leaves: the interface to the commit protocol.
 
 use fencepost_storage::{Addr, Timestamp, View};
 use fencepost_txn::{NodeKind, Refusal, Rerouting, Revalidate, Transaction};
@@ -9,10 +9,10 @@ use crate::note;
 use crate::op::{self, What};
 use crate::tree;
 
-/// The one value of [`LeafKind`].
+/// The only value of [`LeafKind`].
 pub(crate) static LEAF: LeafKind = LeafKind;
 
-/// A leaf of any tree.
+/// The node kind of a leaf of any tree.
 pub(crate) struct LeafKind;
 
 /// Number of the kind in log records.
@@ -49,7 +49,7 @@ impl NodeKind for LeafKind {
     }
 
     fn gone(&self, note: &[u64]) -> Revalidate {
-        // Down from the root there is the node that has its keys now.
+        // A descent from the root leads to the node that has its keys now.
         note.first().map_or(Revalidate::Invalid, |tree| {
             Revalidate::ContinueAt(Addr::from_raw(*tree))
         })
@@ -73,10 +73,10 @@ impl NodeKind for LeafKind {
     }
 }
 
-/// Does what a patch says to the image of a leaf.
+/// Applies a patch to the image of a leaf.
 ///
 /// # Errors
-/// Why not; the image is unchanged then.
+/// The reason why it does not apply; the image is unchanged in that case.
 pub(crate) fn apply(op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
     let op = op::decode(op).ok_or(Refusal::WrongNode)?;
     let key = op.key.as_slice();

@@ -9,30 +9,32 @@
 //!        leaf ──► leaf ──► leaf ──► ...          read in the transaction, at its snapshot
 //! ```
 //! * `node` and `image`: the layout of a node, read in place and changed in private images.
-//! * `kind`, `op`, `note`: a leaf as the commit protocol sees it. An insert is a patch whose
-//!   condition (absent, inside the fences, room) is made again at commit, so inserts of different keys
-//!   into one leaf do not conflict; a note is what a scan or a miss depends on.
+//! * `kind`, `op`, `note`: the interface to the commit protocol. An insert is a patch with a
+//!   condition (key absent, inside the fences, enough space) that is checked again at commit. So
+//!   inserts of different keys into one leaf do not conflict. A note records the keys on which a
+//!   scan or an unsuccessful lookup depends.
 //! * `walk`, `tree`, `scan`: descents, single keys, ranges.
 //! * `grow`, `shrink`: splits and merges, in transactions of their own.
 //! * `bulk`, `check`: building from sorted entries, and verifying.
 //!
 //! # Invariants
-//! * BTREE-1: the fences of each level tile the key space, in every snapshot. A node's high fence is
-//!   its right sibling's low fence, and its low fence is the key of its parent's entry.
-//! * BTREE-2: a leaf's key timestamp is the write timestamp of the last transaction that brought,
-//!   took or replaced a key there; splits leave it and merges take the later one. So a leaf newer
-//!   than a snapshot, but with an older key timestamp, holds the snapshot's keys between its fences.
-//! * BTREE-3: a new right node's previous version is the image before the split, and a merged node
-//!   stays readable for the past.
-//! * BTREE-4: the nodes of a tree that is kept together are on the machine of its root, as long as no machine fails: what
-//!   is made in a region that was taken over may go elsewhere with the next failure. Each node says whether its tree
-//!   is ([`TreeOptions::together`]).
+//! * BTREE-1: the fences of each level tile the key space, in every snapshot. A node's high fence
+//!   is its right sibling's low fence, and its low fence is the key of its parent's entry.
+//! * BTREE-2: a leaf's key timestamp is the write timestamp of the last transaction that inserted,
+//!   removed or replaced a key there. Splits keep it; merges take the later one. So a leaf newer
+//!   than a snapshot, but with an older key timestamp, has the snapshot's keys between its fences.
+//! * BTREE-3: a new right node's previous version is the image before the split. A merged node
+//!   stays readable for older snapshots.
+//! * BTREE-4: the nodes of a tree that is kept together are on the machine of its root, as long as
+//!   no machine fails. A node that was made in a taken-over region may move to another machine at
+//!   the next failure. Each node says whether its tree is kept together
+//!   ([`TreeOptions::together`]).
 //!
-//! Who may write: leaves, the transaction that changes a key, by patches; fences, siblings and inner
-//! nodes, the split and merge transactions alone. A tree that its transaction has not committed yet
-//! is changed by that transaction directly.
+//! Writers: the transaction that changes a key writes leaves, by patches. Only split and merge
+//! transactions write fences, siblings and inner nodes. A transaction changes a tree that it has
+//! created and not committed yet directly.
 //!
-//! Failure: a key that does not fit a node is [`IndexError::KeyTooLong`]; all else is a
+//! Failure: a key that does not fit a node is [`IndexError::KeyTooLong`]; every other error is a
 //! [`fencepost_txn::Stop`].
 
 mod bulk;

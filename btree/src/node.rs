@@ -8,14 +8,15 @@
 //!  then     low fence (inclusive), high fence (exclusive; none at the right edge), in words
 //!  then     `count` slots, ascending:  | head 32 | suffix length 16 | offset 16 |
 //!  ...      free
-//!  heap..   entries: value (2 words), then what of the suffix is not in the head
+//!  heap..   entries: value (2 words), then the suffix without the bytes in the head
 //! ```
 //! All keys of a node share the first `prefix` bytes with its low fence; only the suffix is stored.
-//! Its first four bytes are in the slot, so most searches touch slots alone. The value of a leaf
-//! entry belongs to the caller; that of an inner entry is the fat pointer of a child, whose low fence
-//! is the entry's key. The first entry of an inner node has no key of its own: it is the low fence.
+//! Its first four bytes are in the slot, so most searches read only slots. The value of a leaf
+//! entry belongs to the caller. The value of an inner entry is the fat pointer of a child, whose
+//! low fence is the entry's key. The first entry of an inner node has no key of its own: its key is
+//! the low fence.
 //!
-//! Everything here may run over torn words: nothing is indexed without a bound, loops end.
+//! This code may run on torn words: every index is bounded, and every loop ends.
 
 use std::cmp::Ordering;
 
@@ -27,12 +28,12 @@ pub(crate) const MAGIC: u64 = 0xB7EE;
 pub(crate) const HEADER_WORDS: usize = 5;
 /// Words of a value.
 pub(crate) const VALUE_WORDS: usize = 2;
-/// Bytes of a suffix that lie in the slot.
+/// Bytes of a suffix that are stored in the slot.
 pub(crate) const HEAD_BYTES: usize = 4;
 
 /// The node has no high fence.
 pub(crate) const FLAG_RIGHT_EDGE: u64 = 1;
-/// The image holds uncommitted changes of the transaction that looks at it.
+/// The image has uncommitted changes of the transaction that reads it.
 pub(crate) const FLAG_OWN: u64 = 2;
 /// The tree is kept together: its nodes are on the machine of its root (BTREE-4).
 pub(crate) const FLAG_TOGETHER: u64 = 4;
@@ -42,7 +43,7 @@ pub(crate) const WORD_KEY_TIMESTAMP: usize = 2;
 pub(crate) const WORD_RIGHT: usize = 3;
 pub(crate) const WORD_LENGTHS: usize = 4;
 
-/// A slot word, taken apart.
+/// A decoded slot word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
     pub(crate) head: u32,
@@ -68,13 +69,13 @@ impl Slot {
     }
 }
 
-/// Heap words of an entry whose suffix has `suffix` bytes.
+/// Returns the heap words of an entry whose suffix has `suffix` bytes.
 #[inline]
 pub(crate) const fn heap_words(suffix: usize) -> usize {
     VALUE_WORDS + key::words_for(suffix.saturating_sub(HEAD_BYTES))
 }
 
-/// A node under a view, its header decoded.
+/// A read-only view of one node, with its header decoded.
 #[derive(Clone, Copy)]
 pub(crate) struct Node<'a, 'v> {
     pub(crate) view: &'a View<'v>,
@@ -91,7 +92,7 @@ pub(crate) struct Node<'a, 'v> {
 }
 
 impl<'a, 'v> Node<'a, 'v> {
-    /// The node, or nothing if these words are no node.
+    /// Opens a node; returns `None` if the words are not a node.
     #[inline]
     pub(crate) fn open(view: &'a View<'v>) -> Option<Self> {
         let (first, lens) = (view.word(0), view.word(WORD_LENGTHS));
@@ -115,37 +116,37 @@ impl<'a, 'v> Node<'a, 'v> {
         whole.then_some(node)
     }
 
-    /// Like [`Self::open`], for a node of the tree whose root is at `tree`.
+    /// Opens a node as [`Self::open`] does, if it belongs to the tree whose root is at `tree`.
     #[inline]
     pub(crate) fn open_in(view: &'a View<'v>, tree: Addr) -> Option<Self> {
         Self::open(view).filter(|node| node.tree() == tree)
     }
 
-    /// Address of the tree's root.
+    /// Returns the address of the tree's root.
     #[inline]
     pub(crate) fn tree(&self) -> Addr {
         Addr::from_raw(self.view.word(WORD_TREE))
     }
 
-    /// When keys last came or went.
+    /// Returns the key timestamp (BTREE-2).
     #[inline]
     pub(crate) fn key_timestamp(&self) -> Timestamp {
         Timestamp::from_raw(self.view.word(WORD_KEY_TIMESTAMP))
     }
 
-    /// Right sibling; null at the right edge.
+    /// Returns the right sibling; null at the right edge.
     #[inline]
     pub(crate) fn right(&self) -> Addr {
         Addr::from_raw(self.view.word(WORD_RIGHT))
     }
 
-    /// Whether the image holds uncommitted changes of the looker.
+    /// Returns whether the image has uncommitted changes of the transaction that reads it.
     #[inline]
     pub(crate) fn is_own(&self) -> bool {
         self.flags & FLAG_OWN != 0
     }
 
-    /// Whether there is no high fence.
+    /// Returns whether there is no high fence.
     #[inline]
     pub(crate) fn is_right_edge(&self) -> bool {
         self.flags & FLAG_RIGHT_EDGE != 0
@@ -156,7 +157,7 @@ impl<'a, 'v> Node<'a, 'v> {
         HEADER_WORDS + key::words_for(self.low_len)
     }
 
-    /// First slot word.
+    /// Returns the index of the first slot word.
     #[inline]
     pub(crate) fn slots(&self) -> usize {
         self.high_at() + key::words_for(self.high_len)
@@ -167,7 +168,7 @@ impl<'a, 'v> Node<'a, 'v> {
         Slot::from_word(self.view.word(self.slots() + i))
     }
 
-    /// Words in use, without what removals left behind.
+    /// Returns the words in use, without the garbage of removed entries.
     pub(crate) fn used(&self) -> usize {
         let entries: usize = (0..self.count)
             .map(|i| 1 + heap_words(self.slot(i).suffix))
@@ -175,13 +176,13 @@ impl<'a, 'v> Node<'a, 'v> {
         self.slots() + entries
     }
 
-    /// How `key` compares with the low fence.
+    /// Compares `key` with the low fence.
     #[inline]
     pub(crate) fn cmp_low(&self, key: &[u8]) -> Ordering {
         key::cmp_words(key, self.view, HEADER_WORDS, self.low_len)
     }
 
-    /// How `key` compares with the high fence: `Less` is inside.
+    /// Compares `key` with the high fence: `Less` is inside.
     #[inline]
     pub(crate) fn cmp_high(&self, key: &[u8]) -> Ordering {
         if self.is_right_edge() {
@@ -190,7 +191,7 @@ impl<'a, 'v> Node<'a, 'v> {
         key::cmp_words(key, self.view, self.high_at(), self.high_len)
     }
 
-    /// Whether `key` lies between the fences.
+    /// Returns whether `key` lies between the fences.
     #[inline]
     pub(crate) fn covers(&self, key: &[u8]) -> bool {
         self.cmp_high(key) == Ordering::Less && self.cmp_low(key) != Ordering::Less
@@ -201,19 +202,19 @@ impl<'a, 'v> Node<'a, 'v> {
         key::append_words(self.view, HEADER_WORDS, self.low_len, out);
     }
 
-    /// Appends the high fence; false if there is none.
+    /// Appends the high fence. Returns `false` if there is none.
     pub(crate) fn append_high(&self, out: &mut Vec<u8>) -> bool {
         key::append_words(self.view, self.high_at(), self.high_len, out);
         !self.is_right_edge()
     }
 
-    /// Leading bytes that `key` shares with the low fence.
+    /// Returns the number of leading bytes that `key` shares with the low fence.
     #[inline]
     pub(crate) fn shared_with_low(&self, key: &[u8]) -> usize {
         key::shared_with_words(key, self.view, HEADER_WORDS, self.low_len)
     }
 
-    /// How the key's part after the prefix compares with an entry's suffix.
+    /// Compares the key's part after the prefix with an entry's suffix.
     #[inline]
     fn cmp_suffix(&self, key: &[u8], head: u32, slot: Slot) -> Ordering {
         match head.cmp(&slot.head) {
@@ -233,8 +234,8 @@ impl<'a, 'v> Node<'a, 'v> {
         )
     }
 
-    /// First position in `from..count` whose key is not below `key`, and whether it equals it. The
-    /// key is known to be not below the low fence.
+    /// Returns the first position in `from..count` whose key is not below `key`: `Ok` if it equals
+    /// `key`. The caller knows that the key is not below the low fence.
     #[inline]
     fn search_from(&self, key: &[u8], from: usize) -> Result<usize, usize> {
         if self.prefix > 0 && self.shared_with_low(key) < self.prefix {
@@ -254,13 +255,13 @@ impl<'a, 'v> Node<'a, 'v> {
         Err(left.min(self.count))
     }
 
-    /// Position of `key`, or where it would go.
+    /// Returns the position of `key`, or as an error the position where it would be inserted.
     #[inline]
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         self.search_from(key, usize::from(self.level > 0).min(self.count))
     }
 
-    /// Position of the child that covers `key`.
+    /// Returns the position of the child that covers `key`.
     #[inline]
     pub(crate) fn child_at(&self, key: &[u8]) -> usize {
         match self.search(key) {
@@ -269,21 +270,21 @@ impl<'a, 'v> Node<'a, 'v> {
         }
     }
 
-    /// Position of the child that covers the keys just below `key`.
+    /// Returns the position of the child that covers the keys just below `key`.
     pub(crate) fn child_below(&self, key: &[u8]) -> usize {
         match self.search(key) {
             Ok(i) | Err(i) => i.saturating_sub(1),
         }
     }
 
-    /// Value of entry `i`.
+    /// Returns the value of entry `i`.
     #[inline]
     pub(crate) fn value(&self, i: usize) -> [u64; VALUE_WORDS] {
         let at = self.slot(i).offset;
         [self.view.word(at), self.view.word(at + 1)]
     }
 
-    /// Child of entry `i`.
+    /// Returns the child of entry `i`.
     #[inline]
     pub(crate) fn child(&self, i: usize) -> FatPtr {
         FatPtr::from_words(self.value(i))
@@ -303,8 +304,8 @@ impl<'a, 'v> Node<'a, 'v> {
         key::append_words(self.view, slot.offset + VALUE_WORDS, rest, out);
     }
 
-    /// A hash of the entries whose keys are in `from..to`: it tells whether the same keys with the
-    /// same values are there, however they are laid out. A sum, so that an empty range gives 0.
+    /// Returns a hash of the entries whose keys are in `from..to`. It depends on the keys and the
+    /// values, but not on their layout. It is a sum, so an empty range gives 0.
     pub(crate) fn hash_range(&self, from: &[u8], to: Option<&[u8]>) -> u64 {
         let start = if self.cmp_low(from) == Ordering::Less {
             0
@@ -318,7 +319,7 @@ impl<'a, 'v> Node<'a, 'v> {
         self.hash_entries(start, end)
     }
 
-    /// [`Self::hash_range`] by positions.
+    /// Returns the hash of [`Self::hash_range`] for a range of positions.
     pub(crate) fn hash_entries(&self, start: usize, end: usize) -> u64 {
         const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
         let mut prefix = 0u64;
@@ -350,7 +351,7 @@ impl<'a, 'v> Node<'a, 'v> {
         sum
     }
 
-    /// First position whose key is not below `key`, which is not below the low fence.
+    /// Returns the first position whose key is not below `key`, which is not below the low fence.
     #[inline]
     pub(crate) fn position(&self, key: &[u8]) -> usize {
         match self.search(key) {

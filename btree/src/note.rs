@@ -1,14 +1,14 @@
-//! What a transaction remembers of a leaf it depends on, and how that is judged when the leaf has
-//! moved: the phantom protection.
+//! Notes: the parts of a leaf on which a transaction depends, and their validation when the leaf
+//! has moved. They prevent phantoms.
 //!
-//! A note is a range of keys, from a lookup that found nothing (the range of that one key) or from a
-//! scan (what of the leaf was returned or passed over), with the snapshot that was read and a hash of
-//! the entries in the range. A leaf that moved is still good if no key came or went since that
-//! snapshot, or if it still covers the range and has the very same entries in it; and if it was split
-//! the rest of the range is looked up in its right siblings.
+//! A note is a range of keys. A lookup that found nothing notes the range of that one key. A scan
+//! notes the part of the leaf that it returned or skipped. The note has the snapshot that was read
+//! and a hash of the entries in the range. A leaf that has moved is still valid in two cases: no
+//! key came or went since that snapshot, or the leaf still covers the range and has the same
+//! entries in it. If the leaf was split, the rest of the range is looked up in its right siblings.
 //!
-//! A note may also say of one key just that it is there, or that it is not: what a change required that
-//! a rollback took back.
+//! A note may also say that one key is present, or absent: the condition of a change that a
+//! rollback took back.
 //!
 //! `| tree · snapshot · hash · | flags 16 | from length 24 | to length 24 | · from · to`
 
@@ -26,9 +26,9 @@ const KEYS_AT: usize = 4;
 const FLAG_TO_THE_END: u64 = 1;
 /// The leaf had changes of the transaction's own, so the hash is not that of a committed version.
 const FLAG_OWN: u64 = 2;
-/// Not a range: the key `from` is to be there.
+/// Not a range: the key `from` must be present.
 const FLAG_PRESENT: u64 = 4;
-/// Not a range: the key `from` is to be absent.
+/// Not a range: the key `from` must be absent.
 const FLAG_ABSENT: u64 = 8;
 
 /// The hash of a range without entries.
@@ -37,7 +37,7 @@ const NO_ENTRIES: u64 = 0;
 /// Longest note that needs no allocation.
 const SHORT_WORDS: usize = KEYS_AT + 2 * 16;
 
-/// What of a leaf a note needs, taken while looking at it.
+/// The properties of a leaf for a note, taken while reading it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Facts {
     own: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Of a leaf and the hash of the range's entries.
+    /// Returns the facts about a leaf, with the hash of the range's entries.
     pub(crate) fn new(node: &Node<'_, '_>, hash: u64) -> Self {
         Facts {
             own: node.is_own(),
@@ -54,25 +54,25 @@ impl Facts {
     }
 }
 
-/// Where the range of a note ends.
+/// The end of the range of a note.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End<'a> {
-    /// Just after its begin: it is one key.
+    /// Just after its start: the range is one key.
     Point,
     /// Before this key.
     Before(&'a [u8]),
-    /// Nowhere.
+    /// No end.
     Never,
 }
 
 impl<'a> End<'a> {
-    /// Before a key, if there is one.
+    /// Returns the end before a key, or no end without a key.
     pub(crate) fn before(to: Option<&'a [u8]>) -> Self {
         to.map_or(End::Never, End::Before)
     }
 }
 
-/// Makes the note of a range and gives it to `with`.
+/// Builds the note of a range and calls `with` with it.
 pub(crate) fn with_note<T>(
     tree: Addr,
     snapshot: Timestamp,
@@ -81,7 +81,7 @@ pub(crate) fn with_note<T>(
     to: End<'_>,
     with: impl FnOnce(&[u64]) -> T,
 ) -> T {
-    // The key just after another is that key and a zero byte, as the padding has it already.
+    // The key just after another is that key and a zero byte, which the padding already contains.
     let (to_bytes, to_len) = match to {
         End::Point => (from, from.len() + 1),
         End::Before(key) => (key, key.len()),
@@ -116,7 +116,7 @@ pub(crate) fn with_note<T>(
     }
 }
 
-/// The note that a key is there, whatever its value, or is not.
+/// Returns the note that a key is present, with any value, or absent.
 pub(crate) fn condition(tree: Addr, key: &[u8], present: bool) -> Vec<u64> {
     let mut note = vec![0; KEYS_AT + key::words_for(key.len())];
     let flag = if present { FLAG_PRESENT } else { FLAG_ABSENT };
@@ -126,7 +126,7 @@ pub(crate) fn condition(tree: Addr, key: &[u8], present: bool) -> Vec<u64> {
     note
 }
 
-/// Judges a leaf that has moved since the note was taken.
+/// Validates a note for a leaf that has moved since.
 pub(crate) fn revalidate(note: &[u64], now: &View<'_>) -> Revalidate {
     let (Some(head), Some(keys)) = (note.get(..KEYS_AT), note.get(KEYS_AT..)) else {
         return Revalidate::Invalid;
@@ -146,7 +146,7 @@ pub(crate) fn revalidate(note: &[u64], now: &View<'_>) -> Revalidate {
         return Revalidate::Invalid;
     };
     if node.level > 0 {
-        // The root was a leaf and was split, or the leaf is gone and its keys are looked up anew.
+        // The root was a leaf and was split, or the leaf is gone and its keys are looked up again.
         let child = node.child(node.child_at(from)).addr;
         return if node.count == 0 {
             Revalidate::Invalid
@@ -178,7 +178,8 @@ pub(crate) fn revalidate(note: &[u64], now: &View<'_>) -> Revalidate {
         };
     }
     let begins_here = node.cmp_low(from) != Ordering::Less;
-    // Of a leaf with own changes the hash is a committed version's only where it had no entry in the range.
+    // The hash of a leaf with own changes is that of a committed version only if the range was
+    // empty.
     let comparable = begins_here && ends_here && (flags & FLAG_OWN == 0 || head[2] == NO_ENTRIES);
     if comparable && node.hash_range(from, to) == head[2] {
         Revalidate::Valid

@@ -1,4 +1,4 @@
-//! The words of a patch: what a transaction wants done to a leaf.
+//! The encoding of a patch: a change of one key in a leaf.
 //!
 //! `| kind 8 | key length 32 | · tree · value (2) · key, in words`
 
@@ -6,7 +6,7 @@ use fencepost_storage::Addr;
 
 use crate::key;
 
-/// What to do with the key.
+/// The change of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Insert,
@@ -18,12 +18,12 @@ const KEY_AT: usize = 4;
 /// Longest key of any node size, in words.
 pub(crate) const MAX_KEY_WORDS: usize = 8192;
 
-/// Words of a patch for a key of `len` bytes.
+/// Returns the words of a patch for a key of `len` bytes.
 pub(crate) const fn words(len: usize) -> usize {
     KEY_AT + key::words_for(len)
 }
 
-/// Encodes a patch into `out`, which has [`words`] of the key's length.
+/// Encodes a patch into `out`, whose length is [`words`] of the key's length.
 pub(crate) fn encode(what: What, tree: Addr, key: &[u8], value: [u64; 2], out: &mut [u64]) {
     out[0] = ((what as u64) << 32) | key.len() as u64;
     out[1] = tree.raw();
@@ -40,14 +40,14 @@ pub(crate) struct Op {
     pub(crate) key: KeyBytes,
 }
 
-/// Key bytes, on the stack where they are short.
+/// Key bytes, on the stack if they are short.
 pub(crate) enum KeyBytes {
     Short([u8; 64], usize),
     Long(Vec<u8>),
 }
 
 impl KeyBytes {
-    /// The `len` bytes that lie in `words`.
+    /// Returns the first `len` bytes in `words`.
     pub(crate) fn from_words(words: &[u64], len: usize) -> Self {
         let byte = |i: usize| (words[i / 8] >> (56 - 8 * (i % 8))) as u8;
         let len = len.min(words.len() * 8);
@@ -70,7 +70,7 @@ impl KeyBytes {
     }
 }
 
-/// Decodes a patch; nothing if the words are none.
+/// Decodes a patch; returns `None` if the words are not a patch.
 pub(crate) fn decode(op: &[u64]) -> Option<Op> {
     let (first, tree) = (*op.first()?, *op.get(1)?);
     let what = match first >> 32 {
@@ -89,7 +89,7 @@ pub(crate) fn decode(op: &[u64]) -> Option<Op> {
     })
 }
 
-/// Whether two patches are of the same key.
+/// Returns whether two patches are for the same key.
 pub(crate) fn same_key(one: &[u64], other: &[u64]) -> bool {
     let key = |op: &[u64]| (op.first().map(|first| *first as u32), op.get(1).copied());
     key(one) == key(other) && one.get(KEY_AT..) == other.get(KEY_AT..)

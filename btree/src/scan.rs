@@ -1,10 +1,10 @@
 //! Scans, forwards and backwards, in batches.
 //!
-//! A cursor keeps a position in the key space, never one in a node: between batches leaves may be
-//! split, merged or freed. Every batch descends anew, and each leaf is read at the transaction's
-//! snapshot; fences tell where the next one begins, so there is no gap between two leaves. What was
-//! passed over is guarded, and no more than that: a scan with a limit does not conflict with inserts
-//! beyond its last row.
+//! A cursor stores a position in the key space, never one in a node: between batches leaves may be
+//! split, merged or freed. Every batch descends from the root again, and reads each leaf at the
+//! transaction's snapshot. The fences show where the next leaf begins, so no key between two leaves
+//! is missed. Only the range that was passed joins the read set: a scan with a limit does not
+//! conflict with inserts beyond its last row.
 
 use std::ops::Bound;
 
@@ -19,7 +19,7 @@ use crate::shrink;
 use crate::tree::BTree;
 use crate::walk::Target;
 
-/// Which way a scan goes.
+/// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Ascending keys.
@@ -28,30 +28,30 @@ pub enum Direction {
     Backward,
 }
 
-/// A scan in progress: what is left of its range, `from` (inclusive) to `to` (exclusive).
+/// A scan in progress: the rest of its range, from `from` (inclusive) to `to` (exclusive).
 #[derive(Clone, Debug)]
 pub struct Cursor {
     tree: Addr,
     direction: Direction,
     from: Vec<u8>,
-    /// `None`: to the end.
+    /// `None`: no upper bound.
     to: Option<Vec<u8>>,
     done: bool,
-    /// Scratch: the fence of the leaf where the scan goes on.
+    /// Scratch: the fence of the leaf where the scan continues.
     fence: Vec<u8>,
 }
 
-/// What a look at one leaf found.
+/// The result of reading one leaf.
 struct Piece {
     facts: Facts,
-    /// The range goes on beyond this leaf, at the fence that was noted.
+    /// Whether the range continues beyond this leaf, at the fence that was stored.
     more_leaves: bool,
-    /// The batch is full before the leaf was through.
+    /// Whether the batch became full before the end of the leaf.
     cut_short: bool,
     sparse: bool,
 }
 
-/// The key just after `key`.
+/// Returns the key just after `key`.
 fn after(key: &[u8]) -> Vec<u8> {
     let mut after = Vec::with_capacity(key.len() + 1);
     after.extend_from_slice(key);
@@ -60,7 +60,7 @@ fn after(key: &[u8]) -> Vec<u8> {
 }
 
 impl BTree {
-    /// A scan of the keys between two bounds.
+    /// Returns a cursor over the keys between two bounds.
     pub fn scan(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>, direction: Direction) -> Cursor {
         let from = match lower {
             Bound::Included(key) => key.to_vec(),
@@ -85,8 +85,8 @@ impl BTree {
 }
 
 impl Cursor {
-    /// Fills `out` with the next entries, at most `max` and at least one if there are any left;
-    /// false, with `out` empty, at the end.
+    /// Fills `out` with the next entries, at most `max` and at least one if any are left. Returns
+    /// `false`, with `out` empty, at the end.
     ///
     /// # Errors
     /// As [`Transaction::view`].
@@ -116,7 +116,7 @@ impl Cursor {
         Ok(!out.is_empty())
     }
 
-    /// Reads what the next leaf has of the range.
+    /// Reads the entries of the range in the next leaf.
     async fn look(
         &mut self,
         tx: &mut Transaction,
@@ -164,7 +164,7 @@ impl Cursor {
                 let at = if backward { end - 1 - i } else { begin + i };
                 out.push_with(node.value(at), |bytes| node.append_key(at, bytes));
             }
-            // Where the next leaf of the range begins or, backwards, ends; nowhere if it is through.
+            // The fence where the next leaf of the range begins or, backwards, ends.
             let more_leaves = if backward {
                 node.append_low(fence);
                 fence.as_slice() > from
@@ -186,7 +186,7 @@ impl Cursor {
         BTree::open(*tree).visit(tx, target, read).await
     }
 
-    /// Puts what was passed over of a leaf into the read set.
+    /// Adds to the read set the range that was passed in a leaf.
     fn guard(
         &self,
         tx: &mut Transaction,
@@ -230,7 +230,7 @@ impl Cursor {
         });
     }
 
-    /// Moves the position beyond what was passed over.
+    /// Moves the position past that range.
     fn advance(&mut self, out: &ScanBatch, piece: &Piece) {
         match (self.direction, piece.cut_short) {
             (Direction::Forward, true) => {

@@ -1,9 +1,9 @@
-//! Merges: a leaf that has become nearly empty is joined with its neighbour, in a transaction of its
-//! own, by the next writer or read-write scan that meets it.
+//! Merges: a leaf that is nearly empty is joined with its neighbour, in a transaction of its own.
+//! The next writer or read-write scan that meets the leaf starts the merge.
 //!
-//! The left one of a pair takes everything; the right one is freed and stays readable for the past.
-//! Parents that run empty are merged in the same transaction, and a root with a single child takes
-//! the child's content, so the tree gets lower again.
+//! The left leaf of a pair takes all entries. The right one is freed and stays readable for older
+//! snapshots. Parents that become empty are merged in the same transaction. A root with a single
+//! child takes the child's content, so the tree becomes lower again.
 
 use fencepost_storage::{Addr, View};
 use fencepost_txn::{Outcome, Stop, Transaction, Work};
@@ -16,22 +16,22 @@ use crate::structure;
 use crate::tree::BTree;
 use crate::walk::{self, Target};
 
-/// A node with less than this share of its words in use asks for a merge.
+/// A node with less than 1 / `SPARSE_SHARE` of its words in use is merged if possible.
 const SPARSE_SHARE: usize = 5;
 
-/// Words of entries, and of the node.
+/// Returns the words of a node's entries, and of the node.
 fn load(view: &View<'_>, tree: Addr) -> Option<(usize, usize)> {
     let node = Node::open_in(view, tree)?;
     Some((node.used() - node.slots(), node.words))
 }
 
-/// Whether two nodes with these loads should be one: there must be room to grow afterwards.
+/// Returns whether two nodes with these loads should be joined: the result needs space to grow.
 fn joinable(left: usize, right: usize, words: usize) -> bool {
     left + right <= words / 2
 }
 
-/// Whether the committed leaf is nearly empty and a neighbour under the same parent has room for the
-/// rest. Nodes that this transaction has changes for are left alone.
+/// Returns whether the committed leaf is nearly empty and a neighbour under the same parent has
+/// space for its entries. Returns `false` for nodes that this transaction has changed.
 ///
 /// # Errors
 /// As [`fencepost_txn::Machine::view_current`].
@@ -106,11 +106,11 @@ fn neighbour_has_room(tx: &Transaction, tree: Addr, leaf: Addr) -> Work<'_, Resu
     })
 }
 
-/// Merges the leaf that covers `key` with a neighbour, in a transaction of its own. False
-/// if there was nothing to do or a race was lost: it is only tidying up.
+/// Merges the leaf that covers `key` with a neighbour, in a transaction of its own. Returns `false`
+/// if there was nothing to do or a race was lost; the merge is optional.
 ///
 /// # Errors
-/// As [`Transaction::commit`], but for conflicts.
+/// As [`Transaction::commit`], except conflicts.
 pub(crate) fn merge<'a>(
     tx: &'a mut Transaction,
     tree: Addr,
@@ -132,7 +132,7 @@ pub(crate) fn merge<'a>(
                     count(Event::Merge);
                     return Ok(true);
                 }
-                // Without memory or disk for tidying up, things stay as they are.
+                // Without memory or disk space for the merge, the tree stays as it is.
                 Ok(Outcome::Aborted(_))
                 | Err(Stop::Retry(_) | Stop::OutOfMemory | Stop::DiskFull) => return Ok(false),
                 Err(stop) => tx.doubt_system(stop, doubts).await?,
@@ -142,7 +142,7 @@ pub(crate) fn merge<'a>(
     })
 }
 
-/// Merges at the leaves and at every level above where neighbours have become sparse.
+/// Merges at the leaves and at every level above with sparse neighbours.
 async fn merge_up(tx: &mut Transaction, tree: Addr, key: &[u8]) -> Result<bool, Stop> {
     let (mut level, mut merged) = (0, false);
     let mut image = Vec::new();
@@ -153,8 +153,8 @@ async fn merge_up(tx: &mut Transaction, tree: Addr, key: &[u8]) -> Result<bool, 
     Ok(merged)
 }
 
-/// Merges the child of `parent`, whose image was read, that covers `key` with one of its neighbours, if
-/// they fit one node well.
+/// Merges the child of `parent` that covers `key` with one of its neighbours, if both fit one node
+/// well. The image of `parent` was read before.
 async fn merge_level(
     tx: &mut Transaction,
     tree: Addr,
@@ -192,7 +192,7 @@ async fn merge_level(
     Ok(merged)
 }
 
-/// Puts everything of `right` into `left` and frees it, if one node has room for both.
+/// Moves all entries of `right` into `left` and frees `right`, if one node has space for both.
 async fn join(
     tx: &mut Transaction,
     tree: Addr,
@@ -218,7 +218,7 @@ async fn join(
     Ok(true)
 }
 
-/// The root takes the content of its only child.
+/// Copies the content of the root's only child into the root, and frees the child.
 async fn collapse(tx: &mut Transaction, tree: Addr, child: Addr) -> Result<bool, Stop> {
     let mut image = Vec::new();
     if !tx.read(child, &mut image).await? {
@@ -239,10 +239,10 @@ async fn collapse(tx: &mut Transaction, tree: Addr, child: Addr) -> Result<bool,
 }
 
 impl BTree {
-    /// Merges sparse neighbours all along the tree; what VACUUM does to an index.
+    /// Merges sparse neighbours in the whole tree; VACUUM calls it for an index.
     ///
     /// # Errors
-    /// As [`Transaction::commit`], but for conflicts.
+    /// As [`Transaction::commit`], except conflicts.
     pub fn maintain<'a>(&'a self, tx: &'a mut Transaction) -> Work<'a, Result<(), Stop>> {
         Box::pin(async move {
             let tree = self.root();

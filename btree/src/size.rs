@@ -1,5 +1,5 @@
-//! How large a tree is: about how many entries it has, by a look at one path through it, and what it takes, by a look at
-//! all of its nodes.
+//! The size of a tree: an estimate of its entries from one path through it, and its memory from all
+//! its nodes.
 
 use fencepost_storage::{Addr, FatPtr, View};
 use fencepost_txn::{Machine, Stop, Work};
@@ -7,12 +7,13 @@ use fencepost_txn::{Machine, Stop, Work};
 use crate::node::Node;
 use crate::tree::BTree;
 
-/// The header of an object.
+/// Bytes of the header of an object.
 const HEADER_BYTES: u64 = 16;
 
 impl BTree {
-    /// About how many entries the tree has: as if every node were as full as those in the middle of what is above
-    /// them. It is exact where the root is the only node, and 0 where nobody but its transaction sees the tree.
+    /// Estimates the number of entries. The estimate assumes that every node is as full as the
+    /// middle one of its level. It is exact where the root is the only node, and 0 where only the
+    /// creating transaction sees the tree.
     ///
     /// # Errors
     /// [`Stop::Retry`] where a machine cannot be reached.
@@ -29,10 +30,11 @@ impl BTree {
                 };
                 let mut seen = machine.view_copy(at, false, look).await?.flatten();
                 if seen.is_none() && at == self.root() && machine.is_far(at) {
-                    // The copy may be of an object that had the root's slot before.
+                    // The copy may be of an earlier object in the root's slot.
                     seen = machine.view_copy(at, true, look).await?.flatten();
                 }
-                // A node that is not there any more, or not below the one before, tells nothing.
+                // A node that no longer exists, or is not below the previous one, gives no
+                // information.
                 match seen {
                     Some((level, count, child)) if level < above => {
                         entries *= count as f64;
@@ -48,25 +50,26 @@ impl BTree {
     }
 }
 
-/// What a tree takes.
+/// The memory of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Its nodes.
+    /// Number of nodes.
     pub nodes: u64,
-    /// Their bytes.
+    /// Bytes of all nodes.
     pub node_bytes: u64,
-    /// Entries in all leaves.
+    /// Number of entries in all leaves.
     pub entries: u64,
-    /// The bytes of the objects that the entries point to.
+    /// Bytes of the objects that the entries point to.
     pub object_bytes: u64,
 }
 
-/// What a look at a node says of it, and the nodes below.
+/// The memory of one node, and the addresses of the nodes below it.
 type Seen = Option<(Taken, Vec<Addr>)>;
 
 impl BTree {
-    /// What the tree takes, as its nodes are one after the other: what changes meanwhile may be counted or not. The
-    /// values of its entries are taken for fat pointers. Nothing where nobody but its transaction sees the tree.
+    /// Returns the memory of the tree, by reading its nodes one after the other; concurrent changes
+    /// may be counted or not. The values of its entries must be fat pointers. Returns zeros where
+    /// only the creating transaction sees the tree.
     ///
     /// # Errors
     /// [`Stop::Retry`] where a machine cannot be reached.
@@ -110,7 +113,7 @@ fn seen(node: Option<&Node<'_, '_>>, view: &View<'_>) -> Seen {
     Some((taken, Vec::new()))
 }
 
-/// An object with its header.
+/// Returns the bytes of an object with its header.
 fn object_bytes(payload: u64) -> u64 {
     payload + HEADER_BYTES
 }

@@ -1,4 +1,4 @@
-//! Where to split a node, and the images that splits and merges leave.
+//! The position of a split, and the images after splits and merges.
 
 use fencepost_storage::{Addr, View};
 
@@ -7,11 +7,11 @@ use crate::image::{self, Frame, Full};
 use crate::key;
 use crate::node::{FLAG_RIGHT_EDGE, Node};
 
-/// Chooses the low fence of the right half of a full node into which `key` is to go.
+/// Chooses the low fence of the right half of a full node into which `key` is to be inserted.
 ///
-/// A key beyond the last one splits at the right end, and one before the first at the left end, so
-/// that ascending and descending loads leave full nodes behind; otherwise the halves get equal
-/// numbers of words. `None` if the node cannot be split.
+/// A key after the last one splits at the right end, and a key before the first at the left end. So
+/// ascending and descending loads leave full nodes. Otherwise the halves get equal numbers of
+/// words. Returns `None` if the node cannot be split.
 pub(crate) fn choose(node: &Node<'_, '_>, new_key: &[u8]) -> Option<Vec<u8>> {
     let mut entries = ScanBatch::new();
     image::decode(node, &mut entries);
@@ -22,8 +22,8 @@ pub(crate) fn choose(node: &Node<'_, '_>, new_key: &[u8]) -> Option<Vec<u8>> {
     let count = entries.len();
     let end = at == count && count > 2 * usize::from(node.level > 0);
     if end {
-        // An inner node moves its last child, which is to be the first one of the right half. A leaf
-        // moves nothing, or so little that the left half has room for its new fence.
+        // An inner node moves its last child, which becomes the first child of the right half. A
+        // leaf moves no entry, or just enough that the left half has space for its new fence.
         let moved = if node.level > 0 { 1..=1 } else { 0..=2 };
         for left in moved
             .map(|moved| count.saturating_sub(moved))
@@ -48,8 +48,8 @@ pub(crate) fn choose(node: &Node<'_, '_>, new_key: &[u8]) -> Option<Vec<u8>> {
     middle(node, &frame, &entries)
 }
 
-/// The separator between two neighbours: a leaf's is cut short, an inner node's is the key itself,
-/// because it is the low fence of a child.
+/// Returns the separator between two neighbours. That of a leaf is shortened. That of an inner node
+/// is the key itself, because it is the low fence of a child.
 fn cut<'a>(level: u8, left: &[u8], right: &'a [u8]) -> &'a [u8] {
     if level == 0 {
         key::separator(left, right)
@@ -58,7 +58,8 @@ fn cut<'a>(level: u8, left: &[u8], right: &'a [u8]) -> &'a [u8] {
     }
 }
 
-/// Whether the halves have room for the separator as a fence, with `at` entries on the left.
+/// Returns whether both halves have space for the separator as a fence, with `at` entries on the
+/// left.
 fn both_fit(frame: &Frame, entries: &ScanBatch, at: usize, separator: &[u8]) -> bool {
     let left = Frame {
         high: separator.to_vec(),
@@ -88,7 +89,8 @@ fn middle(node: &Node<'_, '_>, frame: &Frame, entries: &ScanBatch) -> Option<Vec
         at += 1;
     }
     let at = at.clamp(1, count - 1);
-    // A fence may be longer than the old one; then a place further from the middle has room for it.
+    // A fence may be longer than the old one; then a position further from the middle may have
+    // space for it.
     (1..=at)
         .rev()
         .chain(at + 1..count)
@@ -97,7 +99,7 @@ fn middle(node: &Node<'_, '_>, frame: &Frame, entries: &ScanBatch) -> Option<Vec
         .map(|(_, separator)| separator.to_vec())
 }
 
-/// The middle of a node, for a split that no key asks for.
+/// Returns the separator in the middle of a node, for a split without a new key.
 pub(crate) fn choose_middle(image: &[u64]) -> Option<Vec<u8>> {
     let view = View::Own(image);
     let node = Node::open(&view)?;
@@ -105,11 +107,11 @@ pub(crate) fn choose_middle(image: &[u64]) -> Option<Vec<u8>> {
     middle(&node, &frame, &entries)
 }
 
-/// Splits the image of a node at `separator`: `left` keeps its place, `right` is a new node at
-/// `right_at`. The key timestamp stays: no key comes or goes.
+/// Splits the image of a node at `separator`: `left` keeps its address, `right` is a new node at
+/// `right_at`. The key timestamp stays, because no key comes or goes.
 ///
 /// # Errors
-/// [`Full`] if the separator is not inside the node or the left half has no room for it as fence.
+/// [`Full`] if the separator is not inside the node or the left half has no space for it as fence.
 pub(crate) fn split(
     left: &mut [u64],
     right: &mut [u64],
@@ -148,7 +150,7 @@ pub(crate) fn split(
 /// Appends the contents of `right` to its left sibling.
 ///
 /// # Errors
-/// [`Full`] if they do not fit one node, or are no neighbours; `left` is unchanged.
+/// [`Full`] if they do not fit one node, or are not neighbours; `left` is unchanged.
 pub(crate) fn merge(left: &mut [u64], right: &[u64]) -> Result<(), Full> {
     let (left_frame, mut entries) = image::take_apart(left).ok_or(Full)?;
     let (right_frame, right_entries) = image::take_apart(right).ok_or(Full)?;

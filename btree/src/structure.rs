@@ -1,11 +1,12 @@
-//! Counting splits and merges, so that a transaction knows when to look whether its pending changes
-//! still hang where their keys are.
+//! Counting splits and merges. By the count a transaction knows when to check whether its pending
+//! patches are still in the right nodes.
 //!
 //! # Invariant
-//! * STRUCTURE-1: a split or merge is counted before it takes effect. Whoever sees a node that it left
-//!   and then reads the count finds it there.
+//! * STRUCTURE-1: a split or merge is counted before it takes effect. So a transaction that sees a
+//!   node after a split or merge, and then reads the count, sees it counted.
 //!
-//! The count is one for all trees of all machines: a transaction that looks in vain loses a little time.
+//! One count covers all trees of all machines: an unnecessary check costs a transaction little
+//! time.
 
 use fencepost_storage::{Addr, View};
 use fencepost_txn::{Stop, Transaction, Work};
@@ -14,20 +15,22 @@ use crate::kind::LEAF;
 use crate::node::Node;
 use crate::op;
 
-/// Splits and merges so far, and those that are about to take effect; never 0, which is what a
-/// transaction begins with. `None` where it is not known at once: then a transaction looks each time.
+/// Returns the number of splits and merges, including those that are about to take effect. It is
+/// never 0, which is the initial value of a transaction. Returns `None` where the number is not
+/// known at once; then a transaction checks each time.
 #[inline]
 pub(crate) fn changes(tx: &Transaction) -> Option<u64> {
     tx.machine().reshaped().map(|changes| changes + 1)
 }
 
-/// A split or merge is about to be committed.
+/// Counts a split or merge that is about to be committed.
 pub(crate) fn announce(tx: &Transaction) {
     tx.machine().reshape();
 }
 
-/// The transaction itself has made all splits since there were `before`, `own` of them, and has made the
-/// patches of the node anew: if all were settled then, they still are.
+/// Updates the settled count after splits of the transaction itself. It has made all `own` splits
+/// since `before`, and has re-routed the patches of the node. If all patches were in the right
+/// nodes then, they still are.
 pub(crate) fn made_by(tx: &mut Transaction, before: Option<u64>, own: u64) {
     let Some(before) = before else { return };
     if tx.settled() == before && changes(tx) == Some(before + own) {
@@ -35,9 +38,9 @@ pub(crate) fn made_by(tx: &mut Transaction, before: Option<u64>, own: u64) {
     }
 }
 
-/// Returns whether an old version of a leaf lacks changes of the transaction, below the level
-/// SERIALIZABLE: the snapshot has their keys in the leaf, and a split has moved them to another
-/// one, which has the patches.
+/// Returns whether an old version of a leaf lacks changes of the transaction, at levels below
+/// SERIALIZABLE. The snapshot has their keys in the leaf, but a split has moved them to another
+/// leaf, which has the patches.
 pub(crate) fn lacks_own(
     tx: &mut Transaction,
     root: Addr,

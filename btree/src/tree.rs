@@ -1,4 +1,4 @@
-//! The tree: looking up and changing single keys.
+//! The tree: lookups and changes of single keys.
 
 use fencepost_storage::{Addr, View};
 use fencepost_txn::{AbortReason, Near, Refusal, Rerouting, Seen, Stop, Transaction, Work};
@@ -17,28 +17,28 @@ use crate::split;
 use crate::structure;
 use crate::walk::{self, MAX_STEPS, Step, Target};
 
-/// Words of a node unless told otherwise: with header and line versions a slot of 2 KiB.
+/// Default number of words of a node: with header and line versions a slot of 2 KiB.
 pub const DEFAULT_NODE_WORDS: usize = 223;
 /// Words of the smallest node.
 pub const MIN_NODE_WORDS: usize = 40;
 /// Words of the largest node.
 pub const MAX_NODE_WORDS: usize = 32_000;
 
-/// An ordered index. A handle is its root's address; copy it freely.
+/// An ordered index. The handle is the address of its root and can be copied freely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BTree {
     root: Addr,
 }
 
-/// How a tree is made.
+/// The options of a new tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeOptions {
-    /// Words of a node, brought between [`MIN_NODE_WORDS`] and [`MAX_NODE_WORDS`].
+    /// Words of a node; changed to be between [`MIN_NODE_WORDS`] and [`MAX_NODE_WORDS`].
     pub node_words: usize,
-    /// Where the root is made.
+    /// The place of the root.
     pub near: Near,
-    /// Whether the tree is kept together: all its nodes are made on the machine of the root. Otherwise they are
-    /// made on the machine of whoever needs them.
+    /// Whether the tree is kept together: all its nodes are created on the machine of the root.
+    /// Otherwise each node is created on the machine of the transaction that needs it.
     pub together: bool,
 }
 
@@ -52,17 +52,17 @@ impl Default for TreeOptions {
     }
 }
 
-/// What an insert found.
+/// The result of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insert {
-    /// The key was absent; it is there now.
+    /// The key was absent and has been inserted.
     Done,
-    /// The key is there, with this value; nothing has changed.
+    /// The key exists, with this value; nothing has changed.
     Exists([u64; 2]),
 }
 
-/// Bytes of the longest key that fits nodes of `node_words`: four entries with such keys, between
-/// fences of that length, fit a node.
+/// Returns the length in bytes of the longest key that fits nodes of `node_words`. Four entries
+/// with such keys, between fences of that length, fit a node.
 pub const fn longest_key(node_words: usize) -> usize {
     let words = node_words.saturating_sub(HEADER_WORDS + 4 * (1 + VALUE_WORDS)) / 6;
     let most = if words < op::MAX_KEY_WORDS {
@@ -80,7 +80,8 @@ enum Landing<T> {
 }
 
 impl BTree {
-    /// Makes an empty tree on this machine, whose nodes are made by whoever needs them where he is.
+    /// Creates an empty tree on this machine. Each node is created on the machine of the
+    /// transaction that needs it.
     ///
     /// # Errors
     /// As [`Transaction::alloc`].
@@ -88,7 +89,8 @@ impl BTree {
         Self::create_with(tx, TreeOptions::default()).await
     }
 
-    /// Makes an empty tree that is kept together: all of it is on one machine, whoever changes it.
+    /// Creates an empty tree that is kept together: all of it is on one machine, whichever machine
+    /// changes it.
     ///
     /// # Errors
     /// As [`Transaction::alloc`].
@@ -101,7 +103,7 @@ impl BTree {
         Self::create_with(tx, options).await
     }
 
-    /// Makes an empty tree.
+    /// Creates an empty tree.
     ///
     /// # Errors
     /// As [`Transaction::alloc`].
@@ -121,18 +123,18 @@ impl BTree {
         })
     }
 
-    /// The tree whose root is at `root`.
+    /// Returns the tree whose root is at `root`.
     pub const fn open(root: Addr) -> BTree {
         BTree { root }
     }
 
-    /// Address of the root; it never moves.
+    /// Returns the address of the root, which never moves.
     pub const fn root(&self) -> Addr {
         self.root
     }
 
-    /// Whether the transaction sees a tree without a single key, for which [`crate::Bulk::into`] is
-    /// worth a try. Nothing is guarded.
+    /// Returns whether the transaction sees a tree without keys, for which [`crate::Bulk::into`] is
+    /// worth a try. Nothing joins the read set.
     ///
     /// # Errors
     /// As [`Transaction::view`].
@@ -144,7 +146,8 @@ impl BTree {
         Ok(matches!(tx.view(root, None, bare).await?, Some((true, _))))
     }
 
-    /// Shows `f` the leaf where `target` is, as the transaction sees it. `f` may run over torn words.
+    /// Calls `f` with the leaf that covers `target`, as the transaction sees it. `f` may run on
+    /// torn words.
     pub(crate) async fn visit<T: Send>(
         &self,
         tx: &mut Transaction,
@@ -156,9 +159,10 @@ impl BTree {
         loop {
             let found = walk::descend(tx.machine(), self.root, 0, target, fresh).await?;
             let mut at = found.unwrap_or(self.root);
-            // Where it leads to the wrong leaf, copies of inner nodes do not serve again.
+            // If copies of inner nodes lead to the wrong leaf, they are not used again.
             let by_copies = !std::mem::replace(&mut fresh, true);
-            // Mostly one step. More where the snapshot has an older shape of the tree than the walk.
+            // Mostly one step; more if the tree has an older shape in the snapshot than in the
+            // walk.
             loop {
                 steps += 1;
                 if steps > MAX_STEPS {
@@ -182,7 +186,7 @@ impl BTree {
                     })
                     .await;
                 let found = match found {
-                    // Copies may lead to where no block is any more.
+                    // Copies may lead to a block that no longer exists.
                     Err(Stop::Damaged) if by_copies && tx.machine().is_far(at) => break,
                     found => found?,
                 };
@@ -206,7 +210,7 @@ impl BTree {
         }
     }
 
-    /// The value of `key`. That there is none is guarded.
+    /// Returns the value of `key`. If the key is absent, its absence joins the read set.
     ///
     /// # Errors
     /// As [`Transaction::view`].
@@ -227,7 +231,8 @@ impl BTree {
         }
     }
 
-    /// Returns the value of `key`, and guards that the key is there, whatever its value then, or that it is not.
+    /// Returns the value of `key`. The presence of the key, with any value, or its absence joins
+    /// the read set.
     ///
     /// # Errors
     /// As [`Transaction::view`].
@@ -243,7 +248,8 @@ impl BTree {
         Ok(found)
     }
 
-    /// Inserts a key that must be absent. That it is absent is a condition, made again at commit.
+    /// Inserts a key that must be absent. Its absence is a condition that is checked again at
+    /// commit.
     ///
     /// # Errors
     /// [`IndexError::KeyTooLong`]; otherwise as [`Transaction::patch`].
@@ -265,7 +271,7 @@ impl BTree {
         }
     }
 
-    /// Removes a key; false, and guarded, if it is not there.
+    /// Removes a key. Returns `false` if it is absent; its absence joins the read set.
     ///
     /// # Errors
     /// As [`Transaction::patch`].
@@ -273,7 +279,8 @@ impl BTree {
         self.change_existing(tx, What::Remove, key, [0; 2]).await
     }
 
-    /// Replaces the value of a key; false, and guarded, if it is not there.
+    /// Replaces the value of a key. Returns `false` if the key is absent; its absence joins the
+    /// read set.
     ///
     /// # Errors
     /// As [`Transaction::patch`].
@@ -296,7 +303,7 @@ impl BTree {
         loop {
             match self.change(tx, what, key, value, true).await {
                 Ok(Ok(())) => return Ok(true),
-                // A key that fits no node is not there, and no other transaction can make it be.
+                // A key that fits no node is absent, and no other transaction can insert it.
                 Err(IndexError::KeyTooLong { .. }) => return Ok(false),
                 Err(IndexError::Stop(stop)) => return Err(stop),
                 Ok(Err(_)) => {
@@ -308,8 +315,8 @@ impl BTree {
         }
     }
 
-    /// Changes one key; the inner error is [`Refusal::Exists`] or [`Refusal::Missing`]. With `tidy` a
-    /// removal merges a sparse leaf first.
+    /// Changes one key; the inner error is [`Refusal::Exists`] or [`Refusal::Missing`]. If `tidy`,
+    /// a removal merges a sparse leaf first.
     async fn change(
         &self,
         tx: &mut Transaction,
@@ -334,7 +341,7 @@ impl BTree {
                 checked = true;
             }
             if tx.has_patches() && tx.patch_is_stale(leaf).await? != Some(false) {
-                // Changes that still hang on a node this one was split from must come here first.
+                // Pending patches of a node that this leaf was split from must be moved here first.
                 self.visit(tx, Target::At(key), |_| ()).await?;
             }
             if tidy && what == What::Remove && shrink::wanted(tx, self.root, leaf).await? {
@@ -343,7 +350,7 @@ impl BTree {
                 continue;
             }
             let patched = match tx.patch(leaf, &LEAF, op).await {
-                // Copies may lead to where no block is any more.
+                // Copies may lead to a block that no longer exists.
                 Err(Stop::Damaged) if !fresh && tx.machine().is_far(leaf) => {
                     fresh = true;
                     continue;
@@ -352,12 +359,12 @@ impl BTree {
             };
             match patched {
                 Err(Refusal::Full | Refusal::WrongNode) if tx.has_image(self.root) => {
-                    // Filled by this very transaction: others see it empty still.
+                    // This transaction has filled the tree; others still see it empty.
                     return self.change_private(tx, op, key).await;
                 }
                 Err(Refusal::Full) => self.make_room(tx, leaf, key).await?,
                 Err(Refusal::WrongNode) => {
-                    // The walk and the snapshot do not see the same tree.
+                    // The walk and the snapshot see different versions of the tree.
                     count(Event::PathRepair);
                     fresh = true;
                     tx.refresh().await?;
@@ -374,7 +381,7 @@ impl BTree {
         leaf: Addr,
         key: &[u8],
     ) -> Result<(), IndexError> {
-        // Short keys fit any node; only for others is the size of this tree's nodes looked up.
+        // Short keys fit any node; only for longer ones the node size of this tree is read.
         if key.len() <= longest_key(MIN_NODE_WORDS) {
             return Ok(());
         }
@@ -392,8 +399,8 @@ impl BTree {
         }
     }
 
-    /// Splits a leaf that has no room for `key`, in a transaction of its own, and makes this one's
-    /// pending changes to it anew.
+    /// Splits a leaf without space for `key`, in a transaction of its own, and re-routes this
+    /// transaction's pending patches of it.
     fn make_room<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -412,8 +419,8 @@ impl BTree {
                 let split = grow::split_leaf(tx, root, leaf, &separator).await?;
                 match tx.patch_is_stale(leaf).await? {
                     Some(true) => reroute(tx, leaf).await?,
-                    // Full is what the snapshot shows, and the leaf has been split since: on an old
-                    // snapshot it would be full for ever.
+                    // The leaf is full in the snapshot only, and has been split since: on an old
+                    // snapshot it would stay full.
                     None if split.is_none() => tx.refresh().await?,
                     _ => {}
                 }
@@ -425,11 +432,13 @@ impl BTree {
         })
     }
 
-    /// Returns the root once the commit that makes the tree has reached it. The snapshot may have
-    /// the tree before that: then it is patched as any other, so that it gets the commit timestamp.
+    /// Returns the root once the commit that creates the tree has installed it. The snapshot may
+    /// already have the tree. Then the tree is patched like any other, so that it gets the commit
+    /// timestamp.
     ///
     /// # Errors
-    /// [`Stop::Damaged`] if the snapshot does not have the tree; otherwise as [`Transaction::view`].
+    /// [`Stop::Damaged`] if the snapshot does not have the tree; otherwise as
+    /// [`Transaction::view`].
     fn wait_for_root<'a>(&'a self, tx: &'a mut Transaction) -> Work<'a, Result<Addr, Stop>> {
         Box::pin(async move {
             let there = tx.view(self.root, Some(&LEAF), |_| ()).await?;
@@ -437,7 +446,7 @@ impl BTree {
         })
     }
 
-    /// Changes a tree that only this transaction can see: it was made by it.
+    /// Changes a tree that only this transaction can see, because it has created the tree.
     fn change_private<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -486,9 +495,9 @@ impl BTree {
         })
     }
 
-    /// Makes a pending change anew where it belongs now.
+    /// Makes a pending patch again in the right node.
     async fn redo(&self, tx: &mut Transaction, op: &op::Op) -> Result<(), Stop> {
-        // Not tidying: it would undo the very split that asked for this.
+        // Without merging, which could undo the split that required this.
         match self
             .change(tx, op.what, op.key.as_slice(), op.value, false)
             .await
@@ -510,7 +519,8 @@ impl BTree {
             let root = self.root;
             let mut nodes = vec![root];
             while let Some(at) = nodes.pop() {
-                // The children of the very version that is freed: who adds one changes this node.
+                // Take the children of the version that is freed: a transaction that adds a child
+                // changes this node.
                 let children = tx
                     .free_seen(at, |view| {
                         let node = Node::open_in(view, root).filter(|node| node.level > 0);
@@ -529,16 +539,18 @@ impl BTree {
     }
 }
 
-/// A leaf newer than the snapshot has been split or merged since. Changes of this very transaction that
-/// still hang where its keys were before are made anew where they belong now; then the caller looks
-/// again. Looking for them is done once for every split or merge of somebody else.
+/// Handles a leaf newer than the snapshot, which may have been split or merged since. Patches of
+/// this transaction that are still in the node that had their keys before are re-routed. Returns
+/// `true` if the caller must look again. The search for them runs once for each split or merge of
+/// other transactions.
 async fn settle(tx: &mut Transaction, seen: Seen) -> Result<bool, Stop> {
-    // A leaf of the transaction's own, too, may have taken in another one since.
+    // Also for a leaf in the write set, which may have been merged with another one since.
     if !tx.has_patches() || seen.timestamp() <= tx.read_timestamp() {
         return Ok(false);
     }
     if tx.has_adrift() {
-        // What is on its way is of other keys, or comes in the order in which it was made.
+        // Patches being re-routed are of other keys, or arrive in the order in which they were
+        // made.
         return Ok(false);
     }
     let changes = structure::changes(tx);
@@ -548,7 +560,7 @@ async fn settle(tx: &mut Transaction, seen: Seen) -> Result<bool, Stop> {
     settle_stale(tx, changes).await
 }
 
-/// [`settle`] where there were splits or merges since it was done last.
+/// Does the work of [`settle`] if there were splits or merges since it was last done.
 fn settle_stale(tx: &mut Transaction, changes: Option<u64>) -> Work<'_, Result<bool, Stop>> {
     Box::pin(async move {
         for addr in tx.stale_patches(&LEAF).await? {
@@ -562,7 +574,7 @@ fn settle_stale(tx: &mut Transaction, changes: Option<u64>) -> Work<'_, Result<b
     })
 }
 
-/// Whether a patched leaf does not have the fences any more that the transaction has seen there.
+/// Returns whether a patched leaf no longer has the fences that the transaction has seen there.
 fn is_displaced(tx: &mut Transaction, addr: Addr) -> Work<'_, Result<bool, Stop>> {
     Box::pin(async move {
         let fences = |view: &View<'_>| {
@@ -578,8 +590,8 @@ fn is_displaced(tx: &mut Transaction, addr: Addr) -> Work<'_, Result<bool, Stop>
     })
 }
 
-/// [`reroute`], where the transaction came upon a leaf of its own that has moved. A transaction whose
-/// snapshot is old and cannot be moved would find it moved again and again.
+/// Re-routes, as [`reroute`] does, the patches of a leaf that has moved. Fails if the leaf has
+/// moved again: on an old snapshot that cannot be moved, that would repeat for ever.
 async fn renew(tx: &mut Transaction, addr: Addr) -> Result<(), Stop> {
     reroute(tx, addr).await?;
     if tx.patch_is_stale(addr).await? == Some(true) {
@@ -588,7 +600,7 @@ async fn renew(tx: &mut Transaction, addr: Addr) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Takes the transaction's pending changes of a leaf and makes them where they belong now.
+/// Takes the transaction's pending patches of a leaf and makes them again in the right leaves.
 pub(crate) fn reroute(tx: &mut Transaction, addr: Addr) -> Rerouting<'_> {
     Box::pin(async move {
         count(Event::Reroute);
@@ -603,7 +615,7 @@ pub(crate) fn reroute(tx: &mut Transaction, addr: Addr) -> Rerouting<'_> {
     })
 }
 
-/// Room for a patch: on the stack where the key is short.
+/// A buffer for a patch, on the stack if the key is short.
 #[derive(Default)]
 struct OpBuffer {
     short: [u64; 16],

@@ -1,12 +1,13 @@
-//! Getting from the root to a node.
+//! Descents from the root to a node.
 //!
-//! Inner nodes are walked outside the transaction, at their newest version and without locks. A walk
-//! may race with splits and merges, so every node says by its fences whether it is the right one:
-//! beyond the high fence the right sibling is next, and a node that is gone or lies to the right of
-//! the key sends the walk back to the lowest ancestor on its path that still covers the key.
+//! Inner nodes are read outside the transaction, at their newest version and without locks. A walk
+//! may race with splits and merges, so each node shows by its fences whether it is the right one.
+//! For a key beyond the high fence, the walk goes to the right sibling. If a node is gone or lies
+//! to the right of the key, the walk returns to the lowest ancestor on its path that still covers
+//! the key.
 //!
-//! The nodes on a path were reachable after the transaction began, so no slot among them can have
-//! been given to another object meanwhile.
+//! The nodes on a path were reachable after the transaction began. So no slot among them has been
+//! reused for another object meanwhile.
 
 use std::cmp::Ordering;
 
@@ -16,12 +17,12 @@ use fencepost_txn::{Machine, Stop, Transaction};
 use crate::counters::{Event, count};
 use crate::node::Node;
 
-/// Levels of the highest tree.
+/// Most levels of a tree.
 const MAX_DEPTH: usize = 32;
-/// Steps after which a walk that gets nowhere is declared hopeless.
+/// Most steps of a walk before it fails.
 pub(crate) const MAX_STEPS: usize = 100_000;
 
-/// What a walk looks for.
+/// The target of a walk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target<'a> {
     /// The node that covers this key.
@@ -32,14 +33,14 @@ pub(crate) enum Target<'a> {
     Last,
 }
 
-/// What a node says about a target.
+/// The position of a target relative to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It is in this node.
+    /// The target is in this node.
     Here,
-    /// It is to the right of it.
+    /// The target is to the right of this node.
     Right(Addr),
-    /// It is not to be found from here.
+    /// The target cannot be reached from this node.
     Lost,
 }
 
@@ -65,7 +66,7 @@ impl Target<'_> {
         }
     }
 
-    /// The child of an inner node where the target is.
+    /// Returns the child of an inner node that covers the target.
     #[inline]
     pub(crate) fn child(self, node: &Node<'_, '_>) -> Addr {
         let at = match self {
@@ -100,14 +101,15 @@ fn look(node: Option<Node<'_, '_>>, level: u8, target: Target<'_>) -> Look {
     }
 }
 
-/// Walks committed versions, the newest of what is at hand, to the node at `level`. `None` if the root is
-/// not there: the tree was made by a transaction that has not committed, or dropped.
+/// Walks committed versions, the newest ones that need no remote read, to the node at `level`.
+/// Returns `None` if there is no root: the transaction that creates the tree has not committed, or
+/// the tree was dropped.
 ///
-/// Where inner nodes are another machine's, copies of them serve unless they are to be `fresh`, and the
-/// node that is looked for is not looked at: it tells itself whether it is the right one.
+/// Where inner nodes are on another machine, copies of them are used unless `fresh`. The target
+/// node itself is not read: it shows later whether it is the right one.
 ///
 /// # Errors
-/// [`Stop::Damaged`] if the tree leads nowhere; [`Stop::Retry`] where a machine cannot be reached.
+/// [`Stop::Damaged`] if the tree is malformed; [`Stop::Retry`] where a machine cannot be reached.
 #[inline]
 pub(crate) async fn descend(
     machine: &Machine,
@@ -142,7 +144,7 @@ pub(crate) async fn descend(
                 at = right;
             }
             None if at == tree => return Ok(None),
-            // The copy may be of an object that had the root's slot before: a dropped tree's node.
+            // The copy may be of an earlier object in the root's slot: a node of a dropped tree.
             _ if at == tree && !fresh && machine.is_far(tree) => {
                 count(Event::PathRepair);
                 fresh = true;
@@ -163,11 +165,11 @@ pub(crate) async fn descend(
     Err(Stop::Damaged)
 }
 
-/// Walks the versions that a transaction sees, its own changes among them, to the node at `level`.
-/// `None` if the tree is not that high, or not there any more.
+/// Walks the versions that a transaction sees, including its own changes, to the node at `level`.
+/// Returns `None` if the tree has fewer levels, or no longer exists.
 ///
 /// # Errors
-/// As [`Transaction::view`]; [`Stop::Damaged`] if the tree leads nowhere.
+/// As [`Transaction::view`]; [`Stop::Damaged`] if the tree is malformed.
 pub(crate) async fn find(
     tx: &mut Transaction,
     tree: Addr,
@@ -188,15 +190,16 @@ pub(crate) async fn find(
             Some(((_, true), _)) if at == tree => return Ok(None),
             Some(((Look::Down(next) | Look::Right(next), _), _)) if !next.is_null() => at = next,
             _ if at == tree => return Ok(None),
-            // The snapshot moved on under the walk.
+            // The snapshot has moved during the walk.
             _ => at = tree,
         }
     }
     Err(Stop::Damaged)
 }
 
-/// As [`find`], for the node that covers `key`; copies it to `image` and guards it. Reading may move
-/// the snapshot, and with it what the node is: a root grows and shrinks in its place.
+/// Finds the node that covers `key` as [`find`] does, copies it to `image`, and adds it to the read
+/// set. Reading may move the snapshot, and with it the level of a node: a root grows and shrinks at
+/// the same address.
 ///
 /// # Errors
 /// As [`find`].

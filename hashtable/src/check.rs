@@ -1,4 +1,4 @@
-//! Verifying a whole table in one snapshot, while writers may go on.
+//! Checking a whole table in one snapshot, while writers may run.
 
 use std::collections::HashSet;
 
@@ -11,40 +11,40 @@ use crate::image;
 use crate::layout::{Bucket, Root, low_bits};
 use crate::table::{HashTable, MAX_CHAIN};
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What is wrong; empty if nothing.
+    /// The inconsistencies that were found; empty if there are none.
     pub problems: Vec<Problem>,
-    /// Keys.
+    /// Number of keys.
     pub entries: u64,
-    /// Keys in overflow blocks.
+    /// Number of keys in overflow blocks.
     pub chained: u64,
-    /// Overflow blocks.
+    /// Number of overflow blocks.
     pub blocks: u64,
-    /// Shards.
+    /// Number of shards.
     pub shards: u64,
-    /// Keys in percent of the slots of all homes.
+    /// Number of keys in percent of the slots of all homes.
     pub occupancy_percent: u64,
-    /// Every object of the table.
+    /// Addresses of all objects of the table.
     pub addresses: Vec<Addr>,
 }
 
-/// Problems that are reported one by one.
+/// Most problems that are reported one by one.
 const MAX_PROBLEMS: usize = 1000;
 
-/// What a bucket said, kept for its neighbour.
+/// The properties of a bucket that are compared with its neighbour.
 struct Before {
     forward: u16,
     away: u16,
-    /// Keys of it that were met elsewhere.
+    /// Number of its keys that were found outside it.
     met: u16,
 }
 
 impl HashTable {
-    /// Walks every bucket and block and verifies that each key is in its shard and in its home, the
-    /// next bucket or the home's chain, that no key is there twice, that joint versions and counts
-    /// agree, and that all is on one machine.
+    /// Walks every bucket and block and checks the table. Each key must be in its shard, and in its
+    /// home, the next bucket or the home's chain. No key may exist twice. Joint versions and counts
+    /// must agree, and all objects must be on one machine.
     ///
     /// # Errors
     /// As [`Transaction::view`].
@@ -65,7 +65,7 @@ impl HashTable {
                 self.check_shard(tx, &root, shard, &mut report).await?;
             }
             let home = tx.machine().primary_of(self.root);
-            // What a machine had that has failed may be with several.
+            // After a failure the objects may be on several machines.
             let first = tx.machine().members().configuration == 1;
             for i in 0..report.addresses.len() {
                 let at = report.addresses[i];

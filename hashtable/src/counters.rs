@@ -1,8 +1,8 @@
-//! What the hash tables of this process did, counted.
+//! Counters of the operations of all hash tables of this process.
 
 use fencepost_txn::sharded::Sharded;
 
-/// What is counted.
+/// A counted event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Event {
@@ -24,15 +24,15 @@ pub(crate) fn count(event: Event) {
     COUNTED.count(event as usize);
 }
 
-/// What all hash tables of this process did since it started.
+/// Counters of all hash tables of this process since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Lookups, in transactions and lock-free.
     pub lookups: u64,
-    /// One-sided reads that they would cost: one for a bucket and its neighbour, and one for every
-    /// overflow block that had to be looked at.
+    /// One-sided reads of these lookups, if the table were remote. A lookup costs one read for a
+    /// bucket and its neighbour, and one for every overflow block that is read.
     pub one_sided_reads: u64,
-    /// Pairs moved to the next bucket to make room.
+    /// Pairs that were moved to the next bucket to free a slot.
     pub displacements: u64,
     /// Overflow blocks added.
     pub blocks_added: u64,
@@ -40,7 +40,7 @@ pub struct Counters {
     pub blocks_freed: u64,
     /// Shards split in two.
     pub shards_grown: u64,
-    /// Lock-free lookups begun anew because two neighbours did not belong together.
+    /// Lock-free lookups that were repeated because two neighbours did not belong together.
     pub joint_retries: u64,
 }
 

@@ -1,10 +1,12 @@
-//! Growth: a full shard is split in two by one more bit of the hash, while the others go on.
+//! Growth: a full shard is split in two by one more bit of the hash, while the other shards stay in
+//! use.
 //!
-//! The split is a transaction of its own, unless the user's transaction depends on the shard itself:
-//! then it splits what it sees, and an abort takes that back. Half of the pairs move to a new shard,
-//! whose buckets lie side by side again; all are placed anew, so overflow chains mostly vanish. The
-//! directory doubles when a shard needs more bits than it has. A reader of the past reads the
-//! directory of its snapshot, and so the shard as it was.
+//! The split is a transaction of its own, unless the user's transaction depends on the shard. In
+//! that case the user's transaction splits the shard as it sees it, and an abort undoes the split.
+//! Half of the pairs move to a new shard, whose buckets are again consecutive. All pairs are placed
+//! again, so most overflow chains disappear. The directory doubles when a shard needs more bits
+//! than the directory has. A reader of an older snapshot reads the directory of its snapshot, and
+//! so the shard before the split.
 
 use std::collections::BTreeMap;
 
@@ -21,9 +23,9 @@ use crate::place::Window;
 use crate::table::{HashTable, MAX_DEPTH, Spot, directory_image};
 use crate::write::{self, Copied};
 
-/// Share of slots in use, in percent, from which a shard grows when a key finds no room.
+/// Share of slots in use, in percent, from which a shard grows when there is no slot for a key.
 const GROW_PERCENT: usize = 95;
-/// How often a split that loses races with writers is tried.
+/// Most attempts of a split that loses races with writers.
 const ATTEMPTS: usize = 100;
 
 /// A shard of a table.
@@ -35,7 +37,7 @@ pub(crate) struct Shard {
 }
 
 impl HashTable {
-    /// The root and all shards, as the transaction sees them.
+    /// Returns the root and all shards, as the transaction sees them.
     pub(crate) async fn shards(&self, tx: &mut Transaction) -> Result<(Root, Vec<Shard>), Stop> {
         let kind = if tx.mode() == Mode::ReadOnly {
             None
@@ -84,7 +86,8 @@ impl HashTable {
     }
 }
 
-/// Whether a shard is so full that it should grow rather than get another overflow block.
+/// Returns whether a shard is so full that it should grow instead of getting another overflow
+/// block.
 pub(crate) async fn wanted(
     table: &HashTable,
     tx: &mut Transaction,
@@ -104,14 +107,15 @@ pub(crate) async fn wanted(
     Ok(used * 100 >= spot.root.buckets * spot.root.shape.slots * GROW_PERCENT)
 }
 
-/// Splits the shard of a spot; false if it cannot grow any more, is more than a transaction takes, or others are
-/// always faster.
+/// Splits the shard of a spot. Returns `false` if the shard cannot grow any more, is too large for
+/// a transaction, or other transactions win every race.
 pub(crate) async fn grow(
     table: &HashTable,
     tx: &mut Transaction,
     spot: &Spot,
 ) -> Result<bool, Stop> {
-    // A split by another transaction would fail what this one has changed or guards there.
+    // A split by another transaction would make this one fail if it has changed or guarded objects
+    // there.
     let end = spot.root.bucket(spot.first, spot.root.buckets + 1);
     let mut own = tx.owns(table.root) || tx.guards_between(spot.first, end);
     for index in 0..=spot.root.buckets {
@@ -135,7 +139,7 @@ pub(crate) async fn grow(
                     return Ok(true);
                 }
                 Ok(Outcome::Aborted(_)) => continue,
-                // From another machine; there it may do so.
+                // The shard is on another machine, which can split it in a transaction of its own.
                 Err(Stop::TooLarge(_)) => return Ok(false),
                 Err(stop) => stop,
             },
@@ -149,7 +153,7 @@ pub(crate) async fn grow(
     Ok(false)
 }
 
-/// Everything of a shard.
+/// The contents of a shard.
 struct Content {
     copies: Vec<Copied>,
     blocks: Vec<Copied>,
@@ -195,7 +199,8 @@ async fn split(table: &HashTable, tx: &mut Transaction, first: Addr) -> Result<b
             let mut versions = image::versions(&image);
             let copied = &content.copies[index];
             let then = image::versions(&copied.before);
-            // Both sides of a pair of neighbours move by the same, and no version comes back.
+            // Both versions of a pair of neighbours change by the same amount, and no version is
+            // repeated.
             versions.forward = versions.forward.wrapping_add(then.forward).wrapping_add(1);
             versions.backward = versions
                 .backward
@@ -215,7 +220,7 @@ async fn split(table: &HashTable, tx: &mut Transaction, first: Addr) -> Result<b
         }
     }
     for block in content.blocks {
-        // Freed only as it was when its pairs were taken.
+        // The block is freed only at the version from which its pairs were taken.
         table.put_back(tx, &block, &block.before).await?;
         write::release(tx, block.at).await?;
     }
@@ -274,7 +279,8 @@ fn unload(root: Addr, shape: Shape, image: &[u64], pairs: &mut Vec<(u64, Pair)>)
     }
 }
 
-/// Lays pairs out in a new shard; those without room come back with the index of their home.
+/// Places pairs in a new shard. Returns the shard's images, and the pairs without a slot with the
+/// indexes of their homes.
 fn fill<'a>(
     table: Addr,
     root: &Root,
@@ -299,7 +305,7 @@ fn fill<'a>(
 /// Overflow chains by home, with the tags of their keys.
 type Chains = BTreeMap<usize, (FatPtr, Vec<u64>)>;
 
-/// Puts pairs without room into new overflow chains.
+/// Puts pairs without a slot into new overflow chains.
 async fn chain_up(
     table: Addr,
     tx: &mut Transaction,

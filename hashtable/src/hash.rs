@@ -1,5 +1,5 @@
-//! The hash of a key. It decides where keys lie in regions, so it must never change: it is written out
-//! here and depends on nothing.
+//! The hash of a key. It determines the positions of keys in regions, so it must never change.
+//! Therefore it is implemented here and depends on no library.
 
 const FIRST: u64 = 0xA076_1D64_78BD_642F;
 const SECOND: u64 = 0xE703_7ED1_A0B4_28DB;
@@ -12,7 +12,7 @@ const fn fold(a: u64, b: u64) -> u64 {
     (product as u64) ^ ((product >> 64) as u64)
 }
 
-/// The word of up to eight bytes, little-endian, padded with zeroes.
+/// Returns the word of up to eight bytes, little-endian, padded with zeros.
 #[inline]
 pub(crate) fn word(bytes: &[u8]) -> u64 {
     match bytes.first_chunk::<8>() {
@@ -25,7 +25,7 @@ pub(crate) fn word(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Hash of a key.
+/// Returns the hash of a key.
 #[inline]
 pub(crate) fn hash(key: &[u8]) -> u64 {
     let mut state = FIRST ^ (key.len() as u64).wrapping_mul(THIRD);

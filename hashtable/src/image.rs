@@ -6,10 +6,10 @@ use crate::layout::{
     BLOCK_MAGIC, BUCKET_MAGIC, Bucket, Fingerprints, Key, Root, Shape, Versions, WORD_OWNER, owner,
 };
 
-/// The words of one slot on the move: tag, key, value.
+/// The words of one slot outside a bucket: tag, key, value.
 pub(crate) type Pair = Vec<u64>;
 
-/// The pair of a key and a value.
+/// Returns the pair of a key and a value.
 pub(crate) fn pair(shape: Shape, key: &Key<'_>, value: &[u64]) -> Pair {
     let mut pair = vec![0; shape.pair_words()];
     pair[0] = key.tag();
@@ -23,7 +23,7 @@ pub(crate) fn pair(shape: Shape, key: &Key<'_>, value: &[u64]) -> Pair {
     pair
 }
 
-/// An empty bucket of the table at `table`.
+/// Returns an empty bucket of the table at `table`.
 pub(crate) fn bucket(root: &Root, table: Addr, depth: u8, prefix: u64, index: usize) -> Vec<u64> {
     let mut image = vec![0; root.shape.words()];
     image[0] = root.shape.to_word(BUCKET_MAGIC, depth, root.homes_mark());
@@ -31,7 +31,7 @@ pub(crate) fn bucket(root: &Root, table: Addr, depth: u8, prefix: u64, index: us
     image
 }
 
-/// A block of the chain of bucket `index`, with one pair.
+/// Returns a block of the chain of bucket `index`, with one pair.
 pub(crate) fn block(
     shape: Shape,
     root: Addr,
@@ -49,7 +49,7 @@ pub(crate) fn block(
     image
 }
 
-/// Looks at an image of the table with this root.
+/// Calls `f` with an image of the table whose root is at `root`.
 pub(crate) fn with<T>(image: &[u64], root: Addr, f: impl FnOnce(Bucket<'_, '_>) -> T) -> Option<T> {
     let view = View::Own(image);
     Bucket::open(&view, root).map(f)
@@ -71,7 +71,7 @@ fn fingerprints(image: &mut [u64]) -> Option<&mut u64> {
     image.get_mut(at)
 }
 
-/// One more of the home's keys is elsewhere, the one with this tag.
+/// Records that one more of the home's keys, the one with this tag, is outside the home.
 pub(crate) fn add_away(image: &mut [u64], tag: u64) {
     let mut versions = versions(image);
     versions.away = versions.away.saturating_add(1);
@@ -81,7 +81,7 @@ pub(crate) fn add_away(image: &mut [u64], tag: u64) {
     }
 }
 
-/// One less of the home's keys is elsewhere.
+/// Records that one of the home's keys, the one with this tag, is no longer outside the home.
 pub(crate) fn remove_away(image: &mut [u64], tag: u64) {
     let mut versions = versions(image);
     versions.away = versions.away.saturating_sub(1);
@@ -117,7 +117,7 @@ pub(crate) fn put(image: &mut [u64], shape: Shape, slot: usize, pair: &[u64]) {
     }
 }
 
-/// The pair in a slot.
+/// Returns the pair in a slot.
 pub(crate) fn pair_at(image: &[u64], shape: Shape, slot: usize) -> Pair {
     let mut pair = vec![0; shape.pair_words()];
     let at = shape.key(slot);
@@ -131,7 +131,7 @@ pub(crate) fn pair_at(image: &[u64], shape: Shape, slot: usize) -> Pair {
     pair
 }
 
-/// Takes the pair out of a slot, which is free then.
+/// Removes the pair from a slot, which becomes free.
 pub(crate) fn take(image: &mut [u64], shape: Shape, slot: usize) -> Pair {
     let pair = pair_at(image, shape, slot);
     put(image, shape, slot, &vec![0; pair.len()]);
@@ -147,12 +147,12 @@ pub(crate) fn set_value(image: &mut [u64], shape: Shape, slot: usize, value: &[u
     }
 }
 
-/// First free slot.
+/// Returns the first free slot.
 pub(crate) fn free_slot(image: &[u64], shape: Shape) -> Option<usize> {
     (0..shape.slots).find(|i| image.get(shape.tag(*i)) == Some(&0))
 }
 
-/// Last used slot.
+/// Returns the last used slot.
 pub(crate) fn last_used(image: &[u64], shape: Shape) -> Option<usize> {
     (0..shape.slots)
         .rev()

@@ -1,9 +1,9 @@
-//! Buckets, blocks, directory and root, as the commit protocol sees them.
+//! The node kind of buckets, blocks, directory and root: the interface to the commit protocol.
 //!
-//! A note says which key was looked for and what was found of it:
-//! `| flags 32 · key length 32 | hash | root | stride 32 · index 32 | joint versions | value hash | key |`.
-//! For a key that was absent the home bucket alone is remembered: whoever puts a key elsewhere changes
-//! its home's joint versions.
+//! A note says which key was looked up and the result: `| flags 32 · key length 32 | hash | root |
+//! stride 32 · index 32 | joint versions | value hash | key |`. For an absent key the note covers
+//! the home bucket alone: a transaction that puts a key outside its home changes the home's joint
+//! versions.
 
 use fencepost_storage::{Addr, Timestamp, View};
 use fencepost_txn::{NodeKind, Refusal, Rerouting, Revalidate, Transaction, slot_bytes};
@@ -16,26 +16,26 @@ use crate::layout::{
 use crate::op::{self, Code};
 use crate::write;
 
-/// The one value of [`TableKind`].
+/// The only value of [`TableKind`].
 pub(crate) static TABLE: TableKind = TableKind;
 
-/// Any object of a hash table.
+/// The node kind of any object of a hash table.
 pub(crate) struct TableKind;
 
 /// Number of the kind in log records.
 const TABLE_KIND: u8 = 2;
 
-/// The note is of a key that was found.
+/// The note is for a key that was found.
 const FLAG_HIT: u64 = 1;
-/// The note is of a patch: a key that is found may have any value, and one that is not must have its
-/// home to itself.
+/// The note is for a patch: a found key may have any value, and an absent key requires that its
+/// home has no keys elsewhere.
 const FLAG_PATCH: u64 = 2;
 const NOTE_FIXED: usize = 6;
 
 /// Words of a note.
 pub(crate) type Note = SmallVec<[u64; 16]>;
 
-/// The note of a lookup. `hit` is the hash of the value that was found.
+/// Returns the note of a lookup. `hit` is the hash of the value that was found.
 pub(crate) fn note(
     key: &Key<'_>,
     table: Addr,
@@ -63,7 +63,8 @@ impl NodeKind for TableKind {
         TABLE_KIND
     }
 
-    /// Root and directory say only where shards are; a newer one is as good. Buckets are not admitted.
+    /// Root and directory only say where shards are, so a newer version is admitted. Buckets are
+    /// not admitted.
     fn admits(&self, node: &View<'_>, _r: Timestamp) -> bool {
         Root::open(node).is_some() || node.word(0) >> 48 == DIRECTORY_MAGIC
     }

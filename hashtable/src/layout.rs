@@ -1,4 +1,4 @@
-//! The objects of a hash table, read in place.
+//! The objects of a hash table and their layout.
 //!
 //! ```text
 //! root       | magic 16 | depth 8 | slots 8 | key words 8 | value words 8 | flags 16 |
@@ -11,12 +11,13 @@
 //! block      as a bucket, with two slots; the fat pointer is that of the next block
 //! tag        | used 1 | key length 15 | hash 48 |     0: the slot is free
 //! ```
-//! The low `depth` bits of a key's hash say which shard it is in, the high half which bucket is its
-//! *home*. It lies in its home, in the bucket after it, or in the home's overflow chain. `away` counts
-//! the home's keys that lie outside it, and `fingerprints` has 12 bits of each, so that the home alone
-//! mostly tells that a key is nowhere: `| n 4 | 5 × 12 |`, n = 15 where there were too many. `forward` of a bucket equals `backward` of the next one; both
-//! change when a key of the one comes to, leaves or is moved in the other. `chain` changes with the
-//! overflow chain.
+//! The low `depth` bits of a key's hash determine its shard, and the high half determines its
+//! *home* bucket. The key lies in its home, in the bucket after it, or in the home's overflow
+//! chain. `away` counts the home's keys that lie outside it. `fingerprints` has 12 bits of each of
+//! them, so that mostly the home alone shows that a key is absent: `| n 4 | 5 × 12 |`, n = 15 where
+//! there were too many. `forward` of a bucket equals `backward` of the next one. Both change when a
+//! key of the first comes to, leaves or is moved in the second. `chain` changes with the overflow
+//! chain.
 
 use fencepost_storage::{Addr, FatPtr, View};
 
@@ -31,19 +32,20 @@ pub(crate) const BLOCK_MAGIC: u64 = 0x4A53;
 pub(crate) const ROOT_WORDS: usize = 4;
 /// Words of a directory before its entries.
 pub(crate) const DIRECTORY_HEADER: usize = 2;
-/// Word of a bucket that says whose it is.
+/// Index of the word that identifies the owner of a bucket.
 pub(crate) const WORD_OWNER: usize = 1;
-/// Word of the first tag: with the object's own header all tags lie in one cache line.
+/// Index of the word of the first tag: with the object's own header all tags lie in one cache line.
 const WORD_TAGS: usize = 2;
-/// Pairs of an overflow block.
+/// Slots of an overflow block.
 pub(crate) const BLOCK_SLOTS: usize = 2;
-/// Bytes of the longest key that can be asked to fit a slot.
+/// Length in bytes of the longest key that a table can allow.
 pub(crate) const MAX_KEY_BYTES: usize = 256;
 pub(crate) const MAX_KEY_WORDS: usize = MAX_KEY_BYTES / 8;
 /// Words of the largest inline value.
 pub(crate) const MAX_VALUE_WORDS: usize = 128;
 
-/// Hits are guarded: values are in the slots, not behind pointers to objects that are guarded.
+/// Found values join the read set: the value is the data, not a pointer to an object that is itself
+/// in the read set.
 pub(crate) const FLAG_GUARD_HITS: u64 = 1;
 
 const USED: u64 = 1 << 63;
@@ -56,7 +58,7 @@ pub(crate) struct Key<'a> {
     source: Source<'a>,
 }
 
-/// Where the words of a key come from.
+/// The form in which the words of a key are given.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Bytes(&'a [u8]),
@@ -64,7 +66,7 @@ enum Source<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// Nothing if the key is longer than any slot.
+    /// Returns a key; `None` if it is longer than any slot.
     #[inline]
     pub(crate) fn new(bytes: &'a [u8]) -> Option<Key<'a>> {
         (bytes.len() <= MAX_KEY_BYTES).then(|| Key {
@@ -74,7 +76,7 @@ impl<'a> Key<'a> {
         })
     }
 
-    /// A key whose words have been stored; there are words for all `len` bytes.
+    /// Returns a key from stored words, which must contain all `len` bytes.
     pub(crate) fn from_words(hash: u64, len: usize, words: &'a [u64]) -> Key<'a> {
         Key {
             hash,
@@ -83,7 +85,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Word `i` of the key, as slots hold it.
+    /// Returns word `i` of the key, as stored in slots.
     #[inline]
     pub(crate) fn word(&self, i: usize) -> u64 {
         match self.source {
@@ -92,7 +94,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// The tag of its slot.
+    /// Returns the tag of its slot.
     #[inline]
     pub(crate) fn tag(&self) -> u64 {
         USED | ((self.len as u64) << 48) | (self.hash >> 16)
@@ -111,7 +113,7 @@ impl<'a> Key<'a> {
     }
 }
 
-/// How slots of a table look.
+/// The sizes of the slots of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) slots: usize,
@@ -120,13 +122,13 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Words of a tag with key and value.
+    /// Returns the words of a tag with key and value.
     #[inline]
     pub(crate) fn pair_words(self) -> usize {
         1 + self.key_words + self.value_words
     }
 
-    /// Words of the object.
+    /// Returns the words of the object.
     pub(crate) fn words(self) -> usize {
         self.key(self.slots)
     }
@@ -138,43 +140,43 @@ impl Shape {
         }
     }
 
-    /// Word of the tag of a slot.
+    /// Returns the index of the tag of a slot.
     #[inline]
     pub(crate) fn tag(self, slot: usize) -> usize {
         WORD_TAGS + slot
     }
 
-    /// Word of the joint versions.
+    /// Returns the index of the joint versions.
     #[inline]
     pub(crate) fn versions(self) -> usize {
         WORD_TAGS + self.slots
     }
 
-    /// First word of the fat pointer of the overflow chain.
+    /// Returns the index of the first word of the fat pointer of the overflow chain.
     #[inline]
     pub(crate) fn chain(self) -> usize {
         self.versions() + 1
     }
 
-    /// Word of the fingerprints.
+    /// Returns the index of the fingerprints.
     #[inline]
     pub(crate) fn fingerprints(self) -> usize {
         self.versions() + 3
     }
 
-    /// First word of the key of a slot.
+    /// Returns the index of the first word of the key of a slot.
     #[inline]
     pub(crate) fn key(self, slot: usize) -> usize {
         self.versions() + 4 + slot * (self.key_words + self.value_words)
     }
 
-    /// First word of the value of a slot.
+    /// Returns the index of the first word of the value of a slot.
     #[inline]
     pub(crate) fn value(self, slot: usize) -> usize {
         self.key(slot) + self.key_words
     }
 
-    /// The shape of the bucket or block with this image.
+    /// Returns the shape of the bucket or block with this image.
     #[inline]
     pub(crate) fn of(image: &[u64]) -> Shape {
         Shape::from_word(image.first().copied().unwrap_or(0))
@@ -206,7 +208,7 @@ pub(crate) struct Root {
     pub(crate) shape: Shape,
     pub(crate) flags: u64,
     pub(crate) directory: Addr,
-    /// Buckets of a shard that are homes; one more follows them.
+    /// Number of buckets of a shard that are homes; one more bucket follows them.
     pub(crate) buckets: usize,
     /// Bytes from one bucket to the next.
     pub(crate) stride: usize,
@@ -236,31 +238,31 @@ impl Root {
         ]
     }
 
-    /// The mark that buckets carry of how many homes their shard has.
+    /// Returns the mark in each bucket of the number of homes in its shard.
     pub(crate) fn homes_mark(&self) -> u64 {
         self.buckets as u64 & 0xFFFF
     }
 
-    /// Index of a key's home in its shard.
+    /// Returns the index of a key's home in its shard.
     #[inline]
     pub(crate) fn home(&self, hash: u64) -> usize {
         home(hash, self.buckets)
     }
 
-    /// Address of bucket `index` of the shard that begins at `first`.
+    /// Returns the address of bucket `index` of the shard that begins at `first`.
     #[inline]
     pub(crate) fn bucket(&self, first: Addr, index: usize) -> Addr {
         Addr::from_raw(first.raw() + (index * self.stride) as u64)
     }
 }
 
-/// Index of the home of a hash among `buckets`.
+/// Returns the index of the home of a hash among `buckets`.
 #[inline]
 pub(crate) fn home(hash: u64, buckets: usize) -> usize {
     (((hash >> 32) * buckets as u64) >> 32) as usize
 }
 
-/// The shard of a hash in a directory; nothing if the view is no directory of the table.
+/// Returns the shard of a hash in a directory; `None` if the view is not a directory of the table.
 #[inline]
 pub(crate) fn shard_of(view: &View<'_>, root: Addr, hash: u64) -> Option<Addr> {
     let first = view.word(0);
@@ -273,25 +275,26 @@ pub(crate) fn shard_of(view: &View<'_>, root: Addr, hash: u64) -> Option<Addr> {
     ))
 }
 
-/// The low `depth` bits.
+/// Returns the low `depth` bits.
 #[inline]
 pub(crate) fn low_bits(hash: u64, depth: u8) -> u64 {
     hash & ((1u64 << (depth & 63)) - 1)
 }
 
-/// The word that says whose a bucket is: its shard, its index there, and its table.
+/// Returns the word that identifies the owner of a bucket: its shard, its index there, and its
+/// table.
 #[inline]
 pub(crate) fn owner(prefix: u64, index: usize, root: Addr) -> u64 {
     (prefix << 48) | ((index as u64 & 0xFFFF) << 32) | u64::from(table_mark(root))
 }
 
-/// A mark of the table with this root.
+/// Returns a mark of the table with this root.
 #[inline]
 fn table_mark(root: Addr) -> u32 {
     (root.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
 }
 
-/// A bucket or block under a view.
+/// A read-only view of one bucket or block.
 #[derive(Clone, Copy)]
 pub(crate) struct Bucket<'a, 'v> {
     pub(crate) view: &'a View<'v>,
@@ -301,7 +304,8 @@ pub(crate) struct Bucket<'a, 'v> {
 }
 
 impl<'a, 'v> Bucket<'a, 'v> {
-    /// The bucket or block, or nothing if these words are none of the table with this root.
+    /// Opens a bucket or block; returns `None` if the words are not one of the table with this
+    /// root.
     #[inline]
     pub(crate) fn open(view: &'a View<'v>, root: Addr) -> Option<Self> {
         let first = view.word(0);
@@ -335,36 +339,36 @@ impl<'a, 'v> Bucket<'a, 'v> {
         (self.view.word(WORD_OWNER) >> 32) as u16 as usize
     }
 
-    /// First overflow block or, of a block, the next one.
+    /// Returns the first overflow block of a bucket, or the next block of a block.
     #[inline]
     pub(crate) fn chain(&self) -> FatPtr {
         let at = self.shape.chain();
         FatPtr::from_words([self.view.word(at), self.view.word(at + 1)])
     }
 
-    /// Whether this is the bucket with that index of the shard that the hash belongs to.
+    /// Returns whether this is the bucket with that index of the shard that the hash belongs to.
     #[inline]
     pub(crate) fn is_home(&self, hash: u64, index: usize) -> bool {
         !self.is_block && self.index() == index && low_bits(hash, self.depth) == self.prefix()
     }
 
-    /// Whether the bucket is of a table that is laid out as this root says: a stale copy of a root
-    /// may be of another table, whose root had the same slot. A bucket without a mark of its
-    /// shard's homes fits any number of them.
+    /// Returns whether the bucket belongs to a table with the layout of this root. A stale copy of
+    /// a root may be of another table, whose root was in the same slot. A bucket without a mark
+    /// fits any number of homes.
     #[inline]
     pub(crate) fn fits(&self, root: &Root) -> bool {
         let mark = self.view.word(0) & 0xFFFF;
         self.shape == root.shape && (mark == 0 || mark == root.homes_mark())
     }
 
-    /// Whether a key of this home that is not in it may be elsewhere.
+    /// Returns whether a key of this home that is not in it may be elsewhere.
     #[inline]
     pub(crate) fn may_be_away(&self, key: &Key<'_>) -> bool {
         self.versions().away > 0
             && Fingerprints(self.view.word(self.shape.fingerprints())).may_have(key.tag())
     }
 
-    /// Slot of a key.
+    /// Returns the slot of a key.
     #[inline]
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<usize> {
         let tag = key.tag();
@@ -372,8 +376,8 @@ impl<'a, 'v> Bucket<'a, 'v> {
         (0..self.shape.slots).find(|slot| fits(*slot) && self.has(*slot, key))
     }
 
-    /// Whether the key of a slot, whose tag fits, is this one. It nearly always is; what only looks at tags stays
-    /// small.
+    /// Returns whether the key of a slot with the right tag is this key. It nearly always is. The
+    /// function is separate so that the search over tags stays small.
     #[inline(never)]
     fn has(&self, slot: usize, key: &Key<'_>) -> bool {
         let at = self.shape.key(slot);
@@ -409,7 +413,7 @@ impl<'a, 'v> Bucket<'a, 'v> {
         self.view.copy(self.shape.value(slot), &mut out[..len]);
     }
 
-    /// A hash of a value, for guards.
+    /// Returns a hash of a value, for the read set.
     pub(crate) fn value_hash(&self, slot: usize) -> u64 {
         let at = self.shape.value(slot);
         (0..self.shape.value_words).fold(1, |state: u64, i| {
@@ -431,7 +435,7 @@ impl<'a, 'v> Bucket<'a, 'v> {
     }
 }
 
-/// Fingerprints of the keys that a home has elsewhere.
+/// Fingerprints of a home's keys that lie outside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fingerprints(pub(crate) u64);
 
@@ -449,7 +453,7 @@ impl Fingerprints {
         (0..self.len().min(FINGERPRINTS)).find(|i| (self.0 >> (12 * i)) & 0xFFF == tag & 0xFFF)
     }
 
-    /// Whether the key with this tag may be among them.
+    /// Returns whether the key with this tag may be among them.
     #[inline]
     pub(crate) fn may_have(self, tag: u64) -> bool {
         self.len() > FINGERPRINTS || self.position(tag).is_some()
@@ -466,7 +470,7 @@ impl Fingerprints {
         }
     }
 
-    /// Takes a key out; `left` keys are still elsewhere.
+    /// Removes a key; `left` keys are still elsewhere.
     pub(crate) fn remove(self, tag: u64, left: u16) -> Self {
         let len = self.len();
         match self.position(tag) {
@@ -486,7 +490,7 @@ impl Fingerprints {
     }
 }
 
-/// Joint versions and the number of keys kept elsewhere.
+/// Joint versions and the number of keys outside the home.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Versions {
     pub(crate) forward: u16,

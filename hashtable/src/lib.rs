@@ -2,23 +2,26 @@
 //!
 //! # Picture
 //! ```text
-//! root ──► directory ──► shard: | bucket | bucket | bucket | ... |   side by side, one read for two
+//! root ──► directory ──► shard: | bucket | bucket | bucket | ... |   consecutive: one read for two
 //! (never    (2^depth               │
 //!  moves)    shards)               └──► block ──► block              overflow chain of the home
 //! ```
-//! * `layout`, `image`: the objects, read in place and changed in private images; `hash` never changes.
-//! * `kind`, `op`: buckets as the commit protocol sees them; what touches one bucket is a patch.
-//! * `table`, `write`, `place`: lookups and changes in transactions; making room.
+//! * `layout`, `image`: the objects, read in place and changed in private images. `hash` never
+//!   changes.
+//! * `kind`, `op`: the interface to the commit protocol; a change of one bucket is a patch.
+//! * `table`, `write`, `place`: lookups and changes in transactions; freeing slots.
 //! * `grow`: splitting a shard; `lockfree`: lookups without a transaction; `scan`, `check`.
 //!
 //! # Invariants
-//! * HASH-1: a key is in its home, the bucket after it, or the home's overflow chain, and only once.
-//! * HASH-2: whoever puts, takes or moves a key outside its home also changes the home's joint or chain
-//!   version. So the home alone tells whether a key that was absent still is.
+//! * HASH-1: a key is in its home, the bucket after it, or the home's overflow chain, and only
+//!   once.
+//! * HASH-2: a transaction that puts, removes or moves a key outside its home also changes the
+//!   home's joint or chain version. So the home alone shows whether an absent key is still absent.
 //! * HASH-3: `forward` of a bucket equals `backward` of the next one in every snapshot.
-//! * HASH-4: every bucket says which hashes are its own; who comes from an outdated directory notices.
+//! * HASH-4: every bucket shows which hashes belong to it, so a lookup through an outdated
+//!   directory notices the error.
 //!
-//! Failure: a key that does not fit a slot is [`IndexError::KeyTooLong`]; all else is a
+//! Failure: a key that does not fit a slot is [`IndexError::KeyTooLong`]; every other error is a
 //! [`fencepost_txn::Stop`].
 
 mod check;

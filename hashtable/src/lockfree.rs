@@ -1,16 +1,17 @@
 //! Lookups without a transaction (NSDI'14 §3.6): one consistent answer about one key, as of some
-//! moment during the call.
+//! time during the call.
 //!
-//! Every object is read whole by its version. That a bucket and the next one belong together is told
-//! by their joint versions; that a block is still the one that was linked, by the incarnation in the
-//! fat pointer, and that the chain is still the same, by the home's chain version.
+//! Every object is read whole, checked by its version. The joint versions show whether a bucket and
+//! the next one belong together. The incarnation in the fat pointer shows whether a block is still
+//! the one that was linked. The home's chain version shows whether the chain is unchanged.
 //!
 //! ```text
-//! get_at_once      root ─► directory ─► home ─► neighbour      one look each, nothing is awaited
-//!   │ something far, locked or torn; in a chain; absent, though the home does not say so alone
+//! get_at_once      root ─► directory ─► home ─► neighbour      one look each, awaits nothing
+//!   │ an object is far, locked or torn; the key is in a chain; or its absence is not certain
 //! get_in_time      the same from the beginning ─► chain ─► home again
 //! ```
-//! On one machine nearly every lookup ends at once, which costs a few cache lines and little else.
+//! On one machine nearly every lookup ends in `get_at_once`, which costs a few cache lines and
+//! little else.
 
 use fencepost_storage::{FatPtr, View};
 use fencepost_txn::{LockFree, Machine, Stop};
@@ -19,20 +20,21 @@ use crate::counters::{Event, count};
 use crate::layout::{Bucket, Key, Root, Versions, shard_of};
 use crate::table::{HashTable, MAX_CHAIN, Spot};
 
-/// What a look at a bucket says.
+/// The result of reading a bucket.
 enum Glance {
     Found,
     Absent(Versions, FatPtr),
-    /// Not in the home and not elsewhere.
+    /// The key is not in the home and not elsewhere.
     Nowhere,
     Stale,
 }
 
-/// Rounds after which a lookup lets other threads run.
+/// Rounds after which a lookup yields to other threads.
 const PATIENCE: usize = 64;
 
 impl HashTable {
-    /// Copies the newest committed value of a key to `out`; false if there is none, or no table.
+    /// Copies the newest committed value of a key to `out`. Returns `false` if there is no such
+    /// key, or no table.
     ///
     /// # Errors
     /// [`Stop::Retry`] where a machine cannot be reached.
@@ -53,7 +55,8 @@ impl HashTable {
         }
     }
 
-    /// The lookup if all that it takes is in memory here, and nobody is changing it.
+    /// Looks a key up if all objects are in this machine's memory and none of them is being
+    /// changed.
     fn get_at_once(&self, machine: &Machine, key: &Key<'_>, out: &mut [u64]) -> Option<bool> {
         let root = machine.glimpse(self.root, Root::open)???;
         let shard = |view: &View<'_>| shard_of(view, self.root, key.hash);
@@ -72,7 +75,7 @@ impl HashTable {
         }
     }
 
-    /// The lookup, whatever it takes.
+    /// Looks a key up, and waits where necessary.
     async fn get_in_time(
         &self,
         machine: &Machine,
@@ -80,7 +83,7 @@ impl HashTable {
         out: &mut [u64],
     ) -> Result<bool, Stop> {
         for round in 0.. {
-            // What copies have led to is looked for anew where it is not there.
+            // If stale copies lead to a wrong place, the next round uses fresh ones.
             let Some(spot) = self.place(machine, key.hash, round > 0).await? else {
                 let is_there = |view: &View<'_>| Root::open(view).is_some();
                 if machine.view_current(self.root, is_there).await? != Some(true) {
@@ -99,8 +102,8 @@ impl HashTable {
         Ok(false)
     }
 
-    /// Where the key of a hash is looked for. Unless they are to be `fresh`, copies of another machine's
-    /// root and directory serve: the bucket tells itself whether it is the right one.
+    /// Returns where to look for the key of a hash. Unless `fresh`, copies of another machine's
+    /// root and directory are used: the bucket shows whether it is the right one.
     async fn place(&self, machine: &Machine, hash: u64, fresh: bool) -> Result<Option<Spot>, Stop> {
         let look = |view: &View<'_>| {
             let root = Root::open(view);
@@ -122,7 +125,7 @@ impl HashTable {
         Ok(Some(spot))
     }
 
-    /// What the home of a key says of it.
+    /// Searches the home of a key.
     #[inline]
     fn glance(&self, view: &View<'_>, spot: &Spot, key: &Key<'_>, out: &mut [u64]) -> Glance {
         let is_home =
@@ -140,7 +143,8 @@ impl HashTable {
         }
     }
 
-    /// Whether the bucket after its home has a key, and the joint version; nothing if it is no bucket.
+    /// Returns whether the bucket after its home has a key, and the joint version; `None` if the
+    /// object is not a bucket.
     fn glance_beside(
         &self,
         view: &View<'_>,
@@ -155,7 +159,7 @@ impl HashTable {
         Some((slot.is_some(), bucket.versions().backward))
     }
 
-    /// One attempt; nothing if what was read does not belong together.
+    /// Makes one attempt; returns `None` if the objects that were read do not belong together.
     async fn attempt(
         &self,
         machine: &Machine,
@@ -199,7 +203,8 @@ impl HashTable {
             }
             chain = block.chain();
         }
-        // Nobody moved the key between bucket, neighbour and chain while we looked.
+        // Unchanged versions show that the key was not moved between bucket, neighbour and chain
+        // meanwhile.
         let look = |view: &View<'_>| self.glance(view, &spot, key, out);
         let again = machine.view_current(spot.home, look).await?;
         Ok(match again.unwrap_or(Glance::Stale) {

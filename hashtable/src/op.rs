@@ -1,7 +1,7 @@
-//! The words of a patch: what a transaction wants done to a bucket, a block or the directory.
+//! The encoding of a patch: a change of a bucket, a block or the directory.
 //!
-//! `| code 32 · key length 32 | hash | root | index | key | value |` for pairs, and
-//! `| code | prefix of the new half | root | depth | first bucket of the old shard | of the new |` for a
+//! `| code 32 · key length 32 | hash | root | index | key | value |` for pairs, and `| code |
+//! prefix of the new half | root | depth | first bucket of the old shard | of the new |` for a
 //! shard that was split in two.
 
 use fencepost_storage::Addr;
@@ -9,16 +9,16 @@ use smallvec::SmallVec;
 
 use crate::layout::{Key, MAX_KEY_WORDS};
 
-/// What to do.
+/// The kind of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
     /// Put the pair into the key's home, which has none of its keys elsewhere.
     Insert,
-    /// Overwrite the value where the key is.
+    /// Overwrite the value of the key.
     Update,
-    /// Take the pair out of the key's home, which has no overflow chain.
+    /// Remove the pair from the key's home, which has no overflow chain.
     Remove,
-    /// Point the upper half of a shard to its new place.
+    /// Set the directory entries of the upper half of a split shard to the new shard.
     Grow,
 }
 
@@ -27,7 +27,7 @@ pub(crate) const FIXED: usize = 4;
 /// Words of a patch.
 pub(crate) type Words = SmallVec<[u64; 24]>;
 
-/// A patch of a pair.
+/// Encodes a patch of a pair.
 pub(crate) fn encode(code: Code, key: &Key<'_>, root: Addr, index: usize, value: &[u64]) -> Words {
     let mut op = Words::new();
     op.push(((code as u64) << 32) | key.len as u64);
@@ -37,7 +37,7 @@ pub(crate) fn encode(code: Code, key: &Key<'_>, root: Addr, index: usize, value:
     op
 }
 
-/// A patch of the directory.
+/// Encodes a patch of the directory.
 pub(crate) fn encode_grow(root: Addr, prefix: u64, depth: u8, old: Addr, new: Addr) -> Words {
     let mut op = Words::new();
     op.extend_from_slice(&[
@@ -60,7 +60,7 @@ pub(crate) struct Op<'a> {
     pub(crate) value: &'a [u64],
 }
 
-/// Whether two patches are of the same key.
+/// Returns whether two patches are for the same key.
 pub(crate) fn same_key(one: &[u64], other: &[u64]) -> bool {
     let key = |op: &[u64]| {
         let len = *op.first()? as u32;
@@ -71,7 +71,7 @@ pub(crate) fn same_key(one: &[u64], other: &[u64]) -> bool {
     key(one).is_some() && key(one) == key(other)
 }
 
-/// The code of a patch.
+/// Returns the code of a patch.
 pub(crate) fn code(op: &[u64]) -> Option<Code> {
     match op.first()? >> 32 {
         0 => Some(Code::Insert),

@@ -1,4 +1,5 @@
-//! Making room: chained associative hopscotch hashing (NSDI'14 §3.6) on the images of a few buckets.
+//! Freeing slots: chained associative hopscotch hashing (NSDI'14 §3.6) on the images of a few
+//! buckets.
 //!
 //! ```text
 //!   home   next   ...    free
@@ -13,7 +14,7 @@ use crate::layout::{Shape, Versions, home};
 /// Consecutive buckets of a shard, some of them changed.
 pub(crate) struct Window {
     pub(crate) shape: Shape,
-    /// Homes of the shard.
+    /// Number of homes of the shard.
     pub(crate) buckets: usize,
     /// Index of the first image.
     pub(crate) first: usize,
@@ -50,7 +51,7 @@ impl Window {
         }
     }
 
-    /// Makes the joint versions of `at` and the bucket after it move together.
+    /// Changes the joint versions of `at` and the bucket after it together.
     pub(crate) fn tie(&mut self, at: usize) {
         let Some(image) = self.images.get(at) else {
             return;
@@ -60,7 +61,7 @@ impl Window {
         self.edit(at + 1, |versions| versions.backward = forward);
     }
 
-    /// Notes in its home that a pair is in the next bucket now.
+    /// Records in its home that a pair is in the next bucket now.
     fn send_away(&mut self, home: usize, pair: &[u64]) {
         if let (Some(image), Some(tag)) = (self.images.get_mut(home), pair.first()) {
             image::add_away(image, *tag);
@@ -80,8 +81,8 @@ impl Window {
         true
     }
 
-    /// Puts the pair into the first image, its home, or the next one, moving other pairs on if need
-    /// be; false, with nothing changed, if that cannot be done.
+    /// Puts the pair into image `at`, its home, or into the next one, and moves other pairs if
+    /// necessary. Returns `false`, with nothing changed, if that is impossible.
     pub(crate) fn place(&mut self, at: usize, pair: &Pair) -> bool {
         if self.put(at, pair) {
             return true;
@@ -94,7 +95,7 @@ impl Window {
         true
     }
 
-    /// Moves pairs on until the image after `at` has room.
+    /// Moves pairs to their next buckets until the image after `at` has a free slot.
     fn free_next(&mut self, at: usize) -> bool {
         let Some(free) = (at + 2..self.images.len()).find(|i| self.has_room(*i)) else {
             return false;
@@ -113,7 +114,7 @@ impl Window {
         true
     }
 
-    /// A slot whose pair has its home right there, so that it may move on by one.
+    /// Returns a slot whose pair is in its home, so that it may move to the next bucket.
     fn movable(&self, at: usize) -> Option<usize> {
         let image = self.images.get(at)?;
         (0..self.shape.slots).find(|slot| {

@@ -1,8 +1,8 @@
 //! Scans over all keys, in no order: shard by shard, bucket by bucket.
 //!
-//! A read-write transaction guards every bucket and block it passes, so nothing can come, go or move
-//! behind it; an unscanned shard that is split meanwhile has a new half with a higher prefix, which
-//! comes later.
+//! A read-write transaction adds every bucket and block that it passes to the read set. So no key
+//! can come, go or move there unnoticed. If a shard is split before it is scanned, its new half has
+//! a higher prefix and is scanned later.
 
 use fencepost_storage::{Addr, View};
 use fencepost_txn::{AbortReason, Mode, NodeKind, Stop, Transaction};
@@ -11,7 +11,7 @@ use crate::kind::TABLE;
 use crate::layout::{Bucket, DIRECTORY_HEADER, DIRECTORY_MAGIC, Root};
 use crate::table::{HashTable, MAX_CHAIN};
 
-/// Keys and values, gathered in flat arrays. Reuse one batch to scan without allocating.
+/// Keys and values in flat arrays. Reuse one batch to scan without allocating.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HashBatch {
     bytes: Vec<u8>,
@@ -21,22 +21,22 @@ pub struct HashBatch {
 }
 
 impl HashBatch {
-    /// An empty batch.
+    /// Returns an empty batch.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Key of entry `i`.
+    /// Returns the key of entry `i`.
     ///
     /// # Panics
     /// If there is no entry `i`.
@@ -45,7 +45,7 @@ impl HashBatch {
         &self.bytes[start..self.ends[i]]
     }
 
-    /// Value of entry `i`.
+    /// Returns the value of entry `i`.
     ///
     /// # Panics
     /// If there is no entry `i`.
@@ -53,12 +53,12 @@ impl HashBatch {
         &self.words[i * self.value_words..(i + 1) * self.value_words]
     }
 
-    /// All entries.
+    /// Returns all entries.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u64])> {
         (0..self.len()).map(|i| (self.key(i), self.value(i)))
     }
 
-    /// Forgets all entries, keeps the memory.
+    /// Removes all entries and keeps the memory.
     pub fn clear(&mut self) {
         self.truncate(0);
     }
@@ -83,14 +83,14 @@ impl HashBatch {
 #[derive(Clone, Debug)]
 pub struct HashCursor {
     table: HashTable,
-    /// Entry of the directory.
+    /// Index of the next directory entry.
     prefix: u64,
     index: usize,
     done: bool,
 }
 
 impl HashTable {
-    /// A scan over everything.
+    /// Returns a cursor over all keys.
     pub fn scan(&self) -> HashCursor {
         HashCursor {
             table: *self,
@@ -102,8 +102,8 @@ impl HashTable {
 }
 
 impl HashCursor {
-    /// Fills `out` with whole buckets until it has `enough` entries or more; false, with `out` empty,
-    /// at the end.
+    /// Fills `out` with whole buckets until it has at least `enough` entries. Returns `false`, with
+    /// `out` empty, at the end.
     ///
     /// # Errors
     /// As [`Transaction::view`].

@@ -1,4 +1,4 @@
-//! What a table takes, by a look at its directory. Overflow blocks, of which there are few, are not counted.
+//! The memory of a table, by its directory. The few overflow blocks are not counted.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,8 @@ use crate::layout::{DIRECTORY_HEADER, DIRECTORY_MAGIC, Root};
 use crate::table::HashTable;
 
 impl HashTable {
-    /// The bytes of all its shards and of the directory; 0 where nobody but its transaction sees the table.
+    /// Returns the bytes of all its shards and of the directory; 0 where only the creating
+    /// transaction sees the table.
     ///
     /// # Errors
     /// [`Stop::Retry`] where a machine cannot be reached.
@@ -21,7 +22,7 @@ impl HashTable {
             };
             let look = |view: &View<'_>| {
                 let whole = view.word(0) >> 48 == DIRECTORY_MAGIC;
-                // Parts of the directory may lead to one shard.
+                // Several directory entries may lead to one shard.
                 let entries = (DIRECTORY_HEADER..view.len()).map(|at| view.word(at));
                 let shards: HashSet<u64> = entries.filter(|entry| *entry != 0).collect();
                 let taken = (shards.len() as u64, view.len() as u64 * 8);

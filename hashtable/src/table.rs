@@ -1,4 +1,4 @@
-//! The table: making one, finding a key's home, looking keys up in a transaction.
+//! The table: creation, the location of a key's home, and lookups in a transaction.
 
 use fencepost_storage::{Addr, FatPtr, View};
 use fencepost_txn::{
@@ -15,37 +15,38 @@ use crate::layout::{
 };
 use crate::write;
 
-/// Steps after which a search that races with growth is given up.
+/// Most steps of a search that races with growth.
 pub(crate) const MAX_STEPS: usize = 1000;
-/// Blocks of an overflow chain that are followed.
+/// Most blocks of an overflow chain that are followed.
 pub(crate) const MAX_CHAIN: usize = 10_000;
-/// Bits of the directory's index at most.
+/// Most bits of the directory's index.
 pub(crate) const MAX_DEPTH: u8 = 16;
-/// Share of slots in use, in percent, that tables are laid out for.
+/// Share of slots in use, in percent, for which the initial size of a table is planned.
 const PLANNED_PERCENT: usize = 90;
 
-/// Shards from which a table is laid out with larger ones, and homes of those.
+/// Number of shards from which a table is planned with larger shards, and their number of homes.
 const MANY_SHARDS: usize = 16;
 const LARGE_SHARD: usize = 1024;
 
-/// How a table is made.
+/// The options of a new table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashOptions {
-    /// Bytes of the longest key; every slot has room for it.
+    /// Length in bytes of the longest key; every slot has space for it.
     pub key_bytes: usize,
-    /// Words of a value; every slot has room for it.
+    /// Words of a value; every slot has space for it.
     pub value_words: usize,
     /// Slots of a bucket: H/2 of NSDI'14.
     pub slots: usize,
-    /// Homes of a shard; shards are what grows. One shard must fit a block of 1 MiB. A table that is
-    /// laid out for many keys has larger shards, so that none gets much more than its share.
+    /// Homes of a shard; a table grows by splitting shards. One shard must fit a block of 1 MiB. A
+    /// table that is planned for many keys has larger shards, so that no shard gets much more than
+    /// its share.
     pub shard_buckets: usize,
-    /// Keys to make room for from the start.
+    /// Number of keys for which the initial size is planned.
     pub capacity: usize,
-    /// Whether a found value is guarded. Needed where the value is the data; not where it is a pointer
-    /// to an object that is guarded itself.
+    /// Whether a found value joins the read set. Required if the value is the data; not if it is a
+    /// pointer to an object that joins the read set itself.
     pub guard_hits: bool,
-    /// Where the table is made; it grows on that machine too.
+    /// The place of the table; it also grows on that machine.
     pub near: Near,
 }
 
@@ -63,23 +64,23 @@ impl Default for HashOptions {
     }
 }
 
-/// Most bytes of a bucket that are asked for before it is looked at.
+/// Most bytes of a bucket that are prefetched before it is read.
 pub(crate) const PREFETCH_BYTES: usize = 512;
 
-/// An unordered index. A handle is its root's address; copy it freely.
+/// An unordered index. The handle is the address of its root and can be copied freely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HashTable {
     pub(crate) root: Addr,
 }
 
-/// Where there is no bucket for a key though nothing but the snapshot has led there.
+/// The error if there is no bucket for a key although only the snapshot was used to find it.
 pub(crate) const NO_HOME: Stop = Stop::Retry(AbortReason::RefreshFailed);
 
-/// A way to find a key's home, from the cheapest to the surest.
+/// A way to find a key's home, from the cheapest to the most reliable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// By copies of another machine's root and directory, which may be stale: the bucket says
-    /// itself whether it is the right one.
+    /// By copies of another machine's root and directory, which may be stale: the bucket shows
+    /// whether it is the right one.
     Copies,
     /// By new copies of both, which replace the stale ones.
     NewCopies,
@@ -97,18 +98,18 @@ impl Route {
     }
 }
 
-/// Where a key's home is.
+/// The location of a key's home.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
     pub(crate) root: Root,
-    /// First bucket of the shard.
+    /// Address of the first bucket of the shard.
     pub(crate) first: Addr,
     pub(crate) index: usize,
     pub(crate) home: Addr,
 }
 
 impl Spot {
-    /// In the shard whose first bucket is `first`.
+    /// Returns the location in the shard whose first bucket is `first`.
     #[inline]
     pub(crate) fn of(root: Root, first: Addr, hash: u64) -> Spot {
         let index = root.home(hash);
@@ -121,13 +122,13 @@ impl Spot {
         }
     }
 
-    /// The bucket after the home.
+    /// Returns the address of the bucket after the home.
     #[inline]
     pub(crate) fn next(&self) -> Addr {
         self.root.bucket(self.first, self.index + 1)
     }
 
-    /// Asks the processor for the home.
+    /// Prefetches the home into the processor's cache.
     #[inline]
     pub(crate) fn prefetch(&self, machine: &Machine) {
         let bytes = self.root.stride.min(PREFETCH_BYTES);
@@ -135,24 +136,24 @@ impl Spot {
     }
 }
 
-/// What a look at the home says.
+/// The result of reading the home.
 pub(crate) enum Look<T> {
     Found(T),
-    /// Not in the home; `away` says whether it may be elsewhere.
+    /// The key is not in the home; `away` says whether it may be elsewhere.
     Absent {
         versions: Versions,
         chain: FatPtr,
         free: bool,
         away: bool,
     },
-    /// This is not the home; the shard was split meanwhile.
+    /// This is not the home: the shard was split meanwhile.
     Stale,
 }
 
-/// What was seen of the home may not be so any more: the transaction's own changes have moved.
+/// The home may have changed since it was read: the transaction's own patches were re-routed.
 pub(crate) struct Moved;
 
-/// In which object a key was found.
+/// The object in which a key was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Home,
@@ -161,7 +162,7 @@ pub(crate) enum Place {
 }
 
 impl HashTable {
-    /// Makes an empty table for pointer values with keys up to 32 bytes.
+    /// Creates an empty table for pointer values with keys up to 32 bytes.
     ///
     /// # Errors
     /// As [`Transaction::alloc`].
@@ -169,10 +170,10 @@ impl HashTable {
         Self::create_with(tx, &HashOptions::default()).await
     }
 
-    /// Makes an empty table.
+    /// Creates an empty table.
     ///
     /// # Errors
-    /// [`Stop::TooLarge`] if the options make no sense; otherwise as [`Transaction::alloc`].
+    /// [`Stop::TooLarge`] if an option is outside its limits; otherwise as [`Transaction::alloc`].
     pub fn create_with<'a>(
         tx: &'a mut Transaction,
         options: &'a HashOptions,
@@ -223,17 +224,17 @@ impl HashTable {
         })
     }
 
-    /// The table whose root is at `root`.
+    /// Returns the table whose root is at `root`.
     pub const fn open(root: Addr) -> HashTable {
         HashTable { root }
     }
 
-    /// Whether `view` shows a bucket or an overflow block of this table; for reports.
+    /// Returns whether `view` shows a bucket or an overflow block of this table; for reports.
     pub fn owns(&self, view: &View<'_>) -> bool {
         Bucket::open(view, self.root).is_some()
     }
 
-    /// Address of the root; it never moves.
+    /// Returns the address of the root, which never moves.
     pub const fn root(&self) -> Addr {
         self.root
     }
@@ -245,8 +246,8 @@ impl HashTable {
         })
     }
 
-    /// Finds the home of a hash. By [`Route::Snapshot`] a read-only transaction looks where it was
-    /// in its snapshot; any other one needs to know where it is now.
+    /// Finds the home of a hash. By [`Route::Snapshot`] a read-only transaction gets the location
+    /// in its snapshot; any other transaction gets the present one.
     pub(crate) async fn locate(
         &self,
         tx: &mut Transaction,
@@ -280,9 +281,9 @@ impl HashTable {
         Err(Stop::Retry(AbortReason::RefreshFailed))
     }
 
-    /// The home of a hash as copies of the root and the directory have it, if they go together. A
-    /// copy that is no root or directory of this table is of an object that had the slot before,
-    /// and is replaced.
+    /// Finds the home of a hash by copies of the root and the directory, if they belong together. A
+    /// copy that is not a root or directory of this table is of an earlier object in the slot, and
+    /// is replaced.
     fn locate_by_copies<'a>(
         &'a self,
         machine: &'a Machine,
@@ -313,8 +314,8 @@ impl HashTable {
         })
     }
 
-    /// Looks at the home of a key; `None` where there is no bucket: where copies have led there, it is to be
-    /// looked for anew.
+    /// Reads the home of a key. Returns `None` if there is no bucket; if copies have led there, the
+    /// caller must search again.
     pub(crate) async fn look<T: Send>(
         &self,
         tx: &mut Transaction,
@@ -348,7 +349,7 @@ impl HashTable {
         Ok(seen)
     }
 
-    /// Finds a key; that it is absent, or not in its home, is guarded.
+    /// Finds a key. If the key is absent, or not in its home, the home joins the read set.
     pub(crate) async fn find<T: Send>(
         &self,
         tx: &mut Transaction,
@@ -361,11 +362,11 @@ impl HashTable {
             let spot = self.locate(tx, key.hash, route).await?;
             let looked = match self.look(tx, &spot, key, &mut found).await {
                 Ok(None) if route == Route::Snapshot => return Err(NO_HOME),
-                // Copies may lead to where no block is any more.
+                // Copies may lead to a block that no longer exists.
                 Err(Stop::Damaged) if route != Route::Snapshot => None,
                 looked => looked?,
             };
-            // If copies have not led to its home, they will not do so again.
+            // Copies that have not led to the home are not used again.
             route = route.next(tx.machine(), self.root);
             let Some(looked) = looked else { continue };
             let (away, chain) = match looked {
@@ -380,7 +381,7 @@ impl HashTable {
                     },
                     seen,
                 ) => {
-                    // Before anything else is read: what follows hangs on it.
+                    // Before anything else is read: the further reads depend on the home.
                     if tx.mode() == Mode::ReadWrite {
                         tx.guard_keys(
                             seen,
@@ -395,7 +396,7 @@ impl HashTable {
                 return Ok((spot, None));
             }
             match self.find_away(tx, &spot, chain, key, &mut found).await? {
-                // The transaction's own changes may have found other places on the way.
+                // The transaction's own patches may have been re-routed meanwhile.
                 Err(Moved) => continue,
                 Ok(_) if tx.has_patches() && tx.read_timestamp() != snapshot => continue,
                 Ok(found) => return Ok((spot, found)),
@@ -404,8 +405,8 @@ impl HashTable {
         Err(Stop::Retry(AbortReason::RefreshFailed))
     }
 
-    /// Finds a key in the bucket after its home and in the home's overflow chain. What makes it stay
-    /// absent there is the home's version.
+    /// Finds a key in the bucket after its home and in the home's overflow chain. The home's
+    /// version protects its absence there.
     pub(crate) async fn find_away<T: Send>(
         &self,
         tx: &mut Transaction,
@@ -439,8 +440,9 @@ impl HashTable {
         Err(Stop::Damaged)
     }
 
-    /// Makes pending changes of this transaction, which has patches, anew that a refresh found no place for,
-    /// before the object is looked at or overwritten; whether there were any.
+    /// Re-routes pending patches of this transaction that a refresh could not apply, before the
+    /// object is read or overwritten. The transaction must have patches. Returns whether there were
+    /// any to re-route.
     pub(crate) async fn settle(&self, tx: &mut Transaction, at: Addr) -> Result<bool, Stop> {
         if tx.patch_is_stale(at).await? != Some(true) {
             return Ok(false);
@@ -449,7 +451,7 @@ impl HashTable {
         Ok(true)
     }
 
-    /// Looks for a key in a bucket or block that is not its home.
+    /// Searches for a key in a bucket or block that is not its home.
     async fn search<T: Send>(
         &self,
         tx: &mut Transaction,
@@ -479,7 +481,7 @@ impl HashTable {
             .ok_or(Stop::Retry(AbortReason::ReadConflict))
     }
 
-    /// The value of a key, if values are two words (fat pointers).
+    /// Returns the value of a key, if values are two words (fat pointers).
     ///
     /// # Errors
     /// As [`Transaction::view`].
@@ -488,7 +490,8 @@ impl HashTable {
         Ok(self.get_into(tx, key, &mut value).await?.then_some(value))
     }
 
-    /// Copies the value of a key to `out`; false, and guarded, if there is none.
+    /// Copies the value of a key to `out`. Returns `false` if the key is absent; its absence joins
+    /// the read set.
     ///
     /// # Errors
     /// As [`Transaction::view`].
@@ -519,7 +522,7 @@ impl HashTable {
     }
 }
 
-/// Depth of the directory and buckets of a shard for a capacity.
+/// Returns the depth of the directory and the buckets of a shard for a capacity.
 fn plan(options: &HashOptions, shape: Shape, most: usize) -> (u8, usize) {
     let wanted = options
         .capacity
@@ -538,7 +541,7 @@ fn plan(options: &HashOptions, shape: Shape, most: usize) -> (u8, usize) {
     }
 }
 
-/// A directory of empty entries.
+/// Returns a directory of empty entries.
 pub(crate) fn directory_image(depth: u8, root: Addr) -> Vec<u64> {
     let mut image = vec![0; DIRECTORY_HEADER + (1 << depth)];
     image[0] = (DIRECTORY_MAGIC << 48) | (u64::from(depth) << 40);
@@ -546,7 +549,7 @@ pub(crate) fn directory_image(depth: u8, root: Addr) -> Vec<u64> {
     image
 }
 
-/// Allocates the buckets of a shard side by side, empty.
+/// Allocates the empty buckets of a shard in consecutive slots.
 async fn new_shard(
     tx: &mut Transaction,
     root: &Root,

@@ -1,8 +1,9 @@
-//! Changing keys.
+//! Inserting, replacing and removing keys.
 //!
-//! What touches one bucket alone is a patch, so changes of different keys in one bucket do not
-//! conflict, and blind updates of one hot key are combined. What touches several (a key beside its
-//! home, displacement, overflow chains) overwrites them at the very versions that were seen.
+//! A change of one bucket alone is a patch. So changes of different keys in one bucket do not
+//! conflict, and blind updates of one hot key are combined. A change of several objects (a key
+//! outside its home, displacement, overflow chains) overwrites them at the exact versions that were
+//! seen.
 
 use fencepost_storage::{Addr, View};
 use fencepost_txn::{AbortReason, Near, Rerouting, Stop, Transaction, Work};
@@ -17,25 +18,25 @@ use crate::op::{self, Code};
 use crate::place::Window;
 use crate::table::{HashTable, Look, MAX_STEPS, Moved, NO_HOME, Place, Route, Spot};
 
-/// Buckets after the home that are probed for a free slot.
+/// Buckets after the home that are searched for a free slot.
 const PROBES: usize = 16;
 
-/// What an insert found.
+/// The result of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insert {
-    /// The key was absent; it is there now.
+    /// The key was absent and has been inserted.
     Done,
-    /// The key is there, and this is the begin of its value; nothing has changed.
+    /// The key exists, and this is the start of its value; nothing has changed.
     Exists([u64; 2]),
 }
 
-/// What an object was when it was copied.
+/// The contents of an object when it was copied.
 pub(crate) struct Copied {
     pub(crate) at: Addr,
     pub(crate) before: Vec<u64>,
 }
 
-/// The first two words of a value.
+/// Returns the first two words of a value.
 fn start_of_value(bucket: &Bucket<'_, '_>, slot: usize) -> [u64; 2] {
     let mut value = [0; 2];
     bucket.value(slot, &mut value[..bucket.shape.value_words.min(2)]);
@@ -55,7 +56,8 @@ impl HashTable {
         }
     }
 
-    /// Inserts a key that must be absent. That it is absent is a condition, made again at commit.
+    /// Inserts a key that must be absent. Its absence is a condition that is checked again at
+    /// commit.
     ///
     /// # Errors
     /// [`IndexError::KeyTooLong`]; otherwise as [`Transaction::patch`].
@@ -106,8 +108,8 @@ impl HashTable {
         Err(IndexError::Stop(Stop::Retry(AbortReason::NodeConflict)))
     }
 
-    /// Inserts a key into a home that has no room, or keys elsewhere; nothing if the shard was split
-    /// and the search must begin anew.
+    /// Inserts a key whose home has no free slot, or has keys elsewhere. Returns `None` if the
+    /// shard was split and the search must start again.
     fn insert_crowded<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -118,7 +120,7 @@ impl HashTable {
         Box::pin(async move {
             let shape = spot.root.shape;
             let (home_image, home) = self.copy(tx, spot.home).await?;
-            // The home is written in the end, at this version: so what is absent now stays absent.
+            // The home is written at this version in the end, so an absent key stays absent.
             let look = |bucket: Bucket<'_, '_>| {
                 (
                     bucket.is_home(key.hash, spot.index),
@@ -208,7 +210,8 @@ impl HashTable {
         self.put_back(tx, home, image).await
     }
 
-    /// Replaces the value of a key; false, and guarded, if it is not there.
+    /// Replaces the value of a key. Returns `false` if the key is absent; its absence joins the
+    /// read set.
     ///
     /// # Errors
     /// As [`Transaction::patch`].
@@ -248,7 +251,7 @@ impl HashTable {
         Err(Stop::Retry(AbortReason::NodeConflict))
     }
 
-    /// Removes a key; false, and guarded, if it is not there.
+    /// Removes a key. Returns `false` if it is absent; its absence joins the read set.
     ///
     /// # Errors
     /// As [`Transaction::patch`].
@@ -281,8 +284,8 @@ impl HashTable {
         Err(Stop::Retry(AbortReason::NodeConflict))
     }
 
-    /// Removes a key that lies beside its home, or whose home has an overflow chain: the chain's
-    /// newest pair takes the free slot. False if things have moved meanwhile.
+    /// Removes a key outside its home, or one whose home has an overflow chain: the chain's newest
+    /// pair takes the free slot. Returns `false` if pairs have moved meanwhile.
     fn remove_crowded<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -322,7 +325,8 @@ impl HashTable {
                 returned = None;
             }
 
-            // The newest block gives its last pair to the free slot, unless the free slot is that.
+            // The newest block gives its last pair to the free slot, unless that slot is in the
+            // newest block.
             let head = image::chain(&window.images[0]);
             let mut freed = None;
             if !head.is_null() {
@@ -356,7 +360,8 @@ impl HashTable {
                     copies.pop();
                 }
             }
-            // The removed key is not elsewhere any more, or a key from the chain is at home now.
+            // The removed key is no longer outside its home, or a key from the chain is in its home
+            // now.
             if let Some(tag) = returned {
                 image::remove_away(&mut window.images[0], tag);
             }
@@ -379,7 +384,7 @@ impl HashTable {
         })
     }
 
-    /// A copy of a bucket or block as the transaction sees it.
+    /// Copies a bucket or block as the transaction sees it.
     pub(crate) async fn copy(
         &self,
         tx: &mut Transaction,
@@ -407,8 +412,8 @@ impl HashTable {
         }
     }
 
-    /// Overwrites what was copied, if it still is what it was then; from there on the commit protocol
-    /// sees to it.
+    /// Overwrites a copied object if it is unchanged since the copy. From then on the commit
+    /// protocol protects it.
     pub(crate) async fn put_back(
         &self,
         tx: &mut Transaction,
@@ -424,7 +429,7 @@ impl HashTable {
         };
         match tx.update(copied.at, write).await {
             Ok(true) => Ok(()),
-            // It was there when it was copied, so others have freed it since.
+            // It existed when it was copied, so another transaction has freed it since.
             Ok(false) | Err(Stop::Damaged) => Err(Stop::Retry(AbortReason::WriteConflict)),
             Err(stop) => Err(stop),
         }
@@ -436,7 +441,7 @@ impl HashTable {
     /// As [`Transaction::view`] and [`Transaction::free`].
     pub fn drop_table(self, tx: &mut Transaction) -> Work<'_, Result<(), Stop>> {
         Box::pin(async move {
-            // Whoever grows the table from here on is in conflict with this.
+            // A transaction that grows the table from here on conflicts with this one.
             let mut words = Vec::new();
             let there = tx.read(self.root, &mut words).await?;
             let root = Root::open(&View::Own(&words)).filter(|_| there);
@@ -447,7 +452,7 @@ impl HashTable {
                 for index in 0..=root.buckets {
                     let mut at = root.bucket(shard.first, index);
                     while !at.is_null() {
-                        // The next one as of the very version that is freed.
+                        // Take the next block from the version that is freed.
                         let next = tx
                             .free_seen(at, |view| {
                                 Bucket::open(view, self.root).map(|block| block.chain().addr)
@@ -463,16 +468,16 @@ impl HashTable {
     }
 }
 
-/// Frees an object that was just looked at.
+/// Frees an object that was just read.
 pub(crate) async fn release(tx: &mut Transaction, at: Addr) -> Result<(), Stop> {
     match tx.free(at).await {
-        // It was there, so others have freed it since.
+        // It existed, so another transaction has freed it since.
         Err(Stop::Damaged) => Err(Stop::Retry(AbortReason::WriteConflict)),
         done => done,
     }
 }
 
-/// Takes the transaction's pending changes of a bucket and makes them where they belong now.
+/// Takes the transaction's pending patches of a bucket and makes them again in the right buckets.
 pub(crate) fn reroute(tx: &mut Transaction, addr: Addr) -> Rerouting<'_> {
     Box::pin(async move {
         let taken = tx.take_patches(addr);

@@ -4,9 +4,9 @@
 //! ```text
 //! Regions ── Region ── block (1 MiB, one size class) ── slot ── object: header, link, payload
 //!    │                                                             │ previous version
-//! Lanes (free slots by thread)                             OldVersions (memory only)
+//!  Lanes (free slots by thread)                            OldVersions (memory only)
 //!    │
-//! Account (memory budget)                          log + checkpoint (what a restart reads)
+//!  Account (memory budget)                         log + checkpoint (what a restart reads)
 //! ```
 //! An object is an array of 64-bit words with a version. This crate knows bytes, slots and
 //! versions, but no transactions and no keys.
