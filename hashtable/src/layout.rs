@@ -6,7 +6,7 @@
 //! directory  | magic 16 | depth 8 | | root | address of the first bucket of a shard, 2^depth times
 //! bucket     | magic 16 | depth 8 | slots 8 | key words 8 | value words 8 | |
 //!            | prefix 16 · index 16 · table 32 | tag of each slot |
-//!            | forward 16 | backward 16 | chain 16 | away 16 |     joint versions, keys kept elsewhere
+//!            | forward 16 | backward 16 | chain 16 | away 16 |     joint versions, keys elsewhere
 //!            | overflow chain: fat pointer (2) | fingerprints | key and value of each slot |
 //! block      as a bucket, with two slots; the fat pointer is that of the next block
 //! tag        | used 1 | key length 15 | hash 48 |     0: the slot is free

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   home   next   ...    free
-//!  [full] [full] [full] [ ab_c ]      the nearest free slot beyond `next` is found by linear probing;
-//!              ◄────── a pair whose home is the bucket before moves into it, which frees a slot there,
+//!  [full] [full] [full] [ ab_c ]      linear probing finds the nearest free slot beyond `next`;
+//!              ◄────── a pair whose home is the bucket before moves into it and frees a slot there,
 //!  [full] [ _  ] [full] [full ]       and so on, until the free slot is in `next`.
 //! ```
 

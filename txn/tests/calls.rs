@@ -1,5 +1,5 @@
-//! Calls between machines: over memory of one process with threads of their own, over connections, and over a
-//! simulated network.
+//! Calls between machines over three fabrics: memory of one process with threads, connections, and
+//! a simulated network.
 
 use std::future::Future;
 use std::pin::pin;
@@ -29,14 +29,14 @@ enum Kind {
     Sim,
 }
 
-/// Requests that wait for an answer.
+/// Requests that wait for an answer, with the handles to answer them.
 type Kept = Mutex<Vec<(Vec<u8>, Answer)>>;
 
-/// Two machines.
+/// Two connected machines.
 struct Pair {
     a: Arc<Machine>,
     b: Arc<Machine>,
-    /// The network that stands still unless it is driven.
+    /// The simulated network, which makes progress only when it is driven.
     sim: Option<SimNet>,
 }
 
@@ -101,7 +101,7 @@ impl Pair {
         pair
     }
 
-    /// What a future comes to.
+    /// Runs a future to its end, and returns its result.
     fn end<T>(&self, future: impl Future<Output = T>) -> T {
         let Some(net) = &self.sim else {
             return block_on(future);
@@ -125,7 +125,7 @@ impl Pair {
         self.b.drive();
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     fn until(&self, mut so: impl FnMut() -> bool) {
         let began = Instant::now();
         while !so() {
@@ -141,7 +141,7 @@ impl Pair {
         self.until(|| self.a.is_at_rest() && self.b.is_at_rest());
     }
 
-    /// Machine b answers requests backwards.
+    /// Makes machine b answer each request with its bytes reversed.
     fn serve_backwards(&self) {
         self.b.serve(
             SERVICE,
@@ -153,7 +153,7 @@ impl Pair {
         );
     }
 
-    /// Machine b keeps what it is asked.
+    /// Makes machine b keep its requests without answering them.
     fn serve_later(&self) -> Arc<Kept> {
         let kept: Arc<Kept> = Arc::default();
         let keep = Arc::clone(&kept);
@@ -239,7 +239,7 @@ fn many_calls_wait_for_room_and_none_is_lost() {
         let mut most = 0;
         pair.until(|| {
             most = most.max(kept.lock().len());
-            // In another order than they came.
+            // Answered in reverse order.
             for (request, answer) in kept.lock().drain(..).rev() {
                 answer.send(&request);
             }
@@ -320,7 +320,7 @@ fn calls_to_a_machine_that_closes_end() {
         assert_eq!(pair.end(call), Err(CallError::Lost));
         let again = pair.end(pair.a.call(B, SERVICE, b"?"));
         assert_eq!(again, Err(CallError::Unreachable));
-        // Too late, which nobody minds.
+        // These answers come too late, and are ignored.
         for (request, answer) in kept.lock().drain(..) {
             answer.send(&request);
         }
@@ -339,7 +339,7 @@ fn calls_of_both_machines_end_where_a_connection_breaks() {
     let call = pair.a.call(B, SERVICE, b"?");
     pair.until(|| kept.lock().len() == 1);
     net.break_connection(B, A);
-    // The answer cannot come any more, and a has lost nothing itself.
+    // The answer cannot arrive any more, although the connection broke at b's side.
     assert_eq!(pair.end(call), Err(CallError::Lost));
     let (to_a, to_b) = (pair.b.call(A, SERVICE, b"?"), pair.a.call(B, SERVICE, b"?"));
     assert_eq!(pair.end(to_a), Err(CallError::Unreachable));

@@ -1,4 +1,4 @@
-//! What is on the disk after a crash: every acknowledged commit, no half of another.
+//! The state of the disk after a crash: every acknowledged commit, and no part of any other.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn open(disk: &SimDisk) -> Result<Arc<Machine>, OpenError> {
     })
 }
 
-/// The directory of objects: the root holds their addresses.
+/// Returns the addresses of the objects, which the root stores.
 fn addresses(machine: &Arc<Machine>) -> Vec<Addr> {
     let mut tx = machine.coordinator().begin(Mode::ReadOnly);
     let mut words = Vec::new();
@@ -104,7 +104,7 @@ fn acknowledged_commits_survive_losing_every_unsynced_byte() {
             (i as u64, 1000 + i as u64, i as u64)
         );
     }
-    // Slots in use are not handed out again, the freed one is.
+    // Slots in use are not allocated again, but the freed one is.
     let mut seen = Vec::new();
     for slot in 50..58 {
         assert!(matches!(
@@ -138,7 +138,7 @@ fn a_large_transaction_spans_records_and_is_whole_or_not_there() {
     block_on(tx.update(machine.root(), |root| root[0] = first.raw())).expect("own");
     assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
     let whole = disk.fork();
-    // A second one is given up after its records went to the log.
+    // A second transaction aborts after its records went to the log.
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
     for i in 0..20_000u64 {
         let ptr = block_on(tx.alloc(12, Near::Own)).expect("memory");
@@ -205,9 +205,10 @@ fn a_second_process_is_kept_out() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Random commits against a model, with checkpoints in between; then a crash that loses a random
-    /// part of what was not synced. The state is that of the model after some prefix of the commits
-    /// that holds every acknowledged one: here each commit is acknowledged, so exactly the model.
+    /// Random commits against a model, with checkpoints in between; then a crash that loses a
+    /// random part of the unsynced bytes. The recovered state must be that of the model after a
+    /// prefix of the commits that contains every acknowledged one. Here every commit is
+    /// acknowledged, so the state must be exactly the model's.
     #[test]
     fn the_state_after_a_crash_is_the_acknowledged_one(
         seed in any::<u64>(),

@@ -1,5 +1,5 @@
-//! Intents and those who take none: a transaction that yields does not overtake one that stands in
-//! line, and a rollback leaves lines again.
+//! Intents and transactions that take none: a transaction that yields does not overwrite a row on
+//! which another has an intent. A rollback releases intents.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn object(machine: &Arc<Machine>, value: u64) -> Addr {
     ptr.addr
 }
 
-/// Adds to the object, as an UPDATE of one row does.
+/// Adds to the object, like an UPDATE of one row.
 fn add(tx: &mut Transaction, addr: Addr, amount: u64) -> Result<(), Stop> {
     let mut words = Vec::new();
     assert!(block_on(tx.read(addr, &mut words))?);
@@ -52,7 +52,7 @@ fn who_yields_does_not_overwrite_what_another_has_begun_to_change() {
         statement.set_yielding(yields);
         block_on(statement.await_turn(addr, Strength::Update)).expect("nobody is in line");
         add(&mut statement, addr, 1).expect("no conflict");
-        // The other begins after the first has read, and before it commits.
+        // The other transaction begins after the first has read, and before it commits.
         let mut block = begin(&machine);
         block_on(block.intend(addr, Strength::Update)).expect("nobody is in line");
         add(&mut block, addr, 10).expect("no conflict");
@@ -79,7 +79,7 @@ fn its_own_intent_stops_nobody() {
     block_on(tx.await_turn(addr, Strength::Update)).expect("it is its turn");
     add(&mut tx, addr, 1).expect("no conflict");
     assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
-    // Nor does the manner of one transaction stay with its coordinator.
+    // The yield setting of one transaction does not carry over to the coordinator's next.
     let mut coordinator = machine.coordinator();
     let mut tx = coordinator.begin(Mode::ReadWrite);
     tx.set_yielding(true);
@@ -138,7 +138,7 @@ fn who_is_run_again_does_not_lose_its_place() {
         turn.as_mut().poll(&mut cx).is_ready()
     };
     assert!(!is_free());
-    // Once more, and then it goes with the transaction that has it.
+    // Passed on once more; then it ends with the transaction that has it.
     coordinator.begin(Mode::ReadWrite).abort_to_run_again();
     assert!(!is_free());
     coordinator.begin(Mode::ReadWrite).abort();

@@ -1,4 +1,5 @@
-//! Isolation levels: what a transaction sees, and which conflicts it meets, at each of them.
+//! Isolation levels: the versions that a transaction sees and the conflicts that it meets, at each
+//! level.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ fn machine() -> Arc<Machine> {
     Machine::open(MachineOptions::default()).expect("a machine in memory")
 }
 
-/// Two objects with the value 10 each.
+/// Creates two objects with the value 10 each.
 fn two_objects(machine: &Arc<Machine>) -> [Addr; 2] {
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
     let made = [(); 2].map(|()| {
@@ -29,7 +30,7 @@ fn begin(machine: &Arc<Machine>, isolation: Isolation) -> Transaction {
     tx
 }
 
-/// The first word of an object, as a scan reads it.
+/// Returns the first word of an object, as a scan reads it.
 fn scan(tx: &mut Transaction, addr: Addr) -> u64 {
     let mut words = Vec::new();
     let there = block_on(tx.seen_at(None).read(addr, &mut words)).expect("readable");
@@ -41,7 +42,7 @@ fn commit(tx: Transaction) {
     assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
 }
 
-/// Another transaction sets an object and commits.
+/// Sets an object in another transaction, and commits.
 fn set_by_another(machine: &Arc<Machine>, addr: Addr, value: u64) {
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
     block_on(tx.write(addr, &[value])).expect("free");

@@ -1,4 +1,4 @@
-//! Commits that find the log's buffer full: they wait before LOCK, as futures, and hold nothing.
+//! Commits that find the log's buffer full: they wait before LOCK, as futures, and hold no lock.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use fencepost_txn::{
 use pollster::block_on;
 
 const WORDS: usize = 250;
-/// Large enough to be logged ahead of LOCK.
+/// Number of objects of a transaction that is large enough to be logged ahead of LOCK.
 const MANY: u64 = 5000;
 
 fn open(disk: &SimDisk) -> Arc<Machine> {
@@ -52,7 +52,7 @@ fn done(commit: Result<Outcome, Stop>) {
     assert!(matches!(commit, Ok(Outcome::Committed(_))), "{commit:?}");
 }
 
-/// New objects, all words 0.
+/// Creates objects whose words are all 0.
 fn objects(machine: &Arc<Machine>, count: u64, words: usize) -> Vec<Addr> {
     let mut tx = begin(machine);
     let made: Vec<Addr> = (0..count)
@@ -62,7 +62,7 @@ fn objects(machine: &Arc<Machine>, count: u64, words: usize) -> Vec<Addr> {
     made
 }
 
-/// Sets all words of the objects, to be committed.
+/// Sets all words of the objects, and returns the commit's future.
 fn set(machine: &Arc<Machine>, addrs: &[Addr], value: u64) -> Commit {
     let mut tx = begin(machine);
     for addr in addrs {
@@ -83,7 +83,8 @@ fn is_locked(machine: &Arc<Machine>, addr: Addr) -> bool {
     object.header().is_locked()
 }
 
-/// Commits changes of an object until one does not get through; how many did, and that one.
+/// Commits changes of an object until a commit has to wait. Returns the number of finished commits,
+/// and the waiting one.
 fn until_full(machine: &Arc<Machine>, addr: Addr) -> (u64, Commit) {
     for value in 1.. {
         let mut commit = set(machine, &[addr], value);
@@ -108,7 +109,7 @@ fn a_commit_waits_for_log_space_before_it_locks_anything() {
     assert!(poll(&mut waiting).is_pending());
     assert!(!is_locked(&machine, first));
     assert_eq!(value(&machine, first), Some(committed), "read at once");
-    // Others stand in line behind it, and may leave.
+    // Others wait in the queue behind it, and may leave the queue.
     let mut other = set(&machine, &[second], 1);
     assert!(poll(&mut other).is_pending());
     drop(other);
@@ -119,7 +120,7 @@ fn a_commit_waits_for_log_space_before_it_locks_anything() {
     done(block_on(waiting));
     done(block_on(other));
     assert_eq!(value(&machine, first), Some(committed + 1));
-    // Nothing of the room was lost.
+    // No log space was lost.
     let held = disk.hold_syncs();
     drop(until_full(&machine, second));
     drop(held);

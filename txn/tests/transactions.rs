@@ -1,4 +1,4 @@
-//! What one transaction sees and does, step by step.
+//! Single transactions, step by step.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn begin(machine: &Arc<Machine>, mode: Mode) -> Transaction {
     machine.coordinator().begin(mode)
 }
 
-/// Commits a new object with this payload and answers where it is.
+/// Commits a new object with this payload and returns its address.
 fn object(machine: &Arc<Machine>, payload: &[u64]) -> Addr {
     let mut tx = begin(machine, Mode::ReadWrite);
     let ptr = block_on(tx.alloc(payload.len(), Near::Own)).expect("memory");
@@ -230,7 +230,7 @@ fn a_lock_free_read_knows_a_slot_that_has_another_object_now() {
         block_on(machine.read_lockfree(ptr, &mut out)).expect("reached"),
         LockFree::Gone
     );
-    // The slot comes round once nobody reads at the tombstone or before.
+    // The slot is reused once no transaction reads at the tombstone or before it.
     let again = (0..20_000).find_map(|_| {
         let mut tx = begin(&machine, Mode::ReadWrite);
         let next = block_on(tx.alloc(2, Near::Own)).expect("memory");
@@ -265,10 +265,10 @@ fn one_look_does_it_where_nobody_is_about_to_replace_an_object() {
     let object = machine.regions().object(ptr.addr).expect("there");
     let header = object.header();
     let lock = || object.try_lock(header).expect("nobody else has it");
-    // Somebody comes while it is looked at.
+    // The object is locked during the look.
     let torn = machine.glimpse(ptr.addr, |_| lock());
     assert_eq!((torn, glimpses()), (None, (None, None)));
-    // Who goes on looking waits, and lets others run.
+    // A reader that looks again waits, and yields to other tasks.
     let mut out = Vec::new();
     let mut reading = Box::pin(machine.read_lockfree(ptr, &mut out));
     let mut looking = Box::pin(machine.view_current(ptr.addr, word));

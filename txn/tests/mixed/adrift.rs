@@ -1,4 +1,4 @@
-//! Patches that are on their way when the future that moves them is dropped, or stops.
+//! Pending patches whose re-routing future is dropped or fails.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -11,8 +11,8 @@ use fencepost_txn::{
 };
 use pollster::block_on;
 
-/// A node is a mark that it is closed, and a sum. A patch adds to the sum, and names the node that it
-/// is for once this one is closed, and whether moving it fails.
+/// A node has a flag that it is closed, and a sum. A patch adds to the sum. It also names the node
+/// that it goes to once this one is closed, and says whether its re-routing fails.
 struct Sum;
 
 static SUM: Sum = Sum;
@@ -60,7 +60,7 @@ impl NodeKind for Sum {
     }
 }
 
-/// Two nodes that will be closed, and one for what hangs on them then.
+/// Two nodes that will be closed, and the node to which their patches are re-routed.
 struct World {
     machine: Arc<Machine>,
     closing: [Addr; 2],
@@ -71,7 +71,7 @@ fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Polls to the end what is pending without a waker, too.
+/// Polls a future to its end, also if it is pending without a waker.
 fn finish<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     loop {
@@ -126,7 +126,7 @@ impl World {
     }
 }
 
-/// Drops a refresh in the middle of the first rerouting.
+/// Drops a refresh in the middle of the first re-routing.
 fn cut_off(tx: &mut Transaction) {
     assert!(poll(pin!(tx.refresh())).is_pending());
 }
@@ -143,7 +143,7 @@ fn a_transaction_that_lost_patches_does_not_commit() {
     world.patch(&mut tx, false);
     world.close();
     cut_off(&mut tx);
-    // A savepoint from after it does not help.
+    // A savepoint from after the loss does not help.
     let late = tx.savepoint();
     tx.rollback_to(&late);
     is_refused(tx);
@@ -157,7 +157,7 @@ fn a_transaction_that_lost_patches_does_not_commit() {
     assert_eq!(finish(tx.refresh()), stopped);
     is_refused(tx);
     assert_eq!(world.sum(), 0);
-    // The next transaction starts anew.
+    // The next transaction of the coordinator is not affected.
     let mut tx = coordinator.begin(Mode::ReadWrite);
     let op = [1, 0, 0];
     assert_eq!(block_on(tx.patch(world.open, &SUM, &op)), Ok(Ok(())));

@@ -1,4 +1,4 @@
-//! With a disk that loses its power under the committers.
+//! Tests with a disk that loses power during commits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub fn open(disk: &SimDisk) -> Arc<Machine> {
         fill_ahead_bytes: 128 << 10,
         ..LogOptions::default()
     };
-    // What is to be crashed gets the disk as its process sees it.
+    // The crashed machine gets the disk as its process sees it.
     let disk: Arc<dyn Disk> = Arc::new(disk.boot());
     let durable = Some(Durable {
         disk,
@@ -37,13 +37,14 @@ pub fn open(disk: &SimDisk) -> Arc<Machine> {
     .expect("opens")
 }
 
-/// What one thread did until the power went: its stories, and the one whose end it was not told.
+/// The record of one thread until the power loss: its finished stories, and the one whose outcome
+/// was not reported.
 type Told = (Vec<Story>, Option<Story>);
 
-/// Commits that are told of before the power goes, however busy the host is.
+/// Commits that must be reported before the power loss, however busy the host is.
 const TOLD: usize = 8;
 
-/// Runs until the power goes; with checkpoints meanwhile if asked for.
+/// Runs transactions until the power loss, with checkpoints meanwhile if requested.
 fn run_until_crash(
     world: &World,
     disk: &SimDisk,
@@ -94,8 +95,8 @@ fn run_until_crash(
     })
 }
 
-/// Every acknowledged commit is there, the others are there whole or not at all, through several
-/// crashes of one disk.
+/// Every acknowledged commit survives, and every other one survives completely or not at all,
+/// through several crashes of one disk.
 #[test]
 fn what_was_acknowledged_survives_and_nothing_survives_by_half() {
     for seed in 1..=6u64 {

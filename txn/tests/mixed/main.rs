@@ -1,6 +1,7 @@
 //! Random transactions of many kinds from many threads: sets whose nodes are patched and split,
-//! guarded scans, objects that come and go in the same slots, savepoints. Every story must fit one
-//! order: a commit at its write timestamp, everything else, aborted transactions too, at its snapshot.
+//! guarded scans, objects that are created and freed in the same slots, savepoints. All results
+//! must fit one order: a commit at its write timestamp, and every other transaction, including
+//! aborted ones, at its snapshot.
 
 mod adrift;
 mod crash;

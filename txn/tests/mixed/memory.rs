@@ -1,4 +1,4 @@
-//! In the memory tier.
+//! Tests in the memory tier.
 
 use std::collections::BTreeSet;
 

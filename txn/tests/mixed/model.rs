@@ -1,19 +1,19 @@
-//! What transactions saw, and the one order in which it must all make sense.
+//! The records of what transactions saw, and the check against one serial order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fencepost_txn::Timestamp;
 
-/// The state that transactions move from one version to the next.
+/// The state that committed transactions change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// The keys of the set.
     pub keys: BTreeSet<u64>,
-    /// The objects behind the cells, by the number in them.
+    /// The numbers of the objects behind the cells.
     pub cells: BTreeMap<usize, u64>,
 }
 
-/// One thing that a transaction did, with what it was told.
+/// One operation of a transaction, with its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Insert(u64, bool),
@@ -26,19 +26,19 @@ pub enum Step {
     Rollback,
 }
 
-/// One transaction.
+/// The record of one transaction.
 #[derive(Clone, Debug)]
 pub struct Story {
     pub number: u64,
     pub steps: Vec<Step>,
     /// The snapshot at the end of its last step.
     pub r: Timestamp,
-    /// When its changes took effect; `None` if it has none, or was given up.
+    /// The write timestamp; `None` if the transaction changed nothing or was aborted.
     pub w: Option<Timestamp>,
 }
 
 impl State {
-    /// Does what the steps say, and compares what they say was seen.
+    /// Applies the steps, and compares their results with the recorded ones.
     pub fn tell(&mut self, steps: &[Step]) -> Result<(), String> {
         let mut saved = Vec::new();
         for step in steps {
@@ -69,12 +69,12 @@ impl State {
     }
 }
 
-/// Every committed change at its write timestamp, on top of the ones before; everything else, aborted
-/// transactions too, at its snapshot. The state at the end.
+/// Applies every committed transaction at its write timestamp, and checks every other one,
+/// including aborted ones, at its snapshot. Returns the state at the end.
 pub fn check(mut stories: Vec<Story>) -> Result<State, String> {
     let bad = |story: &Story, why| format!("{why} in {story:?}");
     let mut state = State::default();
-    // A snapshot at R has what was written at R.
+    // A snapshot at R includes the writes at R.
     stories.sort_by_key(|story| story.w.map_or((story.r, 1), |w| (w, 0)));
     for story in &stories {
         if story.w.is_some() {

@@ -1,4 +1,5 @@
-//! Large transactions, whose new objects are in the log before LOCK, and what rerouting adds.
+//! Large transactions, whose new objects are in the log before LOCK, and the writes that re-routing
+//! adds.
 
 use std::sync::Arc;
 
@@ -11,13 +12,15 @@ use pollster::block_on;
 
 use crate::crash::open;
 
-/// Takes no patch on a node that has moved; puts it into a new object, and into an old new one; or,
-/// if it names one to stamp, does only that.
+/// A node kind that accepts no patch on a node that has moved. Re-routing writes the patch into a
+/// new object and into an earlier new object. If the patch names an object to stamp, re-routing
+/// only stamps that.
 struct Restless;
 
 static RESTLESS: Restless = Restless;
 
-/// Where the root keeps the object that rerouting made, and the first of the load.
+/// Word of the root with the object that re-routing creates, and word with the first object of the
+/// load.
 const MADE: usize = 0;
 const FIRST: usize = 2;
 
@@ -81,7 +84,7 @@ fn node(machine: &Arc<Machine>) -> Addr {
     ptr.addr
 }
 
-/// Makes 5000 objects and patches a node; rerouting will change the first of them, or stamp it.
+/// Creates 5000 objects and patches a node; re-routing will change or stamp the first of them.
 async fn load(tx: &mut Transaction, node: Addr, stamps: bool) -> Result<Addr, Stop> {
     let mut first = FatPtr::NULL;
     for i in 0..5000 {

@@ -1,4 +1,4 @@
-//! A sorted set of numbers as a chain of small nodes: the least that an index needs of the protocol.
+//! A sorted set of numbers as a chain of small nodes: the smallest index that uses the protocol.
 //!
 //! ```text
 //! node  | key timestamp | low (inclusive) | high (exclusive) | right | count | keys ... |
@@ -21,7 +21,7 @@ const HIGH: usize = 2;
 const RIGHT: usize = 3;
 const COUNT: usize = 4;
 const KEYS: usize = 5;
-/// Keys of a node.
+/// Most keys of a node.
 pub const ROOM: usize = 6;
 /// Words of a node.
 pub const WORDS: usize = KEYS + ROOM;
@@ -123,7 +123,7 @@ impl NodeKind for SetKind {
     }
 }
 
-/// One set.
+/// One set, by the address of its first node.
 #[derive(Clone, Copy)]
 pub struct Set {
     first: Addr,
@@ -154,7 +154,7 @@ impl Set {
         Ok(self.change(tx, REMOVE, key).await?.is_ok())
     }
 
-    /// The keys from `low` to below `high`, guarded against phantoms.
+    /// Returns the keys from `low` to below `high`, guarded against phantoms.
     pub async fn scan(&self, tx: &mut Transaction, low: u64, high: u64) -> Result<Vec<u64>, Stop> {
         let mut found = Vec::new();
         let mut from = low;
@@ -163,7 +163,7 @@ impl Set {
             let look = |view: &View<'_>| (view.word(HIGH), keys(view));
             let ((end, keys), seen) = tx.view(at, Some(&SET), look).await?.ok_or(Stop::Damaged)?;
             if end <= from {
-                // Split since the walk.
+                // The node was split since the walk.
                 continue;
             }
             let end = end.min(high);
@@ -176,7 +176,7 @@ impl Set {
         Ok(found)
     }
 
-    /// The node that the snapshot has `key` in.
+    /// Returns the node that has `key` in the snapshot.
     async fn node_of(&self, tx: &mut Transaction, key: u64) -> Result<Addr, Stop> {
         let mut at = self.first;
         loop {
@@ -213,8 +213,8 @@ impl Set {
                     }
                 }
                 Err(refusal) => {
-                    // What was found is an answer, and must still be so at the commit. The snapshot
-                    // may have moved since, and the answer with it.
+                    // The result depends on the key's presence, which the commit must validate. The
+                    // snapshot may have moved since, and the result may have changed.
                     let there = !self.scan(tx, key, key + 1).await?.is_empty();
                     if there == (refusal == Refusal::Exists) {
                         return Ok(Err(refusal));
@@ -226,9 +226,9 @@ impl Set {
     }
 }
 
-/// Splits a node in the middle of what the transaction has in it, in a transaction of its own. As
-/// committed the node may have hardly a key: those that fill it may be the transaction's. False if
-/// somebody else has done it.
+/// Splits a node, in a transaction of its own, in the middle of the keys that `tx` sees. The
+/// committed node may have few keys, if most of them are uncommitted ones of `tx`. Returns `false`
+/// if another transaction has split it.
 async fn split(tx: &mut Transaction, at: Addr) -> Result<bool, Stop> {
     let Some((all, _)) = tx.view(at, Some(&SET), keys).await? else {
         return Err(Stop::Damaged);
@@ -258,7 +258,7 @@ async fn split_in(tx: &mut Transaction, at: Addr, separator: u64) -> Result<bool
     }
     left.truncate(WORDS);
     let all = keys(&View::Own(&left));
-    // Split by somebody else meanwhile.
+    // Another transaction has split it meanwhile.
     if separator <= left[LOW] || separator >= left[HIGH] {
         return Ok(false);
     }
@@ -275,7 +275,8 @@ async fn split_in(tx: &mut Transaction, at: Addr, separator: u64) -> Result<bool
     Ok(true)
 }
 
-/// Keys in the set as it is now, outside any transaction; for a machine at rest.
+/// Returns the keys of the set as it is now, outside any transaction; for a machine without running
+/// transactions.
 pub fn at_rest(machine: &Arc<Machine>, first: Addr) -> Vec<u64> {
     let (mut at, mut all) = (first, Vec::new());
     while !at.is_null() {

@@ -1,4 +1,4 @@
-//! Patches step by step, where nodes go away, split and come back under them.
+//! Patches step by step, while their nodes are freed, split and reused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ fn free(machine: &Arc<Machine>, addr: Addr) {
     commit(tx);
 }
 
-/// Patches a lone node for `set`: what hangs on it is rerouted to `set` when it is gone.
+/// Patches a lone node on behalf of `set`: the patch is re-routed to `set` when the node is gone.
 fn patch_elsewhere(tx: &mut Transaction, lone: Set, key: u64, set: Set) {
     let op = [1, key, set.first().raw()];
     assert_eq!(block_on(tx.patch(lone.first(), &SET, &op)), Ok(Ok(())));
@@ -201,7 +201,7 @@ fn what_is_split_off_a_new_right_half_continues_the_same_past() {
     }
 }
 
-/// Panics when a patch is applied to a node that has moved.
+/// A node kind that panics when a patch is applied to a node that has moved.
 struct Brittle;
 
 static BRITTLE: Brittle = Brittle;

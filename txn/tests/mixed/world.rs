@@ -8,16 +8,16 @@ use pollster::block_on;
 use crate::model::{Step, Story};
 use crate::set::Set;
 
-/// Cells; a cell of the root holds the fat pointer of an object, or nothing.
+/// Number of cells; a cell has the fat pointer of an object, or none.
 pub const CELLS: usize = 12;
-/// Words of the root before the cells: the set, then what each thread has committed.
+/// Words of the root before the cells: the set, then the last commit of each thread.
 const SET: usize = 0;
 const THREADS: usize = 1;
-/// Threads that the root has room for.
+/// Most threads that the root has words for.
 pub const MAX_THREADS: usize = 8;
 
-/// Where things are: every word that a cell needs is an object of its own, so that cells do not
-/// conflict with one another.
+/// The addresses of all objects. Every cell is an object of its own, so that cells do not conflict
+/// with one another.
 #[derive(Clone)]
 pub struct World {
     pub machine: Arc<Machine>,
@@ -26,7 +26,7 @@ pub struct World {
     threads: Vec<Addr>,
 }
 
-/// A thread's random numbers.
+/// The random number generator of a thread.
 pub struct Random(pub u64);
 
 impl Random {
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// The last transaction of a thread that took effect, and when.
+    /// Returns the number of the last transaction of a thread that took effect, and its timestamp.
     pub fn thread(&self, thread: usize) -> (u64, fencepost_txn::Timestamp) {
         let mut tx = self.machine.coordinator().begin(Mode::ReadOnly);
         let found = block_on(tx.view(self.threads[thread], None, |view| view.word(0)));
@@ -79,7 +79,7 @@ impl World {
             return Ok(None);
         }
         let mut words = Vec::new();
-        // Inside one snapshot a pointer leads to its object.
+        // In one snapshot a pointer leads to its object.
         assert!(
             tx.read(ptr.addr, &mut words).await?,
             "{ptr:?} of cell {cell} leads to nothing"
@@ -114,7 +114,7 @@ impl World {
         Ok(true)
     }
 
-    /// Puts a new object behind a cell.
+    /// Replaces the object behind a cell by a new one.
     async fn replace(
         &self,
         tx: &mut Transaction,
@@ -148,7 +148,8 @@ impl World {
         Ok(true)
     }
 
-    /// Runs one random transaction and tells its story. `Err` where the machine has died.
+    /// Runs one random transaction and returns its record. Returns it as `Err` where the machine
+    /// has crashed.
     pub fn attempt(
         &self,
         coordinator: &mut fencepost_txn::Coordinator,
@@ -247,14 +248,14 @@ impl World {
                     }
                 }
             }
-            // A call that fails may have moved the snapshot, and shows nothing of it.
+            // A call that fails may have moved the snapshot without returning a result.
             story.r = tx.read_timestamp();
         }
         Ok(())
     }
 }
 
-/// An object names its own place and is of one piece.
+/// Checks that an object contains its own pointer and is not torn.
 fn whole(ptr: FatPtr, words: &[u64]) {
     assert_eq!(words[..2], ptr.to_words(), "another object's words");
     let used = ptr.size as usize / 8;

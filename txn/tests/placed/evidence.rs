@@ -1,4 +1,4 @@
-//! What machines have of a commit, at each of its steps.
+//! The evidence of a commit on each machine, at each of its steps.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -15,7 +15,7 @@ use fencepost_txn::{Addr, Machine, MachineId, MachineOptions, Mode, Outcome};
 use crate::sums::{PLAIN, SUMS};
 use crate::world::place;
 
-/// Machines that do nothing by themselves; the first coordinates.
+/// Machines that only act when they are driven; the first is the coordinator.
 struct Slow(Vec<Arc<Machine>>);
 
 const REPLICAS: usize = 2;
@@ -60,7 +60,7 @@ impl Slow {
         slow
     }
 
-    /// Does something, and everything that it waits for.
+    /// Runs a task, and drives all machines meanwhile.
     fn run<T>(&self, task: impl Future<Output = T>) -> T {
         let mut task = pin!(task);
         loop {
@@ -95,7 +95,7 @@ impl Slow {
         assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
     }
 
-    /// What a machine has, by region.
+    /// Returns the evidence of a machine, by region.
     fn seen(&self, machine: usize) -> BTreeMap<u32, Seen> {
         let seen = self.0[machine].seen_before(ConfigurationId(u64::MAX));
         seen.into_iter().map(|seen| (seen.region, seen)).collect()
@@ -106,7 +106,7 @@ impl Slow {
         seen.map_or(Evidence::NONE, |seen| seen.evidence)
     }
 
-    /// Who has the backup of a region whose primary is that machine.
+    /// Returns the machine with the backup of a region whose primary is `primary`.
     fn backup(&self, region: u32, primary: usize) -> usize {
         let mut others = (0..self.0.len()).filter(|at| *at != primary);
         let seen = |at: &usize| self.seen(*at).contains_key(&region);
@@ -125,7 +125,7 @@ fn region(addr: Addr) -> u32 {
 #[test]
 fn each_step_of_a_commit_leaves_its_evidence() {
     let slow = Slow::new(4);
-    // Whole, in ranges, patched, stamped, freed, and new.
+    // An object written whole, one written in ranges, a patched, a stamped, a freed, and a new one.
     let small = slow.object(1, 3);
     let large = slow.object(1, 80);
     let patched = slow.object(2, 80);
@@ -149,7 +149,7 @@ fn each_step_of_a_commit_leaves_its_evidence() {
     assert_eq!([large, freed, new.addr].map(region), [first; 3]);
     let mut commit = pin!(tx.commit());
     assert!(poll(commit.as_mut()).is_pending());
-    // LOCK has arrived, and nobody has looked.
+    // LOCK has arrived, but the machine has not processed it.
     assert_eq!(slow.evidence(1, first), Evidence::NONE);
     slow.0[1].drive();
     assert_eq!(slow.evidence(1, first), Evidence::LOCK);
@@ -165,7 +165,7 @@ fn each_step_of_a_commit_leaves_its_evidence() {
     let content = |machine: usize, region| slow.0[machine].content(id, region);
     let at_primaries = [content(1, first), content(2, second)];
     assert_eq!(content(1, second), None);
-    // The replies, COMMIT-BACKUP and COMMIT-PRIMARY.
+    // The replies, then COMMIT-BACKUP and COMMIT-PRIMARY.
     let Poll::Ready(outcome) = ({
         slow.0[0].drive();
         poll(commit.as_mut())
@@ -186,7 +186,8 @@ fn each_step_of_a_commit_leaves_its_evidence() {
         let seen = slow.seen(backup)[&region].clone();
         assert_eq!(seen.evidence, Evidence::COMMIT_BACKUP);
         assert_eq!((&seen.written[..], seen.w), (&both[..], w));
-        // It has not changed since, and is the same at the backup, apart from what was not known to the primary.
+        // The content is unchanged at the primary. It is the same at the backup, except words that
+        // the primary did not know.
         let there = content(primary, region);
         assert_eq!(there, at_primaries[primary - 1]);
         let (there, at_backup) = (there.expect("locked"), content(backup, region));
@@ -211,13 +212,13 @@ fn each_step_of_a_commit_leaves_its_evidence() {
             .iter()
             .all(|machine| machine.seen_before(ConfigurationId(0)).is_empty())
     );
-    // TRUNCATE: nothing is left but the memory of it.
+    // TRUNCATE: only the memory that it was truncated is left.
     assert!(!slow.0[1..].iter().any(|machine| machine.was_truncated(id)));
     slow.rest();
     assert!(settled(&slow));
     assert!([0, 1, 2].iter().all(|at| slow.0[*at].was_truncated(id)));
     assert_eq!(content(1, first), None);
-    // Until all participants are known to have truncated it.
+    // Remembered until all participants are known to have truncated it.
     for round in 0.. {
         let mut tx = slow.0[0].coordinator().begin(Mode::ReadWrite);
         slow.run(tx.write(small, &[round])).expect("there");
@@ -231,7 +232,7 @@ fn each_step_of_a_commit_leaves_its_evidence() {
     }
 }
 
-/// A node that has moved becomes what LOCK-MOVED says, which is not there yet.
+/// The new image of a node that has moved is in LOCK-MOVED, which has not arrived yet.
 #[test]
 fn a_lock_without_its_values_is_no_evidence() {
     let slow = Slow::new(3);
@@ -261,10 +262,11 @@ fn a_lock_without_its_values_is_no_evidence() {
     slow.rest();
 }
 
-/// A machine whose log has no room keeps the others from what would commit without it.
+/// If one machine's log has no space, the other machines must not receive records that could commit
+/// without it.
 #[test]
 fn nobody_has_all_of_a_large_commit_before_everybody_has_room_for_it() {
-    // Two records of this size are more than a log takes at once.
+    // Two records of this size exceed the space of a log.
     const WORDS: usize = 400;
     for given_up in [false, true] {
         let slow = Slow::new(4);
@@ -280,7 +282,7 @@ fn nobody_has_all_of_a_large_commit_before_everybody_has_room_for_it() {
         assert!(poll(commit.as_mut()).is_pending());
         slow.0[1].drive();
         slow.0[0].drive();
-        // Parts go out until the log is full: nobody reads it.
+        // Parts are sent until the log is full, because its machine does not process it.
         let mut outcome = Poll::Pending;
         for _ in 0..10 {
             outcome = poll(commit.as_mut());

@@ -1,4 +1,4 @@
-//! Regions that change hands: a backup becomes the primary, and all machines go by that.
+//! Region handover: a backup becomes the primary, and all machines use the new primary.
 
 use std::collections::BTreeSet;
 
@@ -11,22 +11,22 @@ use pollster::block_on;
 
 use crate::world::{KINDS, Kind, World, commit, place, unless_conflict, word};
 
-/// The machine that is the primary first, and the one that becomes it.
+/// The index of the first primary's machine, and of the next primary's.
 const BEFORE: usize = 1;
 const AFTER: usize = 2;
-/// Words of objects of which a block does not hold many.
+/// Size of objects of which a block contains only a few.
 const WORDS: usize = 200;
 
 fn id(machine: usize) -> MachineId {
     MachineId(machine as u32 + 1)
 }
 
-/// Three machines that have all regions, and some objects on the second one.
+/// Creates three machines with replicas of all regions, and some objects on the second machine.
 fn world(kind: Kind, objects: u64) -> (World, Vec<FatPtr>) {
     world_of(kind, objects, 3)
 }
 
-/// As [`world`], of objects of so many words.
+/// Creates a world as [`world`] does, with objects of `words` words.
 fn world_of(kind: Kind, objects: u64, words: usize) -> (World, Vec<FatPtr>) {
     let world = World::with_log(kind, 3, 3, 1 << 18);
     let made = (0..objects).map(|value| world.object(value as usize % 3, BEFORE, words, value));
@@ -34,27 +34,28 @@ fn world_of(kind: Kind, objects: u64, words: usize) -> (World, Vec<FatPtr>) {
     (world, made)
 }
 
-/// Everything is truncated; then the second machine is no replica of a region any more, and all know it.
+/// Waits until everything is truncated, then hands over a region: the second machine has no replica
+/// of it afterwards, and all machines know it.
 fn change_hands(world: &World, region: RegionId) {
     world.settle();
     change_hands_now(world, region);
 }
 
-/// As [`change_hands`], whatever is under way.
+/// Hands a region over as [`change_hands`] does, without waiting for running commits.
 fn change_hands_now(world: &World, region: RegionId) {
     let floor = world.machines.iter().map(|machine| machine.now()).max();
     let floor = floor.expect("machines");
     let replicas = Replicas::new(id(AFTER), vec![id(0)]).expect("distinct");
-    // Until the last one knows it, it reads where the region was before.
+    // A machine that has not been told yet reads at the previous primary.
     for at in [0, AFTER, BEFORE] {
         let machine = &world.machines[at];
         assert!(machine.change_hands(region, &replicas, floor));
-        // Once more is as good.
+        // A repeated call has no further effect.
         assert!(machine.change_hands(region, &replicas, floor));
     }
 }
 
-/// Runs a transaction until it commits: a lock of the one before may be there still.
+/// Runs a transaction until it commits: a lock of an earlier one may still be held.
 fn surely(world: &World, by: usize, work: impl Fn(&mut Transaction) -> Result<(), Stop>) {
     world.wait("the commit", || {
         let mut tx = world.begin(by, Mode::ReadWrite);
@@ -92,7 +93,7 @@ fn objects_of_a_promoted_region_are_read_and_written_from_everywhere() {
             assert_eq!(own, at == AFTER, "{kind:?}");
             assert_eq!(machine.primary_of(made[0].addr), Some(id(AFTER)));
         }
-        // What was handed out before is there still.
+        // References to the region's memory from before stay valid.
         assert!(before.len() > 2 * usize::from(world.machines[0].maps_peers()));
         assert!(before.iter().all(|region| region.class(1).is_some()));
         let mut words = Vec::new();
@@ -140,7 +141,7 @@ fn a_promoted_region_gives_no_slot_before_it_is_taken_up_and_each_free_one_once_
         let near = Near::Object(kept[0].addr);
         let mut there: BTreeSet<Addr> = kept.iter().map(|ptr| ptr.addr).collect();
         let gone: BTreeSet<Addr> = freed.iter().chain(late).map(|ptr| ptr.addr).collect();
-        // Until one comes of each that was freed, from this machine and from others.
+        // Until each freed slot has been allocated again, by this machine and by another.
         let mut reused = BTreeSet::new();
         for round in 0..40_000 {
             if round % 500 == 0 {
@@ -174,7 +175,8 @@ fn slots_that_were_reserved_before_never_become_objects() {
         let (world, made) = world(kind, 3);
         let region = made[0].addr.region();
         world.settle();
-        // Those with slots of the primary before, which the new one knows nothing of.
+        // Transactions with reserved slots of the previous primary, which the new one does not
+        // know.
         let reserve = |by: usize| {
             let mut tx = world.begin(by, Mode::ReadWrite);
             let ptr = block_on(tx.alloc(3, place(BEFORE))).expect("memory");
@@ -195,7 +197,7 @@ fn slots_that_were_reserved_before_never_become_objects() {
             assert_eq!(world.word(1, addr), None);
         }
         drop(abort);
-        // What it has it cannot tell from what it would get.
+        // It could not tell its stale slots from new ones.
         let more = block_on(goes_on.alloc(3, place(AFTER)));
         assert_eq!(more, Err(Stop::Retry(AbortReason::Unreachable)), "{kind:?}");
         drop(goes_on);
@@ -234,12 +236,12 @@ fn a_snapshot_below_the_floor_is_too_old_for_what_the_primary_before_knew() {
         assert_eq!(new.addr.region(), old.region());
         for (by, reader) in readers.iter_mut().enumerate() {
             assert_eq!(try_word(reader, old), Ok(Some(0)), "{kind:?} {by}");
-            // Its old version the new primary has itself.
+            // The new primary has the old version of this object.
             assert_eq!(try_word(reader, later), Ok(Some(3)), "{kind:?} {by}");
             let too_old = Err(Stop::Retry(AbortReason::SnapshotTooOld));
             assert_eq!(try_word(reader, changed), too_old, "{kind:?} {by}");
             assert_eq!(try_word(reader, freed), too_old, "{kind:?} {by}");
-            // That one was made afterwards.
+            // This object was created later.
             assert_eq!(try_word(reader, new.addr), Ok(None), "{kind:?} {by}");
         }
         drop(readers);
@@ -259,7 +261,7 @@ fn who_waits_for_a_lock_at_a_lost_primary_finds_the_object_at_the_new_one() {
         let addr = made[1].addr;
         world.settle();
         assert_eq!(world.word(0, addr), Some(1));
-        // As if the primary had been lost with the lock held.
+        // As if the primary had been lost while the lock was held.
         let regions = world.machines[BEFORE].regions();
         let object = regions.object(addr).expect("there");
         object.try_lock(object.header()).expect("nobody has it");

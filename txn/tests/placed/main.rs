@@ -1,4 +1,4 @@
-//! New objects whose primary is another machine than that of their transaction.
+//! New objects whose primary is another machine than the coordinator.
 
 mod evidence;
 mod hands;
@@ -99,7 +99,7 @@ fn slots_of_what_did_not_commit_serve_again() {
                 0 => tx.abort(),
                 1 => drop(tx),
                 _ => {
-                    // Freed before it was ever there.
+                    // Freed before it was committed.
                     block_on(tx.free(new.addr)).expect("its own");
                     assert!(!tx.owns(new.addr));
                     assert_eq!(word(&mut tx, new.addr), None);
@@ -111,7 +111,7 @@ fn slots_of_what_did_not_commit_serve_again() {
         assert!(slots.iter().all(|slot| *slot == slots[0]), "{slots:?}");
         world.settle();
         assert_eq!(world.objects(), 0);
-        // Nothing of what was in the image before is there.
+        // The earlier contents of the image must not appear.
         let mut tx = world.begin(0, Mode::ReadWrite);
         let new = block_on(tx.alloc(3, place(1))).expect("memory");
         assert_eq!(new, slots[0]);
@@ -135,7 +135,7 @@ fn a_commit_that_fails_leaves_the_slot_to_the_next_one() {
         commit(faster);
         let outcome = block_on(tx.commit()).expect("an outcome");
         assert!(matches!(outcome, Outcome::Aborted(_)), "{outcome:?}");
-        // The same slot, locked by the commit before and given back in the order of the log.
+        // The same slot; the order of the log ensures that its lock was released first.
         let mut tx = world.begin(0, Mode::ReadWrite);
         let again = block_on(tx.alloc(3, place(1))).expect("memory");
         assert_eq!(again, new);
@@ -176,7 +176,7 @@ fn going_back_to_a_savepoint_takes_new_objects_and_their_changes_back() {
 fn a_run_lies_side_by_side() {
     for kind in KINDS {
         let world = World::new(kind, 2, 2);
-        // More than one message tells of.
+        // More slots than one message can return.
         const COUNT: usize = 600;
         let stride = fencepost_txn::slot_bytes(1).expect("small") as u64;
         let mut tx = world.begin(0, Mode::ReadWrite);
@@ -184,7 +184,7 @@ fn a_run_lies_side_by_side() {
         let at = |i: usize| Addr::from_raw(run.addr.raw() + i as u64 * stride);
         assert!(world.machines[1].regions().is_own(run.addr));
         assert!((0..COUNT).all(|i| tx.owns(at(i))));
-        // What is over the bound of the stock goes back.
+        // Slots beyond the limit of reserved slots go back.
         tx.abort();
         world.settle();
         world.wait("a smaller stock", || world.reserved().0.len() <= 32);
@@ -221,7 +221,7 @@ fn what_went_back_before_it_was_asked_for_counts() {
                     .take_while(Result::is_ok)
                     .count(),
             );
-            // Most of it goes back while the next one asks for it.
+            // Most slots go back while the next transaction reserves them.
             tx.abort();
         }
         assert!(
@@ -252,7 +252,7 @@ fn without_memory_at_its_machine_an_object_is_refused_and_nothing_is_lost() {
             };
             assert_eq!(refused, Stop::OutOfMemory);
             assert!(made > 50, "{made}");
-            // On this machine there is memory still.
+            // This machine still has memory.
             block_on(tx.alloc(10, Near::Own)).expect("memory");
             tx.abort();
             world.settle();
@@ -273,7 +273,7 @@ fn what_nobody_uses_goes_back_and_so_does_all_when_the_machine_closes() {
         world.object(2, 1, 3, 1);
         world.settle();
         let lent = world.machines[1].reserved().lent.len();
-        // Where the host has let them stand for long they were idle, and have gone back.
+        // If the host was slow, the slots were idle and have gone back.
         assert!(
             lent == 2 * 15 || began.elapsed() > Duration::from_millis(500),
             "{lent}"
@@ -322,7 +322,7 @@ fn many_new_objects_commit_up_to_what_the_logs_take() {
             }
             (made, block_on(tx.commit()))
         };
-        // Together with what their backups get they are more than a log takes.
+        // With the records to their backups they exceed the space of a log.
         let (made, outcome) = many(LOG_WORDS / 160);
         assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
         for (value, addr) in made.iter().enumerate() {
@@ -369,7 +369,7 @@ fn what_is_split_off_elsewhere_continues_the_past_of_the_whole() {
         let mut past = world.begin(2, Mode::ReadOnly);
         let mut before = world.begin(0, Mode::ReadOnly);
         let mut tx = world.begin(0, Mode::ReadWrite);
-        // Only beside what it is split of can it be found from there.
+        // Old versions can be found only from an object beside the one that it is split from.
         let right = tx.alloc_split_of(4, place(2), left);
         let right = block_on(right).expect("memory").addr;
         assert!(world.machines[1].regions().is_own(right));

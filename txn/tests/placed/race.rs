@@ -1,4 +1,5 @@
-//! Many at once: pointers to new objects on all machines, and whoever follows them.
+//! Concurrent transactions: some replace pointers to new objects on all machines, others follow the
+//! pointers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,7 +18,8 @@ fn draw(random: &mut u64, below: u64) -> u64 {
     *random % below
 }
 
-/// Follows all pointers: what they lead to is there, whole, and knows its cell.
+/// Follows all pointers and checks that each object exists, is not torn, and has the number of its
+/// cell.
 async fn follow(tx: &mut Transaction, cells: &[Addr]) -> Result<(), Stop> {
     let (mut cell, mut words) = (Vec::new(), Vec::new());
     for (number, addr) in cells.iter().enumerate() {
@@ -38,7 +40,7 @@ async fn follow(tx: &mut Transaction, cells: &[Addr]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Puts new objects behind some cells, on whatever machines.
+/// Puts new objects behind some cells, on random machines.
 async fn replace(tx: &mut Transaction, cells: &[Addr], random: &mut u64) -> Result<(), Stop> {
     for _ in 0..1 + draw(random, 3) {
         let number = draw(random, CELLS as u64) as usize;
@@ -47,7 +49,7 @@ async fn replace(tx: &mut Transaction, cells: &[Addr], random: &mut u64) -> Resu
         let old = FatPtr::from_words([cell[0], cell[1]]);
         if !old.is_null() {
             match tx.free(old.addr).await {
-                // Others have freed it since.
+                // Another transaction has freed it since.
                 Err(Stop::Damaged) => {
                     return Err(Stop::Retry(fencepost_txn::AbortReason::WriteConflict));
                 }

@@ -1,4 +1,5 @@
-//! What replicas are sent of objects of which a little changes, and that they are what the primary is.
+//! The records that replicas receive for small changes of large objects, and the equality of
+//! replicas and primary.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,7 +20,7 @@ fn contents(world: &World, machine: usize, addr: Addr) -> Vec<u64> {
     words
 }
 
-/// Words that a machine has written to others.
+/// Returns the number of words that a machine has written to others.
 fn posted(world: &World, machine: usize) -> u64 {
     world.machines[machine]
         .fabric_counts()
@@ -40,11 +41,11 @@ fn a_little_change_of_a_large_object_is_sent_as_little() {
         block_on(tx.update(addr, change)).expect("there");
         commit(tx);
         world.settle();
-        // To the primary and to two backups, or to two backups.
+        // To the primary and two backups, or to two backups.
         assert!(posted(&world, 0) - before < 150);
         (expected[3], expected[260]) = (5, 6);
         assert_eq!(contents(&world, 2, addr), expected);
-        // What changes altogether goes as a whole.
+        // An object that changes completely is sent whole.
         let before = posted(&world, 0);
         let mut tx = world.begin(0, Mode::ReadWrite);
         block_on(tx.write(addr, &[7; WORDS])).expect("there");
@@ -66,7 +67,7 @@ fn replicas_are_alike_after_changes_of_all_sizes_by_all_machines() {
                 let (from, count) = (step as usize * 97 % WORDS, 1 << (step % 9));
                 let words = from..(from + count).min(WORDS);
                 let machine = step as usize % 3;
-                // The commit before holds no lock any more.
+                // The previous commit has released its locks.
                 world.settle();
                 let mut tx = world.begin(machine, Mode::ReadWrite);
                 let savepoint = tx.savepoint();
@@ -140,7 +141,7 @@ fn patches_of_a_node_that_has_moved_change_what_is_there_by_then() {
                 assert_eq!(done, Ok(Ok(())));
                 tx
             };
-            // All are based on the same version, and none is in another's way.
+            // All are based on the same version, and none conflicts with another.
             let all = [patch(0, 5), patch(1, 150), patch(2, 5), patch(0, 299)];
             let last = all.map(|tx| {
                 let Ok(Outcome::Committed(w)) = block_on(tx.commit()) else {
@@ -154,7 +155,7 @@ fn patches_of_a_node_that_has_moved_change_what_is_there_by_then() {
             expected[0] = last[3].raw();
             (expected[5], expected[150], expected[299]) = (4, 2, 2);
             assert_eq!(contents(&world, 2, node), expected, "{kind:?}");
-            // The first had not moved, and one is the primary's own.
+            // The first node had not moved, and one commit is that of the primary itself.
             assert_eq!(moved(&world) - before, 2, "{kind:?}");
         }
         world.settle();
@@ -169,7 +170,7 @@ fn a_patch_that_changes_nothing_commits() {
             let node = world.object(1, at, WORDS, 4).addr;
             for _ in 0..3 {
                 let mut tx = world.begin(0, Mode::ReadWrite);
-                // The first word becomes the commit timestamp again at any rate.
+                // The first word becomes the commit timestamp again, even without a change.
                 let done = block_on(tx.patch(node, &SUMS, &[9, 0]));
                 assert_eq!(done, Ok(Ok(())));
                 commit(tx);
@@ -184,7 +185,7 @@ fn a_patch_that_changes_nothing_commits() {
     }
 }
 
-/// Values that have followed a LOCK.
+/// Returns the number of LOCK-MOVED records, which carry values after a LOCK.
 fn moved(world: &World) -> u64 {
     let machines = world.machines.iter();
     machines
@@ -195,7 +196,7 @@ fn moved(world: &World) -> u64 {
 #[test]
 fn values_that_a_lock_has_no_room_for_follow_it() {
     const NODE_WORDS: usize = 30;
-    // Twice as much does not fit a log.
+    // Twice as many values do not fit a log.
     const NODES: usize = LOG_WORDS / 5 / NODE_WORDS;
     for kind in KINDS {
         let world = World::new(kind, 2, 1);

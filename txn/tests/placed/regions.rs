@@ -1,4 +1,5 @@
-//! Regions that machines get while they run: where they are, who knows it, and what follows where there are none.
+//! Regions that machines get while they run: their locations, the machines that know them, and the
+//! errors without them.
 
 use fencepost_txn::network::Mapping;
 use fencepost_txn::network::call::CallError;
@@ -7,17 +8,17 @@ use pollster::block_on;
 
 use super::world::{KINDS, Kind, World, commit, place, word};
 
-/// Words of an object that takes a block of its own.
+/// Words of an object that fills a block.
 const BLOCK_WORDS: usize = 100_000;
 /// Blocks of a region.
 const BLOCKS: usize = 15;
 
-/// All regions, as a machine is told.
+/// Returns all regions, as the CM reports them to a machine.
 fn regions(world: &World, machine: usize) -> Vec<Mapping> {
     block_on(world.machines[machine].all_regions()).expect("the CM answers")
 }
 
-/// Numbers of the regions whose primary a machine is.
+/// Returns the numbers of the regions whose primary is a machine.
 fn own(world: &World, machine: usize) -> Vec<u32> {
     let all = regions(world, 0).into_iter();
     let own = all.filter(|region| region.replicas.primary() == id(machine));
@@ -28,14 +29,15 @@ fn id(machine: usize) -> MachineId {
     MachineId(machine as u32 + 1)
 }
 
-/// As many objects as the logs have room for.
+/// Number of objects for which the logs have space.
 const AT_ONCE: usize = 4;
 
-/// Makes objects of a block each, every one with a transaction of its own.
+/// Creates objects of one block each, every one in a transaction of its own.
 fn fill(world: &World, by: usize, near: Near, count: usize) -> Vec<Addr> {
     let make = |value: usize| {
         if value.is_multiple_of(AT_ONCE) {
-            // One that finds no room would have to be made again, and its block is not free at once.
+            // Without log space a commit would be repeated, and its block would not be free at
+            // once.
             world.wait("room in the logs", || Machine::are_at_rest(&world.machines));
         }
         let mut tx = world.begin(by, Mode::ReadWrite);
@@ -57,7 +59,7 @@ fn who_has_used_up_its_regions_gets_another_and_all_find_what_is_there() {
         assert_eq!(mine.len(), 3, "{kind:?}");
         for (at, addr) in made.iter().enumerate() {
             assert_eq!(addr.region().0, mine[at / BLOCKS]);
-            // The third machine has met none of them.
+            // The third machine does not know their regions yet.
             assert_eq!(world.word(2, *addr), Some(at as u64));
             assert_eq!(world.machines[2].primary_of(*addr), Some(id(1)));
         }
@@ -95,7 +97,8 @@ fn nobody_who_meets_an_address_first_is_told_of_it_twice_or_wrongly() {
     for kind in KINDS {
         let world = World::new(kind, 3, 1);
         let [a, b] = [1, 2].map(|at| world.object(at, at, 3, 5).addr);
-        // In line for it, beside it, and as the machine that a new object is split of: all before it was read.
+        // Each access is the first to its region: an intent, an allocation near it, and one as a
+        // split of it.
         let mut tx = world.begin(1, Mode::ReadWrite);
         block_on(tx.intend(b, Strength::Update)).expect("nobody is in line");
         assert_eq!(word(&mut tx, b), Some(5));
@@ -189,7 +192,7 @@ fn a_machine_that_is_gone_gets_no_regions_and_others_serve_instead() {
             Err(CallError::Unreachable | CallError::Lost)
         )
     });
-    // Their transaction does not commit: the region that is there has its backup where nobody is.
+    // The transaction does not commit: the region has its backup on the closed machine.
     let mut tx = world.begin(1, Mode::ReadWrite);
     for _ in 0..BLOCKS {
         block_on(tx.alloc(BLOCK_WORDS, Near::Own)).expect("memory");

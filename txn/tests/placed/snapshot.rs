@@ -32,7 +32,7 @@ fn readers_elsewhere_see_what_the_transaction_does_whatever_is_written_and_freed
         block_on(free.free(gone)).expect("there");
         commit(free);
         let made = world.object(1, 1, 3, 3).addr;
-        // Whoever could would use memory again now.
+        // Memory that counts as garbage is reused now.
         for machine in &world.machines {
             machine.tidy();
         }
@@ -60,7 +60,8 @@ fn the_boards_hold_what_readers_elsewhere_need_until_the_transaction_ends() {
         let world = World::new(kind, 2, 1);
         let mut tx = world.begin(0, Mode::ReadOnly);
         let r = shared(&mut tx);
-        // The other machine's own readers have passed it, which a reader that begins there does not undo.
+        // Readers of the other machine have passed R. A reader that begins there at R does not
+        // change that.
         drop(world.begin(1, Mode::ReadOnly));
         for machine in &world.machines {
             assert!(machine.oldest() <= r);

@@ -1,9 +1,10 @@
-//! A kind of nodes for these tests.
+//! A node kind for these tests.
 
 use fencepost_txn::{Addr, NodeKind, Refusal, Rerouting, Revalidate, Stop, Timestamp};
 use fencepost_txn::{Transaction, View};
 
-/// Nodes whose words are added to, wherever they have moved; the first may be the commit timestamp.
+/// Nodes whose patches add to words, also if the node has moved. The first word may be the commit
+/// timestamp.
 pub struct Sums {
     stamped: bool,
 }

@@ -1,4 +1,5 @@
-//! What VALIDATE and a refresh cost, and that a primary that is asked says what a read would have brought.
+//! The cost of VALIDATE and of a refresh; and equal results of asking a primary and of one-sided
+//! reads.
 
 use fencepost_txn::network::Posted;
 use fencepost_txn::{AbortReason, Addr, Mode, Outcome, Transaction};
@@ -6,13 +7,13 @@ use pollster::block_on;
 
 use crate::world::{Kind, World, commit, unless_conflict, word};
 
-/// Headers that a machine has read, and messages in which it has asked for them.
+/// Returns the headers that a machine has read, and the messages that asked for headers.
 fn looked(world: &World) -> (u64, u64) {
     let posted = world.machines[0].traffic();
     (posted.of(Posted::Header), posted.of(Posted::Validate))
 }
 
-/// Objects of the second machine, and one of the third.
+/// Creates objects on the second machine, and one on the third.
 fn objects(world: &World, count: usize) -> (Vec<Addr>, Addr) {
     let many = (0..count).map(|_| world.object(1, 1, 3, 1).addr);
     (many.collect(), world.object(2, 2, 3, 1).addr)
@@ -22,7 +23,7 @@ fn read(tx: &mut Transaction, addr: Addr) {
     assert_eq!(block_on(tx.read(addr, &mut Vec::new())), Ok(true));
 }
 
-/// Reads all, and overwrites one.
+/// Reads all objects, and overwrites one.
 fn begin(world: &World, all: &[Addr], one: Addr) -> Transaction {
     let mut tx = world.begin(0, Mode::ReadWrite);
     all.iter().for_each(|addr| read(&mut tx, *addr));
@@ -30,7 +31,7 @@ fn begin(world: &World, all: &[Addr], one: Addr) -> Transaction {
     tx
 }
 
-/// Afterwards nothing of it is locked any more.
+/// Overwrites an object, and waits until it is unlocked.
 fn overwrite(world: &World, machine: usize, addr: Addr) {
     let mut tx = world.begin(machine, Mode::ReadWrite);
     block_on(tx.write(addr, &[7])).expect("there");
@@ -46,7 +47,7 @@ fn a_primary_of_more_than_four_objects_is_asked_once_and_of_fewer_they_are_read(
         (Kind::Tcp, 5, (0, 1)),
         (Kind::Tcp, 512, (0, 1)),
         (Kind::Tcp, 513, (0, 2)),
-        // Where they are mapped a look costs neither.
+        // Reading mapped memory costs neither.
         (Kind::Local, 5, (0, 0)),
     ] {
         let world = World::new(kind, 3, 1);
@@ -69,7 +70,7 @@ fn what_a_commit_has_locked_is_not_looked_at() {
     let (all, one) = objects(&world, 8);
     let mut tx = begin(&world, &all, one);
     read(&mut tx, one);
-    // Of the eight, four are left that were only read.
+    // Of the eight, four were only read.
     for addr in &all[4..] {
         block_on(tx.write(*addr, &[3])).expect("there");
     }
@@ -84,7 +85,7 @@ fn what_a_commit_has_locked_is_not_looked_at() {
 fn more_than_a_message_takes_is_asked_in_several() {
     let world = World::new(Kind::Tcp, 3, 1);
     let (some, one) = objects(&world, 600);
-    // What is read again is validated again.
+    // An object that is read several times is validated several times.
     let all: Vec<Addr> = some.iter().cycle().take(3000).copied().collect();
     let before = looked(&world);
     commit(begin(&world, &all, one));

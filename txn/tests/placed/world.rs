@@ -1,4 +1,4 @@
-//! Machines that are each other's peers, in one process.
+//! A cluster in one process.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use fencepost_txn::{Addr, FatPtr, Machine, MachineId, MachineOptions, Mode, Near
 use fencepost_txn::{Stop, Transaction};
 use pollster::block_on;
 
-/// How machines reach each other's memory.
+/// The way in which machines read each other's memory.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// It is mapped.
+    /// The memory is mapped.
     Local,
-    /// It is read over connections.
+    /// The memory is read over connections.
     Tcp,
 }
 
@@ -60,18 +60,18 @@ impl World {
         Self::with_log(kind, machines, replicas, LOG_WORDS)
     }
 
-    /// With logs of so many words.
+    /// Creates a world whose logs have `log_words` words.
     pub fn with_log(kind: Kind, machines: u32, replicas: usize, log_words: usize) -> World {
         let limit = MachineOptions::default().memory_limit;
         Self::limited_with_log(kind, machines, replicas, limit, log_words)
     }
 
-    /// The memory of the second machine is limited.
+    /// Creates a world whose second machine has a memory limit.
     pub fn limited(kind: Kind, machines: u32, replicas: usize, memory_limit: u64) -> World {
         Self::limited_with_log(kind, machines, replicas, memory_limit, LOG_WORDS)
     }
 
-    /// Both of them.
+    /// Creates a world with both.
     pub fn limited_with_log(
         kind: Kind,
         machines: u32,
@@ -118,7 +118,7 @@ impl World {
         self.machines[machine].coordinator().begin(mode)
     }
 
-    /// An object all of whose words are `value`, made by one machine at another.
+    /// Creates an object whose words are all `value`, by one machine at another.
     pub fn object(&self, by: usize, at: usize, words: usize, value: u64) -> FatPtr {
         let mut tx = self.begin(by, Mode::ReadWrite);
         let ptr = block_on(tx.alloc(words, place(at))).expect("memory");
@@ -127,12 +127,12 @@ impl World {
         ptr
     }
 
-    /// The first word of an object, as a machine sees it now.
+    /// Returns the first word of an object, as a machine sees it now.
     pub fn word(&self, machine: usize, addr: Addr) -> Option<u64> {
         word(&mut self.begin(machine, Mode::ReadOnly), addr)
     }
 
-    /// Waits until something comes to be.
+    /// Waits until a condition holds.
     pub fn wait(&self, what: &str, is_so: impl Fn() -> bool) {
         for round in 0.. {
             if is_so() {
@@ -143,7 +143,8 @@ impl World {
         }
     }
 
-    /// Slots that machines have in stock, and that machines have lent.
+    /// Returns the slots that machines have reserved at peers, and those that peers have reserved
+    /// at machines.
     pub fn reserved(&self) -> (BTreeSet<Addr>, BTreeSet<Addr>) {
         let (mut stock, mut lent) = (BTreeSet::new(), BTreeSet::new());
         for machine in &self.machines {
@@ -158,7 +159,8 @@ impl World {
         (stock, lent)
     }
 
-    /// Waits until nothing is under way; then nothing may be left of it.
+    /// Waits until all machines are at rest; then checks that no lock and no difference between
+    /// replicas is left.
     pub fn settle(&self) {
         self.wait("rest", || {
             let (stock, lent) = self.reserved();
@@ -171,14 +173,14 @@ impl World {
         }
     }
 
-    /// Objects on all machines, the root object not counted.
+    /// Returns the number of objects on all machines, without the root object.
     pub fn objects(&self) -> usize {
         let objects = self.machines.iter().map(|m| m.inventory().objects.len());
         objects.sum::<usize>() - 1
     }
 }
 
-/// On the machine with that place in the list.
+/// Returns the place on the machine with that index.
 pub fn place(machine: usize) -> Near {
     Near::Machine(MachineId(machine as u32 + 1))
 }
@@ -193,7 +195,7 @@ pub fn word(tx: &mut Transaction, addr: Addr) -> Option<u64> {
     seen.expect("readable").map(|(word, _)| word)
 }
 
-/// What a step came to, conflicts apart.
+/// Returns the result of a step; `None` for a conflict.
 pub fn unless_conflict<T>(done: Result<T, Stop>) -> Option<T> {
     match done {
         Ok(done) => Some(done),

@@ -1,8 +1,10 @@
-//! Many clients at a time move amounts between accounts of all machines, and power is lost at any moment of that.
+//! Many concurrent clients move amounts between accounts of all machines, and power is lost at any
+//! time.
 //!
-//! The transfers of a client follow from its number alone, and each counts in the client's own object. So the counts that
-//! are found say what all accounts must be: a transfer is there as a whole or not at all. A client that was told of one finds it.
-//! Clients end now and then, wherever they are, and come again.
+//! The number of a client determines its transfers, and each transfer increments the client's own
+//! counter object. So the counters determine the balances of all accounts: a transfer has taken
+//! effect completely or not at all. If a transfer was reported to its client, it survives. Clients
+//! end at random points, and start again.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -22,7 +24,7 @@ const ACCOUNTS: usize = 9;
 const CLIENTS: usize = 6;
 const OPENING: u64 = 1000;
 
-/// The objects: accounts, some of them long, and what clients count in.
+/// The objects: accounts, some of them long, and the clients' counters.
 #[derive(Clone)]
 struct Bank {
     accounts: Vec<Addr>,
@@ -40,7 +42,7 @@ impl Bank {
         }
     }
 
-    /// The `count`th transfer of a client: from where, where to and how much.
+    /// Returns the transfer number `count` of a client: the source, the target and the amount.
     fn transfer(client: usize, count: u64) -> (usize, usize, u64) {
         let mut random = Random::new((client as u64) << 32 | count);
         let from = random.below(ACCOUNTS as u64) as usize;
@@ -48,12 +50,12 @@ impl Bank {
         (from, to, random.below(10))
     }
 
-    /// The first word of an object, read by a machine.
+    /// Returns the first word of an object, read by a machine.
     fn value(machines: &Machines, at: usize, addr: Addr) -> u64 {
         machines.words(at, addr).expect("there")[0]
     }
 
-    /// What is there must be whole, and as much as clients were told.
+    /// Checks that the state is consistent, and contains all transfers reported to clients.
     fn check(&self, machines: &Machines, told: &[u64]) {
         let mut balances = [OPENING; ACCOUNTS];
         for (client, told) in told.iter().enumerate() {
@@ -74,7 +76,7 @@ impl Bank {
     }
 }
 
-/// One transfer, as often as it takes.
+/// Runs one transfer until it commits.
 async fn transfer(machines: &Machines, bank: &Bank, client: usize, count: u64) {
     loop {
         let mut tx = machines.begin(client % 3, Mode::ReadWrite);
@@ -83,7 +85,7 @@ async fn transfer(machines: &Machines, bank: &Bank, client: usize, count: u64) {
             let mut counted = Vec::new();
             tx.read(bank.counts[client], &mut counted).await?;
             if counted[0] > count {
-                // It was dropped when it had taken effect.
+                // The future was dropped after the transfer had taken effect.
                 return Ok(Outcome::Committed(Timestamp::ZERO));
             }
             let add = |by: u64| move |image: &mut [u64]| image[0] = image[0].wrapping_add(by);
@@ -131,7 +133,8 @@ fn power_is_lost_under_load() {
                 polls = polls.saturating_sub(1);
                 let next = random.below(CLIENTS as u64) as usize;
                 if polls > 0 && random.below(40) == 0 {
-                    // It has ended, wherever it was, and comes again. Not without end: what it leaves is in the logs.
+                    // The client ends at a random point and starts again. The number of ends is
+                    // limited, because the abandoned commits stay in the logs.
                     clients[next] = client(next);
                 }
                 let mut context = Context::from_waker(Waker::noop());

@@ -1,6 +1,8 @@
-//! Machines that keep their data on disks lose power at once, at any moment, and begin again.
+//! Machines that keep their data on disks lose power at the same time, at any point, and start
+//! again.
 //!
-//! A copy of all disks is taken whenever one of them has been written or synced; in it what was not synced is lost.
+//! A copy of all disks is taken whenever one of them was written or synced. In the copy, unsynced
+//! bytes are lost.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -30,7 +32,7 @@ pub struct Disks {
     replicas: usize,
 }
 
-/// What a machine keeps on a disk, as it is after a boot; it takes no checkpoint unasked.
+/// Returns the durable options for a disk after a boot; checkpoints are taken only on request.
 pub fn durable(disk: &SimDisk) -> Durable {
     Durable {
         disk: Arc::new(disk.boot()),
@@ -50,7 +52,7 @@ impl Disks {
         Disks { disks, replicas }
     }
 
-    /// What is left of them if the power goes now.
+    /// Returns the disks as a power loss now would leave them.
     pub fn left(&self, loss: CrashLoss) -> Disks {
         let left = |disk: &SimDisk| {
             let left = disk.fork();
@@ -63,7 +65,7 @@ impl Disks {
         }
     }
 
-    /// Changes whenever something is written.
+    /// Returns a number that changes with every write and sync.
     fn changes(&self) -> u64 {
         let ops = [DiskOp::Write, DiskOp::Sync];
         let changes = |disk: &SimDisk| ops.iter().map(|op| disk.count(*op)).sum::<u64>();
@@ -122,7 +124,7 @@ impl Disks {
 }
 
 impl Disks {
-    /// Copies of the disks as they are, as after the end of all processes.
+    /// Returns copies of the disks as they are after the end of all processes.
     fn copies(&self) -> Disks {
         Disks {
             disks: self.disks.iter().map(SimDisk::fork).collect(),
@@ -136,7 +138,8 @@ impl Disks {
     }
 }
 
-/// Takes copies of the disks, and whether the client had been told then.
+/// Takes copies of the disks, and records whether the commit had been reported to the client by
+/// then.
 struct Watch {
     disks: Disks,
     taken: RefCell<Vec<(Disks, bool)>>,
@@ -172,7 +175,7 @@ impl Watch {
         self.taken.borrow_mut().push((left, reported));
     }
 
-    /// The client is told.
+    /// Records that the commit was reported to the client.
     fn report(&self) {
         *self.reported.borrow_mut() = true;
         self.take(CrashLoss::All);
@@ -197,7 +200,7 @@ fn whatever_was_reported_is_there_after_power_was_lost() {
             machines.object(0, SHORT, OLD),
         );
         machines.rest();
-        // The others are far ahead of it.
+        // The other machines are far ahead of the slow disk.
         disks.disks[slow].set_sync_delay(Duration::from_millis(10));
         let watch = Watch::of(&disks);
         let looks = Rc::clone(&watch);
@@ -216,7 +219,7 @@ fn whatever_was_reported_is_there_after_power_was_lost() {
             if at % 3 > 0 {
                 continue;
             }
-            // They go on, and lose power again.
+            // The machines continue, and lose power again.
             let another = machines.object(1, LONG, OLD);
             let left = left.left(CrashLoss::All);
             drop(machines);
@@ -228,7 +231,7 @@ fn whatever_was_reported_is_there_after_power_was_lost() {
     }
 }
 
-/// Power fails while machines begin again: some have come so far, and others have not.
+/// Power fails while machines start again: some have progressed further than others.
 #[test]
 fn who_has_not_begun_again_is_told_by_those_who_have() {
     for (ahead, replicas) in [(0, 3), (1, 3), (2, 2), (1, 1)] {
@@ -272,7 +275,7 @@ fn without_the_data_of_all_machines_nothing_begins() {
     let objects = objects(&machines);
     machines.rest();
     drop(machines);
-    // Another cluster.
+    // The disk of another cluster.
     let strangers = Disks::new(2);
     strangers.begin().object(0, SHORT, OLD);
     let mut mixed = disks.copies();
@@ -282,7 +285,7 @@ fn without_the_data_of_all_machines_nothing_begins() {
     mixed.disks[1] = SimDisk::new(9);
     let said = mixed.refused();
     assert!(said.contains("m2 found no data"), "{said}");
-    // A machine that was alone.
+    // The disk of a machine that was alone.
     let alone = SimDisk::new(7);
     let disk: Arc<dyn Disk> = Arc::new(alone.clone());
     let options = |disk| MachineOptions {
@@ -313,25 +316,25 @@ fn without_the_data_of_all_machines_nothing_begins() {
     let damaged = disks.copies();
     let log = damaged.disks[2].inside("log");
     let first = log.list().expect("names")[0].clone();
-    // In what was written first.
+    // In the first bytes that were written.
     log.flip(&first, 4200, 1);
     let said = damaged.refused();
     assert!(said.contains("corrupt at byte"), "{said}");
-    // All of it is still there.
+    // The original disks still have all data.
     let machines = disks.begin();
     for addr in objects {
         assert_eq!(machines.words(1, addr).map(|words| words[1]), Some(OLD));
     }
 }
 
-/// Objects of all machines that are made, changed and freed, and what is in them.
+/// A model: objects of all machines, which are created, changed and freed, and their contents.
 struct Model {
     random: Random,
     objects: BTreeMap<Addr, Vec<u64>>,
 }
 
 impl Model {
-    /// One transaction of some changes.
+    /// Runs one transaction with some changes.
     fn step(&mut self, machines: &Machines) {
         let random = &mut self.random;
         let mut tx = machines.begin(random.below(3) as usize, Mode::ReadWrite);
@@ -353,7 +356,7 @@ impl Model {
                         false => image[from] = value,
                     };
                     change(words);
-                    // There may be more room than was asked for.
+                    // The object may have more words than requested.
                     let count = words.len();
                     let change = |image: &mut [u64]| change(&mut image[..count]);
                     machines.run(tx.update(addr, change)).expect("there");
@@ -396,7 +399,7 @@ fn checkpoints_are_taken_while_all_go_on() {
         };
         for round in 0..8 {
             let at = model.random.below(3) as usize;
-            // For that one commits wait, while the other is at its checkpoint.
+            // Commits wait for the slow disk while the other machine takes its checkpoint.
             let slow = &disks.disks[(at + 1) % 3];
             slow.set_sync_delay(Duration::from_millis(8));
             (0..3).for_each(|_| model.step(&machines));
@@ -421,7 +424,7 @@ fn checkpoints_are_taken_while_all_go_on() {
                 .next()
                 .map(|addr| again.words(1, *addr));
             if round == 5 {
-                // They go on, and lose power again.
+                // The machines continue, and lose power again.
                 let mut further = Model {
                     random: Random::new(seed),
                     objects: model.objects.clone(),
@@ -432,7 +435,7 @@ fn checkpoints_are_taken_while_all_go_on() {
                 further.check(&left.begin());
             }
         }
-        // A flush takes half a KiB at least, and a segment is of 64.
+        // A flush takes at least half a KiB, and a segment has 64 KiB.
         (0..150).for_each(|_| model.step(&machines));
         model.check(&machines);
         for at in 0..3 {
@@ -446,14 +449,14 @@ fn checkpoints_are_taken_while_all_go_on() {
     }
 }
 
-/// A machine that nothing more is written to hears that nobody needs what it remembers.
+/// A machine without new writes learns that its retained records are no longer needed.
 #[test]
 fn a_checkpoint_of_machines_at_rest_leaves_nothing_to_replay() {
     let disks = Disks::new(2);
     let machines = disks.begin();
     let objects = objects(&machines);
     machines.rest();
-    // They look now and then, and what they say is flushed.
+    // Machines check from time to time, and their reports are flushed.
     for _ in 0..2000 {
         machines.drive_all();
         std::thread::sleep(Duration::from_micros(20));
@@ -475,7 +478,7 @@ fn a_checkpoint_of_machines_at_rest_leaves_nothing_to_replay() {
     }
 }
 
-/// A disk that cannot be written any more fails commits, and nothing hangs.
+/// A disk that can no longer be written makes commits fail; no operation hangs.
 #[test]
 fn commits_that_a_failed_disk_has_part_in_are_refused() {
     for (failed, coordinator) in [(0, 0), (0, 1), (2, 1)] {
@@ -492,7 +495,7 @@ fn commits_that_a_failed_disk_has_part_in_are_refused() {
             let outcome = machines.run(tx.commit());
             assert_eq!(outcome, Err(Stop::Failed), "{failed} {coordinator}");
         }
-        // Readers go on, and nothing is locked.
+        // Readers continue, and no object is locked.
         for at in 0..3 {
             assert_eq!(machines.words(at, object).map(|words| words[0]), Some(OLD));
         }
@@ -504,8 +507,8 @@ fn commits_that_a_failed_disk_has_part_in_are_refused() {
     }
 }
 
-/// On a full disk commits that its machine has part in are refused, whoever coordinates them, until there is space
-/// again; others go on, and nothing that was reported is lost.
+/// On a full disk, commits that involve its machine are refused, whichever machine coordinates
+/// them, until there is space again. Other commits continue, and no reported commit is lost.
 #[test]
 fn commits_that_a_full_disk_has_part_in_are_refused_until_there_is_space() {
     for (replicas, full, coordinator) in [(2, 0, 0), (2, 0, 1), (2, 2, 1), (1, 0, 0), (1, 2, 0)] {
@@ -522,7 +525,7 @@ fn commits_that_a_full_disk_has_part_in_are_refused_until_there_is_space() {
         };
         disks.disks[full].set_free_bytes(Some(0));
         let (mut last, mut refused) = ([OLD; 3], [0; 3]);
-        // Until the space that is allocated is used up; then some more, that it is not.
+        // Writes until the allocated space is used up, and some more after that.
         for round in 1..=400 {
             for (at, object) in objects.iter().enumerate() {
                 match write(*object, round) {

@@ -1,4 +1,4 @@
-//! Three machines of a host whose memory outlives them.
+//! Three machines of one host, whose memory outlives them.
 
 use std::cell::RefCell;
 use std::fs;
@@ -20,18 +20,18 @@ use parking_lot::Mutex;
 
 const MACHINES: u32 = 3;
 
-/// What is asked of a machine for something that is to be there.
+/// Returns the place on a machine for a new object.
 pub fn place(machine: usize) -> Near {
     Near::Machine(MachineId(machine as u32 + 1))
 }
 
-/// A directory in memory, where there are some.
+/// Creates a directory in a memory file system, if there is one.
 fn directory() -> tempfile::TempDir {
     let made = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     made.expect("a directory")
 }
 
-/// The directory of their memory, and what is to be watched.
+/// The directory of the machines' memory, and the watch on their writes.
 pub struct Host {
     directory: tempfile::TempDir,
     replicas: usize,
@@ -39,7 +39,7 @@ pub struct Host {
     current: RefCell<Option<Configuration>>,
 }
 
-/// Takes copies.
+/// Takes copies of the memory.
 #[derive(Default)]
 struct Watch {
     state: Mutex<Watching>,
@@ -50,21 +50,21 @@ struct Watching {
     from: Option<PathBuf>,
     reported: bool,
     taken: Vec<(tempfile::TempDir, bool)>,
-    /// A machine that is to be killed, and the writes until then.
+    /// A machine that is to be killed, the number of writes until then, and the fate of the others.
     doomed: Option<(MachineId, usize, Others)>,
     killed: Option<(MachineId, Others)>,
-    /// Answers that do not come before all is over.
+    /// Completions of writes that stay pending to the end.
     late: Vec<Completer<()>>,
 }
 
-/// What becomes of the others once a machine is killed.
+/// The fate of the other machines when one is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
-    /// They are killed once they cannot do any more.
+    /// They are killed when they can make no more progress.
     AreKilled,
-    /// They are killed before anything arrives that they write to each other.
+    /// They are killed before any write between them arrives.
     AreKilledAtOnce,
-    /// They end in good order.
+    /// They are closed in good order.
     EndWell,
 }
 
@@ -79,7 +79,7 @@ impl Watch {
         }
     }
 
-    /// The answer of a write that does not arrive because of who was killed.
+    /// Returns the completion of a write that does not arrive because of a killed machine.
     fn stop(&self, from: MachineId, to: MachineId) -> Option<Completion<()>> {
         let mut state = self.state.lock();
         if let Some((machine, left, others)) = state.doomed {
@@ -100,7 +100,7 @@ impl Watch {
     }
 }
 
-/// Memory that was taken away.
+/// Memory that was moved away.
 pub struct Aside {
     aside: tempfile::TempDir,
     homes: [PathBuf; 2],
@@ -119,7 +119,7 @@ fn copy_to(from: &Path, to: &Path) {
     copy_all(from, to);
 }
 
-/// Copies what is in a directory; holes stay holes.
+/// Copies the contents of a directory; holes stay holes.
 fn copy_all(from: &Path, to: &Path) {
     let mut copy = Command::new("cp");
     let copied = copy.arg("-a").arg(from.join(".")).arg(to).status();
@@ -136,31 +136,31 @@ impl Host {
         }
     }
 
-    /// From now on, or not any more, copies are taken.
+    /// Starts or stops taking copies.
     pub fn watch(&self, on: bool) {
         self.watch.state.lock().from = on.then(|| self.directory.path().to_path_buf());
     }
 
-    /// A machine is killed once some more writes have been made.
+    /// Kills a machine after a number of further writes.
     pub fn doom(&self, machine: MachineId, writes: usize, others: Others) {
         let mut state = self.watch.state.lock();
         (state.doomed, state.killed) = (Some((machine, writes, others)), None);
     }
 
-    /// The machine that was killed.
+    /// Returns the machine that was killed.
     pub fn killed(&self) -> Option<MachineId> {
         let killed = self.watch.state.lock().killed;
         killed.map(|(machine, _)| machine)
     }
 
-    /// Whoever begins again is not killed.
+    /// Clears the kill, so that machines that start again are not killed.
     pub fn spare(&self) {
         let mut state = self.watch.state.lock();
         (state.doomed, state.killed) = (None, None);
         drop(std::mem::take(&mut state.late));
     }
 
-    /// All are killed: what is left.
+    /// Kills all machines, and returns the memory that is left.
     pub fn kill(&self) -> Host {
         self.watch(true);
         self.watch.look();
@@ -169,12 +169,12 @@ impl Host {
         left.pop().expect("what was taken").0
     }
 
-    /// The client was told.
+    /// Records that the commit was reported to the client.
     pub fn reported(&self) {
         self.watch.state.lock().reported = true;
     }
 
-    /// What would have been left, and whether the client had been told.
+    /// Returns the copies, each with whether the commit had been reported to the client.
     pub fn take_left(&self) -> Vec<(Host, bool)> {
         let taken = std::mem::take(&mut self.watch.state.lock().taken);
         let host = |(directory, reported)| {
@@ -189,14 +189,14 @@ impl Host {
         taken.into_iter().map(host).collect()
     }
 
-    /// A machine's memory is gone.
+    /// Deletes a machine's memory.
     pub fn lose(&self, machine: u32) {
         for home in self.homes(machine) {
             fs::remove_dir_all(home).expect("it was there");
         }
     }
 
-    /// A machine's memory is somewhere else.
+    /// Moves a machine's memory away.
     pub fn take_away(&self, machine: u32) -> Aside {
         let aside = directory();
         let homes = self.homes(machine);
@@ -219,7 +219,7 @@ impl Host {
         })
     }
 
-    /// All machines, once they are there.
+    /// Starts all machines, and waits until they are complete.
     pub fn begin(&self) -> Machines {
         self.try_begin().expect("they begin")
     }
@@ -233,7 +233,7 @@ impl Host {
             None => None,
             Some(before) => {
                 let life = nvram.last(before.id().0).expect("lives").expect("one");
-                // A process that another test has just begun has the lock, too, for a moment.
+                // A process that another test has just started also has the lock, for a short time.
                 while nvram.is_alive(life).expect("a lock") {
                     std::thread::yield_now();
                 }
@@ -296,15 +296,15 @@ fn member(id: u32) -> Member {
     }
 }
 
-/// Machines that do nothing by themselves.
+/// Machines that only act when they are driven.
 pub struct Machines {
     machines: Vec<Arc<Machine>>,
-    /// Looks before each of their steps.
+    /// Called before each of their steps.
     looks: Option<Box<dyn Fn()>>,
 }
 
 impl Machines {
-    /// Machines that see each other.
+    /// Drives machines until they are complete.
     pub fn complete(machines: Vec<Arc<Machine>>) -> Machines {
         let looks = None;
         let machines = Machines { machines, looks };
@@ -316,12 +316,12 @@ impl Machines {
         machines
     }
 
-    /// From now on somebody looks before each step.
+    /// Sets the function that is called before each step.
     pub fn look(&mut self, looks: impl Fn() + 'static) {
         self.looks = Some(Box::new(looks));
     }
 
-    /// Does something, and everything that it waits for.
+    /// Runs a task, and drives all machines meanwhile.
     pub fn run<T>(&self, task: impl Future<Output = T>) -> T {
         let mut task = pin!(task);
         loop {
@@ -341,12 +341,12 @@ impl Machines {
         })
     }
 
-    /// Until nothing is under way.
+    /// Drives the machines until they are at rest.
     pub fn rest(&self) {
         while self.drive_all() || !Machine::are_at_rest(&self.machines) {}
     }
 
-    /// They end in good order.
+    /// Closes all machines in good order.
     pub fn close(&self) {
         for machine in &self.machines {
             machine.close().expect("there is no log");
@@ -357,12 +357,12 @@ impl Machines {
         self.machines[machine].coordinator().begin(mode)
     }
 
-    /// A machine.
+    /// Returns a machine.
     pub fn machine(&self, at: usize) -> &Arc<Machine> {
         &self.machines[at]
     }
 
-    /// At rest nothing is locked, and all replicas of a region are alike.
+    /// Checks that at rest no object is locked, and all replicas of a region are equal.
     pub fn check(&self) {
         self.rest();
         for machine in &self.machines {
@@ -371,7 +371,7 @@ impl Machines {
         }
     }
 
-    /// An object of a machine, all of whose words are `value`.
+    /// Creates an object on a machine, whose words are all `value`.
     pub fn object(&self, at: usize, words: usize, value: u64) -> Addr {
         let mut tx = self.begin((at + 1) % 3, Mode::ReadWrite);
         let made = self.run(tx.alloc(words, place(at))).expect("memory");
@@ -381,7 +381,7 @@ impl Machines {
         made.addr
     }
 
-    /// The machines that have an object.
+    /// Returns the machines with replicas of an object.
     pub fn replicas_of(&self, addr: Addr) -> Vec<u32> {
         let all = self.run(self.machines[0].all_regions()).expect("is told");
         let mut all = all.iter().filter(|mapping| mapping.region == addr.region());
@@ -389,7 +389,7 @@ impl Machines {
         mapping.replicas.all().map(|machine| machine.0).collect()
     }
 
-    /// An object as a machine sees it; `None` where there is none.
+    /// Returns an object as a machine sees it; `None` if it does not exist.
     pub fn words(&self, at: usize, addr: Addr) -> Option<Vec<u64>> {
         let mut tx = self.begin(at, Mode::ReadOnly);
         let mut words = Vec::new();
@@ -398,7 +398,7 @@ impl Machines {
     }
 }
 
-/// A fabric that is watched.
+/// A fabric whose writes are watched.
 struct Watched {
     inner: ShmFabric,
     watch: Arc<Watch>,

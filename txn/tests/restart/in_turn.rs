@@ -1,5 +1,6 @@
-//! A machine is killed before the others, whom nobody tells to go on without it: what it has part in is whole afterwards, or
-//! is not there, whatever has arrived of what they sent, and whether they are killed or end in good order.
+//! One machine is killed before the others, and no reconfiguration happens. A commit that involves
+//! it has afterwards taken effect completely or not at all. That holds whichever writes of the
+//! others have arrived, and whether they are killed or closed in good order.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,12 +11,12 @@ use fencepost_txn::{Addr, MachineId, Mode, Outcome, Stop};
 use crate::host::{Host, Machines, Others};
 use crate::{LONG, OLD};
 
-/// Rounds in which machines do all that they can without one of them.
+/// Rounds in which the other machines make all progress that is possible without the killed one.
 const ROUNDS: usize = 40;
 const COORDINATOR: usize = 0;
 
-/// Does something as far as machines come that may miss one of them: what it came to, and what is left of them if they are
-/// killed then.
+/// Runs a task as far as the machines get without the killed one. Returns its result, and the
+/// memory that is left if all are killed then.
 fn run_and_kill<T>(
     host: &Host,
     machines: &Machines,
@@ -42,7 +43,7 @@ fn machine(at: usize) -> MachineId {
     MachineId(at as u32 + 1)
 }
 
-/// The value that all objects have, as every machine sees it.
+/// Returns the value of all objects, as every machine sees it.
 fn value(machines: &Machines, objects: &[Addr]) -> u64 {
     let see = |at| {
         let words = objects.iter().map(move |addr| (at, *addr));
@@ -54,10 +55,12 @@ fn value(machines: &Machines, objects: &[Addr]) -> u64 {
     values[0]
 }
 
-/// How a machine dies: which, after how many writes of a commit, and what becomes of what the others write.
+/// The death of a machine: its index, the number of writes of the commit before it, and the fate of
+/// the others.
 type Dies = (usize, usize, Others);
 
-/// Kills a machine and then all during a commit; whether the first was killed before all was over.
+/// Kills a machine during a commit, then all. Returns whether the first was killed before the
+/// commit was over.
 fn kill_in_turn(
     host: &mut Host,
     objects: &[Addr],
@@ -95,7 +98,7 @@ fn kill_in_turn(
     killed
 }
 
-/// All positions, for objects of some machines.
+/// Kills a machine at every write of a commit, for objects of some machines.
 fn kill_at_every_write(of: &[usize], replicas: usize, first: usize, others: Others) {
     let mut host = Host::new(replicas);
     let machines = host.begin();

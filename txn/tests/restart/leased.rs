@@ -1,7 +1,9 @@
-//! Machines that keep their data on disks and replace those that fail: one of them fails, then all lose power, at any moment.
+//! Machines that keep their data on disks and replace failed ones: one of them fails, then all lose
+//! power, at any point.
 //!
-//! Their time is made here, some of it at each step, so that leases run out after as many steps. What is shown to clients is
-//! noted with each copy of the disks, in which what was not synced is lost.
+//! Their time is simulated and advances at each step, so that leases expire after a number of
+//! steps. Each copy of the disks is stored with the results that had been reported to clients. In a
+//! copy, unsynced bytes are lost.
 
 pub mod comes_back;
 mod left_in_memory;
@@ -34,9 +36,9 @@ use crate::{LONG, SHORT};
 
 const MACHINES: u32 = 3;
 const LEASE: Duration = Duration::from_millis(5);
-/// Of each step of all machines.
+/// Nanoseconds of each step of all machines.
 const STEP_NS: u64 = 2_000;
-/// Steps after which whatever is awaited does not come.
+/// Steps after which a wait fails.
 const MANY: u32 = 200_000;
 
 struct Time(AtomicU64);
@@ -52,21 +54,21 @@ struct Disks {
     disks: Vec<SimDisk>,
     replicas: usize,
     stored: u64,
-    /// Whether the store forgets it.
+    /// Whether the store loses that number.
     forgets: bool,
     taken_back: TakenBack,
 }
 
-/// What clients know of the value that all objects have.
+/// The knowledge of clients about the value that all objects have.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// It was that or a later one.
+    /// The value was this or a later one.
     least: u64,
-    /// It was never this one.
+    /// The value was never this one.
     never: Option<u64>,
 }
 
-/// What all machines stand on.
+/// The environment that all machines share.
 struct Ground {
     network: Arc<LocalNetwork>,
     store: Arc<LocalStore>,
@@ -126,7 +128,7 @@ struct World {
     store: Arc<LocalStore>,
     time: Arc<Time>,
     dead: RefCell<BTreeSet<u32>>,
-    /// The disks that are watched, what they were, and when they were looked at last.
+    /// The disks that are watched, the copies of them, and the number of writes at the last check.
     watched: Option<Disks>,
     taken: RefCell<Vec<(Disks, Known)>>,
     seen: Cell<u64>,
@@ -146,7 +148,7 @@ impl Disks {
         }
     }
 
-    /// What is left of them if the power goes now.
+    /// Returns the disks as a power loss now would leave them.
     fn left(&self, loss: CrashLoss) -> Disks {
         let left = |disk: &SimDisk| {
             let left = disk.fork();
@@ -163,7 +165,7 @@ impl Disks {
         self.begin_those(&[1, 2, 3]).expect("they begin")
     }
 
-    /// These machines begin, but for those that are stale; `None` where they wait for others.
+    /// Starts these machines, except stale ones; returns `None` if they wait for others.
     fn begin_those(&self, those: &[u32]) -> Option<World> {
         let founders = Configuration::of_process(MACHINES).expect("machines");
         let network = LocalNetwork::new();
@@ -218,7 +220,7 @@ impl Disks {
 }
 
 impl World {
-    /// Machines, once they are there.
+    /// Returns a world of machines, when they are complete.
     fn of(ground: Ground, machines: BTreeMap<u32, Arc<Machine>>) -> World {
         let world = World {
             machines,
@@ -295,7 +297,7 @@ impl World {
         panic!("it hangs");
     }
 
-    /// Until nothing is under way.
+    /// Drives the machines until they are at rest.
     fn rest(&self) {
         self.until("rest", || Machine::are_at_rest(&self.alive()));
     }
@@ -311,7 +313,7 @@ impl World {
         made.addr
     }
 
-    /// The value that all objects have, as all machines see it.
+    /// Returns the value of all objects, as all machines see it.
     fn value(&self, objects: &[Addr]) -> u64 {
         let mut values = BTreeSet::new();
         for machine in self.alive() {
@@ -326,7 +328,7 @@ impl World {
         values.pop_first().expect("objects")
     }
 
-    /// Sets all of them; tries again where a failure has come in between.
+    /// Sets all objects; tries again if a failure interrupts the commit.
     fn set(&self, by: u32, objects: &[Addr], value: u64) {
         for _ in 0..100 {
             let outcome = self.run(write(&self.machines[&by], objects, value));
@@ -340,7 +342,7 @@ impl World {
         panic!("nothing commits any more");
     }
 
-    /// At rest all replicas are alike.
+    /// Checks that at rest all replicas are equal.
     fn check(&self) {
         self.rest();
         let alive = self.alive();
@@ -355,7 +357,7 @@ impl World {
         stored.expect("there is one")
     }
 
-    /// Clients have been told.
+    /// Records the knowledge of clients.
     fn know(&self, least: u64, never: Option<u64>) {
         let known = self.known.get();
         self.known.set(Known {
@@ -397,7 +399,7 @@ impl World {
         }
     }
 
-    /// The machine at a place joins the others while they run, with a disk; which one it is then.
+    /// Lets the machine at a place join the running cluster, with a disk. Returns its new number.
     fn join(&mut self, place: u32, disk: &SimDisk) -> u32 {
         let mut contents = Contents::read(&durable(disk)).expect("its disk");
         let (id, configuration) = loop {
@@ -422,7 +424,7 @@ impl World {
         self.has_joined(id, machine)
     }
 
-    /// A machine is there that was let in.
+    /// Adds a machine that was admitted.
     fn has_joined(&mut self, id: MachineId, machine: Arc<Machine>) -> u32 {
         assert!(self.machines.insert(id.0, Arc::clone(&machine)).is_none());
         self.until("it is there", || self.run(machine.is_complete()));
@@ -430,7 +432,7 @@ impl World {
         id.0
     }
 
-    /// The machine at a place asks to be let in; `None` where it is to ask again.
+    /// Sends a join request for the machine at a place; returns `None` if it must ask again.
     fn knock(&self, place: u32, keeps: Keeps) -> Option<Heard> {
         let places = Configuration::of_process(MACHINES.max(place)).expect("machines");
         let own = places.machine(MachineId(place)).expect("a place");
@@ -457,7 +459,7 @@ impl World {
         }
     }
 
-    /// All regions have their replicas, with their data.
+    /// Returns whether all regions have all their replicas, with their data.
     fn is_whole(&self) -> bool {
         let machines = self.alive();
         let regions = self.run(machines[0].all_regions()).expect("is told");
@@ -465,7 +467,7 @@ impl World {
         regions.iter().all(full) && self.all(|machine| !machine.lacks_data())
     }
 
-    /// A machine does nothing any more, and the others have gone on without it.
+    /// Stops a machine, and waits until the others have evicted it.
     fn lose(&self, id: u32) {
         self.dead.borrow_mut().insert(id);
         self.until("the next configuration", || {
@@ -490,7 +492,7 @@ async fn write(
 ) -> Result<Outcome, fencepost_txn::Stop> {
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
     for (at, addr) in objects.iter().enumerate() {
-        // Some of what is long changes in a range.
+        // Some of the long objects are changed in a range.
         let change = |image: &mut [u64]| match at % 2 {
             0 => image[1] = value,
             _ => image.fill(value),
@@ -505,7 +507,8 @@ fn objects(world: &World) -> Vec<Addr> {
     (1..=MACHINES).flat_map(of).collect()
 }
 
-/// What is on the disks is what clients know, all go on, and it is so again after another power failure.
+/// Checks that the disks agree with the clients' knowledge, and that the machines continue. If
+/// `further`, checks the same after another power failure.
 fn holds(left: &Disks, known: Known, objects: &[Addr], further: bool) {
     let world = left.begin();
     let value = world.value(objects);
@@ -528,8 +531,8 @@ fn holds(left: &Disks, known: Known, objects: &[Addr], further: bool) {
     }
 }
 
-/// A machine fails at some step of a commit, its own or another's, and power fails at any moment until all is whole again,
-/// and after that.
+/// A machine fails at some step of a commit, its own or another's. Power fails at any time until
+/// all replicas are complete again, and after that.
 #[test]
 fn what_was_reported_is_there_after_a_machine_has_failed_and_then_all() {
     let seeds = std::env::var("SEEDS")
@@ -538,7 +541,7 @@ fn what_was_reported_is_there_after_a_machine_has_failed_and_then_all() {
     (0..seeds.unwrap_or(10)).for_each(one_fails_and_then_all);
 }
 
-/// The same of one seed.
+/// Runs the test for one seed.
 pub fn one_fails_and_then_all(seed: u64) {
     let mut random = Random::new(seed);
     let replicas = 2 + (seed % 2) as usize;
@@ -574,7 +577,7 @@ pub fn one_fails_and_then_all(seed: u64) {
     match done {
         Some(Ok(Outcome::Committed(_))) => world.know(2, None),
         Some(Ok(_)) => world.know(1, Some(2)),
-        // What its process would have left undone.
+        // Its process would not have run the destructor.
         _ => std::mem::forget(commit),
     }
     world.lose(lost);
@@ -600,7 +603,8 @@ pub fn one_fails_and_then_all(seed: u64) {
     println!("seed {seed}: m{lost} lost, m{by} commits, {replicas} replicas, {count} copies");
 }
 
-/// Who is out is told so, the others do not wait for it, and nothing begins without one of them.
+/// An evicted machine is told so. The others do not wait for it, but do not start without any other
+/// member.
 #[test]
 pub fn a_machine_that_was_out_is_stale() {
     let disks = Disks::new(3);
@@ -625,7 +629,8 @@ pub fn a_machine_that_was_out_is_stale() {
     }
 }
 
-/// No configuration is made in which a region is lost that a disk has: all wait until the machine is there again.
+/// No configuration is made in which a region is lost although a disk has it: all wait until the
+/// machine returns.
 #[test]
 pub fn no_region_is_given_up_that_a_disk_has() {
     let disks = Disks::new(1);
@@ -647,7 +652,7 @@ pub fn no_region_is_given_up_that_a_disk_has() {
     world.check();
 }
 
-/// A machine whose disk fails counts as one that has failed.
+/// A machine with a failed disk counts as failed.
 #[test]
 fn the_others_go_on_without_a_machine_whose_disk_has_failed() {
     let disks = Disks::new(3);
@@ -668,8 +673,8 @@ fn the_others_go_on_without_a_machine_whose_disk_has_failed() {
     world.check();
 }
 
-/// A machine that was out is taken back when all begin again, if all say so; it has nothing then, and gets what others lack
-/// a replica of.
+/// An evicted machine is taken back when all start again and all are told so. It has no data then,
+/// and gets a replica of each region that lacks one.
 #[test]
 pub fn a_machine_that_was_out_is_taken_back_with_nothing() {
     for (replicas, lost) in [(2, 2), (3, 1), (2, 3)] {
@@ -703,7 +708,7 @@ pub fn a_machine_that_was_out_is_taken_back_with_nothing() {
         drop(world);
         let world = left.begin();
         assert_eq!(world.value(&objects), 3);
-        // Another one fails, and nothing is gone.
+        // Another machine fails, and no data is lost.
         world.lose(others[1]);
         assert_eq!(world.value(&objects), 3);
         world.set(lost, &objects, 4);
@@ -711,7 +716,8 @@ pub fn a_machine_that_was_out_is_taken_back_with_nothing() {
     }
 }
 
-/// A machine leaves in good order: what it had is on the disks of others by then, and its own is stale.
+/// A machine leaves in good order: by then its data is on the disks of others, and its own disk is
+/// stale.
 #[test]
 fn what_a_machine_had_that_left_is_on_the_disks_of_others() {
     let disks = Disks::new(2);
@@ -742,7 +748,7 @@ fn what_a_machine_had_that_left_is_on_the_disks_of_others() {
     world.check();
 }
 
-/// Power fails while machines begin again, one of which is taken back with an empty disk.
+/// Power fails while machines start again, one of which is taken back with an empty disk.
 #[test]
 fn who_is_taken_back_may_be_so_again() {
     let disks = Disks::new(2);

@@ -1,7 +1,8 @@
-//! All machines end at once, and begin again with the memory that they had.
+//! All machines end at the same time, and start again with the memory that they had.
 //!
-//! Machines here do nothing by themselves, on one thread. A fabric that is watched takes a copy of all memory before each
-//! one-sided write: that is what is left if every process is killed there. From each copy machines begin again.
+//! The machines run in one thread and only act when they are driven. A watched fabric takes a copy
+//! of all memory before each one-sided write: the memory that is left if every process is killed at
+//! that point. Machines start again from each copy.
 
 mod bank;
 mod disk;
@@ -16,21 +17,22 @@ use host::{Host, Machines, place};
 
 const OLD: u64 = 7;
 const NEW: u64 = 8;
-/// Words of an object that is changed in ranges, and of one that is not.
+/// Words of an object that is changed in ranges, and of one that is always written whole.
 const LONG: usize = 100;
 const SHORT: usize = 3;
 
-/// Objects of all three machines.
+/// Creates objects on all three machines.
 fn objects(machines: &Machines) -> Vec<Addr> {
     let of = |at: usize| [SHORT, LONG].map(|words| machines.object(at, words, OLD));
     (0..3).flat_map(of).collect()
 }
 
-/// Changes all of them, frees one that is written nowhere else, and makes one to which another leads.
+/// Changes all objects, frees one that is written nowhere else, and creates one to which another
+/// points.
 fn change(machines: &Machines, coordinator: usize, objects: &[Addr], freed: Addr, link: Addr) {
     let mut tx = machines.begin(coordinator, Mode::ReadWrite);
     for addr in objects {
-        // Much of what is long changes, so that it does not come as ranges.
+        // Most of a long object changes, so that it is not sent as ranges.
         let all = objects.len() > 6;
         let change = |image: &mut [u64]| match all {
             true => image.fill(NEW),
@@ -51,7 +53,8 @@ fn change(machines: &Machines, coordinator: usize, objects: &[Addr], freed: Addr
     assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
 }
 
-/// Whether the change is there: all of it or nothing, as every machine sees it.
+/// Returns whether the change took effect. Checks that every machine sees it completely or not at
+/// all.
 fn is_there(machines: &Machines, objects: &[Addr], freed: Addr, link: Addr) -> bool {
     let seen: Vec<bool> = (0..3)
         .map(|at| {
@@ -97,7 +100,7 @@ fn whatever_was_reported_is_there_and_nothing_is_half_there() {
         drop(machines);
         let (mut lost, mut kept) = (0, 0);
         for (at, (left, reported)) in host.take_left().into_iter().enumerate() {
-            // What two others have is enough.
+            // The memory of the two other machines is sufficient.
             if replicas == 3 && at % 4 == 1 {
                 left.lose(at as u32 / 4 % 3 + 1);
             }
@@ -108,7 +111,7 @@ fn whatever_was_reported_is_there_and_nothing_is_half_there() {
             if at % 4 > 0 {
                 continue;
             }
-            // They go on, and begin again.
+            // The machines continue, and start again.
             let another = machines.object(1, LONG, NEW);
             machines.rest();
             drop(machines);
@@ -120,7 +123,8 @@ fn whatever_was_reported_is_there_and_nothing_is_half_there() {
     }
 }
 
-/// Of a transaction that is too large for the logs the records come in parts, which leave them at once.
+/// The records of a transaction that is too large for the logs come in parts, which are copied out
+/// of the logs at once.
 #[test]
 fn what_comes_in_parts_is_there_as_a_whole_or_not_at_all() {
     const OBJECTS: usize = 9;
@@ -177,7 +181,7 @@ fn regions_that_nobody_has_all_of_are_told_and_nothing_is_changed() {
     let host = Host::new(2);
     let machines = host.begin();
     let objects = objects(&machines);
-    // All of them know where the objects are.
+    // All machines know the locations of the objects.
     for at in 0..3 {
         let there = objects
             .iter()

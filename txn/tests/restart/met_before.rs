@@ -1,5 +1,5 @@
-//! What a process has left in shared memory that was killed before all had met keeps nobody from beginning once it is there
-//! again.
+//! A process that was killed while the machines were starting leaves state in shared memory. That
+//! state does not prevent the start after the machine has returned.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::disk::durable;
 
 const LOOKS: u32 = 100;
 
-/// A machine of two that begins.
+/// Starts one of two machines.
 fn begin(root: &Path, me: u32, disk: &SimDisk) -> Beginning {
     let founders = Configuration::of_process(2).expect("machines");
     let fabric = ShmFabric::open(root, MachineId(me)).expect("a machine");

@@ -1,4 +1,5 @@
-//! Mistakes that are planted in what is done with disks are found, each by a test that finds nothing without it.
+//! Injected faults in the handling of disks are found, each by a test that passes without the
+//! fault.
 
 use std::panic::catch_unwind;
 
@@ -6,10 +7,10 @@ use fencepost_txn::planted::{Planted, plant};
 
 use crate::leased;
 
-/// Seeds that are tried at most.
+/// Most seeds that are tried.
 const SEEDS: u64 = 10;
 
-/// Whether a mistake is found.
+/// Returns whether a fault is found.
 fn is_found(planted: Planted) -> bool {
     let found = |test: fn()| {
         let _planted = plant(planted);

@@ -1,12 +1,13 @@
-//! A machine comes back, or joins, while the others run.
+//! A machine returns, or joins, while the others run.
 
 use super::*;
 
-/// A machine that was out comes back while the others run: as another one, with nothing, and gets its part; then another one
-/// fails, then all, at any moment since it came, and nothing is lost.
+/// An evicted machine returns while the others run, under a new number and without data, and gets
+/// its replicas. Then another machine fails, then all, at any time since the return. No data is
+/// lost.
 #[test]
 fn a_machine_comes_back_while_the_others_run() {
-    // Also where the store has forgotten everything by the time all begin again.
+    // Also if the configuration store has lost everything when all start again.
     for (replicas, lost, forgets) in [(2, 3, false), (3, 1, false), (2, 2, true), (3, 3, true)] {
         let disks = Disks {
             forgets,
@@ -44,8 +45,8 @@ fn a_machine_comes_back_while_the_others_run() {
     }
 }
 
-/// A number that one machine was offered, which did not come in then, is another one's: the disk of the first says nothing of
-/// what that one had.
+/// A number was offered to one machine, which did not join, and then given to another. The disk of
+/// the first machine does not have the other's data.
 #[test]
 fn who_was_offered_a_number_that_another_one_got_is_stale() {
     let disks = Disks::new(3);
@@ -61,7 +62,7 @@ fn who_was_offered_a_number_that_another_one_got_is_stale() {
     };
     offered.write_down(&offer).expect("is written down");
     drop(offered);
-    // One that none of the founders knows.
+    // A place that no initial member knows.
     let came = world.join(MACHINES + 1, &SimDisk::new(11));
     assert_eq!(came, offer.machine.0);
     world.until("all has its replicas", || world.is_whole());
@@ -69,11 +70,12 @@ fn who_was_offered_a_number_that_another_one_got_is_stale() {
     world.check();
     let left = disks.left(CrashLoss::All);
     drop(world);
-    // They wait for that one.
+    // They wait for the machine that has the number.
     assert!(left.begin_those(&[1, 2, 3]).is_none());
 }
 
-/// It comes back again and again, also with an empty disk, and each time all begin again with it.
+/// A machine returns again and again, also with an empty disk, and each time all start again with
+/// it.
 #[test]
 fn it_may_come_back_again() {
     [false, true].into_iter().for_each(comes_back_again);
@@ -127,8 +129,9 @@ fn comes_back_again(forgets: bool) {
     }
 }
 
-/// What a machine had before it was out it need not get again: the versions tell what is another by now. With an empty disk all is
-/// copied. What it has then is as right, also after power has failed and with only its copies left.
+/// A machine need not receive the data again that it had before its eviction: the versions show
+/// which objects have changed. With an empty disk everything is copied. In both cases its replicas
+/// are correct, also after a power failure and if they are the only ones left.
 #[test]
 pub fn a_machine_that_comes_back_gets_what_has_changed() {
     const MANY: usize = 400;
@@ -149,7 +152,7 @@ pub fn a_machine_that_comes_back_gets_what_has_changed() {
         }
         world.lose(3);
         drop(world.machines.remove(&3));
-        // Some change, and some are gone, in whose place there are others.
+        // Some objects change, and some are freed and their slots reused.
         let (changed, same) = objects.split_at(2);
         world.set(1, changed, 2);
         let (freed, same) = same.split_at(5);

@@ -1,4 +1,4 @@
-//! A machine whose process has ended comes back while the others run, and what it had in memory is there still.
+//! A machine whose process has ended returns while the others run, and its memory still exists.
 
 use fencepost_fabric::{Gone, Memory, Remains, SegmentId};
 use fencepost_storage::region::Image;
@@ -8,7 +8,7 @@ use super::*;
 const MANY: usize = 400;
 const WORDS: usize = 200;
 
-/// Machines in memory, and their fabrics.
+/// Starts machines in memory, and returns them with their fabrics.
 fn begin(replicas: usize) -> (World, BTreeMap<u32, Arc<dyn Fabric>>) {
     let configuration = Configuration::of_process(MACHINES).expect("machines");
     let network = LocalNetwork::new();
@@ -28,7 +28,7 @@ fn begin(replicas: usize) -> (World, BTreeMap<u32, Arc<dyn Fabric>>) {
     (World::of(ground, machines), fabrics)
 }
 
-/// The memory of a machine's regions, as `by` sees it.
+/// Returns the memory of a machine's regions, as `by` maps it.
 fn memory_of(world: &World, by: &Arc<dyn Fabric>, machine: u32) -> Vec<(SegmentId, Arc<Memory>)> {
     let any = &world.alive()[0];
     let regions = world.run(any.all_regions()).expect("is told");
@@ -43,7 +43,7 @@ fn memory_of(world: &World, by: &Arc<dyn Fabric>, machine: u32) -> Vec<(SegmentI
     segments.map(map).collect()
 }
 
-/// A copy, as the kernel has it when a process is killed.
+/// Copies memory, as the kernel keeps it when a process is killed.
 fn copy(memory: &[(SegmentId, Arc<Memory>)]) -> Remains {
     let copy = |(segment, memory): &(SegmentId, Arc<Memory>)| {
         let copy = Memory::anonymous(memory.len()).expect("memory");
@@ -64,7 +64,7 @@ fn image(remains: &Remains, addr: Addr) -> Image {
     Image::of(region, memory.expect("a region")).expect("a region")
 }
 
-/// A machine at the third place joins, which may have use for what is left of others.
+/// Lets a machine join at the third place, with the retained memory of earlier ones.
 fn join(world: &mut World, gone: Vec<Remains>) -> (u32, Arc<dyn Fabric>) {
     let (id, configuration) = loop {
         if let Some(Heard::Joined(id, configuration)) = world.knock(3, Keeps::Nothing) {
@@ -82,8 +82,9 @@ fn join(world: &mut World, gone: Vec<Remains>) -> (u32, Arc<dyn Fabric>) {
     (world.has_joined(id, machine), fabric)
 }
 
-/// What its process has left in memory it need not get again, whatever was under way when that ended. What it has then is as
-/// right as what others have, also when they are gone.
+/// A machine need not receive the data again that its process has left in memory, whatever was
+/// running at its end. Its replicas are as correct as those of others, also when the others are
+/// lost.
 #[test]
 fn what_a_process_has_left_is_taken_where_the_primary_has_the_same() {
     let mut counts = Vec::new();
@@ -95,7 +96,7 @@ fn what_a_process_has_left_is_taken_where_the_primary_has_the_same() {
         let left = copy(&memory_of(&world, &fabrics[&1], 3));
         world.lose(3);
         drop(world.machines.remove(&3));
-        // Some change, and some are gone, in whose place there are others.
+        // Some objects change, and some are freed and their slots reused.
         let (changed, same) = objects.split_at(2);
         world.set(1, changed, 2);
         let (freed, same) = same.split_at(5);
@@ -107,7 +108,8 @@ fn what_a_process_has_left_is_taken_where_the_primary_has_the_same() {
         for _ in 0..30 {
             others.push(world.object(1, WORDS, 7));
         }
-        // It was on the way to what the others have by now, and had the same version as they have locked.
+        // Writes to some objects were half-done, and others were locked at the version that the
+        // primary still has.
         for (at, addr) in changed.iter().chain(&same[..2]).enumerate() {
             let image = image(&left, *addr);
             let object = image.object(*addr).expect("an object");
@@ -115,7 +117,7 @@ fn what_a_process_has_left_is_taken_where_the_primary_has_the_same() {
             match at {
                 0 | 1 => {}
                 2 => object.try_lock(object.header()).expect("nobody has it"),
-                // What came to its first line did not come to all.
+                // The write reached the first line of the object, but not all lines.
                 _ => {
                     let segment = SegmentId::new(SegmentId::REGION, 0, addr.region().0);
                     let memory = left.get(segment).expect("a region");
@@ -143,7 +145,7 @@ fn what_a_process_has_left_is_taken_where_the_primary_has_the_same() {
             world.check();
         };
         is_right(&world);
-        // It fails again, and what both have left is taken.
+        // The machine fails again, and the memory of both earlier processes is used.
         let again = copy(&memory_of(&world, &fabrics[&1], came));
         world.lose(came);
         drop((world.machines.remove(&came), fabric));

@@ -1,17 +1,18 @@
-//! A client stands still, and its machine does not.
+//! A client stalls during a commit while its machine continues.
 
 use super::*;
 
-/// Polls after which it stands still: at each step of a commit.
+/// Polls after which the client stalls: at each step of a commit.
 const POLLS: usize = 10;
-/// Of what has nothing to wait for.
+/// Steps that are enough for everything that need not wait for the client.
 const STEPS: usize = 4_000;
 
-/// It stands still while recovery decides about its commit, and while another configuration comes after that. It is told what
-/// has become of it then; and who has come back meanwhile, with what it had before, has that, too.
+/// The client stalls while recovery decides about its commit, and while a further configuration
+/// follows. Then it receives the outcome. A machine that has returned meanwhile, with its earlier
+/// data, has the same outcome.
 #[test]
 fn who_stands_still_is_told_what_has_become_of_it() {
-    // Also where its own machine has nothing of what it writes.
+    // Also if the client's machine has none of the written objects.
     for of in [[1, 2], [2, 2]] {
         let late = (0..POLLS).filter(|polls| takes_effect_late(of, *polls));
         let late = late.count();
@@ -41,7 +42,7 @@ fn takes_effect_late(of: [u32; 2], polls: usize) -> bool {
     }
     let stands_still = told.is_none();
     world.join(3, &disks.disks[2]);
-    // As far as that goes without it.
+    // As far as that is possible without the client.
     world.steps(STEPS);
     world.join(MACHINES + 1, &SimDisk::new(11));
     world.steps(STEPS);
@@ -61,7 +62,7 @@ fn takes_effect_late(of: [u32; 2], polls: usize) -> bool {
     stands_still && committed
 }
 
-/// Changes two objects, and makes one.
+/// Changes two objects, and creates one.
 async fn change(
     machine: Arc<Machine>,
     objects: [Addr; 2],
