@@ -3,8 +3,8 @@
 //! Inner nodes are read outside the transaction, at their newest version and without locks. A walk
 //! may race with splits and merges, so each node shows by its fences whether it is the right one.
 //! For a key beyond the high fence, the walk goes to the right sibling. If a node is gone or lies
-//! to the right of the key, the walk returns to the lowest ancestor on its path that still covers
-//! the key.
+//! to the right of the key, the walk goes back on its path. It continues at the lowest ancestor
+//! that still covers the key.
 //!
 //! The nodes on a path were reachable after the transaction began. So no slot among them has been
 //! reused for another object meanwhile.

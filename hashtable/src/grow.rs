@@ -139,7 +139,7 @@ pub(crate) async fn grow(
                     return Ok(true);
                 }
                 Ok(Outcome::Aborted(_)) => continue,
-                // The shard is on another machine, which can split it in a transaction of its own.
+                // The shard is on another machine, which may be able to split it itself.
                 Err(Stop::TooLarge(_)) => return Ok(false),
                 Err(stop) => stop,
             },

@@ -1,9 +1,13 @@
 //! The node kind of buckets, blocks, directory and root: the interface to the commit protocol.
 //!
-//! A note says which key was looked up and the result: `| flags 32 · key length 32 | hash | root |
-//! stride 32 · index 32 | joint versions | value hash | key |`. For an absent key the note covers
-//! the home bucket alone: a transaction that puts a key outside its home changes the home's joint
-//! versions.
+//! A note says which key was looked up and the result:
+//!
+//! ```text
+//! | flags 32 · key length 32 | hash | root | stride 32 · index 32 | joint versions |
+//! | value hash | key |
+//! ```
+//! For an absent key the note covers the home bucket alone: a transaction that puts a key outside
+//! its home changes the home's joint versions.
 
 use fencepost_storage::{Addr, Timestamp, View};
 use fencepost_txn::{NodeKind, Refusal, Rerouting, Revalidate, Transaction, slot_bytes};
@@ -63,7 +67,7 @@ impl NodeKind for TableKind {
         TABLE_KIND
     }
 
-    /// Root and directory only say where shards are, so a newer version is admitted. Buckets are
+    /// Admits newer roots and directories, because they only say where shards are. Buckets are
     /// not admitted.
     fn admits(&self, node: &View<'_>, _r: Timestamp) -> bool {
         Root::open(node).is_some() || node.word(0) >> 48 == DIRECTORY_MAGIC

@@ -1,8 +1,8 @@
 //! The encoding of a patch: a change of a bucket, a block or the directory.
 //!
-//! `| code 32 · key length 32 | hash | root | index | key | value |` for pairs, and `| code |
-//! prefix of the new half | root | depth | first bucket of the old shard | of the new |` for a
-//! shard that was split in two.
+//! `| code 32 · key length 32 | hash | root | index | key | value |` for pairs, and
+//! `| code | prefix of the new half | root | depth | first bucket of the old shard | of the new |`
+//! for a shard that was split in two.
 
 use fencepost_storage::Addr;
 use smallvec::SmallVec;

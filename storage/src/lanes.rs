@@ -74,9 +74,10 @@ pub struct Supply<'a> {
     pub regions: &'a Regions,
     /// The account that memory is charged to.
     pub account: &'a Account,
-    /// Returns a timestamp below which no transaction reads, now or later.
+    /// A function that returns a timestamp below which no transaction reads, now or later.
     pub oldest: &'a dyn Fn() -> Timestamp,
-    /// Returns whether blocks may get another class now (the durable log has to allow it).
+    /// A function that returns whether blocks may get another class now (the durable log has to
+    /// allow it).
     pub may_reuse_blocks: &'a dyn Fn() -> bool,
 }
 

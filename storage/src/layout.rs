@@ -8,8 +8,9 @@
 //!           L0 = header word 1, L1.. = payload words 0..
 //! ```
 //! A slot may begin at any word of a cache line. Each further line that it covers begins with a
-//! line version, so that a reader that copies the object in one operation can detect a torn copy.
-//! `L(i)` are the *logical* words: 0 is header word 1, payload word `p` is logical word `p + 1`.
+//! line version. With these, a reader that copies the object in one operation can detect a torn
+//! copy. `L(i)` are the *logical* words: 0 is header word 1, and payload word `p` is logical word
+//! `p + 1`.
 
 /// Words of a cache line.
 pub const LINE_WORDS: usize = 8;

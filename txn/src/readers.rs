@@ -65,9 +65,9 @@ impl ReaderSlot {
         self.reading.store(IDLE, Ordering::Release);
     }
 
-    /// Announces that a write timestamp above the current one of `clock` is about to be taken. Has
-    /// an effect only on a machine that is alone, whose clock is a counter: other machines have no
-    /// log.
+    /// Announces that a write timestamp above the current one of `clock` is about to be taken.
+    /// Needed only on a machine that is alone, whose clock is a counter: other machines have no
+    /// such log.
     #[inline]
     pub fn begin_commit(&self, clock: &Clock) {
         self.committing.store(clock.now().raw(), Ordering::SeqCst);

@@ -119,7 +119,7 @@ pub(crate) const fn new_words(len: usize) -> usize {
     3 + len
 }
 
-/// The most words that a changed object of `len` words takes in a LOCK record.
+/// Returns the most words that a changed object of `len` words takes in a LOCK record.
 pub(crate) const fn changed_words(len: usize) -> usize {
     3 + changes::most_words(len)
 }

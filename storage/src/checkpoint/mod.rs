@@ -29,7 +29,7 @@
 //! - CKPT-3. Tombstones are kept (a header, no payload). Without them CKPT-2 could not distinguish
 //!   an object that was freed after its change was logged from one that never existed. Slots that
 //!   were never used need no entry.
-//! - CKPT-4. A version in the copy may not be durable in the log yet, and its transaction may have
+//! - CKPT-4. A version in the copy may not be durable in the log yet. Its transaction may have
 //!   written other objects that are not in the copy. So the checkpoint becomes valid only once the
 //!   log is durable up to its end.
 //!

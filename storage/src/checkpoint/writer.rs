@@ -25,7 +25,8 @@ pub struct Plan<'a> {
     /// The log position where replay will begin. Every transaction with a record before it has
     /// installed its new objects.
     pub begin: Lsn,
-    /// Returns a timestamp that no commit so far exceeds; called once, after the scan.
+    /// A function that returns a timestamp that no commit so far exceeds; called once, after the
+    /// scan.
     pub clock: &'a (dyn Fn() -> Timestamp + Sync),
     /// Number of scanning threads.
     pub threads: usize,

@@ -9,8 +9,8 @@
 //! | bad record, or damaged header| no good batch header           | torn tail: cut here          |
 //! | no header                    | no good batch header           | the clean end                |
 //!
-//! ¹ at the next position where a batch can begin, or at the start of the next segment, and naming
-//! the end of the last complete record as the end of the batch before it.
+//! ¹ at the next position where a batch can begin, or at the start of the next segment, if its
+//! header names the end of the last complete record as the end of the batch before it.
 
 use std::sync::Arc;
 

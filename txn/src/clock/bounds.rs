@@ -225,8 +225,8 @@ impl Bounds {
     }
 
     /// Replaces the line by that of another CM. `new` receives the old line. It returns a time of
-    /// the own clock, the interval of the new line at that time, and the floor at which the lower
-    /// end stands still. Readers wait meanwhile.
+    /// the own clock and the interval of the new line at that time. It also returns the floor at
+    /// which the lower end stands still. Readers wait meanwhile.
     pub fn begin_anew(&self, new: impl FnOnce(Line) -> (u64, Option<Interval>, u64)) {
         let _changing = self.changing.lock();
         let line = self.line();

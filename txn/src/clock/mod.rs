@@ -196,8 +196,8 @@ impl Clock {
         counts.then(|| Timestamp::from_raw(self.value.fetch_add(1, Ordering::SeqCst) + 1))
     }
 
-    /// Moves the clock to at least `recovered`. On a machine that has to learn the time this has no
-    /// effect; the CM does it.
+    /// Moves the clock to at least `recovered`. For a machine that has to learn the time, the CM
+    /// does this.
     pub fn raise(&self, recovered: Timestamp) {
         match &self.time {
             None => self.value.fetch_max(recovered.raw(), Ordering::SeqCst),

@@ -13,10 +13,10 @@
 //! ```
 //! An intent is advice: it keeps two transactions from preparing changes of one row if one of them
 //! would have to abort. Correctness never depends on it. A coordinator waits for one row at a time.
-//! When a wait begins, a walk from holders to the rows that they wait for, and on to the holders of
-//! those, finds a cycle of waits. The cycle is ended at a waiter that *yields*, if there is one:
-//! the server runs that waiter again without its client's notice. Otherwise the wait that closes
-//! the cycle fails.
+//! When a wait begins, a walk looks for a cycle of waits. It goes from holders to the rows that
+//! they wait for, and on to the holders of those rows. The cycle is ended at a waiter that
+//! *yields*, if there is one: the server runs that waiter again without its client's notice.
+//! Otherwise the wait that closes the cycle fails.
 //!
 //! A short transaction takes no intents. It calls [`Intents::is_others`] before it reads a row and
 //! again under the row's lock. A transaction that takes an intent does so before it reads the row.

@@ -10,10 +10,10 @@
 //! decision. The decision is the same.
 //!
 //! *A lost region* never votes. It counts as a region that does not object. If another region has
-//! seen COMMIT-BACKUP, all locks had been taken, in the lost region too, and all reads were valid;
-//! the transaction may have been reported as committed. Its writes to the lost region are lost,
-//! with all other data there. A region that this machine does not know is not a lost region; its
-//! vote is awaited.
+//! seen COMMIT-BACKUP, all locks had been taken, in the lost region too, and all reads were valid.
+//! The transaction may then have been reported as committed. Its writes to the lost region are
+//! lost, with all other data there. A region that this machine does not know is not a lost region;
+//! its vote is awaited.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

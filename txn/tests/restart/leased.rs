@@ -673,8 +673,8 @@ fn the_others_go_on_without_a_machine_whose_disk_has_failed() {
     world.check();
 }
 
-/// An evicted machine is taken back when all start again and all are told so. It has no data then,
-/// and gets a replica of each region that lacks one.
+/// An evicted machine is taken back when all start again, if all have the option to do so. It has
+/// no data then, and gets a replica of each region that lacks one.
 #[test]
 pub fn a_machine_that_was_out_is_taken_back_with_nothing() {
     for (replicas, lost) in [(2, 2), (3, 1), (2, 3)] {
