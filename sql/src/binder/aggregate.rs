@@ -1,4 +1,5 @@
-//! Aggregate calls: they leave a placeholder column in the expression and go into a list.
+//! Aggregate calls. A call is added to a list, and a placeholder column stands for it in the
+//! expression.
 
 use sqlparser::ast;
 
@@ -13,23 +14,24 @@ use crate::functions::CastContext;
 use crate::types::{Type, TypeCategory, TypeKind};
 use crate::value::Value;
 
-/// Slots from here on are aggregates, until `group` gives them their place in the group row.
+/// The first slot number of aggregate placeholders. `group` later replaces a placeholder by the
+/// column of the grouped row.
 pub(super) const AGGREGATE_SLOTS: usize = 1 << 40;
 
-/// The aggregate calls of one SELECT, and what else it calls over many rows.
+/// The aggregate calls of one SELECT, with its window calls and its calls of GROUPING.
 #[derive(Debug, Default)]
 pub(super) struct Aggregates {
     pub(super) list: Vec<Aggregate>,
-    /// Its calls with OVER.
+    /// The calls with OVER.
     pub(super) windows: Vec<WindowCall>,
-    /// The arguments of its calls of GROUPING.
+    /// The arguments of each call of GROUPING.
     pub(super) levels: Vec<Vec<Expr>>,
-    /// What WINDOW names.
+    /// The definitions of the WINDOW clause, by name.
     pub(super) named: Vec<(String, ast::WindowSpec)>,
 }
 
 impl Aggregates {
-    /// The placeholder of a call; equal calls share one.
+    /// Returns the placeholder of an aggregate call; equal calls share one.
     pub(super) fn add(&mut self, aggregate: Aggregate) -> Expr {
         let ty = aggregate.ty;
         let at = match self.list.iter().position(|a| *a == aggregate) {
@@ -42,7 +44,7 @@ impl Aggregates {
         Expr::column(ty, AGGREGATE_SLOTS + at)
     }
 
-    /// The placeholder of a call of GROUPING.
+    /// Returns the placeholder of a call of GROUPING.
     pub(super) fn add_level(&mut self, args: Vec<Expr>) -> Expr {
         self.levels.push(args);
         Expr::column(Type::INT4, LEVEL_SLOTS + self.levels.len() - 1)
@@ -72,7 +74,8 @@ pub(super) fn kind_of(name: &str) -> Option<AggregateKind> {
 }
 
 impl Binder<'_> {
-    /// The call's placeholder if it is one of an aggregate.
+    /// Binds the call and returns its placeholder if `name` is an aggregate; `None` for other
+    /// functions.
     pub(super) fn aggregate_call(
         &mut self,
         name: &str,
@@ -104,7 +107,7 @@ impl Binder<'_> {
         );
         let order_by = self.inner_order(&list.clauses, around)?;
         if distinct {
-            // The values are sorted.
+            // DISTINCT sorts the values, so their types need an order and an equality.
             let sorts = |arg: &Expr| has_equality(&arg.ty).and_then(|()| has_order(&arg.ty));
             args.iter().try_for_each(sorts)?;
         }
@@ -118,7 +121,7 @@ impl Binder<'_> {
                 Some(self.condition(filter, "FILTER")?)
             }
         };
-        // As they were written, which is how ORDER BY names them.
+        // ORDER BY names the arguments as they were before their casts.
         let written = if distinct { args.clone() } else { Vec::new() };
         let (ty, args) = self.aggregate_types(name, kind, args)?;
         let is_argument = |key: &Expr| args.contains(key) || written.contains(key);
@@ -159,7 +162,7 @@ impl Binder<'_> {
         Ok(order)
     }
 
-    /// The type of the result, and the arguments cast as the aggregate wants them.
+    /// Returns the result type, and the arguments cast to the types that the aggregate takes.
     pub(super) fn aggregate_types(
         &mut self,
         name: &str,
@@ -280,7 +283,8 @@ impl Binder<'_> {
                 let arg = self.padded(arg)?;
                 let mut args = vec![self.call(made, vec![arg])?];
                 if parted && kind == K::JsonAgg {
-                    // What has parts stands on lines of its own.
+                    // json_agg writes arrays and rows on lines of their own, and other values on
+                    // one line.
                     args.push(Expr::constant(Type::BOOL, Value::Bool(true)));
                 }
                 Ok((ty, args))
@@ -294,7 +298,8 @@ impl Binder<'_> {
             }
             (K::ArrayAgg, Some(arg), None, None) => {
                 let arg = self.settle(arg)?;
-                // Only `char(n)` is shown other than it is stored.
+                // Only `char(n)` is displayed other than it is stored, so only its length must be
+                // kept.
                 let of = match has_blanks(arg.ty) {
                     true => arg.ty,
                     false => Type::of(arg.ty.kind),
@@ -314,7 +319,7 @@ impl Binder<'_> {
     }
 }
 
-/// The type of a JSON aggregate, and the function that makes its input JSON.
+/// Returns the type of a JSON aggregate, and the function that converts its input to JSON.
 fn json_of(kind: AggregateKind) -> (Type, &'static str) {
     match kind {
         AggregateKind::JsonAgg | AggregateKind::JsonObjectAgg => (Type::JSON, "to_json"),
@@ -322,7 +327,7 @@ fn json_of(kind: AggregateKind) -> (Type, &'static str) {
     }
 }
 
-/// Is the slot an aggregate's placeholder?
+/// Returns the number of the aggregate that the expression is the placeholder of.
 pub(super) fn placeholder(expr: &Expr) -> Option<usize> {
     match expr.node {
         Node::Column(slot) => slot.checked_sub(AGGREGATE_SLOTS),

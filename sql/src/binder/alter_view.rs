@@ -1,4 +1,5 @@
-//! The options of views, and ALTER VIEW; also what ALTER TABLE and statements about triggers do to views.
+//! The options of views, and ALTER VIEW. Also ALTER TABLE of a view, and changes to the triggers of
+//! views.
 
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ impl Binder<'_> {
         Ok(altered(Some(view), &syntax.name, vec![change], TAG))
     }
 
-    /// ALTER TABLE of a view: it does what ALTER VIEW does.
+    /// Binds ALTER TABLE of a view, which has the effect of ALTER VIEW.
     pub(super) fn alter_view_as_table(
         &mut self,
         view: Arc<ViewDef>,
@@ -141,7 +142,7 @@ impl Binder<'_> {
     }
 }
 
-/// What is done about the triggers of a view.
+/// Returns the statement that changes the triggers of a view.
 pub(super) fn triggers_changed(view: Arc<ViewDef>, change: TriggerChange) -> Statement {
     let (name, tag) = (view.name.clone(), change.tag());
     altered(Some(view), &name, vec![ViewChange::Trigger(change)], tag)
@@ -161,7 +162,11 @@ fn altered(
     })
 }
 
-/// Is there WITH CHECK OPTION among the options of a view? 22023 where they are not what they should be.
+/// Returns whether the options of a view contain WITH CHECK OPTION.
+///
+/// # Errors
+///
+/// 22023 for an option or a value that is invalid.
 pub(super) fn check_options(options: &ViewOptions) -> Result<bool, SqlError> {
     let wrong = |message: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
     let mut checks = false;
@@ -192,7 +197,8 @@ pub(super) fn check_options(options: &ViewOptions) -> Result<bool, SqlError> {
     Ok(checks)
 }
 
-/// 0A000 where a view of this query cannot have a check option.
+/// Checks that a view of this query may have a check option; 0A000 unless it is automatically
+/// updatable.
 pub(super) fn check_updatable(text: &str, select: &Select) -> Result<(), SqlError> {
     let query = parse_query(text)?;
     match why_not_updatable(&query, select) {
@@ -220,7 +226,7 @@ fn given_options(options: &[ast::SqlOption]) -> Result<ViewOptions, SqlError> {
     options.iter().map(one).collect()
 }
 
-/// An action of ALTER TABLE, as messages name it.
+/// Returns the name that messages give an action of ALTER TABLE.
 fn action_name(operation: &ast::AlterTableOperation) -> String {
     use ast::AlterTableOperation as Op;
     let column = match operation {

@@ -12,7 +12,7 @@ use crate::types::{DIMENSIONS_MAX, Type, TypeKind, too_many_dimensions};
 use crate::value::{Array, Value};
 
 impl Binder<'_> {
-    /// `ARRAY[…]`; `wanted` is the type that a cast around it asks for.
+    /// Binds `ARRAY[…]`. `wanted` is the type to which a surrounding cast converts it.
     pub(super) fn array_literal(
         &mut self,
         elements: &[ast::Expr],
@@ -59,7 +59,7 @@ impl Binder<'_> {
         }
     }
 
-    /// An array of these, of type `array`.
+    /// Returns an array of type `array` with these elements.
     pub(super) fn packed(&mut self, elements: Vec<Expr>, array: Type) -> Result<Expr, SqlError> {
         if elements.is_empty() {
             return Ok(Expr::constant(array, Array::default().into()));
@@ -84,7 +84,8 @@ impl Binder<'_> {
         self.fold(Expr::new(ty, Node::Call { function, args }))
     }
 
-    /// `name[0]`: a name is an array of characters, which begins at 0.
+    /// Binds `name[0]`: a value of type `name` is an array of characters whose subscripts begin at
+    /// 0.
     fn letter_of_name(
         &mut self,
         name: Expr,
@@ -103,7 +104,7 @@ impl Binder<'_> {
         self.coerce(letter, Type::of(TypeKind::Char), CastContext::Explicit)
     }
 
-    /// `a[1]`, `a[1:2][3]`, `t.a[1]`
+    /// Binds an expression with subscripts: `a[1]`, `a[1:2][3]`, `t.a[1]`.
     pub(super) fn subscripted(
         &mut self,
         root: &ast::Expr,
@@ -115,7 +116,7 @@ impl Binder<'_> {
         {
             return Ok(field);
         }
-        // Behind a name without brackets they are parts of the name.
+        // After a name without parentheses, the parts with dots belong to the name.
         let dots = match root {
             ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) => {
                 let dots = chain.iter();
@@ -151,7 +152,7 @@ impl Binder<'_> {
         Ok(base)
     }
 
-    /// The element of an array, or the part of it, that subscripts tell.
+    /// Returns the element of an array that the subscripts select, or the slice of it.
     fn elements(
         &mut self,
         base: Expr,
@@ -180,13 +181,13 @@ impl Binder<'_> {
         Ok(self.array_call(&SLICE, ty, args))
     }
 
-    /// The element of an array that is at these places.
+    /// Returns the element of an array at these subscripts.
     pub(super) fn element_at(&self, array: Expr, element: Type, places: Vec<Expr>) -> Expr {
         let args = std::iter::once(array).chain(places).collect();
         self.array_call(&SUBSCRIPT, element, args)
     }
 
-    /// The values of subscripts that are no slices.
+    /// Binds the subscripts, none of which is a slice.
     pub(super) fn places(
         &mut self,
         indexes: &[&ast::Subscript],
@@ -201,7 +202,8 @@ impl Binder<'_> {
         Ok(places)
     }
 
-    /// The bounds of a slice, two a dimension, and before them which are left out, a bit each.
+    /// Binds the bounds of a slice, two for each dimension. A bit mask for the omitted bounds comes
+    /// first.
     pub(super) fn slice_bounds(
         &mut self,
         indexes: &[&ast::Subscript],
@@ -211,7 +213,7 @@ impl Binder<'_> {
         let mut bounds = Vec::with_capacity(indexes.len() * 2);
         for (i, index) in indexes.iter().enumerate() {
             let (lower, upper) = match index {
-                // Beside a slice a single subscript is a slice from 1.
+                // Beside a slice, a single subscript `n` means the slice `1:n`.
                 ast::Subscript::Index { index } => {
                     bounds.push(Expr::constant(Type::INT4, Value::Int4(1)));
                     bounds.push(self.subscript(index, around)?);
@@ -252,7 +254,7 @@ impl Binder<'_> {
             })
     }
 
-    /// `left op ANY (array)` or, with `all`, `left op ALL (array)`.
+    /// Binds `left op ANY (array)` or, with `all`, `left op ALL (array)`.
     pub(super) fn array_quantified(
         &mut self,
         left: &ast::Expr,
@@ -295,7 +297,7 @@ impl Binder<'_> {
         all: bool,
         array: Expr,
     ) -> Result<Expr, SqlError> {
-        // An array whose type nothing tells is one of what it is compared with.
+        // An array of unknown type takes the type of the other operand as its element type.
         let array = match array.ty {
             Type::UNKNOWN => {
                 let element = match left.ty.kind {
@@ -329,14 +331,14 @@ impl Binder<'_> {
     }
 }
 
-/// An array of nothing but this, whatever it is.
+/// Returns an array with this one element, of type `anyarray`, whatever the type of the element is.
 pub(super) fn of_one(element: Expr) -> Expr {
     let function = &ARRAY_OF;
     let args = vec![element];
     Expr::new(Type::of(TypeKind::AnyArray), Node::Call { function, args })
 }
 
-/// 42804
+/// Returns the error 42804 for a type that has no subscripts.
 pub(super) fn not_subscriptable(ty: Type) -> SqlError {
     SqlError::new(
         SqlState::DATATYPE_MISMATCH,
@@ -354,7 +356,7 @@ fn not_an_array() -> SqlError {
     )
 }
 
-/// `t` and `.a` as the name `t.a`.
+/// Joins the name `t` and the access `.a` into the name `t.a`.
 fn qualified(root: &ast::Expr, dots: &[ast::AccessExpr]) -> Result<ast::Expr, SqlError> {
     let composite = || SqlError::unsupported("a field of a composite value");
     let mut idents = match root {

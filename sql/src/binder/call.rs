@@ -1,4 +1,4 @@
-//! Function calls: finding the function that the argument types choose.
+//! Function calls, and the resolution of a function name by the types of the arguments.
 
 use sqlparser::ast;
 
@@ -19,7 +19,7 @@ use crate::types::{Type, TypeCategory, TypeKind};
 use crate::value::Value;
 
 impl Binder<'_> {
-    /// A call as it is written.
+    /// Binds a function call as it is written.
     pub(super) fn function(
         &mut self,
         function: &ast::Function,
@@ -208,7 +208,7 @@ impl Binder<'_> {
         ))
     }
 
-    /// concat takes anything, as its text.
+    /// Binds a call of concat, which takes arguments of any type and converts each to text.
     fn concat_all(&mut self, name: &str, args: Vec<Expr>) -> Result<Expr, SqlError> {
         let Some(function) = candidates(name).next() else {
             return Err(SqlError::internal("concat is not in the library"));
@@ -220,7 +220,7 @@ impl Binder<'_> {
         let mut texts = Vec::with_capacity(args.len());
         for arg in args {
             let arg = match arg.ty.kind {
-                // concat writes booleans as the wire does, t and f.
+                // concat displays booleans as the wire protocol does: `t` and `f`.
                 TypeKind::Bool => self.bool_letter(arg),
                 TypeKind::BpChar => self.padded(arg)?,
                 _ => arg,
@@ -249,7 +249,7 @@ impl Binder<'_> {
         )
     }
 
-    /// A call of the function that fits best.
+    /// Binds a call of the built-in function that fits the arguments best.
     pub(super) fn call(&mut self, name: &str, mut args: Vec<Expr>) -> Result<Expr, SqlError> {
         args.retain(|arg| !matches!(arg.node, Node::Param(_)) || arg.ty.kind != TypeKind::Void);
         let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
@@ -262,7 +262,7 @@ impl Binder<'_> {
         }
     }
 
-    /// `float8(x)`: a call of a type is a cast, if there is one.
+    /// Binds `float8(x)`: a call by the name of a type is a cast, if that cast exists.
     fn cast_called(&mut self, name: &str, arg: Expr) -> Result<Option<Expr>, SqlError> {
         let Some(kind) = TypeKind::from_catalog_name(name) else {
             return Ok(None);
@@ -276,7 +276,7 @@ impl Binder<'_> {
         }
     }
 
-    /// A call of this function, its arguments cast as it wants them.
+    /// Returns a call of this function, with its arguments cast to the types of its parameters.
     pub(super) fn call_of(
         &mut self,
         function: &'static ScalarFunction,
@@ -315,7 +315,7 @@ impl Binder<'_> {
     }
 }
 
-/// The word for a normal form of Unicode that is an argument.
+/// Returns the word of an argument that names a Unicode normal form.
 fn normal_form(arg: &ast::Expr) -> Option<&str> {
     match arg {
         ast::Expr::Identifier(word) if word.quote_style.is_none() => Some(&word.value),
@@ -323,7 +323,7 @@ fn normal_form(arg: &ast::Expr) -> Option<&str> {
     }
 }
 
-/// The name of a function, without the schema of the built-in ones.
+/// Returns the name of a function without the schema of the built-in functions.
 pub(super) fn function_name(name: &ast::ObjectName) -> Result<String, SqlError> {
     match names::parts(name)?.as_slice() {
         [name] => Ok(names::fold(name)),
@@ -343,7 +343,7 @@ pub(super) fn function_name(name: &ast::ObjectName) -> Result<String, SqlError> 
     }
 }
 
-/// The expression of an argument without a name.
+/// Returns the expression of a positional argument.
 pub(super) fn plain_argument(arg: &ast::FunctionArg) -> Result<&ast::Expr, SqlError> {
     match arg {
         ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Ok(expr),
@@ -351,7 +351,7 @@ pub(super) fn plain_argument(arg: &ast::FunctionArg) -> Result<&ast::Expr, SqlEr
     }
 }
 
-/// 42883 for a function.
+/// Returns the error 42883 for a function that does not exist.
 pub(super) fn no_function(name: &str, types: &[Type]) -> SqlError {
     SqlError::new(
         SqlState::UNDEFINED_FUNCTION,
@@ -365,7 +365,7 @@ fn shown(types: &[Type]) -> String {
     names.join(", ")
 }
 
-/// The type of the i-th argument.
+/// Returns the type of parameter `i`; the last one also stands for all further arguments.
 fn parameter(function: &ScalarFunction, i: usize) -> TypeKind {
     let last = function.args.len().saturating_sub(1);
     function
@@ -375,17 +375,17 @@ fn parameter(function: &ScalarFunction, i: usize) -> TypeKind {
         .unwrap_or(TypeKind::Unknown)
 }
 
-/// What the choice among functions of one name looks at.
+/// The part of a function's declaration that overload resolution looks at.
 pub(super) trait Signature {
-    /// The types of its arguments.
+    /// Returns the types of the parameters.
     fn args(&self) -> &[TypeKind];
 
-    /// It takes its last argument any number of times, and is not chosen by this.
+    /// Returns whether the last parameter is variadic; overload resolution skips such functions.
     fn is_variadic(&self) -> bool {
         false
     }
 
-    /// Can every argument be what it wants?
+    /// Returns whether every argument can be converted to the type of its parameter.
     fn fits(&self, types: &[Type]) -> bool {
         let Some(element) = polymorphic::element(self.args(), types) else {
             return false;
@@ -410,14 +410,15 @@ impl Signature for ScalarFunction {
     }
 }
 
-/// PostgreSQL's choice among functions of one name: exact types first, then what casts allow,
-/// then the preferred types, then what the unknown literals may be.
+/// Chooses among the functions of one name by PostgreSQL's rules. Exact types come first, then
+/// implicit casts, then preferred types, then the possible types of unknown literals.
 pub(super) fn choose(name: &str, types: &[Type]) -> Result<&'static ScalarFunction, SqlError> {
     check_citext(name, types)?;
     choose_among(|| candidates(name), name, types)
 }
 
-/// 0A000 for what heeds no case where its first two arguments are citext.
+/// Checks for functions that ignore the case rules of citext: 0A000 if one of their first two
+/// arguments is citext.
 pub(super) fn check_citext(name: &str, types: &[Type]) -> Result<(), SqlError> {
     const HEEDLESS: [&str; 9] = [
         "regexp_match",
@@ -442,7 +443,7 @@ pub(super) fn check_citext(name: &str, types: &[Type]) -> Result<(), SqlError> {
     }
 }
 
-/// The same choice among these functions.
+/// Chooses by the same rules among the functions that `known` lists.
 pub(super) fn choose_among<'f, F: Signature + 'f, I: Iterator<Item = &'f F>>(
     known: impl Fn() -> I,
     name: &str,
@@ -494,7 +495,8 @@ fn keep_most<F>(list: &mut Vec<&F>, score: impl Fn(&F) -> usize) {
     list.retain(|f| score(f) == best);
 }
 
-/// An unknown argument is taken for a string if any candidate takes one, else for what all agree on.
+/// Resolves unknown arguments: a string if any candidate takes one, otherwise the type category
+/// that all candidates share.
 fn by_unknowns<F: Signature>(fitting: &mut Vec<&F>, types: &[Type]) {
     for (i, ty) in types.iter().enumerate() {
         if *ty != Type::UNKNOWN {
@@ -522,7 +524,7 @@ fn by_unknowns<F: Signature>(fitting: &mut Vec<&F>, types: &[Type]) {
         }
     }
     if fitting.len() > 1 {
-        // The unknowns may be what all the known ones are.
+        // If all known arguments have one type, assume that the unknown ones have it too.
         let mut known = types.iter().filter(|t| **t != Type::UNKNOWN);
         if let Some(first) = known.next()
             && known.all(|t| t.kind == first.kind)

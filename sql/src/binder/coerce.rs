@@ -1,4 +1,4 @@
-//! Giving an expression another type, and finding the type that several have in common.
+//! Type coercion of expressions, and the common type of several expressions.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::functions::{
 use crate::types::{Enum, EnumValue, Type, TypeCategory, TypeKind};
 use crate::value::Value;
 
-/// Can a value of one type be used as the other without being told?
+/// Returns whether values of type `from` have an implicit cast to type `to`.
 pub(super) fn implicitly(from: TypeKind, to: TypeKind) -> bool {
     cast_context(from, to) == Some(CastContext::Implicit)
 }
 
 impl Binder<'_> {
-    /// The expression as a value of type `to`; the cast must be allowed in `context`.
+    /// Converts the expression to type `to`; the cast must be allowed in `context`.
     pub(super) fn coerce(
         &mut self,
         expr: Expr,
@@ -48,14 +48,15 @@ impl Binder<'_> {
         Ok(self.cast_node(expr, to, context))
     }
 
-    /// A cast that is allowed.
+    /// Builds a cast that is known to be allowed.
     fn cast_node(&self, mut expr: Expr, to: Type, context: CastContext) -> Expr {
-        // These have the same values; a char(n) is stored without its padding.
+        // These types share their representation: a char(n) is stored without its padding.
         let relabel = expr.ty.kind == to.kind
             || to.kind == TypeKind::Record
             || (expr.ty.kind == TypeKind::Cidr && to.kind == TypeKind::Inet)
             || (expr.ty.kind.is_string() && matches!(to.kind, TypeKind::Text | TypeKind::VarChar));
-        // What a cast makes is its type: one under another name would do something else.
+        // A cast keeps its own result type: with another type the node would perform another
+        // conversion.
         let is_cast = matches!(expr.node, Node::Cast { .. })
             && (expr.ty.kind != to.kind || expr.ty.typmod != -1);
         if relabel && to.typmod == -1 && !is_cast {
@@ -71,11 +72,11 @@ impl Binder<'_> {
         ))
     }
 
-    /// The surroundings tell the type of a literal or parameter of unknown type.
+    /// Gives a literal or parameter of unknown type the type that its context requires.
     fn tell(&mut self, expr: Expr, to: Type, context: CastContext) -> Result<Expr, SqlError> {
         let plain = Type::of(to.kind);
         match expr.node {
-            // Names are looked up by whoever runs it.
+            // The executor looks up object names, so such a parameter is sent as text.
             Node::Param(index) if to.kind.is_object() => {
                 self.params.set(index, Type::TEXT)?;
                 Ok(self.cast_node(Expr::new(Type::TEXT, Node::Param(index)), to, context))
@@ -108,8 +109,8 @@ impl Binder<'_> {
                     }
                     return Ok(cast);
                 }
-                // A literal that is no value of the type fails now. One that reads settings is kept
-                // to be read again, where other settings may hold.
+                // An invalid literal fails now. A literal that depends on settings stays a cast,
+                // which is evaluated again under the settings of each execution.
                 let fixed = self
                     .literal_settings
                     .as_ref()
@@ -117,7 +118,7 @@ impl Binder<'_> {
                 let fixed = fixed.map(|of| EvalContext::new(Arc::clone(of), 0, 0));
                 let cx = fixed.as_ref().unwrap_or(self.cx);
                 let value = match in_parts(cx, || eval(&cast, &[], &[], cx)) {
-                    // A long document is read when the statement runs.
+                    // A long document is parsed when the statement runs.
                     Evaluated::Long { .. } => return Ok(cast),
                     Evaluated::Done(value) => value,
                 };
@@ -130,7 +131,8 @@ impl Binder<'_> {
                     }
                     (value, _, _) => value?,
                 };
-                // What a sign in it means depends on IntervalStyle, the rest on nothing.
+                // An interval literal with a sign depends on IntervalStyle; without one it depends
+                // on no setting.
                 let steady = matches!(&value, Value::Interval(_))
                     && !matches!(&cast.node, Node::Cast { input, .. } if has_sign(input));
                 match cast_volatility(Type::UNKNOWN, to) {
@@ -143,7 +145,7 @@ impl Binder<'_> {
         }
     }
 
-    /// What is still unknown becomes text.
+    /// Converts an expression that is still of unknown type to text.
     pub(super) fn settle(&mut self, expr: Expr) -> Result<Expr, SqlError> {
         if expr.ty == Type::UNKNOWN {
             return self.coerce(expr, Type::TEXT, CastContext::Implicit);
@@ -151,7 +153,8 @@ impl Binder<'_> {
         Ok(expr)
     }
 
-    /// The expression as the value of a column: 42804 if it cannot be, length limits applied.
+    /// Converts the expression to the type of a column by assignment, with its length limit; 42804
+    /// if there is no such cast.
     pub(super) fn assign(&mut self, expr: Expr, column: &ColumnDef) -> Result<Expr, SqlError> {
         let from = expr.ty;
         if from != Type::UNKNOWN
@@ -170,7 +173,7 @@ impl Binder<'_> {
         self.coerce(expr, column.ty, CastContext::Assignment)
     }
 
-    /// A condition: 42804 unless it is boolean.
+    /// Checks that a condition is boolean; 42804 unless it is.
     pub(super) fn condition(&mut self, expr: Expr, clause: &str) -> Result<Expr, SqlError> {
         if expr.ty == Type::UNKNOWN || expr.ty == Type::BOOL {
             return self.coerce(expr, Type::BOOL, CastContext::Implicit);
@@ -184,7 +187,7 @@ impl Binder<'_> {
         ))
     }
 
-    /// Gives all expressions the type they have in common; `what` names the construct in messages.
+    /// Converts all expressions to their common type; `what` names the construct in messages.
     pub(super) fn unify(
         &mut self,
         exprs: Vec<Expr>,
@@ -207,12 +210,13 @@ impl Binder<'_> {
     }
 }
 
-/// Is it a text with a minus in it?
+/// Returns whether the expression is a text constant that contains a minus sign.
 fn has_sign(expr: &Expr) -> bool {
     matches!(&expr.node, Node::Const(Value::Text(text)) if text.contains('-'))
 }
 
-/// The type that all can be cast to; unknowns follow the others, alone they are text.
+/// Returns the type to which all expressions can be cast. Unknown literals take the type of the
+/// others; if all are unknown it is text.
 pub(super) fn common_type(exprs: &[Expr], what: &str) -> Result<Type, SqlError> {
     let mut known = exprs.iter().map(|e| e.ty).filter(|t| *t != Type::UNKNOWN);
     let Some(first) = known.next() else {
@@ -239,13 +243,13 @@ pub(super) fn common_type(exprs: &[Expr], what: &str) -> Result<Type, SqlError> 
         let wider = !chosen.kind.is_preferred()
             && implicitly(chosen.kind, ty.kind)
             && !implicitly(ty.kind, chosen.kind);
-        // varchar and char go both ways; then the first stays.
+        // varchar and char cast implicitly in both directions; then the first type stays.
         chosen = Type::of(if wider { ty.kind } else { chosen.kind });
     }
     Ok(chosen)
 }
 
-/// The value whose label a literal was before that had another name.
+/// Returns the enum value whose label was `literal` before ALTER TYPE … RENAME VALUE.
 fn former_value(of: Enum, literal: &Node) -> Option<EnumValue> {
     match literal {
         Node::Const(Value::Text(text)) => of.formerly(text),
@@ -253,7 +257,8 @@ fn former_value(of: Enum, literal: &Node) -> Option<EnumValue> {
     }
 }
 
-/// Returns whether a literal that is read as a date or time names one, rather than asks the clock.
+/// Returns whether a date or time literal names a fixed time rather than the current one, as `now`
+/// does.
 fn is_fixed_time(cast: &Expr) -> bool {
     let Node::Cast { input, .. } = &cast.node else {
         return false;

@@ -1,5 +1,5 @@
-//! COLLATE. All collations that there are order by bytes, so none changes what a statement gives; which one is meant is kept with
-//! columns and indexes.
+//! COLLATE. All supported collations order by bytes, so none changes a result. The collation is
+//! stored with columns and indexes.
 
 use sqlparser::ast;
 
@@ -8,7 +8,8 @@ use crate::catalog::{CATALOG_SCHEMA, Collation};
 use crate::error::{SqlError, SqlState};
 use crate::types::Type;
 
-/// The collation that a name is of: 42704 for one that PostgreSQL has not either, 0A000 for others.
+/// Returns the collation of this name; 42704 if PostgreSQL has none of that name either, 0A000 for
+/// others.
 pub(super) fn collation_of(name: &ast::ObjectName) -> Result<Collation, SqlError> {
     let (schema, called) = names::table_name(name)?;
     collation_called(schema.as_deref(), &called)
@@ -18,7 +19,7 @@ fn collation_called(schema: Option<&str>, name: &str) -> Result<Collation, SqlEr
     let known = Collation::called(name).filter(|_| schema.is_none_or(|of| of == CATALOG_SCHEMA));
     match known {
         Some(known) => Ok(known),
-        // Without quotes they are in lower case.
+        // Names without quotes have been folded to lower case.
         None if matches!(name, "c" | "posix") => Err(SqlError::new(
             SqlState::UNDEFINED_OBJECT,
             format!("collation \"{name}\" for encoding \"UTF8\" does not exist"),
@@ -28,7 +29,7 @@ fn collation_called(schema: Option<&str>, name: &str) -> Result<Collation, SqlEr
 }
 
 impl Binder<'_> {
-    /// The collation of a column with its new type, which an ALTER TABLE may say.
+    /// Returns the collation of a column whose type ALTER TABLE changes, as the statement gives it.
     pub(super) fn type_collation(&self, column: &str, ty: Type) -> Result<Collation, SqlError> {
         let Some((schema, name)) = crate::parser::type_collation(self.text, column) else {
             return Ok(Collation::Default);
@@ -38,7 +39,7 @@ impl Binder<'_> {
     }
 }
 
-/// 42804 unless values of the type have a collation.
+/// Checks that values of the type have a collation; 42804 otherwise.
 pub(super) fn collatable(ty: Type) -> Result<(), SqlError> {
     let root = ty.plain();
     let kind = root.kind.element().unwrap_or(root.kind);

@@ -6,12 +6,12 @@ use super::names;
 use super::type_name::type_of;
 use crate::catalog::Snapshot;
 
-/// PostgreSQL's choice: the column's, function's or type's name, or `?column?`.
+/// Returns the name by PostgreSQL's rules: the name of the column, function or type, or `?column?`.
 pub(super) fn column_name(expr: &ast::Expr) -> String {
     name_of(expr).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
 }
 
-/// A query's one column gives its name.
+/// Returns the name of the first target of a subquery.
 fn of_query(query: &ast::Query) -> Option<(String, bool)> {
     match query.body.as_ref() {
         ast::SetExpr::Select(select) => match select.projection.first()? {
@@ -34,7 +34,7 @@ fn of_query(query: &ast::Query) -> Option<(String, bool)> {
     }
 }
 
-/// The name, and whether it is a good one: not just that of a type.
+/// Returns the name, and whether it is a strong one: a name that comes from a type is weak.
 fn name_of(expr: &ast::Expr) -> Option<(String, bool)> {
     use ast::Expr as E;
     let good = |name: &str| Some((name.to_owned(), true));
@@ -90,8 +90,8 @@ fn name_of(expr: &ast::Expr) -> Option<(String, bool)> {
     }
 }
 
-/// The name that a cast to a type gives; one to `int[]` gives that of the elements, and one to a type that a user made
-/// the name as it is written.
+/// Returns the name that a cast to this type gives its column. For `int[]` it is the name of the
+/// element type; for a user-defined type it is the name as written.
 fn type_name(written: &ast::DataType) -> Option<String> {
     if let Ok(ty) = type_of(written, &Snapshot::default()) {
         let named = match (written, ty.kind.element()) {

@@ -7,7 +7,7 @@ use crate::error::SqlError;
 use crate::types::Type;
 
 impl Binder<'_> {
-    /// The columns that an alias says with their types.
+    /// Returns the column definition list of an alias; `None` if the alias gives no types.
     pub(super) fn told_columns(
         &self,
         alias: Option<&ast::TableAlias>,

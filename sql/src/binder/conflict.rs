@@ -1,7 +1,7 @@
 //! ON CONFLICT.
 //!
-//! The expressions of DO UPDATE see the row that is there, by the table's name, and the one that was to go in, as
-//! `excluded`. Both have all columns, so a column without a relation is ambiguous, as in PostgreSQL.
+//! The expressions of DO UPDATE see the existing row by the table's name, and the proposed row as
+//! `excluded`. Both have all columns, so an unqualified column is ambiguous, as in PostgreSQL.
 
 use std::rc::Rc;
 
@@ -71,7 +71,7 @@ impl Binder<'_> {
         Ok(OnConflict { index, update })
     }
 
-    /// The conditions of `ON CONFLICT (…) WHERE …`.
+    /// Returns the conditions of `ON CONFLICT (…) WHERE …`.
     fn conflict_filter(&mut self, table: &TableDef) -> Result<Vec<Expr>, SqlError> {
         let Some(filter) = parser::conflict_filter(self.text)? else {
             return Ok(Vec::new());
@@ -85,7 +85,8 @@ impl Binder<'_> {
         })
     }
 
-    /// The unique index over just these columns, which has every row that `filter` holds for.
+    /// Returns the arbiter: the unique index over exactly these columns that covers every row for
+    /// which `filter` is true.
     fn arbiter(
         &mut self,
         (table, through): (&TableDef, Option<&Through>),
@@ -95,7 +96,7 @@ impl Binder<'_> {
         let mut wanted = Vec::with_capacity(idents.len());
         let mut expressions = Vec::new();
         let mut named = Vec::new();
-        // Where there are expressions among them, sqlparser has not seen the names either.
+        // If the target contains an expression, sqlparser has not parsed the column names either.
         let idents = match parser::conflict_target(self.text)? {
             None => idents,
             Some(target) => {
@@ -124,7 +125,7 @@ impl Binder<'_> {
         }
         let mut table = table;
         if let Some(through) = through {
-            // What is meant are columns of the table below.
+            // The target names columns of the view; replace them by columns of the base table.
             let place = |slot: usize| through.columns.get(slot).cloned();
             let below = expressions.iter_mut().chain(&mut filter);
             below.for_each(|expr| expr.replace_columns(&place));
@@ -190,7 +191,7 @@ impl Binder<'_> {
     }
 }
 
-/// Has the index an entry of each row that the conditions hold for, as far as can be seen?
+/// Returns whether the index surely has an entry for every row that satisfies the conditions.
 fn has_all(index: &IndexDef, filter: &[Expr]) -> bool {
     let Some(predicate) = &index.more.predicate else {
         return true;
@@ -201,7 +202,7 @@ fn has_all(index: &IndexDef, filter: &[Expr]) -> bool {
     }
 }
 
-/// The index of the constraint called `name`.
+/// Returns the position of the index of the constraint `name`.
 fn constraint(table: &TableDef, name: &ast::ObjectName) -> Result<usize, SqlError> {
     let (_, name) = names::table_name(name)?;
     let mut indexes = table.indexes.iter();

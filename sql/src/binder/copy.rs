@@ -13,7 +13,8 @@ use crate::catalog::{Event, ObjectKind, ViewDef};
 use crate::error::{SqlError, SqlState};
 use crate::parser::{CopyFrom, CopySyntax, parse_query};
 
-/// The rows that a statement returns, as a query that has it for one of its WITH.
+/// Returns a query for the RETURNING rows of a statement, with the statement as a data-modifying
+/// CTE.
 fn returned(statement: &ast::Query) -> Result<ast::Query, SqlError> {
     const TEXT: &str = "WITH \"*COPY*\" AS (SELECT 1) SELECT * FROM \"*COPY*\"";
     let returns = match &*statement.body {
@@ -183,12 +184,12 @@ impl Binder<'_> {
     }
 }
 
-/// Do triggers of the view take the rows?
+/// Returns whether an INSTEAD OF INSERT trigger of the view takes the rows of COPY FROM.
 fn copies_instead(view: &ViewDef, direction: CopyDirection) -> bool {
     direction == CopyDirection::In && view.is_done_instead(Event::Insert)
 }
 
-/// 42809
+/// Returns the error 42809 for a COPY of a view.
 fn of_view(view: &ViewDef, direction: CopyDirection) -> SqlError {
     let (way, hint) = match direction {
         CopyDirection::In => (
@@ -201,7 +202,7 @@ fn of_view(view: &ViewDef, direction: CopyDirection) -> SqlError {
     SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).hint(hint)
 }
 
-/// Columns that an option names, by their positions among those that are copied.
+/// Returns the positions, among the copied columns, of the columns that an option names.
 fn forced(
     option: &str,
     wanted: &[String],

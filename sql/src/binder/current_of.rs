@@ -1,7 +1,8 @@
-//! `WHERE CURRENT OF`: the place of the row that a cursor is on.
+//! `WHERE CURRENT OF`: the location of the row that a cursor is on.
 //!
-//! It is a value that the statement is given, of a cursor of PL/pgSQL by a parameter and of one of the session by a call, and
-//! leads to the row as an index would. What is no such row is found when the statement runs.
+//! The location is a value that the statement receives. It is a parameter for a PL/pgSQL cursor,
+//! and the result of a function call for a cursor of the session. It leads to the row as an index
+//! entry would. An invalid position of the cursor is detected when the statement runs.
 
 use sqlparser::ast;
 
@@ -15,7 +16,7 @@ use crate::types::Type;
 use crate::value::Value;
 
 impl Binder<'_> {
-    /// The place that WHERE names, if it is CURRENT OF a cursor.
+    /// Returns the row location that WHERE names, if the condition is CURRENT OF a cursor.
     pub(super) fn current_of(
         &mut self,
         filter: Option<&ast::Expr>,

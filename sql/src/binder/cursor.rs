@@ -43,7 +43,7 @@ impl Binder<'_> {
     }
 }
 
-/// What does not go with row locks.
+/// Checks that the options of the cursor are compatible with row locks.
 fn check_locking(options: CursorOptions, locking: &Locking) -> Result<(), SqlError> {
     let clause = name_of(locking.hold.strength);
     let refused = |state, message: String, what: &str| {
@@ -65,7 +65,7 @@ fn check_locking(options: CursorOptions, locking: &Locking) -> Result<(), SqlErr
     Ok(())
 }
 
-/// Does PostgreSQL, too, read a query's rows backward where SCROLL is not said?
+/// Returns whether PostgreSQL, too, can read the rows of a query backward without SCROLL.
 pub fn goes_back(select: &Select) -> bool {
     if select.locking.is_some() {
         return false;

@@ -34,7 +34,7 @@ use crate::catalog::{
 use crate::error::{SqlError, SqlState};
 use crate::parser::{drops_concurrently, included, index_only, position_of, storage_options};
 
-/// Refuses what are no storage options of PostgreSQL's, which are accepted.
+/// Refuses options that are not storage parameters of PostgreSQL; those are accepted.
 pub(super) fn check_storage_options(options: &ast::CreateTableOptions) -> Result<(), SqlError> {
     partition::Options::of(options)?.check_plain()
 }
@@ -59,7 +59,7 @@ impl Binder<'_> {
                     "access method \"brin\" does not support unique indexes",
                 ));
             }
-            // Its columns are looked at, and nothing is made.
+            // The columns of a BRIN index are checked, but no index is created.
             Some(ast::IndexType::BRIN) => IndexKind::BTree,
             Some(other) => {
                 return Err(SqlError::unsupported(format!("access method {other}")));
@@ -130,7 +130,8 @@ impl Binder<'_> {
         }))
     }
 
-    /// Why what is bound with nothing but types cannot be: for functions of users it is that there are such.
+    /// Returns the error for an expression that cannot be bound with types alone. If the reason is
+    /// a user-defined function, the error says so.
     fn lone_error(
         &mut self,
         error: SqlError,
@@ -202,7 +203,7 @@ impl Binder<'_> {
         Ok(columns)
     }
 
-    /// An expression for a column of an index; its name is none of `others`.
+    /// Returns a new expression column of an index, with a name that none of `others` has.
     fn new_index_expression(
         &mut self,
         table: &TableDef,
@@ -400,7 +401,7 @@ fn key_constraint(
     Ok(key)
 }
 
-/// A key over columns that `lookup` finds.
+/// Returns a key constraint over columns that `lookup` finds by name.
 fn key_columns(
     text: &str,
     name: Option<&ast::Ident>,

@@ -1,6 +1,6 @@
-//! DISTINCT ON: the first row of several that agree in some expressions.
+//! DISTINCT ON: keeps the first row of each group of rows that agree in some expressions.
 //!
-//! The SELECT becomes a subquery with its order; around it the first row of each kind is kept.
+//! The SELECT becomes an ordered subquery; the query around it keeps the first row of each group.
 
 use sqlparser::ast;
 
@@ -13,7 +13,8 @@ use crate::error::{SqlError, SqlState};
 use crate::types::{Type, TypeKind};
 
 impl Binder<'_> {
-    /// The targets that the expressions of DISTINCT ON are; new hidden ones for those that are not in the list.
+    /// Returns the targets that the expressions of DISTINCT ON refer to. An expression that is not
+    /// in the target list is added as a hidden target.
     pub(super) fn first_keys(
         &mut self,
         keys: &[ast::Expr],
@@ -48,7 +49,7 @@ impl Binder<'_> {
     }
 }
 
-/// The order must begin with the expressions of DISTINCT ON, in whatever order.
+/// Checks that ORDER BY begins with the expressions of DISTINCT ON, in any order.
 pub(super) fn check_first_keys(firsts: &[usize], order: &[OrderKey]) -> Result<(), SqlError> {
     let mut rest: Vec<usize> = firsts.to_vec();
     rest.sort_unstable();
@@ -73,7 +74,7 @@ pub(super) fn check_first_keys(firsts: &[usize], order: &[OrderKey]) -> Result<(
     Ok(())
 }
 
-/// The first row of each kind of `select`, in its order.
+/// Returns the query that keeps the first row of each group of `select`, in the order of `select`.
 pub(super) fn first_of_each(mut select: Select, firsts: Vec<usize>) -> Select {
     let visible = select.visible;
     select.visible = select.targets.len();
@@ -113,12 +114,12 @@ pub(super) fn first_of_each(mut select: Select, firsts: Vec<usize>) -> Select {
 
 const ORDERING: &str = "an ordering";
 
-/// 42883 of a type whose values are not compared.
+/// Checks that values of the type have an equality operator; 42883 otherwise.
 pub(super) fn has_equality(ty: &Type) -> Result<(), SqlError> {
     compares(ty, "an equality")
 }
 
-/// 42883 of a type whose values have no order.
+/// Checks that values of the type have an ordering operator; 42883 otherwise.
 pub(super) fn has_order(ty: &Type) -> Result<(), SqlError> {
     compares(ty, ORDERING)
 }

@@ -1,4 +1,4 @@
-//! Domains: casts to them, their constraints, and the statements about them.
+//! Domains: casts to domains, domain constraints, and the statements that define domains.
 
 use std::sync::Arc;
 
@@ -23,11 +23,12 @@ use crate::settings::Settings;
 use crate::types::domains::DomainDef;
 use crate::types::{Domain, Type, TypeCategory, TypeKind};
 
-/// What a constraint calls the value.
+/// The name by which a domain constraint refers to the value.
 const VALUE: &str = "value";
 
 impl Binder<'_> {
-    /// The expression as a value of a domain. What comes out is of the domain's root.
+    /// Converts the expression to a value of the domain. The result has the root base type of the
+    /// domain.
     pub(super) fn as_value_of(
         &mut self,
         expr: Expr,
@@ -43,7 +44,7 @@ impl Binder<'_> {
                 input: Box::new(plain),
             },
         );
-        // The other way there is nothing to do, but for what it is called.
+        // The outer cast only relabels the checked value with the root type.
         Ok(Expr::new(
             root,
             Node::Cast {
@@ -53,12 +54,13 @@ impl Binder<'_> {
         ))
     }
 
-    /// A condition over VALUE; what it is bound with besides types is refused.
+    /// Binds a condition over VALUE. A condition that needs anything but types, such as a
+    /// user-defined function, is refused.
     fn domain_check(&mut self, base: Type, check: &ast::Expr) -> Result<String, SqlError> {
         let condition = self.scalar(check, &value_scope(base)?, Clause::Check)?;
         self.condition(condition, "CHECK")?;
         let text = with_value(text_of(super::ddl::bare(check)));
-        // As it is bound whoever uses it.
+        // Bind it once more without the statement, as each use of the domain does.
         let alone = conditions_of(base, [text.as_str()].into_iter(), self.catalog, self.path);
         match alone {
             Ok(_) => Ok(text),
@@ -183,7 +185,7 @@ impl Binder<'_> {
         })
     }
 
-    /// The text of a default, which has to be one of the base.
+    /// Checks that a default has the base type, and returns its text.
     fn domain_default(
         &mut self,
         name: &str,
@@ -260,7 +262,7 @@ impl Binder<'_> {
     }
 }
 
-/// 42809
+/// Returns the error 42809 for a type that is not a domain.
 pub(super) fn not_a_domain(name: &str) -> SqlError {
     SqlError::new(
         SqlState::WRONG_OBJECT_TYPE,
@@ -268,7 +270,7 @@ pub(super) fn not_a_domain(name: &str) -> SqlError {
     )
 }
 
-/// The text with VALUE as PostgreSQL shows it.
+/// Returns the text with VALUE in upper case, as PostgreSQL displays it.
 fn with_value(text: String) -> String {
     let Ok(tokens) = lexer::tokens(&text) else {
         return text;
@@ -282,7 +284,7 @@ fn with_value(text: String) -> String {
     out
 }
 
-/// What a constraint sees.
+/// Returns the scope of a domain constraint: one column, VALUE.
 fn value_scope(ty: Type) -> Result<Scope, SqlError> {
     let mut scope = Scope::default();
     scope.push(ScopeLeaf {
@@ -305,7 +307,8 @@ fn value_scope(ty: Type) -> Result<Scope, SqlError> {
     Ok(scope)
 }
 
-/// The conditions of constraints of a domain, bound with nothing to see but VALUE and types.
+/// Binds the conditions of a domain's constraints in a scope that contains nothing but VALUE and
+/// types.
 pub fn domain_conditions<'a>(
     definition: &DomainDef,
     texts: impl Iterator<Item = &'a str>,

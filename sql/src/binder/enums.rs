@@ -1,4 +1,5 @@
-//! `enum_first`, `enum_last`, `enum_range` and `pg_typeof`: what they answer is said by the type of their arguments.
+//! `enum_first`, `enum_last`, `enum_range` and `pg_typeof`: their results depend on the types of
+//! their arguments.
 
 use super::Binder;
 use super::call::no_function;
@@ -9,7 +10,7 @@ use crate::types::{Type, TypeKind};
 use crate::value::{Array, Object, Value};
 
 impl Binder<'_> {
-    /// `pg_typeof`
+    /// Binds a call of `pg_typeof`.
     pub(super) fn type_of_value(&mut self, args: Vec<Expr>) -> Result<Expr, SqlError> {
         let [arg] = <[Expr; 1]>::try_from(args).map_err(|args| {
             let types: Vec<Type> = args.iter().map(|arg| arg.ty).collect();
@@ -31,7 +32,7 @@ impl Binder<'_> {
         Ok(Expr::constant(Type::of(TypeKind::RegType), value))
     }
 
-    /// A call of one of the others.
+    /// Binds a call of `enum_first`, `enum_last` or `enum_range`.
     pub(super) fn enum_call(&mut self, name: &str, args: Vec<Expr>) -> Result<Expr, SqlError> {
         let types: Vec<Type> = args.iter().map(|arg| arg.ty).collect();
         let fits = args.len() == 1 || (args.len() == 2 && name == "enum_range");

@@ -11,7 +11,8 @@ use crate::functions::{CastContext, PADDED_ELEMENTS};
 use crate::types::{Type, TypeKind};
 use crate::value::Value;
 
-/// Where an expression stands, for what is allowed in it and for messages.
+/// The clause that contains an expression: it determines the allowed constructs and the text of
+/// errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clause {
     Where,
@@ -27,14 +28,14 @@ pub(super) enum Clause {
     Default,
     Execute,
     FromFunction,
-    /// A relation that reads what stands left of it.
+    /// A relation of FROM that can read the relations to its left.
     FromRelation,
     Argument,
     Filter,
     Check,
     Generated,
     Transform,
-    /// In a call with OVER.
+    /// A call with OVER.
     Window,
     IndexPredicate,
     IndexExpression,
@@ -44,7 +45,7 @@ pub(super) enum Clause {
 }
 
 impl Clause {
-    /// As PostgreSQL names it in "aggregate functions are not allowed in …".
+    /// Returns PostgreSQL's name for the clause in "aggregate functions are not allowed in …".
     pub(super) fn name(self) -> &'static str {
         match self {
             Clause::Where => "WHERE",
@@ -76,16 +77,16 @@ impl Clause {
     }
 }
 
-/// What an expression may see.
+/// The context in which an expression is bound.
 pub(super) struct Around<'s> {
     pub(super) scope: &'s Scope,
     pub(super) clause: Clause,
-    /// Where aggregate calls go, if they are allowed.
+    /// The list that collects aggregate calls; `None` where aggregates are not allowed.
     pub(super) aggregates: Option<&'s mut Aggregates>,
 }
 
 impl Binder<'_> {
-    /// An expression without aggregates.
+    /// Binds an expression that may not contain aggregates.
     pub(super) fn scalar(
         &mut self,
         expr: &ast::Expr,
@@ -102,7 +103,7 @@ impl Binder<'_> {
         )
     }
 
-    /// An expression.
+    /// Binds an expression.
     pub(super) fn expr(
         &mut self,
         expr: &ast::Expr,
@@ -169,7 +170,7 @@ impl Binder<'_> {
             return Ok(row);
         }
         if ident.quote_style.is_none() {
-            // A few functions are called without brackets.
+            // A few functions are called without parentheses.
             if matches!(
                 name.as_str(),
                 "current_schema" | "current_role" | "current_catalog"
@@ -237,7 +238,8 @@ impl Binder<'_> {
         }
     }
 
-    /// AND and OR chains are walked along their left spine, which may be long.
+    /// Binds a binary operator. Chains of AND and OR, which may be long, are walked along their
+    /// left spine.
     fn binary_here(
         &mut self,
         left: &ast::Expr,
@@ -403,7 +405,7 @@ impl Binder<'_> {
             (TypeKind::Array(_), _) if let ast::Expr::Array(array) = input => {
                 self.array_literal(&array.elem, Some(to), around)?
             }
-            // A number may be larger as a float than a numeric can hold.
+            // A numeric literal may be beyond the range of numeric but within that of float.
             (TypeKind::Float4 | TypeKind::Float8, Some(number)) => {
                 Expr::constant(Type::UNKNOWN, Value::text(number))
             }
@@ -413,10 +415,10 @@ impl Binder<'_> {
             .map_err(|e| e.or_at(self.position_near(input)))
     }
 
-    /// `date '2020-01-01'`
+    /// Binds `date '2020-01-01'`.
     fn typed_string(&mut self, typed: &ast::TypedString) -> Result<Expr, SqlError> {
         let to = match &typed.data_type {
-            // As a literal's type, char has any length.
+            // As the type of a literal, char has no length limit.
             ast::DataType::Char(None) | ast::DataType::Character(None) => {
                 Type::of(TypeKind::BpChar)
             }
@@ -428,7 +430,7 @@ impl Binder<'_> {
             .map_err(|e| e.or_at(position))
     }
 
-    /// `[I]LIKE`; both sides are strings already bound.
+    /// Binds `[I]LIKE`; both operands are bound strings already.
     pub(super) fn like(
         &mut self,
         kind: LikeKind,
@@ -473,7 +475,8 @@ impl Binder<'_> {
         )))
     }
 
-    /// A string whose blanks count: LIKE sees the padding of `char(n)`. Of an array its elements.
+    /// Returns a string with its significant blanks: LIKE sees the padding of `char(n)`. For an
+    /// array it pads the elements.
     pub(super) fn padded(&mut self, input: Expr) -> Result<Expr, SqlError> {
         let element = input.ty.element();
         if element.is_some_and(|element| element.kind == TypeKind::BpChar) {
@@ -491,7 +494,7 @@ impl Binder<'_> {
         }
     }
 
-    /// An array of `char(n)` as one of texts with the blanks.
+    /// Converts an array of `char(n)` to an array of text with the padding.
     fn padded_elements(&mut self, input: Expr, length: Option<usize>) -> Result<Expr, SqlError> {
         let Some(length) = length else {
             return self.settle(input);
@@ -503,7 +506,8 @@ impl Binder<'_> {
         Ok(self.fold(Expr::new(texts, Node::Call { function, args })))
     }
 
-    /// The position of an expression that starts with something we know the place of; 0 if not.
+    /// Returns the text position of an expression whose first part has a known position; 0
+    /// otherwise.
     pub(super) fn position_near(&self, expr: &ast::Expr) -> u32 {
         match expr {
             ast::Expr::Value(value) => self.position(value.span),
@@ -520,7 +524,7 @@ impl Binder<'_> {
     }
 }
 
-/// The digits of a number literal, in brackets or not.
+/// Returns the digits of a numeric literal, with or without parentheses around it.
 fn plain_number(expr: &ast::Expr) -> Option<&str> {
     match expr {
         ast::Expr::Nested(inner) => plain_number(inner),
@@ -532,7 +536,7 @@ fn plain_number(expr: &ast::Expr) -> Option<&str> {
     }
 }
 
-/// Returns whether values of a type are `char(n)`, or arrays of that.
+/// Returns whether values of a type are `char(n)`, or arrays of `char(n)`.
 pub(super) fn has_blanks(ty: Type) -> bool {
     ty.element().unwrap_or(ty).kind == TypeKind::BpChar
 }

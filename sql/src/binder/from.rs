@@ -1,4 +1,4 @@
-//! FROM: its relations, and the scope they make.
+//! The FROM clause: its relations, and the scope that they form.
 
 use sqlparser::ast::{self, TableFactor};
 
@@ -15,13 +15,13 @@ use crate::system::SystemTable;
 use crate::types::Type;
 
 impl Binder<'_> {
-    /// A FROM list; its relations are added to the scope.
+    /// Binds a FROM list and adds its relations to the scope.
     pub(super) fn relations(
         &mut self,
         list: &[ast::TableWithJoins],
         scope: &mut Scope,
     ) -> Result<From, SqlError> {
-        // The tree leans left by one join each.
+        // The join tree grows to the left by one level for each item.
         crate::stack::check(self.depth + list.len())?;
         let mut from = From::Nothing;
         for item in list {
@@ -34,7 +34,7 @@ impl Binder<'_> {
         Ok(from)
     }
 
-    /// One relation, which may read what stands `left` of it.
+    /// Binds one relation, which may read the relations in `left`.
     pub(super) fn factor(
         &mut self,
         factor: &TableFactor,
@@ -202,7 +202,7 @@ impl Binder<'_> {
                 SqlState::SYNTAX_ERROR,
                 "syntax error at or near \"TABLESAMPLE\"",
             )),
-            // The others number their rows themselves.
+            // The other relations with WITH ORDINALITY number their rows themselves.
             _ if let Some((name, args, true, alias)) = called => {
                 let calls = [(name.clone(), args.to_vec())];
                 self.side_by_side(&calls, true, alias.as_ref(), (scope, left))
@@ -230,7 +230,7 @@ impl Binder<'_> {
         }
     }
 
-    /// A subquery in FROM.
+    /// Binds a subquery in FROM.
     fn derived(
         &mut self,
         subquery: &ast::Query,
@@ -279,7 +279,8 @@ impl Binder<'_> {
         self.leaf(leaf, source, alias, scope)
     }
 
-    /// Runs `bind` for a relation that may read what stands `left` of it; what it reads comes with its result.
+    /// Runs `bind` for a relation that may read the scopes in `left`. Returns its result with the
+    /// outer columns that it reads.
     pub(super) fn beside<T>(
         &mut self,
         left: &[&Scope],
@@ -294,7 +295,7 @@ impl Binder<'_> {
         self.within_lateral(all, bind)
     }
 
-    /// Adds a relation to the scope, its columns renamed by the alias list.
+    /// Adds a relation to the scope; the column alias list renames its columns.
     pub(super) fn leaf(
         &mut self,
         mut leaf: ScopeLeaf,
@@ -330,7 +331,7 @@ impl Binder<'_> {
     }
 }
 
-/// Returns the query that an alias makes of a join: `SELECT * FROM join`.
+/// Returns the query for a join with an alias: `SELECT * FROM join`.
 fn all_of(join: &ast::TableWithJoins) -> Result<ast::Query, SqlError> {
     let mut query = *parse_query("SELECT * FROM x")?;
     match query.body.as_mut() {
@@ -340,7 +341,7 @@ fn all_of(join: &ast::TableWithJoins) -> Result<ast::Query, SqlError> {
     Ok(query)
 }
 
-/// A source, and what it reads of what stands left of it.
+/// Returns a source together with the columns that it reads from relations to its left.
 pub(super) fn lateral(args: Vec<(usize, Expr)>, source: LeafSource) -> LeafSource {
     match args.is_empty() {
         true => source,
@@ -348,7 +349,7 @@ pub(super) fn lateral(args: Vec<(usize, Expr)>, source: LeafSource) -> LeafSourc
     }
 }
 
-/// A table as an expression sees it.
+/// Returns the scope entry of a table.
 pub(super) fn table_leaf(table: &TableDef, alias: Option<String>, first_slot: usize) -> ScopeLeaf {
     let columns = table
         .columns
@@ -395,7 +396,7 @@ pub(super) fn table_leaf(table: &TableDef, alias: Option<String>, first_slot: us
     }
 }
 
-/// A table of the system as an expression sees it.
+/// Returns the scope entry of a system table.
 fn system_leaf(table: SystemTable, alias: Option<String>, first_slot: usize) -> ScopeLeaf {
     let oid = table.oid();
     let column = |(number, (name, ty)): (i16, &(&str, Type))| ScopeColumn {

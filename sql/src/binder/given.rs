@@ -1,25 +1,26 @@
-//! Columns whose values are not the client's to give: generated ones, and those of an IDENTITY.
+//! Columns to which a client may not assign a value: generated columns and identity columns.
 
 use super::Binder;
 use crate::catalog::{ColumnDef, Identity};
 use crate::error::{SqlError, SqlState};
 
-/// 428C9
+/// The SQLSTATE for a value assigned to a GENERATED ALWAYS column.
 const GENERATED_ALWAYS: SqlState = SqlState::new(b"428C9");
 
-/// What an INSERT says about the values of identity columns.
+/// The OVERRIDING clause of an INSERT, which concerns the values of identity columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overriding {
-    /// Nothing.
+    /// No OVERRIDING clause.
     No,
-    /// OVERRIDING SYSTEM VALUE: those that are given count.
+    /// OVERRIDING SYSTEM VALUE: the values of the statement are used.
     System,
-    /// OVERRIDING USER VALUE: those of the sequence count.
+    /// OVERRIDING USER VALUE: the values of the sequence are used.
     User,
 }
 
 impl Binder<'_> {
-    /// What the statement says, in words that the parser of the rest does not see.
+    /// Returns the OVERRIDING clause. It is read from the text, because sqlparser does not parse
+    /// it.
     pub(super) fn overriding(&self) -> Overriding {
         crate::parser::overriding(self.text).map_or(Overriding::No, |system| match system {
             true => Overriding::System,
@@ -28,7 +29,8 @@ impl Binder<'_> {
     }
 }
 
-/// Is the value of `column` that an INSERT gives to count? An error where none may be given.
+/// Returns whether INSERT uses the value that the statement gives for `column`; an error if none is
+/// allowed.
 pub(super) fn takes_given(column: &ColumnDef, overriding: Overriding) -> Result<bool, SqlError> {
     let refused = |detail: String| {
         let message = format!(
@@ -49,7 +51,7 @@ pub(super) fn takes_given(column: &ColumnDef, overriding: Overriding) -> Result<
     }
 }
 
-/// An error where an UPDATE may set `column` to nothing but its default.
+/// Checks that an UPDATE may set `column`; an error if only DEFAULT is allowed.
 pub(super) fn check_settable(column: &ColumnDef) -> Result<(), SqlError> {
     let detail = match (&column.more.generated, column.more.identity) {
         (Some(_), _) => is_generated(column),

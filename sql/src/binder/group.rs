@@ -1,4 +1,5 @@
-//! Grouping: expressions over the from row become expressions over the group row, or 42803.
+//! Grouping: rewrites expressions over the rows of FROM to expressions over the grouped row, or
+//! reports 42803.
 
 use super::aggregate::{AGGREGATE_SLOTS, placeholder};
 use super::scope::Scope;
@@ -6,17 +7,17 @@ use super::window::WINDOW_SLOTS;
 use crate::bound::{Expr, Node, WindowCall};
 use crate::error::{SqlError, SqlState};
 
-/// Rewrites expressions to read the group row.
+/// A rewriter of expressions, which then read the grouped row.
 pub(super) struct Grouper<'s> {
     pub(super) scope: &'s Scope,
-    /// The keys; columns that depend on a primary key among them are added.
+    /// The grouping keys. Columns that functionally depend on a primary key among them are added.
     pub(super) keys: Vec<Expr>,
-    /// There are several grouping sets: no column depends on others.
+    /// True if there are several grouping sets; then no column is functionally dependent.
     pub(super) by_sets: bool,
 }
 
 impl Grouper<'_> {
-    /// Rewrites an expression. Until `place` the aggregates keep their placeholders.
+    /// Rewrites an expression. The aggregates keep their placeholders until `place`.
     pub(super) fn rewrite(&mut self, expr: &mut Expr) -> Result<(), SqlError> {
         if placeholder(expr).is_some() {
             return Ok(());
@@ -66,7 +67,7 @@ impl Grouper<'_> {
         result
     }
 
-    /// 42803 for what a query in an expression reads.
+    /// Returns the error 42803 for a subquery that reads an ungrouped column.
     fn ungrouped_around(&self, slot: usize) -> SqlError {
         SqlError::new(
             SqlState::GROUPING_ERROR,
@@ -77,7 +78,7 @@ impl Grouper<'_> {
         )
     }
 
-    /// Is the slot a column of a table whose whole primary key is among the keys?
+    /// Returns whether the slot is a column of a table whose whole primary key is among the keys.
     fn depends_on_keys(&self, slot: usize) -> bool {
         let Some((leaf, _)) = self.scope.leaf_of_slot(slot).filter(|_| !self.by_sets) else {
             return false;
@@ -86,8 +87,8 @@ impl Grouper<'_> {
         !leaf.key.is_empty() && leaf.key.iter().all(grouped)
     }
 
-    /// Gives the aggregates their slots behind the keys. Only when all expressions are rewritten is
-    /// the number of keys known.
+    /// Replaces the aggregate placeholders by slots after the keys. The number of keys is final
+    /// only when all expressions are rewritten.
     pub(super) fn place(&self, expr: &mut Expr) {
         let keys = self.keys.len();
         expr.remap_columns(&mut |slot| match slot.checked_sub(AGGREGATE_SLOTS) {

@@ -1,4 +1,5 @@
-//! GROUPING SETS, ROLLUP and CUBE: several groupings of the same rows; and GROUPING, which tells them apart.
+//! GROUPING SETS, ROLLUP and CUBE: several groupings of the same rows. GROUPING tells the sets
+//! apart.
 
 use sqlparser::ast;
 
@@ -11,15 +12,15 @@ use crate::error::{SqlError, SqlState};
 use crate::types::Type;
 use crate::value::Value;
 
-/// Keys, and which of them each grouping set has.
+/// The grouping keys, and the key numbers of each grouping set.
 pub(super) type Keys = (Vec<Expr>, Vec<Vec<usize>>);
 
-/// Slots from here on are calls of GROUPING, until the keys are known.
+/// The first slot number of placeholders for GROUPING, which are replaced once the keys are known.
 pub(super) const LEVEL_SLOTS: usize = 1 << 55;
-/// Most sets that a GROUP BY may make.
+/// The largest number of grouping sets of a GROUP BY.
 const SETS_MAX: usize = 4096;
 
-/// Is there more than a list of keys?
+/// Returns whether GROUP BY contains grouping sets rather than a list of keys.
 pub(super) fn are_sets(items: &[ast::Expr]) -> bool {
     items.iter().any(|item| match item {
         ast::Expr::GroupingSets(_) | ast::Expr::Rollup(_) | ast::Expr::Cube(_) => true,
@@ -28,7 +29,8 @@ pub(super) fn are_sets(items: &[ast::Expr]) -> bool {
     })
 }
 
-/// Returns the keys of a list without grouping sets: columns in brackets are keys of their own.
+/// Returns the keys of a list without grouping sets: each column of a parenthesized list is a key
+/// of its own.
 pub(super) fn flattened(items: &[ast::Expr]) -> Vec<&ast::Expr> {
     let mut rest: Vec<&ast::Expr> = items.iter().rev().collect();
     let mut keys = Vec::with_capacity(items.len());
@@ -42,7 +44,8 @@ pub(super) fn flattened(items: &[ast::Expr]) -> Vec<&ast::Expr> {
 }
 
 impl Binder<'_> {
-    /// The keys and sets of a GROUP BY: each item makes a list of sets, and the lists are multiplied.
+    /// Returns the keys and sets of a GROUP BY. Each item gives a list of sets, and the result is
+    /// the cross product of the lists.
     pub(super) fn grouping_sets(
         &mut self,
         items: &[ast::Expr],
@@ -69,7 +72,7 @@ impl Binder<'_> {
             }
             sets = all;
         }
-        // The number of the set, which no expression of the text is equal to.
+        // The number of the grouping set; no expression of the query is equal to this node.
         keys.push(Expr::new(Type::INT4, Node::Outer(usize::MAX)));
         Ok((keys, sets))
     }
@@ -162,7 +165,7 @@ impl Binder<'_> {
         Ok(found)
     }
 
-    /// `GROUPING(keys)`: a bit for each key that the group has not.
+    /// Binds `GROUPING(keys)`: a bit mask with a bit for each key that is not in the grouping set.
     pub(super) fn grouping_level(
         &mut self,
         function: &ast::Function,
@@ -198,7 +201,7 @@ fn joined(parts: &[Vec<usize>]) -> Vec<usize> {
 }
 
 impl Grouper<'_> {
-    /// What each call of GROUPING is, over the group row.
+    /// Returns the expression, over the grouped row, of each call of GROUPING.
     pub(super) fn levels(
         &self,
         calls: &[Vec<Expr>],
@@ -243,7 +246,7 @@ impl Grouper<'_> {
     }
 }
 
-/// Puts what calls of GROUPING are into an expression.
+/// Replaces the placeholders of GROUPING in an expression.
 pub(super) fn put_levels(expr: &mut Expr, levels: &[Expr]) {
     if let Node::Column(slot) = expr.node {
         if let Some(level) = slot.checked_sub(LEVEL_SLOTS).and_then(|at| levels.get(at)) {

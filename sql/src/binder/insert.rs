@@ -104,7 +104,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Where the source's values go to, in its order.
+    /// Returns the target of each value of the source, in the order of the source.
     pub(super) fn insert_places(
         &self,
         table: &TableDef,
@@ -152,7 +152,7 @@ impl Binder<'_> {
     ) -> Result<InsertSource, SqlError> {
         let scope = Scope::default();
         let width = width(values);
-        // Once: it reads the text.
+        // Read once: it lexes the text of the statement.
         let overriding = self.overriding();
         let mut rows = Vec::with_capacity(values.rows.len());
         for row in &values.rows {
@@ -168,7 +168,7 @@ impl Binder<'_> {
         Ok(InsertSource::Values(rows))
     }
 
-    /// A whole row of values that go to `places`.
+    /// Returns a complete row from the values for `places`.
     pub(super) fn insert_row(
         &mut self,
         table: &Arc<TableDef>,
@@ -197,7 +197,7 @@ impl Binder<'_> {
         self.filled(table, whole)
     }
 
-    /// The value of a column once a value is at a place of it.
+    /// Returns the new value of a column after an assignment to the column or to a part of it.
     fn placed(
         &mut self,
         before: Option<Expr>,
@@ -212,8 +212,8 @@ impl Binder<'_> {
         self.with_part(before, (column, &place.path), value, scope)
     }
 
-    /// Returns VALUES as the query that it is where an expression stands for several values or rows: a single row is a
-    /// SELECT.
+    /// Returns VALUES as a query if an expression in it returns several values or rows. A single
+    /// row becomes a SELECT.
     fn values_as_query(&self, query: &ast::Query) -> Result<Option<ast::Query>, SqlError> {
         let Some(values) = plain_values(query) else {
             return Ok(None);
@@ -265,7 +265,7 @@ impl Binder<'_> {
         })
     }
 
-    /// The defaults of all columns but `given`.
+    /// Returns the defaults of all columns except `given`.
     pub(super) fn default_row(
         &mut self,
         table: &TableDef,
@@ -296,7 +296,7 @@ impl Binder<'_> {
         Ok(row)
     }
 
-    /// A column's DEFAULT; NULL without one.
+    /// Returns the DEFAULT of a column; NULL without one.
     pub(super) fn default_of(&mut self, column: &ColumnDef) -> Result<Expr, SqlError> {
         let of_domain = column.more.domain.and_then(Domain::default);
         let Some(text) = column.default.as_deref().or(of_domain) else {
@@ -306,14 +306,15 @@ impl Binder<'_> {
         let needs = self.needs.len();
         let bound = self.unnoted(|of| of.scalar(&parsed, &Scope::default(), Clause::Default))?;
         if column.more.identity.is_some() {
-            // Its sequence is the table's, and nobody has to be allowed to use it.
+            // The sequence belongs to the identity column, so no privilege on it is needed.
             self.needs.truncate(needs);
         }
         self.guard_needs(needs);
         self.unnoted(|of| of.assign(bound, column))
     }
 
-    /// RETURNING over the rows of one table, and whether it is known of each if it was there before.
+    /// Binds RETURNING over the rows of one table. `has_xmax` tells whether the row has xmax, which
+    /// shows whether the row existed before.
     fn returning(
         &mut self,
         table: &TableDef,
@@ -334,8 +335,8 @@ impl Binder<'_> {
     }
 }
 
-/// Returns whether an expression of VALUES stands for several values, or in a single row for several rows. Lists with
-/// DEFAULT have none.
+/// Returns whether an expression of VALUES returns several values, or several rows in a single row.
+/// Returns false for lists with DEFAULT.
 fn star_or_rows(known: &Known<'_>, values: &ast::Values) -> Result<bool, SqlError> {
     let single = values.rows.len() == 1;
     let mut found = false;
@@ -348,12 +349,12 @@ fn star_or_rows(known: &Known<'_>, values: &ast::Values) -> Result<bool, SqlErro
     Ok(found)
 }
 
-/// How many values each row has.
+/// Returns the number of values in each row.
 fn width(values: &ast::Values) -> usize {
     values.rows.first().map_or(0, |row| row.content.len())
 }
 
-/// The rows of a query that is nothing but VALUES.
+/// Returns the rows of a query that consists of VALUES only.
 fn plain_values(query: &ast::Query) -> Option<&ast::Values> {
     let plain = query.with.is_none()
         && query.order_by.is_none()
@@ -370,7 +371,8 @@ pub(super) fn is_default(expr: &ast::Expr) -> bool {
         if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
 }
 
-/// 42601 unless there are as many values as columns; without a column list there may be fewer.
+/// Checks that there are as many values as columns; 42601 otherwise. Without a column list there
+/// may be fewer values.
 fn check_count(values: usize, columns: usize, explicit: bool) -> Result<(), SqlError> {
     if values > columns {
         return Err(SqlError::new(

@@ -1,4 +1,4 @@
-//! `interval '1 day'`, with the fields behind it that it may have.
+//! Interval literals: `interval '1 day'`, with an optional field specification.
 
 use sqlparser::ast;
 
@@ -10,7 +10,7 @@ use crate::functions::CastContext;
 use crate::types::{Type, TypeKind, interval};
 
 impl Binder<'_> {
-    /// An interval literal.
+    /// Binds an interval literal.
     pub(super) fn interval_literal(
         &mut self,
         literal: &ast::Interval,
@@ -33,7 +33,7 @@ impl Binder<'_> {
     }
 }
 
-/// `interval` with the fields and digits that were written.
+/// Returns the `interval` type with the fields and precision of the declaration.
 pub(super) fn interval_type(
     first: Option<&str>,
     last: Option<&str>,

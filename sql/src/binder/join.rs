@@ -1,4 +1,4 @@
-//! Joins: their conditions, what LATERAL may read, and the columns that USING and NATURAL merge.
+//! Joins: their conditions, the scope of LATERAL, and the merged columns of USING and NATURAL.
 
 use sqlparser::ast;
 
@@ -11,7 +11,7 @@ use crate::parser::using_alias;
 use crate::types::Type;
 
 impl Binder<'_> {
-    /// One item of a FROM list. Its ON clauses see only the item's own relations.
+    /// Binds one item of a FROM list. Its ON clauses see the relations of the item only.
     pub(super) fn joined(
         &mut self,
         item: &ast::TableWithJoins,
@@ -22,7 +22,7 @@ impl Binder<'_> {
             width: outer.width,
             ..Scope::default()
         };
-        // The tree leans left by one join each.
+        // The join tree grows to the left by one level for each join.
         crate::stack::check(self.depth + item.joins.len())?;
         let mut left = left.to_vec();
         left.push(outer);
@@ -105,7 +105,7 @@ impl Binder<'_> {
         scope.joins.extend(right_scope.joins);
         if let Some(alias) = alias {
             scope.check_alias(&alias)?;
-            // What has just been merged stands first.
+            // The columns that this join has merged come first.
             let columns = scope.merged[..shared.len()].to_vec();
             scope.joins.push(Joined { alias, columns });
         }
@@ -127,7 +127,7 @@ impl Binder<'_> {
         })))
     }
 
-    /// Merges the shared columns of two sides and gives the condition that they are equal.
+    /// Merges the common columns of two sides and returns the condition that they are equal.
     fn merge(
         &mut self,
         kind: JoinKind,
@@ -166,7 +166,7 @@ impl Binder<'_> {
             hide(left, name);
             hide(right, name);
         }
-        // What was merged before and is not merged again stays behind the new ones.
+        // Columns of earlier merges that are not merged again come after the new ones.
         merged.append(&mut left.merged);
         left.merged = merged;
         Ok(match conditions.len() {
@@ -177,7 +177,7 @@ impl Binder<'_> {
     }
 }
 
-/// A name in USING.
+/// Returns a column name of USING.
 pub(super) fn using_name(name: &ast::ObjectName) -> Result<String, SqlError> {
     match names::parts(name)?.as_slice() {
         [ident] => Ok(names::fold(ident)),
@@ -185,7 +185,7 @@ pub(super) fn using_name(name: &ast::ObjectName) -> Result<String, SqlError> {
     }
 }
 
-/// The relation of `scope` that another reads.
+/// Returns the alias of the relation of `scope` that another relation reads laterally.
 fn reads_left(from: &From, scope: &Scope) -> Option<String> {
     let mut found = None;
     from.for_each_leaf(&mut |leaf| {
@@ -200,7 +200,7 @@ fn reads_left(from: &From, scope: &Scope) -> Option<String> {
     found
 }
 
-/// An inner join of two FROM items.
+/// Returns the inner join of two FROM items.
 pub(super) fn inner(left: From, right: From, on: Option<Expr>) -> From {
     From::Join(Box::new(Join {
         kind: JoinKind::Inner,
@@ -210,7 +210,7 @@ pub(super) fn inner(left: From, right: From, on: Option<Expr>) -> From {
     }))
 }
 
-/// A merged column stands for those of this name.
+/// Hides the columns of this name, for which the merged column stands.
 fn hide(scope: &mut Scope, name: &str) {
     scope.merged.retain(|m| m.name != name);
     for leaf in &mut scope.leaves {

@@ -1,4 +1,4 @@
-//! JSON: subscripts of jsonb, and functions that take any number of anything.
+//! JSON: subscripts of jsonb, and functions that take any number of arguments of any type.
 
 use sqlparser::ast;
 
@@ -10,7 +10,7 @@ use crate::functions::{ARRAY_OF, CastContext, candidates};
 use crate::types::{Type, TypeKind};
 
 impl Binder<'_> {
-    /// `j['a'][0]`: `->` of one after the other.
+    /// Binds `j['a'][0]` as a chain of `->` operators.
     pub(super) fn json_subscripted(
         &mut self,
         base: Expr,
@@ -24,7 +24,7 @@ impl Binder<'_> {
         Ok(found)
     }
 
-    /// The values of subscripts of jsonb: integers and texts.
+    /// Binds the subscripts of jsonb: each is an integer or a text.
     pub(super) fn json_steps(
         &mut self,
         subscripts: &[&ast::Subscript],
@@ -49,7 +49,7 @@ impl Binder<'_> {
         Ok(steps)
     }
 
-    /// `json_build_array(…)` and others that take values of any types.
+    /// Binds `json_build_array(…)` and other functions that take values of any types.
     pub(super) fn json_built(&mut self, name: &str, args: Vec<Expr>) -> Result<Expr, SqlError> {
         let Some(function) = candidates(name).next() else {
             return Err(SqlError::internal("a function is not in the library"));
@@ -67,7 +67,8 @@ impl Binder<'_> {
         ))
     }
 
-    /// `json_extract_path[_text](j, step, …)`: `#>` and `#>>` with the path step by step.
+    /// Binds `json_extract_path[_text](j, step, …)`: `#>` and `#>>` with the path as separate
+    /// arguments.
     pub(super) fn json_path(&mut self, name: &str, args: Vec<Expr>) -> Result<Expr, SqlError> {
         let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
         let mut args = args.into_iter();
@@ -88,7 +89,7 @@ impl Binder<'_> {
         self.json_at_path(name, json, path)
     }
 
-    /// The same with the path as an array.
+    /// Binds the same functions with the path as an array.
     pub(super) fn json_at_path(
         &mut self,
         name: &str,

@@ -1,5 +1,6 @@
-//! Rows of JSON objects: `json_populate_record` and `json_populate_recordset`, whose first argument says of which type they
-//! are, and `json_to_record` and `json_to_recordset`, where a column definition list says what is in them.
+//! Functions that convert JSON objects to rows. The first argument of `json_populate_record` and
+//! `json_populate_recordset` determines the row type. A column definition list determines it for
+//! `json_to_record` and `json_to_recordset`.
 
 use sqlparser::ast;
 
@@ -15,18 +16,18 @@ use crate::functions::{CastContext, FIELDS_OF_ALL, JSON_RECORD, JSON_RECORDS};
 use crate::types::{Fields, Type, TypeKind};
 use crate::value::{Record, Value};
 
-/// Which of the functions it is.
+/// One of these functions, described by its properties.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JsonRows {
-    /// A set of rows.
+    /// Whether it returns a set of rows.
     set: bool,
-    /// Of the type of its first argument.
+    /// Whether the first argument gives the row type.
     populates: bool,
     binary: bool,
 }
 
 impl JsonRows {
-    /// The function of a name.
+    /// Returns the function of this name; `None` for other names.
     pub(super) fn of(name: &str) -> Option<JsonRows> {
         let (binary, rest) = match name.strip_prefix("jsonb_") {
             Some(rest) => (true, rest),
@@ -46,14 +47,14 @@ impl JsonRows {
         })
     }
 
-    /// Are there several rows of a type of their own?
+    /// Returns whether the function returns several rows of the type of its argument.
     pub(super) fn gives_values(self) -> bool {
         self.set && self.populates
     }
 }
 
 impl Binder<'_> {
-    /// A row of a JSON object in an expression.
+    /// Binds a call in an expression, which returns one row.
     pub(super) fn json_row(
         &mut self,
         name: &str,
@@ -83,7 +84,8 @@ impl Binder<'_> {
         }
     }
 
-    /// The row or the rows, as an array, that the call gives; `told` is the column definition list.
+    /// Binds a call that returns a row, or an array of rows for a set. `told` is the column
+    /// definition list.
     pub(super) fn json_rows(
         &mut self,
         name: &str,
@@ -128,7 +130,7 @@ impl Binder<'_> {
         Ok(Expr::new(ty, Node::Call { function, args }))
     }
 
-    /// What is in the rows whose type the first argument has.
+    /// Returns the fields of rows whose type the first argument gives.
     fn populated(
         &self,
         name: &str,
@@ -158,7 +160,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Such a function in FROM, if it is one.
+    /// Binds such a function in FROM; `None` if it is another function.
     pub(super) fn json_rows_in_from(
         &mut self,
         (name, args): (&ast::ObjectName, &[ast::FunctionArg]),
@@ -231,7 +233,7 @@ impl Binder<'_> {
     }
 }
 
-/// What is in the rows that a call gives.
+/// Returns the fields of the rows that a call returns.
 fn fields_of(call: &Expr) -> Option<Fields> {
     let Node::Call { args, .. } = &call.node else {
         return None;
@@ -242,7 +244,7 @@ fn fields_of(call: &Expr) -> Option<Fields> {
     }
 }
 
-/// 42601
+/// Returns the error 42601 for a missing column definition list.
 fn list_required() -> SqlError {
     SqlError::new(
         SqlState::SYNTAX_ERROR,

@@ -1,4 +1,4 @@
-//! Constants and parameters as they are written, and folding of what is constant.
+//! Literals and parameters, and the folding of constants.
 
 use sqlparser::ast;
 
@@ -9,14 +9,14 @@ use crate::functions::{Evaluated, eval, in_parts};
 use crate::types::{Type, numeric};
 use crate::value::Value;
 
-/// Numbers from which on no numeric holds them.
+/// The lower bound of the numbers that numeric cannot hold.
 const NUMERIC_END: f64 = 1e28;
 
-/// Parameters are numbered up to this.
+/// The largest parameter number.
 const PARAM_NUMBER_MAX: usize = 65_535;
 
 impl Binder<'_> {
-    /// A constant or parameter.
+    /// Binds a literal or a parameter.
     pub(super) fn literal(&mut self, value: &ast::ValueWithSpan) -> Result<Expr, SqlError> {
         let position = self.position(value.span);
         match &value.value {
@@ -45,15 +45,15 @@ impl Binder<'_> {
         }
     }
 
-    /// Evaluates an expression over constants for good. One that fails stays, to fail when it is
-    /// reached: it may never be.
+    /// Evaluates an expression whose operands are constants. An expression that fails is left
+    /// unevaluated: execution may never reach it.
     pub(super) fn fold(&self, expr: Expr) -> Expr {
         let mut constant = expr_is_foldable(&expr);
         expr.for_each_part(|part| constant &= matches!(part.node, Node::Const(_)));
         if !constant {
             return expr;
         }
-        // A long evaluation is left to the run of the statement.
+        // A long evaluation is deferred until the statement runs.
         match in_parts(self.cx, || eval(&expr, &[], &[], self.cx)) {
             Evaluated::Done(Ok(value)) => Expr::constant(expr.ty, value),
             Evaluated::Done(Err(_)) | Evaluated::Long { .. } => expr,
@@ -73,7 +73,7 @@ fn expr_is_foldable(expr: &Expr) -> bool {
     }
 }
 
-/// The text of a string literal in any of its forms.
+/// Returns the text of a string literal in any of its forms.
 pub(super) fn string_of(value: &ast::Value) -> Option<&str> {
     match value {
         ast::Value::SingleQuotedString(text)
@@ -85,7 +85,8 @@ pub(super) fn string_of(value: &ast::Value) -> Option<&str> {
     }
 }
 
-/// A number has the smallest of integer, bigint and numeric that holds it.
+/// Binds a numeric literal with the first of the types integer, bigint and numeric that can hold
+/// it.
 pub(super) fn number(text: &str) -> Result<Expr, SqlError> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -98,7 +99,7 @@ pub(super) fn number(text: &str) -> Result<Expr, SqlError> {
     }
     match numeric::parse(text) {
         Ok(value) => Ok(Expr::constant(Type::NUMERIC, Value::Numeric(value))),
-        // A literal beyond the range of numeric is read as a float.
+        // A literal beyond the range of numeric has type float8.
         Err(error) => match text.parse::<f64>() {
             Ok(float) if float.is_finite() && float.abs() >= NUMERIC_END => {
                 Ok(Expr::constant(Type::FLOAT8, Value::Float8(float)))

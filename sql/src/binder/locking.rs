@@ -1,4 +1,4 @@
-//! FOR UPDATE and its kin.
+//! The row-locking clauses: FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE and FOR KEY SHARE.
 
 use fencepost_txn::Strength;
 use sqlparser::ast;
@@ -9,14 +9,14 @@ use crate::catalog::{Object, ObjectKind};
 use crate::error::{SqlError, SqlState};
 use crate::parser::is_weak;
 
-/// What a clause asks for.
+/// A row-locking clause.
 struct Clause<'a> {
     name: &'static str,
     hold: Hold,
     of: &'a [ast::ObjectNamePart],
 }
 
-/// Has the rows of `select` locked as `clause` says.
+/// Marks the rows of `select` that `clause` locks.
 pub(super) fn lock_rows(clause: &ast::LockClause, select: &mut Select) -> Result<(), SqlError> {
     let strength = strength_of(clause);
     let wait = match clause.nonblock {
@@ -64,18 +64,18 @@ fn strength_of(clause: &ast::LockClause) -> Strength {
     }
 }
 
-/// Returns the names behind OF. (A comma between them has become a dot.)
+/// Returns the names after OF. The parser has replaced the commas between them by dots.
 pub(super) fn relations_of(clause: &ast::LockClause) -> &[ast::ObjectNamePart] {
     let of = clause.of.as_ref();
     of.map_or(&[], |of| &of.0[usize::from(is_weak(of))..])
 }
 
-/// The words of a clause.
+/// Returns the SQL keywords of a clause.
 pub(super) fn clause_name(clause: &ast::LockClause) -> &'static str {
     name_of(strength_of(clause))
 }
 
-/// What a clause is called.
+/// Returns the SQL keywords for a lock strength.
 pub(super) fn name_of(strength: Strength) -> &'static str {
     match strength {
         Strength::KeyShare => "FOR KEY SHARE",
@@ -105,12 +105,12 @@ impl Clause<'_> {
                 && within.is_ok()
                 && (all || of.contains(&leaf.first_slot))
             {
-                // What is locked are the rows that its rows are made of.
+                // A subquery locks the rows from which its own rows are built.
                 within = Clause { of: &[], ..*self }.lock(inner);
             }
         });
         within?;
-        // Of several clauses the strongest holds for all that are locked.
+        // If there are several clauses, the strongest applies to all locked relations.
         select.locking = Some(match select.locking.take() {
             None => Locking {
                 hold: self.hold,
@@ -159,7 +159,7 @@ impl Clause<'_> {
         }
     }
 
-    /// Returns the first slots of the relations behind OF.
+    /// Returns the first slots of the relations after OF.
     fn relations(&self, select: &Select) -> Result<Vec<usize>, SqlError> {
         let mut slots = Vec::new();
         for part in self.of {
@@ -187,7 +187,7 @@ impl Clause<'_> {
     }
 }
 
-/// What a relation is that has no rows to lock.
+/// Returns the description of a relation that has no rows to lock; `None` if it has rows.
 fn unlockable(leaf: &Leaf) -> Option<&'static str> {
     match leaf.source {
         LeafSource::Table(_) | LeafSource::Subquery(_) | LeafSource::System(_) => None,

@@ -1,4 +1,5 @@
-//! Materialized views: tables whose rows are those of a query ([`crate::catalog::Materialized`]).
+//! Materialized views: tables that contain the result of a query
+//! ([`crate::catalog::Materialized`]).
 
 use sqlparser::ast;
 
@@ -80,7 +81,7 @@ impl Binder<'_> {
         }))
     }
 
-    /// REFRESH MATERIALIZED VIEW.
+    /// Binds REFRESH MATERIALIZED VIEW.
     pub(super) fn refresh(&mut self, syntax: &RefreshSyntax) -> Result<Statement, SqlError> {
         if syntax.concurrently && !syntax.with_data {
             return Err(SqlError::new(
@@ -108,8 +109,9 @@ impl Binder<'_> {
         Ok(Statement::RefreshView(RefreshView { table, how }))
     }
 
-    /// What makes the rows those of the query: rows that it does not give go, then those that are not there come. Who
-    /// is who the columns of a unique index say.
+    /// Returns the statements of a concurrent refresh. The first deletes the rows that the query no
+    /// longer returns; the second inserts the missing ones. The columns of a unique index identify
+    /// the rows.
     fn changes_of(&mut self, table: &TableDef, view: &ViewDef) -> Result<[Statement; 2], SqlError> {
         let populated = |of: &Materialized| of.populated;
         if !table.materialized.as_deref().is_some_and(populated) {
@@ -163,7 +165,7 @@ impl Binder<'_> {
         ])
     }
 
-    /// A statement that changes a materialized view as its owner may.
+    /// Binds a statement that changes a materialized view with the privileges of its owner.
     fn own_change(&mut self, text: &str, view: &ViewDef) -> Result<Statement, SqlError> {
         let Some(parsed) = parser::parse(text)?.pop() else {
             return Err(SqlError::internal("no statement to refresh with"));

@@ -168,7 +168,7 @@ impl Binder<'_> {
     }
 }
 
-/// 42601
+/// Returns a syntax error, 42601, with this message.
 fn syntax(message: &str) -> SqlError {
     SqlError::new(SqlState::SYNTAX_ERROR, message)
 }

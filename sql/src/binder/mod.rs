@@ -1,13 +1,14 @@
-//! From syntax trees to bound trees: names, types and functions resolved by PostgreSQL's rules.
+//! The binder: turns syntax trees into bound trees, resolving names, types and functions by
+//! PostgreSQL's rules.
 //!
-//! One `Binder` lives for one statement. It knows the catalog at one moment, learns the types of the
-//! parameters as it meets them, and evaluates constants it can evaluate for good.
+//! One `Binder` binds one statement. It reads one snapshot of the catalog, infers the types of the
+//! parameters, and evaluates constant expressions.
 //!
 //! Invariants
-//! - BIN-1: the binder recurses only through `deeper`, which asks `stack` for the levels and the
-//!   stack (54001),
-//!   and bound expressions are no deeper than a few times that.
-//! - BIN-2: what PostgreSQL has and we have not answers 0A000 and names it.
+//! - BIN-1: the binder recurses only through `deeper`, which checks the levels and the stack in
+//!   `stack` (54001). The depth of bound expressions is at most a small multiple of the depth of
+//!   the syntax.
+//! - BIN-2: a feature of PostgreSQL that is not supported reports 0A000 and names the feature.
 
 mod aggregate;
 mod alter_view;
@@ -123,16 +124,16 @@ pub use type_name::{type_for, type_of};
 pub use updatable::view_is_updatable;
 pub use variables::{Prefer, Variable, Variables};
 
-/// Levels that a query adds to a tree, which has more to it than an expression.
+/// The levels that a query adds to the depth of the tree; a query nests deeper than an expression.
 const QUERY_LEVELS: usize = 25;
-/// Levels that a side of a set operation adds, or a part of WITH, which the next one may read.
+/// The levels that a branch of a set operation or a CTE adds.
 const SIDE_LEVELS: usize = 5;
-/// Levels that a row adds to a tree: its value nests, too.
+/// The levels that a row adds: its value is nested, too.
 const ROW_LEVELS: usize = 50;
-/// How many views a changing statement may lead through.
+/// The largest number of nested views that a statement may update through.
 const VIEWS_MAX: usize = 250;
 
-/// Binds a statement. The context gives the settings; its clock is not looked at.
+/// Binds a statement. `cx` supplies the settings; its clock is not read.
 pub fn bind(
     parsed: &Parsed,
     catalog: &dyn CatalogView,
@@ -142,7 +143,7 @@ pub fn bind(
     bind_among(parsed, catalog, (params, None), cx)
 }
 
-/// As [`bind`], for a statement that may name variables.
+/// Binds a statement as [`bind`] does; the statement may refer to variables.
 pub fn bind_among(
     parsed: &Parsed,
     catalog: &dyn CatalogView,
@@ -175,47 +176,47 @@ pub fn bind_among(
 struct Binder<'a> {
     text: &'a str,
     catalog: &'a dyn CatalogView,
-    /// Where names without a schema are looked for.
+    /// The search path.
     path: &'a [String],
     params: &'a mut ParamTypes,
-    /// What names mean that are no columns.
+    /// The variables that a name may refer to if it is not a column.
     variables: Option<&'a dyn Variables>,
     cx: &'a EvalContext,
     depth: usize,
-    /// How many calls of `deeper` are open.
+    /// The number of active calls of `deeper`.
     nesting: usize,
-    /// What is around the query in hand, from the outside in.
+    /// The queries that surround the current query, the outermost first.
     surroundings: Vec<subquery::Surroundings>,
-    /// The names that WITH has given, the nearest last.
+    /// The CTEs that are in scope, the innermost last.
     named: Vec<with::Named>,
-    /// The statements of WITH that change rows.
+    /// The data-modifying CTEs.
     changes: Vec<(usize, Statement)>,
-    /// The select list that comes next leaves literals without a type.
+    /// Whether the next target list leaves literals of unknown type unresolved.
     unsettled: bool,
-    /// The select list that comes next may have rows: their fields are its columns.
+    /// Whether rows in the next target list are expanded to one column for each field.
     rows_as_fields: bool,
-    /// How many outer slots there are.
+    /// The number of outer slots.
     outer_slots: usize,
-    /// How many queries in expressions there are.
+    /// The number of subqueries in expressions.
     subqueries: usize,
-    /// What has to be allowed.
+    /// The privileges that the statement requires.
     needs: Vec<needs::Need>,
-    /// The role that it has to be allowed to; `None` is who asks.
+    /// The role whose privileges are checked; `None` for the current user.
     role: Option<u32>,
-    /// Who asks, where that is not who runs the statement.
+    /// The user that invokes the statement, if another role runs it.
     asker: Option<u32>,
-    /// It makes the rows of a materialized view, which nothing else may change.
+    /// Whether the statement refreshes a materialized view, which no other statement may change.
     refreshes: bool,
-    /// The objects that the text refers to, where a caller asks for them.
+    /// The objects that the text refers to, if the caller asks for them.
     references: Option<references::Noted>,
-    /// The columns of stars, where a caller asks for them.
+    /// The columns of each star, if the caller asks for them.
     stars: Option<stars::Stars>,
-    /// Literals of dates and times are read now, for good, with these settings.
+    /// The settings for date and time literals that are read once, during binding.
     literal_settings: Option<Arc<Settings>>,
 }
 
 impl<'a> Binder<'a> {
-    /// For a text of its own, which stands at some depth.
+    /// Returns a binder for a separate text at this depth.
     fn of(
         text: &'a str,
         (catalog, path): (&'a dyn CatalogView, &'a [String]),
@@ -305,7 +306,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The statement with those of its WITH that change rows.
+    /// Combines the statement with its data-modifying CTEs.
     fn with_changes(&mut self, main: Statement) -> Result<Statement, SqlError> {
         let first = std::mem::take(&mut self.changes);
         if first.is_empty() {
@@ -384,7 +385,7 @@ impl Binder<'_> {
         Ok(Statement::Execute { name, args })
     }
 
-    /// The position of a place in the text.
+    /// Returns the position of a span in the text of the statement.
     fn position(&self, span: Span) -> u32 {
         position_of(self.text, span.start.line, span.start.column)
     }
@@ -397,7 +398,7 @@ impl Binder<'_> {
         self.deeper_by(1, f)
     }
 
-    /// Runs `f` as many levels deeper as the tree grows.
+    /// Runs `f` deeper by the number of levels that the tree grows.
     fn deeper_by<T>(
         &mut self,
         levels: usize,
@@ -413,7 +414,7 @@ impl Binder<'_> {
     }
 }
 
-/// 0A000 with the statement's first two words.
+/// Returns the error 0A000 with the first two words of the statement.
 fn unsupported_statement(statement: &ast::Statement) -> SqlError {
     let text = statement.to_string();
     let words: Vec<&str> = text

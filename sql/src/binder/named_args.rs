@@ -1,4 +1,4 @@
-//! Arguments by name, of the built-in functions whose arguments have names that PostgreSQL tells of.
+//! Named arguments of the built-in functions for which PostgreSQL documents parameter names.
 
 use sqlparser::ast;
 
@@ -6,10 +6,10 @@ use super::call::{no_function, plain_argument};
 use super::names;
 use crate::error::SqlError;
 
-/// An argument's name, and what it is where it is left out.
+/// The name of a parameter, and its default if it has one.
 type Named = (&'static str, Option<&'static str>);
 
-/// The functions.
+/// The functions with named parameters.
 const KNOWN: [(&str, &[Named]); 8] = [
     (
         "make_interval",
@@ -70,7 +70,7 @@ const KNOWN: [(&str, &[Named]); 8] = [
     ),
 ];
 
-/// Of the functions that look for a path.
+/// The parameters of the jsonpath functions.
 const OF_PATHS: &[Named] = &[
     ("target", None),
     ("path", None),
@@ -88,14 +88,14 @@ fn names_of(function: &str) -> Option<&'static [Named]> {
 
 /// An argument of a call.
 pub(super) enum Argument<'a> {
-    /// It was given.
+    /// The expression that the call contains.
     Given(&'a ast::Expr),
-    /// It was left out, and is this literal.
+    /// The default of an omitted argument, as a literal.
     Default(&'static str),
 }
 
-/// The arguments in the order of the function. Those that are left out behind the last one that is given are not there, unless
-/// the function has no form without them.
+/// Returns the arguments in the order of the parameters. Omitted arguments after the last one given
+/// are left out, unless the function has no form without them.
 pub(super) fn in_order<'a>(
     function: &str,
     args: &'a [ast::FunctionArg],

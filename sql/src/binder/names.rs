@@ -10,7 +10,8 @@ use crate::error::{SqlError, SqlState};
 use crate::system::SystemTable;
 use crate::walk::{Visitor, Walk};
 
-/// An identifier as PostgreSQL keeps it: folded to lower case unless quoted, 63 bytes at most.
+/// Returns an identifier as PostgreSQL stores it: folded to lower case unless quoted, and truncated
+/// to 63 bytes.
 pub(super) fn fold(ident: &Ident) -> String {
     const NAME_BYTES_MAX: usize = 63;
     let mut name = match ident.quote_style {
@@ -23,7 +24,7 @@ pub(super) fn fold(ident: &Ident) -> String {
     name
 }
 
-/// The identifiers of a name.
+/// Returns the identifiers of a qualified name.
 pub(super) fn parts(name: &ObjectName) -> Result<Vec<&Ident>, SqlError> {
     name.0
         .iter()
@@ -34,7 +35,7 @@ pub(super) fn parts(name: &ObjectName) -> Result<Vec<&Ident>, SqlError> {
         .collect()
 }
 
-/// Schema and name of a relation.
+/// Returns the schema and the name of a relation.
 pub(super) fn table_name(name: &ObjectName) -> Result<(Option<String>, String), SqlError> {
     match parts(name)?.as_slice() {
         [table] => Ok((None, fold(table))),
@@ -47,7 +48,7 @@ pub(super) fn table_name(name: &ObjectName) -> Result<(Option<String>, String), 
     }
 }
 
-/// The name in messages.
+/// Returns the name as messages display it.
 pub(super) fn shown(schema: Option<&str>, name: &str) -> String {
     match schema {
         Some(schema) => format!("{schema}.{name}"),
@@ -55,7 +56,7 @@ pub(super) fn shown(schema: Option<&str>, name: &str) -> String {
     }
 }
 
-/// 42P01.
+/// Returns the error 42P01 for a relation that does not exist.
 pub(super) fn no_relation(schema: Option<&str>, name: &str) -> SqlError {
     SqlError::new(
         SqlState::UNDEFINED_TABLE,
@@ -63,13 +64,13 @@ pub(super) fn no_relation(schema: Option<&str>, name: &str) -> SqlError {
     )
 }
 
-/// The table of the system that a name is of.
+/// Returns the system table of this name.
 pub(super) fn system_table(name: &ObjectName) -> Option<SystemTable> {
     let (schema, table) = table_name(name).ok()?;
     SystemTable::named(schema.as_deref(), &table)
 }
 
-/// Looks for names of relations of other databases than this one.
+/// A visitor that reports relation names with another database.
 struct OneDatabase<'a>(&'a str);
 
 impl Visitor for OneDatabase<'_> {
@@ -91,12 +92,12 @@ impl Visitor for OneDatabase<'_> {
 }
 
 impl Binder<'_> {
-    /// 0A000 where a relation of another database is named.
+    /// Refuses a statement that names a relation of another database, with 0A000.
     pub(super) fn check_databases(&self, statement: &ast::Statement) -> Result<(), SqlError> {
         Walk(&mut OneDatabase(&self.cx.database)).statement(statement)
     }
 
-    /// The table of a name, or 42P01.
+    /// Returns the table of this name; 42P01 if it does not exist.
     pub(super) fn table(&self, name: &ObjectName) -> Result<Arc<TableDef>, SqlError> {
         let (schema, table) = table_name(name)?;
         let position = match name.0.first() {
@@ -111,7 +112,7 @@ impl Binder<'_> {
         })
     }
 
-    /// The table of a name, for a statement that changes its rows.
+    /// Returns the table of this name for a statement that changes its rows.
     pub(super) fn changed_table(&self, name: &ObjectName) -> Result<Arc<TableDef>, SqlError> {
         let table = self.table(name)?;
         if !self.refreshes {
@@ -120,7 +121,7 @@ impl Binder<'_> {
         Ok(table)
     }
 
-    /// Stands ONLY before the name at this position?
+    /// Returns whether ONLY precedes the name at this position.
     pub(super) fn says_only(&self, position: u32) -> bool {
         let before: String = self
             .text
@@ -134,7 +135,7 @@ impl Binder<'_> {
         word.is_some_and(|word| word.eq_ignore_ascii_case("only"))
     }
 
-    /// The table of a name, or 42P01.
+    /// Returns the table with this schema and name; 42P01 if it does not exist.
     pub(super) fn table_called(
         &self,
         schema: Option<&str>,
@@ -155,7 +156,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Position of a column of a table, or 42703 as DML and DDL word it.
+    /// Returns the position of a column of a table; 42703 if it does not exist.
     pub(super) fn column_of(&self, table: &TableDef, ident: &Ident) -> Result<usize, SqlError> {
         let name = fold(ident);
         table
@@ -164,7 +165,7 @@ impl Binder<'_> {
     }
 }
 
-/// 42703 for a column of a known table.
+/// Returns the error 42703 for a column that a known table does not have.
 pub(super) fn no_column_of(column: &str, table: &str) -> SqlError {
     SqlError::new(
         SqlState::UNDEFINED_COLUMN,

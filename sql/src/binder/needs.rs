@@ -1,7 +1,9 @@
-//! What a statement has to be allowed to do, noted while its names are found, and looked at once it is bound.
+//! The privileges that a statement requires. They are collected during name resolution, and checked
+//! once the statement is bound.
 //!
-//! A statement needs a privilege of a table as a whole, or of each column that it reads or writes. What stands in a view is
-//! needed by the view's owner, not by who reads the view. A view's columns are noted as those of a table are.
+//! A statement needs a privilege on a table as a whole, or on each column that it reads or writes.
+//! For the relations in a view's query the owner of the view needs the privilege, not the user of
+//! the view. The columns of a view are recorded like those of a table.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,32 +13,32 @@ use crate::catalog::acl::Privileges;
 use crate::catalog::{Object, ObjectKind, Security, TableDef, ViewDef, no_privilege};
 use crate::error::SqlError;
 
-/// The numbers of columns of a relation that are read.
+/// The attribute numbers of the columns of a relation that are read.
 pub(super) type Columns = Rc<RefCell<Vec<i16>>>;
 
-/// That something has to be allowed.
+/// One required privilege.
 #[derive(Debug)]
 pub(super) struct Need {
     role: u32,
     object: Object,
     name: String,
-    /// Whatever is done to it.
+    /// The privilege that is required on the object in any case.
     wanted: Privileges,
-    /// SELECT is wanted if one of these is.
+    /// The columns read; if there are any, SELECT is required.
     reads: Columns,
-    /// Columns that something is wanted of.
+    /// The columns on which a privilege is required.
     columns: Vec<(Privileges, i16)>,
-    /// Its rows are locked: UPDATE of any column is wanted, too.
+    /// Whether the rows are locked, which also requires UPDATE on any column.
     locks: bool,
-    /// No guard in the plan tells that the answer has changed.
+    /// Whether no guard in the plan detects a change of the privileges.
     unguarded: bool,
 }
 
-/// No role has this oid: that of who is gone.
+/// An oid that no role has; it stands for a role that was dropped.
 const NOBODY: u32 = u32::MAX;
 
 impl Binder<'_> {
-    /// The role that this part of the statement is for.
+    /// Returns the role whose privileges apply to this part of the statement.
     pub(super) fn acting(&self) -> Option<(u32, &Security)> {
         let security = self.catalog.security()?;
         let role = self.role.unwrap_or_else(|| {
@@ -66,12 +68,12 @@ impl Binder<'_> {
         reads
     }
 
-    /// A relation of FROM is read.
+    /// Requires SELECT on a relation of FROM.
     pub(super) fn need_read(&mut self, kind: ObjectKind, id: u32, name: &str) -> Columns {
         self.need(Object::new(kind, id), name, Privileges::SELECT)
     }
 
-    /// The rows of these relations are locked, as far as they have been needed since there were so many needs.
+    /// Marks these relations as locked, in the entries that were added after the first `since`.
     pub(super) fn need_locks(&mut self, relations: &[Object], since: usize) {
         let needs = self.needs.iter_mut().skip(since);
         for need in needs.filter(|need| relations.contains(&need.object)) {
@@ -79,24 +81,26 @@ impl Binder<'_> {
         }
     }
 
-    /// The same of a view, on which the statement depends.
+    /// Requires SELECT on a view, and makes the statement depend on the view.
     pub(super) fn need_view(&mut self, view: &ViewDef) -> Columns {
         self.params.name_view(view);
         self.need_read(ObjectKind::View, view.id, &view.name)
     }
 
-    /// What has been needed since there were so many is told by the guard of the table that it is a default of.
+    /// Marks the entries added after the first `since` as guarded: they belong to a default, which
+    /// the guard of its table covers.
     pub(super) fn guard_needs(&mut self, since: usize) {
         let needs = self.needs.iter_mut().skip(since);
         needs.for_each(|need| need.unguarded = false);
     }
 
-    /// A table is changed: it is read only if one of the columns that come back is.
+    /// Requires a privilege to change a table. SELECT is required only if a returned column is
+    /// read.
     pub(super) fn need_change(&mut self, table: &TableDef, wanted: Privileges) -> Columns {
         self.need(object_of(table), &table.name, wanted)
     }
 
-    /// Something is wanted of columns of a table that is changed, by their positions.
+    /// Requires a privilege on columns, given by position, of a table that is changed.
     pub(super) fn need_columns(&mut self, table: &TableDef, wanted: Privileges, columns: &[usize]) {
         let object = object_of(table);
         self.note_columns(table, columns);
@@ -111,12 +115,12 @@ impl Binder<'_> {
         need.columns.extend(numbers.map(|number| (wanted, number)));
     }
 
-    /// Something else is done with an object.
+    /// Requires a privilege on any other object.
     pub(super) fn need_use(&mut self, object: Object, name: &str, wanted: Privileges) {
         self.need(object, name, wanted);
     }
 
-    /// One of these privileges is needed.
+    /// Requires one of these privileges.
     pub(super) fn need_one_of(&mut self, object: Object, name: &str, any: &[Privileges]) {
         let has = |one: &&Privileges| {
             let acting = self.acting();
@@ -128,13 +132,13 @@ impl Binder<'_> {
         }
     }
 
-    /// Is nothing denied to who asks?
+    /// Returns whether privilege checks do not apply, as for a superuser.
     pub(super) fn passes_all(&self) -> bool {
         self.acting()
             .is_none_or(|(role, security)| security.is_superuser(role))
     }
 
-    /// 42501 where names of a schema may not be looked for.
+    /// Checks USAGE on a schema, which name resolution in it requires; 42501 without it.
     pub(super) fn check_usage(&self, schema: Option<&str>) -> Result<(), SqlError> {
         let (Some(name), Some((role, security))) = (schema, self.acting()) else {
             return Ok(());
@@ -153,7 +157,7 @@ impl Binder<'_> {
         id.map(|id| Object::new(ObjectKind::Schema, id))
     }
 
-    /// 42501 for what is not allowed.
+    /// Checks all required privileges; 42501 for a missing one.
     pub(super) fn check_needs(&mut self) -> Result<(), SqlError> {
         let Some(security) = self.catalog.security() else {
             return Ok(());
@@ -170,7 +174,7 @@ impl Binder<'_> {
     }
 }
 
-/// A table, or the view that it is.
+/// Returns the object of a table, or of the view that the definition describes.
 pub(super) fn object_of(table: &TableDef) -> Object {
     let kind = match table.is_view() {
         true => ObjectKind::View,
@@ -209,7 +213,7 @@ impl Need {
             let mut columns = self.columns.iter().filter(|(of, _)| *of == one).peekable();
             match one {
                 Privileges::SELECT if !reads.is_empty() => reads.iter().all(|c| by_column(*c)),
-                // Any column will do where none is told.
+                // If no columns are recorded, the privilege on any column suffices.
                 Privileges::SELECT => security.allowed_any_column(self.role, self.object, one),
                 _ => columns.peek().is_some() && columns.all(|(_, c)| by_column(*c)),
             }

@@ -1,4 +1,4 @@
-//! Operators: which one the operand types choose.
+//! Operators, and their resolution by the operand types.
 
 use sqlparser::ast::BinaryOperator;
 
@@ -12,7 +12,7 @@ use crate::types::{Type, TypeCategory, TypeKind};
 use crate::value::Value;
 
 impl Binder<'_> {
-    /// A binary operator other than AND and OR.
+    /// Binds a binary operator other than AND and OR.
     pub(super) fn binary(
         &mut self,
         op: &BinaryOperator,
@@ -76,7 +76,7 @@ impl Binder<'_> {
         self.arith(arith, left, right)
     }
 
-    /// A comparison.
+    /// Binds a comparison.
     pub(super) fn compare(
         &mut self,
         op: CompareOp,
@@ -95,7 +95,7 @@ impl Binder<'_> {
         )))
     }
 
-    /// Both sides as they can be compared.
+    /// Converts both sides to types that can be compared.
     pub(super) fn comparable(
         &mut self,
         symbol: &str,
@@ -131,7 +131,7 @@ impl Binder<'_> {
         Ok((class, left, right))
     }
 
-    /// An integer that is compared with an xid: no cast leads there.
+    /// Converts an integer that is compared with an xid; no cast in the catalog does this.
     fn as_xid(&self, integer: Expr) -> Expr {
         let node = Node::Cast {
             explicit: false,
@@ -140,8 +140,8 @@ impl Binder<'_> {
         self.fold(Expr::new(Type::XID, node))
     }
 
-    /// One side of a comparison. Strings are compared as they are stored: only what is not one is
-    /// converted, so that a column stays a column. As a char a varchar has no blanks at its end.
+    /// Converts one side of a comparison. Strings are compared as stored, so a string column stays
+    /// a column. Compared as char, a varchar loses its trailing blanks.
     fn side(&mut self, expr: Expr, target: Type) -> Result<Expr, SqlError> {
         let stays = expr.ty.kind == target.kind
             || (expr.ty != Type::UNKNOWN
@@ -154,7 +154,8 @@ impl Binder<'_> {
         self.coerce(expr, target, CastContext::Implicit)
     }
 
-    /// All expressions as they can be compared with each other, for IN, CASE, GREATEST and so on.
+    /// Converts all expressions to one comparable type, for IN, CASE, GREATEST and similar
+    /// constructs.
     pub(super) fn comparable_all(
         &mut self,
         exprs: Vec<Expr>,
@@ -245,7 +246,7 @@ impl Binder<'_> {
         ))
     }
 
-    /// Unary minus.
+    /// Binds unary minus.
     pub(super) fn negate(&mut self, input: Expr) -> Result<Expr, SqlError> {
         if input.ty == Type::UNKNOWN {
             return Err(SqlError::new(
@@ -299,13 +300,13 @@ impl Binder<'_> {
         self.call("textcat", vec![left, right])
     }
 
-    /// Any value as its text.
+    /// Converts any value to text.
     pub(super) fn as_text(&mut self, expr: Expr) -> Result<Expr, SqlError> {
         self.coerce(expr, Type::TEXT, CastContext::Assignment)
     }
 }
 
-/// The comparison that an operator is.
+/// Returns the comparison that an operator denotes; `None` for other operators.
 pub(super) fn compare_op(op: &BinaryOperator) -> Option<CompareOp> {
     Some(match op {
         BinaryOperator::Eq => CompareOp::Eq,
@@ -318,12 +319,12 @@ pub(super) fn compare_op(op: &BinaryOperator) -> Option<CompareOp> {
     })
 }
 
-/// The type both sides of a comparison get.
+/// Returns the type to which both sides of a comparison are converted.
 fn compare_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
     use TypeKind as T;
     if left == right && !left.is_object() {
         return match left {
-            // They have no order, nor equality.
+            // These types have neither an ordering nor an equality operator.
             T::Json | T::JsonPath => None,
             T::Unknown => Some(T::Text),
             T::Cidr => Some(T::Inet),
@@ -344,7 +345,7 @@ fn compare_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
         }
         (T::Unknown, known) | (known, T::Unknown) => Some(known),
         (T::Citext(_), other) | (other, T::Citext(_)) if other.is_string() => Some(T::Text),
-        // varchar is as near to char as to text, so that the operand of char decides.
+        // varchar converts to char as easily as to text, so the char operand decides.
         (T::BpChar, T::VarChar) | (T::VarChar, T::BpChar) => Some(T::BpChar),
         (a, b) if a.is_string() && b.is_string() => Some(T::Text),
         (T::Interval, T::Time) | (T::Time, T::Interval) => Some(T::Interval),
@@ -355,7 +356,7 @@ fn compare_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
     }
 }
 
-/// The operator that is written `OPERATOR(pg_catalog.symbol)`.
+/// Returns the operator that is written `OPERATOR(pg_catalog.symbol)`.
 fn plain(symbol: &str) -> Option<BinaryOperator> {
     use BinaryOperator as O;
     let all = [
@@ -386,7 +387,7 @@ fn plain(symbol: &str) -> Option<BinaryOperator> {
     all.into_iter().find(|op| op.to_string() == symbol)
 }
 
-/// The type both sides of arithmetic get.
+/// Returns the type to which both operands of arithmetic are converted.
 fn arith_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
     use TypeKind as T;
     let (left, right) = match (left, right) {
@@ -419,7 +420,7 @@ fn arith_class(kind: TypeKind) -> ArithClass {
     }
 }
 
-/// Gives an integer constant the other side's width, where it fits.
+/// Converts an integer constant to the width of the other operand, if its value fits.
 fn same_width(left: Expr, right: Expr) -> (Expr, Expr) {
     match (&left.node, &right.node) {
         (_, Node::Const(value)) => {
@@ -450,7 +451,7 @@ fn resized(value: &Value, ty: Type) -> Option<Value> {
     }
 }
 
-/// 42883 for an operator.
+/// Returns the error 42883 for an operator that does not exist.
 pub(super) fn no_operator(symbol: &str, left: &Type, right: &Type) -> SqlError {
     SqlError::new(
         SqlState::UNDEFINED_FUNCTION,
@@ -462,7 +463,7 @@ pub(super) fn no_operator(symbol: &str, left: &Type, right: &Type) -> SqlError {
     .hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
 }
 
-/// Whether `+` and `-` may stand before values of the type. Those of oids may not.
+/// Returns whether unary `+` and `-` apply to the type. They do not apply to oids.
 pub(super) fn is_number(kind: TypeKind) -> bool {
     use TypeKind::{Float4, Float8, Int2, Int4, Int8, Numeric};
     let kind = Type::of(kind).plain().kind;
@@ -489,7 +490,7 @@ pub(super) fn not_unique(symbol: &str, left: &Type, right: &Type) -> SqlError {
 }
 
 impl TypeKind {
-    /// Of two date types, the one the other converts to.
+    /// Returns the one of two date/time types to which the other converts.
     fn max_time(self, other: TypeKind) -> Option<TypeKind> {
         use TypeKind as T;
         let clocks = [self, other]

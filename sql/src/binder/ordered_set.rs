@@ -1,4 +1,4 @@
-//! Aggregates with WITHIN GROUP: percentiles, the mode, and where a row would be among others.
+//! Ordered-set aggregates (WITHIN GROUP): percentiles, the mode, and hypothetical-set functions.
 
 use sqlparser::ast;
 
@@ -11,11 +11,11 @@ use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
 use crate::types::{Type, TypeCategory, TypeKind};
 
-/// A key of ORDER BY: descending, NULLs first.
+/// A key of ORDER BY: the expression, whether it is descending, and whether NULLs come first.
 type Key = (Expr, bool, bool);
 
 impl Binder<'_> {
-    /// A call with WITHIN GROUP.
+    /// Binds a call with WITHIN GROUP.
     pub(super) fn ordered_set_call(
         &mut self,
         name: &str,
@@ -73,7 +73,7 @@ impl Binder<'_> {
         self.belonging(aggregate, &handed, around)
     }
 
-    /// The type of the result, and the arguments and keys as they are wanted.
+    /// Returns the result type, and the direct arguments and keys converted to the declared types.
     fn ordered_set_types(
         &mut self,
         kind: OrderedSet,
@@ -138,7 +138,7 @@ impl Binder<'_> {
 }
 
 impl Grouper<'_> {
-    /// 42803 where a direct argument is not the same for all rows of a group.
+    /// Checks that every direct argument is constant within a group; 42803 otherwise.
     pub(super) fn check_direct(&mut self, aggregates: &[Aggregate]) -> Result<(), SqlError> {
         for aggregate in aggregates {
             if !matches!(aggregate.kind, AggregateKind::OrderedSet(_)) {

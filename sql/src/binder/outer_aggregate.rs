@@ -1,13 +1,15 @@
-//! Aggregates of a query around: a call belongs to the innermost query whose columns it reads.
+//! Aggregates of an outer query: a call belongs to the innermost query whose columns it reads.
 //!
 //! ```text
-//! SELECT (SELECT max(i.y) + sum(o.x) FROM i) FROM o       max is of the inner query, sum of the outer one
-//!         inner: max(y) + outer slot 7                     slot 7 of its surroundings: the placeholder of sum(x)
+//! SELECT (SELECT max(i.y) + sum(o.x) FROM i) FROM o
+//!   max(i.y)   is of the inner query
+//!   sum(o.x)   is of the outer query; the inner query reads its placeholder through an outer slot
 //! ```
 //!
-//! While a query in an expression is bound, what the query around has collected so far is kept with its surroundings, so that a
-//! call finds the list that it belongs to. What the arguments alone read of the surroundings is taken back: the inner query
-//! gets the aggregate, not the columns.
+//! While a subquery is bound, the aggregates collected so far by the outer query are kept with its
+//! surroundings, so that a call finds its list. Outer columns that only the arguments of the
+//! aggregate read are no longer passed in. The inner query receives the aggregate and not these
+//! columns.
 
 use super::Binder;
 use super::aggregate::Aggregates;
@@ -16,16 +18,17 @@ use super::select::has_aggregate;
 use crate::bound::{Aggregate, Expr, Node};
 use crate::error::{SqlError, SqlState};
 
-/// How much each query around hands to the one within.
+/// The number of values that each outer query passes to the query inside it.
 pub(super) struct Handed(Vec<usize>);
 
 impl Binder<'_> {
-    /// What is handed in by now, before the arguments of a call are bound.
+    /// Returns the numbers of values passed so far, before the arguments of a call are bound.
     pub(super) fn handed(&self) -> Handed {
         Handed(self.surroundings.iter().map(|s| s.args.len()).collect())
     }
 
-    /// How many queries further out the call belongs: the least that any of its parts is, and not at all where they read no columns.
+    /// Returns how many queries further out the call belongs: the smallest level of its parts, or 0
+    /// if they read no columns.
     fn level_of_all<'e>(&self, parts: impl IntoIterator<Item = &'e Expr>) -> usize {
         let top = self.surroundings.len();
         let levels = parts.into_iter();
@@ -51,7 +54,8 @@ impl Binder<'_> {
         least
     }
 
-    /// What the query around hands in through `slot`; none where the slot is filled within.
+    /// Returns the outer expression that is passed in through `slot`; `None` if the slot is set
+    /// inside the query.
     fn handed_in(&self, slot: usize, top: usize) -> Option<&Expr> {
         let args = &self.surroundings.get(top.checked_sub(1)?)?.args;
         args.iter()
@@ -59,7 +63,7 @@ impl Binder<'_> {
             .map(|(_, arg)| arg)
     }
 
-    /// Makes of what the query in hand says what the one `level` further out does.
+    /// Rewrites an expression of the current query to one of the query `level` further out.
     fn further_out(&self, expr: &mut Expr, level: usize) {
         let top = self.surroundings.len();
         for top in (top - level + 1..=top).rev() {
@@ -77,8 +81,8 @@ impl Binder<'_> {
         expr.for_each_part_mut(|part| self.outward(part, top));
     }
 
-    /// The placeholder of a call in the query that it belongs to, as the query in hand reads it. `handed` is from before its
-    /// arguments were bound.
+    /// Adds an aggregate to the query that it belongs to. Returns its placeholder, as the current
+    /// query reads it. `handed` is taken before the arguments are bound.
     pub(super) fn belonging(
         &mut self,
         mut aggregate: Aggregate,
@@ -95,7 +99,7 @@ impl Binder<'_> {
         Ok(self.carried(self.surroundings.len() - level, placeholder))
     }
 
-    /// As [`Binder::belonging`], of GROUPING.
+    /// Does the same as [`Binder::belonging`] for a call of GROUPING.
     pub(super) fn grouping_belonging(
         &mut self,
         mut args: Vec<Expr>,
@@ -121,7 +125,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Where something stands in the query `level` further out.
+    /// Returns the clause that contains the call in the query `level` further out.
     fn clause_at(&self, level: usize, around: &Around<'_>) -> Clause {
         match level {
             0 => around.clause,
@@ -129,7 +133,8 @@ impl Binder<'_> {
         }
     }
 
-    /// The aggregates of the query `level` further out, if there may be any.
+    /// Returns the aggregate list of the query `level` further out; `None` where aggregates are not
+    /// allowed.
     fn aggregates_at<'l>(
         &'l mut self,
         level: usize,
@@ -142,7 +147,8 @@ impl Binder<'_> {
         }
     }
 
-    /// Makes the parts of a call those of the query `level` further out; what they read on the way there nothing else does.
+    /// Moves the parts of a call to the query `level` further out. The values that only the call
+    /// passed through the queries between are removed.
     fn move_out<'e>(
         &mut self,
         parts: impl IntoIterator<Item = &'e mut Expr>,
@@ -167,13 +173,13 @@ impl Binder<'_> {
     }
 }
 
-/// What an aggregate is told.
+/// Returns the arguments, the filter and the sort keys of an aggregate.
 fn parts(aggregate: &Aggregate) -> impl Iterator<Item = &Expr> {
     let keys = aggregate.order_by.iter().map(|(key, ..)| key);
     aggregate.args.iter().chain(&aggregate.filter).chain(keys)
 }
 
-/// 42803 where an aggregate may not stand.
+/// Returns the error 42803 for an aggregate in a clause that does not allow one.
 fn not_here(clause: Clause) -> SqlError {
     let message = match clause {
         Clause::Argument | Clause::Filter => "aggregate function calls cannot be nested".to_owned(),

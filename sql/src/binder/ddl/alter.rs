@@ -1,4 +1,4 @@
-//! The actions of ALTER TABLE. Each is bound to the table as those before it leave it.
+//! The actions of ALTER TABLE. Each action is bound to the table as the earlier actions leave it.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ impl Binder<'_> {
         }))
     }
 
-    /// ALTER TABLE … RENAME TO of a sequence or an index.
+    /// Binds ALTER TABLE … RENAME TO of a sequence or an index.
     fn rename_as_table(
         &mut self,
         (schema, from): (Option<&str>, &str),
@@ -104,7 +104,8 @@ impl Binder<'_> {
         Ok(table.map(|table| index_renamed(table, from.to_owned(), to)))
     }
 
-    /// ALTER INDEX … RENAME TO: of a constraint's index, the constraint too.
+    /// Binds ALTER INDEX … RENAME TO. Renaming the index of a constraint also renames the
+    /// constraint.
     pub(in super::super) fn alter_index(
         &mut self,
         name: &ast::ObjectName,
@@ -217,7 +218,8 @@ impl Binder<'_> {
             Op::EnableReplicaTrigger { name } => switched(name, Enabled::Replica),
             Op::DisableTrigger { name } => switched(name, Enabled::Disabled),
             Op::AlterColumn { column_name, op } => self.alter_column(table, column_name, op)?,
-            // Those of tables are for whoever keeps rows (`parser/keeping.rs`): this one is a view's.
+            // The storage parameters of tables are parsed in `parser/keeping.rs`; these options are
+            // a view's.
             Op::SetOptionsParens { options } => {
                 let name = match options.first() {
                     Some(ast::SqlOption::KeyValue { key, .. } | ast::SqlOption::Ident(key)) => {
@@ -310,7 +312,7 @@ impl Binder<'_> {
                 false => Err(error),
             };
         }
-        // The column is read as one of a table that is made.
+        // Bind the new column like one of CREATE TABLE.
         let key = |index: &IndexDef| KeyConstraint {
             name: Some(index.name.clone()),
             columns: index.columns.iter().map(|c| c.column).collect(),
@@ -370,14 +372,15 @@ impl Binder<'_> {
         })))
     }
 
-    /// What generated columns become, and nothing of the rules that the rows keep to already.
+    /// Returns the rules for the generated columns, without the CHECK constraints, which the rows
+    /// satisfy already.
     fn generation_rules(&mut self, table: &TableDef) -> Result<RowRules, SqlError> {
         let mut rules = self.row_rules(table)?;
         rules.checks.clear();
         Ok(rules)
     }
 
-    /// DROP COLUMN … CASCADE drops the generated columns that read the column, too.
+    /// Drops the generated columns that read the column, for DROP COLUMN … CASCADE.
     fn drop_generated(
         &mut self,
         table: &mut TableDef,
@@ -631,14 +634,14 @@ impl Binder<'_> {
         })))
     }
 
-    /// Does a view name the column, as far as its text tells?
+    /// Returns whether the text of a view mentions the name of the column.
     fn is_viewed(&self, table: &TableDef, column: usize) -> bool {
         let name = &table.columns[column].name;
         let views = self.catalog.views_of(table.id);
         views.iter().any(|view| mentions(&view.text, name))
     }
 
-    /// 42P16 where the table above a partition has a column that is not to be NULL.
+    /// Checks that the parent of a partition allows NULL in the column; 42P16 if it does not.
     fn check_nullable_above(&self, table: &TableDef, column: usize) -> Result<(), SqlError> {
         let of = table.partition_of_table();
         let above = of.map(|of| self.catalog.table_by_id(of.parent));
@@ -656,7 +659,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Does a foreign key lead to the column?
+    /// Returns whether a foreign key references the column.
     fn is_referenced(&self, table: &TableDef, column: usize) -> Result<bool, SqlError> {
         for child in &table.rules.referenced_by {
             let child: Option<Arc<TableDef>> = self.catalog.table_by_id(*child)?;
@@ -681,7 +684,7 @@ fn is_inherited(table: &TableDef, name: &str) -> bool {
     all.any(|(of, id)| of == name && table.link(id).is_some())
 }
 
-/// 42809 for what a materialized view lets nobody do.
+/// Checks for actions that a materialized view does not allow; 42809 for these.
 fn check_actions(
     table: &TableDef,
     operations: &[ast::AlterTableOperation],
@@ -732,7 +735,7 @@ fn cannot_cast(name: &str, ty: Type) -> SqlError {
     .hint(format!("You might need to specify \"USING {name}::{ty}\"."))
 }
 
-/// ENABLE and DISABLE TRIGGER: ALL and USER are not names.
+/// Binds ENABLE and DISABLE TRIGGER; without quotes, ALL and USER are keywords and not names.
 fn switched(ident: &ast::Ident, enabled: Enabled) -> AlterAction {
     let name = match ident.quote_style {
         None => Some(names::fold(ident)).filter(|name| name != "all" && name != "user"),
@@ -746,7 +749,7 @@ fn switched(ident: &ast::Ident, enabled: Enabled) -> AlterAction {
     })
 }
 
-/// 42P16 of a column that a partition has from the table above it.
+/// Checks that the column is not inherited from a partition's parent; 42P16 if it is.
 fn check_own(table: &TableDef, what: &str, column: &str) -> Result<(), SqlError> {
     match table.partition_of_table() {
         None => Ok(()),

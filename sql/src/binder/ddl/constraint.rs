@@ -1,4 +1,4 @@
-//! CHECK and FOREIGN KEY constraints, of a table that is to be made or changed.
+//! CHECK and FOREIGN KEY constraints of a table that is created or altered.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use crate::parser;
 use crate::settings::Settings;
 use crate::types::TypeKind;
 
-/// 42830
+/// The SQLSTATE for a foreign key whose definition is invalid.
 const INVALID_FOREIGN_KEY: SqlState = SqlState::new(b"42830");
 
-/// A table as its constraints see it, whether it is there yet or not.
+/// A table as its constraints see it, whether it exists already or is being created.
 pub(super) struct Shape<'a> {
     schema: &'a str,
     pub(super) name: &'a str,
     pub(super) columns: &'a [ColumnDef],
     primary_key: Option<Vec<usize>>,
     unique: Vec<Vec<usize>>,
-    /// The same of keys that may be checked later, to which nothing leads.
+    /// The columns of deferrable keys, which no foreign key may reference.
     deferrable: Vec<Vec<usize>>,
     unlogged: bool,
 }
@@ -79,7 +79,7 @@ impl<'a> Shape<'a> {
         self.columns.iter().position(|c| c.name == name)
     }
 
-    /// What expressions over its rows see.
+    /// Returns the scope of expressions over the rows of the table.
     fn scope(&self) -> Result<Scope, SqlError> {
         let columns = self.columns.iter().map(|c| ScopeColumn {
             name: c.name.clone(),
@@ -103,7 +103,7 @@ impl<'a> Shape<'a> {
         Ok(scope)
     }
 
-    /// The columns that a foreign key to this table leads to, and that are to be unique.
+    /// Returns the columns that a foreign key to this table references; they must be unique.
     fn referenced(&self, list: &[ast::Ident], count: usize) -> Result<Vec<usize>, SqlError> {
         let columns = match (list.is_empty(), &self.primary_key) {
             (true, Some(key)) if self.deferrable.contains(key) => {
@@ -143,7 +143,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// 55000
+    /// Returns the error 55000 for a foreign key that references a deferrable key.
     fn deferrable_key(&self) -> SqlError {
         SqlError::new(
             SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -169,8 +169,8 @@ impl<'a> Shape<'a> {
         list.iter().map(column).collect()
     }
 
-    /// Returns where in the `columns` of a foreign key the columns of its ON DELETE SET are, each
-    /// once.
+    /// Returns the positions in `columns`, the columns of a foreign key, of the columns of its ON
+    /// DELETE SET. Each position occurs once.
     fn set_columns(&self, columns: &[usize], list: &[ast::Ident]) -> Result<Vec<usize>, SqlError> {
         let mut all = Vec::new();
         for set in self.foreign_columns(list)? {
@@ -193,7 +193,7 @@ impl<'a> Shape<'a> {
 }
 
 impl Binder<'_> {
-    /// CHECK.
+    /// Binds a CHECK constraint.
     pub(super) fn new_check(
         &mut self,
         shape: &Shape<'_>,
@@ -208,12 +208,13 @@ impl Binder<'_> {
             text: with_schemas(text_of(&expr), &condition, shape.schema),
             columns: columns_of(&condition),
             condition,
-            // What stands for NO INHERIT.
+            // The parser encodes NO INHERIT as this option.
             no_inherit: check.enforced.is_some(),
         })
     }
 
-    /// Binds the expression of a generated column, whose times and dates are read with `settings`.
+    /// Binds the expression of a generated column; its date and time literals are read with
+    /// `settings`.
     fn generated_value(
         &mut self,
         shape: &Shape<'_>,
@@ -228,7 +229,7 @@ impl Binder<'_> {
         value
     }
 
-    /// GENERATED ALWAYS AS (…) STORED: the expression's text.
+    /// Checks GENERATED ALWAYS AS (…) STORED and returns the text of the expression.
     pub(super) fn generation(
         &mut self,
         shape: &Shape<'_>,
@@ -262,7 +263,8 @@ impl Binder<'_> {
         Ok(with_schemas(text_of(bare(expr)), &value, shape.schema))
     }
 
-    /// FOREIGN KEY over `columns` of the table, or over those that the constraint lists.
+    /// Binds FOREIGN KEY, over one column of the table or over the columns that the constraint
+    /// lists.
     pub(super) fn new_foreign_key(
         &mut self,
         shape: &Shape<'_>,
@@ -360,7 +362,8 @@ impl Binder<'_> {
     }
 }
 
-/// The text with the schemas of those functions of users that would not be found by their names (`Binder::of_table`).
+/// Adds the schema to the user-defined functions that would not be found by name alone
+/// (`Binder::of_table`).
 fn with_schemas(mut text: String, bound: &Expr, schema: &str) -> String {
     bound.for_each_routine(&mut |call| {
         let of = &call.routine;
@@ -371,7 +374,7 @@ fn with_schemas(mut text: String, bound: &Expr, schema: &str) -> String {
     text
 }
 
-/// The columns that an expression reads, each once.
+/// Returns the columns that an expression reads, each once.
 fn columns_of(expr: &Expr) -> Vec<usize> {
     let mut columns = Vec::new();
     expr.for_each_column(&mut |column| {
@@ -382,19 +385,19 @@ fn columns_of(expr: &Expr) -> Vec<usize> {
     columns
 }
 
-/// Can values of one type be looked for among those of the other, by their keys?
+/// Returns whether values of one type can be looked up by key in an index over the other type.
 fn comparable(own: TypeKind, their: TypeKind) -> bool {
     let text = |kind| matches!(kind, TypeKind::Text | TypeKind::VarChar | TypeKind::BpChar);
     own == their || (own.is_integer() && their.is_integer()) || (text(own) && text(their))
 }
 
-/// Are the values of a column, as keys, what they were, once it has another type?
+/// Returns whether the index keys of a column stay the same when its type changes.
 pub(super) fn keeps_keys(from: TypeKind, to: TypeKind) -> bool {
     let text = |kind| matches!(kind, TypeKind::Text | TypeKind::VarChar);
     (from.is_integer() && to.is_integer()) || (text(from) && text(to))
 }
 
-/// DEFERRABLE, INITIALLY DEFERRED.
+/// Returns whether a constraint is DEFERRABLE, and whether it is INITIALLY DEFERRED.
 fn deferrability(
     characteristics: Option<&ast::ConstraintCharacteristics>,
 ) -> Result<(bool, bool), SqlError> {
@@ -411,12 +414,12 @@ fn deferrability(
     Ok((deferred || said.deferrable == Some(true), deferred))
 }
 
-/// NULLS NOT DISTINCT
+/// Returns whether a key is NULLS NOT DISTINCT.
 pub(super) fn nulls_equal(said: &ast::NullsDistinctOption) -> bool {
     matches!(said, ast::NullsDistinctOption::NotDistinct)
 }
 
-/// DEFERRABLE of a key, and whether INITIALLY DEFERRED.
+/// Returns `None` for a key that is not DEFERRABLE, else whether it is INITIALLY DEFERRED.
 pub(super) fn deferrable_key(
     characteristics: Option<&ast::ConstraintCharacteristics>,
 ) -> Result<Option<bool>, SqlError> {

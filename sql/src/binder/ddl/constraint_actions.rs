@@ -1,4 +1,4 @@
-//! DROP EXPRESSION, ALTER CONSTRAINT, VALIDATE CONSTRAINT, and constraints of indexes that are there.
+//! DROP EXPRESSION, ALTER CONSTRAINT, VALIDATE CONSTRAINT, and ADD CONSTRAINT … USING INDEX.
 
 use super::super::expr::Clause;
 use super::super::{Binder, names};
@@ -8,7 +8,7 @@ use crate::error::{SqlError, SqlState};
 use crate::parser::{ConstraintAction, ConstraintActionSyntax};
 
 impl Binder<'_> {
-    /// VALIDATE CONSTRAINT.
+    /// Binds VALIDATE CONSTRAINT.
     pub(super) fn validate(
         &mut self,
         table: &TableDef,
@@ -135,7 +135,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Could the index have come with a constraint?
+    /// Checks that the existing index can become the index of a constraint.
     fn check_key_index(&self, table: &TableDef, name: &str, primary: bool) -> Result<(), SqlError> {
         if table.is_parent() {
             let what =
@@ -190,7 +190,7 @@ impl Binder<'_> {
     }
 }
 
-/// 55000
+/// Returns the error 55000 with this message.
 fn not_ready(message: String) -> SqlError {
     SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
 }

@@ -1,4 +1,4 @@
-//! Partitioned tables and their partitions: the key, bounds, ATTACH and DETACH.
+//! Partitioned tables and their partitions: the partition key, partition bounds, ATTACH and DETACH.
 
 use sqlparser::ast;
 
@@ -18,7 +18,7 @@ use crate::parser::{PartitionChange, PartitionSyntax};
 use crate::value::Value;
 
 impl Binder<'_> {
-    /// The key of `PARTITION BY strategy (columns)`.
+    /// Returns the partition key of `PARTITION BY strategy (columns)`.
     pub(super) fn partition_key(
         &self,
         (strategy, columns): (&str, &[&ast::Expr]),
@@ -86,7 +86,7 @@ impl Binder<'_> {
         Ok(key)
     }
 
-    /// `PARTITION OF parent FOR VALUES …`: `table` gets the parent's columns.
+    /// Binds `PARTITION OF parent FOR VALUES …`, and gives `table` the columns of the parent.
     pub(super) fn partition_of(
         &mut self,
         parent: &ast::ObjectName,
@@ -111,7 +111,7 @@ impl Binder<'_> {
         Ok(NewPartition { parent, bound })
     }
 
-    /// The bound of the new partition `name`, which is to overlap none.
+    /// Returns the bound of the new partition `name`, which must overlap no other bound.
     fn partition_bound(
         &mut self,
         parent: &TableDef,
@@ -258,7 +258,7 @@ impl Binder<'_> {
         eval(&bound, &[], &[], self.cx)
     }
 
-    /// ATTACH and DETACH PARTITION.
+    /// Binds ATTACH PARTITION and DETACH PARTITION.
     pub(in super::super) fn alter_partition(
         &mut self,
         syntax: &PartitionSyntax,
@@ -421,7 +421,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// ALTER INDEX … ATTACH PARTITION.
+    /// Binds ALTER INDEX … ATTACH PARTITION.
     fn attach_index(&mut self, syntax: &PartitionSyntax) -> Result<Statement, SqlError> {
         let find = |(schema, name): &(Option<String>, String)| {
             let found = self.catalog.table_of_index(schema.as_deref(), name)?;
@@ -525,22 +525,23 @@ fn hash_bound(level: &Level, modulus: u64, remainder: u64) -> Result<Bound, SqlE
     Ok(Bound::Hash { modulus, remainder })
 }
 
-/// 42P17
+/// Returns the error 42P17 with this message.
 fn wrong(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message)
 }
 
-/// 42P16
+/// Returns the error 42P16 with this message.
 fn wrong_table(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message)
 }
 
-/// 42804
+/// Returns the error 42804 with this message.
 fn type_mismatch(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::DATATYPE_MISMATCH, message)
 }
 
-/// 0A000 where a key of a partitioned table, or of one that is spread, leaves out a column that tells the partition.
+/// Checks that a key contains every column that determines the partition of a row, or the machine
+/// that stores it; 0A000 otherwise.
 pub(super) fn check_key(table: &TableDef, columns: &[usize], what: &str) -> Result<(), SqlError> {
     let spread = table.partitioning.as_ref().map(|by| by.column);
     let mut needed = table.routing_columns().iter().copied().chain(spread);

@@ -1,4 +1,4 @@
-//! Identity columns that come and go.
+//! Changes of identity columns by ALTER TABLE.
 
 use sqlparser::ast;
 
@@ -11,7 +11,7 @@ use crate::error::{SqlError, SqlState};
 use crate::parser::{IdentitySyntax, identity_options};
 
 impl Binder<'_> {
-    /// SET GENERATED, DROP IDENTITY.
+    /// Binds SET GENERATED and DROP IDENTITY.
     pub(in super::super) fn alter_identity(
         &mut self,
         syntax: &IdentitySyntax,
@@ -52,7 +52,7 @@ impl Binder<'_> {
         }))
     }
 
-    /// The sequence of an identity column is to be another.
+    /// Binds a change of the options of the sequence of an identity column.
     fn alter_sequence_of(
         &self,
         table: &TableDef,
@@ -80,7 +80,7 @@ impl Binder<'_> {
         }))
     }
 
-    /// ADD GENERATED … AS IDENTITY.
+    /// Binds ADD GENERATED … AS IDENTITY.
     pub(super) fn add_identity(
         &mut self,
         table: &mut TableDef,
@@ -130,7 +130,7 @@ impl Binder<'_> {
     }
 }
 
-/// 55000
+/// Returns the error 55000 with this message.
 fn not_ready(message: String) -> SqlError {
     SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
 }

@@ -1,4 +1,5 @@
-//! What says how PostgreSQL keeps rows: that what it names is there, and what of it is kept.
+//! Storage options of ALTER TABLE and ALTER INDEX: checks that the named objects exist, and keeps
+//! the parameters that the catalog stores.
 
 use super::super::{Binder, names};
 use crate::bound::{AlterAction, AlterTable, Kept, Statement};
@@ -69,7 +70,8 @@ impl Binder<'_> {
         }))
     }
 
-    /// An error where a table that is, or is not, to be logged refers to one that is otherwise, or is referred to.
+    /// Refuses a change of persistence if a foreign key would connect a logged and an unlogged
+    /// table.
     fn check_persistence(&self, table: &TableDef, unlogged: bool) -> Result<(), SqlError> {
         let (to, is) = match unlogged {
             true => ("unlogged", "logged"),
@@ -105,7 +107,7 @@ impl Binder<'_> {
     }
 }
 
-/// 22023 for storage parameters of a partitioned table, which has no rows of its own.
+/// Refuses storage parameters of a partitioned table, which has no rows of its own, with 22023.
 pub(super) fn check_unpartitioned(options: &[(String, String)]) -> Result<(), SqlError> {
     match options.first() {
         None => Ok(()),

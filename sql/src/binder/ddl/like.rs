@@ -1,4 +1,5 @@
-//! `LIKE table [INCLUDING …]` in CREATE TABLE: columns as another table has them, and what else comes along.
+//! `LIKE table [INCLUDING …]` in CREATE TABLE: copies the columns of another table, and the
+//! properties that INCLUDING names.
 
 use sqlparser::ast;
 
@@ -13,11 +14,12 @@ use crate::catalog::{
 use crate::error::{SqlError, SqlState};
 use crate::parser::{LikeSyntax, like_at, parse_expression};
 
-/// A CHECK that came along: its name and its text.
+/// A copied CHECK constraint: its name, its text, and whether it is NO INHERIT.
 pub(super) type LikeCheck = (String, String, bool);
 
 impl Binder<'_> {
-    /// What stands for the column `column` of the statement; the checks are of columns that there may not be yet.
+    /// Replaces the pseudo-column `column` of the statement by the columns of the LIKE clause.
+    /// Returns the checks; the columns that they read may not be defined yet.
     pub(super) fn alike(
         &mut self,
         column: &ast::ColumnDef,
@@ -139,7 +141,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// 0A000 for comments on constraints and indexes that would have to come along.
+    /// Refuses comments on constraints and indexes that would have to be copied, with 0A000.
     fn check_no_more_comments(&self, source: &TableDef, like: &LikeSyntax) -> Result<(), SqlError> {
         let keys = source.indexes.iter().filter(|_| like.indexes);
         let checks = source.rules.checks.iter().filter(|_| like.constraints);
@@ -161,7 +163,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The checks that came along, once all columns are there.
+    /// Binds the copied checks once all columns are defined.
     pub(super) fn like_checks(
         &mut self,
         checks: Vec<LikeCheck>,
@@ -182,7 +184,7 @@ impl Binder<'_> {
     }
 }
 
-/// What is said of a sequence, but for its name.
+/// Returns the options of a sequence.
 fn options_of(of: &SequenceDef) -> SequenceOptions {
     SequenceOptions {
         increment: Some(of.increment),
@@ -195,7 +197,8 @@ fn options_of(of: &SequenceDef) -> SequenceOptions {
     }
 }
 
-/// An index of the same shape, whose columns come behind `first` others; its name is chosen when it is made.
+/// Adds an index of the same shape whose columns come after `first` others; its name is chosen when
+/// it is created.
 fn like_index(of: &IndexDef, first: usize, table: &mut CreateTable) -> Result<(), SqlError> {
     let moved = |column: usize| match column {
         EXPRESSION.. => column,

@@ -1,8 +1,8 @@
 //! Operator classes: `CREATE INDEX … (name varchar_pattern_ops)`.
 //!
-//! A type has one order here, which is that of the class that PostgreSQL would take by itself; texts are compared by
-//! their bytes, which is what the `pattern` classes ask for. So a class is looked at, and changes nothing; one that would not be
-//! taken anyway is kept for dumps.
+//! Each type has one order, which is that of PostgreSQL's default operator class. Strings are
+//! compared by their bytes, as the `pattern` classes require. So a class is checked but changes
+//! nothing; a class other than the default is stored for dumps.
 
 use sqlparser::ast::ObjectName;
 
@@ -11,7 +11,7 @@ use crate::catalog::{CATALOG_SCHEMA, IndexKind};
 use crate::error::{SqlError, SqlState};
 use crate::types::{Type, TypeKind};
 
-/// The classes of types that there are, and what they accept besides.
+/// The known operator classes, each with the type that it accepts.
 const CLASSES: [(&str, TypeKind); 31] = [
     ("bool_ops", TypeKind::Bool),
     ("bpchar_ops", TypeKind::BpChar),
@@ -46,7 +46,7 @@ const CLASSES: [(&str, TypeKind); 31] = [
     ("array_ops", TypeKind::AnyArray),
 ];
 
-/// Classes that are no type's own.
+/// The classes that are not the default class of a type.
 const OTHERS: [&str; 5] = [
     "bpchar_pattern_ops",
     "cidr_ops",
@@ -55,7 +55,11 @@ const OTHERS: [&str; 5] = [
     "varchar_pattern_ops",
 ];
 
-/// The class, if it is none that would be taken anyway: 42704 for one that there is not, 42804 for one of another type.
+/// Returns the class if it is not the default class of the type.
+///
+/// # Errors
+///
+/// 42704 if the class does not exist, 42804 if it does not accept the type of the column.
 pub(super) fn check(
     name: &ObjectName,
     kind: IndexKind,

@@ -1,4 +1,4 @@
-//! PARTITION BY of CREATE TABLE, and the options in its WITH.
+//! PARTITION BY of CREATE TABLE, and the options in its WITH clause.
 
 use sqlparser::ast;
 
@@ -8,18 +8,18 @@ use crate::catalog::{IndexKind, PARTITIONS_DEFAULT, PARTITIONS_MAX};
 use crate::error::{SqlError, SqlState};
 use crate::parser::is_storage_option;
 
-/// The options in WITH.
+/// The options in the WITH clause of CREATE TABLE.
 pub(super) struct Options {
     /// `index`: the access method of the primary key.
     pub(super) index_kind: IndexKind,
-    /// `partitions`
+    /// `partitions`: the number of partitions that are distributed over the machines.
     partitions: Option<u32>,
     /// `colocate_with`: schema and name.
     colocate_with: Option<(Option<String>, String)>,
 }
 
 impl Options {
-    /// The options that are given; storage options of PostgreSQL are accepted.
+    /// Parses the options of the statement; storage parameters of PostgreSQL are accepted.
     pub(super) fn of(options: &ast::CreateTableOptions) -> Result<Options, SqlError> {
         let mut found = Options {
             index_kind: IndexKind::BTree,
@@ -54,7 +54,7 @@ impl Options {
 }
 
 impl Options {
-    /// 0A000 where they say how a table is kept.
+    /// Refuses options that determine how the rows of a table are stored, with 0A000.
     pub(super) fn check_plain(&self) -> Result<(), SqlError> {
         let plain = self.index_kind == IndexKind::BTree
             && self.partitions.is_none()
@@ -97,7 +97,7 @@ fn partitions(value: &str) -> Result<u32, SqlError> {
         })
 }
 
-/// The table of a name in a string, or without quotes.
+/// Returns the name of a table that is given as a string or as an identifier.
 fn table_named(
     text: &str,
     value: Option<&ast::Expr>,
@@ -118,8 +118,8 @@ fn table_named(
 }
 
 impl Binder<'_> {
-    /// What PARTITION BY and the options make of `table`, whose columns are known: with the options its rows are spread
-    /// over the machines, and without them it is made of partitions.
+    /// Applies PARTITION BY and the options to `table`, whose columns are known. With the options
+    /// its rows are distributed over the machines; without them it becomes a partitioned table.
     pub(super) fn partition_by(
         &self,
         create: &ast::CreateTable,
@@ -158,7 +158,7 @@ impl Binder<'_> {
         }
     }
 
-    /// How a table is spread.
+    /// Returns how the rows of the table are distributed over the machines.
     fn spread_by(
         &self,
         by: &ast::Expr,
@@ -215,7 +215,7 @@ impl Binder<'_> {
         })
     }
 
-    /// The column of `HASH (column)`.
+    /// Returns the column of `HASH (column)`.
     fn partition_column(&self, by: &ast::Expr, table: &CreateTable) -> Result<usize, SqlError> {
         let (strategy, columns) = strategy(by)?;
         match strategy.as_str() {
@@ -252,7 +252,7 @@ impl Binder<'_> {
     }
 }
 
-/// The strategy of PARTITION BY, and what it is applied to.
+/// Returns the strategy of PARTITION BY, and its partition key expressions.
 fn strategy(by: &ast::Expr) -> Result<(String, Vec<&ast::Expr>), SqlError> {
     let malformed = || SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in PARTITION BY");
     let ast::Expr::Function(call) = by else {
@@ -276,7 +276,8 @@ fn strategy(by: &ast::Expr) -> Result<(String, Vec<&ast::Expr>), SqlError> {
     }
 }
 
-/// Every key of a partitioned table has its partition column, or two partitions could have one key.
+/// Checks that every key contains the partition column. Otherwise two partitions could contain the
+/// same key.
 fn check_keys(table: &CreateTable, column: usize) -> Result<(), SqlError> {
     let primary = table.primary_key.iter().map(|key| ("PRIMARY KEY", key));
     let unique = table.unique.iter().map(|key| ("UNIQUE", key));
@@ -289,7 +290,7 @@ fn check_keys(table: &CreateTable, column: usize) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// 0A000 in PostgreSQL's words.
+/// Returns the error 0A000 with PostgreSQL's text.
 pub(super) fn lacks_column(what: &str, table: &str, column: &str) -> SqlError {
     SqlError::new(
         SqlState::FEATURE_NOT_SUPPORTED,

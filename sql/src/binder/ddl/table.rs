@@ -78,7 +78,8 @@ impl Binder<'_> {
             let bound = create.for_values.as_ref();
             table.partition_of = Some(self.partition_of(parent, bound, &mut table)?);
         }
-        // Where in the table each column of the statement is; LIKE stands for any number.
+        // Maps each column of the statement to its position in the table; a LIKE clause adds any
+        // number of columns.
         let mut places = Vec::with_capacity(create.columns.len());
         let mut alike = Vec::new();
         for column in &create.columns {
@@ -111,7 +112,7 @@ impl Binder<'_> {
         Ok(Statement::CreateTable(table))
     }
 
-    /// CREATE TABLE AS.
+    /// Binds CREATE TABLE AS.
     fn table_of_query(
         &mut self,
         create: &ast::CreateTable,
@@ -227,7 +228,7 @@ impl Binder<'_> {
                     collatable(definition.declared())?;
                     definition.more.collation = collation_of(name)?;
                 }
-                // These see all columns.
+                // These expressions may read all columns, so they are bound later.
                 ast::ColumnOption::ForeignKey(_)
                 | ast::ColumnOption::Check(_)
                 | ast::ColumnOption::Generated {
@@ -263,7 +264,8 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// What the definitions of columns say of rows and of other tables.
+    /// Binds the CHECK and FOREIGN KEY constraints and the generation expressions of column
+    /// definitions.
     fn rules_of_columns(
         &mut self,
         create: &ast::CreateTable,
@@ -320,7 +322,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// A constraint of the table that is no key.
+    /// Binds a table constraint that is not a key.
     fn rule_of_table(
         &mut self,
         constraint: &ast::TableConstraint,
@@ -355,7 +357,7 @@ pub(super) fn add_check(table: &mut CreateTable, check: NewCheck) -> Result<(), 
     Ok(())
 }
 
-/// 42804 in the words for a default.
+/// Changes an error 42804 to PostgreSQL's text for a column default.
 pub(in crate::binder) fn default_error(error: SqlError) -> SqlError {
     let message = error.message().replacen(
         "but expression is of type",
@@ -382,7 +384,7 @@ pub(super) fn set_primary_key(table: &mut CreateTable, key: KeyConstraint) -> Re
     Ok(())
 }
 
-/// A constraint of the table that is a key.
+/// Binds a table constraint that is a key.
 fn key_of_table(
     text: &str,
     constraint: &ast::TableConstraint,
@@ -412,7 +414,7 @@ fn key_of_table(
     }
 }
 
-/// 42P16 for a CHECK whose partitions would not have it.
+/// Returns the error 42P16 for a NO INHERIT check, which the partitions would not have.
 pub(super) fn uninherited(table: &str) -> SqlError {
     SqlError::new(
         SqlState::INVALID_TABLE_DEFINITION,
@@ -420,7 +422,7 @@ pub(super) fn uninherited(table: &str) -> SqlError {
     )
 }
 
-/// 42809
+/// Returns the error 42809 for a foreign key that is NOT VALID on a partitioned table.
 pub(super) fn not_valid_key(table: &str, parent: &ast::ObjectName) -> SqlError {
     let message = format!(
         "cannot add NOT VALID foreign key on partitioned table \"{table}\" referencing relation \"{parent}\""
@@ -429,7 +431,7 @@ pub(super) fn not_valid_key(table: &str, parent: &ast::ObjectName) -> SqlError {
         .detail("This feature is not yet supported on partitioned tables.")
 }
 
-/// The storage parameters of a key's index.
+/// Returns the storage parameters of the index of a key.
 pub(super) fn key_options(
     text: &str,
     options: &[ast::IndexOption],
@@ -447,7 +449,7 @@ pub(super) fn key_options(
     Ok(all)
 }
 
-/// ON COMMIT, which is for temporary tables.
+/// Binds ON COMMIT, which is allowed for temporary tables only.
 fn on_commit(create: &ast::CreateTable, schema: &str) -> Result<OnCommit, SqlError> {
     let wanted = match create.on_commit {
         None => return Ok(OnCommit::PreserveRows),
@@ -475,7 +477,7 @@ fn check_supported(create: &ast::CreateTable) -> Result<(), SqlError> {
     Err(SqlError::unsupported(refused))
 }
 
-/// The type of a SERIAL column.
+/// Returns the integer type of a SERIAL column; `None` for other types.
 fn serial(data_type: &ast::DataType) -> Option<TypeKind> {
     let ast::DataType::Custom(name, _) = data_type else {
         return None;
@@ -517,7 +519,7 @@ fn both_default_and_identity(column: &str, table: &str) -> SqlError {
     )
 }
 
-/// 42P16 or 0A000 where no column is of the type.
+/// Checks that a column may have the type; 42P16 or 0A000 otherwise.
 pub(in crate::binder) fn check_column_type(name: &str, ty: Type) -> Result<(), SqlError> {
     let kind = ty.plain().kind;
     let kind = kind.element().unwrap_or(kind);
@@ -532,7 +534,8 @@ pub(in crate::binder) fn check_column_type(name: &str, ty: Type) -> Result<(), S
     }
 }
 
-/// 0A000 for the type of a table's rows and arrays of that: stored definitions do not refer to it.
+/// Refuses the row type of a table, and arrays of it, with 0A000: stored definitions do not refer
+/// to such types.
 pub(in crate::binder) fn check_rows_of_tables(ty: Type) -> Result<(), SqlError> {
     let kind = ty.kind.element().unwrap_or(ty.kind);
     let of_table = |of: Composite| of.definition().is_of_table();

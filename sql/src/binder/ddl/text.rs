@@ -1,14 +1,15 @@
-//! Expressions as the catalog keeps them: their text, without brackets around it, and names of types as PostgreSQL shows them.
+//! Expressions as the catalog stores them: text without enclosing parentheses, with type names in
+//! PostgreSQL's spelling.
 
 use sqlparser::ast;
 
 use crate::binder::names;
 use crate::walk::{TreeMut, VisitorMut};
 
-/// What follows the first word of the name of a type.
+/// The words that may follow the first word of a type name.
 const FURTHER: [&str; 6] = ["WITH", "WITHOUT", "TIME", "ZONE", "PRECISION", "VARYING"];
 
-/// The expression without brackets around it.
+/// Returns the expression without enclosing parentheses.
 pub(in crate::binder) fn bare(expr: &ast::Expr) -> &ast::Expr {
     match expr {
         ast::Expr::Nested(inner) => bare(inner),
@@ -16,15 +17,16 @@ pub(in crate::binder) fn bare(expr: &ast::Expr) -> &ast::Expr {
     }
 }
 
-/// Returns an expression over the rows of a table with the names of its columns alone: stored text
-/// must not depend on the name of the table, which may change and is another one in partitions.
+/// Returns an expression over the rows of a table with unqualified column names. Stored text must
+/// not contain the name of the table: the table can be renamed, and its partitions have other
+/// names.
 pub(in crate::binder) fn unqualified(expr: &ast::Expr, (schema, table): (&str, &str)) -> ast::Expr {
     let mut expr = expr.clone();
     let _ = expr.walk_mut(&mut Unqualified { schema, table });
     expr
 }
 
-/// Takes the name of a table, and of its schema, off the names of columns.
+/// A visitor that removes the name of a table, and its schema, from the names of columns.
 struct Unqualified<'a> {
     schema: &'a str,
     table: &'a str,
@@ -48,7 +50,6 @@ impl VisitorMut for Unqualified<'_> {
         use ast::{AccessExpr::Dot, Expr as E};
         let column = match &*expr {
             E::CompoundIdentifier(parts) => self.column(parts).map(E::Identifier),
-            // `t.a[1]`
             E::CompoundFieldAccess { root, access_chain } => match (&**root, &access_chain[..]) {
                 (E::Identifier(table), [Dot(E::Identifier(column)), rest @ ..])
                     if !rest.is_empty() =>
@@ -69,7 +70,7 @@ impl VisitorMut for Unqualified<'_> {
     }
 }
 
-/// The text of an expression.
+/// Returns the text of an expression.
 pub(in crate::binder) fn text_of(expr: &ast::Expr) -> String {
     let text = expr.to_string();
     let mut out = String::with_capacity(text.len());
@@ -94,13 +95,14 @@ pub(in crate::binder) fn text_of(expr: &ast::Expr) -> String {
     out + rest
 }
 
-/// Bytes of the quoted text that `text` begins with.
+/// Returns the length in bytes of the quoted text at the start of `text`.
 fn quoted(text: &str, quote: u8, escapes: bool) -> usize {
     let mut bytes = text.bytes().enumerate().skip(1);
     while let Some((at, byte)) = bytes.next() {
         match byte {
             b'\\' if escapes => drop(bytes.next()),
-            // A doubled one begins the next text, which goes on with the same.
+            // A doubled quote ends one quoted text and begins the next, which the caller reads in
+            // turn.
             byte if byte == quote => return at + 1,
             _ => {}
         }
@@ -108,7 +110,7 @@ fn quoted(text: &str, quote: u8, escapes: bool) -> usize {
     text.len()
 }
 
-/// Bytes of the name of a type that `text` begins with.
+/// Returns the length in bytes of the type name at the start of `text`.
 fn type_name(text: &str) -> usize {
     let word = |from: usize| {
         let rest = text.get(from..).unwrap_or("");
