@@ -1,4 +1,5 @@
-//! The types of a statement's parameters: given by the client, or told by where they stand.
+//! The types of a statement's parameters. The client declares them, or their context determines
+//! them.
 
 use std::sync::Arc;
 
@@ -6,29 +7,32 @@ use crate::catalog::{Dependencies, Snapshot, TypeDef, ViewDef};
 use crate::error::{SqlError, SqlState};
 use crate::types::{Type, TypeKind};
 
-/// What is known of the parameters' types.
+/// The known types of the parameters, and the objects that the statement depends on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ParamTypes {
     types: Vec<Type>,
-    /// How many the client declared; EXECUTE of PREPARE needs no more than it declares.
+    /// The number of parameters that the client declared; EXECUTE of a prepared statement needs no
+    /// more.
     declared: usize,
-    /// The types and views that the statement names.
+    /// The types and views that the statement refers to.
     depends: Dependencies,
-    /// It was allowed something by what has no guard of its own: it holds for this catalog alone.
+    /// Whether a privilege was checked that no guard covers; the plan is then valid only for this
+    /// version of the catalog.
     watches: bool,
-    /// The statement was bound before: a literal may be an enum's label that has another name since.
+    /// Whether the statement has been bound before. An enum label in a literal may have been
+    /// renamed since.
     again: bool,
-    /// The first parameter, from 0, that the statement has.
+    /// The lowest number, from 0, of a parameter of the statement.
     first: Option<usize>,
 }
 
 impl ParamTypes {
-    /// Nothing is known yet.
+    /// Returns an empty list: no type is known yet.
     pub fn new() -> ParamTypes {
         ParamTypes::default()
     }
 
-    /// The client has told these; `Type::UNKNOWN` is for us to find out.
+    /// Returns the types that the client declared; `Type::UNKNOWN` is left for the binder to infer.
     pub fn declared(types: Vec<Type>) -> ParamTypes {
         ParamTypes {
             declared: types.len(),
@@ -40,7 +44,7 @@ impl ParamTypes {
         }
     }
 
-    /// The same, where those that users made are as the catalog has them.
+    /// Returns the declared types, with the user-defined ones as this catalog defines them.
     pub fn declared_in(mut types: Vec<Type>, catalog: &Snapshot) -> ParamTypes {
         let mut depends = Dependencies::default();
         for ty in types.iter_mut().filter(|ty| ty.kind.is_users()) {
@@ -55,8 +59,8 @@ impl ParamTypes {
         }
     }
 
-    /// The same of a statement that was bound before and is kept: its literals are the values that they were then, whatever
-    /// the labels of enums are called by now.
+    /// Marks the statement as bound before. Its literals keep their first values, even if enum
+    /// labels have been renamed since.
     pub fn bound_before(self) -> ParamTypes {
         ParamTypes {
             again: true,
@@ -64,18 +68,18 @@ impl ParamTypes {
         }
     }
 
-    /// Was the statement bound before?
+    /// Returns whether the statement has been bound before.
     pub(super) fn are_bound_before(&self) -> bool {
         self.again
     }
 
-    /// From the OIDs of a Parse message; 0 is for us to find out.
+    /// Returns the types for the OIDs of a Parse message; 0 is left for the binder to infer.
     pub fn from_oids(oids: &[u32], catalog: &Snapshot) -> Result<ParamTypes, SqlError> {
         let mut types = Vec::with_capacity(oids.len());
         for oid in oids {
             types.push(match oid {
                 0 => Type::UNKNOWN,
-                // What JDBC declares for what a function gives back; a call leaves it out.
+                // JDBC declares void for the result of a function; the call omits this parameter.
                 2278 => Type::of(TypeKind::Void),
                 oid => catalog.type_kind(*oid).map(Type::of).ok_or_else(|| {
                     SqlError::unsupported(format!("a parameter of the type with OID {oid}"))
@@ -85,12 +89,13 @@ impl ParamTypes {
         Ok(ParamTypes::declared_in(types, catalog))
     }
 
-    /// The types, after binding.
+    /// Returns the types; complete after binding.
     pub fn types(&self) -> &[Type] {
         &self.types
     }
 
-    /// The objects that a plan made with a version of the catalog depends on, after binding.
+    /// Returns the objects that a plan made with this version of the catalog depends on; complete
+    /// after binding.
     pub fn dependencies(&self, version: u64) -> Dependencies {
         let depends = self.depends.clone();
         match self.watches {
@@ -107,32 +112,32 @@ impl ParamTypes {
         self.depends.add_type(ty);
     }
 
-    /// Notes that the statement draws from a sequence.
+    /// Records that the statement uses a sequence.
     pub(super) fn name_sequence(&mut self, id: u32) {
         self.depends.add_sequence(id);
     }
 
-    /// Notes that the statement depends on a view.
+    /// Records that the statement depends on a view.
     pub(super) fn name_view(&mut self, view: &ViewDef) {
         self.watches |= !self.depends.add_view(view);
     }
 
-    /// How many there are.
+    /// Returns the number of parameters.
     pub fn len(&self) -> usize {
         self.types.len()
     }
 
-    /// Are there none?
+    /// Returns whether there are no parameters.
     pub fn is_empty(&self) -> bool {
         self.types.is_empty()
     }
 
-    /// How many the client declared.
+    /// Returns the number of parameters that the client declared.
     pub fn declared_count(&self) -> usize {
         self.declared
     }
 
-    /// The type of a parameter (from 0), unknown where nothing has told it.
+    /// Returns the type of a parameter (from 0); unknown until it is inferred.
     pub(super) fn get(&mut self, index: usize) -> Type {
         if index >= self.types.len() {
             self.types.resize(index + 1, Type::UNKNOWN);
@@ -140,14 +145,15 @@ impl ParamTypes {
         self.types[index]
     }
 
-    /// Notes that the statement has a parameter (from 0), and returns its type.
+    /// Records that the statement has a parameter (from 0), and returns its type.
     pub(super) fn note(&mut self, index: usize) -> Type {
         let first = self.first.map_or(index, |first| first.min(index));
         self.first = Some(first);
         self.get(index)
     }
 
-    /// 42P02 where a statement has a parameter that can have none.
+    /// Checks that the statement has no parameters, for statements that allow none; 42P02
+    /// otherwise.
     pub(super) fn check_none(&self) -> Result<(), SqlError> {
         match self.first {
             None => Ok(()),
@@ -158,7 +164,7 @@ impl ParamTypes {
         }
     }
 
-    /// A place tells the type.
+    /// Sets the type that the context of a parameter requires.
     pub(super) fn set(&mut self, index: usize, ty: Type) -> Result<(), SqlError> {
         let known = self.get(index);
         let wanted = Type::of(ty.kind);
@@ -174,13 +180,13 @@ impl ParamTypes {
         Ok(())
     }
 
-    /// The type of a parameter (from 0) is this.
+    /// Sets the type of a parameter (from 0), replacing the type known so far.
     pub(super) fn declare(&mut self, index: usize, ty: Type) {
         self.get(index);
         self.types[index] = ty;
     }
 
-    /// 42P18 for one whose type nothing has told.
+    /// Checks that every parameter has a type; 42P18 otherwise.
     pub(super) fn finish(&self) -> Result<(), SqlError> {
         match self.types.iter().position(|t| *t == Type::UNKNOWN) {
             None => Ok(()),

@@ -1,4 +1,5 @@
-//! `search_path`: where names without a schema are looked for, and where new relations go.
+//! `search_path`: the schemas in which unqualified names are looked up, and the schema of new
+//! relations.
 
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ use crate::catalog::{
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 
-/// The schemas of the setting that are there, in order; before them that of the session's temporary objects, unless
-/// the setting has it elsewhere.
+/// Returns the existing schemas of the setting, in order. The session's temporary schema comes
+/// first, unless the setting contains it.
 pub fn search_path(catalog: &dyn CatalogView, cx: &EvalContext) -> Vec<String> {
     let mut path = explicit_path(catalog, cx);
     if let Some(own) = cx.temporary_in(catalog)
@@ -24,7 +25,7 @@ pub fn search_path(catalog: &dyn CatalogView, cx: &EvalContext) -> Vec<String> {
     path
 }
 
-/// The schemas of the setting that are there, in order.
+/// Returns the existing schemas of the setting, in order.
 pub fn explicit_path(catalog: &dyn CatalogView, cx: &EvalContext) -> Vec<String> {
     let setting = cx.settings.get("search_path").unwrap_or_default();
     let user = cx.current_user();
@@ -39,7 +40,7 @@ pub fn explicit_path(catalog: &dyn CatalogView, cx: &EvalContext) -> Vec<String>
         match name.as_str() {
             "$user" => user.clone(),
             temporary::ALIAS => own.unwrap_or(temporary::ALIAS).to_owned(),
-            // SET keeps what was in quotes without them.
+            // SET stores quoted names without their quotes.
             name if catalog.schema_exists(name) => name.to_owned(),
             name => name.to_ascii_lowercase(),
         }
@@ -48,7 +49,7 @@ pub fn explicit_path(catalog: &dyn CatalogView, cx: &EvalContext) -> Vec<String>
     there.filter(|name| usable(name)).collect()
 }
 
-/// Which schemas a role may look for names in.
+/// Returns a predicate for the schemas on which a role has USAGE.
 fn usable(catalog: &dyn CatalogView, user: &str) -> impl Fn(&str) -> bool {
     let role = catalog.role(user).ok().flatten();
     let asked = catalog
@@ -66,14 +67,14 @@ fn usable(catalog: &dyn CatalogView, user: &str) -> impl Fn(&str) -> bool {
     }
 }
 
-/// A catalog as it looks along a path.
+/// A view of the catalog in which unqualified names are looked up along a search path.
 pub(crate) struct PathView<'a> {
     pub(crate) catalog: &'a dyn CatalogView,
     pub(crate) path: &'a [String],
 }
 
 impl PathView<'_> {
-    /// The schema that a name of one means: `pg_temp` is the session's own.
+    /// Returns the schema that a name refers to: `pg_temp` is the temporary schema of the session.
     fn meant<'a>(&'a self, schema: &'a str) -> &'a str {
         let mut path = self.path.iter();
         let own = path.find(|schema| temporary::is_temporary(schema));
@@ -148,7 +149,8 @@ impl CatalogView for PathView<'_> {
             return self.catalog.routines(Some(self.meant(schema)), name);
         }
         let of = |schema: &String| self.catalog.routines(Some(schema), name);
-        // As of PostgreSQL's, no function is found among temporary objects by its name alone.
+        // As in PostgreSQL, an unqualified function name is never looked up in the temporary
+        // schema.
         let path = self.path.iter();
         let path = path.filter(|schema| !temporary::is_temporary(schema));
         path.flat_map(of).collect()
@@ -195,7 +197,7 @@ impl CatalogView for PathView<'_> {
 }
 
 impl Binder<'_> {
-    /// The schema that a new relation goes to.
+    /// Returns the schema in which a new relation is created.
     pub(super) fn schema_for(&self, given: Option<String>) -> Result<String, SqlError> {
         match given {
             Some(name) if name == temporary::ALIAS => Ok(self.cx.temporary_schema()),
@@ -218,7 +220,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The schema that a relation goes to whose name has none.
+    /// Returns the schema in which a relation with an unqualified name is created.
     fn new_schema(&self) -> Option<String> {
         let mut path = self.path.iter();
         let first = self.path.first()?;
@@ -230,7 +232,7 @@ impl Binder<'_> {
         .cloned()
     }
 
-    /// The schema that a relation goes to which is to be temporary.
+    /// Returns the schema in which a temporary relation is created.
     pub(super) fn schema_for_temporary(&self, given: Option<String>) -> Result<String, SqlError> {
         match given {
             Some(name) if self.schema_for(Some(name.clone()))? != self.cx.temporary_schema() => {
@@ -243,7 +245,7 @@ impl Binder<'_> {
         }
     }
 
-    /// 3F000 where a schema is named that is not there, and has to be.
+    /// Checks that a named schema exists; 3F000 if it does not exist and `may_miss` is false.
     pub(super) fn check_schema(
         &self,
         schema: Option<&str>,
@@ -257,7 +259,8 @@ impl Binder<'_> {
         }
     }
 
-    /// A statement that came bound, but for the schemas of its names.
+    /// Completes a statement that the parser has bound already, except for the schemas of its
+    /// names.
     pub(super) fn ready(&self, ready: &Statement) -> Result<Statement, SqlError> {
         let mut statement = ready.clone();
         let along = |schema: &mut Option<String>, name: &str| -> Result<(), SqlError> {
@@ -326,7 +329,7 @@ impl Binder<'_> {
     }
 }
 
-/// Is it the path that a catalog looks along by itself?
+/// Returns whether the path is the one that the catalog uses by itself: `public` alone.
 pub(super) fn is_plain(path: &[String]) -> bool {
     matches!(path, [only] if only == PUBLIC_SCHEMA)
 }

@@ -1,7 +1,7 @@
-//! Functions that take arrays and elements of any one type.
+//! Functions with polymorphic parameters.
 //!
-//! All `anyarray` arguments and the elements of `anyelement` ones get the type that they have in common,
-//! which is also that of the result. Unknown literals are of that type too.
+//! The elements of all `anyarray` arguments, and all `anyelement` arguments, are converted to their
+//! common type. It also determines the type of the result. Unknown literals get that type too.
 
 use super::coerce::common_type;
 use crate::bound::{Expr, Node};
@@ -10,20 +10,20 @@ use crate::functions::ScalarFunction;
 use crate::types::{Type, TypeKind};
 use crate::value::Value;
 
-/// Has its signature a polymorphic type?
+/// Returns whether a parameter of the function has a polymorphic type.
 pub(super) fn is_polymorphic(function: &ScalarFunction) -> bool {
     function.args.iter().any(|a| a.is_polymorphic())
 }
 
-/// The type that `AnyElement` is in a call with these arguments; `None` where they do not go together.
-/// Unknown where nothing tells it.
+/// Returns the type that stands for `AnyElement` in a call with these arguments; unknown if all are
+/// unknown. `None` if the arguments have no common type.
 pub(super) fn element(params: &[TypeKind], types: &[Type]) -> Option<Type> {
     let mut known = Vec::new();
     for (param, ty) in params.iter().zip(types) {
         let element = match param {
             _ if *ty == Type::UNKNOWN => continue,
             TypeKind::AnyArray => ty.element()?,
-            // A function over elements is one over arrays as well.
+            // An `anyelement` parameter also takes arrays.
             TypeKind::AnyElement => *ty,
             _ => continue,
         };
@@ -35,8 +35,9 @@ pub(super) fn element(params: &[TypeKind], types: &[Type]) -> Option<Type> {
     }
 }
 
-/// Returns the modifier of the result of a call over `char(n)` and arrays of that: the one of all of them. Blanks are part
-/// of such values, though a call of PostgreSQL's has no modifier.
+/// Returns the common type modifier of all `char(n)` arguments and arrays of `char(n)`, for the
+/// result. Blanks are part of such values, although the result of a call in PostgreSQL has no type
+/// modifier.
 pub(super) fn blanks(params: &[TypeKind], types: &[Type]) -> Option<i32> {
     let mut found: Option<i32> = None;
     for (param, ty) in params.iter().zip(types) {
@@ -51,7 +52,7 @@ pub(super) fn blanks(params: &[TypeKind], types: &[Type]) -> Option<i32> {
     found
 }
 
-/// What a parameter is where `AnyElement` is `element`.
+/// Returns the type of a parameter if `AnyElement` is `element`.
 pub(super) fn parameter(param: TypeKind, element: Type, given: Type) -> Result<Type, SqlError> {
     let array = || {
         element.array().ok_or_else(|| {
@@ -69,7 +70,7 @@ pub(super) fn parameter(param: TypeKind, element: Type, given: Type) -> Result<T
     }
 }
 
-/// 42804: nothing but unknown arguments.
+/// Returns the error 42804 for a call whose polymorphic arguments are all unknown.
 pub(super) fn undetermined() -> SqlError {
     SqlError::new(
         SqlState::DATATYPE_MISMATCH,

@@ -1,4 +1,5 @@
-//! Queries: bodies, VALUES, and the clauses around them (ORDER BY is with the select list).
+//! Queries: their bodies, VALUES, and the clauses around them. ORDER BY is bound with the target
+//! list.
 
 use std::borrow::Cow;
 
@@ -16,12 +17,13 @@ use crate::functions::CastContext;
 use crate::types::Type;
 
 impl Binder<'_> {
-    /// A query.
+    /// Binds a query.
     pub(super) fn query(&mut self, query: &ast::Query) -> Result<Select, SqlError> {
         self.query_for(query, None)
     }
 
-    /// A query whose VALUES or literals may take the types of what they are put into.
+    /// Binds a query; its VALUES and literals may take the types of the columns that they are
+    /// stored in.
     pub(super) fn query_for(
         &mut self,
         query: &ast::Query,
@@ -86,7 +88,7 @@ impl Binder<'_> {
         Ok(select)
     }
 
-    /// A select of all columns of one relation.
+    /// Returns a query of all columns of one relation.
     pub(super) fn over_leaf(
         &mut self,
         leaf: Leaf,
@@ -108,7 +110,7 @@ impl Binder<'_> {
         Ok(select)
     }
 
-    /// What an ORDER BY sorts one relation by, where that is no column of it.
+    /// Binds an ORDER BY expression over one relation that is not a column of it.
     fn over_key(&mut self, key: &ast::Expr, select: &Select) -> Result<Target, SqlError> {
         let From::Leaf(leaf) = &select.from else {
             return Err(SqlError::internal("a relation that is none"));
@@ -154,7 +156,7 @@ impl Binder<'_> {
         })
     }
 
-    /// VALUES as a query: columns are called column1 and so on.
+    /// Binds VALUES as a query; its columns are named column1, column2 and so on.
     pub(super) fn values(
         &mut self,
         values: &ast::Values,
@@ -282,7 +284,7 @@ impl Binder<'_> {
             })
     }
 
-    /// The target that an ORDER BY or GROUP BY item means by number or by name.
+    /// Returns the target that an ORDER BY or GROUP BY item refers to by number or by name.
     pub(super) fn output_reference(
         &self,
         expr: &ast::Expr,
@@ -334,8 +336,8 @@ impl Binder<'_> {
     }
 }
 
-/// `(inner) ORDER BY … LIMIT …`: brackets mean nothing here, and what stands behind them is said of the query in them; 42601
-/// where that says it, too.
+/// Returns the query for `(inner) ORDER BY … LIMIT …`. The parentheses have no meaning, so the
+/// clauses after them apply to the inner query. 42601 if the inner query has the same clause.
 fn joined<'q>(outer: &ast::Query, inner: &'q ast::Query) -> Result<Cow<'q, ast::Query>, SqlError> {
     let twice = |what: &str| {
         let message = format!("multiple {what} clauses not allowed");
@@ -379,7 +381,7 @@ fn joined<'q>(outer: &ast::Query, inner: &'q ast::Query) -> Result<Cow<'q, ast::
     Ok(Cow::Owned(query))
 }
 
-/// LIMIT and OFFSET.
+/// Returns the LIMIT and OFFSET of a query.
 fn limits_of(query: &ast::Query) -> Result<(Option<&ast::Expr>, Option<&ast::Offset>), SqlError> {
     match &query.limit_clause {
         None => Ok((None, None)),
@@ -392,7 +394,7 @@ fn limits_of(query: &ast::Query) -> Result<(Option<&ast::Expr>, Option<&ast::Off
     }
 }
 
-/// The keys of a query's ORDER BY.
+/// Returns the sort keys of a query.
 pub(super) fn order_keys(query: &ast::Query) -> Result<&[ast::OrderByExpr], SqlError> {
     let Some(order_by) = &query.order_by else {
         return Ok(&[]);
@@ -403,7 +405,8 @@ pub(super) fn order_keys(query: &ast::Query) -> Result<&[ast::OrderByExpr], SqlE
     }
 }
 
-/// The key on a target with its options; NULLs are above everything unless told.
+/// Returns the sort key of a target, with its options. Without NULLS FIRST or LAST, NULL counts as
+/// larger than every value.
 pub(super) fn order_key(key: &ast::OrderByExpr, target: usize) -> OrderKey {
     let desc = key.options.asc == Some(false);
     OrderKey {
@@ -413,7 +416,7 @@ pub(super) fn order_key(key: &ast::OrderByExpr, target: usize) -> OrderKey {
     }
 }
 
-/// Is the expression a constant?
+/// Returns whether the expression is a constant.
 pub(super) fn is_constant(expr: &Expr) -> bool {
     matches!(expr.node, Node::Const(_))
 }

@@ -3,9 +3,9 @@
 //! ```text
 //!   text ──parser──▶ syntax ──Binder with `references`──▶ Noted ──▶ References
 //! ```
-//! The binder resolves the names of a definition exactly as a statement that runs it does. It notes
-//! each relation, column, function, sequence and type in [`Noted`]. A view or a default that the
-//! text only leads to is bound without notes: its references are its own.
+//! The binder resolves the names of a definition exactly as it does for a statement that runs. It
+//! records each relation, column, function, sequence and type in [`Noted`]. A view or default that
+//! the text refers to is bound without recording: its references are its own.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -26,15 +26,15 @@ use crate::parser::{parse_expression, parse_query};
 use crate::pg_catalog::class;
 use crate::types::Type;
 
-/// An object or a part of one: its class, its oid, and the number of its column, 0 for the whole
-/// object.
+/// An object or a part of it: the oid of its catalog, its oid, and the attribute number of a
+/// column, or 0 for the whole object.
 pub type Part = (u32, u32, i16);
 
-/// The objects that a text refers to, each once. A relation of which columns are read is there by
-/// these alone.
+/// The objects that a text refers to, each once. A relation is represented by its columns alone if
+/// the columns that are read are known.
 pub type References = BTreeSet<Part>;
 
-/// The objects that a binder has met.
+/// The objects that a binder has resolved.
 #[derive(Debug, Default)]
 pub(super) struct Noted {
     objects: Vec<(Object, Columns)>,
@@ -67,7 +67,7 @@ impl Noted {
 }
 
 impl Binder<'_> {
-    /// Notes an object, and the columns of it that are read from now on.
+    /// Records an object; `columns` collects the columns of it that are read later.
     pub(super) fn note(&mut self, object: Object, columns: &Columns) {
         use ObjectKind as K;
         let kinds = [K::Table, K::View, K::Sequence, K::Function, K::Procedure];
@@ -78,7 +78,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Notes columns of a table that is written, by their positions.
+    /// Records columns of a table that is written, given by their positions.
     pub(super) fn note_columns(&mut self, table: &TableDef, columns: &[usize]) {
         if let Some(noted) = &mut self.references {
             let numbers = columns.iter().map(|at| table.columns[*at].attnum);
@@ -87,7 +87,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Notes a type, if a user made it.
+    /// Records a type if it is user-defined.
     pub(super) fn note_type(&mut self, ty: Type) {
         if let Some(noted) = &mut self.references
             && ty.kind.is_users()
@@ -96,7 +96,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Binds a part that belongs to another object, whose references are not those of the text.
+    /// Binds a part that belongs to another object, without recording its references.
     pub(super) fn unnoted<T>(&mut self, bind: impl FnOnce(&mut Self) -> T) -> T {
         let noted = self.references.take();
         let bound = bind(self);
@@ -106,8 +106,9 @@ impl Binder<'_> {
 }
 
 impl Reader<'_> {
-    /// Returns the objects that an expression refers to, whose names are of `schema`. It is coerced
-    /// to `to` where its value is stored as that. `None` if it cannot be bound.
+    /// Returns the objects that an expression refers to; its names belong to `schema`. The
+    /// expression is coerced to `to` if it is stored as a value of that type. `None` if it cannot
+    /// be bound.
     pub fn references(
         &self,
         text: &str,
@@ -144,8 +145,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Returns the objects that a body in SQL refers to that is no string; `None` if it cannot be
-    /// bound.
+    /// Returns the objects that an SQL body refers to, if the body is not a string; `None` if it
+    /// cannot be bound.
     pub fn body_references(&self, routine: &RoutineDef) -> Option<References> {
         let arguments = Arguments {
             function: &routine.name,
@@ -163,7 +164,7 @@ impl Reader<'_> {
         Some(all)
     }
 
-    /// Runs `bind` with a binder that notes references, and may read everything.
+    /// Runs `bind` with a binder that records references and has every privilege.
     fn noting(
         &self,
         (schema, text): (&str, &str),

@@ -1,4 +1,4 @@
-//! CREATE, ALTER and DROP of functions and procedures, CALL, and the bodies of functions in SQL.
+//! CREATE, ALTER and DROP of functions and procedures, CALL, and the bodies of SQL functions.
 
 use std::sync::Arc;
 
@@ -28,23 +28,23 @@ use crate::settings::{Settings, display_name, is_list};
 use crate::types::composites::Field;
 use crate::types::{Type, TypeKind};
 
-/// 42P13
+/// The SQLSTATE for an invalid function definition.
 const INVALID_FUNCTION: SqlState = SqlState::new(b"42P13");
 
 fn invalid(message: impl Into<String>) -> SqlError {
     SqlError::new(INVALID_FUNCTION, message)
 }
 
-/// What a type is where routines have one.
+/// A type in the declaration of a routine.
 enum Of {
     Value(Type),
     Record,
     Trigger,
 }
 
-/// The statements of a function in SQL.
+/// The bound body of an SQL function.
 pub struct BoundBody {
-    /// Each with its parameters, and so with what it depends on.
+    /// The statements, each with its parameters, which contain its dependencies.
     pub statements: Vec<(Statement, ParamTypes)>,
 }
 
@@ -100,7 +100,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The settings of a routine after these changes.
+    /// Returns the settings of a routine after these changes.
     fn settings_after(
         &self,
         before: &[(String, String)],
@@ -143,7 +143,7 @@ impl Binder<'_> {
         Ok(all)
     }
 
-    /// The routine that DROP or ALTER names, or the error that there is none.
+    /// Returns the routine that DROP or ALTER names, or the error that it does not exist.
     pub(super) fn named_routine(
         &mut self,
         name: &RoutineName,
@@ -232,7 +232,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The type of an argument, which has no length.
+    /// Returns the type of a parameter, without its type modifier.
     fn value_type(&mut self, syntax: &TypeSyntax) -> Result<Type, SqlError> {
         if syntax.set {
             return Err(invalid("functions cannot accept set arguments"));
@@ -382,9 +382,9 @@ impl Binder<'_> {
                     };
                     let calls_itself = || parser::calls(&bound.body, &bound.name);
                     match read {
-                        // Whether it is allowed what it does is asked of who calls it.
+                        // Privileges are checked for the caller of the function, when it is called.
                         Err(error) if error.sqlstate() == SqlState::INSUFFICIENT_PRIVILEGE => {}
-                        // A function that calls itself is bound once it is in the catalog.
+                        // A recursive function is bound once it is in the catalog.
                         Err(error)
                             if error.sqlstate() == SqlState::UNDEFINED_FUNCTION
                                 && calls_itself() => {}
@@ -402,7 +402,7 @@ impl Binder<'_> {
                     };
                     plpgsql::compile(&bound.body, header, self.catalog, cx)?;
                 }
-                // No statement of users says it.
+                // No user statement can declare a function in C.
                 Language::C => {}
             }
         }
@@ -490,7 +490,8 @@ impl Binder<'_> {
     }
 }
 
-/// What a routine says to planners after this; 22023 for ROWS of one that gives no `set`.
+/// Returns the planner hints of a routine after this statement; 22023 for ROWS of a routine that
+/// returns no set.
 fn planning_after(before: Planning, said: &Attributes, set: bool) -> Result<Planning, SqlError> {
     if said.rows.is_some() && !set {
         return Err(SqlError::new(
@@ -506,7 +507,7 @@ fn planning_after(before: Planning, said: &Attributes, set: bool) -> Result<Plan
     })
 }
 
-/// The arguments of a function in SQL, by their names.
+/// The parameters of an SQL function, found by name.
 pub(super) struct Arguments<'a> {
     pub(super) function: &'a str,
     pub(super) args: Vec<&'a RoutineArg>,
@@ -576,7 +577,7 @@ impl Variables for Arguments<'_> {
     }
 }
 
-/// The statements of a body in SQL.
+/// Parses the statements of an SQL body.
 pub(super) fn parsed_body((body, atomic): (&str, bool)) -> Result<Vec<parser::Parsed>, SqlError> {
     match atomic {
         true => parser::parse(&parser::atomic_body(body)?),
@@ -584,7 +585,8 @@ pub(super) fn parsed_body((body, atomic): (&str, bool)) -> Result<Vec<parser::Pa
     }
 }
 
-/// 42P13 and 0A000 for `"any"`, which no function in these languages is of.
+/// Refuses parameters and results of type `"any"`, which functions in these languages cannot have,
+/// with 42P13 or 0A000.
 fn check_any(
     language: Language,
     args: &[RoutineArg],
@@ -606,7 +608,7 @@ fn check_any(
     })
 }
 
-/// Binds the body of a function in SQL, which ends in what the function gives.
+/// Binds the body of an SQL function; its last statement returns the result.
 pub fn bind_body(
     (body, atomic): (&str, bool),
     (name, args, result): (&str, &[RoutineArg], &RoutineResult),
@@ -645,7 +647,7 @@ pub fn bind_body(
     Ok(BoundBody { statements })
 }
 
-/// 0A000 for what ends or begins transactions.
+/// Refuses transaction control statements with 0A000.
 fn check_statement(statement: &Statement) -> Result<(), SqlError> {
     let refused = match statement {
         Statement::Begin { .. } => "BEGIN",
@@ -663,7 +665,7 @@ fn check_statement(statement: &Statement) -> Result<(), SqlError> {
     ))
 }
 
-/// Does the last statement give what the function says?
+/// Checks that the last statement returns the declared type.
 fn check_result(last: Option<&Statement>, result: &RoutineResult) -> Result<(), SqlError> {
     if result.columns.is_empty() && result.ty.kind == TypeKind::Void {
         return Ok(());
@@ -685,14 +687,15 @@ fn check_result(last: Option<&Statement>, result: &RoutineResult) -> Result<(), 
     if result.record && result.columns.is_empty() {
         return Ok(());
     }
-    // A row in one column is the result, too.
+    // A single column of the row type is a valid result.
     if let (Some(_), [one]) = (result.ty.kind.as_composite(), columns.as_slice())
         && one.ty.kind.is_row()
         && (one.ty.kind == result.ty.kind || one.ty.kind == TypeKind::Record)
     {
         return Ok(());
     }
-    // So is one of a function with several columns; its fields are looked at when it runs.
+    // So is a single record column of a function with several columns; its fields are checked at
+    // run time.
     if let (2.., [one]) = (result.columns.len(), columns.as_slice())
         && one.ty.kind == TypeKind::Record
     {
@@ -734,7 +737,7 @@ fn check_result(last: Option<&Statement>, result: &RoutineResult) -> Result<(), 
     Ok(())
 }
 
-/// Refuses arguments of type record where the language or their mode takes none.
+/// Refuses parameters of type record if the language or the parameter mode does not allow them.
 fn check_records(args: &[RoutineArg], language: Language) -> Result<(), SqlError> {
     let mut records = args.iter().filter(|arg| arg.ty.kind == TypeKind::Record);
     if language == Language::Sql && records.clone().any(|arg| arg.mode.is_input()) {

@@ -1,4 +1,5 @@
-//! Calls of users' functions and procedures: which one is meant, and what its arguments are.
+//! Calls of user-defined functions and procedures: overload resolution, and the conversion of
+//! arguments.
 
 use std::sync::Arc;
 
@@ -20,41 +21,41 @@ use crate::order::InOrder;
 use crate::parser;
 use crate::types::{Type, TypeKind};
 
-/// Most arguments of a call.
+/// The largest number of arguments of a call.
 const ARGUMENTS_MAX: usize = 100;
 
-/// The arguments of a call: those without a name, then those with one.
+/// The arguments of a call: the positional ones, then the named ones.
 struct Given {
     plain: Vec<Expr>,
     named: Vec<(String, Expr)>,
-    /// The last one is an array of those that a variadic routine takes.
+    /// Whether the last argument is marked VARIADIC: an array with the variadic arguments.
     spread: bool,
 }
 
-/// Where the value of an argument comes from.
+/// The source of the value of a parameter.
 #[derive(Clone, Debug)]
 enum Place {
-    /// What is given, by its number.
+    /// The argument with this number.
     Given(usize),
-    /// Those from this number on, as an array.
+    /// The arguments from this number on, as an array.
     Rest(usize),
-    /// The default.
+    /// The default of the parameter.
     Default,
 }
 
-/// An argument as it is given.
+/// The value of a parameter before conversion.
 enum Filled {
-    /// A value, and how it may be cast.
+    /// A value, and the context in which it may be cast.
     One(Expr, CastContext),
-    /// Those that are left.
+    /// The variadic arguments.
     Rest(Vec<Expr>),
 }
 
-/// A routine that the arguments may be meant for.
+/// A routine that the call may refer to.
 struct Candidate {
     routine: Arc<RoutineDef>,
     places: Vec<Place>,
-    /// The types of what is given, in its order.
+    /// The parameter types of the given arguments, in the order of the arguments.
     kinds: Vec<TypeKind>,
 }
 
@@ -77,7 +78,8 @@ impl Signature for Candidate {
 }
 
 impl Candidate {
-    /// How `count` arguments and those of these names are its arguments; `None` where they are not.
+    /// Matches `count` positional arguments and the named ones with the parameters; `None` if they
+    /// do not match.
     fn of(
         routine: &Arc<RoutineDef>,
         params: &[&RoutineArg],
@@ -128,7 +130,7 @@ impl Candidate {
     }
 }
 
-/// The arguments that CALL gives of a procedure, or a call of a function.
+/// Returns the parameters that receive an argument in CALL or, for functions, in a call.
 fn params(routine: &RoutineDef, procedure: bool) -> Vec<&RoutineArg> {
     let given = |arg: &&RoutineArg| match procedure {
         true => arg.mode != ArgMode::Table,
@@ -138,7 +140,7 @@ fn params(routine: &RoutineDef, procedure: bool) -> Vec<&RoutineArg> {
 }
 
 impl Binder<'_> {
-    /// The routines that a name may mean.
+    /// Returns the routines that a name may refer to.
     fn routines_of(&self, name: &ast::ObjectName) -> Result<Vec<Arc<RoutineDef>>, SqlError> {
         Ok(match names::parts(name)?.as_slice() {
             [name] => self.catalog.routines(None, &names::fold(name)),
@@ -150,7 +152,7 @@ impl Binder<'_> {
         })
     }
 
-    /// A call of a user's function in an expression, if it is one.
+    /// Binds a call of a user-defined function in an expression; `None` for other functions.
     pub(super) fn routine_call(
         &mut self,
         function: &ast::Function,
@@ -207,7 +209,7 @@ impl Binder<'_> {
         Ok(Some(Expr::new(ty, Node::Routine(Box::new(call)))))
     }
 
-    /// CALL
+    /// Binds CALL.
     pub(super) fn procedure_call(
         &mut self,
         function: &ast::Function,
@@ -308,7 +310,7 @@ impl Binder<'_> {
         })
     }
 
-    /// The call of the routine that fits best; `None` where a function of the library does.
+    /// Returns the call of the routine that fits best; `None` if a built-in function fits better.
     fn chosen_call(
         &mut self,
         name: &str,
@@ -323,7 +325,8 @@ impl Binder<'_> {
             let candidate = Candidate::of(routine, &params, (count, &given.named, given.spread));
             fitting.extend(candidate);
         }
-        // Of those that take the same the nearer one is meant, and the one that adds least.
+        // Among routines with the same parameter types, prefer the one that uses fewer defaults,
+        // then the one that comes earlier in the search path.
         fitting.order_by_key(Candidate::defaults);
         let mut known: Vec<Candidate> = Vec::new();
         for candidate in fitting {
@@ -399,7 +402,7 @@ impl Binder<'_> {
         }))
     }
 
-    /// The default of an argument, as it is written.
+    /// Binds the default of a parameter from its text.
     fn default_argument(
         &mut self,
         routine: &RoutineDef,
@@ -420,7 +423,7 @@ impl Binder<'_> {
         binder.scalar(&parsed, &Scope::default(), Clause::Default)
     }
 
-    /// A function of users in FROM, if it is one.
+    /// Binds a user-defined function in FROM; `None` for other functions.
     pub(super) fn routine_in_from(
         &mut self,
         (name, args): (&ast::ObjectName, &[ast::FunctionArg]),
@@ -518,7 +521,8 @@ impl Binder<'_> {
         self.leaf(leaf, source, alias, scope).map(Some)
     }
 
-    /// A function of users that gives rows of one column, where it is all that a SELECT has: what is selected from.
+    /// Returns a set-returning user-defined function of one column as a FROM item, for a SELECT
+    /// that has no other target.
     pub(super) fn routine_target(
         &mut self,
         function: &ast::Function,
@@ -558,7 +562,7 @@ impl Binder<'_> {
     }
 }
 
-/// An error for what is not to be called as a function.
+/// Checks that the routine may be called as a function.
 fn check_function(routine: &RoutineDef) -> Result<(), SqlError> {
     if routine.kind == RoutineKind::Procedure {
         return Err(SqlError::new(

@@ -1,8 +1,8 @@
 //! Comparisons of rows: `(a, b) < (1, 2)`, `(a, b) IN ((1, 2), (3, 4))`, `(a, b) = (SELECT …)`.
 //!
-//! They become comparisons of what is in them, which give the same by three-valued logic. An ordering also says what it
-//! means for the first column alone, which an index may serve. Other rows
-//! are compared as values, NULLs in them as if they were values too.
+//! A row comparison becomes comparisons of the fields, which give the same result in three-valued
+//! logic. An ordering comparison also implies a condition on the first column alone, which an index
+//! can serve. Other rows are compared as values, in which NULL counts as a value too.
 
 use sqlparser::ast;
 
@@ -13,7 +13,7 @@ use crate::bound::{CompareOp, Expr, Node};
 use crate::error::{SqlError, SqlState};
 use crate::types::Type;
 
-/// What is in a row expression, if it is one.
+/// Returns the fields of a row expression; `None` for other expressions.
 pub(super) fn row_of(expr: &ast::Expr) -> Option<Vec<&ast::Expr>> {
     match expr {
         ast::Expr::Nested(inner) => row_of(inner),
@@ -50,7 +50,7 @@ fn check_same_width(left: &[Expr], right: &[Expr]) -> Result<(), SqlError> {
 }
 
 impl Binder<'_> {
-    /// A comparison whose left side is a row; `None` where it is not.
+    /// Binds a comparison whose left side is a row; `None` if it is not a row.
     pub(super) fn row_comparison(
         &mut self,
         left: &ast::Expr,
@@ -93,7 +93,7 @@ impl Binder<'_> {
         self.rows_compared(op, left, right).map(Some)
     }
 
-    /// `row [NOT] IN (rows)`; `None` where the input is no row.
+    /// Binds `row [NOT] IN (rows)`; `None` if the input is not a row.
     pub(super) fn row_in_list(
         &mut self,
         input: &ast::Expr,
@@ -123,7 +123,8 @@ impl Binder<'_> {
         }))
     }
 
-    /// `row IS [NOT] DISTINCT FROM row`: some of it is, or none of it; `None` where it is no row.
+    /// Binds `row IS [NOT] DISTINCT FROM row`: true if some field is distinct (with NOT, if no
+    /// field is). `None` if the sides are not rows.
     pub(super) fn row_distinct(
         &mut self,
         left: &ast::Expr,

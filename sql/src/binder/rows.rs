@@ -1,4 +1,4 @@
-//! Functions that give rows: `unnest`, and those of the library's table of them.
+//! Set-returning functions: `unnest`, and the other built-in ones.
 
 use sqlparser::ast;
 
@@ -16,13 +16,13 @@ use crate::functions::{FIELDS_OF_ALL, rows_candidates};
 use crate::types::{Type, TypeKind};
 use crate::value::Value;
 
-/// The columns of a function that gives rows, and the source that it is.
+/// The columns of a set-returning function, and the function as a source of rows.
 pub(super) struct Rows {
     pub(super) columns: Vec<(String, Type)>,
     pub(super) source: LeafSource,
 }
 
-/// Is there such a function?
+/// Returns whether a built-in set-returning function has this name.
 pub(super) fn gives_rows(name: &str) -> bool {
     name == "unnest"
         || rows_candidates(name).next().is_some()
@@ -30,7 +30,7 @@ pub(super) fn gives_rows(name: &str) -> bool {
 }
 
 impl Binder<'_> {
-    /// A call of a function that [`gives_rows`].
+    /// Binds a call of a function for which [`gives_rows`] is true.
     pub(super) fn rows_call(
         &mut self,
         name: &str,
@@ -47,7 +47,7 @@ impl Binder<'_> {
             _ => None,
         };
         let (mut columns, args, wide) = match name {
-            // Of composite values there are the fields.
+            // unnest of composite values returns one column for each field.
             "unnest" if let Some(of) = element.and_then(TypeKind::as_composite) => {
                 let fields = of.definition().fields.iter();
                 let columns = fields.map(|field| (field.name.clone(), field.ty.plain()));
@@ -87,7 +87,7 @@ impl Binder<'_> {
         })
     }
 
-    /// The rows of a variable, in FROM.
+    /// Binds the rows of a variable in FROM.
     pub(super) fn rows_of_variable(
         &mut self,
         name: &ast::ObjectName,
@@ -122,7 +122,7 @@ impl Binder<'_> {
         self.leaf(leaf, rows.source, alias, scope)
     }
 
-    /// A function that gives rows, in FROM, which may read what stands `left` of it.
+    /// Binds a set-returning function in FROM; it may read the scopes in `left`.
     pub(super) fn rows_in_from(
         &mut self,
         name: &str,
@@ -145,7 +145,7 @@ impl Binder<'_> {
             Some(alias) => names::fold(&alias.name),
             None => name.to_owned(),
         };
-        // A column without a name has that of the function; one that stands alone, that of the alias.
+        // A column without a name takes the function's name. A single column takes the alias.
         let alone = rows.columns.len() == 1 + usize::from(ordinality);
         let is_wide = matches!(
             rows.source,
@@ -181,7 +181,7 @@ impl Binder<'_> {
     }
 }
 
-/// The columns of `unnest` over arrays of these types.
+/// Returns the columns of `unnest` over arrays of these types.
 fn unnested(types: &[Type]) -> Result<Vec<(String, Type)>, SqlError> {
     if types.is_empty() {
         return Err(no_function("unnest", types));

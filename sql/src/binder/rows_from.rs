@@ -1,7 +1,8 @@
-//! ROWS FROM, and WITH ORDINALITY of what does not number its rows itself.
+//! ROWS FROM, and WITH ORDINALITY of functions that do not number their rows themselves.
 //!
 //! ```text
-//! ROWS FROM (f(), g())  is  (SELECT f.*, g.* FROM numbered f FULL JOIN numbered g USING (number) ORDER BY number)
+//! ROWS FROM (f(), g())
+//!   is  (SELECT f.*, g.* FROM numbered f FULL JOIN numbered g USING (number) ORDER BY number)
 //! ```
 
 use sqlparser::ast::{self, TableFactor};
@@ -17,14 +18,14 @@ use crate::bound::{
 use crate::error::{SqlError, SqlState};
 use crate::types::Type;
 
-/// A function's rows with their numbers in the last column.
+/// The rows of a function, with the row number in the last column.
 struct Numbered {
     select: Select,
     columns: Vec<(String, Type)>,
 }
 
 impl Binder<'_> {
-    /// ROWS FROM with these calls.
+    /// Binds ROWS FROM with these calls.
     pub(super) fn rows_from(
         &mut self,
         calls: &[ast::FunctionArg],
@@ -56,7 +57,8 @@ impl Binder<'_> {
         self.side_by_side(&factors, ordinality, alias, around)
     }
 
-    /// The rows of functions beside each other, and their number if that is wanted.
+    /// Binds several functions whose rows are joined by number, with a column for the row number if
+    /// `ordinality` is set.
     pub(super) fn side_by_side(
         &mut self,
         calls: &[(ast::ObjectName, Vec<ast::FunctionArg>)],
@@ -74,7 +76,8 @@ impl Binder<'_> {
             };
             return self.factor(&factor, scope, left);
         }
-        // One function alone has the alias for its column, unless that is one of ours.
+        // The column of a single function takes the alias, unless that name is one that the binder
+        // generates.
         let only = alias.filter(|alias| calls.len() == 1 && !is_own(&alias.name.value));
         let (all, read) = self.beside(left, |binder| {
             let all = calls.iter().map(|call| binder.numbered(call, only));
@@ -116,7 +119,7 @@ impl Binder<'_> {
         self.leaf(leaf, source, alias, scope)
     }
 
-    /// A function's rows with their numbers.
+    /// Returns the rows of a function with their numbers.
     fn numbered(
         &mut self,
         (name, args): &(ast::ObjectName, Vec<ast::FunctionArg>),
@@ -174,7 +177,8 @@ fn targets(columns: &[(String, Type)], first_slot: usize) -> Vec<Target> {
     targets.collect()
 }
 
-/// All of them as one query, whose last target, which is hidden, is the number of the row; and the columns.
+/// Joins all functions into one query whose hidden last target is the row number. Returns it with
+/// the columns.
 fn joined(all: Vec<Numbered>) -> (Option<Select>, Vec<(String, Type)>) {
     let (mut from, mut numbers, mut shown) = (None, Vec::new(), Vec::new());
     let mut columns = Vec::new();
@@ -218,7 +222,7 @@ fn joined(all: Vec<Numbered>) -> (Option<Select>, Vec<(String, Type)>) {
     (select, columns)
 }
 
-/// The number of a row that one of several functions has at least.
+/// Returns the row number, which at least one of the functions provides.
 fn number_of(numbers: &[Expr]) -> Expr {
     match numbers {
         [only] => only.clone(),

@@ -1,5 +1,5 @@
-//! What a statement that writes rows has to satisfy: constraints that the catalog keeps as text, bound for the
-//! statement, and the tables that foreign keys lead to.
+//! The rules that written rows must satisfy: the constraints that the catalog stores as text, bound
+//! for the statement, and the tables that foreign keys connect with the written table.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use crate::error::SqlError;
 use crate::order::InOrder;
 use crate::settings::Settings;
 
-/// What a statement does to the rows of a table.
+/// The kinds of change that a statement makes to the rows of a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change<'a> {
-    /// It adds rows.
+    /// Whether it inserts rows.
     pub(super) inserts: bool,
-    /// It takes rows away.
+    /// Whether it deletes rows.
     pub(super) deletes: bool,
-    /// It gives these columns other values.
+    /// The columns that it updates.
     pub(super) updates: &'a [usize],
 }
 
@@ -51,7 +51,7 @@ impl Change<'_> {
 }
 
 impl Binder<'_> {
-    /// All rules that a statement may meet which changes `table` so.
+    /// Returns all rules that apply to a statement that changes `table` in this way.
     pub(super) fn integrity(
         &mut self,
         table: &Arc<TableDef>,
@@ -65,7 +65,7 @@ impl Binder<'_> {
         let all: Vec<usize>;
         if table.has_triggers() {
             self.put_triggers(table, &|trigger| change.fires(trigger), &mut rules)?;
-            // What runs before a row is changed may change any column.
+            // A BEFORE row trigger may change any column.
             if !change.updates.is_empty() && rules.all_triggers().any(changes_rows) {
                 all = (0..table.columns.len()).collect();
                 change.updates = &all;
@@ -103,14 +103,15 @@ impl Binder<'_> {
         })
     }
 
-    /// Has a foreign key of `table` to itself to do with the change?
+    /// Returns whether a self-referencing foreign key of `table` is affected by the change.
     fn meets_itself(&self, table: &TableDef, change: Change<'_>) -> bool {
         let own = |key: &&ForeignKeyDef| key.parent == table.id;
         let mut own = table.rules.foreign_keys.iter().filter(own);
         own.any(|key| change.writes(key) || change.unsettles(key))
     }
 
-    /// Adds `table` and the tables that a change of it leads to; with each whether its rows may be changed.
+    /// Adds `table` and the tables that its change affects, each with a flag for whether its rows
+    /// may be changed.
     fn relate(
         &mut self,
         table: &Arc<TableDef>,
@@ -127,7 +128,7 @@ impl Binder<'_> {
         }
         let mut moves = table.routing_columns().iter();
         let moves = moves.any(|column| change.updates.contains(column));
-        // A row that moves leaves one partition, and comes into another.
+        // A row that moves to another partition is deleted from one and inserted into the other.
         let below = Change {
             inserts: change.inserts || moves,
             deletes: change.deletes || moves,
@@ -142,8 +143,8 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// Adds a partition of the changed table that has foreign keys of its own, and the tables that they lead to; and
-    /// those whose foreign keys lead to the partition alone.
+    /// Adds a partition of the changed table that has foreign keys of its own, with the tables that
+    /// they reference. Adds also the tables whose foreign keys reference this partition alone.
     fn relate_partition(
         &mut self,
         partition: &Arc<TableDef>,
@@ -160,8 +161,8 @@ impl Binder<'_> {
         self.relate_children(partition, change, tables)
     }
 
-    /// Adds the tables whose foreign keys lead to `whole`, with it: the changed table, one that has it for a partition,
-    /// or one of its partitions.
+    /// Adds `whole` and the tables whose foreign keys reference it. `whole` is the changed table, a
+    /// partitioned table above it, or one of its partitions.
     fn relate_children(
         &mut self,
         whole: &Arc<TableDef>,
@@ -172,7 +173,7 @@ impl Binder<'_> {
             let Some(child) = self.catalog.table_by_id(*child)? else {
                 continue;
             };
-            // What a partition has from the table above it is looked after there.
+            // A foreign key that a partition inherits is handled at its parent.
             let leads =
                 |key: &&ForeignKeyDef| key.parent == whole.id && child.link(key.id).is_none();
             let mut keys = child.rules.foreign_keys.iter().filter(leads);
@@ -182,7 +183,7 @@ impl Binder<'_> {
             add(tables, whole, false);
             let mut to_here = child.rules.foreign_keys.iter().filter(leads);
             let changes = to_here.any(|key| key.on_delete.changes() || key.on_update.changes());
-            // Whoever is changed may change others in turn.
+            // A foreign-key action on the child may trigger further actions on its own children.
             if add(tables, &child, changes) && changes {
                 let columns: Vec<usize> = (0..child.columns.len()).collect();
                 let change = Change {
@@ -219,8 +220,9 @@ impl Binder<'_> {
         Ok(related)
     }
 
-    /// Gives the rules of a table the triggers that `fires` says. Those of its rows are the leaves', where there are such; a
-    /// row that goes from one to another is deleted there and inserted here.
+    /// Adds the triggers that `fires` selects to the rules of a table. Row triggers of a
+    /// partitioned table belong to its leaf partitions. A row that moves between partitions is
+    /// deleted from one and inserted into the other.
     fn put_triggers(
         &mut self,
         table: &TableDef,
@@ -242,7 +244,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// The partitioned tables that a table is a partition of, the nearest first.
+    /// Returns the partitioned tables above a table, the nearest first.
     pub(super) fn above(&self, table: &TableDef) -> Result<Vec<Arc<TableDef>>, SqlError> {
         let mut all: Vec<Arc<TableDef>> = Vec::new();
         let parent = |table: &TableDef| table.partition_of_table().map(|of| of.parent);
@@ -268,7 +270,8 @@ impl Binder<'_> {
         Ok(all)
     }
 
-    /// The rules of the rows of a table that is written, with those of its partitions, or of its place among them.
+    /// Returns the rules for the rows of a written table, with those of its partitions and the root
+    /// of its partition hierarchy.
     fn written_rules(&mut self, table: &TableDef) -> Result<RowRules, SqlError> {
         let mut rules = self.row_rules(table)?;
         if table.family.is_some() {
@@ -280,7 +283,7 @@ impl Binder<'_> {
         Ok(rules)
     }
 
-    /// The rules of one table's rows.
+    /// Returns the rules for the rows of one table.
     pub(super) fn row_rules(&mut self, table: &TableDef) -> Result<RowRules, SqlError> {
         let mut rules = RowRules::default();
         let generated = |column: &crate::catalog::ColumnDef| column.more.generated.is_some();
@@ -318,8 +321,9 @@ impl Binder<'_> {
         Ok(rules)
     }
 
-    /// Binds something that the catalog keeps of a table: its names are of the table's schema, or of `public`, whoever
-    /// writes rows; what is in neither is looked for as the session does.
+    /// Binds a definition that the catalog stores for a table. Its names are looked up in the
+    /// table's schema, then in `public`, whichever role writes the rows, and last along the search
+    /// path of the session.
     pub(super) fn of_table<T>(
         &mut self,
         table: &TableDef,
@@ -340,7 +344,7 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// An expression over the columns of `table` that the catalog has as text.
+    /// Binds an expression over the columns of `table` that the catalog stores as text.
     pub(super) fn stored(
         &mut self,
         table: &TableDef,
@@ -354,13 +358,13 @@ impl Binder<'_> {
     }
 }
 
-/// May it change what is written?
+/// Returns whether the trigger may change the new row.
 fn changes_rows(trigger: &Trigger) -> bool {
     trigger.def.row && trigger.def.timing == Timing::Before
 }
 
-/// The condition of a partial index of `table`, bound with nothing to see but types; their names are of the table's
-/// schema, whoever reads it.
+/// Binds the condition of a partial index of `table` in a scope that contains only its columns and
+/// types. Names belong to the schema of the table, independently of the session.
 pub fn index_condition(
     table: &TableDef,
     text: &str,
@@ -369,7 +373,7 @@ pub fn index_condition(
     index_condition_with(table, text, catalog, Arc::new(Settings::new()))
 }
 
-/// The same where literals of dates and times are read with these settings.
+/// Binds an index condition; its date and time literals are read with these settings.
 pub(super) fn index_condition_with(
     table: &TableDef,
     text: &str,
@@ -382,7 +386,7 @@ pub(super) fn index_condition_with(
     })
 }
 
-/// An expression that an index of `table` has for a column, bound as its condition is.
+/// Binds an index expression of `table` in the same way as an index condition.
 pub fn index_expression(
     table: &TableDef,
     text: &str,
@@ -391,7 +395,7 @@ pub fn index_expression(
     index_expression_with(table, text, catalog, Arc::new(Settings::new()))
 }
 
-/// The same where literals of dates and times are read with these settings.
+/// Binds an index expression; its date and time literals are read with these settings.
 pub(super) fn index_expression_with(
     table: &TableDef,
     text: &str,
@@ -422,7 +426,7 @@ fn alone(
     bind(&mut binder)
 }
 
-/// What there are of types in a catalog.
+/// A view of a catalog that contains only its types.
 pub(super) struct OnlyTypes<'a>(pub(super) &'a dyn CatalogView);
 
 impl CatalogView for OnlyTypes<'_> {
@@ -451,7 +455,8 @@ impl CatalogView for OnlyTypes<'_> {
     }
 }
 
-/// Adds a table unless it is there; whether there is anything new.
+/// Adds a table unless the list contains it. Returns whether the table or its `changes` flag is
+/// new.
 fn add(tables: &mut Vec<(Arc<TableDef>, bool)>, table: &Arc<TableDef>, changes: bool) -> bool {
     match tables.iter_mut().find(|(t, _)| t.id == table.id) {
         Some((_, known)) => {

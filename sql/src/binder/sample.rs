@@ -1,9 +1,11 @@
-//! TABLESAMPLE: the table is a query over it whose WHERE throws the dice for each row.
+//! TABLESAMPLE: the table becomes a subquery whose WHERE decides for each row whether it is
+//! sampled.
 //!
 //! ```text
-//! t AS x TABLESAMPLE BERNOULLI (p) REPEATABLE (s)  is  (SELECT * FROM t WHERE tablesample(p, s, key…)) AS x
+//! t AS x TABLESAMPLE BERNOULLI (p) REPEATABLE (s)
+//!   is  (SELECT * FROM t WHERE tablesample(p, s, key…)) AS x
 //! ```
-//! There are no pages to keep or leave out as wholes, so SYSTEM is BERNOULLI.
+//! Tables have no pages that could be sampled as a whole, so SYSTEM is the same as BERNOULLI.
 
 use sqlparser::ast::{self, TableFactor};
 
@@ -17,7 +19,7 @@ use crate::functions::{CastContext, SAMPLED, SAMPLED_AGAIN};
 use crate::types::Type;
 
 impl Binder<'_> {
-    /// A table of which only some rows are wanted.
+    /// Binds a table with a TABLESAMPLE clause.
     pub(super) fn sampled(
         &mut self,
         factor: &TableFactor,
@@ -71,7 +73,7 @@ impl Binder<'_> {
         self.leaf(leaf, source, None, scope)
     }
 
-    /// Whether a row is kept.
+    /// Returns the condition that decides whether a row is sampled.
     fn throw(&mut self, sample: &ast::TableSample, table: &TableDef) -> Result<Expr, SqlError> {
         let plain = sample.modifier == ast::TableSampleModifier::TableSample
             && matches!(
@@ -93,7 +95,7 @@ impl Binder<'_> {
         let seed = ast::Expr::Value(seed.value.clone());
         let seed = self.scalar(&seed, &Scope::default(), Clause::FromFunction)?;
         let mut args = vec![percent, self.sample_argument(seed, Type::FLOAT8)?];
-        // Rows that no key tells apart are kept or left together.
+        // Without a primary key, equal rows are sampled together.
         let key = table
             .primary_key()
             .filter(|key| key.unique && !key.is_hidden());

@@ -1,4 +1,4 @@
-//! Which columns a name can mean.
+//! Scopes: the columns that a name can refer to.
 
 use super::names;
 use super::needs::Columns;
@@ -11,32 +11,33 @@ use crate::types::{Composite, Type};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scope {
     pub(super) leaves: Vec<ScopeLeaf>,
-    /// Columns merged by USING and NATURAL: they hide those they come from.
+    /// The columns merged by USING and NATURAL; each hides the columns that it was merged from.
     pub(super) merged: Vec<Merged>,
-    /// Joins that have an alias of their own, `USING (…) AS alias`.
+    /// The joins with an alias of their own, `USING (…) AS alias`.
     pub(super) joins: Vec<Joined>,
-    /// How many slots the leaves have.
+    /// The number of slots of the leaves.
     pub(super) width: usize,
 }
 
-/// One relation.
+/// One relation of a scope.
 #[derive(Clone, Debug)]
 pub(super) struct ScopeLeaf {
     pub(super) alias: String,
-    /// The table's name, where the alias is another.
+    /// The name of the table, if the alias is another name.
     pub(super) table_name: Option<String>,
     pub(super) schema: Option<String>,
     pub(super) first_slot: usize,
     pub(super) columns: Vec<ScopeColumn>,
     /// The slots of the primary key, for columns that depend on it in GROUP BY.
     pub(super) key: Vec<usize>,
-    /// The slots that tell in which partition a row is; none where there are no partitions.
+    /// The slots that determine the partition of a row; empty for tables without partitions.
     pub(super) routed: Vec<usize>,
-    /// Where it is noted that columns are read, if that has to be allowed.
+    /// The list that records read columns for privilege checks; `None` if there are none.
     pub(super) reads: Option<Columns>,
-    /// The value that its name alone stands for, if not the row of a table, a view or a query.
+    /// The value that the relation name stands for, unless it is the row of a table, view or query.
     pub(super) row: Option<RowValue>,
-    /// Whether it is a table, a materialized view or a relation of the catalog, which have system columns.
+    /// Whether the relation is a table, materialized view or system catalog; these have system
+    /// columns.
     pub(super) is_table: bool,
 }
 
@@ -54,20 +55,20 @@ pub(super) struct ScopeColumn {
     pub(super) name: String,
     pub(super) ty: Type,
     pub(super) origin: Option<ColumnOrigin>,
-    /// A merged column stands for it where no relation is named.
+    /// Whether a merged column replaces this one in unqualified references.
     pub(super) hidden: bool,
 }
 
-/// A column of both sides of a join.
+/// A column that a join has merged from both sides.
 #[derive(Clone, Debug)]
 pub(super) struct Merged {
     pub(super) name: String,
-    /// The first slot of the join's left side, before which `*` has it.
+    /// The first slot of the left side of the join; `*` lists the merged column before it.
     pub(super) first: usize,
     pub(super) expr: Expr,
 }
 
-/// A column that `*` stands for.
+/// A column that `*` expands to.
 enum StarColumn<'a> {
     Merged(&'a Merged),
     Of(&'a ScopeLeaf, usize),
@@ -82,17 +83,18 @@ impl StarColumn<'_> {
     }
 }
 
-/// What USING merges, under an alias.
+/// The columns that USING merges, under an alias.
 #[derive(Clone, Debug)]
 pub(super) struct Joined {
     pub(super) alias: String,
     pub(super) columns: Vec<Merged>,
 }
 
-/// What the names of columns begin with that `*` passes over, as nobody writes them.
+/// The first character of generated column names, which `*` omits; it does not occur in names that
+/// users write.
 pub(super) const UNSEEN: char = '\u{2}';
 
-/// What a name was found to be.
+/// The column that a name refers to.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) expr: Expr,
@@ -100,7 +102,7 @@ pub(super) struct Found {
 }
 
 impl Scope {
-    /// The column `name` of any relation; `None` if there is none.
+    /// Returns the column `name` of any relation; `None` if no relation has it.
     pub(super) fn unqualified(&self, name: &str) -> Result<Option<Found>, SqlError> {
         let mut found: Option<Found> = None;
         let ambiguous = || {
@@ -132,7 +134,7 @@ impl Scope {
         Ok(found)
     }
 
-    /// The column `name` of the relation `alias`, or an error.
+    /// Returns the column `name` of the relation `alias`, or an error.
     pub(super) fn qualified(
         &self,
         schema: Option<&str>,
@@ -177,13 +179,13 @@ impl Scope {
         }
     }
 
-    /// The join that goes by a name.
+    /// Returns the join with this alias.
     pub(super) fn join_called(&self, schema: Option<&str>, alias: &str) -> Option<&Joined> {
         let mut joins = self.joins.iter().filter(|_| schema.is_none());
         joins.find(|join| join.alias == alias)
     }
 
-    /// What `join.*` stands for.
+    /// Returns the columns that `join.*` expands to.
     pub(super) fn join_star(
         &self,
         schema: Option<&str>,
@@ -197,7 +199,7 @@ impl Scope {
         )
     }
 
-    /// What a merged column is.
+    /// Returns the expression and the origin of a merged column.
     pub(super) fn found_merged(&self, merged: &Merged) -> Found {
         Found {
             expr: merged.expr.clone(),
@@ -205,7 +207,7 @@ impl Scope {
         }
     }
 
-    /// The relation that goes by a name.
+    /// Returns the relation that a name refers to.
     pub(super) fn leaf(&self, schema: Option<&str>, alias: &str) -> Result<&ScopeLeaf, SqlError> {
         let fits = |leaf: &&ScopeLeaf| {
             leaf.alias == alias
@@ -238,7 +240,7 @@ impl Scope {
         ))
     }
 
-    /// Adds a relation; 42712 if its name is taken.
+    /// Adds a relation; 42712 if its name is in use.
     pub(super) fn push(&mut self, leaf: ScopeLeaf) -> Result<(), SqlError> {
         self.check_alias(&leaf.alias)?;
         self.width += leaf.columns.len();
@@ -246,7 +248,7 @@ impl Scope {
         Ok(())
     }
 
-    /// 42712 if a name is taken.
+    /// Checks that an alias is not in use; 42712 if it is.
     pub(super) fn check_alias(&self, alias: &str) -> Result<(), SqlError> {
         let taken = self.leaves.iter().any(|leaf| leaf.alias == alias);
         match taken || self.join_called(None, alias).is_some() {
@@ -258,7 +260,8 @@ impl Scope {
         }
     }
 
-    /// Returns what `*` stands for: of each join the merged columns, then those of its sides.
+    /// Returns the columns that `*` expands to: for each join the merged columns, then those of its
+    /// sides.
     pub(super) fn star(&self) -> Vec<(String, Found)> {
         let found = |at: &StarColumn<'_>| match at {
             StarColumn::Merged(merged) => self.found_merged(merged),
@@ -271,7 +274,7 @@ impl Scope {
             .collect()
     }
 
-    /// Returns the names of what `*` stands for, none of which is read by that.
+    /// Returns the names of the columns that `*` expands to, without recording them as read.
     pub(super) fn star_names(&self) -> Vec<String> {
         let columns = self.star_columns().into_iter();
         columns.map(|at| at.name().to_owned()).collect()
@@ -295,7 +298,7 @@ impl Scope {
         out
     }
 
-    /// The table column that a slot is.
+    /// Returns the table column that the expression is; `None` for other expressions.
     fn origin_of(&self, expr: &Expr) -> Option<ColumnOrigin> {
         let Node::Column(slot) = expr.node else {
             return None;
@@ -304,7 +307,7 @@ impl Scope {
         leaf.columns[column].origin
     }
 
-    /// The relation that owns a slot, and which of its columns it is.
+    /// Returns the relation that owns a slot, and the position of the column.
     pub(super) fn leaf_of_slot(&self, slot: usize) -> Option<(&ScopeLeaf, usize)> {
         self.leaves.iter().find_map(|leaf| {
             let column = slot.checked_sub(leaf.first_slot)?;
@@ -312,7 +315,7 @@ impl Scope {
         })
     }
 
-    /// `alias.column` of a slot.
+    /// Returns `alias.column` for a slot.
     pub(super) fn slot_name(&self, slot: usize) -> String {
         match self.leaf_of_slot(slot) {
             Some((leaf, column)) => format!("{}.{}", leaf.alias, leaf.columns[column].name),
@@ -322,7 +325,7 @@ impl Scope {
 }
 
 impl ScopeLeaf {
-    /// A column of the relation.
+    /// Returns a column of the relation, and records it as read.
     pub(super) fn found(&self, column: usize) -> Found {
         let c = &self.columns[column];
         if let (Some(reads), Some(origin)) = (&self.reads, c.origin) {

@@ -1,14 +1,17 @@
-//! SEARCH and CYCLE of recursive queries: both terms get columns more, as PostgreSQL rewrites them.
+//! SEARCH and CYCLE of recursive queries: both terms get additional columns, as in PostgreSQL's
+//! rewrite.
 //!
 //! ```text
-//! WITH RECURSIVE t (a) AS (left UNION ALL right) SEARCH DEPTH FIRST BY a SET s CYCLE a SET m USING p
+//! WITH RECURSIVE t (a) AS (left UNION ALL right)
+//!   SEARCH DEPTH FIRST BY a SET s CYCLE a SET m USING p
 //!
 //! left     SELECT a, ARRAY[ROW(a)], false, ARRAY[ROW(a)] FROM (left) (a)
-//! right    SELECT a, s || ARRAY[ROW(a)], CASE WHEN ROW(a) = ANY (p) THEN true ELSE false END, p || ARRAY[ROW(a)]
+//! right    SELECT a, s || ARRAY[ROW(a)],
+//!            CASE WHEN ROW(a) = ANY (p) THEN true ELSE false END, p || ARRAY[ROW(a)]
 //!          FROM (right, with the s, m and p of t) (a, s, m, p) WHERE m <> true
 //! ```
-//! Within the query these columns have names that nobody writes; so `*` passes over them there. BREADTH counts the depth in one more,
-//! which the query does not give.
+//! Inside the query these columns have generated names, which `*` omits. BREADTH FIRST counts the
+//! depth in one more column, which the query does not return.
 
 use sqlparser::ast::{self, SetExpr, TableFactor};
 
@@ -20,13 +23,13 @@ use crate::functions::quote_ident;
 use crate::parser::{Cycle, Search, SearchCycle, parse_query};
 use crate::walk::{Visitor, Walk};
 
-/// The columns that are added, as they are called within the query.
+/// The names of the added columns inside the query.
 const SEQUENCE: &str = "sequence";
 const MARK: &str = "mark";
 const PATH: &str = "path";
 const DEPTH: &str = "depth";
 
-/// Looks for a query that is called so.
+/// A visitor that looks for a reference to the query of this name.
 struct Reads<'a> {
     called: &'a str,
     found: bool,
@@ -40,12 +43,13 @@ impl Visitor for Reads<'_> {
     }
 }
 
-/// 42601 for clauses of a query that does not read itself.
+/// Returns the error 42601 for SEARCH or CYCLE of a query that does not refer to itself.
 pub(super) fn not_recursive() -> SqlError {
     SqlError::new(SqlState::SYNTAX_ERROR, "WITH query is not recursive")
 }
 
-/// Both terms of a query whose columns are `columns`, with what the clauses add.
+/// Returns both terms of a query whose columns are `columns`, with the columns that the clauses
+/// add.
 pub(super) fn extended(
     called: &str,
     of: &SearchCycle,
@@ -115,7 +119,7 @@ pub(super) fn extended(
     Ok((left, over(&text, SetExpr::Select(Box::new(inner)))?))
 }
 
-/// Gives what was added the names that the clauses say, and leaves out what only counts.
+/// Gives the added columns the names that the clauses define, and removes the depth column.
 pub(super) fn name_columns(of: &SearchCycle, query: &mut Select) {
     if breadth(of).is_some() {
         query.targets.pop();
@@ -132,7 +136,7 @@ pub(super) fn name_columns(of: &SearchCycle, query: &mut Select) {
     }
 }
 
-/// The columns that are added, in their order.
+/// Returns the names of the added columns, in order.
 fn added(of: &SearchCycle) -> impl Iterator<Item = &'static str> {
     let search = of.search.iter().map(|_| SEQUENCE);
     let cycle = of.cycle.iter().flat_map(|_| [MARK, PATH]);
@@ -143,7 +147,7 @@ fn breadth(of: &SearchCycle) -> Option<&Search> {
     of.search.as_ref().filter(|search| !search.depth)
 }
 
-/// The values of CYCLE: for a row that was there before, and for others.
+/// Returns the mark values of CYCLE: for a row that closes a cycle, and for other rows.
 fn values(cycle: &Cycle) -> (String, String) {
     match &cycle.values {
         Some((value, default)) => (format!("({value})"), format!("({default})")),
@@ -151,7 +155,7 @@ fn values(cycle: &Cycle) -> (String, String) {
     }
 }
 
-/// The select lists of both terms.
+/// Returns the target lists of both terms.
 fn lists(of: &SearchCycle, columns: &[String]) -> (String, String) {
     let (left, right) = (own("l"), own("r"));
     let row = |of: &str, first: Option<String>, columns: &[String]| {
@@ -193,7 +197,7 @@ fn lists(of: &SearchCycle, columns: &[String]) -> (String, String) {
             row(&left, None, &cycle.columns),
             row(&right, None, &cycle.columns),
         );
-        // Both have one type.
+        // CASE in both terms gives the mark columns one type.
         let mark = |met: &str| format!("CASE WHEN {met} THEN {value} ELSE {default} END");
         let met = format!("{then} = ANY ({})", before(PATH));
         add(MARK, mark("false"), mark(&met));
@@ -210,7 +214,7 @@ fn unseen(name: &str) -> String {
     format!("{UNSEEN}{name}")
 }
 
-/// A name that nobody writes, in quotes.
+/// Returns a quoted generated name, which does not occur in user queries.
 fn own(name: &str) -> String {
     format!("\"{UNSEEN}{name}\"")
 }
@@ -219,7 +223,7 @@ fn quoted(name: &str) -> String {
     quote_ident(name)
 }
 
-/// The query that `text` is, with another one for the one in its FROM.
+/// Parses `text` and replaces the subquery in its FROM by `inner`.
 fn over(text: &str, inner: SetExpr) -> Result<SetExpr, SqlError> {
     let mut query = parse_query(&text.replacen("(SELECT)", "(SELECT 1)", 1))?;
     if let SetExpr::Select(select) = &mut *query.body
@@ -231,7 +235,7 @@ fn over(text: &str, inner: SetExpr) -> Result<SetExpr, SqlError> {
     Ok(*query.body)
 }
 
-/// What the query itself is called in its FROM.
+/// Returns the name that the recursive reference has in FROM.
 fn reference(from: &[ast::TableWithJoins], called: &str) -> Option<ast::Ident> {
     from.iter().find_map(|item| {
         let joined = item.joins.iter().map(|join| &join.relation);
@@ -257,7 +261,7 @@ fn reference(from: &[ast::TableWithJoins], called: &str) -> Option<ast::Ident> {
     })
 }
 
-/// The errors that PostgreSQL has for what the clauses say of columns.
+/// Checks the column lists of the clauses, with the errors that PostgreSQL reports.
 fn check(of: &SearchCycle, columns: &[String]) -> Result<(), SqlError> {
     let syntax = |message: String| Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
     let listed = |kind: &str, named: &[String]| {

@@ -1,4 +1,4 @@
-//! GRANT, REVOKE, ALTER … OWNER TO and COMMENT ON: the objects that they name.
+//! GRANT, REVOKE, ALTER … OWNER TO and COMMENT ON: the objects that the statements name.
 
 use super::{Binder, names};
 use crate::bound::{
@@ -63,7 +63,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The object of a name, or nothing where there is none and need not be.
+    /// Returns the named object; `None` if it does not exist and `if_exists` is set.
     fn object_if_there(
         &mut self,
         of: &ObjectName,
@@ -78,7 +78,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The object of a name.
+    /// Returns the object of this name.
     fn object(&mut self, of: &ObjectName) -> Result<NamedObject, SqlError> {
         let RoutineName { schema, name, .. } = &of.name;
         let shown = names::shown(schema.as_deref(), name);
@@ -158,7 +158,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The oid of a schema, or 3F000.
+    /// Returns the oid of a schema; 3F000 if it does not exist.
     fn schema_oid(&self, name: &str) -> Result<u32, SqlError> {
         self.catalog.schema_oid(name).ok_or_else(|| {
             SqlError::new(
@@ -190,7 +190,7 @@ impl Binder<'_> {
                 }
             }
         }
-        // Where there are none, it is still said of what.
+        // An empty list of objects still has an object kind, which determines the valid privileges.
         let of_all = match &grant.objects {
             Granted::AllIn(kind, ..) => *kind,
             Granted::Named(_) => ObjectKind::Table,
@@ -314,12 +314,12 @@ impl Binder<'_> {
     }
 }
 
-/// Is a relation of another kind than was said? What is called a table may be anything.
+/// Returns whether a relation has another kind than the statement says; TABLE may name any kind.
 fn is_other(said: ObjectKind, is: ObjectKind) -> bool {
     said != is && said != ObjectKind::Table
 }
 
-/// Those of whole objects as one.
+/// Combines the privileges on whole objects into one entry.
 fn merged(
     privileges: Vec<(Option<Privileges>, Vec<String>)>,
 ) -> Vec<(Option<Privileges>, Vec<String>)> {
@@ -337,7 +337,7 @@ fn merged(
     all
 }
 
-/// 42704
+/// Returns the error 42704 for a role that does not exist.
 pub(super) fn no_role(name: &str) -> SqlError {
     SqlError::new(
         SqlState::UNDEFINED_OBJECT,

@@ -1,4 +1,4 @@
-//! SELECT: targets, grouping, ORDER BY.
+//! SELECT: target lists, grouping and ORDER BY.
 
 use sqlparser::ast;
 
@@ -38,7 +38,7 @@ impl Binder<'_> {
             ast::WildcardAdditionalOptions::default(),
         )];
         let projection: &[ast::SelectItem] = match select.flavor {
-            // `TABLE t`
+            // `TABLE t` selects all columns.
             ast::SelectFlavor::FromFirstNoSelect => &everything,
             _ => &select.projection,
         };
@@ -200,7 +200,7 @@ impl Binder<'_> {
         }
     }
 
-    /// WHERE.
+    /// Binds a WHERE condition.
     pub(super) fn filter(&mut self, filter: &ast::Expr, scope: &Scope) -> Result<Expr, SqlError> {
         let bound = self.scalar(filter, scope, Clause::Where)?;
         self.condition(bound, "WHERE")
@@ -224,7 +224,7 @@ impl Binder<'_> {
         self.condition(bound, "HAVING")
     }
 
-    /// A select list or RETURNING list.
+    /// Binds a target list or a RETURNING list.
     pub(super) fn targets(
         &mut self,
         items: &[ast::SelectItem],
@@ -285,7 +285,7 @@ impl Binder<'_> {
                     aggregates: aggregates.as_deref_mut(),
                 },
             )?;
-            // A literal that goes into a column takes the column's type.
+            // A literal that is stored in a column takes the type of the column.
             let told = wanted.and_then(|types| types.get(position)).copied();
             let bound = match told {
                 Some(ty) if bound.ty == Type::UNKNOWN => {
@@ -345,7 +345,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// The columns of a relation around the query in hand, of the nearest that is called so.
+    /// Returns the columns of the nearest relation of this name in an outer query.
     fn star_outside(&mut self, schema: Option<&str>, alias: &str) -> Option<Vec<Target>> {
         let around = self.surroundings.iter().enumerate().rev();
         let mut found =
@@ -364,8 +364,8 @@ impl Binder<'_> {
         Some(carried.collect())
     }
 
-    /// `SELECT generate_series(…)` without FROM, or another function that is a source of rows: it is what is selected
-    /// from.
+    /// Binds a single set-returning function such as `SELECT generate_series(…)` without FROM, as a
+    /// FROM item.
     fn function_target(
         &mut self,
         select: &ast::Select,
@@ -432,7 +432,7 @@ impl Binder<'_> {
         Ok(Some((leaf, vec![target])))
     }
 
-    /// GROUP BY keys; `None` without the clause.
+    /// Binds the GROUP BY keys; `None` without the clause.
     fn group_keys(
         &mut self,
         group_by: &ast::GroupByExpr,
@@ -461,7 +461,7 @@ impl Binder<'_> {
         Ok(Some((keys, Vec::new())))
     }
 
-    /// One key: a column of the input, else a target by name or number, else an expression.
+    /// Binds one key: a column of the input, else a target by name or number, else an expression.
     pub(super) fn group_key(
         &mut self,
         item: &ast::Expr,
@@ -499,7 +499,8 @@ impl Binder<'_> {
         })
     }
 
-    /// The target that an ORDER BY key sorts by; a new hidden one if it is not in the list.
+    /// Returns the target that an ORDER BY key sorts by. A key that is not in the target list is
+    /// added as a hidden target.
     fn order_target(
         &mut self,
         key: &ast::OrderByExpr,
@@ -548,7 +549,7 @@ fn named_target((name, found): (String, Found)) -> Target {
     }
 }
 
-/// The table column that a select item is, if it is just that.
+/// Returns the table column that a target is, if the target is a plain column reference.
 fn plain_origin(expr: &ast::Expr, scope: &Scope) -> Option<crate::bound::ColumnOrigin> {
     let found = match expr {
         ast::Expr::Nested(inner) => return plain_origin(inner, scope),
@@ -589,7 +590,7 @@ fn check_wildcard(options: &ast::WildcardAdditionalOptions) -> Result<(), SqlErr
     }
 }
 
-/// 0A000 for the clauses of other dialects.
+/// Refuses the clauses of other SQL dialects with 0A000.
 fn check_supported(select: &ast::Select) -> Result<(), SqlError> {
     if select.into.is_some() {
         return Err(SqlError::new(
@@ -616,7 +617,7 @@ fn check_supported(select: &ast::Select) -> Result<(), SqlError> {
     Err(SqlError::unsupported(refused))
 }
 
-/// 42601 for `*` without FROM.
+/// Returns the error 42601 for `*` without FROM.
 fn star_of_nothing() -> SqlError {
     SqlError::new(
         SqlState::SYNTAX_ERROR,

@@ -1,4 +1,4 @@
-//! Functions of sequences take names: they become oids here.
+//! Sequence functions: the binder converts the sequence names in their arguments to oids.
 
 use sqlparser::ast;
 
@@ -19,12 +19,12 @@ use crate::walk::{TreeMut, VisitorMut};
 /// The functions whose first argument is a sequence.
 const OF_SEQUENCES: [&str; 3] = ["nextval", "currval", "setval"];
 
-/// Is the first argument of the function a sequence?
+/// Returns whether the first argument of the function is a sequence.
 pub(super) fn takes_sequence(function: &str) -> bool {
     OF_SEQUENCES.contains(&function)
 }
 
-/// The name in `'name'::regclass`.
+/// Returns the inner expression of `'name'::regclass`.
 pub(super) fn under_regclass(arg: &ast::Expr) -> &ast::Expr {
     match arg {
         ast::Expr::Cast {
@@ -40,7 +40,7 @@ pub(super) fn under_regclass(arg: &ast::Expr) -> &ast::Expr {
     }
 }
 
-/// Writes the schemas of sequences into the texts that name them.
+/// A visitor that adds the schemas to the sequence names in literals.
 struct Qualified<'a, 'b>(&'a Binder<'b>);
 
 impl VisitorMut for Qualified<'_, '_> {
@@ -56,7 +56,7 @@ impl VisitorMut for Qualified<'_, '_> {
     }
 }
 
-/// The literal that is the first argument of a call.
+/// Returns the literal that is the first argument of a call.
 fn sequence_text(args: &mut ast::FunctionArguments) -> Option<&mut String> {
     let ast::FunctionArguments::List(list) = args else {
         return None;
@@ -79,15 +79,15 @@ fn sequence_text(args: &mut ast::FunctionArguments) -> Option<&mut String> {
 }
 
 impl Binder<'_> {
-    /// The text of a default. It names the schemas of its sequences, whatever the path of the
-    /// sessions that use it.
+    /// Returns the text of a default, with the sequence names qualified. It then means the same
+    /// under every search path.
     pub(super) fn default_text(&self, expr: &ast::Expr) -> String {
         let mut expr = expr.clone();
         let _ = expr.walk_mut(&mut Qualified(self));
         text_of(&expr)
     }
 
-    /// The name of a sequence with its schema, unless it has one or needs none.
+    /// Returns the qualified name of a sequence, unless it has a schema or needs none.
     fn qualified_sequence(&self, text: &str) -> Option<String> {
         let (None, name) = qualified(text).ok()? else {
             return None;
@@ -99,13 +99,13 @@ impl Binder<'_> {
         needed.then(|| format!("{}.{}", quoted(schema), quoted(name)))
     }
 
-    /// The oid of the sequence that an argument names.
+    /// Returns the oid of the sequence that an argument names.
     pub(super) fn sequence_of(&self, arg: Expr) -> Result<Expr, SqlError> {
         let name = match &arg.node {
             Node::Const(Value::Text(name)) => name.clone(),
             _ if arg.ty.kind.is_integer() => return Ok(arg),
             Node::Const(Value::Null) => return Ok(Expr::constant(Type::INT8, Value::Null)),
-            // An oid, or a type that no such function takes.
+            // An oid, or a value of a type that overload resolution refuses later.
             _ if arg.ty != Type::UNKNOWN && !arg.ty.kind.is_string() => return Ok(arg),
             _ => return Err(SqlError::unsupported("a sequence that is not named")),
         };
@@ -117,7 +117,7 @@ impl Binder<'_> {
             let id = Value::Int8(i64::from(sequence.id));
             return Ok(Expr::constant(Type::INT8, id));
         }
-        // Defaults of SERIAL columns do not say it, whatever the path.
+        // The defaults of SERIAL columns omit the schema `public`, whatever the search path is.
         if schema.is_none()
             && let Some(sequence) = self.catalog.sequence(Some(PUBLIC_SCHEMA), &name)?
         {
@@ -133,7 +133,7 @@ impl Binder<'_> {
         }
     }
 
-    /// A function uses a sequence that is known by its oid.
+    /// Requires the privileges that a function needs on a sequence that is given by oid.
     pub(super) fn need_sequence(
         &mut self,
         function: &str,
@@ -147,14 +147,14 @@ impl Binder<'_> {
         let found = match id {
             Some(id) => self.catalog.sequence_by_id(id)?,
             None if self.passes_all() => return Ok(()),
-            // Whether it may be used is known when it is.
+            // The sequence, and so the privilege, is known only at run time.
             None => return Err(SqlError::unsupported("a sequence that is not named")),
         };
         let Some(found) = found else {
             return Ok(());
         };
         self.params.name_sequence(found.id);
-        // One of them is enough.
+        // One of these privileges suffices.
         let enough = match function {
             "nextval" => [Privileges::USAGE, Privileges::UPDATE],
             "setval" => [Privileges::UPDATE; 2],
@@ -165,7 +165,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// A sequence as a relation, or the error that there is none of the name.
+    /// Returns a sequence as a relation, or `missing` if no sequence has this name.
     pub(super) fn sequence_leaf(
         &mut self,
         name: &ast::ObjectName,
@@ -208,7 +208,8 @@ impl Binder<'_> {
         Ok((leaf, source))
     }
 
-    /// `pg_get_serial_sequence('table', 'column')`; of what is not known yet it is a call as others.
+    /// Binds `pg_get_serial_sequence('table', 'column')`. With non-constant arguments it is an
+    /// ordinary call.
     pub(super) fn serial_sequence(&mut self, args: Vec<Expr>) -> Result<Expr, SqlError> {
         let known = match args.as_slice() {
             [table, column] => match (&table.node, &column.node) {
@@ -241,7 +242,7 @@ impl Binder<'_> {
     }
 }
 
-/// Schema and name in a text that is read as an identifier.
+/// Parses a text as an identifier and returns its schema and name.
 fn qualified(text: &str) -> Result<(Option<String>, String), SqlError> {
     let invalid = || SqlError::new(SqlState::INVALID_NAME, "invalid name syntax");
     match parse_expression(text).map_err(|_| invalid())? {

@@ -11,7 +11,7 @@ use crate::functions::CastContext;
 use crate::types::Type;
 
 impl Binder<'_> {
-    /// `left UNION right` and the like.
+    /// Binds UNION, INTERSECT or EXCEPT.
     pub(super) fn set_operation(
         &mut self,
         set: (&ast::SetOperator, &ast::SetQuantifier),
@@ -36,7 +36,7 @@ impl Binder<'_> {
         self.over_set(LeafSource::Set(Box::new(set)), order_by)
     }
 
-    /// A select of all that a relation of the same columns as the first query in it gives.
+    /// Returns a query of all columns of a source that has the columns of its first query.
     pub(super) fn over_set(
         &mut self,
         source: LeafSource,
@@ -67,7 +67,8 @@ impl Binder<'_> {
         self.over_leaf(leaf, targets, order_by)
     }
 
-    /// One side. What a literal or parameter is in its select list the other side may tell.
+    /// Binds one side. The type of an unknown literal or parameter in its target list comes from
+    /// the other side.
     pub(super) fn set_side(&mut self, side: &ast::SetExpr) -> Result<Select, SqlError> {
         self.deeper_by(SIDE_LEVELS, |binder| match side {
             ast::SetExpr::Select(select) => {
@@ -94,7 +95,7 @@ impl Binder<'_> {
         })
     }
 
-    /// Both sides with the types that their columns have in common.
+    /// Converts the columns of both sides to their common types.
     pub(super) fn matched(
         &mut self,
         op: SetOp,
@@ -120,7 +121,7 @@ impl Binder<'_> {
         Ok((left, right))
     }
 
-    /// Gives a column of a query another type.
+    /// Converts a column of a query to another type.
     pub(super) fn retype(
         &mut self,
         select: &mut Select,
@@ -138,7 +139,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// What is still unknown of a query's columns becomes text.
+    /// Converts the columns of a query that are still of unknown type to text.
     pub(super) fn settle_columns(&mut self, select: &mut Select) -> Result<(), SqlError> {
         for column in 0..select.visible {
             if select.targets[column].expr.ty == Type::UNKNOWN {
@@ -149,7 +150,7 @@ impl Binder<'_> {
     }
 }
 
-/// The operation that is written, and whether ALL is.
+/// Returns the set operation, and whether ALL is given.
 pub(super) fn operation(
     (op, quantifier): (&ast::SetOperator, &ast::SetQuantifier),
 ) -> Result<(SetOp, bool), SqlError> {
@@ -167,7 +168,7 @@ pub(super) fn operation(
     Ok((op, all))
 }
 
-/// 0A000 where a side of a set operation has a FOR UPDATE of its own.
+/// Refuses a branch of a set operation that has a row-locking clause, with 0A000.
 fn refuse_locks(side: &ast::Query) -> Result<(), SqlError> {
     let Some(clause) = side.locks.first() else {
         return Ok(());
