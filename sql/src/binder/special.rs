@@ -1,4 +1,4 @@
-//! Expressions with a syntax of their own: BETWEEN, IN, CASE, EXTRACT, TRIM and so on.
+//! Expressions with a syntax of their own: BETWEEN, IN, CASE, EXTRACT, TRIM and others.
 
 use sqlparser::ast;
 
@@ -231,7 +231,7 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// Over something cheap BETWEEN is two comparisons, which indexes know.
+    /// Binds BETWEEN. If the input is cheap it becomes two comparisons, which an index can serve.
     fn between(
         &mut self,
         input: &ast::Expr,
@@ -335,7 +335,8 @@ impl Binder<'_> {
         )))
     }
 
-    /// `expr LIKE ANY (array)`, an operator of its own; `symbols` are those without and with NOT.
+    /// Binds `expr LIKE ANY (array)`, which has an operator of its own; `symbols` are the operators
+    /// without and with NOT.
     fn like_any(
         &mut self,
         symbols: [&str; 2],
@@ -378,7 +379,7 @@ impl Binder<'_> {
         if let Some(operand) = operand {
             whens.push(self.expr(operand, around)?);
         }
-        // The ELSE comes first in choosing the type, as PostgreSQL does it.
+        // As in PostgreSQL, the ELSE comes first in the choice of the result type.
         let mut results = vec![match otherwise {
             Some(otherwise) => self.expr(otherwise, around)?,
             None => Expr::constant(Type::UNKNOWN, Value::Null),

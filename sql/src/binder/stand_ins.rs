@@ -1,8 +1,9 @@
-//! What stands for several types in the signatures of users' functions, and what it is in a call.
+//! Polymorphic types in the signatures of user-defined functions, and their substitution in a call.
 //!
-//! `anyelement` and its kin are one type, that of all their arguments; `anycompatible` and its kin are one that all of
-//! theirs go to by themselves. A call is of the function with the types in their places ([`concrete`]), which is compiled
-//! as another function would be.
+//! All `anyelement`, `anyarray` … parameters of a call share one type. All `anycompatible` …
+//! parameters share one common type to which their arguments have implicit casts. A call refers to
+//! a function with the concrete types substituted ([`concrete`]); it is compiled like a separate
+//! function.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::error::{SqlError, SqlState};
 use crate::types::{Type, TypeKind};
 use crate::value::Value;
 
-/// One for one type, or for one that others go to.
+/// The two groups of polymorphic types: all the same type, or one common type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Family {
     Same,
@@ -36,7 +37,7 @@ fn is_array(kind: TypeKind) -> bool {
     matches!(kind, TypeKind::AnyArray | TypeKind::AnyCompatibleArray)
 }
 
-/// What each of the last arguments is where this one takes them all.
+/// Returns the type of each variadic argument, given the type of the VARIADIC parameter.
 pub(super) fn element_of(kind: TypeKind) -> Option<TypeKind> {
     match kind {
         TypeKind::AnyArray => Some(TypeKind::AnyElement),
@@ -45,7 +46,8 @@ pub(super) fn element_of(kind: TypeKind) -> Option<TypeKind> {
     }
 }
 
-/// What the two families are in a call; unknown where there are only unknown arguments, or none.
+/// The concrete types of both groups in a call; unknown if there are only unknown arguments, or
+/// none.
 #[derive(Clone, Copy)]
 pub(super) struct StandIns {
     same: TypeKind,
@@ -53,13 +55,14 @@ pub(super) struct StandIns {
 }
 
 impl StandIns {
-    /// What a body is looked at with, before there are calls.
+    /// The types with which a function body is checked before any call.
     pub(super) const EXAMPLE: StandIns = StandIns {
         same: TypeKind::Int4,
         compatible: TypeKind::Int4,
     };
 
-    /// What they are where arguments of these types are given for those; `None` where they do not go together.
+    /// Returns the concrete types for arguments of these types; `None` if the arguments are not
+    /// compatible.
     pub(super) fn of(given: &[(TypeKind, Type)]) -> Option<StandIns> {
         let known = given.iter().filter(|(_, ty)| *ty != Type::UNKNOWN);
         let mut same = None;
@@ -105,10 +108,10 @@ impl StandIns {
         })
     }
 
-    /// What a type of the signature is.
+    /// Returns the concrete type for a type of the signature.
     ///
     /// # Errors
-    /// 42804 where nothing tells it, 42704 where there are no arrays of it.
+    /// 42804 if no argument determines the type, 42704 if it has no array type.
     fn stand_for(self, kind: TypeKind) -> Result<TypeKind, SqlError> {
         let of = match family(kind) {
             None => return Ok(kind),
@@ -129,7 +132,7 @@ impl StandIns {
         }
     }
 
-    /// A signature with what they are in their places.
+    /// Returns a signature with the concrete types substituted.
     pub(super) fn signature(
         self,
         args: &[RoutineArg],
@@ -161,13 +164,13 @@ impl StandIns {
     }
 }
 
-/// Has a signature such types?
+/// Returns whether a signature has polymorphic types.
 pub(super) fn has_any(args: &[RoutineArg], result: &RoutineResult) -> bool {
     let polymorphic = |ty: Type| ty.kind.is_polymorphic();
     polymorphic(result.ty) || args.iter().any(|arg| polymorphic(arg.ty))
 }
 
-/// The function that a call is of, where these are given.
+/// Returns the function that a call with these arguments refers to.
 pub(super) fn concrete(
     routine: &Arc<RoutineDef>,
     given: &[(TypeKind, Type)],
@@ -196,7 +199,7 @@ pub(super) fn concrete(
     }))
 }
 
-/// 42P13 for a result that no argument tells.
+/// Checks that the parameters determine every polymorphic result type; 42P13 otherwise.
 pub(super) fn check_told(args: &[RoutineArg], result: &RoutineResult) -> Result<(), SqlError> {
     let mut inputs = Vec::new();
     for arg in args.iter().filter(|arg| arg.mode.is_input()) {

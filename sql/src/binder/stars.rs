@@ -1,9 +1,11 @@
-//! `*` of a view's queries, written out: columns that its relations get later are not the view's.
+//! Expands `*` in the query of a view: columns that are added later to its relations do not belong
+//! to the view.
 //!
 //! ```text
-//! number ──► bind the query, which notes the columns of each numbered star ──► write_out
+//! number ──► bind the query, which records the columns of each numbered star ──► write_out
 //! ```
-//! The number of a star is the place of its token, which a copy of the query keeps. A star that is not bound stays.
+//! The number of a star is the position of its token, which a copy of the query keeps. A star that
+//! is not bound is not expanded.
 
 use std::collections::HashMap;
 
@@ -15,17 +17,17 @@ use super::scope::{Scope, ScopeLeaf, UNSEEN};
 use crate::error::SqlError;
 use crate::walk::{TreeMut, VisitorMut};
 
-/// The line of numbered stars, which no text has.
+/// The line number of numbered stars, which no text contains.
 const LINE: u64 = u64::MAX;
 
-/// The columns of each star, by its number.
+/// The columns of each star, by the number of the star.
 #[derive(Debug, Default)]
 pub(super) struct Stars(HashMap<u64, Vec<ast::SelectItem>>);
 
 /// Gives each star of a query a number; `TABLE t` becomes `SELECT * FROM t`.
 ///
 /// # Errors
-/// 54001.
+/// 54001 if the query is nested too deeply.
 pub(super) fn number(query: &mut ast::Query) -> Result<(), SqlError> {
     query.walk_mut(&mut Numbering(0))
 }
@@ -53,7 +55,7 @@ impl VisitorMut for Numbering {
 }
 
 impl Stars {
-    /// Notes the columns that the stars of a select list stand for.
+    /// Records the columns that the stars of a target list expand to.
     pub(super) fn note(&mut self, projection: &[ast::SelectItem], scope: &Scope) {
         for item in projection {
             if let Some(number) = number_of(item)
@@ -64,10 +66,10 @@ impl Stars {
         }
     }
 
-    /// Puts the columns in the place of the stars.
+    /// Replaces the stars by their columns.
     ///
     /// # Errors
-    /// 54001.
+    /// 54001 if the query is nested too deeply.
     pub(super) fn write_out(self, query: &mut ast::Query) -> Result<(), SqlError> {
         query.walk_mut(&mut WritingOut(self))
     }
@@ -97,7 +99,7 @@ fn number_of(item: &ast::SelectItem) -> Option<u64> {
     (place.line == LINE).then_some(place.column)
 }
 
-/// The columns of `*` or `t.*`, where `t` is a relation of this scope.
+/// Returns the columns of `*` or `t.*`, if `t` is a relation of this scope.
 fn columns(item: &ast::SelectItem, scope: &Scope) -> Option<Vec<ast::SelectItem>> {
     let mut items = Vec::new();
     match item {
@@ -131,7 +133,7 @@ fn columns(item: &ast::SelectItem, scope: &Scope) -> Option<Vec<ast::SelectItem>
     Some(items)
 }
 
-/// Adds the columns of a relation that `wanted` wants, given whether they are hidden behind USING.
+/// Adds the columns of a relation for which `wanted` is true, given whether USING hides them.
 fn columns_of(leaf: &ScopeLeaf, items: &mut Vec<ast::SelectItem>, wanted: fn(bool) -> bool) {
     let columns = leaf.columns.iter().filter(|column| wanted(column.hidden));
     let names = columns.map(|column| &column.name);

@@ -1,7 +1,8 @@
 //! Assignments to parts of columns: `UPDATE t SET c.f = 1`, `SET a[1] = 1`, `INSERT INTO t (c.f) VALUES (1)`.
 //!
-//! The column gets its value with another one in that part of it: a field of a row, an element or a slice of an array, what
-//! is at the end of a path in jsonb. Parts may have parts, `SET a[1].f = 1`.
+//! The column keeps its value, except that one part of it is replaced: a field of a row, an element
+//! or a slice of an array, or the value at a path in jsonb. Parts may be nested, as in `SET a[1].f
+//! = 1`.
 
 use sqlparser::ast;
 
@@ -19,23 +20,23 @@ use crate::parser::subscripts_of;
 use crate::types::{Fields, Type, TypeKind};
 use crate::value::{Record, Value};
 
-/// A column that is assigned to, or the part of it that the path leads to: names of fields, and subscripts, which are names
-/// to the parser.
+/// The target of an assignment: a column, or the part of it at the end of a path. The path consists
+/// of field names and subscripts; the parser represents subscripts as names.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) column: usize,
     pub(super) path: Vec<ast::Ident>,
 }
 
-/// What a value is assigned to.
+/// The column that a value is assigned to.
 struct Of<'a> {
     column: &'a ColumnDef,
-    /// What messages call it: the column, or the innermost field.
+    /// The name in messages: the column, or the innermost field.
     name: String,
 }
 
 impl Binder<'_> {
-    /// The value of a column that is `before`, with another one at the end of a path.
+    /// Returns `before`, the value of a column, with `value` in the part at the end of a path.
     pub(super) fn with_part(
         &mut self,
         before: Expr,
@@ -85,7 +86,7 @@ impl Binder<'_> {
         Ok(changed(ty, &WITH_FIELD, args))
     }
 
-    /// An array or a jsonb with another value where the subscripts lead to.
+    /// Returns an array or a jsonb with another value at these subscripts.
     fn with_subscripts(
         &mut self,
         (before, whole): (Expr, Type),
@@ -137,7 +138,7 @@ impl Binder<'_> {
         Ok(changed(ty, &WITH_ELEMENT, args))
     }
 
-    /// A value as one of a part's type: 42804 where there is no cast that an assignment makes.
+    /// Converts a value to the type of a part; 42804 if there is no assignment cast.
     fn part_value(
         &mut self,
         value: Expr,
@@ -164,7 +165,7 @@ impl Binder<'_> {
         self.coerce(value, to, CastContext::Assignment)
     }
 
-    /// What is in a column, or in a field of it, and which part of that is meant.
+    /// Returns the fields of a column or of a field, and the position of the named one.
     fn subfield(
         &self,
         column: &ColumnDef,
@@ -185,7 +186,7 @@ impl Binder<'_> {
         })
     }
 
-    /// 42804: what has no fields.
+    /// Returns the error 42804 for a type without fields.
     fn no_row(&self, (column, ty): (&ColumnDef, Type), ident: &ast::Ident) -> SqlError {
         let message = format!(
             "cannot assign to field \"{}\" of column \"{}\" because its type {} is not a composite type",
@@ -196,7 +197,7 @@ impl Binder<'_> {
         SqlError::new(SqlState::DATATYPE_MISMATCH, message).or_at(self.position(ident.span))
     }
 
-    /// The type of what is at a place of a table's row.
+    /// Returns the type of the part at the end of a path.
     pub(super) fn place_type(
         &self,
         column: &ColumnDef,
@@ -226,7 +227,7 @@ pub(super) fn is_sliced(subscripts: &[&ast::Subscript]) -> bool {
     all.any(|subscript| matches!(subscript, ast::Subscript::Slice { .. }))
 }
 
-/// 0A000: DEFAULT for a part of a column.
+/// Returns the error 0A000 for DEFAULT assigned to a part of a column.
 pub(super) fn no_default(path: &[ast::Ident]) -> Result<SqlError, SqlError> {
     let last = match path.last() {
         Some(last) => subscripts_of(last)?,

@@ -1,4 +1,4 @@
-//! Queries in expressions, and the columns that they read of the queries around them.
+//! Subqueries in expressions, and the columns that they read from outer queries.
 
 use std::sync::Arc;
 
@@ -13,14 +13,16 @@ use crate::bound::{Expr, Node, Select, Subquery, SubqueryKind, Volatility};
 use crate::error::{SqlError, SqlState};
 use crate::types::Type;
 
-/// The surroundings of a query that is being bound.
+/// The query around the one that is being bound.
 pub(super) struct Surroundings {
     pub(super) scope: Scope,
-    /// What the query reads of them: outer slots, and what goes into them.
+    /// The values that the inner query reads from it: outer slots and their expressions.
     pub(super) args: Vec<(usize, Expr)>,
-    /// Where the query stands; a relation in FROM has what stands left of it around.
+    /// The clause that contains the inner query; a relation in FROM is surrounded by the relations
+    /// to its left.
     pub(super) clause: Clause,
-    /// The aggregates of the query around so far, if there may be any here.
+    /// The aggregates that this query has collected so far; `None` where aggregates are not
+    /// allowed.
     pub(super) aggregates: Option<Aggregates>,
 }
 
@@ -34,14 +36,14 @@ impl Surroundings {
         }
     }
 
-    /// It is what stands left of a relation in FROM.
+    /// Returns whether these are the relations to the left of a relation in FROM.
     pub(super) fn lateral(&self) -> bool {
         self.clause == Clause::FromRelation
     }
 }
 
 impl Binder<'_> {
-    /// A query that stands in an expression, and what it takes from around it.
+    /// Binds a subquery in an expression, and returns it with its outer references.
     fn inner_query(
         &mut self,
         query: &ast::Query,
@@ -93,7 +95,7 @@ impl Binder<'_> {
         Ok((bound?, surroundings.args))
     }
 
-    /// Runs `bind` for a query that sees nothing of the one in hand, but what is around that.
+    /// Runs `bind` for a query that does not see the current query, but the queries around that.
     pub(super) fn within<T>(
         &mut self,
         bind: impl FnOnce(&mut Self) -> Result<T, SqlError>,
@@ -101,7 +103,8 @@ impl Binder<'_> {
         self.surrounded(Surroundings::new(Scope::default(), Clause::Select), bind)
     }
 
-    /// Runs `bind` for a relation that reads what stands left of it in FROM; what it takes from there comes with its result.
+    /// Runs `bind` for a relation that reads the relations to its left in FROM. Returns its result
+    /// with its outer references.
     pub(super) fn within_lateral<T>(
         &mut self,
         scope: Scope,
@@ -121,7 +124,8 @@ impl Binder<'_> {
         Ok((bound?, args))
     }
 
-    /// What `find` finds in the surroundings, the nearest first, as the query in hand reads it.
+    /// Returns the column that `find` finds in the nearest outer query, as the current query reads
+    /// it.
     pub(super) fn surrounding(
         &mut self,
         find: impl Fn(&Scope) -> Result<Option<Found>, SqlError>,
@@ -134,7 +138,7 @@ impl Binder<'_> {
         Ok(None)
     }
 
-    /// A value of the surroundings `level`, handed from each to the next.
+    /// Passes a value of the outer query at `level` through each query down to the current one.
     pub(super) fn carried(&mut self, level: usize, mut expr: Expr) -> Expr {
         for level in level..self.surroundings.len() {
             let ty = expr.ty;
@@ -152,7 +156,7 @@ impl Binder<'_> {
         expr
     }
 
-    /// A new outer slot.
+    /// Returns a new outer slot.
     pub(super) fn outer_slot(&mut self) -> usize {
         self.outer_slots += 1;
         self.outer_slots - 1
@@ -176,7 +180,7 @@ impl Binder<'_> {
         Expr::new(ty, Node::Subquery(Box::new(sub)))
     }
 
-    /// `(SELECT …)`
+    /// Binds `(SELECT …)`.
     pub(super) fn scalar_subquery(
         &mut self,
         query: &ast::Query,
@@ -193,7 +197,7 @@ impl Binder<'_> {
         Ok(self.new_subquery(ty, SubqueryKind::Scalar { column: 0 }, found))
     }
 
-    /// `ARRAY(SELECT …)`
+    /// Binds `ARRAY(SELECT …)`.
     pub(super) fn array_subquery(
         &mut self,
         query: &ast::Query,
@@ -216,7 +220,7 @@ impl Binder<'_> {
         Ok(self.new_subquery(ty, SubqueryKind::Array, found))
     }
 
-    /// `(SELECT …)` with several columns: one expression for each.
+    /// Binds `(SELECT …)` with several columns, and returns one expression for each.
     pub(super) fn row_subquery(
         &mut self,
         query: &ast::Query,
@@ -238,7 +242,7 @@ impl Binder<'_> {
         Ok(columns)
     }
 
-    /// `[NOT] EXISTS (SELECT …)`
+    /// Binds `[NOT] EXISTS (SELECT …)`.
     pub(super) fn exists(
         &mut self,
         query: &ast::Query,
@@ -250,7 +254,7 @@ impl Binder<'_> {
         Ok(negated_if(negated, exists))
     }
 
-    /// `input [NOT] IN (SELECT …)`
+    /// Binds `input [NOT] IN (SELECT …)`.
     pub(super) fn in_subquery(
         &mut self,
         input: &ast::Expr,
@@ -262,7 +266,7 @@ impl Binder<'_> {
         Ok(negated_if(negated, any))
     }
 
-    /// `input op ANY (SELECT …)` or ALL.
+    /// Binds `input op ANY (SELECT …)`, or ALL.
     pub(super) fn quantified(
         &mut self,
         input: &ast::Expr,
@@ -333,7 +337,7 @@ fn unwrapped(expr: &ast::Expr) -> &ast::Expr {
     }
 }
 
-/// The query of `(SELECT …)`, in brackets or not.
+/// Returns the query of `(SELECT …)`, with or without further parentheses.
 pub(super) fn query_of(expr: &ast::Expr) -> Option<&ast::Query> {
     match unwrapped(expr) {
         ast::Expr::Subquery(query) => Some(query),

@@ -1,11 +1,12 @@
-//! What a column may have been meant that is not there: one whose name is nearly the same.
+//! The hint for a column that does not exist: existing columns with nearly the same name.
 
 use super::scope::{Scope, UNSEEN};
 
-/// How many letters may be another.
+/// The largest edit distance of a suggested name.
 const DISTANCE_MAX: usize = 3;
 
-/// The hint for a column that no relation has, or the relation of a name has not.
+/// Returns the hint for a column that no relation has or, with `alias`, that this relation does not
+/// have.
 pub(super) fn hint(scope: &Scope, alias: Option<&str>, name: &str) -> Option<String> {
     let mut nearest: Vec<String> = Vec::new();
     let mut least = DISTANCE_MAX + 1;
@@ -13,7 +14,7 @@ pub(super) fn hint(scope: &Scope, alias: Option<&str>, name: &str) -> Option<Str
         if alias.is_some_and(|alias| alias != leaf.alias) {
             continue;
         }
-        // Nobody can have meant what nobody can write.
+        // Users cannot write generated names, so they are not suggested.
         let named = leaf.columns.iter().filter(|c| !c.name.starts_with(UNSEEN));
         for column in named {
             let distance = distance(name, &column.name);
@@ -36,7 +37,7 @@ pub(super) fn hint(scope: &Scope, alias: Option<&str>, name: &str) -> Option<Str
     }
 }
 
-/// How many letters have to come, go or change to make one text the other.
+/// Returns the edit distance: the number of letters to insert, delete or replace.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

@@ -1,4 +1,4 @@
-//! Operators that are rows of the function library, under their symbols.
+//! Operators that the function library contains under their symbols.
 
 use super::Binder;
 use super::call::choose;
@@ -9,7 +9,7 @@ use crate::functions::{ScalarFunction, candidates};
 use crate::types::{Type, TypeKind};
 
 impl Binder<'_> {
-    /// A call of a function that stands for an operator.
+    /// Binds a call of a function that implements an operator.
     pub(super) fn symbol_as(
         &mut self,
         function: &str,
@@ -25,7 +25,7 @@ impl Binder<'_> {
             })
     }
 
-    /// A call of the operator that fits the types best.
+    /// Binds a call of the operator that fits the types best.
     pub(super) fn symbol(
         &mut self,
         symbol: &str,
@@ -44,7 +44,8 @@ impl Binder<'_> {
     }
 }
 
-/// An unknown is first taken for what the other side is.
+/// Returns the operator that takes the type of the known side on both sides; it is preferred if one
+/// side is unknown.
 fn same_on_both_sides(symbol: &str, types: &[Type; 2]) -> Option<&'static ScalarFunction> {
     let kind = match types.map(|t| t.kind) {
         [TypeKind::Unknown, known] | [known, TypeKind::Unknown] => known,

@@ -1,8 +1,9 @@
 //! The columns that tables have without declaring them: `tableoid`, `xmin`, and `xmax` in RETURNING.
 //!
-//! No list of columns shows them, and a column of the table's own hides the one of its name. Rows keep no number of the
-//! transaction that wrote them. So `xmin` is a fingerprint of the row's values: it serves those who ask whether a row
-//! has changed since they read it, and stays the same where an UPDATE changes nothing.
+//! `*` and column lists omit them, and a user column of the same name hides them. Rows do not store
+//! the number of the transaction that wrote them. So `xmin` is a fingerprint of the values of the
+//! row: a client can use it to check whether a row has changed since it was read. An UPDATE that
+//! changes nothing leaves it the same.
 
 use super::scope::{Found, ScopeColumn, ScopeLeaf, UNSEEN};
 use crate::bound::{Expr, Node};
@@ -15,10 +16,11 @@ use crate::value::Value;
 const TABLE_OID: &str = "tableoid";
 const XMIN: &str = "xmin";
 
-/// In RETURNING of an INSERT: 0 of a row that went in, and not of one that ON CONFLICT has changed.
+/// The column `xmax` in RETURNING of an INSERT: 0 for an inserted row, and not 0 for a row that ON
+/// CONFLICT has updated.
 const XMAX: &str = "xmax";
 
-/// System columns of PostgreSQL's that are not there, or not everywhere.
+/// The system columns of PostgreSQL that are unsupported, or supported in some places only.
 const REFUSED: [&str; 4] = ["cmax", "cmin", "ctid", XMAX];
 
 /// Checks that a column of a table may have a name.
@@ -35,13 +37,14 @@ pub(super) fn check_column_name(name: &str) -> Result<(), SqlError> {
     }
 }
 
-/// Returns whether a name is that of a system column which an expression over a table is shown with.
+/// Returns whether a name is that of a system column that an expression over a table can contain
+/// when it is deparsed.
 pub(super) fn is_system_column(name: &str) -> bool {
     [TABLE_OID, XMIN].contains(&name)
 }
 
 impl ScopeLeaf {
-    /// Adds `xmax`, of which the row has the value behind all columns.
+    /// Adds `xmax`, whose value comes after all columns of the row.
     pub(super) fn push_xmax(&mut self) {
         self.columns.push(ScopeColumn {
             name: format!("{UNSEEN}{XMAX}"),
@@ -51,7 +54,8 @@ impl ScopeLeaf {
         });
     }
 
-    /// Returns the system column of a name, if the relation has it; `alone` where no other relation can leave its rows out.
+    /// Returns the system column of this name, if the relation has it. `alone` means that no outer
+    /// join can replace its row by NULLs.
     pub(super) fn system_column(&self, name: &str, alone: bool) -> Result<Option<Found>, SqlError> {
         match name {
             TABLE_OID if self.is_table => self.table_oid(alone).map(Some),
@@ -61,7 +65,8 @@ impl ScopeLeaf {
         }
     }
 
-    /// Returns 0A000 where a name is that of a system column which a table of PostgreSQL's has.
+    /// Returns the error 0A000 for the name of a system column that only tables in PostgreSQL have;
+    /// `None` for other names.
     pub(super) fn refused_column(&self, name: &str) -> Option<SqlError> {
         let refused = self.is_table && REFUSED.contains(&name);
         refused.then(|| SqlError::unsupported(format!("system column {name}")))
@@ -73,7 +78,8 @@ impl ScopeLeaf {
         (name == XMAX).then(|| self.found(last))
     }
 
-    /// `tableoid`: the oid of the table, wherever there is a row. That of a row of a partitioned table is its partition's.
+    /// Returns `tableoid`: the oid of the table, or NULL without a row. For a row of a partitioned
+    /// table it is the oid of the partition.
     fn table_oid(&self, alone: bool) -> Result<Found, SqlError> {
         let origin = self.columns.first().and_then(|column| column.origin);
         let table = origin.map_or(0, |origin| origin.table);
@@ -104,7 +110,7 @@ impl ScopeLeaf {
         Ok(where_row(self.is_not_null(told_by), oid))
     }
 
-    /// `xmin`: the fingerprint of the values, wherever there is a row.
+    /// Returns `xmin`: the fingerprint of the values, or NULL without a row.
     fn xmin(&self, alone: bool) -> Found {
         let columns = self.columns.iter().enumerate();
         let columns = columns.filter(|(_, column)| !column.name.starts_with(UNSEEN));
@@ -137,7 +143,7 @@ impl ScopeLeaf {
     }
 }
 
-/// A value of the rows that there are, not of the NULLs of an outer join.
+/// Returns a value that is NULL in the null-extended rows of an outer join.
 fn where_row(is_there: Expr, value: Expr) -> Found {
     let ty = value.ty;
     let node = Node::Case {

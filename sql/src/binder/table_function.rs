@@ -1,4 +1,5 @@
-//! Functions in FROM that give one column: `generate_series`, `txid_status`, and any that gives one value.
+//! Functions in FROM with one column: `generate_series`, `txid_status`, and functions that return a
+//! single value.
 
 use sqlparser::ast;
 
@@ -13,7 +14,7 @@ use crate::functions::CastContext;
 use crate::types::{Type, TypeCategory, TypeKind};
 
 impl Binder<'_> {
-    /// A function in FROM: one that is a source of rows, or any other, which gives one row.
+    /// Binds a function in FROM: a set-returning function, or another one, which gives one row.
     pub(super) fn table_function(
         &mut self,
         name: &ast::ObjectName,
@@ -61,7 +62,7 @@ impl Binder<'_> {
         self.leaf(leaf, lateral(read, source), alias, scope)
     }
 
-    /// The source that a function is, and the type of its column.
+    /// Returns the source for a function, and the type of its column.
     pub(super) fn rows_of(
         &mut self,
         function: TableFunction,
@@ -83,7 +84,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The arguments of generate_series, in the type they share.
+    /// Binds the arguments of generate_series, converted to their common type.
     fn series(&mut self, args: Vec<Expr>) -> Result<(Type, LeafSource), SqlError> {
         let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
         if args.len() < 2 || args.len() > 3 {
@@ -118,7 +119,8 @@ impl Binder<'_> {
         Ok((ty, source))
     }
 
-    /// The arguments of generate_series over timestamps, dates becoming `timestamptz` as in PostgreSQL.
+    /// Binds the arguments of generate_series over timestamps. As in PostgreSQL, dates are
+    /// converted to `timestamptz`.
     fn series_of_moments(&mut self, args: Vec<Expr>) -> Result<(Type, LeafSource), SqlError> {
         let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
         let Ok([start, stop, step]) = <[Expr; 3]>::try_from(args) else {

@@ -1,4 +1,4 @@
-//! The calls of set-returning functions in a select list, and the relations that they become.
+//! Set-returning functions in a target list, and the relations that they are rewritten to.
 
 use sqlparser::ast::{self, Expr as E};
 
@@ -9,41 +9,43 @@ use crate::error::{SqlError, SqlState};
 use crate::parser::parse_query;
 use crate::walk::{TreeMut, VisitorMut};
 
-/// The field that a row itself is.
+/// The field name that stands for the row itself.
 const WHOLE: &str = "\u{1}";
 
-/// A call, with the fields of its rows that are read.
+/// A call, with the fields of its rows that the query reads.
 struct Call {
     function: ast::Function,
-    /// The call as it reads before its arguments change.
+    /// The text of the call before its arguments are rewritten.
     written: String,
     shape: RowShape,
-    /// One more than that of the calls in its arguments.
+    /// One more than the largest level of the calls in its arguments.
     level: usize,
     read: Vec<String>,
 }
 
-/// The calls of a select list. Those within expressions that read the same are one call, as they are in PostgreSQL, also
-/// with those that are a whole column; of these alone each gives rows of its own.
+/// The calls of a target list. As in PostgreSQL, calls with equal text inside expressions are one
+/// call, together with an equal call that is a whole target. Calls that are whole targets each
+/// return rows of their own.
 pub(super) struct Calls<'a> {
     known: &'a Known<'a>,
     list: Vec<Call>,
-    /// The calls within expressions, as they read, with the place in the list of those that are in it.
+    /// The texts of the calls inside expressions, with their position in the list once they are
+    /// added.
     shared: Vec<(String, Option<usize>)>,
-    /// Only calls that read as one of `shared` are taken.
+    /// Whether only calls whose text is in `shared` are taken.
     pub(super) only_known: bool,
-    /// How many relations of select lists FROM has already.
+    /// The number of relations that earlier target lists have added to FROM.
     before: usize,
-    /// The level of the calls in the arguments of the call at hand.
+    /// The level of the calls in the arguments of the current call.
     level: usize,
-    /// Whether the item at hand has changed.
+    /// Whether the current target has changed.
     changed: bool,
-    /// How many queries deep the visitor is.
+    /// The number of queries around the visited expression.
     queries: usize,
 }
 
 impl<'a> Calls<'a> {
-    /// No calls yet; those that read as one of `shared` become one.
+    /// Returns an empty list; calls whose text is in `shared` become one call.
     pub(super) fn of(known: &'a Known<'a>, shared: Vec<String>) -> Calls<'a> {
         Calls {
             known,
@@ -57,10 +59,11 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// Moves the calls of a SELECT into FROM. With `as_fields` the fields of rows are columns, too, that `*` passes over.
+    /// Moves the calls of a SELECT into FROM. With `as_fields` the fields of rows become additional
+    /// columns, which `*` omits.
     ///
     /// # Errors
-    /// A field that a row does not have.
+    /// 42703 for a field that a row does not have.
     pub(super) fn beside(
         mut self,
         (mut select, mut order_by): Rewritten,
@@ -106,7 +109,7 @@ impl<'a> Calls<'a> {
         Ok((select, order_by))
     }
 
-    /// Adds an item of the list as it is to be.
+    /// Adds the rewritten target.
     fn item(
         &mut self,
         item: &ast::SelectItem,
@@ -116,7 +119,7 @@ impl<'a> Calls<'a> {
             out.push(item.clone());
             return Ok(());
         };
-        // `(f(x)).*`
+        // The target is `(f(x)).*`.
         if let Some(E::Nested(row)) = row_of_star(expr)
             && let E::Function(function) = &*row
             && let Some(shape) = self.known.shape(function)
@@ -145,7 +148,7 @@ impl<'a> Calls<'a> {
         Ok(())
     }
 
-    /// Adds the fields of an item that is a row.
+    /// Adds the fields of a target that is a row.
     fn fields(
         &mut self,
         item: &ast::SelectItem,
@@ -171,13 +174,14 @@ impl<'a> Calls<'a> {
         Ok(())
     }
 
-    /// Returns whether the call is one of those that become relations now.
+    /// Returns whether the call is moved into FROM in this pass.
     fn takes(&self, function: &ast::Function) -> bool {
         let text = || function.to_string();
         !self.only_known || self.shared.iter().any(|(known, _)| *known == text())
     }
 
-    /// Returns the place of a call in the list, in which it is put unless it shares the place of another.
+    /// Returns the position of a call in the list; adds the call unless it shares the position of
+    /// an equal one.
     fn place(&mut self, function: &ast::Function, shape: &RowShape) -> Result<usize, SqlError> {
         let text = function.to_string();
         let at = self.shared.iter().position(|(known, _)| *known == text);
@@ -304,7 +308,7 @@ impl VisitorMut for Calls<'_> {
             return Ok(());
         }
         let field = match field {
-            // The one column is a row, or else has no fields: the binder tells.
+            // The only column may be a row or have no fields; the binder checks that later.
             Some(_) if !shape.is_row => return Ok(()),
             Some(field) if shape.fields.contains(&field) => field,
             Some(field) => {
@@ -321,7 +325,7 @@ impl VisitorMut for Calls<'_> {
     }
 }
 
-/// Returns the name of the `n`-th relation of a select list.
+/// Returns the name of the `n`-th relation that a target list adds.
 pub(super) fn own(n: usize) -> String {
     format!("{OWN}{n}")
 }
@@ -340,7 +344,7 @@ fn column_of(call: usize, field: &str) -> String {
     format!("{call} {field}")
 }
 
-/// Returns an alias with names of columns.
+/// Returns an alias with column names.
 pub(super) fn alias(name: &str, columns: impl Iterator<Item = String>) -> ast::TableAlias {
     ast::TableAlias {
         explicit: true,
@@ -357,7 +361,8 @@ pub(super) fn alias(name: &str, columns: impl Iterator<Item = String>) -> ast::T
 
 /// Returns a query for some fields of the rows of a call.
 fn fields_of_call(call: &Call, fields: &[&str]) -> Result<Box<ast::Query>, SqlError> {
-    // Under a name of a select list a composite value is one column, else its fields are columns.
+    // A generated name keeps a composite value as one column; under another name its fields become
+    // columns.
     let rows = match call.shape.is_row {
         true => "rows".to_owned(),
         false => OWN.to_owned(),

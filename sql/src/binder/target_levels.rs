@@ -1,11 +1,13 @@
-//! A SELECT as a subquery below the set-returning functions of its list.
+//! Moves a SELECT into a subquery below the set-returning functions of its target list.
 //!
 //! ```text
 //!   SELECT max(a) + f(b) FROM t GROUP BY b ORDER BY b
-//!   SELECT o.c1 + f(o.c2) FROM (SELECT NULL, max(a), b FROM t GROUP BY b) AS o(c0, c1, c2) ORDER BY o.c2
+//!   SELECT o.c1 + f(o.c2)
+//!     FROM (SELECT NULL, max(a), b FROM t GROUP BY b) AS o(c0, c1, c2) ORDER BY o.c2
 //! ```
-//! The subquery has an item for each of the list, as GROUP BY may give their numbers and names, then the other expressions
-//! that the list and the keys read, then those of `*`.
+//! The subquery has one target for each target of the list, because GROUP BY may refer to their
+//! numbers and names. The other expressions that the target list and the sort keys read follow,
+//! then the columns of `*`.
 
 use sqlparser::ast::{self, Expr as E};
 
@@ -17,8 +19,8 @@ use crate::error::SqlError;
 use crate::parser::parse_query;
 use crate::walk::{TreeMut, VisitorMut};
 
-/// Moves all of a SELECT but its set-returning functions, DISTINCT and ORDER BY into a subquery. With `first` DISTINCT ON
-/// moves there, too.
+/// Moves a SELECT into a subquery, without its set-returning functions, DISTINCT and ORDER BY. With
+/// `first`, DISTINCT ON moves into the subquery, too.
 ///
 /// # Errors
 /// 0A000 for more than one `*`.
@@ -103,19 +105,19 @@ pub(super) fn split(
     Ok((outer, outer_order))
 }
 
-/// The items of the subquery.
+/// The targets of the subquery.
 struct Below<'a> {
     known: &'a Known<'a>,
     items: Vec<ast::SelectItem>,
-    /// The items as they read; none for those that nothing reads.
+    /// The texts of the targets; `None` for targets that the outer query does not read.
     texts: Vec<Option<String>>,
-    /// The field accesses around the visited row, the outermost first.
+    /// The field accesses around the visited row expression, the outermost first.
     chains: Vec<Vec<ast::AccessExpr>>,
     queries: usize,
 }
 
 impl Below<'_> {
-    /// Adds the item in the place of one of the list.
+    /// Adds the target that has the position of a target of the list.
     fn reserve(&mut self, item: &ast::SelectItem) -> Result<(), SqlError> {
         let Some((expr, _)) = named(item) else {
             return Ok(());
@@ -133,7 +135,7 @@ impl Below<'_> {
         self.texts.push(text);
     }
 
-    /// Returns an item of the list over the subquery.
+    /// Returns a target of the list, rewritten over the subquery.
     fn item(&mut self, expr: &E, name: String) -> Result<ast::SelectItem, SqlError> {
         let mut expr = expr.clone();
         let is_star = row_of_star(&expr).is_some();
@@ -147,7 +149,7 @@ impl Below<'_> {
         })
     }
 
-    /// Changes a key of ORDER BY or DISTINCT ON, unless it is an item of the list.
+    /// Rewrites a key of ORDER BY or DISTINCT ON, unless it refers to a target of the list.
     fn key(&mut self, select: &ast::Select, key: &mut E) -> Result<(), SqlError> {
         match item_of(select, key) {
             Some(_) => Ok(()),
@@ -155,7 +157,7 @@ impl Below<'_> {
         }
     }
 
-    /// Returns the column that an expression is.
+    /// Returns the column of the subquery that an expression is.
     fn column(&mut self, expr: &E) -> E {
         let mut bare = expr;
         while let E::Nested(inner) = bare {
@@ -192,7 +194,7 @@ impl VisitorMut for Below<'_> {
             *expr = self.column(expr);
             return Ok(());
         }
-        // The names of fields are no expressions of their own.
+        // Field names are not expressions.
         if let E::CompoundFieldAccess { access_chain, .. } = expr {
             for access in access_chain.iter_mut() {
                 if let ast::AccessExpr::Subscript(ast::Subscript::Index { index }) = access {
@@ -223,7 +225,7 @@ fn null() -> E {
     E::value(ast::Value::Null)
 }
 
-/// Returns `*` of the subquery, which passes over the columns with names of its own.
+/// Returns `*` of the subquery, which omits the columns with generated names.
 fn every_column() -> ast::SelectItem {
     let name = ast::ObjectName::from(vec![quoted(own(0))]);
     ast::SelectItem::QualifiedWildcard(

@@ -1,15 +1,17 @@
 //! Set-returning functions in a select list beside other columns: `SELECT a, unnest(b) FROM t`.
 //!
-//! The calls become a relation beside those of FROM, which the relation may read, and each call in the list becomes one of
-//! its columns. Several calls run side by side, and the shorter ones go on with NULLs: `unnest` does that with arrays, which
-//! their rows are made into. A call within the arguments of another is a relation before that of the other
-//! (`target_calls.rs`). A field of a row, `(f(x)).n`, is a column too.
+//! The calls become relations in FROM, which may read the other relations, and each call in the
+//! list becomes a column of them. Several calls run side by side; the shorter ones continue with
+//! NULLs, as `unnest` does for arrays. A call in the arguments of another call becomes a relation
+//! before it (`target_calls.rs`). A field of a row, `(f(x)).n`, is a column too.
 //!
-//! Where PostgreSQL computes the rows after groups, windows or DISTINCT ON, the SELECT becomes a subquery in FROM that
-//! computes those, and the calls stand beside it (`target_levels.rs`).
+//! If PostgreSQL computes the rows after grouping, windows or DISTINCT ON, the SELECT becomes a
+//! subquery in FROM that computes those. The calls are then relations beside it
+//! (`target_levels.rs`).
 //!
-//! A record loses the names of its fields where it leaves a subquery in FROM. The fields therefore leave it as well, under
-//! names that no text can write, and `(t.row).n` finds them.
+//! A record that leaves a subquery in FROM loses its field names. Therefore the fields leave it as
+//! additional columns, under generated names that no query text can contain, and `(t.row).n` refers
+//! to them.
 
 use sqlparser::ast::{self, Expr as E};
 
@@ -28,21 +30,21 @@ use crate::functions::rows_candidates;
 use crate::stack;
 use crate::walk::{Visitor, Walk};
 
-/// How the names of the relations of select lists begin, and the divider between the name of a row and that of a field: no
-/// text has this character.
+/// The prefix of the generated relation names of target lists, and the separator between the names
+/// of a row and a field. Query text cannot contain this character.
 pub(super) const OWN: &str = "\0";
 
-/// Returns whether a relation is one of a select list, which neither `*` nor a name alone finds.
+/// Returns whether a relation was added for a target list; `*` and unqualified names do not see it.
 pub(super) fn is_own(alias: &str) -> bool {
     alias.starts_with(OWN)
 }
 
-/// Returns the column of a subquery that is this field of the row called `row`.
+/// Returns the name of the subquery column for this field of the row `row`.
 pub(super) fn field_of(row: &str, field: &str) -> String {
     format!("{UNSEEN}{row}{OWN}{field}")
 }
 
-/// Returns the error of a set-returning function where it cannot stand.
+/// Returns the error for a set-returning function in a clause that does not allow it.
 pub(super) fn set_here(name: &str, clause: Clause) -> SqlError {
     match clause {
         Clause::Select | Clause::OrderBy | Clause::GroupBy | Clause::Window => {
@@ -66,14 +68,15 @@ pub(super) fn set_here(name: &str, clause: Clause) -> SqlError {
     }
 }
 
-/// A SELECT whose set-returning functions stand in FROM, with its ORDER BY.
+/// A SELECT whose set-returning functions are in FROM, with its ORDER BY.
 pub(super) type Rewritten = (ast::Select, Vec<ast::OrderByExpr>);
 
 impl Binder<'_> {
-    /// Returns the SELECT with its set-returning functions in FROM; `None` if it has none, or one is all that is selected.
+    /// Returns the SELECT with its set-returning functions in FROM. `None` if it has none, or if
+    /// one call is its whole target list.
     ///
     /// # Errors
-    /// Set-returning functions where PostgreSQL refuses them.
+    /// Returns PostgreSQL's error for set-returning functions in clauses that do not allow them.
     pub(super) fn with_rows_beside(
         &mut self,
         select: &ast::Select,
@@ -90,7 +93,7 @@ impl Binder<'_> {
         if looked.calls.is_empty() {
             return Ok(None);
         }
-        // A key is the item that reads the same.
+        // A sort key refers to the target with the same text.
         let in_keys = looked.calls[in_items..].iter().cloned();
         looked.within.extend(in_keys);
         let alone = looked.calls.len() == 1 && select.from.is_empty();
@@ -101,7 +104,7 @@ impl Binder<'_> {
         let mut whole = Looked::of(&known);
         whole.measures = true;
         Walk(&mut whole).select(select)?;
-        // Copying a tree recurses.
+        // Cloning a syntax tree recurses.
         stack::check(whole.deepest.max(looked.deepest))?;
         let mut from = (select.clone(), order_by.to_vec());
         if is_grouped(select) {
@@ -125,7 +128,7 @@ impl Binder<'_> {
         calls.beside(from, as_fields).map(Some)
     }
 
-    /// Returns the fields of `(t.row).*`, where the subquery `t` has such a row.
+    /// Returns the fields of `(t.row).*`, if the subquery `t` has such a row.
     pub(super) fn fields_of_row(row: &E, scope: &Scope) -> Option<Vec<(String, Found)>> {
         let path = match row {
             E::Nested(inner) => return Self::fields_of_row(inner, scope),
@@ -151,7 +154,7 @@ impl Binder<'_> {
         }
     }
 
-    /// `(t.row).field`, where the subquery `t` has such a row.
+    /// Binds `(t.row).field`, if the subquery `t` has such a row.
     pub(super) fn field_of_row(
         &mut self,
         row: &E,
@@ -182,27 +185,28 @@ impl Binder<'_> {
     }
 }
 
-/// The rows of a set-returning function.
+/// The shape of the rows of a set-returning function.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RowShape {
     /// The columns of its rows.
     pub(super) fields: Vec<String>,
-    /// Its rows are values of several fields, not values of one column.
+    /// Whether each row is a composite value, not the value of a single column.
     pub(super) is_row: bool,
 }
 
-/// The functions that are known.
+/// The set-returning functions of a catalog.
 pub(super) struct Known<'a> {
     catalog: &'a dyn CatalogView,
 }
 
 impl<'a> Known<'a> {
-    /// The functions of a catalog and of the library.
+    /// Returns the user-defined functions of a catalog, with the built-in ones.
     pub(super) fn of(catalog: &'a dyn CatalogView) -> Known<'a> {
         Known { catalog }
     }
 
-    /// A call that is all of a list is a relation as it is, unless its rows are values.
+    /// Returns whether one call is the whole target list and can be a relation as it is, because
+    /// its rows are not composite values.
     fn is_one_call(&self, projection: &[ast::SelectItem]) -> bool {
         use ast::SelectItem as S;
         match projection {
@@ -217,7 +221,7 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Returns the rows of a set-returning function; `None` for other functions.
+    /// Returns the shape of the rows of a set-returning function; `None` for other functions.
     pub(super) fn shape(&self, function: &ast::Function) -> Option<RowShape> {
         if function.over.is_some() || !matches!(function.args, ast::FunctionArguments::List(_)) {
             return None;
@@ -261,23 +265,24 @@ impl<'a> Known<'a> {
     }
 }
 
-/// The set-returning functions of some expressions, and how deep the expressions are.
+/// The set-returning functions in some expressions, and the depth of the expressions.
 struct Looked<'a> {
     known: &'a Known<'a>,
-    /// The calls, as they read.
+    /// The texts of the calls.
     calls: Vec<String>,
-    /// The calls that are no whole item or key.
+    /// The calls that are not a whole target or key.
     within: Vec<String>,
-    /// Whether there are aggregates.
+    /// Whether there are aggregate calls.
     groups: bool,
     /// Whether there are calls with OVER.
     windows: bool,
-    /// Whether it measures the depth of queries within, too.
+    /// Whether the depth of subqueries is measured, too.
     measures: bool,
     queries: usize,
     depth: usize,
     deepest: usize,
-    /// The expressions around that take no set-returning functions: how deep each is, and the error.
+    /// The surrounding expressions that do not allow set-returning functions, each with its depth
+    /// and the error.
     refusing: Vec<(usize, String)>,
 }
 
@@ -331,7 +336,7 @@ impl<'a> Looked<'a> {
 }
 
 impl Visitor for Looked<'_> {
-    // A walk into each query for each query around it takes time that is quadratic in the depth.
+    // Entering each subquery once for each query around it would take time quadratic in the depth.
     fn enters_queries(&self) -> bool {
         self.measures
     }
@@ -384,7 +389,8 @@ fn is_grouped(select: &ast::Select) -> bool {
     }
 }
 
-/// Returns the keys of GROUP BY, with the items for those that name one or give its number.
+/// Returns the keys of GROUP BY. A key that is the name or number of a target is replaced by that
+/// target.
 fn group_keys(select: &ast::Select) -> Vec<&E> {
     let ast::GroupByExpr::Expressions(keys, _) = &select.group_by else {
         return Vec::new();
@@ -394,7 +400,7 @@ fn group_keys(select: &ast::Select) -> Vec<&E> {
         .collect()
 }
 
-/// Returns the item that a key names or gives the number of.
+/// Returns the target that a key refers to by name or number.
 pub(super) fn item_of<'a>(select: &'a ast::Select, key: &E) -> Option<&'a E> {
     let items = &select.projection;
     match key {
@@ -414,7 +420,7 @@ pub(super) fn item_of<'a>(select: &'a ast::Select, key: &E) -> Option<&'a E> {
     }
 }
 
-/// Returns the expression of an item and its name; `None` for `*`.
+/// Returns the expression of a target and its name; `None` for `*`.
 pub(super) fn named(item: &ast::SelectItem) -> Option<(&E, String)> {
     match item {
         ast::SelectItem::UnnamedExpr(expr) => Some((expr, column_name(expr))),
@@ -423,8 +429,8 @@ pub(super) fn named(item: &ast::SelectItem) -> Option<(&E, String)> {
     }
 }
 
-/// Returns whether DISTINCT ON comes before the set-returning functions: it does if there is an ORDER BY, and neither reads
-/// what they give.
+/// Returns whether DISTINCT ON is evaluated before the set-returning functions: there is an ORDER
+/// BY, and neither clause reads a set-returning function.
 fn is_postponed(known: &Known<'_>, (select, order_by): &Rewritten) -> Result<bool, SqlError> {
     if !matches!(select.distinct, Some(ast::Distinct::On(_))) || order_by.is_empty() {
         return Ok(false);
@@ -437,7 +443,7 @@ fn is_postponed(known: &Known<'_>, (select, order_by): &Rewritten) -> Result<boo
     Ok(true)
 }
 
-/// Returns a name as it is.
+/// Returns a quoted identifier, which is not folded.
 pub(super) fn quoted(name: impl Into<String>) -> ast::Ident {
     ast::Ident::with_quote('"', name)
 }

@@ -1,5 +1,6 @@
-//! INSERT, UPDATE and DELETE of rows of a view: bound as if it were a table, and made into a statement about the table
-//! below then; or, where triggers do it, about the view.
+//! INSERT, UPDATE and DELETE on views. The statement is bound as if the view were a table, and then
+//! rewritten to its base relation. If the view has INSTEAD OF triggers, it stays a statement on the
+//! view.
 
 use std::sync::Arc;
 
@@ -18,19 +19,21 @@ use crate::error::{SqlError, SqlState};
 use crate::types::Type;
 use crate::value::Value;
 
-/// Where the columns of a view are while a statement about it is bound: behind all others.
+/// The first slot of the columns of a view while a statement on it is bound; it is beyond all other
+/// slots.
 const VIEW_SLOTS: usize = 1 << 24;
 
-/// What a statement changes.
+/// The relation that a statement changes.
 pub(super) struct Changing {
-    /// What its names are of.
+    /// The table, or the view as a table, that the names refer to.
     pub(super) table: Arc<TableDef>,
-    /// What that leads to, if it is a view.
+    /// The base relation, if the target is a view that is rewritten.
     pub(super) through: Option<Through>,
 }
 
 impl Changing {
-    /// Where its columns are, and how many those are that other relations follow.
+    /// Returns the first slot of its columns, and the number of columns after which other relations
+    /// follow.
     pub(super) fn slots(&self) -> (usize, usize) {
         match &self.through {
             None => (0, self.table.columns.len()),
@@ -40,7 +43,7 @@ impl Changing {
 }
 
 impl Through {
-    /// Puts what they are into the place of the view's columns, which are in the slots from `first` on.
+    /// Replaces the columns of the view, in the slots from `first` on, by their expressions.
     fn place(&self, expr: &mut Expr, first: usize) {
         expr.replace_columns(&|slot| self.columns.get(slot.checked_sub(first)?).cloned());
     }
@@ -68,7 +71,7 @@ impl Through {
         }
     }
 
-    /// The condition of the views, and what the statement says.
+    /// Returns the conditions of the views, combined with the condition of the statement.
     fn filter(&self, filter: Option<Expr>) -> Option<Expr> {
         let filter = filter.map(|mut filter| {
             self.place(&mut filter, VIEW_SLOTS);
@@ -85,7 +88,7 @@ impl Through {
 }
 
 impl Binder<'_> {
-    /// What the name is of that a statement changes.
+    /// Returns the relation of this name, which a statement changes.
     pub(super) fn changing_target(
         &mut self,
         name: &ObjectName,
@@ -113,7 +116,7 @@ impl Binder<'_> {
         })
     }
 
-    /// The query of the view that `table` is, whose triggers do what a statement says.
+    /// Returns the query of the view `table`, whose INSTEAD OF triggers perform the change.
     pub(super) fn instead_query(
         &mut self,
         table: &TableDef,
@@ -126,8 +129,8 @@ impl Binder<'_> {
         Ok(Some(Box::new(self.query_of(&view, ObjectKind::View)?)))
     }
 
-    /// Notes what is needed of the relations below: whatever is wanted of columns of the view, and what it reads if
-    /// the statement reads of it.
+    /// Requires the privileges on the relations below the view: the wanted ones on its columns, and
+    /// SELECT if the statement reads the view.
     fn need_below(
         &mut self,
         through: &Through,
@@ -150,7 +153,7 @@ impl Binder<'_> {
         }
     }
 
-    /// An INSERT that gives the columns `given` of a view values.
+    /// Rewrites an INSERT into a view; it has values for the columns `given` of the view.
     pub(super) fn insert_through(
         &mut self,
         through: Through,
@@ -238,7 +241,7 @@ impl Binder<'_> {
         Ok(Statement::Insert(Box::new(insert)))
     }
 
-    /// An UPDATE of a view.
+    /// Rewrites an UPDATE of a view.
     pub(super) fn update_through(
         &mut self,
         through: Through,
@@ -274,7 +277,7 @@ impl Binder<'_> {
         Ok(Statement::Update(Box::new(update)))
     }
 
-    /// A DELETE from a view.
+    /// Rewrites a DELETE from a view.
     pub(super) fn delete_through(
         &mut self,
         through: Through,
@@ -299,7 +302,7 @@ impl Binder<'_> {
     }
 }
 
-/// 42601 where two columns of a view are one of the table.
+/// Returns the error 42601 for two view columns that are the same table column.
 fn assigned_twice(base: &TableDef, column: usize) -> SqlError {
     let name = &base.columns[column].name;
     let message = format!("multiple assignments to same column \"{name}\"");

@@ -1,4 +1,5 @@
-//! Triggers: the statements about them, their conditions, and those that a statement may run.
+//! Triggers: the statements about them, their WHEN conditions, and the triggers that a statement
+//! may fire.
 
 use std::sync::Arc;
 
@@ -131,7 +132,7 @@ impl Binder<'_> {
         };
         if let Some(text) = &create.condition {
             let mut parsed = parser::parse_expression(text)?;
-            // As definitions have it, it stands in brackets of its own.
+            // Definitions have the condition in additional parentheses.
             while let ast::Expr::Nested(inner) = parsed {
                 parsed = *inner;
             }
@@ -165,7 +166,7 @@ impl Binder<'_> {
         }
     }
 
-    /// WHEN, over the old row and then the new one.
+    /// Binds a WHEN condition over the old row followed by the new row.
     pub(super) fn trigger_condition(
         &mut self,
         table: &TableDef,
@@ -183,7 +184,8 @@ impl Binder<'_> {
         self.condition(condition, "WHEN")
     }
 
-    /// The triggers of `table` that `fires` says, in their order, with what they run.
+    /// Returns the triggers of `table` that `fires` selects, in their order, with the functions
+    /// that they run.
     pub(super) fn triggers(
         &mut self,
         table: &TableDef,
@@ -211,7 +213,7 @@ impl Binder<'_> {
     }
 }
 
-/// 42809 where a table has no such triggers, or a view.
+/// Checks that tables, or views, may have this kind of trigger; 42809 otherwise.
 fn check_kind(table: &TableDef, create: &CreateTrigger) -> Result<(), SqlError> {
     let instead = create.timing == Timing::Instead;
     let transition = create.transition.iter().any(Option::is_some);
@@ -231,7 +233,7 @@ fn check_kind(table: &TableDef, create: &CreateTrigger) -> Result<(), SqlError> 
     Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).detail(detail))
 }
 
-/// An error where a trigger of rows of a partitioned table or a partition is to see all of them.
+/// Refuses transition tables for a row trigger of a partitioned table or a partition.
 fn check_family(table: &TableDef, create: &CreateTrigger) -> Result<(), SqlError> {
     if !create.row || create.transition.iter().all(Option::is_none) {
         return Ok(());
@@ -253,7 +255,7 @@ fn check_family(table: &TableDef, create: &CreateTrigger) -> Result<(), SqlError
     }
 }
 
-/// 0A000 for what INSTEAD OF triggers cannot have.
+/// Refuses clauses that INSTEAD OF triggers cannot have, with 0A000.
 fn check_instead(create: &CreateTrigger) -> Result<(), SqlError> {
     let what = match create {
         _ if !create.row => "must be FOR EACH ROW",
@@ -265,7 +267,7 @@ fn check_instead(create: &CreateTrigger) -> Result<(), SqlError> {
     Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
 }
 
-/// 42P17 or 0A000 where the rows that a statement changes are not for such a trigger.
+/// Checks that the trigger may have transition tables; 42P17 or 0A000 otherwise.
 fn check_transition(create: &CreateTrigger) -> Result<(), SqlError> {
     let [old, new] = &create.transition;
     if old.is_none() && new.is_none() {
@@ -301,7 +303,7 @@ fn check_transition(create: &CreateTrigger) -> Result<(), SqlError> {
     }
 }
 
-/// 42P17 where a condition reads a row that there is not.
+/// Checks that a condition reads only rows that exist for the event; 42P17 otherwise.
 fn check_condition(
     trigger: &TriggerDef,
     table: &TableDef,
@@ -336,7 +338,7 @@ fn check_condition(
     Ok(())
 }
 
-/// The condition with names of rows and columns as they are meant.
+/// Returns the condition with the names of rows and columns folded to lower case.
 fn folded(text: &str) -> String {
     let tokens = lexer::tokens(text).unwrap_or_default();
     let dot = |at: Option<usize>| {

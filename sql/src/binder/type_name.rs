@@ -1,4 +1,4 @@
-//! Types as they are written.
+//! The resolution of type names.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const LENGTH_MAX: u64 = 10_485_760;
 const PRECISION_MAX: u64 = 1000;
 
 impl Binder<'_> {
-    /// The type that a type name means, which the plan names.
+    /// Returns the type of this name, and makes the plan depend on it.
     pub(super) fn type_of(&mut self, data_type: &DataType) -> Result<Type, SqlError> {
         let ty = type_of(data_type, self.catalog)?;
         self.note_type(ty);
@@ -27,7 +27,7 @@ impl Binder<'_> {
         Ok(ty)
     }
 
-    /// 42501 where the type is not for whoever makes something of it.
+    /// Checks USAGE on a type for a role that uses it in a definition; 42501 without it.
     pub(super) fn check_type_usage(&self, ty: Type) -> Result<(), SqlError> {
         let (Some((role, security)), true) = (self.acting(), ty.kind.is_users()) else {
             return Ok(());
@@ -41,7 +41,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The plan is one of the type as it is now, if a user made it.
+    /// Makes the plan depend on the current version of the type if it is user-defined.
     pub(super) fn name_type(&mut self, ty: Type) {
         if ty.kind.is_users()
             && let Some(named) = self.catalog.user_type_by_id(ty.oid())
@@ -50,7 +50,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The type of a name that a statement about types has, or 42704.
+    /// Returns the type that a type statement names; 42704 if it does not exist.
     pub(super) fn type_named(
         &self,
         schema: Option<&str>,
@@ -68,7 +68,7 @@ impl Binder<'_> {
         })
     }
 
-    /// An error for DROP TYPE of a type that is not there, unless it may be missing.
+    /// Checks DROP TYPE of a type that does not exist; an error unless it may be missing.
     pub(super) fn check_missing_type(
         &self,
         schema: Option<&str>,
@@ -97,7 +97,7 @@ impl Binder<'_> {
     }
 }
 
-/// The type of PostgreSQL's that a name is of.
+/// Returns the built-in type of this name.
 fn built_in(schema: Option<&str>, name: &str) -> Option<TypeKind> {
     match schema {
         None | Some(CATALOG_SCHEMA) => TypeKind::from_catalog_name(name),
@@ -105,7 +105,7 @@ fn built_in(schema: Option<&str>, name: &str) -> Option<TypeKind> {
     }
 }
 
-/// The type that a type name means to whoever has these settings.
+/// Resolves a type name with the search path of these settings.
 pub fn type_for(
     data_type: &DataType,
     catalog: &dyn CatalogView,
@@ -119,7 +119,7 @@ pub fn type_for(
     type_of(data_type, &along)
 }
 
-/// The type that a type name means in a catalog.
+/// Resolves a type name in a catalog.
 pub fn type_of(data_type: &DataType, catalog: &dyn CatalogView) -> Result<Type, SqlError> {
     use DataType as D;
     Ok(match data_type {
@@ -164,7 +164,7 @@ pub fn type_of(data_type: &DataType, catalog: &dyn CatalogView) -> Result<Type, 
         D::Array(ArrayElemTypeDef::SquareBracket(inner, _)) => {
             let element = type_of(inner, catalog)?;
             match element.kind.element() {
-                // Dimensions are not part of the type.
+                // The number of dimensions is not part of the type.
                 Some(_) => element,
                 None => element
                     .array()
@@ -178,7 +178,8 @@ pub fn type_of(data_type: &DataType, catalog: &dyn CatalogView) -> Result<Type, 
     })
 }
 
-/// A word that is a type elsewhere, as `datetime` is: a type of users may have that name.
+/// Resolves a word that is a type in other SQL dialects, such as `datetime`, as the name of a
+/// user-defined type.
 fn other_word(data_type: &DataType, catalog: &dyn CatalogView) -> Result<Type, SqlError> {
     let word = data_type.to_string().to_ascii_lowercase();
     if !word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
@@ -238,7 +239,7 @@ fn timed(kind: TypeKind, precision: Option<u64>) -> Type {
     }
 }
 
-/// Types that sqlparser does not know by themselves.
+/// Resolves a type name that sqlparser does not know as a type of its own.
 fn custom(
     name: &sqlparser::ast::ObjectName,
     arguments: &[String],
@@ -250,7 +251,7 @@ fn custom(
     };
     let (schema, folded) = names::table_name(name)?;
     let schema = schema.as_deref();
-    // Without quotes it is the type that SQL calls so.
+    // Unquoted `char` is SQL's type `character(1)`.
     let kind = match (folded.as_str(), last.quote_style) {
         ("char", None) => return Ok(Type::char(1)),
         _ => built_in(schema, &folded).or_else(|| {
@@ -258,7 +259,7 @@ fn custom(
             of_user.map(|ty| ty.kind())
         }),
     };
-    // A table or a view is the type of its rows.
+    // The name of a table or view is the type of its rows.
     let kind = match kind {
         None => row_type_named(schema, &folded, catalog)?,
         kind => kind,
@@ -298,7 +299,7 @@ fn custom(
     }
 }
 
-/// The type of the rows of the table or view of a name.
+/// Returns the row type of the table or view of this name.
 fn row_type_named(
     schema: Option<&str>,
     name: &str,
@@ -311,7 +312,7 @@ fn row_type_named(
     Ok(view.map(|view| TypeKind::Composite(view.row_type())))
 }
 
-/// 42704
+/// Returns the error 42704 for a type that does not exist.
 fn no_type(name: &str) -> SqlError {
     SqlError::new(
         SqlState::UNDEFINED_OBJECT,

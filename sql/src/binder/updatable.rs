@@ -1,5 +1,6 @@
-//! Views whose rows are rows of one table or view below, so that who changes them changes those: which views they are,
-//! and what their columns and conditions are there.
+//! Automatically updatable views: views whose rows correspond to the rows of one table or view
+//! below. The module determines which views these are, and the columns and conditions over the base
+//! relation.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,29 +22,29 @@ use crate::error::{SqlError, SqlState};
 use crate::parser::parse_query;
 use crate::stack::too_deep;
 
-/// What is said of a view without a column that could be given a value.
+/// The error detail for a view without an updatable column.
 const NO_COLUMN: &str = "Views that have no updatable columns are not automatically updatable.";
 
-/// A view, and what it is over the relation below.
+/// A view, expressed over the relation directly below.
 #[derive(Debug)]
 pub(super) struct Level {
     pub(super) view: Arc<ViewDef>,
-    /// For whom the relation below is used; `None` is who asks.
+    /// The role that accesses the relation below; `None` for the current user.
     pub(super) role: Option<u32>,
     /// The relation below, as a table.
     pub(super) under: Arc<TableDef>,
-    /// The same, if it is a view.
+    /// The relation below, if it is a view.
     below: Option<Arc<ViewDef>>,
-    /// The columns, over its row.
+    /// The columns, as expressions over the row of the relation below.
     pub(super) columns: Vec<Expr>,
-    /// The condition, over its row.
+    /// The condition, over the same row.
     filter: Option<Expr>,
-    /// What it reads there.
+    /// The attribute numbers of the columns that the view reads from the relation below.
     pub(super) reads: Vec<i16>,
 }
 
 impl Level {
-    /// The column below that a column is.
+    /// Returns the column of the relation below that a column is, if it is a plain column.
     pub(super) fn column(&self, at: usize) -> Option<usize> {
         match self.columns.get(at)?.node {
             Node::Column(slot) => Some(slot),
@@ -56,20 +57,21 @@ impl Level {
     }
 }
 
-/// A view and those below, down to what has the rows: a table, or a view whose triggers do what is to be done.
+/// A view and the views below it, down to the base relation: a table, or a view whose INSTEAD OF
+/// triggers perform the change.
 #[derive(Debug)]
 pub(super) struct Through {
-    /// The view as a table; what its columns are of the table below is said of them, too.
+    /// The view as a table; its columns inherit properties of the base columns.
     pub(super) shown: Arc<TableDef>,
-    /// What has the rows.
+    /// The base relation.
     pub(super) base: Arc<TableDef>,
-    /// The views, that which is named first.
+    /// The views; the first one is the view that the statement names.
     pub(super) levels: Vec<Level>,
-    /// The columns of the view, over the row of `base`.
+    /// The columns of the view, as expressions over the row of `base`.
     pub(super) columns: Vec<Expr>,
-    /// All conditions, over that row.
+    /// All view conditions, over the same row.
     pub(super) filter: Option<Expr>,
-    /// What is asked of new rows.
+    /// The check options that new rows must satisfy.
     pub(super) checks: Vec<ViewCheck>,
 }
 
@@ -78,7 +80,8 @@ impl Through {
         let (first, last) = (levels.first()?, levels.last()?);
         let base = Arc::clone(&last.under);
         let mut shown = first.view.as_table();
-        // From below: what each view's columns and condition are over the row of `base`.
+        // From the lowest view up: the columns and the condition of each view over the row of
+        // `base`.
         let mut columns: Vec<Expr> = Vec::new();
         let mut conditions: Vec<Option<Expr>> = Vec::new();
         for (depth, level) in levels.iter().rev().enumerate() {
@@ -126,7 +129,7 @@ impl Through {
                 });
             }
         }
-        // Those of views below come first.
+        // The checks of the lower views come first.
         checks.reverse();
         let mut all: Vec<Expr> = conditions.into_iter().rev().flatten().collect();
         let filter = match all.len() {
@@ -143,12 +146,12 @@ impl Through {
         })
     }
 
-    /// The column of the table below that is to get a value, or 0A000.
+    /// Returns the base column that receives a value; 0A000 if the view column is not updatable.
     pub(super) fn written(&self, column: usize, event: Event) -> Result<usize, SqlError> {
         written(&self.levels, column, event)
     }
 
-    /// The columns of the table below that a view has defaults for, and those.
+    /// Returns the base columns for which a view has a default, with the defaults.
     pub(super) fn defaults(&self) -> Result<Vec<(usize, &str)>, SqlError> {
         let mut all: Vec<(usize, &str)> = Vec::new();
         for (depth, level) in self.levels.iter().enumerate() {
@@ -163,7 +166,8 @@ impl Through {
     }
 }
 
-/// The column below all levels that a column of the first one is, or 0A000.
+/// Returns the column below all levels that a column of the first level is; 0A000 if it is not
+/// updatable.
 fn written(levels: &[Level], column: usize, event: Event) -> Result<usize, SqlError> {
     let mut at = column;
     for level in levels {
@@ -184,7 +188,8 @@ fn written(levels: &[Level], column: usize, event: Event) -> Result<usize, SqlEr
 }
 
 impl Binder<'_> {
-    /// What a view leads to that a statement is to change so; 55000 where it leads nowhere.
+    /// Returns the levels of a view down to its base relation; 55000 if the view is not updatable
+    /// for this event.
     pub(super) fn through(
         &mut self,
         view: &Arc<ViewDef>,
@@ -208,11 +213,11 @@ impl Binder<'_> {
         Through::of(levels).ok_or_else(|| SqlError::internal("a view that is none"))
     }
 
-    /// A view over the relation below, or why it is not just that.
+    /// Returns a view as a level over the relation below, or the reason why it is not updatable.
     fn level(&mut self, view: &Arc<ViewDef>) -> Result<Result<Level, &'static str>, SqlError> {
         let query = parse_query(&view.text)?;
         let before = (self.outer_slots, self.subqueries, self.needs.len());
-        // As a whole it is only looked at.
+        // The whole query is bound here for inspection only.
         let select = self.query_of(view, ObjectKind::View)?;
         (self.outer_slots, self.subqueries) = (before.0, before.1);
         self.needs.truncate(before.2);
@@ -262,7 +267,7 @@ impl Binder<'_> {
     }
 }
 
-/// Why a view that has this query is not automatically updatable.
+/// Returns the reason why a view with this query is not automatically updatable; `None` if it is.
 pub(super) fn why_not_updatable(query: &ast::Query, select: &Select) -> Option<&'static str> {
     if let Err(detail) = single(query, select) {
         return Some(detail);
@@ -272,14 +277,15 @@ pub(super) fn why_not_updatable(query: &ast::Query, select: &Select) -> Option<&
     (!any).then_some(NO_COLUMN)
 }
 
-/// What a view is that is over one relation.
+/// The parts of a query over one relation: the SELECT, the relation and its alias.
 type Single<'a> = (
     &'a ast::Select,
     &'a ast::ObjectName,
     Option<&'a ast::TableAlias>,
 );
 
-/// The one relation that a query is over; why its rows are not just that relation's.
+/// Returns the only relation of a query, or the reason why its rows are not the rows of one
+/// relation.
 fn single<'a>(query: &'a ast::Query, select: &Select) -> Result<Single<'a>, &'static str> {
     const ONE: &str =
         "Views that do not select from a single table or view are not automatically updatable.";
@@ -374,7 +380,7 @@ fn has_ends(query: &ast::Query) -> bool {
     query.limit_clause.is_some() || query.fetch.is_some()
 }
 
-/// 55000
+/// Returns the error 55000 for a view that is not updatable.
 fn not_updatable(view: &ViewDef, event: Event, detail: &str) -> SqlError {
     let (verb, doing, name) = match event {
         Event::Insert => ("insert into", "inserting into", "INSERT"),
@@ -389,8 +395,8 @@ fn not_updatable(view: &ViewDef, event: Event, detail: &str) -> SqlError {
         ))
 }
 
-/// What may be done to the rows of a view, and which of its columns may be given values; what INSTEAD OF triggers do
-/// counts where it is asked for `with_triggers`.
+/// Returns the events that a view supports, and which of its columns are updatable. INSTEAD OF
+/// triggers count if `with_triggers` is set.
 pub fn view_is_updatable(
     view: &Arc<ViewDef>,
     catalog: &dyn CatalogView,
@@ -405,7 +411,7 @@ pub fn view_is_updatable(
     let changes = [Event::Insert, Event::Delete, Event::Update];
     let mut next = Some(Arc::clone(view));
     let mut places: Vec<Option<usize>> = (0..columns.len()).map(Some).collect();
-    // What all views of the way allow.
+    // The events that all views so far support.
     let mut left = Events::default();
     for event in changes {
         left.add(event);

@@ -98,7 +98,7 @@ impl Binder<'_> {
         }
     }
 
-    /// `column = value` or `(columns) = (values)`.
+    /// Binds `column = value` or `(columns) = (values)`.
     pub(super) fn assignments(
         &mut self,
         table: &TableDef,
@@ -177,7 +177,8 @@ impl Binder<'_> {
             .map_err(|e| e.or_at(self.position_near(value)))
     }
 
-    /// Assigns a value to a column, or to a field of it, which others may have been assigned to.
+    /// Assigns a value to a column or to a part of it; other parts of the column may have
+    /// assignments already.
     fn put(
         &mut self,
         table: &TableDef,
@@ -213,7 +214,8 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// What an assignment means: a column that has none yet, or a field of one that has none as a whole.
+    /// Returns the target of an assignment: a column without an assignment, or a part of a column
+    /// that is not assigned as a whole.
     fn assigned_place(
         &self,
         table: &TableDef,

@@ -1,4 +1,5 @@
-//! VACUUM, ANALYZE, REINDEX, CLUSTER and LOCK TABLE: that what they name is there, and is what it should be.
+//! The maintenance commands VACUUM, ANALYZE, REINDEX and CLUSTER, and LOCK TABLE: checks that the
+//! named objects exist and have the right kind.
 
 use std::sync::Arc;
 
@@ -12,11 +13,11 @@ use crate::parser::{Upkeep, UpkeepSyntax, UpkeepTarget};
 use crate::pg_catalog::Relation;
 use crate::table_locks::TableLocks;
 
-/// What a name turned out to be.
+/// The kinds of object that a name can refer to.
 enum Found {
     /// A table or materialized view, with its columns and indexes.
     Table(Arc<TableDef>),
-    /// Something of the catalog.
+    /// A system catalog.
     System(&'static Relation),
     View(Arc<ViewDef>),
     Sequence,
@@ -122,7 +123,7 @@ impl Binder<'_> {
         }
     }
 
-    /// 42501 for a role that does not own a table, or the table of an index.
+    /// Checks that the role owns the table, or the table of the index; 42501 otherwise.
     fn check_owns(&self, found: &Found, target: &UpkeepTarget) -> Result<(), SqlError> {
         let Some((role, security)) = self.acting() else {
             return Ok(());
@@ -146,7 +147,7 @@ impl Binder<'_> {
         }
     }
 
-    /// 42501 for a role that does not own a schema.
+    /// Checks that the role owns a schema; 42501 otherwise.
     fn check_owns_schema(&self, name: &str) -> Result<(), SqlError> {
         match (self.acting(), self.catalog.schema_oid(name)) {
             (Some((role, security)), Some(id)) => {
@@ -156,7 +157,8 @@ impl Binder<'_> {
         }
     }
 
-    /// LOCK TABLE: with a table its partitions, unless ONLY is said, and with a view what it reads.
+    /// Binds LOCK TABLE. It also locks the partitions of a table, unless ONLY is given, and the
+    /// relations that a view reads.
     fn lock_tables(
         &mut self,
         targets: &[UpkeepTarget],
@@ -196,7 +198,7 @@ impl Binder<'_> {
         }))
     }
 
-    /// Who may do with a table what a mode is for may lock it so.
+    /// Requires one of the privileges that allow a lock of this mode.
     fn need_lock(&mut self, object: Object, name: &str, mode: LockMode) {
         use Privileges as P;
         let any: &[Privileges] = match mode {

@@ -1,6 +1,8 @@
-//! Names that are neither columns nor parameters: the arguments of a function, and the variables of PL/pgSQL.
+//! Names that are neither columns nor parameters: the arguments of a function, and PL/pgSQL
+//! variables.
 //!
-//! They are parameters of the statement in which they are named: who runs the statement knows which.
+//! They become parameters of the statement that names them; the executor of the statement supplies
+//! their values.
 
 use sqlparser::ast;
 
@@ -11,55 +13,56 @@ use crate::catalog::TableDef;
 use crate::error::{SqlError, SqlState};
 use crate::types::{Composite, Fields, Type, TypeKind};
 
-/// A variable that a name has been found to be.
+/// The variable that a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Variable {
-    /// The parameter that it is, from 0.
+    /// The number of its parameter, from 0.
     pub param: usize,
     /// Its type.
     pub ty: Type,
-    /// The field of it that is meant, where it is of a composite type.
+    /// The field that the name refers to, if the variable is composite.
     pub field: Option<usize>,
 }
 
-/// What a name means that may be a column's, too.
+/// The resolution of a name that is both a column and a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefer {
-    /// The column.
+    /// The name refers to the column.
     Column,
-    /// The variable.
+    /// The name refers to the variable.
     Variable,
-    /// It is an error.
+    /// The name is ambiguous, which is an error.
     Neither,
 }
 
-/// The variables that a statement may name.
+/// The variables that a statement may refer to.
 pub trait Variables {
-    /// The variable of a name, by its parts.
+    /// Returns the variable with this qualified name.
     fn find(&self, path: &[String]) -> Result<Option<Variable>, SqlError>;
 
-    /// The fields of a row, by its name.
+    /// Returns the fields of the row variable with this name.
     fn fields(&self, path: &[String]) -> Result<Option<Vec<(String, Variable)>>, SqlError>;
 
-    /// The place of the row of a table that a cursor is on, if the name is one's.
+    /// Returns the row location of the cursor `cursor`, if it is a cursor variable on a row of this
+    /// table.
     fn place(&self, cursor: &str, table: (&str, u32)) -> Option<Variable>;
 
-    /// A variable that holds a row of a table, and the type of the row.
+    /// Returns the variable that holds a row of a table, with its row type.
     fn row_type(&self, _path: &[String]) -> Option<(Variable, Composite)> {
         None
     }
 
-    /// The rows that go by a name in FROM: an array of a composite type.
+    /// Returns the rows that a name in FROM refers to: an array of a composite type.
     fn rows(&self, _name: &str) -> Result<Option<Variable>, SqlError> {
         Ok(None)
     }
 
-    /// What a name means that may be a column's, too.
+    /// Returns how a name is resolved that is both a column and a variable.
     fn prefer(&self) -> Prefer;
 }
 
 impl Binder<'_> {
-    /// The variable of a name.
+    /// Returns the variable of a name.
     pub(super) fn variable(&mut self, path: &[String]) -> Result<Option<Expr>, SqlError> {
         let Some(found) = self.variables else {
             return Ok(None);
@@ -68,14 +71,14 @@ impl Binder<'_> {
         Ok(found.map(|found| self.parameter_of(found)))
     }
 
-    /// The place of the row that a cursor variable is on.
+    /// Returns the row location of a cursor variable.
     pub(super) fn place_variable(&mut self, name: &str, table: &TableDef) -> Option<Expr> {
         let variables = self.variables?;
         let found = variables.place(name, (&table.name, table.id))?;
         Some(self.parameter_of(found))
     }
 
-    /// The rows that go by a name in FROM, if that is not a relation's.
+    /// Returns the rows that a name in FROM refers to, if it is not the name of a relation.
     pub(super) fn rows_variable(
         &mut self,
         name: &ast::ObjectName,
@@ -98,7 +101,7 @@ impl Binder<'_> {
         }
     }
 
-    /// What is meant by a name that has been found among the columns.
+    /// Resolves a name that is a column and may also be a variable.
     pub(super) fn column_or_variable(
         &mut self,
         column: Expr,
@@ -119,7 +122,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The fields of a row variable, for `name.*`.
+    /// Returns the fields of a row variable, for `name.*`.
     pub(super) fn row_fields(
         &mut self,
         name: &ast::ObjectName,

@@ -1,4 +1,4 @@
-//! Calls with VARIADIC of functions of the library: an array has the last arguments.
+//! Calls of built-in functions with VARIADIC: an array supplies the last arguments.
 
 use sqlparser::ast;
 
@@ -11,7 +11,7 @@ use crate::functions::{CastContext, spread_candidate};
 use crate::parser::variadic_argument;
 use crate::types::Type;
 
-/// The expression of an argument, and whether it stands behind VARIADIC.
+/// Returns the expression of an argument, and whether it is marked VARIADIC.
 pub(super) fn argument(arg: &ast::FunctionArg) -> Result<(&ast::Expr, bool), SqlError> {
     match variadic_argument(arg) {
         Some(expr) => Ok((expr, true)),
@@ -19,7 +19,7 @@ pub(super) fn argument(arg: &ast::FunctionArg) -> Result<(&ast::Expr, bool), Sql
     }
 }
 
-/// The arguments, if the last of them stands behind VARIADIC.
+/// Returns the arguments if the last one is marked VARIADIC.
 pub(super) fn is_spread(args: &ast::FunctionArguments) -> Option<&[ast::FunctionArg]> {
     match args {
         ast::FunctionArguments::List(list) => {

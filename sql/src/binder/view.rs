@@ -1,8 +1,8 @@
-//! Views: a query under a name.
+//! Views: named queries.
 //!
-//! The catalog keeps its text, with what `*` stood for when it was made; where the view is named in FROM it is bound
-//! as a subquery. A plan is over the view's tables, so who changes or drops a view gives them new versions: what was
-//! planned with it is planned again.
+//! The catalog stores the text of the query, with `*` expanded when the view was created. A view in
+//! FROM is bound as a subquery. A plan depends on the tables of the view. To replace or drop a view
+//! gives these tables new versions, so plans that use the view are rebuilt.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::error::{SqlError, SqlState};
 use crate::parser::{spelled, view_options};
 
 impl Binder<'_> {
-    /// The view that a name is of.
+    /// Returns the view of this name; `None` if there is none.
     pub(super) fn view(&self, name: &ast::ObjectName) -> Result<Option<Arc<ViewDef>>, SqlError> {
         let (schema, name) = names::table_name(name)?;
         self.check_usage(schema.as_deref())?;
@@ -35,7 +35,7 @@ impl Binder<'_> {
         if schema.is_none()
             && let Some(table) = self.catalog.table(None, &name)?
         {
-            // Whichever schema comes first.
+            // The schema that comes first in the search path decides.
             let place = |schema: &String| self.path.iter().position(|of| of == schema);
             if place(&table.schema) < place(&view.schema) {
                 return Ok(None);
@@ -44,7 +44,7 @@ impl Binder<'_> {
         Ok(Some(view))
     }
 
-    /// The query of a view, and what an expression sees of it.
+    /// Returns the query of a view, and its scope entry.
     pub(super) fn expanded(
         &mut self,
         view: &ViewDef,
@@ -88,7 +88,7 @@ impl Binder<'_> {
         Ok((leaf, select))
     }
 
-    /// The query of a view, bound for its owner, or for who asks.
+    /// Binds the query of a view with the privileges of its owner, or of the invoker.
     pub(super) fn query_of(
         &mut self,
         view: &ViewDef,
@@ -98,8 +98,8 @@ impl Binder<'_> {
         self.within_view(view, kind, |binder| binder.query(&query))
     }
 
-    /// Binds something of a view as its owner may, or who asks. Its names are of its schema, whoever reads it, and it
-    /// sees nothing of what is around.
+    /// Binds a part of a view with the privileges of its owner, or of the invoker. Its names are
+    /// resolved in the schema of the view, and it sees no outer query.
     pub(super) fn within_view<T>(
         &mut self,
         view: &ViewDef,
@@ -126,7 +126,7 @@ impl Binder<'_> {
                 .map(|security| security.owner(Object::new(kind, view.id))),
         };
         if kind == ObjectKind::Table {
-            // Whoever refreshes a materialized view does it as its owner.
+            // REFRESH MATERIALIZED VIEW runs as the owner of the view.
             binder.asker = binder.role;
         }
         let bound = bind(&mut binder)?;
@@ -177,7 +177,7 @@ impl Binder<'_> {
         }))
     }
 
-    /// Does a query read something temporary?
+    /// Returns whether a query reads a temporary relation.
     pub(super) fn reads_temporary(&self, defined: &Defined) -> bool {
         let Some(own) = self.cx.temporary_in(self.catalog) else {
             return false;
@@ -187,8 +187,8 @@ impl Binder<'_> {
         ids.any(|id| defined.tables.contains(&id) || defined.views.contains(&id))
     }
 
-    /// The query of a view that is to be, and what it reads; `too_many` is what is said where it is given more names
-    /// than it has columns.
+    /// Binds the defining query of a new view and collects its references; `too_many` is the error
+    /// text for more column names than columns.
     pub(super) fn defining_query(
         &mut self,
         create: &ast::CreateView,
@@ -293,7 +293,7 @@ impl Binder<'_> {
     }
 }
 
-/// The query of a view that is to be.
+/// The defining query of a new view.
 pub(super) struct Defined {
     pub(super) columns: Vec<(String, crate::types::Type)>,
     pub(super) text: String,
@@ -301,11 +301,11 @@ pub(super) struct Defined {
     pub(super) views: Vec<u32>,
     pub(super) types: Vec<u32>,
     pub(super) select: Select,
-    /// What whoever runs it has to be allowed.
+    /// The privileges that running the query requires.
     pub(super) needs: Vec<Need>,
 }
 
-/// Notes which relations are looked up, and found.
+/// A catalog that records the relations and types that name resolution finds.
 struct Recording<'a> {
     catalog: &'a dyn CatalogView,
     tables: RefCell<Vec<u32>>,

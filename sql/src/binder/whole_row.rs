@@ -1,7 +1,9 @@
-//! Rows as values: `ROW(a, b)`, the name of a relation or of a row variable, which stands for its row, and `(row).field`.
+//! Rows as values: `ROW(a, b)`, the name of a relation or row variable as its whole row, and
+//! `(row).field`.
 //!
-//! The row of a table or view is of its own type, that of other relations is a `record` with the names of its columns. One
-//! that an outer join left out is NULL: its primary key tells that, or, where there is none, that there is nothing in it.
+//! The row of a table or view has its row type; the row of another relation is a `record` with the
+//! names of its columns. The row of a null-extended outer join side is NULL. Its primary key being
+//! NULL shows that; without a primary key, all columns being NULL.
 
 use sqlparser::ast;
 
@@ -20,7 +22,7 @@ use crate::types::composites::Field;
 use crate::types::{Composite, Fields, Type, TypeKind};
 use crate::value::Value;
 
-/// What is in the row that an expression is, where that is known.
+/// Returns the fields of a row expression, if they are known.
 pub(super) fn fields_of(expr: &Expr) -> Option<Fields> {
     match (parts_of(expr), &expr.node) {
         (Some((fields, _)), _) => Some(fields.clone()),
@@ -33,7 +35,7 @@ pub(super) fn fields_of(expr: &Expr) -> Option<Fields> {
     }
 }
 
-/// The row whose fields are all meant, `(row).*`, if they are.
+/// Returns the row expression of `(row).*`; `None` for other expressions.
 pub(super) fn row_of_star(expr: &ast::Expr) -> Option<ast::Expr> {
     let ast::Expr::CompoundFieldAccess { root, access_chain } = expr else {
         return None;
@@ -56,7 +58,7 @@ pub(super) fn is_star(expr: &ast::Expr) -> bool {
     matches!(expr, ast::Expr::QualifiedWildcard(..)) || row_of_star(expr).is_some()
 }
 
-/// Returns the item of a select list that an expression of VALUES is.
+/// Returns the target for an expression of VALUES.
 pub(super) fn item_of_value(expr: &ast::Expr) -> ast::SelectItem {
     match expr {
         ast::Expr::QualifiedWildcard(name, _) => ast::SelectItem::QualifiedWildcard(
@@ -67,7 +69,7 @@ pub(super) fn item_of_value(expr: &ast::Expr) -> ast::SelectItem {
     }
 }
 
-/// Is it `ROW(…)`?
+/// Returns whether a call is `ROW(…)`.
 pub(super) fn is_row_call(function: &ast::Function) -> bool {
     let [ast::ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
         return false;
@@ -78,7 +80,7 @@ pub(super) fn is_row_call(function: &ast::Function) -> bool {
         && matches!(function.args, ast::FunctionArguments::List(_))
 }
 
-/// The call with `t` for each `t.*` among its arguments; `None` where there is none.
+/// Returns the call with `t` for each `t.*` in its arguments; `None` if it has none.
 pub(super) fn without_stars(function: &ast::Function) -> Option<ast::Function> {
     let is_star = |arg: &ast::FunctionArg| {
         matches!(
@@ -110,7 +112,7 @@ pub(super) fn without_stars(function: &ast::Function) -> Option<ast::Function> {
 }
 
 impl Scope {
-    /// The row of the relation that goes by a name, if there is one.
+    /// Returns the row of the relation with this name.
     fn row(&self, alias: &str, catalog: &dyn CatalogView) -> Option<Found> {
         let leaf = self.leaf(None, alias).ok()?;
         if matches!(leaf.row, Some(RowValue::Scalar)) {
@@ -138,7 +140,7 @@ impl Scope {
 }
 
 impl ScopeLeaf {
-    /// The type of its rows, if it is a table or view.
+    /// Returns the row type of the relation, if it is a table or view.
     fn row_type(&self, catalog: &dyn CatalogView) -> Option<Composite> {
         if let Some(RowValue::Composite(of)) = self.row {
             return Some(of);
@@ -154,7 +156,7 @@ impl ScopeLeaf {
             .map(|view| view.row_type())
     }
 
-    /// Whether there is a row, and not only NULLs of an outer join.
+    /// Returns the condition that there is a row rather than the NULLs of an outer join.
     fn told_by(&self, values: &[Expr]) -> Option<Expr> {
         let is_there = |input: &Expr| {
             let input = Box::new(input.clone());
@@ -172,7 +174,7 @@ impl ScopeLeaf {
 }
 
 impl Binder<'_> {
-    /// The row that goes by a name alone, be it a relation's or a variable's.
+    /// Returns the row that a single name refers to: that of a relation or of a variable.
     pub(super) fn whole_row(
         &mut self,
         name: &ast::Ident,
@@ -207,7 +209,7 @@ impl Binder<'_> {
     /// domains. A variable without a row, as OLD of an INSERT, is NULL.
     fn row_variable(&mut self, name: String, fields: &[Expr]) -> Option<Expr> {
         let (variable, of) = self.variables?.row_type(&[name])?;
-        // The plan holds for rows of this type: the variable is among its parameters.
+        // The plan is valid for rows of this type only, so the variable is one of its parameters.
         let whole = self.parameter_of(variable);
         let columns = &of.definition().fields;
         let same = |(column, value): (&Field, &Expr)| column.ty.kind == value.ty.kind;
@@ -215,7 +217,7 @@ impl Binder<'_> {
         (alike && whole.ty.kind == TypeKind::Composite(of)).then_some(whole)
     }
 
-    /// `ROW(…)`
+    /// Binds `ROW(…)`.
     pub(super) fn row_call(
         &mut self,
         function: &ast::Function,
@@ -248,7 +250,7 @@ impl Binder<'_> {
         Ok(row_with(values))
     }
 
-    /// `(a, b)`
+    /// Binds `(a, b)`.
     pub(super) fn tuple(
         &mut self,
         parts: &[ast::Expr],
@@ -261,7 +263,7 @@ impl Binder<'_> {
         Ok(row_with(values))
     }
 
-    /// `(row).field`
+    /// Binds `(row).field`.
     pub(super) fn field(&mut self, row: Expr, name: &ast::Ident) -> Result<Expr, SqlError> {
         let folded = names::fold(name);
         if folded.starts_with(EVERY_FIELD) {
@@ -290,7 +292,7 @@ impl Binder<'_> {
         Ok(field_at(row, &fields, at))
     }
 
-    /// `(row).*`: each field with its name.
+    /// Returns the fields of `(row).*` with their names.
     pub(super) fn all_fields(&mut self, row: Expr) -> Result<Vec<(String, Expr)>, SqlError> {
         let Some(fields) = fields_of(&row) else {
             return Err(match row.ty.kind {
@@ -312,7 +314,7 @@ impl Binder<'_> {
         Ok(all.collect())
     }
 
-    /// `row IS [NOT] NULL`: all of it is, or none of it.
+    /// Binds `row IS [NOT] NULL`: every field must be NULL, or none with NOT.
     pub(super) fn is_null_row(&mut self, row: Expr, negated: bool) -> Expr {
         if let Some((_, values)) = parts_of(&row) {
             let tests = values.iter().map(|value| {
@@ -326,7 +328,8 @@ impl Binder<'_> {
         Expr::new(Type::BOOL, Node::Call { function, args })
     }
 
-    /// A row that is written, or that of a relation, as one of a composite type; `None` for other expressions.
+    /// Converts a row constructor, or the row of a relation, to a composite type; `None` for other
+    /// expressions.
     pub(super) fn row_as(
         &mut self,
         row: &Expr,
@@ -363,13 +366,13 @@ impl Binder<'_> {
     }
 }
 
-/// A row of these, as one of type `record`.
+/// Returns a row with these values, of type `record`.
 fn row_with(values: Vec<Expr>) -> Expr {
     let types = values.iter().map(|value| value.ty);
     row_made(Fields::numbered(types), values)
 }
 
-/// A field of a row; of one that is written what stands there.
+/// Returns a field of a row; for a row constructor it is the expression of the field.
 pub(super) fn field_at(row: Expr, fields: &Fields, at: usize) -> Expr {
     if let Some((_, values)) = parts_of(&row) {
         return values[at].clone();
@@ -380,7 +383,8 @@ pub(super) fn field_at(row: Expr, fields: &Fields, at: usize) -> Expr {
     Expr::new(fields[at].ty.plain(), Node::Call { function, args })
 }
 
-/// 42804 where two rows that are compared are known to differ in what is in them.
+/// Checks that two compared rows have the same number and types of fields, as far as they are
+/// known; 42804 otherwise.
 pub(super) fn check_alike(left: &Expr, right: &Expr) -> Result<(), SqlError> {
     let (Some(left), Some(right)) = (fields_of(left), fields_of(right)) else {
         return Ok(());

@@ -1,4 +1,5 @@
-//! Calls: functions, aggregates, and what has words between its arguments.
+//! Deparsing of calls: functions, aggregates, and functions with SQL keywords between their
+//! arguments.
 
 use sqlparser::ast;
 
@@ -164,7 +165,7 @@ impl Shower<'_, '_> {
         }
     }
 
-    /// A call that gives rows, in a select list.
+    /// Deparses a call of a set-returning function in a target list.
     fn rows_of_call(
         &mut self,
         function: &ast::Function,
@@ -182,7 +183,7 @@ impl Shower<'_, '_> {
         Ok(Shown::new(call(&name, args), ty))
     }
 
-    /// A call whose arguments have names.
+    /// Deparses a call with named arguments.
     fn named_call(
         &mut self,
         name: &str,
@@ -213,7 +214,7 @@ impl Shower<'_, '_> {
         Ok(Shown::new(Tree::Call { pieces, function }, ty))
     }
 
-    /// Arguments as the function takes them that gives rows for them.
+    /// Casts arguments to the parameter types of a set-returning function.
     pub(super) fn rows_arguments(
         &mut self,
         name: &str,
@@ -223,15 +224,15 @@ impl Shower<'_, '_> {
         let known = || rows_candidates(name).map(|of| &of.function);
         match choose_among(known, name, &types) {
             Ok(function) => self.as_parameters(function, args),
-            // The binder puts it together itself.
+            // The binder builds such a call itself, so there is no declared signature.
             Err(_) => args.into_iter().map(|arg| self.as_known(arg)).collect(),
         }
     }
 
-    /// Arguments as the function takes them that the library has for them.
+    /// Casts arguments to the parameter types of a built-in function.
     fn arguments(&mut self, name: &str, args: Vec<Shown>) -> Result<Vec<Shown>, SqlError> {
         let types: Vec<Type> = args.iter().map(|arg| arg.ty).collect();
-        // What the binder puts together itself takes anything.
+        // Functions that the binder builds itself accept arguments of any type.
         let Ok(function) = choose(name, &types) else {
             let format = matches!(name, "format" | "concat_ws");
             let args = args.into_iter().enumerate();
@@ -244,7 +245,7 @@ impl Shower<'_, '_> {
         self.as_parameters(function, args)
     }
 
-    /// Arguments with the casts to the types of a function's parameters.
+    /// Adds the casts to the parameter types of a function.
     fn as_parameters(
         &mut self,
         function: &ScalarFunction,
@@ -342,7 +343,7 @@ impl Shower<'_, '_> {
         Ok(Shown::new(Tree::Call { pieces, function }, ty))
     }
 
-    /// The arguments of an aggregate, or of a window function.
+    /// Casts the arguments of an aggregate or of a window function.
     fn aggregated(
         &mut self,
         kind: Option<AggregateKind>,
@@ -373,7 +374,8 @@ impl Shower<'_, '_> {
         Ok(all)
     }
 
-    /// The keys of an ORDER BY that names no columns of a result; strings that are `arguments` are texts.
+    /// Deparses the keys of an ORDER BY that refers to no result column. A string key that is one
+    /// of `arguments` is cast to text.
     pub(super) fn inner_keys(
         &mut self,
         keys: &[ast::OrderByExpr],
@@ -396,7 +398,7 @@ impl Shower<'_, '_> {
         Ok(all)
     }
 
-    /// What has words for commas.
+    /// Deparses a function with SQL keywords instead of commas, such as EXTRACT.
     pub(super) fn worded(&mut self, expr: &ast::Expr, level: &Level) -> Result<Shown, SqlError> {
         use ast::Expr as E;
         let ty = self.bound(expr, level)?.ty;
@@ -543,8 +545,7 @@ impl Shower<'_, '_> {
         Ok(Shown::new(Tree::Call { pieces, function }, ty))
     }
 
-    /// A string as text.
-    /// Strings of one type: bytea where one of them is, else text.
+    /// Converts strings to one type: bytea if one of them is bytea, else text.
     fn strings<const N: usize>(
         &mut self,
         exprs: [&ast::Expr; N],
@@ -561,7 +562,7 @@ impl Shower<'_, '_> {
     }
 }
 
-/// ` DESC`, ` NULLS FIRST`: what is not so by itself.
+/// Returns the options of a sort key that are not the defaults, such as ` DESC` or ` NULLS FIRST`.
 pub(super) fn suffix(key: &ast::OrderByExpr) -> &'static str {
     match (key.options.asc == Some(false), key.options.nulls_first) {
         (false, Some(true)) => " NULLS FIRST",
@@ -571,12 +572,12 @@ pub(super) fn suffix(key: &ast::OrderByExpr) -> &'static str {
     }
 }
 
-/// A call of a function of the library.
+/// Returns a call of a built-in function.
 pub(super) fn call(name: &str, args: Vec<Shown>) -> Tree {
     call_named(quoted(name), args)
 }
 
-/// A call of a function by its whole name.
+/// Returns a call of a function by its qualified name.
 pub(super) fn call_named(name: String, args: Vec<Shown>) -> Tree {
     let mut pieces = vec![Piece::Text(format!("{name}("))];
     pieces.extend(list_of(args));
@@ -587,7 +588,7 @@ pub(super) fn call_named(name: String, args: Vec<Shown>) -> Tree {
     }
 }
 
-/// A call whose last argument stands behind VARIADIC.
+/// Returns a call whose last argument is marked VARIADIC.
 fn spread_call(name: String, mut args: Vec<Shown>) -> Tree {
     let array = args.pop();
     let mut pieces = vec![Piece::Text(format!("{name}("))];

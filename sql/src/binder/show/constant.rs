@@ -1,4 +1,4 @@
-//! Constants, and casts that are written or implied.
+//! Deparsing of constants, and of explicit and implicit casts.
 
 use super::super::coerce::common_type;
 use super::tree::Tree;
@@ -11,11 +11,11 @@ use crate::types::{self, Type, TypeKind};
 use crate::value::{Object, Value};
 
 impl Shower<'_, '_> {
-    /// The name of a type.
+    /// Returns the name of a type.
     pub(super) fn type_name(&self, ty: Type) -> String {
         let reader = self.reader;
         if ty == Type::of(TypeKind::BpChar) {
-            // `character` alone is one of a single letter.
+            // `character` without a length would mean `character(1)`.
             return "bpchar".to_owned();
         }
         match reader.snapshot.types().with_oid(ty.oid()) {
@@ -25,7 +25,7 @@ impl Shower<'_, '_> {
         .unwrap_or_else(|| ty.name())
     }
 
-    /// A value as a constant.
+    /// Returns a value as a constant.
     pub(super) fn value(&self, value: &Value, ty: Type) -> Shown {
         let settings = &self.reader.cx.settings;
         let plain = Type::of(ty.kind);
@@ -46,7 +46,7 @@ impl Shower<'_, '_> {
         )
     }
 
-    /// A relation by its name, with its schema where the text is kept.
+    /// Returns the name of a relation; with its schema if the text is stored in the catalog.
     fn object_name(&self, object: &Object) -> String {
         let snapshot = self.reader.snapshot;
         let qualified = || {
@@ -58,7 +58,7 @@ impl Shower<'_, '_> {
         qualified().unwrap_or_else(|| object.name.to_string())
     }
 
-    /// Something evaluated to a constant.
+    /// Evaluates the expression to a constant.
     pub(super) fn evaluated(&self, expr: &Expr) -> Result<Shown, SqlError> {
         let value = match &expr.node {
             Node::Const(value) => value.clone(),
@@ -67,7 +67,7 @@ impl Shower<'_, '_> {
         Ok(self.value(&value, expr.ty))
     }
 
-    /// The expression as a value of another type.
+    /// Converts the expression to another type.
     pub(super) fn coerced(
         &mut self,
         shown: Shown,
@@ -89,7 +89,7 @@ impl Shower<'_, '_> {
         Ok(Shown::new(
             Tree::Cast {
                 input: Box::new(match (shown.tree, explicit) {
-                    // One conversion and its length are one cast.
+                    // The conversion and the cast to a length are displayed as one cast.
                     (
                         Tree::Cast {
                             input,
@@ -108,7 +108,7 @@ impl Shower<'_, '_> {
         ))
     }
 
-    /// A literal or NULL of a type that is not known, as one of a type.
+    /// Converts a literal or NULL of unknown type to this type.
     fn told(&mut self, shown: Shown, to: Type) -> Result<Shown, SqlError> {
         let plain = Type::of(to.kind);
         let Tree::Const { text, .. } = shown.tree else {
@@ -125,7 +125,7 @@ impl Shower<'_, '_> {
         self.evaluated(&cast)
     }
 
-    /// What is still unknown is text.
+    /// Converts an expression that is still of unknown type to text.
     pub(super) fn as_known(&mut self, shown: Shown) -> Result<Shown, SqlError> {
         match shown.ty == Type::UNKNOWN {
             true => self.coerced(shown, Type::TEXT, false),
@@ -133,7 +133,7 @@ impl Shower<'_, '_> {
         }
     }
 
-    /// All with the type that they have in common.
+    /// Converts all expressions to their common type.
     pub(super) fn unified(&mut self, all: Vec<Shown>) -> Result<(Type, Vec<Shown>), SqlError> {
         let types: Vec<Type> = all.iter().map(|shown| shown.ty).collect();
         let ty = Type::of(self.common(&types)?.kind);
@@ -141,7 +141,7 @@ impl Shower<'_, '_> {
         Ok((ty, all.collect::<Result<_, _>>()?))
     }
 
-    /// The type that some have in common.
+    /// Returns the common type of these types.
     pub(super) fn common(&self, types: &[Type]) -> Result<Type, SqlError> {
         let stand_ins: Vec<Expr> = types
             .iter()

@@ -1,4 +1,4 @@
-//! Expressions: what each kind of syntax is in PostgreSQL's trees.
+//! Deparsing of expressions: the node of PostgreSQL's trees for each kind of syntax.
 
 use sqlparser::ast;
 
@@ -16,13 +16,13 @@ use crate::stack;
 use crate::types::{Type, TypeKind};
 
 impl Shower<'_, '_> {
-    /// An expression that stands by itself: what is still unknown of it is text.
+    /// Deparses an expression without a context; if its type is still unknown it becomes text.
     pub(super) fn settled(&mut self, expr: &ast::Expr, level: &Level) -> Result<Shown, SqlError> {
         let shown = self.expr(expr, level)?;
         self.as_known(shown)
     }
 
-    /// A condition.
+    /// Deparses a condition.
     pub(super) fn condition(&mut self, expr: &ast::Expr, level: &Level) -> Result<Tree, SqlError> {
         let shown = self.expr(expr, level)?;
         Ok(self.coerced(shown, Type::BOOL, false)?.tree)
@@ -202,7 +202,7 @@ impl Shower<'_, '_> {
             E::Array(array) => self.array(&array.elem, None, level),
             E::CompoundFieldAccess { root, access_chain } => {
                 let ty = self.bound(expr, level)?.ty;
-                // `t.a[1]` is read as fields of `t`.
+                // The parser reads `t.a[1]` as fields of `t`.
                 let dots = access_chain.iter();
                 let dots = dots.take_while(|access| matches!(access, ast::AccessExpr::Dot(_)));
                 let dots = dots.count();
@@ -284,7 +284,7 @@ impl Shower<'_, '_> {
             None => {
                 if let Ok(leaf) = level.scope.leaf(None, name) {
                     self.check_stays(leaf)?;
-                    // A whole row.
+                    // A whole-row reference.
                     let row = format!("{}.*", crate::functions::quote_ident(name));
                     return Ok(Shown::new(Tree::Var(row), Type::of(TypeKind::Any)));
                 }
@@ -448,7 +448,8 @@ impl Shower<'_, '_> {
         }))
     }
 
-    /// What is no column makes one array, the rest is compared one by one.
+    /// Deparses IN with a list. Items without columns form one array; the others are compared one
+    /// by one.
     fn in_list(
         &mut self,
         input: &ast::Expr,
@@ -498,7 +499,7 @@ impl Shower<'_, '_> {
         }))
     }
 
-    /// `left symbol ANY (array)`
+    /// Deparses `left symbol ANY (array)`.
     fn any(
         &mut self,
         left: Shown,
@@ -522,7 +523,7 @@ impl Shower<'_, '_> {
                 self.coerced(sample, Type::TEXT, false)?,
             ),
         };
-        // The operator takes elements of another type: the whole array is cast.
+        // If the operator takes elements of another type, the whole array is cast.
         let array = match sample.ty.array() {
             Some(ty) => self.coerced(array, Type::of(ty.kind), false)?,
             None => array,
@@ -555,7 +556,7 @@ impl Shower<'_, '_> {
         self.any(left, symbol, word, right)
     }
 
-    /// `left words (query)`
+    /// Deparses `left words (query)`.
     fn compared_query(
         &mut self,
         left: &ast::Expr,
@@ -693,7 +694,7 @@ impl Shower<'_, '_> {
         }
     }
 
-    /// A string as an operator of patterns takes it.
+    /// Converts a string to the type that pattern operators take.
     fn string(&mut self, expr: &ast::Expr, level: &Level) -> Result<Shown, SqlError> {
         use crate::types::TypeKind as T;
         let shown = self.expr(expr, level)?;
@@ -703,7 +704,7 @@ impl Shower<'_, '_> {
         }
     }
 
-    /// A match with a pattern that a function makes.
+    /// Deparses a match with a pattern that a function converts.
     fn pattern(
         &mut self,
         symbol: &str,
@@ -762,7 +763,7 @@ fn negated(shown: Shown) -> Shown {
     Shown::boolean(Tree::Not(Box::new(shown.tree)))
 }
 
-/// Words that are a value.
+/// Returns a node for an SQL keyword that is a value, such as CURRENT_DATE.
 pub(super) fn words(text: String) -> Tree {
     Tree::Call {
         pieces: vec![Piece::Text(text)],

@@ -1,4 +1,4 @@
-//! FROM: relations and joins.
+//! Deparsing of FROM: relations and joins.
 
 use sqlparser::ast::{self, TableFactor};
 
@@ -18,7 +18,7 @@ use crate::pg_catalog::relation_oid;
 use crate::types::{Type, TypeCategory, TypeKind};
 
 impl Shower<'_, '_> {
-    /// The items of a FROM list, the relations of which are those of the level in the same order.
+    /// Deparses the items of a FROM list; their relations are those of `level`, in the same order.
     pub(super) fn from(
         &mut self,
         list: &[ast::TableWithJoins],
@@ -209,7 +209,7 @@ impl Shower<'_, '_> {
         }
     }
 
-    /// A function in FROM.
+    /// Deparses a function in FROM.
     fn called(
         &mut self,
         name: &ast::ObjectName,
@@ -271,7 +271,7 @@ impl Shower<'_, '_> {
         })
     }
 
-    /// The alias of a relation, with those of its columns, if they are wanted.
+    /// Returns the alias of a relation, with its column aliases if `columns` asks for them.
     fn alias(
         &self,
         at: usize,
@@ -297,7 +297,7 @@ impl Shower<'_, '_> {
         Ok(text)
     }
 
-    /// A relation as whoever reads has to name it, and its name alone.
+    /// Returns the name by which the reader must refer to a relation, and its unqualified name.
     fn relation(&self, name: &ast::ObjectName) -> Result<(String, String), SqlError> {
         let (schema, plain) = names::table_name(name)?;
         let shown = quoted(&plain);
@@ -311,7 +311,7 @@ impl Shower<'_, '_> {
         };
         let found = schemas.into_iter().find_map(|of| Some((of, is_in(of)?)));
         let Some((schema, oid)) = found else {
-            // It is of the system.
+            // It is a system relation.
             return Ok((shown, plain));
         };
         let first = self.seen.iter().find_map(|of| is_in(of));
@@ -329,11 +329,11 @@ impl Shower<'_, '_> {
     }
 }
 
-/// The parts of a column list behind an alias.
+/// The parts of a column alias list.
 #[derive(Clone, Copy)]
 enum Definition {
     Names,
-    /// Names and types: a column definition list.
+    /// The names and the types: a column definition list.
     Types,
 }
 
@@ -345,7 +345,8 @@ fn defined(alias: &Option<ast::TableAlias>) -> Definition {
     }
 }
 
-/// A column of a join that has an alias of its own, where it is no column of either side.
+/// Returns a column of a join with its own alias, if it is a column of neither side; `None`
+/// otherwise.
 pub(super) fn of_join(named: &ast::Expr, expr: &Expr, level: &Level) -> Option<Tree> {
     let ast::Expr::CompoundIdentifier(parts) = named else {
         return None;

@@ -1,13 +1,14 @@
-//! Definitions as PostgreSQL shows them: what the catalog keeps as text, with all names resolved and all casts that it
-//! implies.
+//! Deparsing: returns stored definitions in PostgreSQL's form, with all names resolved and all
+//! implied casts written out.
 //!
 //! ```text
 //!   text ──parser──▶ syntax ──expr, call, query, from──▶ Tree ──write, write_query──▶ text
 //!                              (types of the binder)
 //! ```
-//! The syntax is walked beside the binder, which says what names mean and which operator or function is chosen; a
-//! statement that runs is not slower for it. What cannot be shown so is shown as it was written: whole rows, composite
-//! fields, functions of rows in a select list, and what the parser rewrites before it reads it (EXCLUDE in frames).
+//! The syntax is walked together with the binder, which resolves names and chooses operators and
+//! functions. Statements that run do not become slower. Some constructs cannot be deparsed and keep
+//! their original text: whole rows, composite fields, set-returning functions in a target list, and
+//! syntax that a rewrite changes before parsing (EXCLUDE in frames).
 
 mod call;
 mod constant;
@@ -45,39 +46,39 @@ use crate::stack::with_room;
 use crate::types::Type;
 use crate::value::Value;
 
-/// Whose definitions are shown, and for whom.
+/// The reader of definitions: the catalog and the session for which they are deparsed.
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
     /// The catalog.
     pub snapshot: &'a Snapshot,
     /// The session's settings.
     pub cx: &'a EvalContext,
-    /// How it is written.
+    /// The layout of the text.
     pub style: Style,
-    /// For a text that is kept: what is called otherwise in it.
+    /// The new names of renamed objects, for a text that is stored again.
     pub renaming: Option<&'a Renaming>,
 }
 
-/// The columns that an expression is over.
+/// The columns that an expression may read.
 #[derive(Clone, Copy)]
 pub enum Over<'a> {
-    /// Those of a table.
+    /// The columns of a table.
     Table(&'a TableDef),
-    /// The new and the old row of a trigger's table.
+    /// The new and the old row of the trigger's table.
     Trigger(&'a TableDef),
-    /// VALUE, of a domain's base type.
+    /// VALUE, which has the base type of a domain.
     Domain(Type),
-    /// Nothing.
+    /// No columns.
     Nothing,
 }
 
 impl Reader<'_> {
-    /// An expression; `None` where it cannot be shown but as it was written.
+    /// Returns an expression; `None` if it can only be displayed as it was written.
     pub fn expression(&self, text: &str, over: Over<'_>) -> Option<String> {
         self.shown(text, over).map(|(text, _)| text)
     }
 
-    /// The expression of an index: in parentheses unless it is a call.
+    /// Returns the expression of an index: in parentheses unless it is a function call.
     pub fn index_expression(&self, text: &str, over: Over<'_>) -> Option<String> {
         let (text, call) = self.shown(text, over)?;
         Some(match call {
@@ -86,7 +87,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The expression, and whether it is a call of a function.
+    /// Returns the expression, and whether it is a function call.
     fn shown(&self, text: &str, over: Over<'_>) -> Option<(String, bool)> {
         with_room(|| self.shown_here(text, over)).ok()
     }
@@ -109,7 +110,7 @@ impl Reader<'_> {
         Ok((writer.text, call))
     }
 
-    /// The query of a view, without the semicolon.
+    /// Returns the query of a view, without the semicolon.
     pub fn view(&self, view: &ViewDef) -> Option<String> {
         with_room(|| self.view_here(view)).ok()
     }
@@ -125,7 +126,7 @@ impl Reader<'_> {
         Ok(writer.text)
     }
 
-    /// Runs `show` where names are those of `schema`.
+    /// Runs `show` with names resolved in `schema`.
     fn along<T>(
         &self,
         schema: &str,
@@ -157,7 +158,7 @@ pub(super) fn scope_over(over: Over<'_>) -> Result<Scope, SqlError> {
     level_over(over).map(|level| level.scope)
 }
 
-/// The columns of an expression that belongs to no query, none of which is qualified.
+/// Returns the level for an expression that belongs to no query; its columns are not qualified.
 fn level_over(over: Over<'_>) -> Result<Level, SqlError> {
     let mut level = Level {
         clause: Clause::Check,
@@ -203,21 +204,22 @@ fn level_over(over: Over<'_>) -> Result<Level, SqlError> {
     Ok(level)
 }
 
-/// What walks the syntax.
+/// The deparser, which walks the syntax.
 struct Shower<'b, 'a> {
     binder: Binder<'b>,
     reader: &'a Reader<'a>,
-    /// The search path of whoever reads.
+    /// The search path of the reader.
     seen: &'a [String],
-    /// The queries around the one in hand.
+    /// The outer queries of the current query.
     levels: Vec<Level>,
 }
 
-/// One query, for what its expressions see.
+/// One query, with the scope of its expressions.
 #[derive(Clone)]
 struct Level {
     scope: Scope,
-    /// What the relations of the scope are called, which no other around is; `None` where that is not said.
+    /// The unique names of the scope's relations, which differ from those of all outer queries;
+    /// `None` if the relation is not qualified.
     names: Vec<Option<String>>,
     windows: Vec<(String, ast::WindowSpec)>,
     clause: Clause,
@@ -238,7 +240,7 @@ impl Default for Level {
     }
 }
 
-/// An expression, and its type.
+/// A deparsed expression and its type.
 #[derive(Clone)]
 struct Shown {
     tree: Tree,
@@ -254,7 +256,8 @@ impl Shown {
         Shown::new(tree, Type::BOOL)
     }
 
-    /// Something of its type that is not evaluated.
+    /// Returns an expression of the same type, which is not evaluated and stands for it in the
+    /// binder.
     fn stand_in(&self) -> Expr {
         match &self.tree {
             Tree::Const { text, .. } if self.ty == Type::UNKNOWN => {
@@ -267,7 +270,7 @@ impl Shown {
 }
 
 impl Shower<'_, '_> {
-    /// What the binder makes of an expression.
+    /// Binds an expression.
     fn bound(&mut self, expr: &ast::Expr, level: &Level) -> Result<Expr, SqlError> {
         let mut aggregates = Aggregates {
             named: level.windows.clone(),
@@ -281,11 +284,11 @@ impl Shower<'_, '_> {
         self.binder.expr(expr, &mut around)
     }
 
-    /// A column, by what the scope says that it is.
+    /// Returns a column with the name that the scope gives it.
     fn named(&self, expr: &Expr, name: &str, level: &Level) -> Result<Tree, SqlError> {
         let Node::Column(slot) = expr.node else {
             return match level.scope.merged.iter().any(|m| m.name == name) {
-                // Of neither side.
+                // A merged column belongs to neither side.
                 true => Ok(Tree::Var(quoted(name))),
                 false => Err(SqlError::unsupported("this kind of column")),
             };

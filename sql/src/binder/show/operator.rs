@@ -1,4 +1,4 @@
-//! Operators, with their operands cast as the operator that is chosen takes them.
+//! Deparsing of operators, with their operands cast to the types that the chosen operator takes.
 
 use sqlparser::ast;
 
@@ -9,7 +9,7 @@ use crate::error::SqlError;
 use crate::types::{Type, TypeCategory, TypeKind};
 
 impl Shower<'_, '_> {
-    /// A binary operator other than AND and OR.
+    /// Deparses a binary operator other than AND and OR.
     pub(super) fn binary(
         &mut self,
         left: Shown,
@@ -25,7 +25,7 @@ impl Shower<'_, '_> {
         Ok(Shown::new(operation(left, &symbol, right), bound.ty))
     }
 
-    /// The operands of what the binder chose.
+    /// Casts the operands to the types that the binder has chosen.
     fn operands(
         &mut self,
         symbol: &str,
@@ -36,7 +36,8 @@ impl Shower<'_, '_> {
         let (l, r) = (left.ty.kind, right.ty.kind);
         let is_array = |kind: TypeKind| kind.element().is_some();
         if is_array(l) || is_array(r) {
-            // What has no type is an array of the same, or what the operator takes.
+            // An operand of unknown type becomes an array of the same type, or the type that the
+            // operator takes.
             let (lt, rt) = (left.ty, right.ty);
             return match symbol {
                 "||" | "@>" | "<@" | "&&" => Ok((
@@ -59,7 +60,7 @@ impl Shower<'_, '_> {
             };
             return Ok((side(self, left)?, side(self, right)?));
         }
-        // Its own operators heed no case.
+        // citext has case-insensitive operators of its own for these symbols.
         if l.is_citext() && (symbol.starts_with('~') || symbol.starts_with("!~")) {
             let right = self.coerced_unknown(right, left.ty)?;
             return Ok((left, right));
@@ -86,7 +87,7 @@ impl Shower<'_, '_> {
         }
     }
 
-    /// One operand of an operator that takes `to`, beside one of the kind `other`.
+    /// Casts one operand of an operator that takes `to`; the other operand has the type `other`.
     fn operand(&mut self, shown: Shown, to: TypeKind, other: TypeKind) -> Result<Shown, SqlError> {
         let kind = shown.ty.kind;
         if to.is_polymorphic() || to == TypeKind::Any {
@@ -99,7 +100,7 @@ impl Shower<'_, '_> {
             )
         };
         let is_span = |kind: TypeKind| kind.category() == TypeCategory::Timespan;
-        // There are operators for these pairs.
+        // PostgreSQL has operators for these pairs of types.
         let stays = kind != TypeKind::Unknown
             && ((kind.is_integer()
                 && (other.is_integer() || other == TypeKind::Date)
@@ -118,7 +119,7 @@ impl Shower<'_, '_> {
         }
     }
 
-    /// Both sides of a comparison.
+    /// Casts both sides of a comparison.
     pub(super) fn compared(
         &mut self,
         left: Shown,
@@ -136,7 +137,7 @@ impl Shower<'_, '_> {
         Ok((left, right))
     }
 
-    /// `left symbol right`, a comparison.
+    /// Returns the comparison `left symbol right`.
     pub(super) fn comparison(
         &mut self,
         left: Shown,
@@ -147,7 +148,7 @@ impl Shower<'_, '_> {
         Ok(Shown::boolean(operation(left, symbol, right)))
     }
 
-    /// A prefix operator.
+    /// Deparses a prefix operator.
     pub(super) fn prefix(
         &mut self,
         op: &ast::UnaryOperator,
@@ -197,7 +198,7 @@ pub(super) fn operation(left: Shown, symbol: &str, right: Shown) -> Tree {
     }
 }
 
-/// An operator as it is written, without a schema.
+/// Returns the symbol of an operator, without a schema.
 pub(super) fn symbol(op: &ast::BinaryOperator) -> String {
     match op {
         ast::BinaryOperator::PGCustomBinaryOperator(parts) => {
@@ -211,7 +212,7 @@ pub(super) fn is_comparison(symbol: &str) -> bool {
     matches!(symbol, "=" | "<>" | "<" | "<=" | ">" | ">=")
 }
 
-/// What a side of a comparison is cast to beside one of the kind `other`.
+/// Returns the type to which a side of a comparison is cast if the other side has the type `other`.
 fn compared_as(kind: TypeKind, other: TypeKind) -> Option<TypeKind> {
     use TypeKind as T;
     match (kind, other) {
@@ -237,7 +238,7 @@ fn compared_as(kind: TypeKind, other: TypeKind) -> Option<TypeKind> {
     }
 }
 
-/// What both sides of arithmetic are cast to.
+/// Returns the type to which both operands of arithmetic are cast.
 fn arithmetic_type(left: TypeKind, right: TypeKind) -> TypeKind {
     use TypeKind as T;
     match (left, right) {

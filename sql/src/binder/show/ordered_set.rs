@@ -1,4 +1,4 @@
-//! What stands in calls with WITHIN GROUP.
+//! Deparsing of calls with WITHIN GROUP.
 
 use sqlparser::ast;
 
@@ -10,7 +10,7 @@ use crate::error::SqlError;
 use crate::types::{Type, TypeKind};
 
 impl Shower<'_, '_> {
-    /// Direct arguments as the aggregate takes them.
+    /// Casts the direct arguments to the types that the aggregate takes.
     pub(super) fn direct(
         &mut self,
         kind: OrderedSet,
@@ -26,7 +26,7 @@ impl Shower<'_, '_> {
         args.collect()
     }
 
-    /// The keys of WITHIN GROUP.
+    /// Deparses the keys of WITHIN GROUP.
     pub(super) fn grouped_keys(
         &mut self,
         kind: Option<OrderedSet>,
@@ -40,7 +40,7 @@ impl Shower<'_, '_> {
                 let cast = shown.ty != Type::FLOAT8;
                 shown = self.coerced(shown, Type::FLOAT8, false)?;
                 if cast {
-                    // Such a cast is a function's call, which keys have in parentheses.
+                    // Such a cast is a function call, which sort keys display in parentheses.
                     let pieces = vec![Piece::Tree(shown.tree)];
                     let function = true;
                     shown = Shown::new(Tree::Call { pieces, function }, Type::FLOAT8);

@@ -1,4 +1,4 @@
-//! Queries, clause by clause.
+//! Deparsing of queries, clause by clause.
 
 use sqlparser::ast;
 
@@ -25,7 +25,7 @@ use crate::stack;
 use crate::types::Type;
 
 impl Shower<'_, '_> {
-    /// Runs `show` for a query in an expression of the query of `level`.
+    /// Runs `show` for a subquery in an expression of the query of `level`.
     pub(super) fn inside<T>(
         &mut self,
         level: &Level,
@@ -41,7 +41,7 @@ impl Shower<'_, '_> {
         shown
     }
 
-    /// A query; literals in it may take the types of what it goes into.
+    /// Deparses a query; its literals may take the types of the columns that they are stored in.
     pub(super) fn query(
         &mut self,
         query: &ast::Query,
@@ -66,7 +66,7 @@ impl Shower<'_, '_> {
         let mut with = Vec::new();
         if let Some(written) = &query.with {
             self.binder.with(written)?;
-            // No relation in there is called as one of the query itself.
+            // The names of relations inside a CTE must differ from those of the main query.
             let mut around = Level::default();
             if let ast::SetExpr::Select(select) = &*query.body {
                 let mut scope = Scope::default();
@@ -142,7 +142,7 @@ impl Shower<'_, '_> {
         Ok(all)
     }
 
-    /// One side of a set operation, whose columns have these types.
+    /// Deparses one side of a set operation, whose columns have these types.
     fn side(&mut self, side: &ast::SetExpr, types: &[Type]) -> Result<Side, SqlError> {
         match side {
             ast::SetExpr::SetOperation {
@@ -293,7 +293,7 @@ impl Shower<'_, '_> {
         Ok((shown, keys, locked))
     }
 
-    /// The select list, `*` written out.
+    /// Deparses the target list, with `*` expanded.
     fn targets(
         &mut self,
         select: &ast::Select,
@@ -352,7 +352,8 @@ impl Shower<'_, '_> {
         Ok(target(Shown::new(tree, expr.ty), name))
     }
 
-    /// A key, which may be the number or the name of a target; where `input` has a column of the name, it is that.
+    /// Deparses a key, which may be the number or the name of a target. With `input`, a column of
+    /// the input has precedence over a target of the same name.
     fn key(
         &mut self,
         key: &ast::Expr,
@@ -429,7 +430,7 @@ impl Shower<'_, '_> {
         Ok(groups)
     }
 
-    /// ` FOR UPDATE OF t`, for each relation.
+    /// Returns ` FOR UPDATE OF t` for each relation.
     fn locked(
         &mut self,
         lock: &ast::LockClause,
@@ -459,7 +460,7 @@ impl Shower<'_, '_> {
         Ok(all)
     }
 
-    /// What the relations of a scope are called, so that none around is called the same.
+    /// Returns a unique name for each relation of a scope, which no outer query uses either.
     pub(super) fn names_for(&self, scope: &Scope) -> Vec<Option<String>> {
         let mut names: Vec<Option<String>> = Vec::new();
         for leaf in &scope.leaves {
@@ -487,7 +488,7 @@ fn has_more_than_tables(item: &ast::TableWithJoins) -> bool {
 }
 
 fn target(shown: Shown, name: String) -> (Target, Type) {
-    // `t.a` is called `a`.
+    // The column name of `t.a` is `a`.
     let column = match &shown.tree {
         Tree::Var(text) => Some(last_part(text)),
         _ => None,
@@ -500,7 +501,7 @@ fn target(shown: Shown, name: String) -> (Target, Type) {
     (target, shown.ty)
 }
 
-/// The column in `relation.column`, without quotes.
+/// Returns the column of `relation.column`, without quotes.
 fn last_part(text: &str) -> String {
     match text.strip_suffix('"') {
         Some(rest) => {
@@ -527,7 +528,7 @@ fn plain(body: Body) -> Query {
     }
 }
 
-/// Keys by the numbers of the columns they name.
+/// Returns the sort keys as the numbers of the columns that they name.
 fn numbered(order: &[ast::OrderByExpr], columns: &[String]) -> Result<Vec<SortKey>, SqlError> {
     let mut keys = Vec::new();
     for key in order {
@@ -555,7 +556,7 @@ fn numbered(order: &[ast::OrderByExpr], columns: &[String]) -> Result<Vec<SortKe
 }
 
 impl Set {
-    /// The names of its columns, which are those of its first query.
+    /// Returns the column names, which are those of the first query.
     fn names(&self) -> Vec<String> {
         match &self.left {
             Side::Set(set) => set.names(),
@@ -571,7 +572,7 @@ impl Set {
     }
 }
 
-/// SEARCH and CYCLE of a query of WITH.
+/// Deparses SEARCH and CYCLE of a CTE.
 fn clauses_of(cte: &ast::Cte) -> Result<String, SqlError> {
     let list = |names: &[String]| {
         let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();

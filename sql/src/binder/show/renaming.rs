@@ -1,7 +1,8 @@
-//! Texts that the catalog keeps, when something that they name is called otherwise.
+//! Renaming in stored text: rewrites definitions when an object that they refer to is renamed.
 //!
-//! The text is written anew with all names resolved, where what they mean has its new name: so an alias that is the old
-//! one, or a column of another table, stays as it is. What cannot be shown with its names resolved cannot follow.
+//! The text is deparsed with all names resolved, and references to the renamed object get its new
+//! name. So an alias equal to the old name, or a column of another table, stays unchanged. A text
+//! that cannot be deparsed cannot follow the renaming.
 
 use super::super::scope::ScopeLeaf;
 use super::{Reader, Shower};
@@ -9,7 +10,7 @@ use crate::catalog::CATALOG_SCHEMA;
 use crate::error::SqlError;
 use crate::pg_catalog::relation_oid;
 
-/// What is called otherwise from now on, in the catalog that still has the old name.
+/// An object that is being renamed; the catalog still has the old name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Renaming {
     /// A table, view or sequence.
@@ -21,9 +22,9 @@ pub enum Renaming {
     },
     /// A column of a table or view.
     Column {
-        /// The relation.
+        /// The oid of the relation.
         relation: u32,
-        /// Its place.
+        /// The position of the column.
         column: usize,
         /// Its new name.
         to: String,
@@ -38,7 +39,7 @@ pub enum Renaming {
 }
 
 impl Renaming {
-    /// The new name of a relation.
+    /// Returns the new name of a relation; `None` if it keeps its name.
     pub(super) fn of_relation(&self, oid: u32) -> Option<&str> {
         match self {
             Renaming::Relation { id, to } if *id == oid => Some(to),
@@ -46,7 +47,7 @@ impl Renaming {
         }
     }
 
-    /// The new name of a routine.
+    /// Returns the new name of a routine; `None` if it keeps its name.
     pub(super) fn of_routine(&self, oid: u32) -> Option<&str> {
         match self {
             Renaming::Routine { id, to } if *id == oid => Some(to),
@@ -56,7 +57,8 @@ impl Renaming {
 }
 
 impl<'a> Reader<'a> {
-    /// The reader for texts that are to be kept: all names are qualified, and what is renamed has its new name.
+    /// Returns a reader for text to be stored: all names are qualified, and the renamed object has
+    /// its new name.
     pub fn keeping(self, renaming: &'a Renaming) -> Reader<'a> {
         Reader {
             renaming: Some(renaming),
@@ -66,17 +68,17 @@ impl<'a> Reader<'a> {
 }
 
 impl Shower<'_, '_> {
-    /// What a relation of a query is called by itself, if it has another name now.
+    /// Returns the new name of a relation of a query if the query refers to it by its own name.
     pub(super) fn new_name(&self, leaf: &ScopeLeaf) -> Option<&str> {
         let renaming = self.reader.renaming?;
         match leaf.table_name {
-            // It is called by its alias.
+            // The query refers to the relation by an alias.
             Some(_) => None,
             None => renaming.of_relation(self.oid_of(leaf)?),
         }
     }
 
-    /// The new name of a column of a relation of a query.
+    /// Returns the new name of a column of a relation of a query.
     pub(super) fn new_column(&self, leaf: &ScopeLeaf, at: usize) -> Option<&str> {
         match self.reader.renaming? {
             Renaming::Column {
@@ -94,7 +96,8 @@ impl Shower<'_, '_> {
         relation_oid(self.reader.snapshot, Some(schema), name)
     }
 
-    /// Refuses what names a relation of a query by more than its columns, where it, or one of its columns, is renamed.
+    /// Refuses to deparse a whole-row reference to a relation if the relation or one of its columns
+    /// is renamed.
     pub(super) fn check_stays(&self, leaf: &ScopeLeaf) -> Result<(), SqlError> {
         let of_leaf = match self.reader.renaming {
             Some(Renaming::Relation { id, .. }) => Some(*id),

@@ -1,4 +1,4 @@
-//! `ROW(…)`, also where it is written without the word.
+//! Deparsing of `ROW(…)`, with or without the keyword.
 
 use sqlparser::ast;
 
@@ -11,7 +11,7 @@ use crate::error::SqlError;
 use crate::types::Type;
 
 impl Shower<'_, '_> {
-    /// The fields of a row that is made in place, `t.*` written out; `None` for other expressions.
+    /// Returns the fields of a row constructor, with `t.*` expanded; `None` for other expressions.
     pub(super) fn row_fields(
         &self,
         expr: &ast::Expr,
@@ -44,7 +44,7 @@ impl Shower<'_, '_> {
         Ok(Some(fields))
     }
 
-    /// `ROW(…)`, as an anonymous row.
+    /// Deparses `ROW(…)` as an anonymous row.
     pub(super) fn anonymous_row(
         &mut self,
         fields: &[ast::Expr],
@@ -54,7 +54,8 @@ impl Shower<'_, '_> {
         Ok(row(fields, String::new(), ty))
     }
 
-    /// `ROW(…)::type`, where its fields are told their types; `None` where `to` is no type of such rows.
+    /// Deparses `ROW(…)::type`, with its fields cast to the types of the row type; `None` if `to`
+    /// is not a composite type.
     pub(super) fn typed_row(
         &mut self,
         fields: &[ast::Expr],

@@ -1,11 +1,12 @@
-//! What is shown, as PostgreSQL's parse trees have it: all names resolved, all casts there.
+//! The trees that are deparsed, as PostgreSQL's parse trees have them: all names are resolved and
+//! all casts are explicit nodes.
 
 use crate::types::TypeKind;
 
 /// An expression.
 #[derive(Clone, Debug)]
 pub(super) enum Tree {
-    /// A column, qualified as it has to be.
+    /// A column, qualified if necessary.
     Var(String),
     /// A constant: its text, and the name of its type.
     Const {
@@ -13,10 +14,10 @@ pub(super) enum Tree {
         kind: TypeKind,
         label: String,
     },
-    /// What has delimiters of its own: `name(…)`, `ARRAY[…]`.
+    /// An expression with delimiters of its own: `name(…)`, `ARRAY[…]`.
     Call {
         pieces: Vec<Piece>,
-        /// A function, which ORDER BY and GROUP BY put into parentheses.
+        /// Whether it is a function call, which ORDER BY and GROUP BY put in parentheses.
         function: bool,
     },
     Cast {
@@ -43,11 +44,11 @@ pub(super) enum Tree {
         parts: Vec<Tree>,
     },
     Not(Box<Tree>),
-    /// `input IS NULL` and the like.
+    /// A postfix test such as `input IS NULL`.
     Test {
         input: Box<Tree>,
         suffix: String,
-        /// Casts of the input are shown.
+        /// Whether implicit casts of the input are displayed.
         casts: bool,
     },
     Distinct(Box<Tree>, Box<Tree>),
@@ -67,7 +68,7 @@ pub(super) enum Tree {
         symbol: String,
         right: Vec<Tree>,
     },
-    /// A query in an expression.
+    /// A subquery in an expression.
     Query {
         kind: QueryKind,
         left: Vec<Tree>,
@@ -80,7 +81,7 @@ pub(super) enum QueryKind {
     Scalar,
     Array,
     Exists,
-    /// `left IN (…)`, `left = ALL (…)`: what stands before the query.
+    /// The text before the subquery, as in `left IN (…)` or `left = ALL (…)`.
     Compared(String),
 }
 
@@ -94,13 +95,13 @@ pub(super) enum Subscript {
 #[derive(Clone, Debug)]
 pub(super) enum Piece {
     Text(String),
-    /// An expression, its casts shown.
+    /// An expression with its implicit casts displayed.
     Tree(Tree),
     /// An expression without the implicit cast around it.
     Plain(Tree),
-    /// The same, in parentheses where it needs them.
+    /// An expression without the implicit cast, in parentheses if it needs them.
     Operand(Tree),
-    /// Keys of an ORDER BY or PARTITION BY.
+    /// The keys of an ORDER BY or PARTITION BY.
     Keys(Vec<SortKey>),
 }
 
@@ -108,14 +109,14 @@ pub(super) enum Piece {
 #[derive(Clone, Debug)]
 pub(super) struct SortKey {
     pub(super) by: SortBy,
-    /// ` DESC`, ` NULLS FIRST`
+    /// The options, such as ` DESC` or ` NULLS FIRST`.
     pub(super) suffix: &'static str,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum SortBy {
     Tree(Tree),
-    /// A column of a set operation, from 1.
+    /// The number of a column of a set operation, from 1.
     Number(usize),
 }
 
@@ -134,11 +135,11 @@ pub(super) struct Query {
 
 #[derive(Clone, Debug)]
 pub(super) struct With {
-    /// Its name and columns.
+    /// The name of the CTE and its columns.
     pub(super) name: String,
     pub(super) materialized: &'static str,
     pub(super) query: Query,
-    /// SEARCH and CYCLE, with a blank before them.
+    /// The SEARCH and CYCLE clauses, with a leading blank.
     pub(super) clauses: String,
 }
 
@@ -179,7 +180,7 @@ pub(super) struct Select {
 pub(super) struct Target {
     pub(super) tree: Tree,
     pub(super) name: String,
-    /// The name of the column that it is.
+    /// The column name, if the target is a plain column.
     pub(super) column: Option<String>,
 }
 
@@ -203,7 +204,7 @@ pub(super) enum From {
         left: Box<From>,
         right: Box<From>,
         using: Vec<String>,
-        /// What the join is called, `USING (…) AS alias`.
+        /// The alias of the join, `USING (…) AS alias`.
         alias: Option<String>,
         on: Option<Tree>,
     },

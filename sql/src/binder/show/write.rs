@@ -1,27 +1,27 @@
-//! Trees as text, as PostgreSQL writes them.
+//! Writes trees as text in PostgreSQL's layout.
 //!
-//! Without `pretty` every operator stands in parentheses; with it those that say nothing are left out. What begins a
-//! clause begins a line where lines are `indented`.
+//! Without `pretty` every operator is in parentheses; with `pretty` the redundant ones are omitted.
+//! With `indented` each clause begins on a new line.
 
 use super::tree::{Piece, QueryKind, SortBy, SortKey, Subscript, Tree};
 use crate::stack;
 use crate::types::TypeKind;
 
-/// How far a query is indented in another, and its clauses in it.
+/// The indentation of a subquery in its query, and of clauses in a query.
 pub(super) const CLAUSE: i32 = 8;
-/// How far JOIN is.
+/// The indentation of JOIN.
 pub(super) const JOIN: i32 = 4;
-/// How far a target is, and the branches of CASE.
+/// The indentation of targets, and of the branches of CASE.
 pub(super) const VAR: i32 = 4;
-/// From here on lines are indented less.
+/// The level from which lines are indented less.
 const LEVEL_MAX: i32 = 40;
 
-/// How definitions are written.
+/// The layout of deparsed definitions.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Without parentheses that say nothing.
+    /// Whether redundant parentheses are omitted.
     pub pretty: bool,
-    /// With line breaks.
+    /// Whether there are line breaks.
     pub indented: bool,
 }
 
@@ -31,10 +31,11 @@ pub(super) struct Writer {
     pub(super) level: i32,
 }
 
-/// What an expression stands in, where it says who needs parentheses.
+/// The kind of node around an expression, which determines whether the expression needs
+/// parentheses.
 #[derive(Clone, Copy)]
 enum Parent<'t> {
-    /// A cast, or a function with words for commas.
+    /// A cast, or a function with keywords instead of commas.
     Cast,
     Op(&'t str, bool),
     And,
@@ -56,7 +57,8 @@ impl Writer {
         self.text.push_str(text);
     }
 
-    /// Begins a line, where there are lines: the level changes by `before` and `after`, and `plus` is for this line.
+    /// Begins a new line if lines are indented. The level changes by `before` before the line and
+    /// by `after` after it; `plus` applies to this line only.
     pub(super) fn line(&mut self, words: &str, before: i32, after: i32, plus: i32) {
         if !self.style.indented {
             return self.put(words);
@@ -75,7 +77,7 @@ impl Writer {
         self.level = (self.level + after).max(0);
     }
 
-    /// Takes spaces at the end away.
+    /// Removes trailing spaces.
     pub(super) fn trim(&mut self) {
         let kept = self.text.trim_end_matches(' ').len();
         self.text.truncate(kept);
@@ -102,7 +104,7 @@ impl Writer {
         }
     }
 
-    /// An operand, in parentheses where it needs them.
+    /// Writes an operand, in parentheses if it needs them.
     fn operand(&mut self, tree: &Tree, casts: bool, parent: Parent<'_>) {
         let parentheses = self.style.pretty && !is_simple(tree, parent);
         if parentheses {
@@ -114,7 +116,7 @@ impl Writer {
         }
     }
 
-    /// An expression; `casts` shows an implicit cast around it.
+    /// Writes an expression; `casts` displays an implicit cast around it.
     pub(super) fn tree(&mut self, tree: &Tree, casts: bool) {
         stack::enough(|| self.tree_here(tree, casts));
     }
@@ -329,7 +331,8 @@ impl Writer {
         }
     }
 
-    /// A key: a number would be taken for a column's, and a call in GROUP BY for sets.
+    /// Writes a key. A plain number would mean a column number, and a call in GROUP BY could mean
+    /// grouping sets.
     pub(super) fn key(&mut self, key: &SortKey) {
         match &key.by {
             SortBy::Number(number) => self.put(&number.to_string()),
@@ -352,7 +355,8 @@ impl Writer {
         self.put(key.suffix);
     }
 
-    /// A constant with its type where the text does not tell it; `labels` above 0 always, below 0 never.
+    /// Writes a constant, with its type if the text alone does not determine it. With `labels`
+    /// above 0 the type is always written, below 0 never.
     fn constant(&mut self, text: Option<&str>, kind: TypeKind, label: &str, labels: i32) {
         let Some(text) = text else {
             self.put("NULL");
@@ -386,7 +390,7 @@ impl Writer {
     }
 }
 
-/// Does it need no parentheses there?
+/// Returns whether the expression needs no parentheses inside `parent`.
 fn is_simple(tree: &Tree, parent: Parent<'_>) -> bool {
     let delimits = matches!(parent, Parent::And | Parent::Or | Parent::Not);
     match tree {

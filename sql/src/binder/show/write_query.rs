@@ -1,12 +1,12 @@
-//! Queries as text, clause by clause.
+//! Writes queries as text, clause by clause.
 
 use super::tree::{Body, From, Group, Query, Select, Set, Side, SortKey, Source, Target, With};
 use super::write::{CLAUSE, JOIN, VAR, Writer};
 use crate::functions::quote_ident as quoted;
 
 impl Writer {
-    /// A query in another; `names` are those of its columns where they are others than it says, and without `named`
-    /// nobody sees what a column without a name is called.
+    /// Writes a query. `names` are its column names if they differ from its own. Without `named`,
+    /// no reader sees the names of unnamed columns.
     pub(super) fn query(&mut self, query: &Query, names: Option<&[String]>, named: bool) {
         let level = self.level;
         self.with(query.recursive, &query.with);
@@ -231,7 +231,7 @@ impl Writer {
         }
     }
 
-    /// What `write` writes, by itself.
+    /// Returns the text that `write` writes, without adding it to the output.
     fn apart(&mut self, write: impl FnOnce(&mut Writer)) -> String {
         let outer = std::mem::take(&mut self.text);
         write(self);

@@ -1,4 +1,4 @@
-//! DDL, with the partitions that a table can have and cannot.
+//! DDL, including the partitionings that are allowed and refused.
 
 use super::{bind_with, bound};
 use crate::binder::ParamTypes;

@@ -1,4 +1,4 @@
-//! What is refused, in PostgreSQL's words.
+//! Errors, with PostgreSQL's text.
 
 use super::bind_with;
 use crate::binder::ParamTypes;

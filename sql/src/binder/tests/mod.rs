@@ -1,4 +1,4 @@
-//! Statements bound against a small catalog; messages are PostgreSQL 15's.
+//! Statements bound against a small catalog. The expected messages are those of PostgreSQL 15.
 
 mod ddl;
 mod errors;
@@ -145,7 +145,7 @@ fn select(sql: &str) -> bound::Select {
     }
 }
 
-/// `name:type` of each output column.
+/// Returns `name:type` of each output column.
 fn columns(sql: &str) -> Vec<String> {
     let columns = bound(sql).columns().expect("it has rows");
     columns
@@ -154,7 +154,7 @@ fn columns(sql: &str) -> Vec<String> {
         .collect()
 }
 
-/// The types of the parameters.
+/// Returns the types of the parameters.
 fn params(sql: &str) -> Vec<Type> {
     let mut params = ParamTypes::new();
     bind_with(sql, &mut params).unwrap_or_else(|e| panic!("{sql}: {e}"));

@@ -1,4 +1,4 @@
-//! Queries, parameters and inserts: what columns, slots and types they are bound to.
+//! Queries, parameters and inserts: the columns, slots and types that they are bound to.
 
 use super::{bind_with, bound, columns, params, select};
 use crate::binder::ParamTypes;
@@ -36,7 +36,7 @@ fn joins_number_their_slots_from_the_left() {
     };
     assert_eq!(join.kind, JoinKind::Left);
     assert_eq!(join.right.first_slot(), 4);
-    // USING merges: one id in the star, from the left side.
+    // USING merges the columns: `*` contains one id, from the left side.
     assert_eq!(
         columns("select * from u join t using (id)"),
         [
@@ -65,7 +65,7 @@ fn grouping_reads_the_group_row() {
     assert_eq!(s.targets[1].expr, Expr::column(Type::INT8, 1));
     assert_eq!((s.order_by[0].target, s.order_by[0].desc), (1, true));
     assert!(s.order_by[0].nulls_first && !s.order_by[1].nulls_first);
-    // Columns that depend on a grouped primary key may stand alone.
+    // Columns that are functionally dependent on a grouped primary key need not be grouped.
     let s = select("select name from t group by id");
     assert_eq!(s.grouping.expect("it groups").keys.len(), 2);
     assert_eq!(
@@ -122,7 +122,7 @@ fn parameters_learn_their_types() {
     assert_eq!(declared.types(), [Type::INT8]);
 }
 
-/// `xmax` of RETURNING has a name that nobody can write.
+/// The generated name of `xmax` in RETURNING cannot be written by a user.
 #[test]
 fn a_hint_names_no_column_that_nobody_can_write() {
     let sql = "insert into t (name) values ('a') returning xmaxx";
