@@ -1,4 +1,5 @@
-//! Window calls: like aggregates they leave a placeholder in the expression and go into a list.
+//! Window calls. As for aggregates, a call is added to a list, and a placeholder stands for it in
+//! the expression.
 
 use sqlparser::ast;
 
@@ -16,14 +17,14 @@ use crate::functions::CastContext;
 use crate::parser::MARKS;
 use crate::types::{Type, TypeKind};
 
-/// Slots from here on are window calls, until the SELECT is put together.
+/// The first slot number of window placeholders, which are replaced when the SELECT is complete.
 pub(super) const WINDOW_SLOTS: usize = 1 << 50;
 
-/// ORDER BY of a window: expression, descending, nulls first.
+/// ORDER BY of a window: the expression, whether it is descending, and whether NULLs come first.
 type Order = Vec<(Expr, bool, bool)>;
 
 impl Aggregates {
-    /// The placeholder of a call; equal calls share one.
+    /// Returns the placeholder of a window call; equal calls share one.
     fn add_window(&mut self, call: WindowCall) -> Expr {
         let ty = call.ty;
         let at = match self.windows.iter().position(|w| *w == call) {
@@ -38,10 +39,10 @@ impl Aggregates {
 }
 
 impl Binder<'_> {
-    /// Checks the windows that WINDOW names, also those that no call uses.
+    /// Checks the windows of the WINDOW clause, including those that no call uses.
     ///
     /// # Errors
-    /// Those of a call with such a window.
+    /// Returns the errors of a call with such a window.
     pub(super) fn check_windows(
         &mut self,
         scope: &Scope,
@@ -58,7 +59,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// A call with OVER.
+    /// Binds a call with OVER.
     pub(super) fn window_call(
         &mut self,
         name: &str,
@@ -110,7 +111,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The function, its arguments and its type.
+    /// Returns the function, its arguments and its type.
     fn window_function(
         &mut self,
         name: &str,
@@ -150,7 +151,7 @@ impl Binder<'_> {
             return Ok((found, args, ty));
         }
         let Some(mut kind) = kind_of(name) else {
-            // It may be a function of another kind, or none at all.
+            // The name may belong to another kind of function, or to none.
             self.call(name, args)?;
             return Err(SqlError::new(
                 SqlState::WRONG_OBJECT_TYPE,
@@ -380,7 +381,8 @@ impl Binder<'_> {
     }
 }
 
-/// The parser takes a literal for an interval, which is an offset from moments only.
+/// Returns the offset expression. The parser reads a literal as an interval, which is an offset
+/// only for date and time keys.
 fn offset_of<'a>(offset: &'a ast::Expr, order_by: &[(Expr, bool, bool)]) -> &'a ast::Expr {
     let of_moments = order_by.first().is_some_and(|(key, ..)| {
         use TypeKind::{Date, Interval, Time, TimeTz, Timestamp, TimestampTz};
@@ -397,7 +399,7 @@ fn offset_of<'a>(offset: &'a ast::Expr, order_by: &[(Expr, bool, bool)]) -> &'a 
     }
 }
 
-/// Are keys of a type comparable with what they give with an offset?
+/// Returns whether keys of a type can be compared with the result of adding an offset to them.
 fn compares(key: TypeKind, bound: TypeKind) -> bool {
     let wide = matches!(
         (key, bound),
@@ -406,7 +408,7 @@ fn compares(key: TypeKind, bound: TypeKind) -> bool {
     wide || key == bound || (key.is_integer() && bound.is_integer())
 }
 
-/// What WINDOW says of a name.
+/// Returns the definition of a window name.
 fn named_window(around: &Around<'_>, name: &ast::Ident) -> Result<ast::WindowSpec, SqlError> {
     let called = names::fold(name);
     let windows = around.aggregates.as_ref().map(|list| &list.named);
@@ -417,7 +419,8 @@ fn named_window(around: &Around<'_>, name: &ast::Ident) -> Result<ast::WindowSpe
     }
 }
 
-/// A window without the mark of what its frame excludes, and that.
+/// Returns the frame exclusion of a window, and the window without the marker key by which the
+/// parser represents it.
 pub(super) fn exclusion(spec: &ast::WindowSpec) -> (ast::WindowSpec, Exclude) {
     let mut spec = spec.clone();
     let mark = match spec.order_by.last().map(|key| &key.expr) {
@@ -453,7 +456,7 @@ fn resolved(spec: &ast::WindowSpec, around: &Around<'_>) -> Result<ast::WindowSp
     Ok(base)
 }
 
-/// Returns `spec` with the clauses of `base`, the window that is `called` so.
+/// Returns `spec` with the clauses of `base`, the window with the name `called`.
 fn copied(
     base: ast::WindowSpec,
     spec: ast::WindowSpec,
@@ -494,10 +497,11 @@ fn no_window(name: &str) -> SqlError {
     )
 }
 
-/// Returns the windows that WINDOW names.
+/// Returns the windows that the WINDOW clause defines, by name.
 ///
 /// # Errors
-/// 42704 for a window that builds on itself, on a later window or on none; 42P20 for a name that is there twice.
+/// 42704 for a window that refers to itself, to a later window or to an undefined one; 42P20 for a
+/// duplicate name.
 pub(super) fn named_windows(
     definitions: &[ast::NamedWindowDefinition],
 ) -> Result<Vec<(String, ast::WindowSpec)>, SqlError> {

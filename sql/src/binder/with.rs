@@ -1,4 +1,4 @@
-//! WITH: queries that have a name within another.
+//! WITH: common table expressions (CTEs).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,32 +18,35 @@ use crate::stack;
 use crate::types::Type;
 use crate::value::Value;
 
-/// A name that WITH gives.
+/// The name of a CTE.
 pub(super) struct Named {
     name: String,
     columns: Vec<(String, Type)>,
     stage: Stage,
-    /// How many queries in expressions were around the one that has the WITH.
+    /// The number of subqueries in expressions around the query that has the WITH.
     level: usize,
-    /// As many, without relations that read what stands left of them.
+    /// The same number, without the levels of lateral relations.
     depth: usize,
 }
 
-/// How far the query of a name is.
+/// The binding state of a CTE.
 enum Stage {
-    /// It is bound after those that it names, and they name it, too.
+    /// It is not bound yet: the CTEs that it refers to are bound first, and one of them may refer
+    /// to it, too.
     Later,
-    /// It is bound.
+    /// The CTE is bound.
     Bound(Arc<Cte>),
-    /// The recursive term is being bound: it reads this work table; whether it has.
+    /// The recursive term is being bound. It reads the work table `work`; `used` tells whether it
+    /// has done so.
     Recursive { work: usize, used: bool },
-    /// It changes rows and returns none.
+    /// It changes rows and has no RETURNING.
     Silent,
-    /// What is being bound must not read it.
+    /// The query that is being bound must not read it, for this reason.
     Forbidden(&'static str),
 }
 
-/// Queries of WITH RECURSIVE, those first that others name.
+/// Returns the order in which to bind the CTEs of WITH RECURSIVE: a CTE comes after those that it
+/// refers to.
 fn in_order(tables: &[ast::Cte], names: &[String]) -> Vec<usize> {
     let mut left: Vec<usize> = (0..tables.len()).collect();
     if tables.len() < 2 {
@@ -55,7 +58,8 @@ fn in_order(tables: &[ast::Cte], names: &[String]) -> Vec<usize> {
     while !left.is_empty() {
         let needs = |at: usize, other: usize| at != other && said[at].contains(&names[other]);
         let is_ready = |at: &usize| !left.iter().any(|other| needs(*at, *other));
-        // What is said may be something else's name: where they seem to need each other, as they are written.
+        // A word may be the name of something else. CTEs that seem to need each other keep their
+        // written order.
         let next = left.iter().position(is_ready).unwrap_or(0);
         order.push(left.remove(next));
     }
@@ -63,7 +67,7 @@ fn in_order(tables: &[ast::Cte], names: &[String]) -> Vec<usize> {
 }
 
 impl Binder<'_> {
-    /// Binds the queries of a WITH, whose names hold until `under` takes them back.
+    /// Binds the CTEs of a WITH; their names are in scope until `under` removes them.
     pub(super) fn with(&mut self, with: &ast::With) -> Result<(), SqlError> {
         let tables = &with.cte_tables;
         let names: Vec<String> = tables
@@ -86,7 +90,7 @@ impl Binder<'_> {
             }
             return Ok(());
         }
-        // Each may name any other.
+        // With RECURSIVE each CTE may refer to any other.
         let first = self.named.len();
         let (level, depth) = (self.surroundings.len(), self.levels());
         self.named.extend(names.iter().map(|name| Named {
@@ -102,7 +106,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// Runs `bind` under the names of `with`.
+    /// Runs `bind` with the CTEs of `with` in scope.
     pub(super) fn under<T>(
         &mut self,
         with: Option<&ast::With>,
@@ -111,7 +115,7 @@ impl Binder<'_> {
         let Some(with) = with else {
             return bind(self);
         };
-        // Where each part reads the one before, the tree is as deep as there are parts.
+        // If each CTE reads the previous one, the tree is as deep as the number of CTEs.
         let levels = with.cte_tables.len() * SIDE_LEVELS;
         stack::check(self.depth + levels)?;
         let names = self.named.len();
@@ -137,7 +141,7 @@ impl Binder<'_> {
         self.finished(cte, name, level, query, args)
     }
 
-    /// A query of WITH that changes rows: what it returns can be read.
+    /// Binds a data-modifying CTE; its RETURNING rows can be read.
     fn changing(
         &mut self,
         cte: &ast::Cte,
@@ -367,7 +371,7 @@ impl Binder<'_> {
         })
     }
 
-    /// The relation that a name of WITH is; `None` if it is none.
+    /// Returns the CTE of this name as a relation; `None` if there is none.
     pub(super) fn named_query(
         &mut self,
         name: &ast::ObjectName,
@@ -433,7 +437,7 @@ impl Binder<'_> {
             is_table: false,
         };
         if let LeafSource::Cte(cte) = &source {
-            // Queries between depend on what it depends on.
+            // The queries between depend on the outer values that the CTE depends on.
             for (_, arg) in &cte.args {
                 if matches!(arg.node, Node::Outer(_)) {
                     self.carried(level, arg.clone());
@@ -443,12 +447,13 @@ impl Binder<'_> {
         Ok(Some((leaf, source)))
     }
 
-    /// Is it a name that WITH gives?
+    /// Returns whether a CTE in scope has this name.
     pub(super) fn is_named(&self, name: &str) -> bool {
         self.named.iter().any(|named| named.name == name)
     }
 
-    /// How many queries in expressions are around, without relations that read what stands left of them.
+    /// Returns the number of subqueries in expressions around the current query, without lateral
+    /// relations.
     fn levels(&self) -> usize {
         self.surroundings.iter().filter(|s| !s.lateral()).count()
     }

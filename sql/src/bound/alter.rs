@@ -12,93 +12,94 @@ use crate::error::SqlState;
 use crate::parser::StorageOptions;
 use crate::types::{Domain, Type};
 
-/// What is said of how rows are kept.
+/// A change of the storage options of a table or an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// SET (…)
+    /// SET (…): new values of storage parameters.
     Set(StorageOptions),
-    /// RESET (…)
+    /// RESET (…): the names of the parameters that get their defaults.
     Reset(Vec<String>),
-    /// SET LOGGED (false), SET UNLOGGED
+    /// SET UNLOGGED, or SET LOGGED (false).
     Unlogged(bool),
 }
 
-/// One action of an ALTER TABLE. Columns are positions in the table as the actions before it leave it.
+/// One action of an ALTER TABLE. Columns are positions in the table as the earlier actions leave
+/// it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AlterAction {
     /// ADD [CONSTRAINT name] PRIMARY KEY (…)
     AddPrimaryKey(KeyConstraint),
     /// ADD [CONSTRAINT name] UNIQUE (…)
     AddUnique(KeyConstraint),
-    /// ADD [CONSTRAINT name] CHECK (…), and whether the rows that are there are looked at.
+    /// ADD [CONSTRAINT name] CHECK (…), and whether the existing rows are checked.
     AddCheck(NewCheck, bool),
-    /// ADD [CONSTRAINT name] FOREIGN KEY (…), and whether the rows that are there are looked at.
+    /// ADD [CONSTRAINT name] FOREIGN KEY (…), and whether the existing rows are checked.
     AddForeignKey(NewForeignKey, bool),
     /// ADD COLUMN.
     AddColumn(Box<AddColumn>),
     /// DROP COLUMN.
     DropColumn {
-        /// Which.
+        /// The position of the column.
         column: usize,
-        /// What depends on it goes, too.
+        /// Whether CASCADE also drops the dependent objects.
         cascade: bool,
     },
     /// RENAME COLUMN.
     RenameColumn {
-        /// Which.
+        /// The position of the column.
         column: usize,
-        /// Its new name.
+        /// The new name of the column.
         to: String,
     },
     /// RENAME TO.
     RenameTable(String),
     /// ALTER INDEX … RENAME TO.
     RenameIndex {
-        /// Its name.
+        /// The present name of the index.
         from: String,
-        /// Its new name.
+        /// The new name of the index.
         to: String,
     },
     /// RENAME CONSTRAINT.
     RenameConstraint {
-        /// Its name.
+        /// The present name of the constraint.
         from: String,
-        /// Its new name.
+        /// The new name of the constraint.
         to: String,
     },
     /// VALIDATE CONSTRAINT of a CHECK.
     ValidateCheck {
-        /// Its name.
+        /// The name of the constraint.
         name: String,
-        /// What has to hold.
+        /// The condition that every row must satisfy.
         condition: Expr,
     },
     /// VALIDATE CONSTRAINT of a FOREIGN KEY.
     ValidateForeignKey {
-        /// Its name.
+        /// The name of the constraint.
         name: String,
     },
     /// DROP CONSTRAINT.
     DropConstraint {
-        /// Its name.
+        /// The name of the constraint.
         name: String,
-        /// It may be missing.
+        /// Whether a missing constraint is only a notice.
         if_exists: bool,
-        /// What depends on it goes, too.
+        /// Whether CASCADE also drops the dependent objects.
         cascade: bool,
     },
     /// ALTER COLUMN … SET DEFAULT, DROP DEFAULT.
     SetDefault {
-        /// Which.
+        /// The position of the column.
         column: usize,
         /// The expression as SQL text.
         default: Option<String>,
     },
     /// ALTER COLUMN … SET NOT NULL, DROP NOT NULL.
     SetNotNull {
-        /// Which.
+        /// The position of the column.
         column: usize,
-        /// SET.
+        /// Whether it is SET NOT NULL.
         not_null: bool,
     },
     /// ALTER COLUMN … TYPE.
@@ -107,19 +108,19 @@ pub enum AlterAction {
     AddIdentity(Identity, NewSequence),
     /// ALTER COLUMN … SET GENERATED, or DROP IDENTITY (`None`).
     SetIdentity {
-        /// Which.
+        /// The position of the column.
         column: usize,
-        /// Who gives it its values.
+        /// ALWAYS or BY DEFAULT; `None` for DROP IDENTITY.
         identity: Option<Identity>,
     },
     /// COMMENT ON the table, or a column.
     Comment {
-        /// Which column; `None` is the table.
+        /// The position of the column; `None` for the table.
         column: Option<usize>,
-        /// The text; `None` takes it away.
+        /// The text; `None` removes the comment.
         text: Option<String>,
     },
-    /// Something about triggers.
+    /// A change of the triggers.
     Trigger(TriggerChange),
     /// ATTACH PARTITION.
     AttachPartition(NewPartition),
@@ -136,32 +137,32 @@ pub enum AlterAction {
     },
     /// ALTER COLUMN … DROP EXPRESSION.
     DropExpression {
-        /// Which.
+        /// The position of the column.
         column: usize,
     },
     /// ALTER CONSTRAINT of a FOREIGN KEY.
     DeferForeignKey {
-        /// Its name.
+        /// The name of the constraint.
         name: String,
-        /// DEFERRABLE, INITIALLY DEFERRED
+        /// Whether the constraint is DEFERRABLE, and whether it is INITIALLY DEFERRED.
         when: (bool, bool),
     },
     /// ADD CONSTRAINT … USING INDEX.
     UseIndex {
         /// The name of the index.
         index: String,
-        /// That of the constraint.
+        /// The name of the constraint.
         name: String,
-        /// PRIMARY KEY
+        /// Whether it is PRIMARY KEY rather than UNIQUE.
         primary: bool,
     },
-    /// Nothing but a notice.
+    /// A notice without any change.
     Notice(SqlState, String),
-    /// About how rows are kept.
+    /// A change of the storage options.
     Keep {
-        /// The index that it is about; without it the table.
+        /// The name of the index; `None` for the table itself.
         index: Option<String>,
-        /// What of it is kept in the catalog.
+        /// The changes that the catalog stores.
         what: Vec<Kept>,
     },
 }
@@ -171,37 +172,37 @@ pub enum AlterAction {
 pub struct AddColumn {
     /// The column.
     pub column: ColumnDef,
-    /// Its DEFAULT.
+    /// The DEFAULT of the column, which the existing rows get.
     pub default: Expr,
     /// The sequence of a SERIAL or IDENTITY column.
     pub sequence: Option<NewSequence>,
-    /// The rules of the table's rows with it.
+    /// The rules of the table's rows with the new column.
     pub rules: RowRules,
-    /// PRIMARY KEY.
+    /// The PRIMARY KEY, if the definition has one.
     pub primary_key: Option<KeyConstraint>,
-    /// UNIQUE.
+    /// The UNIQUE constraints of the definition.
     pub unique: Vec<KeyConstraint>,
-    /// CHECK.
+    /// The CHECK constraints of the definition.
     pub checks: Vec<NewCheck>,
-    /// REFERENCES.
+    /// The foreign keys of the definition.
     pub foreign_keys: Vec<NewForeignKey>,
 }
 
 /// ALTER COLUMN … TYPE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetType {
-    /// Which.
+    /// The position of the column.
     pub column: usize,
     /// The new type.
     pub ty: Type,
-    /// The domain that it is of, if it is of one.
+    /// The domain of the new type; `None` for other types.
     pub domain: Option<Domain>,
-    /// COLLATE
+    /// The collation of the new type.
     pub collation: Collation,
-    /// What it becomes, over the row before.
+    /// The new value of the column, over the old row.
     pub value: Expr,
-    /// The rules of the table's rows with it.
+    /// The rules of the table's rows with the new type.
     pub rules: RowRules,
-    /// The stored values are right as they are.
+    /// Whether the stored values stay valid without a conversion.
     pub relabels: bool,
 }

@@ -8,11 +8,11 @@ use crate::types::Type;
 /// CREATE TYPE … AS (…).
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateComposite {
-    /// The schema.
+    /// The schema of the new type.
     pub schema: String,
-    /// The name.
+    /// The name of the new type.
     pub name: String,
-    /// The names of its attributes, and what they are declared to be.
+    /// The names and declared types of the attributes.
     pub attributes: Vec<(String, Type)>,
 }
 
@@ -21,16 +21,16 @@ pub struct CreateComposite {
 pub struct AlterComposite {
     /// The type.
     pub ty: Arc<TypeDef>,
-    /// What happens to it, in order.
+    /// The changes, in order.
     pub changes: Vec<AttributeChange>,
 }
 
-/// What ALTER TYPE does to an attribute.
+/// A change of an attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttributeChange {
     /// ADD ATTRIBUTE
     Add(String, Type),
-    /// DROP ATTRIBUTE, which may be missing (true)
+    /// DROP ATTRIBUTE; true with IF EXISTS.
     Drop(String, bool),
     /// ALTER ATTRIBUTE … TYPE
     Type(String, Type),

@@ -7,9 +7,9 @@ use super::statement::Statement;
 pub struct Declare {
     /// The cursor's name.
     pub name: String,
-    /// What was said of it.
+    /// The options of the statement.
     pub options: CursorOptions,
-    /// It can be read backward without SCROLL, too.
+    /// Whether the cursor can be read backward even without SCROLL.
     pub goes_back: bool,
     /// The query.
     pub query: Box<Statement>,
@@ -18,13 +18,13 @@ pub struct Declare {
 /// The options of DECLARE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CursorOptions {
-    /// BINARY: its values are sent in binary.
+    /// BINARY: values are sent in binary format.
     pub binary: bool,
-    /// INSENSITIVE, which all are.
+    /// INSENSITIVE; every cursor is insensitive.
     pub insensitive: bool,
-    /// SCROLL, or NO SCROLL (false).
+    /// SCROLL (true) or NO SCROLL (false); `None` without either.
     pub scroll: Option<bool>,
-    /// WITH HOLD: it outlives its transaction.
+    /// WITH HOLD: the cursor outlives its transaction.
     pub hold: bool,
 }
 
@@ -33,23 +33,23 @@ pub struct CursorOptions {
 pub struct Fetch {
     /// The cursor's name.
     pub name: String,
-    /// Where to.
+    /// The direction and the number of rows.
     pub direction: Direction,
-    /// MOVE: the rows are passed over.
+    /// MOVE: the position changes, but no rows are returned.
     pub moves: bool,
 }
 
-/// Where FETCH goes.
+/// The direction of a FETCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// So many rows on, those before the row it is on where negative; 0 is that row again.
+    /// The next `n` rows, or the previous ones if it is negative; 0 is the current row again.
     Forward(i64),
-    /// All that come.
+    /// All following rows.
     ForwardAll,
-    /// All before, the last first.
+    /// All previous rows, in reverse order.
     BackwardAll,
-    /// To a row by its number, from the end where negative.
+    /// The row with this number; a negative number counts from the end.
     Absolute(i64),
-    /// To the row so many further on.
+    /// The row at this distance from the current one.
     Relative(i64),
 }

@@ -1,11 +1,11 @@
-//! CREATE, ALTER and DROP DATABASE. Their names are looked up when they run.
+//! CREATE, ALTER and DROP DATABASE. Database names are resolved when the statements run.
 
 use super::role::RoleRef;
 
-/// CREATE DATABASE; what is `None` was not said.
+/// CREATE DATABASE; an option that the statement omits is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreateDatabase {
-    /// The name.
+    /// The name of the new database.
     pub name: String,
     /// OWNER
     pub owner: Option<RoleRef>,
@@ -17,11 +17,11 @@ pub struct CreateDatabase {
     pub ctype: Option<String>,
     /// TABLESPACE
     pub tablespace: Option<String>,
-    /// The rest.
+    /// The options that ALTER DATABASE has, too.
     pub options: DatabaseOptions,
 }
 
-/// What CREATE and ALTER DATABASE set; `None` keeps what is, or the default.
+/// The options of CREATE and ALTER DATABASE. `None` keeps the present value, or means the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatabaseOptions {
     /// IS_TEMPLATE
@@ -35,38 +35,38 @@ pub struct DatabaseOptions {
 /// DROP DATABASE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropDatabase {
-    /// The name.
+    /// The name of the database.
     pub name: String,
-    /// It may be missing.
+    /// IF EXISTS: a missing database is only a notice.
     pub if_exists: bool,
-    /// FORCE: sessions of it are ended.
+    /// FORCE: the sessions of the database are terminated.
     pub force: bool,
 }
 
-/// ALTER DATABASE, but for OWNER TO.
+/// ALTER DATABASE, except OWNER TO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterDatabase {
-    /// The name.
+    /// The name of the database.
     pub name: String,
-    /// What becomes of it.
+    /// The change of the database.
     pub change: DatabaseChange,
 }
 
-/// What ALTER DATABASE does.
+/// A change by ALTER DATABASE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatabaseChange {
     /// RENAME TO
     Rename(String),
     /// WITH …
     Options(DatabaseOptions),
-    /// What sessions begin with.
+    /// A change of the settings with which sessions start.
     Setting(SettingChange),
 }
 
-/// What sessions begin with from now on.
+/// A change of the settings with which new sessions start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingChange {
-    /// SET: this value; `None` forgets it.
+    /// SET name TO value; `None` removes the setting.
     Set(String, Option<String>),
     /// SET … FROM CURRENT
     SetCurrent(String),

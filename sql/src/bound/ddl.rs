@@ -16,15 +16,15 @@ use crate::parser::StorageOptions;
 /// CREATE TABLE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateTable {
-    /// The schema.
+    /// The schema of the new table.
     pub schema: String,
-    /// The name.
+    /// The name of the new table.
     pub name: String,
-    /// Nothing happens where it exists.
+    /// IF NOT EXISTS: an existing table is only a notice.
     pub if_not_exists: bool,
     /// The columns; NOT NULL of the primary key's columns is set.
     pub columns: Vec<ColumnDef>,
-    /// PRIMARY KEY.
+    /// The PRIMARY KEY constraint.
     pub primary_key: Option<KeyConstraint>,
     /// UNIQUE constraints.
     pub unique: Vec<KeyConstraint>,
@@ -36,27 +36,27 @@ pub struct CreateTable {
     pub sequences: Vec<NewSequence>,
     /// The access method of the primary key: `WITH (index = hash)`.
     pub index_kind: IndexKind,
-    /// AS: the query that says what its columns are.
+    /// AS: the query that defines the columns.
     pub source: Option<Box<Select>>,
-    /// WITH DATA: it begins with the rows of that query.
+    /// WITH DATA: the table is filled with the rows of that query.
     pub with_data: bool,
     /// ON COMMIT of a temporary table.
     pub on_commit: OnCommit,
-    /// CREATE MATERIALIZED VIEW.
+    /// The definition of a materialized view; `None` for a table.
     pub materialized: Option<Box<Materialized>>,
-    /// PARTITION BY HASH … WITH (partitions = …): its rows are spread over the machines.
+    /// PARTITION BY HASH … WITH (partitions = …): the rows are distributed over the machines.
     pub partition_by: Option<PartitionBy>,
-    /// PARTITION BY: its rows are those of its partitions.
+    /// PARTITION BY: the partitions contain the rows.
     pub partition_key: Option<PartitionKey>,
-    /// PARTITION OF.
+    /// PARTITION OF: the parent and the partition bound.
     pub partition_of: Option<NewPartition>,
-    /// What LIKE brings along.
+    /// The indexes and comments that LIKE copies.
     pub alike: Alike,
-    /// What is said of how its rows are kept.
+    /// The storage options.
     pub storage: Storage,
 }
 
-/// What LIKE brings along that is no part of a CREATE TABLE.
+/// The properties copied by LIKE that are not part of a CREATE TABLE.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Alike {
     /// Indexes, without names.
@@ -65,15 +65,15 @@ pub struct Alike {
     pub comments: Vec<(usize, String)>,
 }
 
-/// What becomes of a temporary table at the end of a transaction.
+/// The action on a temporary table at the end of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnCommit {
-    /// Nothing.
+    /// The table stays unchanged.
     #[default]
     PreserveRows,
-    /// It is emptied.
+    /// The rows are deleted.
     DeleteRows,
-    /// It is dropped.
+    /// The table is dropped.
     Drop,
 }
 
@@ -82,7 +82,7 @@ pub enum OnCommit {
 pub struct NewPartition {
     /// The partitioned table.
     pub parent: Arc<TableDef>,
-    /// Which of its rows.
+    /// The partition bound.
     pub bound: Bound,
 }
 
@@ -93,66 +93,67 @@ pub struct PartitionBy {
     pub column: usize,
     /// The number of partitions.
     pub count: u32,
-    /// The partitioned table that this one is kept together with.
+    /// The partitioned table with which this table is colocated.
     pub with: Option<Arc<TableDef>>,
 }
 
 /// A PRIMARY KEY or UNIQUE constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyConstraint {
-    /// Its name if given, else the catalog makes one.
+    /// The name; `None` lets the catalog choose one.
     pub name: Option<String>,
     /// The key columns, by position in the table.
     pub columns: Vec<usize>,
-    /// DEFERRABLE, and whether INITIALLY DEFERRED.
+    /// `None` for a key that is not DEFERRABLE, else whether it is INITIALLY DEFERRED.
     pub deferrable: Option<bool>,
-    /// NULLS NOT DISTINCT
+    /// Whether the key is NULLS NOT DISTINCT.
     pub nulls_equal: bool,
-    /// Storage parameters.
+    /// The storage parameters of the index.
     pub options: StorageOptions,
     /// The columns of INCLUDE, by position in the table.
     pub include: Vec<usize>,
 }
 
-/// A CHECK constraint to be.
+/// A new CHECK constraint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewCheck {
-    /// Its name if given, else the catalog makes one.
+    /// The name; `None` lets the catalog choose one.
     pub name: Option<String>,
     /// The condition as SQL text.
     pub text: String,
-    /// The columns that it reads, by position in the table.
+    /// The columns that the condition reads, by position in the table.
     pub columns: Vec<usize>,
     /// The condition, over the table's row.
     pub condition: Expr,
-    /// NO INHERIT
+    /// Whether the constraint is NO INHERIT.
     pub no_inherit: bool,
 }
 
-/// A FOREIGN KEY constraint to be.
+/// A new FOREIGN KEY constraint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewForeignKey {
-    /// Its name if given, else the catalog makes one.
+    /// The name; `None` lets the catalog choose one.
     pub name: Option<String>,
     /// The referencing columns, by position in the table.
     pub columns: Vec<usize>,
-    /// The table it leads to; `None` is the table itself.
+    /// The referenced table; `None` is the table itself.
     pub parent: Option<Arc<TableDef>>,
     /// The referenced columns, by position in that table.
     pub parent_columns: Vec<usize>,
-    /// No columns are given: it depends on the primary key, not on any unique index.
+    /// Whether no referenced columns are given: the constraint depends on the primary key, not on
+    /// another unique index.
     pub of_primary_key: bool,
-    /// ON DELETE.
+    /// The ON DELETE action.
     pub on_delete: Referential,
     /// The columns that ON DELETE SET changes, by position in `columns`; empty if it changes all.
     pub delete_columns: Vec<usize>,
-    /// ON UPDATE.
+    /// The ON UPDATE action.
     pub on_update: Referential,
-    /// MATCH FULL.
+    /// Whether it is MATCH FULL.
     pub full: bool,
-    /// DEFERRABLE.
+    /// Whether it is DEFERRABLE.
     pub deferrable: bool,
-    /// INITIALLY DEFERRED.
+    /// Whether it is INITIALLY DEFERRED.
     pub deferred: bool,
 }
 
@@ -161,30 +162,30 @@ pub struct NewForeignKey {
 pub struct DropTable {
     /// The tables that exist.
     pub tables: Vec<Arc<TableDef>>,
-    /// They are materialized views.
+    /// Whether they are materialized views.
     pub materialized: bool,
-    /// What depends on them goes, too.
+    /// CASCADE: dependent objects are dropped, too.
     pub cascade: bool,
-    /// The names that do not exist and were allowed not to (IF EXISTS): a notice each.
+    /// The missing names that IF EXISTS allows; each gives a notice.
     pub missing: Vec<String>,
 }
 
 /// CREATE INDEX.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateIndex {
-    /// The name if given, else the catalog makes one.
+    /// The name; `None` lets the catalog choose one.
     pub name: Option<String>,
-    /// CONCURRENTLY: no transaction block has it.
+    /// CONCURRENTLY: the statement is refused in a transaction block.
     pub concurrently: bool,
-    /// Nothing happens where it exists.
+    /// IF NOT EXISTS: an existing index is only a notice.
     pub if_not_exists: bool,
-    /// On this table.
+    /// The indexed table.
     pub table: Arc<TableDef>,
     /// The access method.
     pub kind: IndexKind,
     /// UNIQUE.
     pub unique: bool,
-    /// ON ONLY: not on the partitions.
+    /// ON ONLY: the partitions get no index.
     pub only: bool,
     /// The key columns.
     pub columns: Vec<IndexColumn>,
@@ -199,32 +200,32 @@ pub struct DropIndex {
     pub indexes: Vec<(Arc<TableDef>, String)>,
     /// CASCADE: foreign keys that depend on them are dropped, too.
     pub cascade: bool,
-    /// CONCURRENTLY: no transaction block has it.
+    /// CONCURRENTLY: the statement is refused in a transaction block.
     pub concurrently: bool,
-    /// The names that do not exist and were allowed not to (IF EXISTS): a notice each.
+    /// The missing names that IF EXISTS allows; each gives a notice.
     pub missing: Vec<String>,
 }
 
 /// ALTER TABLE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlterTable {
-    /// The table; `None` where it is missing and was allowed to be (IF EXISTS).
+    /// The table; `None` if it is missing and IF EXISTS allows that.
     pub table: Option<Arc<TableDef>>,
-    /// The name as given.
+    /// The name as the statement gives it.
     pub name: String,
-    /// ALTER MATERIALIZED VIEW.
+    /// Whether the statement is ALTER MATERIALIZED VIEW.
     pub materialized: bool,
-    /// ONLY: what keys are added are not the partitions'.
+    /// ONLY: added keys do not apply to the partitions.
     pub only: bool,
-    /// What to do, in order.
+    /// The actions, in order.
     pub actions: Vec<AlterAction>,
-    /// The statements of the passes behind this one, as text.
+    /// The statements of the later passes, as text.
     pub later: Vec<String>,
 }
 
 impl AlterTable {
-    /// Returns whether plans made before it stay right: it changes neither what a statement does to the table nor what it
-    /// checks. So it need not be noticed by transactions that use the table.
+    /// Returns whether existing plans stay valid: the statement changes neither how plans access
+    /// the table nor what they check. Transactions that use the table then need not detect it.
     pub fn keeps_plans(&self) -> bool {
         let keeps = |action: &AlterAction| {
             matches!(
@@ -241,7 +242,7 @@ impl AlterTable {
 }
 
 impl CreateTable {
-    /// The command tag, where it does not tell how many rows there are.
+    /// Returns the command tag; with a query, a row count may replace it.
     pub fn tag(&self) -> &'static str {
         match (&self.materialized, &self.source) {
             (Some(_), _) => "CREATE MATERIALIZED VIEW",
@@ -252,7 +253,7 @@ impl CreateTable {
 }
 
 impl DropTable {
-    /// The command tag.
+    /// Returns the command tag.
     pub fn tag(&self) -> &'static str {
         match self.materialized {
             true => "DROP MATERIALIZED VIEW",
@@ -262,7 +263,7 @@ impl DropTable {
 }
 
 impl AlterTable {
-    /// The command tag.
+    /// Returns the command tag.
     pub fn tag(&self) -> &'static str {
         match &self.actions[..] {
             [AlterAction::Trigger(change)] => change.tag(),
@@ -283,9 +284,9 @@ impl AlterTable {
 pub struct Truncate {
     /// The tables, with CASCADE also those that reference them.
     pub tables: Vec<Arc<TableDef>>,
-    /// How many of them were named.
+    /// The number of tables that the statement names.
     pub named: usize,
-    /// RESTART IDENTITY
+    /// Whether RESTART IDENTITY is given.
     pub restart: bool,
     /// The triggers of each of the tables.
     pub triggers: Vec<Vec<Trigger>>,

@@ -11,13 +11,13 @@ use crate::catalog::TableDef;
 /// INSERT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Insert {
-    /// Into this table.
+    /// The target table.
     pub table: Arc<TableDef>,
-    /// The rows.
+    /// The source of the rows.
     pub source: InsertSource,
     /// ON CONFLICT.
     pub on_conflict: Option<OnConflict>,
-    /// What the rows have to satisfy.
+    /// The rules that the rows must satisfy.
     pub integrity: Integrity,
     /// RETURNING, over the new row; empty for none.
     pub returning: Vec<Target>,
@@ -33,7 +33,7 @@ pub enum InsertSource {
     Select {
         /// The query.
         select: Box<Select>,
-        /// What goes into each table column.
+        /// The value of each table column.
         row: Vec<Expr>,
     },
 }
@@ -41,13 +41,14 @@ pub enum InsertSource {
 /// ON CONFLICT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OnConflict {
-    /// The unique index the conflict must be on, by position in `TableDef::indexes`; `None` is any.
+    /// The arbiter: the unique index of the conflict, by position in `TableDef::indexes`; `None` is
+    /// any.
     pub index: Option<usize>,
-    /// DO UPDATE, which has an index; `None` is DO NOTHING.
+    /// DO UPDATE, which requires an arbiter; `None` is DO NOTHING.
     pub update: Option<ConflictUpdate>,
 }
 
-/// `DO UPDATE SET … WHERE …`, over the row that is there and, behind it, the one that was to go in.
+/// `DO UPDATE SET … WHERE …`, over the existing row followed by the proposed row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConflictUpdate {
     /// SET.
@@ -59,21 +60,21 @@ pub struct ConflictUpdate {
 /// UPDATE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
-    /// This table.
+    /// The target table.
     pub table: Arc<TableDef>,
-    /// The name it goes by.
+    /// The name by which the statement refers to it.
     pub alias: String,
-    /// The query of the view that the table is, whose rows triggers change in its place.
+    /// The query of the target view, if its INSTEAD OF triggers perform the change.
     pub view: Option<Box<Select>>,
-    /// More relations to join with: `UPDATE … FROM`. Their slots follow the table's.
+    /// The relations of `UPDATE … FROM`. Their slots follow the table's.
     pub from: Option<From>,
     /// WHERE.
     pub filter: Option<Expr>,
-    /// WHERE CURRENT OF: the place of the row.
+    /// WHERE CURRENT OF: the location of the row.
     pub current: Option<Expr>,
     /// SET, over the old row.
     pub assignments: Vec<Assignment>,
-    /// What the rows have to satisfy.
+    /// The rules that the rows must satisfy.
     pub integrity: Integrity,
     /// RETURNING, over the new row; empty for none.
     pub returning: Vec<Target>,
@@ -91,19 +92,19 @@ pub struct Assignment {
 /// DELETE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delete {
-    /// From this table.
+    /// The target table.
     pub table: Arc<TableDef>,
-    /// The name it goes by.
+    /// The name by which the statement refers to it.
     pub alias: String,
-    /// The query of the view that the table is, whose rows triggers delete in its place.
+    /// The query of the target view, if its INSTEAD OF triggers perform the deletion.
     pub view: Option<Box<Select>>,
-    /// More relations to join with: `DELETE … USING`. Their slots follow the table's.
+    /// The relations of `DELETE … USING`. Their slots follow the table's.
     pub using: Option<From>,
     /// WHERE.
     pub filter: Option<Expr>,
-    /// WHERE CURRENT OF: the place of the row.
+    /// WHERE CURRENT OF: the location of the row.
     pub current: Option<Expr>,
-    /// What the rows that are left have to satisfy.
+    /// The rules that the remaining rows must satisfy.
     pub integrity: Integrity,
     /// RETURNING, over the old row; empty for none.
     pub returning: Vec<Target>,
@@ -112,24 +113,24 @@ pub struct Delete {
 /// MERGE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Merge {
-    /// Into this table.
+    /// The target table.
     pub table: Arc<TableDef>,
-    /// The name it goes by.
+    /// The name by which the statement refers to it.
     pub alias: String,
-    /// USING: its slots follow the table's.
+    /// The source of USING; its slots follow the table's.
     pub source: From,
     /// ON.
     pub on: Expr,
-    /// The first that fits says what happens to a row.
+    /// The WHEN clauses; the first one that applies to a row determines its action.
     pub whens: Vec<MergeWhen>,
-    /// What the rows have to satisfy.
+    /// The rules that the rows must satisfy.
     pub integrity: Integrity,
 }
 
 /// `WHEN [NOT] MATCHED [AND condition] THEN action`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MergeWhen {
-    /// Of source rows that have a row in the table.
+    /// Whether the clause applies to source rows with a matching row in the table.
     pub matched: bool,
     /// AND, over the table's row and the source's.
     pub condition: Option<Expr>,
@@ -137,7 +138,8 @@ pub struct MergeWhen {
     pub action: MergeAction,
 }
 
-/// What MERGE does; expressions are over the table's row, where it is matched, and the source's.
+/// The action of MERGE. Its expressions read the table's row, if it is matched, followed by the
+/// source's row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MergeAction {
     /// DO NOTHING.
@@ -151,7 +153,7 @@ pub enum MergeAction {
 }
 
 impl Merge {
-    /// Calls `f` on each expression of its own.
+    /// Calls `f` on each expression of the statement itself.
     pub fn for_each_expr<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
         f(&self.on);
         for when in &self.whens {
@@ -165,17 +167,18 @@ impl Merge {
     }
 }
 
-/// Statements in the WITH of another that change rows: they run before it, each once, whoever reads what they return.
+/// A statement with data-modifying CTEs. They run before it, each exactly once, whether or not
+/// their RETURNING rows are read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changes {
-    /// Their numbers, among those of queries in expressions, and what they are.
+    /// The CTE statements with their numbers, which share a sequence with those of subqueries.
     pub first: Vec<(usize, Statement)>,
-    /// The statement that has the WITH.
+    /// The statement that contains the WITH.
     pub main: Statement,
 }
 
 impl Statement {
-    /// The table that an INSERT, UPDATE, DELETE or MERGE changes.
+    /// Returns the table that an INSERT, UPDATE, DELETE or MERGE changes.
     pub fn changed_table(&self) -> Option<&Arc<TableDef>> {
         match self {
             Statement::Insert(insert) => Some(&insert.table),
@@ -186,7 +189,7 @@ impl Statement {
         }
     }
 
-    /// What views that rows are written through ask of them.
+    /// Returns the check options of the views through which rows are written.
     pub fn view_checks(&self) -> &[ViewCheck] {
         match self {
             Statement::Insert(insert) => &insert.integrity.rules.views,
@@ -195,7 +198,7 @@ impl Statement {
         }
     }
 
-    /// The targets of RETURNING.
+    /// Returns the targets of RETURNING.
     pub fn returning(&self) -> &[Target] {
         match self {
             Statement::Insert(insert) => &insert.returning,
@@ -209,17 +212,17 @@ impl Statement {
 /// COPY.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Copy {
-    /// In or out.
+    /// The direction of the copy.
     pub direction: CopyDirection,
-    /// What is copied.
+    /// The source of a COPY TO, or the target of a COPY FROM.
     pub source: CopySource,
-    /// How.
+    /// The format options.
     pub options: CopyOptions,
-    /// Only the rows that it is true for go in.
+    /// WHERE of a COPY FROM: only rows that satisfy it are inserted.
     pub filter: Option<Expr>,
 }
 
-/// In or out.
+/// The direction of a COPY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyDirection {
     /// FROM STDIN
@@ -228,7 +231,7 @@ pub enum CopyDirection {
     Out,
 }
 
-/// What a COPY copies.
+/// The table or query of a COPY.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CopySource {
     /// Columns of a table.
@@ -237,10 +240,10 @@ pub enum CopySource {
         table: Arc<TableDef>,
         /// The columns in the file's order, by position in `TableDef::columns`.
         columns: Vec<usize>,
-        /// For COPY FROM: the value of each table column that the file does not have, in its
-        /// column's place; `None` for those it has.
+        /// For COPY FROM: the default of each table column that is not in the file; `None` for the
+        /// columns in it.
         defaults: Vec<Option<Expr>>,
-        /// For COPY FROM: what the rows have to satisfy.
+        /// For COPY FROM: the rules that the rows must satisfy.
         integrity: Box<Integrity>,
     },
     /// A query's result (COPY TO only).
@@ -258,28 +261,29 @@ pub enum CopyFormat {
     Binary,
 }
 
-/// How a COPY reads or writes.
+/// The options of a COPY.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyOptions {
     /// The format.
     pub format: CopyFormat,
-    /// Between columns.
+    /// The separator between columns.
     pub delimiter: u8,
-    /// What NULL looks like.
+    /// The text that represents NULL.
     pub null: String,
-    /// The first line has the column names.
+    /// Whether the first line contains the column names.
     pub header: bool,
-    /// The header must match the columns (HEADER MATCH).
+    /// Whether the header must match the columns (HEADER MATCH).
     pub header_match: bool,
-    /// Around values (CSV).
+    /// The quote character around values (CSV).
     pub quote: u8,
-    /// Before a quote inside a value (CSV).
+    /// The character before a quote inside a value (CSV).
     pub escape: u8,
-    /// Columns (positions in the copied list) always quoted on output; `None` is none.
+    /// The columns that are always quoted on output, as positions in the copied list; `None` is
+    /// none.
     pub force_quote: Option<Vec<usize>>,
-    /// Columns (positions in the copied list) where a quoted NULL string is NULL, too.
+    /// The columns in which a quoted NULL string is NULL, too, as positions in the copied list.
     pub force_null: Vec<usize>,
-    /// Columns (positions in the copied list) where nothing is NULL.
+    /// The columns in which no value is NULL, as positions in the copied list.
     pub force_not_null: Vec<usize>,
 }
 

@@ -8,13 +8,13 @@ use crate::types::Type;
 /// CREATE DOMAIN.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateDomain {
-    /// The schema.
+    /// The schema of the new domain.
     pub schema: String,
-    /// The name.
+    /// The name of the new domain.
     pub name: String,
-    /// What it is over.
+    /// The base type.
     pub base: Type,
-    /// NOT NULL
+    /// Whether the domain is NOT NULL.
     pub not_null: bool,
     /// DEFAULT, as SQL text.
     pub default: Option<String>,
@@ -22,14 +22,14 @@ pub struct CreateDomain {
     pub checks: Vec<NewDomainCheck>,
 }
 
-/// A constraint that a domain is to have.
+/// A new constraint of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewDomainCheck {
-    /// Its name, if it is given one.
+    /// The name; `None` lets the catalog choose one.
     pub name: Option<String>,
     /// The condition as SQL text, over VALUE.
     pub text: String,
-    /// Values that there are have to satisfy it.
+    /// Whether existing values must satisfy it.
     pub validate: bool,
 }
 
@@ -38,11 +38,11 @@ pub struct NewDomainCheck {
 pub struct AlterDomain {
     /// The domain.
     pub ty: Arc<TypeDef>,
-    /// What happens to it.
+    /// The change of the domain.
     pub change: DomainChange,
 }
 
-/// What ALTER DOMAIN does.
+/// A change by ALTER DOMAIN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DomainChange {
     /// SET DEFAULT, DROP DEFAULT
@@ -53,18 +53,18 @@ pub enum DomainChange {
     AddCheck(NewDomainCheck),
     /// DROP CONSTRAINT
     DropCheck {
-        /// Which.
+        /// The name of the constraint.
         name: String,
-        /// It may be missing.
+        /// Whether a missing constraint is only a notice.
         if_exists: bool,
     },
     /// VALIDATE CONSTRAINT
     Validate(String),
     /// RENAME CONSTRAINT
     RenameCheck {
-        /// Which.
+        /// The present name of the constraint.
         from: String,
-        /// What it is to be called.
+        /// The new name of the constraint.
         to: String,
     },
     /// RENAME TO

@@ -14,11 +14,11 @@ use crate::value::Value;
 pub struct Expr {
     /// The type of its value.
     pub ty: Type,
-    /// What it does.
+    /// The operation, with its operands.
     pub node: Node,
 }
 
-/// What an expression does.
+/// The operation of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Node {
     /// A constant.
@@ -27,11 +27,11 @@ pub enum Node {
     Column(usize),
     /// A parameter, from 0.
     Param(usize),
-    /// A comparison; NULL if a side is.
+    /// A comparison; NULL if a side is NULL.
     Compare {
-        /// Which.
+        /// The operator.
         op: CompareOp,
-        /// How both sides compare.
+        /// The class that determines how the sides are compared.
         class: CompareClass,
         /// The left side.
         left: Box<Expr>,
@@ -40,7 +40,7 @@ pub enum Node {
     },
     /// `IS [NOT] DISTINCT FROM`.
     Distinct {
-        /// NOT.
+        /// Whether it is NOT DISTINCT.
         negated: bool,
         /// The left side.
         left: Box<Expr>,
@@ -55,25 +55,25 @@ pub enum Node {
     Not(Box<Expr>),
     /// `IS [NOT] NULL`.
     IsNull {
-        /// NOT.
+        /// Whether it is IS NOT NULL.
         negated: bool,
         /// The operand.
         input: Box<Expr>,
     },
     /// `IS [NOT] TRUE | FALSE | UNKNOWN`.
     BoolTest {
-        /// Which.
+        /// The tested truth value.
         test: BoolTest,
-        /// NOT.
+        /// Whether the test is negated.
         negated: bool,
         /// The operand.
         input: Box<Expr>,
     },
     /// `+ - * / %`, both sides of the class's type.
     Arith {
-        /// Which.
+        /// The operator.
         op: ArithOp,
-        /// On what.
+        /// The type of the operands.
         class: ArithClass,
         /// The left side.
         left: Box<Expr>,
@@ -82,26 +82,27 @@ pub enum Node {
     },
     /// Unary minus.
     Negate {
-        /// On what.
+        /// The type of the operand.
         class: ArithClass,
         /// The operand.
         input: Box<Expr>,
     },
     /// A conversion from the input's type to this expression's.
     Cast {
-        /// Written by the user: lengths truncate instead of failing.
+        /// Whether the user wrote the cast: a value that is too long is then truncated instead of
+        /// refused.
         explicit: bool,
         /// The operand.
         input: Box<Expr>,
     },
-    /// `input [NOT] BETWEEN low AND high`, where the input is not cheap to evaluate twice (a
-    /// cheap one is bound as two comparisons), or it is SYMMETRIC.
+    /// `input [NOT] BETWEEN low AND high`, if it is SYMMETRIC or its input is expensive to evaluate
+    /// twice. A BETWEEN with a cheap input is bound as two comparisons.
     Between {
-        /// NOT.
+        /// Whether it is NOT BETWEEN.
         negated: bool,
-        /// The bounds may stand in either order.
+        /// SYMMETRIC: the bounds may be in either order.
         symmetric: bool,
-        /// How the three compare.
+        /// The class that determines how the three values are compared.
         class: CompareClass,
         /// The operand.
         input: Box<Expr>,
@@ -112,9 +113,9 @@ pub enum Node {
     },
     /// `input [NOT] IN (list)`.
     InList {
-        /// NOT.
+        /// Whether it is NOT IN.
         negated: bool,
-        /// How they compare.
+        /// The class that determines how the values are compared.
         class: CompareClass,
         /// The operand.
         input: Box<Expr>,
@@ -123,31 +124,31 @@ pub enum Node {
     },
     /// `left op ANY (array)`, or ALL.
     Quantified {
-        /// Which comparison.
+        /// The comparison operator.
         op: CompareOp,
-        /// ALL.
+        /// Whether it is ALL rather than ANY.
         all: bool,
         /// The operand.
         left: Box<Expr>,
-        /// What it is compared with, element by element.
+        /// The array whose elements the operand is compared with.
         array: Box<Expr>,
     },
     /// `input [NOT] LIKE pattern [ESCAPE escape]`.
     Like {
         /// LIKE or ILIKE.
         kind: LikeKind,
-        /// NOT.
+        /// Whether it is NOT LIKE.
         negated: bool,
         /// The operand.
         input: Box<Expr>,
         /// The pattern.
         pattern: Box<Expr>,
-        /// The escape, if not the backslash.
+        /// The escape character; `None` is the backslash.
         escape: Option<Box<Expr>>,
     },
     /// CASE. With an operand each WHEN is compared with it, else each WHEN is a condition.
     Case {
-        /// The operand and how it compares with each WHEN.
+        /// The operand, and how it is compared with each WHEN.
         operand: Option<(Box<Expr>, CompareClass)>,
         /// WHEN … THEN …
         branches: Vec<(Expr, Expr)>,
@@ -158,36 +159,37 @@ pub enum Node {
     Coalesce(Vec<Expr>),
     /// NULL if both are equal, else the first.
     NullIf {
-        /// How they compare.
+        /// The class that determines how the sides are compared.
         class: CompareClass,
-        /// The first.
+        /// The first argument, as it is compared.
         left: Box<Expr>,
-        /// The second.
+        /// The second argument, as it is compared.
         right: Box<Expr>,
-        /// What comes out if they differ: the first, without the casts of the comparison.
+        /// The result if they differ: the first argument without the casts of the comparison.
         result: Box<Expr>,
     },
     /// GREATEST (or LEAST) of the arguments that are not NULL.
     Extreme {
-        /// GREATEST.
+        /// Whether it is GREATEST.
         greatest: bool,
-        /// How they compare.
+        /// The class that determines how the arguments are compared.
         class: CompareClass,
         /// The arguments.
         args: Vec<Expr>,
     },
-    /// A call of a library function.
+    /// A call of a built-in function.
     Call {
         /// The function.
         function: &'static ScalarFunction,
-        /// The arguments, of the function's types.
+        /// The arguments, with the types of the function's parameters.
         args: Vec<Expr>,
     },
-    /// A call of a user's function. It may read rows, as a query may: see [`Expr::has_subquery`].
+    /// A call of a user-defined function. Like a query, it may read rows: see
+    /// [`Expr::has_subquery`].
     Routine(Box<RoutineCall>),
-    /// A value from outside the query that the expression stands in: see [`Subquery`].
+    /// A value from outside the query that contains the expression: see [`Subquery`].
     Outer(usize),
-    /// A query.
+    /// A subquery.
     Subquery(Box<Subquery>),
 }
 
@@ -209,7 +211,7 @@ pub enum CompareOp {
 }
 
 impl CompareOp {
-    /// Does the operator hold for this ordering of the sides?
+    /// Returns whether the operator is true for this ordering of the sides.
     #[inline]
     pub fn holds(self, ordering: std::cmp::Ordering) -> bool {
         match self {
@@ -222,7 +224,7 @@ impl CompareOp {
         }
     }
 
-    /// The operator with its sides swapped: `a < b` is `b > a`.
+    /// Returns the operator with its sides swapped: `a < b` is `b > a`.
     pub fn swap(self) -> CompareOp {
         match self {
             CompareOp::Lt => CompareOp::Gt,
@@ -233,7 +235,7 @@ impl CompareOp {
         }
     }
 
-    /// The operator that holds where this one does not.
+    /// Returns the negated operator, which is true exactly where this one is false.
     pub fn negate(self) -> CompareOp {
         match self {
             CompareOp::Eq => CompareOp::Ne,
@@ -245,7 +247,7 @@ impl CompareOp {
         }
     }
 
-    /// As written.
+    /// Returns the symbol of the operator.
     pub fn symbol(self) -> &'static str {
         match self {
             CompareOp::Eq => "=",
@@ -258,7 +260,7 @@ impl CompareOp {
     }
 }
 
-/// How two values compare.
+/// The way in which two values are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompareClass {
     /// Integers, of the same or of different widths (the sides are *not* cast to each other).
@@ -283,7 +285,7 @@ pub enum ArithOp {
 }
 
 impl ArithOp {
-    /// As written.
+    /// Returns the symbol of the operator.
     pub fn symbol(self) -> &'static str {
         match self {
             ArithOp::Add => "+",
@@ -295,7 +297,7 @@ impl ArithOp {
     }
 }
 
-/// The type both sides and the result of an arithmetic node have.
+/// The type of both operands of an arithmetic node, and of its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ArithClass {
     /// smallint
@@ -316,7 +318,7 @@ pub enum ArithClass {
     DateDiff,
 }
 
-/// What a boolean is tested for.
+/// The truth value that a boolean is tested for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BoolTest {
     /// IS TRUE
@@ -327,7 +329,7 @@ pub enum BoolTest {
     Unknown,
 }
 
-/// Which pattern match.
+/// The kind of a pattern match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LikeKind {
     /// LIKE
@@ -336,34 +338,34 @@ pub enum LikeKind {
     ILike,
 }
 
-/// What an expression's value depends on besides its inputs.
+/// The volatility of an expression: the state other than its inputs on which its value depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Volatility {
-    /// Nothing.
+    /// The value depends on the inputs only.
     Immutable,
-    /// The statement or session.
+    /// The value is constant within a statement or session.
     Stable,
-    /// Each call may differ.
+    /// The value may differ in each call.
     Volatile,
 }
 
 impl Expr {
-    /// An expression from its parts.
+    /// Returns an expression with this type and node.
     pub fn new(ty: Type, node: Node) -> Expr {
         Expr { ty, node }
     }
 
-    /// A constant.
+    /// Returns a constant.
     pub fn constant(ty: Type, value: Value) -> Expr {
         Expr::new(ty, Node::Const(value))
     }
 
-    /// A column.
+    /// Returns a reference to a slot.
     pub fn column(ty: Type, slot: usize) -> Expr {
         Expr::new(ty, Node::Column(slot))
     }
 
-    /// Calls `f` on each direct part.
+    /// Calls `f` on each direct operand.
     pub fn for_each_part<'a>(&'a self, mut f: impl FnMut(&'a Expr)) {
         match &self.node {
             Node::Const(_) | Node::Column(_) | Node::Param(_) | Node::Outer(_) => {}
@@ -439,7 +441,7 @@ impl Expr {
         }
     }
 
-    /// Calls `f` on each direct part, to change it.
+    /// Calls `f` on each direct operand, which it may change.
     pub fn for_each_part_mut(&mut self, mut f: impl FnMut(&mut Expr)) {
         match &mut self.node {
             Node::Const(_) | Node::Column(_) | Node::Param(_) | Node::Outer(_) => {}
@@ -531,7 +533,7 @@ impl Expr {
         self.for_each_part_mut(|part| part.remap_columns(f));
     }
 
-    /// Puts `f(slot)` in the place of each slot that there is one for.
+    /// Replaces each slot for which `f` returns an expression by that expression.
     pub fn replace_columns(&mut self, f: &dyn Fn(usize) -> Option<Expr>) {
         if let Node::Column(slot) = self.node {
             if let Some(other) = f(slot) {
@@ -542,19 +544,20 @@ impl Expr {
         self.for_each_part_mut(|part| part.replace_columns(f));
     }
 
-    /// Does it read any column?
+    /// Returns whether the expression reads a column.
     pub fn has_columns(&self) -> bool {
         let mut found = false;
         self.for_each_column(&mut |_| found = true);
         found
     }
 
-    /// The least stable thing in it. A parameter counts as stable.
+    /// Returns the volatility of the most volatile part. A parameter counts as stable.
     pub fn volatility(&self) -> Volatility {
         self.volatility_by(&|function| function.volatility)
     }
 
-    /// As [`Expr::volatility`], where drawing from sequences counts as stable: what is run again can get the same values.
+    /// Returns the volatility as [`Expr::volatility`] does, but nextval counts as stable: a
+    /// repeated execution can get the same values.
     pub fn volatility_beside_draws(&self) -> Volatility {
         self.volatility_by(&|function| match draws(function) {
             true => Volatility::Stable,

@@ -3,11 +3,12 @@
 /// CREATE EXTENSION.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateExtension {
-    /// The name.
+    /// The name of the extension.
     pub name: String,
-    /// Nothing happens where it exists.
+    /// IF NOT EXISTS: an existing extension is only a notice.
     pub if_not_exists: bool,
-    /// The schema that its objects go to; `None` where none was said and none is there to create in.
+    /// The schema of its objects; `None` if the statement gives none and the search path contains
+    /// none to create in.
     pub schema: Option<String>,
     /// VERSION
     pub version: Option<String>,
@@ -16,24 +17,24 @@ pub struct CreateExtension {
 /// DROP EXTENSION.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropExtension {
-    /// The names.
+    /// The names of the extensions.
     pub names: Vec<String>,
-    /// They may be missing.
+    /// IF EXISTS: a missing extension is only a notice.
     pub if_exists: bool,
-    /// What needs them goes, too.
+    /// CASCADE: dependent objects are dropped, too.
     pub cascade: bool,
 }
 
 /// ALTER EXTENSION.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterExtension {
-    /// The name.
+    /// The name of the extension.
     pub name: String,
-    /// What changes.
+    /// The change of the extension.
     pub change: ExtensionChange,
 }
 
-/// What ALTER EXTENSION changes.
+/// A change by ALTER EXTENSION.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExtensionChange {
     /// UPDATE, to a version or to the newest.
@@ -42,11 +43,11 @@ pub enum ExtensionChange {
     Schema(String),
 }
 
-/// DROP … IF EXISTS of something of a kind that there is nothing of.
+/// DROP … IF EXISTS of a kind of object of which none can exist.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DropAbsent {
     /// The command.
     pub command: &'static str,
-    /// What is said.
+    /// The text of the notice.
     pub notice: String,
 }

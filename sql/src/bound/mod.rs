@@ -1,6 +1,6 @@
-//! The typed tree: a statement with its names, types and functions resolved.
+//! The bound tree: a statement with its names, types and functions resolved.
 //!
-//! The binder makes it, the planner reads it, and `functions::eval` evaluates its expressions.
+//! The binder builds it, the planner reads it, and `functions::eval` evaluates its expressions.
 //!
 //! Rows and slots
 //! - BND-1: the expressions of a `Select` before grouping read the *from row*: the columns of all

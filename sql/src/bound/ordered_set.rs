@@ -1,6 +1,6 @@
-//! Aggregates whose input has an order of its own, by WITHIN GROUP.
+//! Ordered-set aggregates: WITHIN GROUP gives the order of their input.
 
-/// Which of them.
+/// An ordered-set aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderedSet {
     /// percentile_cont(fraction)
@@ -9,7 +9,7 @@ pub enum OrderedSet {
     PercentileDisc,
     /// mode()
     Mode,
-    /// rank(a row that is thought to be there)
+    /// rank(a hypothetical row)
     Rank,
     /// dense_rank(…)
     DenseRank,
@@ -30,19 +30,19 @@ impl OrderedSet {
         ("cume_dist", OrderedSet::CumeDist),
     ];
 
-    /// The one of a name.
+    /// Returns the aggregate of this name; `None` for other names.
     pub fn of(name: &str) -> Option<OrderedSet> {
         let found = OrderedSet::NAMES.iter().find(|(known, _)| *known == name);
         found.map(|(_, kind)| *kind)
     }
 
-    /// The name.
+    /// Returns the name of the aggregate.
     pub fn name(self) -> &'static str {
         let found = OrderedSet::NAMES.iter().find(|(_, known)| *known == self);
         found.map_or("", |(name, _)| name)
     }
 
-    /// Is it about a row that is thought to be there?
+    /// Returns whether it is a hypothetical-set aggregate.
     pub fn is_hypothetical(self) -> bool {
         !matches!(
             self,

@@ -1,17 +1,17 @@
-//! Relations in FROM that are made of queries: of two by UNION and the like, of one by WITH, of one for each row of
-//! what stands left of it.
+//! Relations in FROM that consist of queries: set operations, CTEs, recursive queries and lateral
+//! relations.
 
 use std::sync::Arc;
 
 use super::expr::Expr;
 use super::select::{LeafSource, Select};
 
-/// The rows of two queries put together.
+/// A set operation on the rows of two queries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetOperation {
-    /// How.
+    /// The operation.
     pub op: SetOp,
-    /// ALL: equal rows count each for itself.
+    /// ALL: duplicate rows are kept.
     pub all: bool,
     /// The left query.
     pub left: Select,
@@ -19,19 +19,19 @@ pub struct SetOperation {
     pub right: Select,
 }
 
-/// How the rows of two queries are put together.
+/// The kind of a set operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetOp {
-    /// Those of both.
+    /// The rows of both queries.
     Union,
-    /// Those that both have.
+    /// The rows that both queries return.
     Intersect,
-    /// Those that only the left one has.
+    /// The rows that only the left query returns.
     Except,
 }
 
 impl SetOp {
-    /// As written.
+    /// Returns the SQL keyword.
     pub fn name(self) -> &'static str {
         match self {
             SetOp::Union => "UNION",
@@ -41,47 +41,47 @@ impl SetOp {
     }
 }
 
-/// A query of WITH. All that read it share its rows.
+/// A CTE. All its readers share its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cte {
-    /// Its number, among those of queries in expressions.
+    /// Its number; CTEs share a sequence of numbers with the subqueries in expressions.
     pub id: usize,
     /// Its name.
     pub name: String,
-    /// MATERIALIZED: its rows are kept even where only one reads them.
+    /// MATERIALIZED: its rows are stored even if only one relation reads them.
     pub materialized: bool,
-    /// It may give something else each time that it runs.
+    /// Whether each execution may return other rows.
     pub volatile: bool,
-    /// The outer slots that it reads, and what goes into them.
+    /// The outer slots that the query reads, with their expressions.
     pub args: Vec<(usize, Expr)>,
     /// The query.
     pub query: Arc<Select>,
 }
 
-/// A query that reads its own rows: those of the last round, until a round gives none.
+/// A recursive query: each round reads the rows of the previous round, until a round returns none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recursive {
-    /// The number of the table with the last round's rows.
+    /// The number of the work table, which holds the rows of the last round.
     pub work: usize,
-    /// UNION ALL: rows may come again.
+    /// UNION ALL: duplicate rows are kept.
     pub all: bool,
-    /// The first round.
+    /// The non-recursive term, which is the first round.
     pub base: Select,
-    /// Each further round.
+    /// The recursive term, which is each further round.
     pub step: Select,
 }
 
-/// A relation that reads columns of what stands left of it in FROM.
+/// A relation that reads columns of the relations to its left in FROM.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lateral {
-    /// The outer slots that it reads, and what goes into them, over the from row.
+    /// The outer slots that the relation reads, with their expressions over the from row.
     pub args: Vec<(usize, Expr)>,
     /// The relation.
     pub source: LeafSource,
 }
 
 impl LeafSource {
-    /// The source itself, whatever it reads of what stands left of it.
+    /// Returns the source itself, without the lateral references around it.
     pub fn inner(&self) -> &LeafSource {
         match self {
             LeafSource::Lateral(lateral) => &lateral.source,
@@ -89,7 +89,7 @@ impl LeafSource {
         }
     }
 
-    /// Calls `f` on each query that it is made of.
+    /// Calls `f` on each query that the source consists of.
     pub(super) fn for_each_part<'a>(&'a self, f: &mut dyn FnMut(Part<'a>)) {
         match self.inner() {
             LeafSource::Subquery(select) => f(Part::Query(select)),
@@ -112,10 +112,10 @@ impl LeafSource {
     }
 }
 
-/// What a source is made of.
+/// A query that a source consists of.
 pub(super) enum Part<'a> {
-    /// A query of its own.
+    /// A query that belongs to this source only.
     Query(&'a Select),
-    /// A query that it may share.
+    /// A query that other relations may share.
     Cte(&'a Arc<Cte>),
 }

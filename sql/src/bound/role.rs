@@ -1,24 +1,24 @@
-//! Bound statements that change roles. Their names are looked up when they run.
+//! Statements that change roles. Role names are resolved when the statements run.
 
 use super::database::SettingChange;
 
-/// Which role a statement means.
+/// A reference to a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RoleRef {
-    /// The one of this name.
+    /// The role of this name.
     Named(String),
-    /// CURRENT_USER, CURRENT_ROLE or SESSION_USER: the session's own.
+    /// CURRENT_USER, CURRENT_ROLE or SESSION_USER: the role of the session.
     Own,
 }
 
-/// What CREATE ROLE and ALTER ROLE set; `None` keeps what is, or the default.
+/// The options of CREATE ROLE and ALTER ROLE. `None` keeps the present value, or means the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoleOptions {
     /// SUPERUSER or NOSUPERUSER
     pub superuser: Option<bool>,
     /// LOGIN or NOLOGIN
     pub login: Option<bool>,
-    /// PASSWORD: plain or as a verifier; NULL takes it away.
+    /// PASSWORD: plain text or a verifier; NULL removes the password.
     pub password: Option<Option<String>>,
     /// INHERIT or NOINHERIT
     pub inherit: Option<bool>,
@@ -32,22 +32,22 @@ pub struct RoleOptions {
     pub bypass_rls: Option<bool>,
     /// CONNECTION LIMIT
     pub connections: Option<i32>,
-    /// VALID UNTIL, as it was written.
+    /// VALID UNTIL, as the statement gives it.
     pub valid_until: Option<String>,
-    /// IN ROLE: what the new role becomes a member of.
+    /// IN ROLE: the roles of which the new role becomes a member.
     pub member_of: Vec<String>,
-    /// ROLE: who becomes a member of the new role.
+    /// ROLE: the roles that become members of the new role.
     pub members: Vec<RoleRef>,
-    /// ADMIN: the same, and may make others members.
+    /// ADMIN: the members that may also grant the membership.
     pub admins: Vec<RoleRef>,
-    /// SYSID was written, of which a notice tells.
+    /// Whether SYSID is given, which raises a notice.
     pub sysid: bool,
 }
 
 /// CREATE ROLE, CREATE USER, CREATE GROUP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateRole {
-    /// The name.
+    /// The name of the new role.
     pub name: String,
     /// The options; LOGIN is set for a user.
     pub options: RoleOptions,
@@ -58,28 +58,28 @@ pub struct CreateRole {
 pub struct AlterRole {
     /// The role.
     pub role: RoleRef,
-    /// What changes.
+    /// The change of the role.
     pub change: RoleChange,
 }
 
-/// What ALTER ROLE changes.
+/// A change by ALTER ROLE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RoleChange {
     /// WITH …
     Options(RoleOptions),
     /// RENAME TO
     Rename(String),
-    /// What sessions begin with, in the database of this name, or in any.
+    /// A change of the settings with which sessions start, in the database of this name or in any.
     Setting(Option<String>, SettingChange),
-    /// The same for all roles, whichever the statement names.
+    /// The same change for all roles.
     SettingOfAll(Option<String>, SettingChange),
 }
 
 /// DROP ROLE, DROP USER, DROP GROUP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropRole {
-    /// The names.
+    /// The names of the roles.
     pub names: Vec<String>,
-    /// A missing one is a notice.
+    /// IF EXISTS: a missing role is only a notice.
     pub if_exists: bool,
 }

@@ -1,4 +1,5 @@
-//! Functions and procedures of users: their calls, and the statements that make and drop them.
+//! User-defined functions and procedures: their calls, and the statements that create and drop
+//! them.
 
 use std::sync::Arc;
 
@@ -10,11 +11,11 @@ use crate::types::Type;
 /// A call of a routine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoutineCall {
-    /// Which.
+    /// The called routine.
     pub routine: Arc<RoutineDef>,
-    /// The arguments, one for each that goes in, of their types.
+    /// The arguments, one for each input parameter, of the types of the parameters.
     pub args: Vec<Expr>,
-    /// The columns of its rows; none where it is one value without a name.
+    /// The columns of the result rows; empty for a single unnamed value.
     pub columns: Vec<(String, Type)>,
 }
 
@@ -23,21 +24,21 @@ pub struct RoutineCall {
 pub struct CreateRoutine {
     /// OR REPLACE
     pub or_replace: bool,
-    /// The schema it goes to.
+    /// The schema of the new routine.
     pub schema: String,
-    /// Its name.
+    /// The name of the new routine.
     pub name: String,
     /// Function or procedure.
     pub kind: RoutineKind,
-    /// What its body is written in.
+    /// The language of the body.
     pub language: Language,
-    /// Its arguments.
+    /// The parameters.
     pub args: Vec<RoutineArg>,
-    /// What it gives.
+    /// The result type.
     pub result: RoutineResult,
-    /// What its result depends on.
+    /// The volatility of the result.
     pub volatility: Volatility,
-    /// NULL in gives NULL out.
+    /// STRICT: the result is NULL if an argument is NULL.
     pub strict: bool,
     /// SECURITY DEFINER
     pub definer: bool,
@@ -45,36 +46,36 @@ pub struct CreateRoutine {
     pub planning: Planning,
     /// The body.
     pub body: String,
-    /// It was written as SQL.
+    /// Whether the body is an SQL body (BEGIN ATOMIC or RETURN), not a string.
     pub atomic: bool,
     /// SET
     pub settings: Vec<(String, String)>,
 }
 
-/// DROP FUNCTION and its kin
+/// DROP FUNCTION, DROP PROCEDURE and DROP ROUTINE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DropRoutine {
-    /// Which kind; `None` is either.
+    /// The kind that the statement names; `None` is either.
     pub kind: Option<RoutineKind>,
-    /// Those to drop.
+    /// The routines to drop.
     pub routines: Vec<Arc<RoutineDef>>,
-    /// What was not there, as it is told.
+    /// The missing routines, as the notices name them.
     pub missing: Vec<String>,
     /// CASCADE
     pub cascade: bool,
 }
 
-/// ALTER FUNCTION and its kin
+/// ALTER FUNCTION, ALTER PROCEDURE and ALTER ROUTINE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlterRoutine {
-    /// Which kind; `None` is either.
+    /// The kind that the statement names; `None` is either.
     pub kind: Option<RoutineKind>,
-    /// Which.
+    /// The altered routine.
     pub routine: Arc<RoutineDef>,
-    /// What becomes of it; names of schemas and roles are of some that are there.
+    /// The change of the routine; the schemas and roles that it names exist.
     pub change: RoutineChange,
-    /// The settings that it has then.
+    /// The settings of the routine after the change.
     pub settings: Vec<(String, String)>,
-    /// What it says to planners then.
+    /// The planner hints of the routine after the change.
     pub planning: Planning,
 }

@@ -1,4 +1,4 @@
-//! What a statement that writes rows has to see to, besides their types and keys.
+//! The rules for written rows, besides their types and keys.
 
 use std::sync::Arc;
 
@@ -8,29 +8,31 @@ use super::trigger::Trigger;
 use crate::catalog::{RoutineDef, TableDef};
 use crate::types::Domain;
 
-/// The rules of one table's rows, bound. Expressions read the row, slot = column position.
+/// The bound rules for the rows of one table. Expressions read the row, slot = column position.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowRules {
-    /// CHECK constraints, in the order in which they are looked at.
+    /// The CHECK constraints, in the order of evaluation.
     pub checks: Vec<RowCheck>,
-    /// The domains with rules that columns are of, by position.
+    /// The columns, by position, whose domains have constraints.
     pub domains: Vec<(usize, Domain)>,
-    /// What generated columns become.
+    /// The values of the generated columns.
     pub generated: Vec<Assignment>,
-    /// The triggers that may run, in their order.
+    /// The triggers that may fire, in their order.
     pub triggers: Vec<Trigger>,
-    /// What views that the rows are written through ask of them, in this order.
+    /// The check options of the views through which the rows are written, in the order of
+    /// evaluation.
     pub views: Vec<ViewCheck>,
-    /// Of a partitioned table: those of its leaves.
+    /// For a partitioned table: the rules of its leaf partitions.
     pub leaves: Vec<RowRules>,
-    /// Of a partition: the partitioned table above all others, which has to lead its rows to it.
+    /// For a partition: the root of its partition hierarchy, which must route its rows to it.
     pub within: Option<Arc<TableDef>>,
-    /// CHECKs or generated columns call functions of users.
+    /// Whether CHECKs or generated columns call user-defined functions.
     pub calls: bool,
 }
 
 impl RowRules {
-    /// Calls `f` on each function of users that a CHECK or a generated column calls, also those of leaves.
+    /// Calls `f` on each user-defined function that a CHECK or a generated column calls, including
+    /// those of leaf partitions.
     pub fn for_each_routine<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<RoutineDef>)) {
         for rules in std::iter::once(self)
             .chain(&self.leaves)
@@ -44,7 +46,7 @@ impl RowRules {
         }
     }
 
-    /// All triggers that may run, also those of leaves.
+    /// Returns all triggers that may fire, including those of leaf partitions.
     pub fn all_triggers(&self) -> impl Iterator<Item = &Trigger> {
         let leaves = self.leaves.iter().flat_map(|leaf| &leaf.triggers);
         self.triggers.iter().chain(leaves)
@@ -60,34 +62,34 @@ pub struct RowCheck {
     pub condition: Expr,
 }
 
-/// What WITH CHECK OPTION asks of a row.
+/// A WITH CHECK OPTION.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ViewCheck {
     /// The name of the view.
     pub view: String,
-    /// What has to hold.
+    /// The condition that the row must satisfy.
     pub condition: Expr,
 }
 
-/// All rules that a statement may meet.
+/// All rules that may apply to a statement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Integrity {
-    /// Those of the table that it changes.
+    /// The rules of the table that the statement changes.
     pub rules: RowRules,
-    /// The tables that foreign keys lead to from there, forth and back, the changed one first; none where no
-    /// foreign key has to do with the statement.
+    /// The tables that foreign keys connect with the changed table, in both directions, which comes
+    /// first. Empty if no foreign key is affected.
     pub related: Vec<Related>,
-    /// The functions that triggers, CHECKs and generated columns of these tables run.
+    /// The functions that triggers, CHECKs and generated columns of these tables call.
     pub routines: Vec<Arc<RoutineDef>>,
 }
 
-/// A table that a foreign key leads to.
+/// A table that a foreign key connects with the changed table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Related {
     /// The table.
     pub table: Arc<TableDef>,
-    /// Its rules.
+    /// The rules of its rows.
     pub rules: RowRules,
-    /// The default of each column, where a foreign key may set them.
+    /// The default of each column, if a foreign-key action may set it.
     pub defaults: Vec<Expr>,
 }

@@ -5,32 +5,32 @@ use super::role::RoleRef;
 /// CREATE SCHEMA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateSchema {
-    /// The name; that of the owner where there is none.
+    /// The name; `None` is the name of the owner.
     pub name: Option<String>,
-    /// Nothing happens where it exists.
+    /// IF NOT EXISTS: an existing schema is only a notice.
     pub if_not_exists: bool,
     /// AUTHORIZATION
     pub owner: Option<RoleRef>,
-    /// The statements that make what is in it, in the order in which they run.
+    /// The statements that create the elements of the schema, in execution order.
     pub elements: Vec<String>,
 }
 
 /// ALTER SCHEMA … RENAME TO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenameSchema {
-    /// The name.
+    /// The present name.
     pub name: String,
-    /// The new one.
+    /// The new name.
     pub to: String,
 }
 
 /// DROP SCHEMA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropSchema {
-    /// The names.
+    /// The names of the schemas.
     pub names: Vec<String>,
-    /// They may be missing.
+    /// IF EXISTS: a missing schema is only a notice.
     pub if_exists: bool,
-    /// What is in them goes, too.
+    /// CASCADE: the objects in the schemas are dropped, too.
     pub cascade: bool,
 }

@@ -1,4 +1,5 @@
-//! Bound statements about privileges, owners and comments. Roles are looked up when they run.
+//! Statements about privileges, owners and comments. Role names are resolved when the statements
+//! run.
 
 use super::role::RoleRef;
 use crate::catalog::acl::Privileges;
@@ -9,7 +10,7 @@ use crate::catalog::{Object, ObjectKind};
 pub struct NamedObject {
     /// The object.
     pub object: Object,
-    /// As messages call it.
+    /// The name in messages.
     pub name: String,
 }
 
@@ -20,11 +21,11 @@ pub struct Grant {
     pub revoke: bool,
     /// WITH GRANT OPTION, GRANT OPTION FOR
     pub option: bool,
-    /// The privileges, `None` is ALL, each with the names of the columns that it is of.
+    /// The privileges, or `None` for ALL, each with the names of its columns.
     pub privileges: Vec<(Option<Privileges>, Vec<String>)>,
-    /// Of what.
+    /// The objects of the privileges.
     pub objects: Vec<NamedObject>,
-    /// Who gets or loses them; `None` is PUBLIC.
+    /// The roles that gain or lose them; `None` is PUBLIC.
     pub grantees: Vec<Option<RoleRef>>,
     /// CASCADE
     pub cascade: bool,
@@ -41,7 +42,7 @@ pub struct GrantRole {
     pub admin: bool,
     /// The roles.
     pub roles: Vec<String>,
-    /// Who becomes a member of them, or is none any more.
+    /// The roles that become members, or cease to be members.
     pub members: Vec<RoleRef>,
     /// GRANTED BY
     pub by: Option<RoleRef>,
@@ -50,9 +51,9 @@ pub struct GrantRole {
 /// ALTER … OWNER TO
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlterOwner {
-    /// Whose owner changes; `None` where it is missing and may be.
+    /// The object; `None` if it is missing and IF EXISTS allows that.
     pub object: Option<NamedObject>,
-    /// As it was named, and what for.
+    /// The object kind and the name as the statement gives them.
     pub name: (ObjectKind, String),
     /// The new owner.
     pub to: RoleRef,
@@ -61,20 +62,20 @@ pub struct AlterOwner {
 /// DROP OWNED BY
 #[derive(Clone, Debug, PartialEq)]
 pub struct DropOwned {
-    /// Whose.
+    /// The roles whose objects are dropped.
     pub roles: Vec<RoleRef>,
-    /// What others have of it goes, too.
+    /// CASCADE: dependent objects are dropped, too.
     pub cascade: bool,
 }
 
 /// ALTER … SET SCHEMA of a table, view or sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetSchema {
-    /// What moves; `None` where it is missing and may be.
+    /// The object; `None` if it is missing and IF EXISTS allows that.
     pub object: Option<NamedObject>,
-    /// As it was named.
+    /// The name as the statement gives it.
     pub name: String,
-    /// The schema that it moves to, which is there.
+    /// The new schema, which exists.
     pub to: String,
     /// The command tag.
     pub tag: &'static str,
@@ -83,33 +84,33 @@ pub struct SetSchema {
 /// ALTER VIEW … RENAME
 #[derive(Clone, Debug, PartialEq)]
 pub struct RenameView {
-    /// The view; `None` where it is missing and may be.
+    /// The view; `None` if it is missing and IF EXISTS allows that.
     pub object: Option<NamedObject>,
-    /// As it was named.
+    /// The name as the statement gives it.
     pub name: String,
-    /// The column that is renamed; `None` is the view.
+    /// The column that is renamed; `None` for the view itself.
     pub column: Option<String>,
     /// The new name.
     pub to: String,
 }
 
-/// COMMENT ON what is no table and no column of one.
+/// COMMENT ON an object that is neither a table nor a column of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comment {
-    /// On what.
+    /// The object that the comment is on.
     pub object: NamedObject,
-    /// Whose owner may say it, where that is another object.
+    /// The object whose owner may set the comment, which may be another one.
     pub of: Object,
-    /// The number of the column that it is on; 0 is the whole.
+    /// The attribute number of the column that the comment is on; 0 for the whole object.
     pub column: i16,
-    /// The text; `None` takes it away.
+    /// The text; `None` removes the comment.
     pub text: Option<String>,
 }
 
 /// ALTER DEFAULT PRIVILEGES
 #[derive(Clone, Debug, PartialEq)]
 pub struct DefaultPrivileges {
-    /// FOR ROLE; none is who says it.
+    /// FOR ROLE; empty for the current role.
     pub roles: Vec<RoleRef>,
     /// IN SCHEMA
     pub schemas: Vec<String>,
@@ -119,9 +120,9 @@ pub struct DefaultPrivileges {
     pub option: bool,
     /// The privileges; `None` is ALL.
     pub privileges: Option<Privileges>,
-    /// Of what is made.
+    /// The kind of the created objects.
     pub kind: ObjectKind,
-    /// Who gets or loses them; `None` is PUBLIC.
+    /// The roles that gain or lose them; `None` is PUBLIC.
     pub grantees: Vec<Option<RoleRef>>,
     /// CASCADE
     pub cascade: bool,
@@ -130,8 +131,8 @@ pub struct DefaultPrivileges {
 /// REASSIGN OWNED BY … TO
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReassignOwned {
-    /// Whose.
+    /// The roles whose objects get a new owner.
     pub roles: Vec<RoleRef>,
-    /// Who gets it.
+    /// The new owner.
     pub to: RoleRef,
 }

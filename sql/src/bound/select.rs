@@ -3,8 +3,8 @@
 //! ```text
 //!   from row ──filter──▶ [group row ──having──▶] targets ──distinct──▶ order ──▶ offset/limit
 //! ```
-//! Sort keys are targets: an ORDER BY expression that is not in the select list becomes a hidden
-//! target behind the visible ones, so that it is evaluated once a row.
+//! Sort keys are targets: an ORDER BY expression that is not in the target list becomes a hidden
+//! target behind the visible ones, so that it is evaluated once for each row.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::types::Type;
 /// A SELECT, or VALUES, which is a SELECT from a list of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Select {
-    /// Where rows come from.
+    /// The source of the rows.
     pub from: From,
     /// WHERE, over the from row.
     pub filter: Option<Expr>,
@@ -29,36 +29,39 @@ pub struct Select {
     pub grouping: Option<Grouping>,
     /// HAVING, over the group row.
     pub having: Option<Expr>,
-    /// Window calls, over the from row or the group row: targets find their values in the slots behind it.
+    /// The window calls, over the from row or the group row. Targets read their values in the slots
+    /// behind that row.
     pub windows: Vec<WindowCall>,
-    /// The select list, `visible` of them for the client, then hidden sort keys.
+    /// The target list: the `visible` targets for the client, then the hidden sort keys.
     pub targets: Vec<Target>,
-    /// How many targets the client sees.
+    /// The number of targets that the client sees.
     pub visible: usize,
     /// DISTINCT over the visible targets.
     pub distinct: bool,
-    /// DISTINCT ON: over these targets instead, and the first row of several is kept.
+    /// DISTINCT ON: the positions of the targets whose values identify a group of rows. The first
+    /// row of each group is kept.
     pub distinct_on: Vec<usize>,
     /// ORDER BY.
     pub order_by: Vec<OrderKey>,
     /// LIMIT, a bigint without columns; NULL is no limit.
     pub limit: Option<Expr>,
-    /// WITH TIES: rows that the order does not tell from the last one come, too.
+    /// WITH TIES: rows whose sort keys equal those of the last row are returned, too.
     pub with_ties: bool,
     /// OFFSET, a bigint without columns; NULL is 0.
     pub offset: Option<Expr>,
-    /// Rows that OFFSET passes over are given, too: whoever reads them passes them over.
+    /// Whether the rows that OFFSET skips are returned as well; the reader skips them.
     pub gives_skipped: bool,
     /// FOR UPDATE or FOR SHARE.
     pub locking: Option<Locking>,
-    /// It is a cursor's: the places of its rows are wanted, where they are those of one table.
+    /// Whether a cursor needs the locations of the rows, which exist for the rows of a single
+    /// table.
     pub places: bool,
-    /// The oid of the view whose query it is.
+    /// The oid of the view to which the query belongs.
     pub view: Option<u32>,
 }
 
 impl Select {
-    /// These targets, all of them for the client, over all rows of `from`.
+    /// Returns a SELECT of these targets, all visible, over all rows of `from`.
     pub fn over(from: From, targets: Vec<Target>) -> Select {
         Select {
             from,
@@ -82,7 +85,7 @@ impl Select {
     }
 }
 
-/// Where rows come from.
+/// The source of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum From {
     /// No FROM: one row without columns.
@@ -96,9 +99,9 @@ pub enum From {
 /// One relation in a FROM tree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leaf {
-    /// What gives the rows.
+    /// The source of the rows.
     pub source: LeafSource,
-    /// The name it goes by.
+    /// The name by which the query refers to it.
     pub alias: String,
     /// The names of its columns (after a column alias list).
     pub column_names: Vec<String>,
@@ -108,69 +111,72 @@ pub struct Leaf {
     pub first_slot: usize,
 }
 
-/// What gives the rows of a leaf.
+/// The source of the rows of a leaf.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeafSource {
     /// A table.
     Table(Arc<TableDef>),
-    /// A subquery; it sees nothing of its surroundings.
+    /// A subquery without references to outer queries.
     Subquery(Box<Select>),
     /// A function in FROM; its arguments read no columns.
     Function {
-        /// Which.
+        /// The function.
         function: TableFunction,
         /// Its arguments.
         args: Vec<Expr>,
     },
-    /// A table of the system.
+    /// A system table.
     System(SystemTable),
     /// VALUES; the expressions read no columns and have the leaf's column types.
     Values(Vec<Vec<Expr>>),
-    /// Two queries put together.
+    /// A set operation.
     Set(Box<SetOperation>),
-    /// A query of WITH.
+    /// A CTE.
     Cte(Arc<Cte>),
-    /// A query that reads its own rows.
+    /// A recursive query.
     Recursive(Box<Recursive>),
-    /// What the last round of a recursive query gave, by the number of its work table.
+    /// The rows of the last round of a recursive query, by the number of its work table.
     Work(usize),
-    /// A source that reads columns of what stands left of it.
+    /// A source that reads columns of the relations to its left.
     Lateral(Box<Lateral>),
 }
 
-/// A function that gives rows.
+/// A set-returning function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableFunction {
-    /// generate_series(start, stop [, step]) over integer, bigint or numeric: the leaf's one column
-    /// type, which all arguments have; over timestamps the step is an interval. NULL anywhere gives no rows, step 0 is 22023.
+    /// generate_series(start, stop [, step]) over integer, bigint or numeric. The leaf has one
+    /// column, and all arguments have its type; over timestamps the step is an interval. A NULL
+    /// argument gives no rows; step 0 is 22023.
     GenerateSeries,
-    /// txid_status(number): how a transaction ended, in one row of text; NULL where the number is, or where that is too
-    /// long ago.
+    /// txid_status(number): the outcome of a transaction, in one row of text. NULL if the number is
+    /// NULL or the transaction is too long ago.
     TxidStatus,
-    /// A sequence as a relation of one row: its last value, 0, and whether that was given. The argument is its oid.
+    /// A sequence as a relation of one row: its last value, 0, and whether that value has been
+    /// returned by nextval. The argument is the oid of the sequence.
     Sequence,
-    /// The elements of arrays: one array whose rows are the rows if it is `wide`, else an array a column.
+    /// The elements of arrays. If it is `wide`, the elements of one array are the rows; else there
+    /// is one array for each column.
     Rows {
-        /// One array of rows.
+        /// Whether the argument is one array of rows.
         wide: bool,
-        /// A column more numbers the rows.
+        /// Whether there is one more column for the row number.
         ordinality: bool,
     },
-    /// A function of users; its call is the one argument.
+    /// A user-defined function; its call is the only argument.
     Routine {
-        /// A column more numbers the rows.
+        /// Whether there is one more column for the row number.
         ordinality: bool,
     },
 }
 
 impl TableFunction {
-    /// The function of a name.
+    /// Returns the function of this name; `None` for other names.
     pub fn of(name: &str) -> Option<TableFunction> {
         let all = [TableFunction::GenerateSeries, TableFunction::TxidStatus];
         all.into_iter().find(|function| function.name() == name)
     }
 
-    /// The name that it is called by.
+    /// Returns the name by which queries call the function.
     pub fn name(self) -> &'static str {
         match self {
             TableFunction::GenerateSeries => "generate_series",
@@ -182,10 +188,10 @@ impl TableFunction {
     }
 }
 
-/// Two sides joined. The row is the left row and the right row side by side.
+/// A join of two sides. Its row is the left row followed by the right row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Join {
-    /// Which rows stay.
+    /// The kind of the join, which determines the rows without a partner.
     pub kind: JoinKind,
     /// The left side.
     pub left: From,
@@ -195,25 +201,27 @@ pub struct Join {
     pub on: Option<Expr>,
 }
 
-/// Which rows of a join stay.
+/// The kind of a join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinKind {
-    /// Only pairs; CROSS JOIN and the comma too.
+    /// Pairs only; CROSS JOIN and the comma are also of this kind.
     Inner,
-    /// Left rows without a partner too.
+    /// Pairs, and left rows without a partner.
     Left,
-    /// Right rows without a partner too.
+    /// Pairs, and right rows without a partner.
     Right,
-    /// Both.
+    /// Pairs, and the rows of both sides without a partner.
     Full,
 }
 
-/// GROUP BY and aggregates. Without keys there is exactly one group, also over no rows.
+/// GROUP BY and aggregates. Without keys there is exactly one group, even without input rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grouping {
-    /// The keys, over the from row. With grouping sets the last of them stands for the number of the set.
+    /// The keys, over the from row. With grouping sets the last key stands for the number of the
+    /// set.
     pub keys: Vec<Expr>,
-    /// GROUPING SETS: which keys each has, the others are NULL; empty for a plain GROUP BY.
+    /// GROUPING SETS: the keys of each set, while the other keys are NULL; empty for a plain GROUP
+    /// BY.
     pub sets: Vec<Vec<usize>>,
     /// The aggregates.
     pub aggregates: Vec<Aggregate>,
@@ -222,27 +230,28 @@ pub struct Grouping {
 /// One aggregate call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aggregate {
-    /// Which.
+    /// The aggregate function.
     pub kind: AggregateKind,
-    /// Over distinct arguments only.
+    /// Whether only distinct arguments are aggregated.
     pub distinct: bool,
     /// The arguments, over the from row.
     pub args: Vec<Expr>,
     /// FILTER (WHERE …), over the from row.
     pub filter: Option<Expr>,
-    /// ORDER BY inside the call: expression, descending, nulls first.
+    /// ORDER BY inside the call: the expression, whether it is descending, and whether NULLs come
+    /// first.
     pub order_by: Vec<(Expr, bool, bool)>,
     /// The type of the result.
     pub ty: Type,
 }
 
 impl Aggregate {
-    /// Returns whether its arguments are direct ones, of a call with WITHIN GROUP.
+    /// Returns whether the arguments are the direct arguments of a call with WITHIN GROUP.
     pub fn has_direct_args(&self) -> bool {
         matches!(self.kind, AggregateKind::OrderedSet(_)) && !self.args.is_empty()
     }
 
-    /// Returns whether more than columns is computed of a row for it.
+    /// Returns whether an argument, the filter or a sort key is more than a plain column.
     pub fn computes(&self) -> bool {
         let keys = self.order_by.iter().map(|(key, ..)| key);
         let mut all = self.args.iter().chain(&self.filter).chain(keys);
@@ -250,7 +259,7 @@ impl Aggregate {
     }
 }
 
-/// The aggregates.
+/// The kinds of aggregate functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AggregateKind {
     /// count(*)
@@ -273,13 +282,13 @@ pub enum AggregateKind {
     StringAgg,
     /// array_agg(x)
     ArrayAgg,
-    /// json_agg(x), x made JSON
+    /// json_agg(x), with x converted to JSON
     JsonAgg,
-    /// jsonb_agg(x), x made JSON
+    /// jsonb_agg(x), with x converted to JSON
     JsonbAgg,
-    /// json_object_agg(key, x), x made JSON
+    /// json_object_agg(key, x), with x converted to JSON
     JsonObjectAgg,
-    /// jsonb_object_agg(key, x), x made JSON
+    /// jsonb_object_agg(key, x), with x converted to JSON
     JsonbObjectAgg,
     /// bit_and(x)
     BitAnd,
@@ -287,13 +296,14 @@ pub enum AggregateKind {
     BitOr,
     /// bit_xor(x)
     BitXor,
-    /// A variance, or what is made of one.
+    /// A variance, or a statistic derived from one.
     Statistic(Statistic),
-    /// One with WITHIN GROUP: its arguments are the direct ones, and its order is that of the rows.
+    /// An ordered-set aggregate: its arguments are the direct ones, and ORDER BY is that of WITHIN
+    /// GROUP.
     OrderedSet(OrderedSet),
 }
 
-/// Variances, and what is made of them; those of two variables over doubles.
+/// Variances and the statistics derived from them; those of two variables take doubles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Statistic {
     /// var_pop(x)
@@ -331,7 +341,7 @@ pub enum Statistic {
 }
 
 impl Statistic {
-    /// By the names they are called by.
+    /// The statistics by their SQL names.
     const NAMES: [(&'static str, Statistic); 18] = [
         ("var_pop", Statistic::VarPop),
         ("var_samp", Statistic::VarSamp),
@@ -353,19 +363,19 @@ impl Statistic {
         ("regr_r2", Statistic::RegrR2),
     ];
 
-    /// The statistic of a name.
+    /// Returns the statistic of this name; `None` for other names.
     pub fn of(name: &str) -> Option<Statistic> {
         let found = Statistic::NAMES.iter().find(|(known, _)| *known == name);
         found.map(|(_, statistic)| *statistic)
     }
 
-    /// The name.
+    /// Returns the SQL name.
     pub fn name(self) -> &'static str {
         let found = Statistic::NAMES.iter().find(|(_, known)| *known == self);
         found.map_or("", |(name, _)| name)
     }
 
-    /// Is it one of a single variable?
+    /// Returns whether the statistic has a single variable.
     pub fn is_single(self) -> bool {
         matches!(
             self,
@@ -374,14 +384,14 @@ impl Statistic {
     }
 }
 
-/// One expression of the select list.
+/// One expression of the target list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// The column's name for the client.
+    /// The name of the column for the client.
     pub name: String,
     /// Its value.
     pub expr: Expr,
-    /// The table column it is, if it is just that.
+    /// The table column, if the target is a plain column reference.
     pub origin: Option<ColumnOrigin>,
 }
 
@@ -390,41 +400,41 @@ pub struct Target {
 pub struct ColumnOrigin {
     /// The table's oid.
     pub table: u32,
-    /// The column's number.
+    /// The attribute number of the column.
     pub attnum: i16,
 }
 
 /// One ORDER BY key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderKey {
-    /// Position in `Select::targets`.
+    /// The position of the key in `Select::targets`.
     pub target: usize,
-    /// Descending.
+    /// Whether the order is descending.
     pub desc: bool,
-    /// NULLs first (the default for descending).
+    /// Whether NULLs come first (the default for descending order).
     pub nulls_first: bool,
 }
 
-/// Row locking asked for by a SELECT.
+/// The row-locking clause of a SELECT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Locking {
-    /// How.
+    /// The lock strength and the wait policy.
     pub hold: Hold,
-    /// OF: the first slots of the relations whose rows are locked; none are all.
+    /// OF: the first slots of the relations whose rows are locked; empty for all relations.
     pub of: Vec<usize>,
 }
 
-/// How a row is locked.
+/// The lock on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// FOR SHARE and FOR KEY SHARE go together; FOR UPDATE and FOR NO KEY UPDATE with nothing.
+    /// The lock strength; strengths conflict with each other as PostgreSQL's row locks do.
     pub strength: Strength,
-    /// What to do where somebody else has it locked.
+    /// The policy if another transaction holds a conflicting lock.
     pub wait: WaitPolicy,
 }
 
 impl Hold {
-    /// The lock of DELETE, and of UPDATE of a key.
+    /// The lock of DELETE, and of UPDATE of a key column.
     pub const CHANGED: Hold = Hold {
         strength: Strength::Update,
         wait: WaitPolicy::Block,
@@ -436,19 +446,19 @@ impl Hold {
     };
 }
 
-/// What to do where a row is locked.
+/// The policy for a locked row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPolicy {
-    /// Wait.
+    /// Waits for the lock.
     Block,
-    /// NOWAIT: fail with 55P03.
+    /// NOWAIT: fails with 55P03.
     NoWait,
-    /// SKIP LOCKED.
+    /// SKIP LOCKED: skips the row.
     Skip,
 }
 
 impl From {
-    /// How many slots it has.
+    /// Returns the number of slots.
     pub fn width(&self) -> usize {
         match self {
             From::Nothing => 0,
@@ -457,7 +467,7 @@ impl From {
         }
     }
 
-    /// Its first slot in the from row.
+    /// Returns the first slot in the from row.
     pub fn first_slot(&self) -> usize {
         match self {
             From::Nothing => 0,
@@ -466,7 +476,7 @@ impl From {
         }
     }
 
-    /// Calls `f` on each leaf, from left to right, to change it.
+    /// Calls `f` on each leaf, from left to right; it may change the leaf.
     pub fn for_each_leaf_mut(&mut self, f: &mut dyn FnMut(&mut Leaf)) {
         match self {
             From::Nothing => {}
@@ -492,19 +502,19 @@ impl From {
 }
 
 impl Leaf {
-    /// How many slots it has.
+    /// Returns the number of slots.
     pub fn width(&self) -> usize {
         self.column_types.len()
     }
 }
 
 impl Select {
-    /// The targets the client sees.
+    /// Returns the targets that the client sees.
     pub fn columns(&self) -> &[Target] {
         &self.targets[..self.visible]
     }
 
-    /// Calls `f` on each table it reads, those of all queries in it too.
+    /// Calls `f` on each table that the query reads, including those of the queries inside it.
     pub fn for_each_table<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<TableDef>)) {
         self.for_each_query(&mut |query| {
             query.from.for_each_leaf(&mut |leaf| {
