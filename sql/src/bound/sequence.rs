@@ -2,10 +2,10 @@
 
 use crate::types::TypeKind;
 
-/// What is said of a sequence; `None` where nothing is.
+/// The options of a sequence; `None` for those that the statement omits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SequenceOptions {
-    /// SEQUENCE NAME, of an identity column.
+    /// SEQUENCE NAME of an identity column.
     pub name: Option<String>,
     /// AS
     pub kind: Option<TypeKind>,
@@ -23,7 +23,7 @@ pub struct SequenceOptions {
     pub cycle: Option<bool>,
     /// OWNED BY schema, table and column; `Some(None)` is NONE.
     pub owner: Option<Option<(Option<String>, String, String)>>,
-    /// RESTART; `Some(None)` is at its start.
+    /// RESTART; `Some(None)` restarts at the start value.
     pub restart: Option<Option<i64>>,
 }
 
@@ -32,11 +32,11 @@ pub struct SequenceOptions {
 pub struct CreateSequence {
     /// The schema, if given.
     pub schema: Option<String>,
-    /// The name.
+    /// The name of the new sequence.
     pub name: String,
-    /// Nothing happens where it exists.
+    /// IF NOT EXISTS: an existing sequence is only a notice.
     pub if_not_exists: bool,
-    /// What it is to be.
+    /// The options of the statement.
     pub options: SequenceOptions,
 }
 
@@ -45,20 +45,20 @@ pub struct CreateSequence {
 pub struct AlterSequence {
     /// The schema, if given.
     pub schema: Option<String>,
-    /// The name.
+    /// The name of the sequence.
     pub name: String,
-    /// It may be missing.
+    /// IF EXISTS: a missing sequence is only a notice.
     pub if_exists: bool,
     /// RENAME TO.
     pub rename: Option<String>,
-    /// What it is to be.
+    /// The options to change.
     pub options: SequenceOptions,
-    /// It was said of an identity column.
+    /// Whether the statement is an ALTER TABLE of an identity column.
     pub of_column: bool,
 }
 
 impl AlterSequence {
-    /// The command tag.
+    /// Returns the command tag.
     pub fn tag(&self) -> &'static str {
         match self.of_column {
             true => "ALTER TABLE",
@@ -70,11 +70,11 @@ impl AlterSequence {
 /// DROP SEQUENCE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropSequence {
-    /// Schemas and names.
+    /// The schemas, if given, and the names.
     pub names: Vec<(Option<String>, String)>,
-    /// They may be missing.
+    /// IF EXISTS: a missing sequence is only a notice.
     pub if_exists: bool,
-    /// What depends on them goes, too.
+    /// CASCADE: dependent objects are dropped, too.
     pub cascade: bool,
 }
 
@@ -83,6 +83,6 @@ pub struct DropSequence {
 pub struct NewSequence {
     /// The column, by position in the table.
     pub column: usize,
-    /// What it is to be.
+    /// The options of the new sequence.
     pub options: SequenceOptions,
 }

@@ -1,4 +1,4 @@
-//! Bound statements that change the session: settings and transaction modes; and EXPLAIN.
+//! Statements that change the session: settings and transaction modes. Also EXPLAIN.
 
 use super::statement::Statement;
 
@@ -13,7 +13,7 @@ pub struct TransactionModes {
     pub deferrable: Option<bool>,
 }
 
-/// An isolation level by its SQL name. All of them give strict serializability.
+/// An isolation level by its SQL name. All levels give strict serializability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
     /// READ UNCOMMITTED
@@ -27,7 +27,7 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// As `SHOW transaction_isolation` writes it.
+    /// Returns the name as `SHOW transaction_isolation` displays it.
     pub fn name(self) -> &'static str {
         match self {
             Isolation::ReadUncommitted => "read uncommitted",
@@ -38,12 +38,12 @@ impl Isolation {
     }
 }
 
-/// How long a SET holds.
+/// The duration of a SET.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetScope {
-    /// For the session, undone if the transaction aborts.
+    /// The whole session; the change is undone if the transaction aborts.
     Session,
-    /// Until the end of the transaction (SET LOCAL).
+    /// The rest of the transaction (SET LOCAL).
     Local,
 }
 
@@ -52,18 +52,18 @@ pub enum SetScope {
 pub struct SetStatement {
     /// The setting's name in lower case.
     pub name: String,
-    /// How long it holds.
+    /// The duration of the change.
     pub scope: SetScope,
-    /// The value.
+    /// The new value.
     pub value: SetValue,
 }
 
-/// What a SET sets.
+/// The new value of a SET.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetValue {
-    /// Back to the default.
+    /// The default value.
     Default,
-    /// A value, lists joined by `, `.
+    /// A value; the elements of a list are joined by `, `.
     Value(String),
 }
 
@@ -81,26 +81,26 @@ pub enum SystemChange {
 /// EXPLAIN.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explain {
-    /// How.
+    /// The options of the statement.
     pub options: ExplainOptions,
-    /// The statement.
+    /// The statement to explain.
     pub statement: Box<Statement>,
 }
 
-/// The options of EXPLAIN that make a difference here.
+/// The options of EXPLAIN that have an effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExplainOptions {
-    /// Run the statement too.
+    /// ANALYZE: the statement is executed.
     pub analyze: bool,
-    /// Tell what each node gives.
+    /// VERBOSE: the output columns of each node are displayed.
     pub verbose: bool,
-    /// Tell how long it took; as ANALYZE unless said.
+    /// SUMMARY: the times are displayed; `None` has the value of ANALYZE.
     pub summary: Option<bool>,
-    /// In what form it is told.
+    /// The output format.
     pub format: ExplainFormat,
 }
 
-/// In what form EXPLAIN tells.
+/// The output format of EXPLAIN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExplainFormat {
     /// Lines of text.
@@ -114,10 +114,10 @@ pub enum ExplainFormat {
     Yaml,
 }
 
-/// What DISCARD forgets.
+/// The state that DISCARD resets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscardKind {
-    /// Everything.
+    /// The whole session state.
     All,
     /// Cached plans.
     Plans,

@@ -26,7 +26,7 @@ use crate::notify::{Listening, Notification};
 use crate::table_locks::TableLocks;
 use crate::types::{Type, TypeKind};
 
-/// A statement with everything resolved.
+/// A statement with all names, types and functions resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
     /// SELECT or VALUES.
@@ -39,7 +39,7 @@ pub enum Statement {
     Delete(Box<Delete>),
     /// MERGE.
     Merge(Box<Merge>),
-    /// One of these with others in its WITH.
+    /// A SELECT, INSERT, UPDATE, DELETE or MERGE with data-modifying CTEs.
     With(Box<Changes>),
     /// COPY.
     Copy(Box<Copy>),
@@ -93,19 +93,19 @@ pub enum Statement {
     CreateExtension(CreateExtension),
     /// DROP EXTENSION.
     DropExtension(DropExtension),
-    /// DROP … IF EXISTS of what there is nothing of.
+    /// DROP … IF EXISTS of a kind of object of which none can exist.
     DropAbsent(DropAbsent),
     /// ALTER EXTENSION.
     AlterExtension(AlterExtension),
     /// CREATE FUNCTION, CREATE PROCEDURE.
     CreateRoutine(Box<CreateRoutine>),
-    /// DROP FUNCTION and its kin.
+    /// DROP FUNCTION, DROP PROCEDURE or DROP ROUTINE.
     DropRoutine(DropRoutine),
-    /// ALTER FUNCTION and its kin.
+    /// ALTER FUNCTION, ALTER PROCEDURE or ALTER ROUTINE.
     AlterRoutine(AlterRoutine),
     /// CALL.
     Call(Box<RoutineCall>),
-    /// DO, with its body.
+    /// DO; the body of the anonymous code block.
     Do(String),
     /// CREATE DATABASE.
     CreateDatabase(Box<CreateDatabase>),
@@ -135,13 +135,13 @@ pub enum Statement {
     ReassignOwned(ReassignOwned),
     /// ALTER DEFAULT PRIVILEGES.
     DefaultPrivileges(DefaultPrivileges),
-    /// COMMENT ON what is no table.
+    /// COMMENT ON an object that is not a table.
     Comment(Comment),
     /// BEGIN or START TRANSACTION.
     Begin {
-        /// START TRANSACTION was written (it has its own command tag).
+        /// Whether START TRANSACTION was written, which has its own command tag.
         start: bool,
-        /// The modes.
+        /// The transaction modes.
         modes: TransactionModes,
     },
     /// COMMIT or END.
@@ -168,7 +168,7 @@ pub enum Statement {
     SetSessionCharacteristics(TransactionModes),
     /// PREPARE.
     Prepare {
-        /// The statement's name.
+        /// The name of the prepared statement.
         name: String,
         /// The declared types of its first parameters.
         param_types: Vec<Type>,
@@ -177,44 +177,46 @@ pub enum Statement {
     },
     /// EXECUTE.
     Execute {
-        /// The statement's name.
+        /// The name of the prepared statement.
         name: String,
-        /// The arguments, without columns, of whatever type they have; the session casts them to
-        /// the parameter types with `functions::assign`.
+        /// The arguments, without columns and of any type. The session casts them to the parameter
+        /// types with `functions::assign`.
         args: Vec<Expr>,
     },
     /// DEALLOCATE; `None` is ALL.
     Deallocate(Option<String>),
     /// SET CONSTRAINTS.
     SetConstraints {
-        /// Which; none is ALL.
+        /// The names of the constraints; empty for ALL.
         names: Vec<String>,
-        /// DEFERRED, not IMMEDIATE.
+        /// Whether it is DEFERRED rather than IMMEDIATE.
         deferred: bool,
     },
     /// SET.
     Set(SetStatement),
     /// RESET; `None` is ALL.
     Reset(Option<String>),
-    /// SHOW; the name in lower case, `all` for ALL.
+    /// SHOW; the name of the setting in lower case, `all` for ALL.
     Show(String),
     /// EXPLAIN.
     Explain(Explain),
-    /// VACUUM and its kin.
+    /// VACUUM, ANALYZE, REINDEX or CLUSTER.
     Maintenance(Maintenance),
     /// CHECKPOINT.
     Checkpoint,
     /// ALTER SYSTEM SET and RESET.
     AlterSystem(SystemChange),
-    /// ALTER SYSTEM DRAIN MACHINE: it is to leave, and others are given what it has.
+    /// ALTER SYSTEM DRAIN MACHINE: the machine is to leave, and other machines take over its
+    /// regions.
     DrainMachine(u32),
-    /// ALTER SYSTEM REMOVE MACHINE: a machine that has nothing any more leaves.
+    /// ALTER SYSTEM REMOVE MACHINE: a machine that holds nothing any more leaves the cluster.
     RemoveMachine(u32),
     /// DISCARD.
     Discard(DiscardKind),
     /// DECLARE a cursor.
     Declare(Declare),
-    /// FETCH or MOVE; the rows' columns are the cursor's, which only the session knows.
+    /// FETCH or MOVE; the columns of the rows are those of the cursor, which only the session
+    /// knows.
     Fetch(Fetch),
     /// CLOSE a cursor; `None` is ALL.
     Close(Option<String>),
@@ -226,27 +228,27 @@ pub enum Statement {
     Notify(Notification),
 }
 
-/// A statement for the upkeep of what does not need it.
+/// A maintenance command; except for VACUUM these have no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maintenance {
-    /// VACUUM: memory that nothing needs goes back to the system.
+    /// VACUUM: returns unused memory to the operating system.
     Vacuum,
-    /// ANALYZE: nothing happens.
+    /// ANALYZE: has no effect.
     Analyze,
-    /// REINDEX: nothing happens.
+    /// REINDEX: has no effect.
     Reindex {
-        /// What it is called, where it is refused in transaction blocks.
+        /// The command in the error text, if the statement is refused in transaction blocks.
         alone: Option<&'static str>,
     },
-    /// CLUSTER: nothing happens.
+    /// CLUSTER: has no effect.
     Cluster {
-        /// It is for all tables, and refused in transaction blocks.
+        /// Whether it concerns all tables, and so is refused in transaction blocks.
         alone: bool,
     },
 }
 
 impl Maintenance {
-    /// A REINDEX that is refused in transaction blocks.
+    /// Returns a REINDEX that is refused in transaction blocks.
     pub(crate) fn reindex(command: &'static str) -> Maintenance {
         Maintenance::Reindex {
             alone: Some(command),
@@ -257,16 +259,17 @@ impl Maintenance {
 /// One column of a result, for the row description.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultColumn {
-    /// Its name.
+    /// The name of the column.
     pub name: String,
-    /// Its type.
+    /// The type of the column.
     pub ty: Type,
-    /// The table column it is, if it is just that.
+    /// The table column, if the output column is a plain column reference.
     pub origin: Option<ColumnOrigin>,
 }
 
 impl Statement {
-    /// Returns whether it may have parameters: it is about rows, or has such a statement or arguments.
+    /// Returns whether the statement may have parameters: it reads or changes rows, contains such a
+    /// statement, or has arguments.
     pub fn takes_parameters(&self) -> bool {
         matches!(
             self,
@@ -287,8 +290,9 @@ impl Statement {
         )
     }
 
-    /// The columns of the rows it gives to the client, or `None` where it gives no rows. EXECUTE's are
-    /// those of the prepared statement, which only the session knows. COPY TO is no query: `None`.
+    /// Returns the columns of the rows for the client; `None` if the statement returns no rows. The
+    /// columns of EXECUTE are those of the prepared statement, which only the session knows. COPY
+    /// TO is not a query: `None`.
     pub fn columns(&self) -> Option<Vec<ResultColumn>> {
         match self {
             Statement::Select(select) => Some(describe(select.columns())),
@@ -325,7 +329,7 @@ impl Statement {
         }
     }
 
-    /// Can it not change anything in the database?
+    /// Returns whether the statement cannot change the database.
     pub fn is_read_only(&self) -> bool {
         !matches!(
             self,
@@ -403,7 +407,7 @@ fn describe(targets: &[Target]) -> Vec<ResultColumn> {
 }
 
 impl ResultColumn {
-    /// A text column that is no table's.
+    /// Returns a text column that does not belong to a table.
     pub fn text(name: &str) -> ResultColumn {
         ResultColumn {
             name: name.to_owned(),

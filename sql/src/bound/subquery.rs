@@ -1,13 +1,13 @@
-//! A query inside an expression, and what it takes from the row around it.
+//! Subqueries in expressions, and their outer references.
 //!
 //! ```text
 //!   SELECT a, (SELECT max(y) FROM u WHERE u.x = t.x) FROM t
 //!                                           └── slot 0: `Node::Outer(0)` inside, argument `t.x` outside
 //! ```
-//! Whatever a query reads of the rows around it goes through numbered *outer slots*, which belong to the whole
-//! statement: the expression around has the values as arguments, and who runs the query puts them into the slots
-//! first. So a query depends on its arguments and on nothing else of its surroundings, also where several are
-//! nested, and running it twice with the same arguments gives the same rows.
+//! A subquery reads outer rows through numbered *outer slots*, which belong to the whole statement.
+//! The surrounding expression has the values as arguments, and the executor of the subquery first
+//! stores them in the slots. So a subquery depends on nothing but its arguments, even when
+//! subqueries are nested. Two executions with the same arguments return the same rows.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,56 +20,57 @@ use super::statement::Statement;
 use super::{Changes, CopySource, InsertSource, Integrity, Target};
 use crate::catalog::RoutineDef;
 
-/// A query inside an expression.
+/// A subquery in an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subquery {
-    /// Its number within the statement. Expressions that read columns of one query's row share it.
+    /// The number of the subquery within the statement. Expressions that read different columns of
+    /// one row-valued subquery share it.
     pub id: usize,
-    /// What it gives.
+    /// The kind of the result.
     pub kind: SubqueryKind,
-    /// The outer slots that it reads, and what goes into them.
+    /// The outer slots that the subquery reads, with their expressions.
     pub args: Vec<(usize, Expr)>,
     /// The query.
     pub query: Arc<Select>,
-    /// It may give something else each time that it runs.
+    /// Whether each execution may return another result.
     pub volatile: bool,
-    /// The outer slot that takes the value, for those who read it again.
+    /// The outer slot that stores the value for expressions that read it again.
     pub result: usize,
 }
 
-/// What a query in an expression gives.
+/// The kind of result of a subquery.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SubqueryKind {
-    /// A column of its one row; NULL without a row, 21000 with more than one.
+    /// A column of its single row; NULL without a row, 21000 with several rows.
     Scalar {
-        /// Which column.
+        /// The position of the column.
         column: usize,
     },
-    /// An array of its one column, empty without rows.
+    /// An array of the values of its single column; empty without rows.
     Array,
-    /// Whether it has rows.
+    /// Whether it returns a row.
     Exists,
-    /// Whether a condition holds for some of its rows, or for all.
+    /// Whether a condition is true for some of its rows, or for all.
     Any {
-        /// For all.
+        /// Whether it must be true for all rows.
         all: bool,
-        /// The condition, over the row around and the outer slots below.
+        /// The condition, over the outer row and the outer slots below.
         test: Box<Expr>,
-        /// The outer slots that take the columns of a row.
+        /// The outer slots that receive the columns of a row.
         columns: Vec<usize>,
     },
 }
 
 impl Subquery {
-    /// Does it read no columns of the row around?
+    /// Returns whether the subquery reads no columns of the outer row.
     pub fn stands_alone(&self) -> bool {
         self.args.iter().all(|(_, arg)| !arg.has_columns())
     }
 }
 
 impl Select {
-    /// Calls `f` on each expression of its own: not those of subqueries in FROM, but those of VALUES, of functions in
-    /// FROM and of ON.
+    /// Calls `f` on each expression of the query itself. These include the expressions of VALUES,
+    /// of functions in FROM and of ON, but not those of subqueries in FROM.
     pub fn for_each_expr<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
         of_from(&self.from, f);
         self.filter.iter().for_each(&mut *f);
@@ -88,7 +89,8 @@ impl Select {
         self.offset.iter().for_each(&mut *f);
     }
 
-    /// Calls `f` on each query in it, itself first: in FROM and in expressions, at every depth; on those of WITH once.
+    /// Calls `f` on the query and on each query inside it, at every depth, in FROM and in
+    /// expressions; on each CTE once.
     pub fn for_each_query<'a>(&'a self, f: &mut dyn FnMut(&'a Select)) {
         self.walk(&mut HashSet::new(), f);
     }
@@ -101,7 +103,7 @@ impl Select {
         });
     }
 
-    /// The least stable thing in it.
+    /// Returns the volatility of the most volatile part, at least stable.
     pub fn volatility(&self) -> Volatility {
         let mut volatility = Volatility::Stable;
         self.for_each_query(&mut |query| {
@@ -154,7 +156,7 @@ impl LeafSource {
 }
 
 impl Expr {
-    /// Calls `f` on each query in the expression that no other query of it contains.
+    /// Calls `f` on each subquery of the expression that is not inside another subquery of it.
     pub fn for_each_subquery<'a>(&'a self, f: &mut dyn FnMut(&'a Subquery)) {
         if let super::Node::Subquery(sub) = &self.node {
             f(sub);
@@ -162,7 +164,8 @@ impl Expr {
         self.for_each_part(|part| part.for_each_subquery(f));
     }
 
-    /// Is there a query in it, or a call that may have to wait, as one of a user's function may?
+    /// Returns whether the expression contains a subquery, or a call that may have to wait, as a
+    /// user-defined function may.
     pub fn has_subquery(&self) -> bool {
         use super::Node;
         let mut found = match &self.node {
@@ -176,7 +179,7 @@ impl Expr {
         found
     }
 
-    /// Calls `f` on each call of a user's function in the expression itself.
+    /// Calls `f` on each call of a user-defined function in the expression itself.
     pub fn for_each_routine<'a>(&'a self, f: &mut dyn FnMut(&'a RoutineCall)) {
         if let super::Node::Routine(call) = &self.node {
             f(call);
@@ -193,7 +196,7 @@ impl Changes {
 }
 
 impl Statement {
-    /// Calls `f` on each expression that stands in the statement itself, and not in a query of it.
+    /// Calls `f` on each expression of the statement itself, outside its subqueries.
     fn for_each_expr<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
         if let Statement::With(changes) = self {
             return changes.for_each(|statement| statement.for_each_expr(f));
@@ -239,7 +242,7 @@ impl Statement {
         }
     }
 
-    /// Calls `f` on the statement's own FROM, where it is no query.
+    /// Calls `f` on the FROM of the statement itself, if the statement is not a query.
     fn for_each_from<'a>(&'a self, f: &mut dyn FnMut(&'a From)) {
         match self {
             Statement::With(changes) => changes.for_each(|statement| statement.for_each_from(f)),
@@ -250,7 +253,7 @@ impl Statement {
         }
     }
 
-    /// Calls `f` on each query in the statement, at every depth; on those of WITH once.
+    /// Calls `f` on each query in the statement, at every depth; on each CTE once.
     pub fn for_each_query<'a>(&'a self, f: &mut dyn FnMut(&'a Select)) {
         let seen = &mut HashSet::new();
         self.walk(seen, f);
@@ -282,7 +285,7 @@ impl Statement {
         });
     }
 
-    /// Calls `f` on each query in an expression of the statement, at every depth.
+    /// Calls `f` on each subquery in an expression of the statement, at every depth.
     pub fn for_each_subquery<'a>(&'a self, f: &mut dyn FnMut(&'a Subquery)) {
         self.for_each_expr(&mut |expr| expr.for_each_subquery(f));
         self.for_each_query(&mut |select| {
@@ -290,7 +293,7 @@ impl Statement {
         });
     }
 
-    /// Calls `f` on each call of a user's function, at every depth.
+    /// Calls `f` on each call of a user-defined function, at every depth.
     pub fn for_each_routine<'a>(&'a self, f: &mut dyn FnMut(&'a RoutineCall)) {
         self.for_each_expr(&mut |expr| expr.for_each_routine(f));
         self.for_each_from(&mut |from| of_from(from, &mut |expr| expr.for_each_routine(f)));
@@ -299,7 +302,7 @@ impl Statement {
         });
     }
 
-    /// Calls `f` on each function that triggers may run.
+    /// Calls `f` on each function that a trigger may call.
     pub fn for_each_trigger<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<RoutineDef>)) {
         let integrity = match self {
             Statement::With(changes) => {

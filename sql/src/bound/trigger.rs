@@ -1,54 +1,55 @@
-//! Triggers: what statements do about them, and those that a statement which writes rows may run.
+//! Triggers: the statements that change them, and the triggers that a data-modifying statement may
+//! fire.
 
 use std::sync::Arc;
 
 use super::expr::Expr;
 use crate::catalog::{Enabled, RoutineDef, TriggerDef};
 
-/// What a statement does about the triggers of a table.
+/// A change of the triggers of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TriggerChange {
     /// CREATE TRIGGER
     Create {
-        /// What it is to be; its oid is not known yet.
+        /// The definition of the trigger; its oid is not assigned yet.
         trigger: Box<TriggerDef>,
         /// OR REPLACE
         or_replace: bool,
     },
     /// DROP TRIGGER
     Drop {
-        /// Which.
+        /// The name of the trigger.
         name: String,
         /// IF EXISTS
         if_exists: bool,
     },
     /// ALTER TRIGGER … RENAME TO
     Rename {
-        /// Its name.
+        /// The present name of the trigger.
         from: String,
-        /// Its new name.
+        /// The new name of the trigger.
         to: String,
     },
     /// COMMENT ON TRIGGER
     Comment {
-        /// Which.
+        /// The name of the trigger.
         name: String,
-        /// The text; `None` takes it away.
+        /// The text; `None` removes the comment.
         text: Option<String>,
     },
     /// ENABLE and DISABLE TRIGGER
     Enable {
-        /// Which; `None` is all of them.
+        /// The name of the trigger; `None` for all triggers.
         name: Option<String>,
-        /// What becomes of it.
+        /// The new state.
         enabled: Enabled,
-        /// ALL: also what foreign keys do.
+        /// ALL: the foreign-key triggers are included.
         keys: bool,
     },
 }
 
 impl TriggerChange {
-    /// The command tag.
+    /// Returns the command tag.
     pub fn tag(&self) -> &'static str {
         match self {
             TriggerChange::Create { .. } => "CREATE TRIGGER",
@@ -60,13 +61,13 @@ impl TriggerChange {
     }
 }
 
-/// A trigger that a statement may run.
+/// A trigger that a statement may fire.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trigger {
-    /// What it is.
+    /// The definition of the trigger.
     pub def: TriggerDef,
-    /// What it runs.
+    /// The function that the trigger calls.
     pub routine: Arc<RoutineDef>,
-    /// WHEN, over the old row and then the new one.
+    /// WHEN, over the old row followed by the new row.
     pub condition: Option<Expr>,
 }

@@ -3,9 +3,9 @@
 /// CREATE TYPE … AS ENUM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateEnum {
-    /// The schema, if given; binding gives one.
+    /// The schema, if given; the binder fills it in.
     pub schema: Option<String>,
-    /// The name.
+    /// The name of the new type.
     pub name: String,
     /// The labels, in order.
     pub labels: Vec<String>,
@@ -14,15 +14,15 @@ pub struct CreateEnum {
 /// ALTER TYPE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterType {
-    /// The schema, if given; binding gives that of the type.
+    /// The schema, if given; the binder fills in the schema of the type.
     pub schema: Option<String>,
-    /// The name.
+    /// The name of the type.
     pub name: String,
-    /// What happens to it.
+    /// The change of the type.
     pub action: AlterTypeAction,
 }
 
-/// What ALTER TYPE does.
+/// A change by ALTER TYPE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlterTypeAction {
     /// ADD VALUE
@@ -31,14 +31,14 @@ pub enum AlterTypeAction {
         label: String,
         /// IF NOT EXISTS
         if_not_exists: bool,
-        /// BEFORE or AFTER (true) which label.
+        /// The position of the label: BEFORE (false) or AFTER (true) another label.
         beside: Option<(bool, String)>,
     },
     /// RENAME VALUE
     RenameValue {
-        /// The label that there is.
+        /// The existing label.
         from: String,
-        /// What it is to be.
+        /// The new label.
         to: String,
     },
     /// RENAME TO
@@ -50,12 +50,12 @@ pub enum AlterTypeAction {
 /// DROP TYPE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropType {
-    /// Schemas and names; binding gives the schemas of those that there are.
+    /// The schemas and names; the binder fills in the schemas of existing types.
     pub names: Vec<(Option<String>, String)>,
-    /// They may be missing.
+    /// IF EXISTS: a missing type is only a notice.
     pub if_exists: bool,
-    /// What depends on them goes, too.
+    /// CASCADE: dependent objects are dropped, too.
     pub cascade: bool,
-    /// DROP DOMAIN: they are domains.
+    /// Whether the statement is DROP DOMAIN.
     pub domain: bool,
 }

@@ -11,9 +11,9 @@ use crate::types::Type;
 /// CREATE VIEW.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateView {
-    /// The schema.
+    /// The schema of the new view.
     pub schema: String,
-    /// The name.
+    /// The name of the new view.
     pub name: String,
     /// OR REPLACE.
     pub or_replace: bool,
@@ -25,40 +25,40 @@ pub struct CreateView {
     pub tables: Vec<u32>,
     /// The oids of the views that it reads.
     pub views: Vec<u32>,
-    /// The oids of the types that it names.
+    /// The oids of the types that the query refers to.
     pub types: Vec<u32>,
-    /// Its options and their values.
+    /// The options and their values.
     pub options: Vec<(String, String)>,
 }
 
-/// ALTER VIEW, but for RENAME; ALTER TABLE and statements about triggers, of a view.
+/// ALTER VIEW, except RENAME; ALTER TABLE and trigger statements of a view.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlterView {
-    /// The view; `None` where it is missing and may be.
+    /// The view; `None` if it is missing and IF EXISTS allows that.
     pub view: Option<Arc<ViewDef>>,
-    /// As it was named.
+    /// The name as the statement gives it.
     pub name: String,
-    /// What is done.
+    /// The changes, in order.
     pub changes: Vec<ViewChange>,
     /// The command tag.
     pub tag: &'static str,
 }
 
-/// What is done to a view.
+/// A change of a view.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ViewChange {
     /// SET DEFAULT, DROP DEFAULT
     Default {
         /// The column, by position.
         column: usize,
-        /// As SQL text.
+        /// The default as SQL text; `None` for DROP DEFAULT.
         default: Option<String>,
     },
     /// SET (…)
     Set(Vec<(String, String)>),
     /// RESET (…)
     Reset(Vec<String>),
-    /// About its triggers.
+    /// A change of the triggers.
     Trigger(TriggerChange),
 }
 
@@ -67,9 +67,9 @@ pub enum ViewChange {
 pub struct DropView {
     /// The views that exist.
     pub views: Vec<Arc<ViewDef>>,
-    /// The names that do not exist and were allowed not to.
+    /// The missing names that IF EXISTS allows.
     pub missing: Vec<String>,
-    /// What depends on them goes, too.
+    /// CASCADE: dependent objects are dropped, too.
     pub cascade: bool,
 }
 
@@ -78,17 +78,18 @@ pub struct DropView {
 pub struct RefreshView {
     /// The materialized view.
     pub table: Arc<TableDef>,
-    /// How its rows come to be those of its query.
+    /// The way in which its rows are replaced.
     pub how: Refresh,
 }
 
-/// What REFRESH MATERIALIZED VIEW does.
+/// The kind of a REFRESH MATERIALIZED VIEW.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refresh {
-    /// All rows are made again.
+    /// Computes all rows again.
     Anew(Box<Select>),
-    /// CONCURRENTLY: a DELETE of the rows that are not the query's any more, then an INSERT of those that are new.
+    /// CONCURRENTLY: a DELETE of the rows that the query no longer returns, then an INSERT of the
+    /// new rows.
     Concurrently(Box<[Statement; 2]>),
-    /// WITH NO DATA: there are no rows, and nobody may read them.
+    /// WITH NO DATA: removes all rows, and the view cannot be read.
     Empty,
 }

@@ -1,23 +1,24 @@
-//! Window functions: calls that see the rows around the one they stand in.
+//! Window functions: calls that read the rows around the current row.
 
 use super::expr::Expr;
 use super::select::Aggregate;
 use crate::types::Type;
 
-/// A call with OVER. Its expressions read the row that targets read: the from row, or the group row.
+/// A call with OVER. Its expressions read the row that targets read: the from row, or the group
+/// row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowCall {
-    /// Which function.
+    /// The function.
     pub function: WindowFunction,
-    /// Its arguments, where it is no aggregate.
+    /// The arguments, unless the function is an aggregate.
     pub args: Vec<Expr>,
     /// PARTITION BY.
     pub partition_by: Vec<Expr>,
-    /// ORDER BY: expression, descending, nulls first.
+    /// ORDER BY: the expression, whether it is descending, and whether NULLs come first.
     pub order_by: Vec<(Expr, bool, bool)>,
-    /// Which rows of the partition it sees.
+    /// The rows of the partition that the function reads.
     pub frame: Frame,
-    /// The type of its value.
+    /// The type of the result.
     pub ty: Type,
 }
 
@@ -51,7 +52,7 @@ pub enum WindowFunction {
 }
 
 impl WindowFunction {
-    /// The function of a name, where it is one that only stands with OVER.
+    /// Returns the pure window function of this name; `None` for other names.
     pub fn of(name: &str) -> Option<WindowFunction> {
         Some(match name {
             "row_number" => WindowFunction::RowNumber,
@@ -70,40 +71,41 @@ impl WindowFunction {
     }
 }
 
-/// A part of the partition, seen from a row of it.
+/// A window frame: a part of the partition, relative to the current row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
-    /// What bounds count.
+    /// The unit of the bounds.
     pub unit: FrameUnit,
-    /// Where it starts.
+    /// The start of the frame.
     pub start: FrameBound,
-    /// Where it ends.
+    /// The end of the frame.
     pub end: FrameBound,
-    /// What of it is left out.
+    /// The rows that are excluded.
     pub exclude: Exclude,
 }
 
-/// Which rows of a frame are left out.
+/// The frame exclusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exclude {
-    /// None.
+    /// EXCLUDE NO OTHERS: no row is excluded.
     Nobody,
-    /// The row itself.
+    /// EXCLUDE CURRENT ROW: the current row is excluded.
     Current,
-    /// The row and those that ORDER BY finds equal to it.
+    /// EXCLUDE GROUP: the current row and its peers by ORDER BY are excluded.
     Group,
-    /// Those that ORDER BY finds equal to the row, but not the row.
+    /// EXCLUDE TIES: the peers of the current row are excluded, but not the row itself.
     Ties,
 }
 
-/// What the bounds of a frame count.
+/// The unit of frame bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameUnit {
     /// Rows.
     Rows,
-    /// Rows by the value of the one ORDER BY expression; CURRENT ROW means all that are equal to it.
+    /// Distances in the value of the single ORDER BY expression; CURRENT ROW includes all rows
+    /// equal to it.
     Range,
-    /// Groups of rows that ORDER BY finds equal.
+    /// Peer groups, whose rows are equal by ORDER BY.
     Groups,
 }
 
@@ -122,12 +124,13 @@ pub enum FrameBound {
     Last,
 }
 
-/// How far from the row a bound is.
+/// The distance of a bound from the current row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrameOffset {
-    /// How far: a bigint for rows and groups.
+    /// The distance: a bigint for rows and groups.
     pub by: Expr,
-    /// RANGE: the bound's value, over the row's value in slot 0 and the offset's in slot 1.
+    /// RANGE: the value of the bound, over the current row's value in slot 0 and the offset in slot
+    /// 1.
     pub value: Option<Expr>,
 }
 
@@ -143,7 +146,7 @@ impl WindowCall {
         self.order_by.iter().for_each(|(key, ..)| f(key));
     }
 
-    /// Calls `f` on each expression that reads the row, to change it.
+    /// Calls `f` on each expression that reads the row; it may change the expression.
     pub fn for_each_expr_mut(&mut self, f: &mut dyn FnMut(&mut Expr)) {
         self.args.iter_mut().for_each(&mut *f);
         if let WindowFunction::Aggregate(aggregate) = &mut self.function {
