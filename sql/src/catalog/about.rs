@@ -1,7 +1,8 @@
-//! What the catalog says about objects besides their definitions: whose they are, who may do what with them, and comments.
+//! Owners, privileges and comments of objects, which are stored apart from the definitions.
 //!
-//! An object of which nothing is said has no row of this: it is the first superuser's, and its privileges are those that
-//! its kind has by default. So what no privileges are given of costs nothing. Whoever drops an object drops its row.
+//! An object without a row here belongs to the first superuser, and has the default privileges of
+//! its kind. So objects without grants cost nothing. The statement that drops an object deletes its
+//! row.
 
 use super::acl::{Acl, PUBLIC, Privileges, default_acl, grant};
 use super::routine::RoutineKind;
@@ -40,9 +41,9 @@ pub enum ObjectKind {
 /// An object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Object {
-    /// What it is.
+    /// The kind of the object.
     pub kind: ObjectKind,
-    /// Its oid.
+    /// The oid of the object.
     pub id: u32,
 }
 
@@ -56,7 +57,7 @@ impl From<RoutineKind> for ObjectKind {
 }
 
 impl ObjectKind {
-    /// The oid of the relation that such objects are in.
+    /// Returns the oid of the system catalog that contains objects of this kind.
     pub fn class(self) -> u32 {
         match self {
             ObjectKind::Table | ObjectKind::View | ObjectKind::Sequence | ObjectKind::Index => {
@@ -72,7 +73,7 @@ impl ObjectKind {
         }
     }
 
-    /// As messages call it.
+    /// Returns the name of the kind in messages.
     pub fn name(self) -> &'static str {
         match self {
             ObjectKind::Table => "table",
@@ -90,12 +91,12 @@ impl ObjectKind {
         }
     }
 
-    /// All privileges that there are of such objects.
+    /// Returns all privileges that apply to objects of this kind.
     pub fn privileges(self) -> Privileges {
         self.defaults().1
     }
 
-    /// What everybody may by default, and what the owner may.
+    /// Returns the default privileges of PUBLIC and of the owner.
     pub fn defaults(self) -> (Privileges, Privileges) {
         use Privileges as P;
         match self {
@@ -119,7 +120,7 @@ impl ObjectKind {
         }
     }
 
-    /// Those that there are of columns.
+    /// The privileges that apply to columns.
     pub const OF_COLUMNS: Privileges = Privileges::INSERT
         .and(Privileges::SELECT)
         .and(Privileges::UPDATE)
@@ -127,17 +128,17 @@ impl ObjectKind {
 }
 
 impl Object {
-    /// An object.
+    /// Returns the object of this kind and oid.
     pub fn new(kind: ObjectKind, id: u32) -> Object {
         Object { kind, id }
     }
 
-    /// The class and the oid that it is known by.
+    /// Returns the oid of the object's system catalog and its own oid, which identify it.
     pub fn key(self) -> (u32, u32) {
         (self.kind.class(), self.id)
     }
 
-    /// Whose it is where nothing is said.
+    /// Returns the owner of an object for which none is stored.
     pub fn first_owner(self) -> u32 {
         match self.key() {
             (class::SCHEMA, PUBLIC_NAMESPACE) => super::security::DATABASE_OWNER,
@@ -145,7 +146,7 @@ impl Object {
         }
     }
 
-    /// Who may do what with it where nothing was granted.
+    /// Returns the privileges on an object before any grant.
     pub fn first_acl(self, owner: u32) -> Acl {
         let (everybody, owners) = self.kind.defaults();
         let mut acl = default_acl(owner, (everybody, owners));
@@ -156,25 +157,26 @@ impl Object {
     }
 }
 
-/// What is said about an object.
+/// The owner, the privileges and the comments of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct About {
-    /// The oid of its class.
+    /// The oid of the object's system catalog.
     pub class: u32,
-    /// Its oid.
+    /// The oid of the object.
     pub id: u32,
-    /// Whose it is, if not the first superuser's. Routines say it themselves.
+    /// The owner; `None` is the first superuser. Routines store their owner themselves.
     pub owner: Option<u32>,
-    /// Who may do what with it, once something was granted or revoked.
+    /// The privileges; `None` before the first GRANT or REVOKE.
     pub acl: Option<Acl>,
-    /// Who may do what with its columns, by their numbers.
+    /// The privileges on columns, by attribute number.
     pub columns: Vec<(i16, Acl)>,
-    /// COMMENT ON it (0), or on a column of it by its number. Tables say it themselves.
+    /// The comments on the object (0) or on its columns, by attribute number. Tables store theirs
+    /// themselves.
     pub comments: Vec<(i16, String)>,
 }
 
 impl About {
-    /// Nothing yet.
+    /// Returns an entry without any property.
     pub fn of(object: Object) -> About {
         let (class, id) = object.key();
         About {
@@ -184,7 +186,7 @@ impl About {
         }
     }
 
-    /// Is nothing said?
+    /// Returns whether the entry has no property, so that no row is needed.
     pub fn is_empty(&self) -> bool {
         self.owner.is_none()
             && self.acl.is_none()
@@ -192,7 +194,7 @@ impl About {
             && self.comments.is_empty()
     }
 
-    /// A column is gone: those behind it move up.
+    /// Removes a dropped column; the numbers of the columns after it decrease by one.
     pub fn remove_column(&mut self, number: i16) {
         self.columns.retain(|(of, _)| *of != number);
         for (of, _) in &mut self.columns {
@@ -201,17 +203,17 @@ impl About {
     }
 }
 
-/// ALTER DEFAULT PRIVILEGES: what objects that a role makes begin with.
+/// ALTER DEFAULT PRIVILEGES: the initial privileges of objects that a role creates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DefaultAcl {
-    /// Its oid.
+    /// The oid of this entry.
     pub id: u32,
-    /// The role that makes them.
+    /// The role that creates the objects.
     pub role: u32,
-    /// The oid of the schema that they are made in; 0 is any.
+    /// The oid of the schema of the objects; 0 is any schema.
     pub schema: u32,
-    /// Their kind.
+    /// The kind of the objects.
     pub kind: ObjectKind,
-    /// Of any schema the whole list; of one schema what is added to it.
+    /// The whole list for any schema; for one schema, the additions to that list.
     pub acl: Acl,
 }

@@ -1,13 +1,14 @@
-//! Privileges, and lists of who may do what with an object.
+//! Privileges, and access control lists (ACLs).
 //!
-//! A list has one item for each pair of who is allowed and who allowed it. Nobody has given the owner what the owner has
-//! by default; whoever else gives has been given the *grant option* (ACL-1), and loses with it what was given on.
+//! A list has one item for each pair of grantee and grantor. The owner has default privileges
+//! without a grant. Any other grantor must hold the *grant option* (ACL-1). If it loses the option,
+//! the privileges that it granted are revoked, too.
 
 /// A set of privileges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Privileges(pub u16);
 
-/// Letters and names, in the order of their bits.
+/// The letters and names of the privileges, in the order of their bits.
 const ALL: [(char, &str); 12] = [
     ('a', "INSERT"),
     ('r', "SELECT"),
@@ -24,7 +25,7 @@ const ALL: [(char, &str); 12] = [
 ];
 
 impl Privileges {
-    /// None.
+    /// No privilege.
     pub const NONE: Privileges = Privileges(0);
     /// INSERT
     pub const INSERT: Privileges = Privileges(1);
@@ -51,7 +52,7 @@ impl Privileges {
     /// CONNECT
     pub const CONNECT: Privileges = Privileges(1 << 11);
 
-    /// The privilege of a name, in whatever case.
+    /// Returns the privilege of this name; the case does not matter.
     pub fn named(name: &str) -> Option<Privileges> {
         let name = match name.eq_ignore_ascii_case("temp") {
             true => "TEMPORARY",
@@ -63,32 +64,32 @@ impl Privileges {
         Some(Privileges(1 << at))
     }
 
-    /// Those of either.
+    /// Returns the union of both sets.
     pub const fn and(self, other: Privileges) -> Privileges {
         Privileges(self.0 | other.0)
     }
 
-    /// Those of both.
+    /// Returns the intersection of both sets.
     pub const fn within(self, other: Privileges) -> Privileges {
         Privileges(self.0 & other.0)
     }
 
-    /// Those that the other has not.
+    /// Returns the privileges that `other` does not contain.
     pub const fn without(self, other: Privileges) -> Privileges {
         Privileges(self.0 & !other.0)
     }
 
-    /// Are there none?
+    /// Returns whether the set is empty.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// Are all of these there?
+    /// Returns whether the set contains all of these privileges.
     pub const fn has(self, all: Privileges) -> bool {
         self.0 & all.0 == all.0
     }
 
-    /// One by one, with their names.
+    /// Returns the single privileges with their names.
     pub fn each(self) -> impl Iterator<Item = (Privileges, &'static str)> {
         let all = ALL.iter().enumerate();
         let one = move |(at, (_, name)): (usize, &(char, &'static str))| {
@@ -99,26 +100,26 @@ impl Privileges {
     }
 }
 
-/// What somebody was allowed by somebody.
+/// An item of an ACL: the privileges that one role has granted to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AclItem {
-    /// The oid of the role that may; 0 is everybody.
+    /// The oid of the role that holds the privileges; 0 is PUBLIC.
     pub grantee: u32,
-    /// The oid of the role that gave it.
+    /// The oid of the role that granted them.
     pub grantor: u32,
-    /// What it may.
+    /// The granted privileges.
     pub privileges: Privileges,
-    /// What of it it may give on.
+    /// The privileges that are held with grant option.
     pub options: Privileges,
 }
 
-/// Everybody.
+/// The grantee PUBLIC, which stands for all roles.
 pub const PUBLIC: u32 = 0;
 
-/// Who may do what with an object.
+/// An access control list.
 pub type Acl = Vec<AclItem>;
 
-/// What a list says where nothing was granted.
+/// Returns the access control list of an object before any grant.
 pub fn default_acl(owner: u32, (everybody, owners): (Privileges, Privileges)) -> Acl {
     let item = |grantee, privileges| AclItem {
         grantee,
@@ -136,7 +137,7 @@ pub fn default_acl(owner: u32, (everybody, owners): (Privileges, Privileges)) ->
     acl
 }
 
-/// The item of this pair, made if there is none.
+/// Returns the item of this pair; adds it if there is none.
 fn item(acl: &mut Acl, grantee: u32, grantor: u32) -> &mut AclItem {
     let found = acl
         .iter()
@@ -153,7 +154,7 @@ fn item(acl: &mut Acl, grantee: u32, grantor: u32) -> &mut AclItem {
     &mut acl[at]
 }
 
-/// Adds what `grantor` gives to `grantee`.
+/// Grants privileges from `grantor` to `grantee`.
 pub fn grant(acl: &mut Acl, (grantor, grantee): (u32, u32), given: Privileges, option: bool) {
     let item = item(acl, grantee, grantor);
     item.privileges = item.privileges.and(given);
@@ -162,12 +163,12 @@ pub fn grant(acl: &mut Acl, (grantor, grantee): (u32, u32), given: Privileges, o
     }
 }
 
-/// That others have what was given on.
+/// The error for a REVOKE without CASCADE while other roles hold dependent privileges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dependent;
 
-/// Takes back what `grantor` gave `grantee`, or only the right to give it on. Those who had it on go without it, too, where
-/// `cascade`; else their having it is an error.
+/// Revokes privileges that `grantor` granted to `grantee`, or only their grant option. With
+/// `cascade`, dependent privileges are revoked, too; without it they are an error.
 pub fn revoke(
     acl: &mut Acl,
     (grantor, grantee): (u32, u32),
@@ -186,7 +187,7 @@ pub fn revoke(
     if lost.is_none() || grantee == owner || grantee == PUBLIC {
         return Ok(());
     }
-    // The right may have come from another, too.
+    // The grantee may hold the grant option from another grantor, too.
     let still = acl.iter().filter(|item| item.grantee == grantee);
     let still = still.fold(Privileges::NONE, |all, item| all.and(item.options));
     let lost = lost.without(still);
@@ -204,7 +205,8 @@ pub fn revoke(
     Ok(())
 }
 
-/// Another role is the owner: what the one before had and gave is as if the new one had and gave it.
+/// Changes the owner: the privileges that the old owner held or granted become those of the new
+/// owner.
 pub fn change_owner(acl: &mut Acl, from: u32, to: u32) {
     let mut changed: Acl = Vec::new();
     for old in acl.iter() {
@@ -216,12 +218,12 @@ pub fn change_owner(acl: &mut Acl, from: u32, to: u32) {
     *acl = changed;
 }
 
-/// Do two lists say the same, in whatever order?
+/// Returns whether two lists have the same items, in any order.
 pub fn same(one: &Acl, other: &Acl) -> bool {
     one.len() == other.len() && one.iter().all(|item| other.contains(item))
 }
 
-/// The letters of an item's privileges, as PostgreSQL shows them.
+/// Returns the letters of an item's privileges in PostgreSQL's form.
 pub fn letters(item: &AclItem) -> String {
     let mut shown = String::new();
     for (at, (letter, _)) in ALL.iter().enumerate() {

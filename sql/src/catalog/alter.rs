@@ -1,7 +1,7 @@
-//! How a table's definition changes with its columns: positions everywhere follow.
+//! Changes of a table definition when its columns change: column positions are adjusted everywhere.
 //!
-//! The binder does to its copy what the planner does to the stored one, action by action, so that later actions of
-//! one ALTER TABLE are bound to what earlier ones leave.
+//! The binder applies each action to its copy of the definition as the planner does to the stored
+//! one. So the later actions of an ALTER TABLE are bound to the result of the earlier ones.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ impl TableDef {
         self.number_columns();
     }
 
-    /// Takes a column out, with the indexes and constraints that are about it. CAT-1 may be broken by that: who
-    /// stores the definition sees to a first index.
+    /// Removes a column, with the indexes and constraints that depend on it. That can violate
+    /// CAT-1; the caller that stores the definition provides a first index.
     pub fn remove_column(&mut self, column: usize) {
         let removed = self.columns.remove(column);
         self.number_columns();
@@ -76,7 +76,7 @@ impl TableDef {
         }
     }
 
-    /// Column `column` of the table `parent` is gone: what leads there follows.
+    /// Adjusts foreign keys after column `column` of the referenced table `parent` was dropped.
     pub fn parent_lost_column(&mut self, parent: u32, column: usize) {
         for key in &mut self.rules.foreign_keys {
             if key.parent == parent {
@@ -85,16 +85,16 @@ impl TableDef {
         }
     }
 
-    /// Gives a column another name, also in expressions.
+    /// Renames a column, also in expressions.
     pub fn rename_column(&mut self, column: usize, to: &str) {
         let from = std::mem::replace(&mut self.columns[column].name, to.to_owned());
         self.rename_in_expressions(&from, to);
     }
 
-    /// Gives the table another name, also in expressions over its whole rows; returns the old one.
+    /// Renames the table, also in whole-row references of expressions. Returns the old name.
     pub fn rename(&mut self, to: &str) -> String {
         let from = std::mem::replace(&mut self.name, to.to_owned());
-        // Columns come before rows of the same name.
+        // A column has precedence over a whole-row reference of the same name.
         if self.column(&from).is_none() {
             self.rename_in_expressions(&from, to);
         }
@@ -124,7 +124,7 @@ impl TableDef {
         }
     }
 
-    /// The generated columns that read `column`.
+    /// Returns the generated columns that read `column`.
     pub fn generated_from(&self, column: usize) -> Vec<&ColumnDef> {
         let name = &self.columns[column].name;
         let reads = |c: &&ColumnDef| {
@@ -147,7 +147,7 @@ pub(in crate::catalog) fn move_all(columns: &mut [usize], removed: usize) {
     }
 }
 
-/// Where a column is once another is gone.
+/// Returns the position of a column after another one was removed.
 fn moved(column: usize, removed: usize) -> usize {
     column - usize::from(column > removed)
 }

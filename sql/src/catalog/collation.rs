@@ -1,9 +1,10 @@
-//! The collations that there are. All of them order by bytes: which one a column or an index has is kept for who asks.
+//! The supported collations. All of them order by bytes; the collation of a column or index is
+//! stored only so that clients can see it.
 
 /// A collation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Collation {
-    /// The database's.
+    /// The default collation of the database.
     #[default]
     Default,
     /// `"C"`
@@ -15,7 +16,7 @@ pub enum Collation {
 }
 
 impl Collation {
-    /// All of them, in the order of their bytes in the catalog.
+    /// All collations, in the order of their codes in stored definitions.
     pub const ALL: [Collation; 4] = [
         Collation::Default,
         Collation::C,
@@ -23,13 +24,13 @@ impl Collation {
         Collation::UcsBasic,
     ];
 
-    /// The one called so.
+    /// Returns the collation of this name.
     pub fn called(name: &str) -> Option<Collation> {
         let mut all = Collation::ALL.into_iter();
         all.find(|of| of.name() == name)
     }
 
-    /// Its name.
+    /// Returns the name of the collation.
     pub fn name(self) -> &'static str {
         match self {
             Collation::Default => "default",
@@ -39,7 +40,7 @@ impl Collation {
         }
     }
 
-    /// Its oid.
+    /// Returns the oid of the collation.
     pub fn oid(self) -> u32 {
         match self {
             Collation::Default => 100,

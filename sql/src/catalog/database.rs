@@ -1,11 +1,12 @@
-//! Databases: what a client connects to, each with definitions of its own.
+//! Databases: clients connect to a database, and each database has definitions of its own.
 //!
 //! ```text
-//! roles tree    the roles and the databases, which all databases see
-//! database ───► tree of its definitions: tables, types, schemas …, each database its own
+//! roles tree    the roles and the databases, which are common to all databases
+//! database ───► tree of its definitions: tables, types, schemas …, separate for each database
 //! ```
-//! A fresh catalog has `template1`, `template0` and `postgres`, whose oids are PostgreSQL's. A catalog of before there
-//! were several has none: whoever opens it makes these three, and what it has is of `postgres`.
+//! A new catalog has `template1`, `template0` and `postgres`, with PostgreSQL's oids. A catalog
+//! from a version with a single database has none of them. The machine that opens it creates these
+//! three, and the existing definitions belong to `postgres`.
 
 use crate::pg_catalog::DATABASE_OID;
 
@@ -17,28 +18,28 @@ pub const TEMPLATE0_OID: u32 = 4;
 /// A database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseDef {
-    /// Its oid.
+    /// The oid of the database.
     pub id: u32,
-    /// Its name.
+    /// The name of the database.
     pub name: String,
     /// The raw address of the root of the tree of its definitions.
     pub definitions: u64,
-    /// IS_TEMPLATE: who may make databases may copy it, and nobody drops it.
+    /// IS_TEMPLATE: every role with CREATEDB may copy the database, and it cannot be dropped.
     pub is_template: bool,
     /// ALLOW_CONNECTIONS
     pub connects: bool,
-    /// Sessions that it may have at a time; -1 is any number.
+    /// The largest number of concurrent sessions; -1 is unlimited.
     pub connections: i32,
     /// LC_COLLATE
     pub collate: String,
     /// LC_CTYPE
     pub ctype: String,
-    /// ALTER DATABASE … SET: what its sessions begin with.
+    /// ALTER DATABASE … SET: the settings with which its sessions start.
     pub settings: Vec<(String, String)>,
 }
 
 impl DatabaseDef {
-    /// A database as CREATE DATABASE makes it where nothing else is said.
+    /// Returns a database with the defaults of CREATE DATABASE.
     pub fn new(id: u32, name: impl Into<String>) -> DatabaseDef {
         DatabaseDef {
             id,
@@ -53,7 +54,7 @@ impl DatabaseDef {
         }
     }
 
-    /// Those that a fresh catalog has, with what is said about each.
+    /// Returns the databases of a new catalog, each with its comment.
     pub(super) fn first() -> [(DatabaseDef, &'static str); 3] {
         let template = |id, name| DatabaseDef {
             is_template: true,

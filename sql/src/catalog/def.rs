@@ -1,14 +1,15 @@
-//! What the catalog says about a table: its columns, its indexes, its identity.
+//! The catalog's definition of a table: its columns, its indexes, its identity.
 //!
-//! A definition is immutable once published; DDL makes a new one with a higher `version` and every
-//! transaction checks the version of the tables it planned with (see `catalog::guard`).
+//! A published definition is immutable. DDL creates a new one with a higher `version`, and each
+//! transaction checks the version of the tables that its plans use (see `catalog::guard`).
 //!
 //! Invariants
-//! - CAT-1: `indexes[0]` is a B-tree that reaches every row of the table. It is the primary key, or,
-//!   for a table without one or with one kept as a hash table, a *hidden* index with no key columns,
-//!   whose keys are just the row addresses. So is that of a partitioned table whose primary key does
-//!   not start with the partition column: it is to have a root for each partition (PART-1). A partitioned table's is
-//!   always hidden, and has the first indexes of its leaves for roots.
+//! - CAT-1: `indexes[0]` is a B-tree that reaches every row of the table. It is the primary key, or
+//!   a *hidden* index without key columns whose keys are the row addresses. The index is hidden if
+//!   the table has no primary key or stores it as a hash table. It is also hidden if the rows are
+//!   distributed over partitions (PART-1) and the primary key does not start with the partition
+//!   column: `indexes[0]` must have a root for each partition. For a partitioned table (`family`)
+//!   it is always hidden, and its roots are the first indexes of the leaf partitions.
 //! - CAT-2: `columns[i].attnum == i + 1`.
 
 use std::sync::Arc;
@@ -30,16 +31,16 @@ use crate::error::SqlError;
 use crate::types::{Type, TypeKind};
 use crate::value::Value;
 
-/// The schema that user tables live in.
+/// The default schema of user tables.
 pub const PUBLIC_SCHEMA: &str = "public";
 
-/// A key column of an index from here on is an expression of the index: the one so many places on.
+/// Key columns from this number on are expressions of the index: `EXPRESSION + i` is the i-th one.
 pub const EXPRESSION: usize = 1 << 16;
 
-/// The schema of the built-in names.
+/// The schema of the built-in objects.
 pub const CATALOG_SCHEMA: &str = "pg_catalog";
 
-/// One table.
+/// The definition of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableDef {
     /// The table's oid.
@@ -52,15 +53,15 @@ pub struct TableDef {
     pub columns: Vec<ColumnDef>,
     /// The indexes; the first reaches every row (CAT-1).
     pub indexes: Vec<IndexDef>,
-    /// How it is cut into partitions, if it is.
+    /// The distribution of the rows over partitions; `None` if they are not distributed.
     pub partitioning: Option<Partitioning>,
-    /// What it is among partitioned tables and partitions, if it is.
+    /// The place in a partition hierarchy; `None` outside of one.
     pub family: Option<Box<Family>>,
-    /// Its query, if it is a materialized view.
+    /// The query of a materialized view; `None` for a table.
     pub materialized: Option<Box<Materialized>>,
     /// CHECK and FOREIGN KEY constraints.
     pub rules: TableRules,
-    /// Raised by each DDL statement that changes the table.
+    /// The version, which each DDL statement that changes the table raises.
     pub version: u64,
     /// The objects that hold `version`; each transaction that uses the table guards one of them.
     pub guards: Guards,
@@ -71,20 +72,20 @@ pub struct TableDef {
 pub struct ColumnDef {
     /// The column's name.
     pub name: String,
-    /// Its type with typmod.
+    /// The type with its type modifier. For a domain it is the root base type.
     pub ty: Type,
-    /// Declared NOT NULL, or part of the primary key.
+    /// Whether the column is NOT NULL, by declaration or as a part of the primary key.
     pub not_null: bool,
-    /// The DEFAULT expression as SQL text, bound again at each INSERT that needs it.
+    /// The DEFAULT expression as SQL text, which each INSERT that needs it binds again.
     pub default: Option<String>,
-    /// Its number, from 1.
+    /// The attribute number, from 1.
     pub attnum: i16,
-    /// What else it is.
+    /// The further properties of the column.
     pub more: ColumnMore,
 }
 
 impl ColumnDef {
-    /// The type that it was declared to be: its domain, if it is of one.
+    /// Returns the declared type: the domain, if the column has one.
     pub fn declared(&self) -> Type {
         match self.more.domain {
             Some(of) => Type::of(TypeKind::Domain(of)),
@@ -107,60 +108,61 @@ pub enum IndexKind {
 pub struct IndexDef {
     /// The index's oid.
     pub id: u32,
-    /// Its name; empty for a hidden index.
+    /// The name; empty for a hidden index.
     pub name: String,
-    /// Its access method.
+    /// The access method.
     pub kind: IndexKind,
-    /// At most one row per key without NULLs.
+    /// Whether a key without NULLs occurs in at most one row.
     pub unique: bool,
-    /// It is the table's PRIMARY KEY.
+    /// Whether it is the PRIMARY KEY of the table.
     pub primary: bool,
-    /// It came with a PRIMARY KEY or UNIQUE constraint, whose name it bears.
+    /// Whether it belongs to a PRIMARY KEY or UNIQUE constraint, which has the same name.
     pub constraint: bool,
     /// The key columns; none for a hidden index.
     pub columns: Vec<IndexColumn>,
-    /// What else it is.
+    /// The further properties of the index.
     pub more: IndexMore,
-    /// Where it begins.
+    /// The addresses of its roots.
     pub roots: Roots,
 }
 
-/// What an index is besides its key.
+/// The properties of an index besides its key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IndexMore {
-    /// INCLUDE: columns that no key is made of, by position in `TableDef::columns`.
+    /// INCLUDE: the columns that are not part of the key, by position in `TableDef::columns`.
     pub include: Vec<usize>,
-    /// WHERE: only such rows have entries.
+    /// WHERE: only rows that satisfy it have entries.
     pub predicate: Option<Predicate>,
-    /// What key columns are that are none of the table's.
+    /// The expressions that are key columns.
     pub expressions: Vec<IndexExpression>,
-    /// It is of a DEFERRABLE constraint, and whether that is INITIALLY DEFERRED: its entries have no unique keys, and that no two
-    /// rows have one is looked at after they are written.
+    /// `None` unless the constraint is DEFERRABLE, else whether it is INITIALLY DEFERRED. The index
+    /// then accepts duplicate keys, and uniqueness is checked after the rows are written.
     pub deferrable: Option<bool>,
-    /// NULLS NOT DISTINCT: no two rows have a NULL in the same place of an otherwise equal key.
+    /// NULLS NOT DISTINCT: NULLs count as equal, so two rows cannot have equal keys with NULLs.
     pub nulls_equal: bool,
-    /// What was said of the order of its key columns, if of any.
+    /// The collations and operator classes of the key columns; empty if none is given.
     pub looks: Vec<KeyLook>,
-    /// Storage parameters and their values.
+    /// The storage parameters and their values.
     pub options: Vec<(String, String)>,
 }
 
-/// What was said of the order of a key column, which is that of its type whatever it is.
+/// The collation and operator class of a key column. They do not change its order, which is that of
+/// its type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyLook {
     /// COLLATE
     pub collation: Option<Collation>,
-    /// The operator class, if it is none that would be taken anyway.
+    /// The operator class, unless it is the default class.
     pub class: Option<String>,
 }
 
 impl IndexMore {
-    /// What was said of the order of a key column.
+    /// Returns the collation and operator class of a key column.
     pub fn look(&self, at: usize) -> Option<&KeyLook> {
         self.looks.get(at)
     }
 
-    /// What is said of a key in which NULLs are equal, with a blank before it.
+    /// Returns ` NULLS NOT DISTINCT` for a key in which NULLs count as equal, else an empty text.
     pub fn of_nulls(&self) -> &'static str {
         match self.nulls_equal {
             true => " NULLS NOT DISTINCT",
@@ -168,7 +170,8 @@ impl IndexMore {
         }
     }
 
-    /// What is said of a constraint that may be checked later, with a blank before it.
+    /// Returns the text for a deferrable constraint, with a leading blank; empty if it is not
+    /// deferrable.
     pub fn deferrability(&self) -> &'static str {
         match self.deferrable {
             None => "",
@@ -178,95 +181,98 @@ impl IndexMore {
     }
 }
 
-/// An expression that an index has for a key column.
+/// An expression that is a key column of an index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexExpression {
-    /// What the column of the index is called.
+    /// The name of the index column.
     pub name: String,
-    /// As SQL text.
+    /// The expression as SQL text.
     pub text: String,
-    /// Bound, over the table's row.
+    /// The bound expression, over the table's row.
     pub value: Expr,
 }
 
 /// The condition of a partial index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Predicate {
-    /// As SQL text.
+    /// The condition as SQL text.
     pub text: String,
-    /// Bound, over the table's row.
+    /// The bound condition, over the table's row.
     pub condition: Expr,
 }
 
 /// One key column of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexColumn {
-    /// Position in `TableDef::columns`, from 0, or an expression's from [`EXPRESSION`].
+    /// The position in `TableDef::columns`, from 0, or the number of an expression from
+    /// [`EXPRESSION`].
     pub column: usize,
-    /// Descending.
+    /// Whether the order is descending.
     pub desc: bool,
-    /// NULLs sort before the other values in index order.
+    /// Whether NULLs come before other values in index order.
     pub nulls_first: bool,
 }
 
-/// A role that may log in.
+/// A role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleDef {
     /// The role's oid.
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// It passes every check.
+    /// Whether the role passes every privilege check.
     pub superuser: bool,
-    /// It may open sessions.
+    /// Whether the role may open sessions.
     pub login: bool,
     /// The SCRAM-SHA-256 verifier in PostgreSQL's text form, if it has a password.
     pub verifier: Option<String>,
-    /// It has the privileges of the roles that it is a member of without SET ROLE.
+    /// INHERIT: whether the role has the privileges of the roles of which it is a member, without
+    /// SET ROLE.
     pub inherit: bool,
-    /// It may make roles and members of roles.
+    /// CREATEROLE: whether the role may create roles and grant memberships.
     pub create_role: bool,
     /// CREATEDB
     pub create_db: bool,
-    /// REPLICATION; there is none.
+    /// REPLICATION; it has no effect.
     pub replication: bool,
-    /// BYPASSRLS; there is no row-level security.
+    /// BYPASSRLS; it has no effect, because there is no row-level security.
     pub bypass_rls: bool,
-    /// Sessions that it may have at a time on a machine; -1 is any number.
+    /// The largest number of concurrent sessions on a machine; -1 is unlimited.
     pub connections: i32,
-    /// Until when its password is good, in microseconds from 2000-01-01 UTC.
+    /// The expiry time of the password, in microseconds from 2000-01-01 UTC.
     pub valid_until: Option<i64>,
-    /// The roles that it is a member of.
+    /// The roles of which it is a member.
     pub member_of: Vec<Membership>,
-    /// What its sessions begin with, in whatever database and in some.
+    /// The settings with which its sessions start, for all databases or for one.
     pub settings: Vec<RoleSettings>,
 }
 
-/// That a role is a member of another one.
+/// A membership in a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Membership {
-    /// The oid of that other one.
+    /// The oid of the role of which the owner of this entry is a member.
     pub role: u32,
-    /// It may make others members, too.
+    /// Whether the member may grant the membership to others.
     pub admin: bool,
-    /// The oid of the role that made it one.
+    /// The oid of the role that granted the membership.
     pub grantor: u32,
 }
 
-/// What sessions of a role begin with.
+/// The settings with which sessions of a role start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleSettings {
-    /// The oid of the database that they are in; 0 is any.
+    /// The oid of the database of the sessions; 0 is any.
     pub database: u32,
-    /// Names and values.
+    /// The names and values.
     pub settings: Vec<(String, String)>,
 }
 
-/// In the place of a database, with the first superuser: what the sessions of all roles begin with.
+/// A pseudo-oid in the place of a database, used with the first superuser: the settings apply to
+/// all roles.
 pub const SETTINGS_OF_ALL: u32 = u32::MAX;
 
 impl RoleDef {
-    /// What its sessions in a database begin with, the more particular last.
+    /// Returns the settings for its sessions in a database; those for that database come last.
     pub fn settings_in(&self, database: u32) -> impl Iterator<Item = &(String, String)> {
         let of = |database: u32| {
             self.settings
@@ -276,7 +282,7 @@ impl RoleDef {
         of(0).chain(of(database)).flat_map(|of| &of.settings)
     }
 
-    /// A role as CREATE ROLE makes it where nothing else is said.
+    /// Returns a role with the defaults of CREATE ROLE.
     pub fn new(id: u32, name: impl Into<String>) -> RoleDef {
         RoleDef {
             id,
@@ -296,36 +302,36 @@ impl RoleDef {
         }
     }
 
-    /// Is it a member of `role`, by itself?
+    /// Returns the direct membership in `role`; `None` if there is none.
     pub fn membership(&self, role: u32) -> Option<&Membership> {
         self.member_of.iter().find(|of| of.role == role)
     }
 }
 
 impl TableDef {
-    /// Position of the column called `name`.
+    /// Returns the position of the column `name`.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|c| c.name == name)
     }
 
-    /// The index that reaches every row (CAT-1).
+    /// Returns the index that reaches every row (CAT-1).
     pub fn primary(&self) -> &IndexDef {
         &self.indexes[0]
     }
 
-    /// The primary key, if the table has one.
+    /// Returns the primary key, if the table has one.
     pub fn primary_key(&self) -> Option<&IndexDef> {
         self.indexes.iter().find(|index| index.primary)
     }
 
-    /// The index called `name`.
+    /// Returns the index `name`.
     pub fn index(&self, name: &str) -> Option<&IndexDef> {
         self.indexes
             .iter()
             .find(|index| !index.is_hidden() && index.name == name)
     }
 
-    /// Has it a constraint called `name`, be it an index or a rule?
+    /// Returns whether the table has a constraint `name`: a key, a CHECK or a foreign key.
     pub fn has_constraint(&self, name: &str) -> bool {
         let mut keys = self.indexes.iter().filter(|index| index.constraint);
         keys.any(|index| index.name == name)
@@ -333,8 +339,8 @@ impl TableDef {
             || self.rules.foreign_keys.iter().any(|key| key.name == name)
     }
 
-    /// The partition of `row`, one value a column; 0 where there are none. `scratch` comes back as it
-    /// was.
+    /// Returns the partition of `row`, which has one value for each column; 0 if the rows are not
+    /// distributed. `scratch` is left unchanged.
     #[inline]
     pub fn partition_of(&self, row: &[Value], scratch: &mut Vec<u8>) -> u32 {
         match &self.partitioning {
@@ -343,7 +349,7 @@ impl TableDef {
         }
     }
 
-    /// Does an index over `columns` have a root for each partition?
+    /// Returns whether an index over `columns` has a root for each partition.
     pub fn is_partitioned_by(&self, columns: &[IndexColumn]) -> bool {
         let by = self.partitioning;
         self.is_parent()
@@ -353,7 +359,7 @@ impl TableDef {
             })
     }
 
-    /// Is `column` the partition column?
+    /// Returns whether `column` is the partition column, or one of them.
     pub fn is_partition_column(&self, column: usize) -> bool {
         self.partitioning.is_some_and(|by| by.column == column)
             || self.routing_columns().contains(&column)
@@ -361,22 +367,24 @@ impl TableDef {
 }
 
 impl IndexDef {
-    /// Are no two rows to have one key, be it at once or in the end?
+    /// Returns whether keys are unique, either immediately or when a deferred constraint is
+    /// checked.
     pub fn is_unique(&self) -> bool {
         self.unique || self.more.deferrable.is_some()
     }
 
-    /// Is this the row-address index of a table without primary key?
+    /// Returns whether the index is the hidden index over row addresses.
     pub fn is_hidden(&self) -> bool {
         self.columns.is_empty()
     }
 
-    /// Has it entries of some rows only?
+    /// Returns whether only some rows have entries.
     pub fn is_partial(&self) -> bool {
         self.more.predicate.is_some()
     }
 
-    /// Can it be what a partition has of `parents`, an index of the partitioned table?
+    /// Returns whether the index of a partition can be attached to `parents`, an index of the
+    /// partitioned table.
     pub fn can_be_part_of(&self, parents: &IndexDef) -> bool {
         let text = |index: &IndexDef| index.more.predicate.as_ref().map(|p| p.text.clone());
         let same = self.kind == parents.kind
@@ -390,7 +398,7 @@ impl IndexDef {
         same && text(self) == text(parents) && (self.constraint || !parents.constraint)
     }
 
-    /// Is it about `column`, be it by its key, by INCLUDE or by its condition?
+    /// Returns whether the index depends on `column` by its key, INCLUDE or condition.
     pub fn concerns(&self, column: usize) -> bool {
         let mut reads = false;
         if let Some(predicate) = &self.more.predicate {
@@ -401,7 +409,7 @@ impl IndexDef {
         reads || self.depends_on(column) || self.more.include.contains(&column)
     }
 
-    /// May its key be another where `column` is?
+    /// Returns whether the key of the index depends on `column`.
     pub fn depends_on(&self, column: usize) -> bool {
         let mut reads = false;
         for expression in &self.more.expressions {
@@ -412,13 +420,13 @@ impl IndexDef {
         reads || self.covers(column)
     }
 
-    /// The expression that a key column is, if it is one.
+    /// Returns the expression that a key column is; `None` for table columns.
     pub fn expression(&self, column: usize) -> Option<&IndexExpression> {
         let at = column.checked_sub(EXPRESSION)?;
         self.more.expressions.get(at)
     }
 
-    /// The type of a key column; `table` is the index's.
+    /// Returns the type of a key column; `table` is the table of the index.
     pub fn type_of(&self, table: &TableDef, column: usize) -> Type {
         match self.expression(column) {
             Some(expression) => expression.value.ty,
@@ -426,7 +434,7 @@ impl IndexDef {
         }
     }
 
-    /// The name of a key column; `table` is the index's.
+    /// Returns the name of a key column; `table` is the table of the index.
     pub fn name_of<'a>(&'a self, table: &'a TableDef, column: usize) -> &'a str {
         match self.expression(column) {
             Some(expression) => &expression.name,
@@ -434,35 +442,35 @@ impl IndexDef {
         }
     }
 
-    /// Is `column` one of the key columns?
+    /// Returns whether `column` is one of the key columns.
     pub fn covers(&self, column: usize) -> bool {
         self.columns.iter().any(|c| c.column == column)
     }
 }
 
-/// What the binder sees of the catalog: names resolved at one moment.
+/// The binder's view of the catalog: all names are resolved in one version.
 pub trait CatalogView {
-    /// The table `name`, in `schema` or along the search path.
+    /// Returns the table `name`, in `schema` or along the search path.
     fn table(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TableDef>>, SqlError>;
 
-    /// Is there a schema called `name` that relations can be in?
+    /// Returns whether a schema `name` exists that can contain relations.
     fn schema_exists(&self, name: &str) -> bool {
         name == PUBLIC_SCHEMA
     }
 
-    /// The table with the oid `id`.
+    /// Returns the table with the oid `id`.
     fn table_by_id(&self, _id: u32) -> Result<Option<Arc<TableDef>>, SqlError> {
         Ok(None)
     }
 
-    /// The table that owns the index `name`.
+    /// Returns the table that owns the index `name`.
     fn table_of_index(
         &self,
         schema: Option<&str>,
         name: &str,
     ) -> Result<Option<Arc<TableDef>>, SqlError>;
 
-    /// The sequence `name`.
+    /// Returns the sequence `name`.
     fn sequence(
         &self,
         _schema: Option<&str>,
@@ -471,65 +479,66 @@ pub trait CatalogView {
         Ok(None)
     }
 
-    /// The sequence with the oid `id`.
+    /// Returns the sequence with the oid `id`.
     fn sequence_by_id(&self, _id: u32) -> Result<Option<Arc<SequenceDef>>, SqlError> {
         Ok(None)
     }
 
-    /// The view `name`.
+    /// Returns the view `name`.
     fn view(&self, _schema: Option<&str>, _name: &str) -> Result<Option<Arc<ViewDef>>, SqlError> {
         Ok(None)
     }
 
-    /// The views that read the table with the oid `id`.
+    /// Returns the views that read the table with the oid `id`.
     fn views_of(&self, _id: u32) -> Vec<Arc<ViewDef>> {
         Vec::new()
     }
 
-    /// The routines `name` in `schema`, or along the search path: those of earlier schemas first.
+    /// Returns the routines `name` in `schema`, or along the search path: those of earlier schemas
+    /// first.
     fn routines(&self, _schema: Option<&str>, _name: &str) -> Vec<Arc<RoutineDef>> {
         Vec::new()
     }
 
-    /// The routine with the oid `id`.
+    /// Returns the routine with the oid `id`.
     fn routine_by_id(&self, _id: u32) -> Option<Arc<RoutineDef>> {
         None
     }
 
-    /// The type `name` that a user made.
+    /// Returns the user-defined type `name`.
     fn user_type(&self, _schema: Option<&str>, _name: &str) -> Option<Arc<TypeDef>> {
         None
     }
 
-    /// The type that a user made with the oid `id`, or whose arrays have it.
+    /// Returns the user-defined type with the oid `id`, or with the array type `id`.
     fn user_type_by_id(&self, _id: u32) -> Option<Arc<TypeDef>> {
         None
     }
 
-    /// The role `name`.
+    /// Returns the role `name`.
     fn role(&self, name: &str) -> Result<Option<Arc<RoleDef>>, SqlError>;
 
-    /// The database `name`.
+    /// Returns the database `name`.
     fn database_named(&self, _name: &str) -> Option<Arc<DatabaseDef>> {
         None
     }
 
-    /// The extension `name`.
+    /// Returns the extension `name`.
     fn extension_named(&self, _name: &str) -> Option<Arc<ExtensionDef>> {
         None
     }
 
-    /// The oid of a schema but those of the system.
+    /// Returns the oid of a schema; `None` for system schemas.
     fn schema_oid(&self, name: &str) -> Option<u32> {
         (name == PUBLIC_SCHEMA).then_some(crate::pg_catalog::PUBLIC_NAMESPACE)
     }
 
-    /// Tables, views, sequences and routines of a schema, as statements name them.
+    /// Returns the tables, views, sequences and routines of a schema, as statements name them.
     fn objects_in(&self, _schema: &str) -> Vec<NamedObject> {
         Vec::new()
     }
 
-    /// Who may do what; without it everybody may do everything.
+    /// Returns the roles and privileges; without them every access is allowed.
     fn security(&self) -> Option<&Security> {
         None
     }

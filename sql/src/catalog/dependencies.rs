@@ -1,4 +1,4 @@
-//! The objects that a plan depends on besides its tables and routines (CAT-5).
+//! The objects on which a plan depends, besides its tables and routines (CAT-5).
 
 use std::sync::Arc;
 
@@ -12,18 +12,20 @@ use crate::lock_mode::LockMode;
 use crate::stop::Halt;
 use crate::table_locks::TableUse;
 
-/// The types, views and sequences that a statement names, as it was bound with them.
+/// The types, views and sequences to which a statement refers, in the versions with which it was
+/// bound.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dependencies {
     types: Vec<Arc<TypeDef>>,
     views: Vec<ViewVersion>,
-    /// The locks that the statement takes of views and sequences, each once.
+    /// The locks that the statement takes on views and sequences, each once.
     uses: Vec<TableUse>,
-    /// The statement depends on an object without guards: its plan holds for this version of the catalog alone.
+    /// The catalog version for which the plan is valid, if the statement depends on an object
+    /// without guards.
     version: Option<u64>,
 }
 
-/// The version of a view, and where it is found.
+/// The version of a view, and its guards.
 #[derive(Clone, Debug, PartialEq)]
 struct ViewVersion {
     id: u32,
@@ -32,14 +34,15 @@ struct ViewVersion {
 }
 
 impl Dependencies {
-    /// Adds a type that users made.
+    /// Adds a user-defined type.
     pub fn add_type(&mut self, ty: Arc<TypeDef>) {
         if !self.types.iter().any(|of| of.id == ty.id) {
             self.types.push(ty);
         }
     }
 
-    /// Adds a view; false if it has no guards, so that only the catalog's version tells whether it is the same.
+    /// Adds a view. Returns false if it has no guards, so that only the catalog version detects a
+    /// change of it.
     pub fn add_view(&mut self, view: &ViewDef) -> bool {
         self.add_use(view.id, LockMode::AccessShare);
         if view.guards.are_none() {
@@ -55,7 +58,7 @@ impl Dependencies {
         true
     }
 
-    /// Adds the sequence with an oid, which the statement draws from.
+    /// Adds the sequence with this oid, from which the statement takes values.
     pub fn add_sequence(&mut self, id: u32) {
         self.add_use(id, LockMode::RowExclusive);
     }
@@ -66,23 +69,23 @@ impl Dependencies {
         }
     }
 
-    /// The locks that the statement takes of views and sequences.
+    /// Returns the locks that the statement takes on views and sequences.
     pub fn uses(&self) -> &[TableUse] {
         &self.uses
     }
 
-    /// The same of a plan that holds for a version of the catalog alone.
+    /// Returns the dependencies of a plan that is valid for this catalog version only.
     pub fn watching(mut self, version: u64) -> Dependencies {
         self.version = Some(version);
         self
     }
 
-    /// The types that users made.
+    /// Returns the user-defined types.
     pub fn types(&self) -> &[Arc<TypeDef>] {
         &self.types
     }
 
-    /// Are there none?
+    /// Returns whether there are no dependencies.
     pub fn is_empty(&self) -> bool {
         self.types.is_empty()
             && self.views.is_empty()
@@ -90,7 +93,8 @@ impl Dependencies {
             && self.version.is_none()
     }
 
-    /// Puts the version of each object into the read set. Returns false where one is not as the statement was bound with.
+    /// Adds the version of each object to the read set. Returns false if an object has changed
+    /// since the statement was bound.
     pub async fn hold(
         &self,
         tx: &mut Transaction,

@@ -1,4 +1,4 @@
-//! What makes roles, and what is said about objects: owners, privileges, comments, settings.
+//! The statements that recreate roles, owners, privileges, comments and settings.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::types::{Type, TypeKind, text_out};
 use crate::value::Value;
 
-/// The roles that somebody made, and then who is a member of which.
+/// Returns statements for the roles that users created, then for the memberships.
 pub(super) fn roles(snapshot: &Snapshot, with_passwords: bool) -> Vec<Ddl> {
     let made = |role: &Arc<RoleDef>| !Security::is_predefined(role.id) && role.id != SUPERUSER_OID;
     let all = snapshot.roles();
@@ -72,7 +72,8 @@ pub(super) fn roles(snapshot: &Snapshot, with_passwords: bool) -> Vec<Ddl> {
     ddl
 }
 
-/// What is behind SET. A path is a list of names already, all else one value.
+/// Returns the text after SET. A search path is a list of names already; other values are a single
+/// literal.
 fn setting(name: &str, value: &str) -> String {
     match name {
         "search_path" if !value.is_empty() => format!("{name} TO {value}"),
@@ -110,7 +111,7 @@ fn create_role(role: &RoleDef, with_password: bool) -> String {
     text
 }
 
-/// Who owns what, who may do what with it, and what is said about it.
+/// Returns statements for the owners, the privileges and the comments of objects.
 pub(super) fn objects(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl> {
     let all = named(snapshot, tables);
     let mut ddl: Vec<Ddl> = all.iter().filter_map(|of| of.owned(snapshot)).collect();
@@ -122,17 +123,17 @@ pub(super) fn objects(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl>
     ddl
 }
 
-/// An object as statements about it name it.
+/// An object as statements refer to it.
 struct Named {
     object: Object,
-    /// What GRANT calls its kind.
+    /// The name of its kind in GRANT.
     granted_as: &'static str,
-    /// What ALTER calls it.
+    /// The name of its kind in ALTER.
     altered_as: &'static str,
     schema: String,
     name: String,
     text: String,
-    /// Its owner is that of something else.
+    /// Whether its owner is that of another object.
     owned_elsewhere: bool,
 }
 
@@ -224,7 +225,8 @@ impl Named {
         Ddl::new(DdlKind::About, &self.schema, &self.name, text)
     }
 
-    /// Whose it is. A schema that is there already has the owner that it has.
+    /// Returns the statement for the owner. An existing schema such as `public` keeps its owner,
+    /// unless another one is stored.
     fn owned(&self, snapshot: &Snapshot) -> Option<Ddl> {
         let security = snapshot.security();
         let said = security.about(self.object).and_then(|about| about.owner);
@@ -237,7 +239,7 @@ impl Named {
         Some(self.ddl(text))
     }
 
-    /// Who may do what with it.
+    /// Returns the statements for the privileges.
     fn granted(&self, snapshot: &Snapshot) -> Vec<Ddl> {
         let security = snapshot.security();
         let Some(about) = security.about(self.object) else {
@@ -265,7 +267,8 @@ impl Named {
     }
 }
 
-/// What makes a list of what was the `first` one. What others than the owner have given they give again.
+/// Returns statements that turn the list `first` into `acl`. Privileges that other roles than the
+/// owner have granted are granted again by these roles.
 fn grants(
     security: &Security,
     (acl, first): (&Acl, &Acl),
@@ -300,7 +303,7 @@ fn grants(
     texts
 }
 
-/// ALTER DEFAULT PRIVILEGES.
+/// Returns statements for ALTER DEFAULT PRIVILEGES.
 fn default_acl(snapshot: &Snapshot, of: &DefaultAcl) -> Vec<Ddl> {
     let security = snapshot.security();
     let objects = match of.kind {
@@ -333,7 +336,7 @@ fn default_acl(snapshot: &Snapshot, of: &DefaultAcl) -> Vec<Ddl> {
     ddl.collect()
 }
 
-/// All comments but those on roles and databases.
+/// Returns statements for all comments, except those on roles and databases.
 fn comments(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl> {
     let mut all = Vec::new();
     let mut say = |schema: &str, name: &str, on: String, text: &str| {
@@ -379,7 +382,8 @@ fn comments(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl> {
     all
 }
 
-/// The schema and the name of an object of a class, and what COMMENT ON calls it, or a column of it.
+/// Returns the schema and name of an object, and the way in which COMMENT ON refers to it or to a
+/// column of it.
 fn commented(
     snapshot: &Snapshot,
     tables: &[Arc<TableDef>],
@@ -434,10 +438,10 @@ fn constraint(tables: &[Arc<TableDef>], id: u32) -> Option<(String, String, Stri
     })
 }
 
-/// Stands for the name of the database, which is that of the one that is restored.
+/// A placeholder for the name of the database into which the dump is restored.
 const DATABASE: &str = "\u{1}";
 
-/// What is said of the database, whatever the name of the one that it is said of then.
+/// Returns the statements about the database, with a placeholder for its name.
 fn database(snapshot: &Snapshot) -> Vec<Ddl> {
     let security = snapshot.security();
     let object = security.database();

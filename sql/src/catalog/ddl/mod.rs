@@ -1,17 +1,21 @@
-//! Definitions as the statements that make them again.
+//! The statements that recreate all definitions of a database, as dumps need them.
 //!
 //! ```text
-//! roles ─► schemas ─► extensions ─► types ─► sequences ─► routines, tables, views, each behind what it needs
-//!       ─► indexes ─► partitions ─► foreign keys ─► triggers ─► rows of materialized views     tables.rs, others.rs
-//!       ─► owners, privileges, comments, settings                                              about.rs
+//! roles ─► schemas ─► extensions ─► types ─► sequences
+//!       ─► routines, tables, views, each after the objects that it needs      others.rs, tables.rs
+//!       ─► indexes ─► partitions ─► foreign keys ─► triggers
+//!       ─► rows of materialized views
+//!       ─► owners, privileges, comments, settings                             about.rs
 //! ```
-//! A table comes with its keys and checks; other indexes and foreign keys have statements of their own, so that they can
-//! be made once there are rows. A partition is made as a table of its own, so that it can be filled, and attached then. What
-//! keeps others out, or does something when rows come, comes after all rows.
+//! A table is created with its keys and checks. Other indexes and foreign keys have statements of
+//! their own, so that they can be created after the rows are loaded. A partition is created and
+//! filled as a table of its own, and then attached. Statements that restrict access, or that act on
+//! inserted rows, come after all rows.
 //!
-//! What is made is named with its schema, in quotes. Texts that users wrote are as they were kept: their names are of the
-//! schema of what they are in, or of `public`, so [`Ddl::schema`] and `public` are the search path of each statement.
-//! What is temporary is left out, and so is how far sequences are, which the catalog does not say.
+//! The statements refer to objects by quoted names with their schemas. Stored texts of users are
+//! not changed. Their names belong to the schema of their object or to `public`, so [`Ddl::schema`]
+//! and `public` are the search path of each statement. Temporary objects are omitted, as are the
+//! current values of sequences, which the catalog does not contain.
 
 mod about;
 mod others;
@@ -27,18 +31,18 @@ use crate::parser::{calls, mentions};
 use crate::types::Type;
 use crate::types::composites::ROW_TYPE;
 
-/// What a statement makes.
+/// The kind of object that a statement creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DdlKind {
-    /// A role, or what is said of one.
+    /// A role, a membership in a role, or a setting of a role.
     Role,
     /// A schema.
     Schema,
-    /// An extension, with all that it brings along.
+    /// An extension, with all its objects.
     Extension,
     /// An enum, a domain or a composite type.
     Type,
-    /// A sequence that no identity column has.
+    /// A sequence that belongs to no identity column.
     Sequence,
     /// A function or procedure.
     Routine,
@@ -46,7 +50,7 @@ pub enum DdlKind {
     Table,
     /// A partitioned table.
     PartitionedTable,
-    /// That a column is an identity.
+    /// The identity property of a column.
     Identity,
     /// A view.
     View,
@@ -54,20 +58,20 @@ pub enum DdlKind {
     MaterializedView,
     /// The rows of a materialized view.
     Refresh,
-    /// An index that is no constraint.
+    /// An index without a constraint.
     Index,
-    /// That a table is a partition.
+    /// The attachment of a partition.
     Partition,
     /// A foreign key, or a CHECK that is NOT VALID.
     ForeignKey,
     /// A trigger.
     Trigger,
-    /// Who owns something, who may do what with it, what is said about it.
+    /// The owner, the privileges or the comment of an object.
     About,
 }
 
 impl DdlKind {
-    /// Its name.
+    /// Returns the name of the kind.
     pub const fn name(self) -> &'static str {
         match self {
             DdlKind::Role => "role",
@@ -91,16 +95,17 @@ impl DdlKind {
     }
 }
 
-/// A statement that makes something.
+/// A statement that recreates an object or a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ddl {
-    /// What it makes.
+    /// The kind of object.
     pub kind: DdlKind,
-    /// The schema that it is in, or where its names are looked for first.
+    /// The schema of the object, which comes first in the search path of the statement.
     pub schema: String,
-    /// Its name; of a routine with the types of its arguments, of what goes with something else the name of that.
+    /// The name of the object. For a routine it includes the parameter types; for a property it is
+    /// the name of its object.
     pub name: String,
-    /// Its text, which may be several statements.
+    /// The text, which may consist of several statements.
     pub statement: String,
 }
 
@@ -115,7 +120,8 @@ impl Ddl {
     }
 }
 
-/// What makes everything of a database again, empty but for materialized views; passwords of roles only `with_passwords`.
+/// Returns the statements that recreate a database, without rows except those of materialized
+/// views. The passwords of roles are included only `with_passwords`.
 pub fn statements(snapshot: &Snapshot, with_passwords: bool) -> Vec<Ddl> {
     let tables = kept_tables(snapshot);
     let mut made = about::roles(snapshot, with_passwords);
@@ -136,7 +142,7 @@ pub fn statements(snapshot: &Snapshot, with_passwords: bool) -> Vec<Ddl> {
     made
 }
 
-/// All tables but temporary ones, in the order in which they were made.
+/// Returns all tables except temporary ones, in the order of their creation.
 fn kept_tables(snapshot: &Snapshot) -> Vec<Arc<TableDef>> {
     let mut tables = snapshot.tables();
     tables.retain(|table| is_kept(&table.schema));
@@ -148,21 +154,22 @@ fn is_kept(schema: &str) -> bool {
     !temporary::is_temporary(schema)
 }
 
-/// Does a routine come with its extension?
+/// Returns whether a routine belongs to an extension.
 fn is_brought(snapshot: &Snapshot, routine: &RoutineDef) -> bool {
     let object = Object::new(routine.kind.into(), routine.id);
     snapshot.extension_of(object).is_some()
 }
 
-/// What may need others of its like.
+/// An object that may need other such objects.
 enum Thing {
     Routine(Arc<RoutineDef>),
     Table(Arc<TableDef>),
-    /// One that is materialized, too.
+    /// A view or a materialized view.
     View(Arc<ViewDef>),
 }
 
-/// Routines, tables and views, each behind what it needs; those that need nothing in the order in which they were made.
+/// Returns the statements for routines, tables and views, each after the objects that it needs.
+/// Objects without such needs come in the order of their creation.
 fn in_order(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl> {
     let routines = snapshot.all_routines().into_iter();
     let routines = routines
@@ -188,7 +195,8 @@ fn in_order(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl> {
     .collect()
 }
 
-/// Depth first, so what is needed comes before; where things need each other, the first of them comes last.
+/// A depth-first order: needed objects come first. In a cycle, the object that is visited first
+/// comes last.
 struct Order {
     needs: Vec<Vec<usize>>,
     seen: Vec<bool>,
@@ -197,7 +205,7 @@ struct Order {
 
 impl Order {
     fn visit(&mut self, first: usize) {
-        // Explicit, as chains of views may be longer than a stack is.
+        // An explicit stack, because a chain of views may be too deep for recursion.
         let mut stack = vec![(first, 0)];
         while let Some((at, next)) = stack.pop() {
             if next == 0 && std::mem::replace(&mut self.seen[at], true) {
@@ -214,7 +222,7 @@ impl Order {
     }
 }
 
-/// Which of `all` a thing needs to be made.
+/// Returns the positions in `all` of the objects that `thing` needs.
 fn needs(thing: &Thing, all: &[Thing]) -> Vec<usize> {
     let all = all.iter().enumerate();
     let needed = all.filter(|(_, other)| match (thing, other) {
@@ -232,18 +240,18 @@ fn needs(thing: &Thing, all: &[Thing]) -> Vec<usize> {
     needed.map(|(at, _)| at).collect()
 }
 
-/// What of a routine is bound when it is made.
+/// Returns the texts of a routine that are bound when it is created.
 fn bound_texts(routine: &RoutineDef) -> impl Iterator<Item = &str> {
     let defaults = routine.args.iter().filter_map(|arg| arg.default.as_deref());
     defaults.chain(routine.atomic.then_some(routine.body.as_str()))
 }
 
-/// Does a routine need a table or view to be made?
+/// Returns whether the creation of a routine needs a table or view.
 fn reads(routine: &RoutineDef, id: u32, name: &str) -> bool {
     routine.names_type(id | ROW_TYPE) || bound_texts(routine).any(|text| mentions(text, name))
 }
 
-/// The expressions of a table that may call routines.
+/// Returns the expressions of a table that may call routines.
 fn texts(table: &TableDef) -> impl Iterator<Item = &str> {
     let columns = table.columns.iter();
     let columns = columns.flat_map(|of| [of.default.as_deref(), of.more.generated.as_deref()]);
@@ -251,12 +259,12 @@ fn texts(table: &TableDef) -> impl Iterator<Item = &str> {
     columns.flatten().chain(checks)
 }
 
-/// In quotes, whatever it is.
+/// Returns the name as a quoted identifier.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A name with its schema.
+/// Returns the quoted name with its schema.
 fn qualified(schema: &str, name: &str) -> String {
     format!("{}.{}", quoted(schema), quoted(name))
 }
@@ -265,7 +273,7 @@ fn list(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// A type, one of users with its schema.
+/// Returns the name of a type; user-defined types have their schema.
 fn type_text(snapshot: &Snapshot, ty: Type) -> String {
     let kind = ty.kind.element().unwrap_or(ty.kind);
     let made = snapshot.type_by_id(kind.oid());
@@ -275,7 +283,7 @@ fn type_text(snapshot: &Snapshot, ty: Type) -> String {
     }
 }
 
-/// Is it a type whose statement is CREATE DOMAIN?
+/// Returns whether the type is created by CREATE DOMAIN.
 fn is_domain(ty: &TypeDef) -> bool {
     matches!(ty.of, UserType::Domain(_))
 }

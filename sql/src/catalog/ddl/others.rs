@@ -1,4 +1,4 @@
-//! What makes schemas, types, sequences, routines, views and triggers.
+//! The statements that recreate schemas, types, sequences, routines, views and triggers.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::order::InOrder;
 use crate::pg_catalog::{domain_check_text, reader, routine_definition, trigger_definition};
 use crate::types::composites::is_made_of;
 
-/// Schemas.
+/// Returns statements for the schemas.
 pub(super) fn schemas(snapshot: &Snapshot) -> Vec<Ddl> {
     let schemas = snapshot.schemas().into_iter();
     let schemas = schemas.filter(|(name, _)| is_kept(name));
@@ -25,7 +25,7 @@ pub(super) fn schemas(snapshot: &Snapshot) -> Vec<Ddl> {
     create.collect()
 }
 
-/// Extensions but those that are there from the start.
+/// Returns statements for the extensions, except built-in ones.
 pub(super) fn extensions(snapshot: &Snapshot) -> Vec<Ddl> {
     let all = snapshot.extensions().iter().filter(|of| !of.is_built_in());
     let create = all.map(|of| {
@@ -36,7 +36,8 @@ pub(super) fn extensions(snapshot: &Snapshot) -> Vec<Ddl> {
     create.collect()
 }
 
-/// Types, in the order in which they were made, but behind those that they are made of.
+/// Returns statements for the types, in the order of their creation but after the types that they
+/// refer to.
 pub(super) fn types(snapshot: &Snapshot) -> Vec<Ddl> {
     let mut left = snapshot.types().all();
     left.retain(|ty| {
@@ -73,7 +74,7 @@ fn create_type(snapshot: &Snapshot, ty: &TypeDef) -> String {
             return format!("CREATE TYPE {name} AS ({})", list(fields));
         }
         UserType::Domain(of) => of,
-        // It comes with its extension.
+        // The extension creates this type.
         UserType::Citext(_) => return String::new(),
     };
     let (of, domain) = (domain, domain.definition());
@@ -99,12 +100,12 @@ fn create_type(snapshot: &Snapshot, ty: &TypeDef) -> String {
     text
 }
 
-/// What a type is called in COMMENT ON and its kin.
+/// Returns the name of the type's kind in COMMENT ON and similar statements.
 pub(super) fn type_kind(ty: &TypeDef) -> &'static str {
     if is_domain(ty) { "DOMAIN" } else { "TYPE" }
 }
 
-/// Is it an identity column's?
+/// Returns whether the sequence belongs to an identity column.
 pub(super) fn is_of_identity(snapshot: &Snapshot, sequence: &SequenceDef) -> bool {
     let owner = sequence.owner.and_then(|owner| snapshot.relation(owner));
     owner.is_some_and(|table| {
@@ -120,7 +121,7 @@ fn kept_sequences(snapshot: &Snapshot) -> Vec<Arc<SequenceDef>> {
     all
 }
 
-/// Sequences that are not made with the columns whose they are.
+/// Returns statements for the sequences that no column definition creates.
 pub(super) fn sequences(snapshot: &Snapshot) -> Vec<Ddl> {
     let all = kept_sequences(snapshot).into_iter();
     let own = all.filter(|sequence| !is_of_identity(snapshot, sequence));
@@ -132,7 +133,7 @@ pub(super) fn sequences(snapshot: &Snapshot) -> Vec<Ddl> {
     create.collect()
 }
 
-/// Which sequences go with which columns.
+/// Returns statements that assign sequences to their columns.
 pub(super) fn sequence_owners(snapshot: &Snapshot) -> Vec<Ddl> {
     let all = kept_sequences(snapshot).into_iter();
     let owned = all.filter_map(|of| {
@@ -151,7 +152,7 @@ pub(super) fn sequence_owners(snapshot: &Snapshot) -> Vec<Ddl> {
     owned.collect()
 }
 
-/// A function or procedure.
+/// Returns the statement for a function or procedure.
 pub(super) fn routine(snapshot: &Snapshot, routine: &RoutineDef) -> Vec<Ddl> {
     let named = |ty| super::type_text(snapshot, ty);
     let text = routine_definition(routine, &named);
@@ -159,7 +160,7 @@ pub(super) fn routine(snapshot: &Snapshot, routine: &RoutineDef) -> Vec<Ddl> {
     vec![Ddl::new(DdlKind::Routine, &routine.schema, &name, text)]
 }
 
-/// A view, or a materialized one without its rows.
+/// Returns the statement for a view, or for a materialized view without its rows.
 pub(super) fn view(snapshot: &Snapshot, view: &ViewDef) -> Vec<Ddl> {
     let materialized = snapshot.relation(view.id).is_some();
     let (kind, words, behind) = match materialized {
@@ -192,7 +193,7 @@ fn options(view: &ViewDef) -> String {
     }
 }
 
-/// What columns of views become where nothing is said.
+/// Returns statements for the defaults of view columns.
 pub(super) fn view_defaults(snapshot: &Snapshot) -> Vec<Ddl> {
     let mut all = Vec::new();
     for view in views(snapshot) {
@@ -208,7 +209,7 @@ pub(super) fn view_defaults(snapshot: &Snapshot) -> Vec<Ddl> {
     all
 }
 
-/// Views but temporary ones, in the order in which they were made.
+/// Returns all views except temporary ones, in the order of their creation.
 fn views(snapshot: &Snapshot) -> Vec<&Arc<ViewDef>> {
     let mut views: Vec<_> = snapshot.views().collect();
     views.retain(|view| is_kept(&view.schema));
@@ -216,7 +217,8 @@ fn views(snapshot: &Snapshot) -> Vec<&Arc<ViewDef>> {
     views
 }
 
-/// The rows of materialized views that have theirs, in the order in which one may read another.
+/// Returns statements that compute the rows of populated materialized views, in an order in which
+/// one may read another.
 pub(super) fn refreshes(snapshot: &Snapshot) -> Vec<Ddl> {
     let views = snapshot.queries().into_iter().filter(|of| {
         let table = snapshot.relation(of.id);
@@ -233,7 +235,7 @@ pub(super) fn refreshes(snapshot: &Snapshot) -> Vec<Ddl> {
     refresh.collect()
 }
 
-/// Triggers, as they are enabled.
+/// Returns statements for the triggers, with their enabled states.
 pub(super) fn triggers(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl> {
     let cx = EvalContext::new(Arc::default(), 0, 0);
     let reader = reader(snapshot, &cx, false);
@@ -242,7 +244,7 @@ pub(super) fn triggers(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl
     let views = views.map(|view| Arc::new(view.as_table()));
     for table in tables.iter().cloned().chain(views) {
         for trigger in &table.rules.triggers {
-            // Partitions get those of the tables above with these.
+            // A partition gets the triggers of its parents when they are created on the parents.
             let above = table.link(trigger.id).and_then(|id| {
                 let mut all = tables.iter().flat_map(|table| &table.rules.triggers);
                 all.find(|trigger| trigger.id == id)
@@ -278,7 +280,7 @@ pub(super) fn triggers(snapshot: &Snapshot, tables: &[Arc<TableDef>]) -> Vec<Ddl
     all
 }
 
-/// A routine with the types of its arguments, as statements about it name it.
+/// Returns the name of a routine with its parameter types, as statements refer to it.
 pub(super) fn routine_name(snapshot: &Snapshot, routine: &RoutineDef) -> String {
     let types = routine.input_kinds().into_iter();
     let types = types.map(|kind| type_text(snapshot, crate::types::Type::of(kind)));
@@ -286,7 +288,8 @@ pub(super) fn routine_name(snapshot: &Snapshot, routine: &RoutineDef) -> String 
     format!("{name}({})", list(types))
 }
 
-/// A table, view or sequence with its kind and name, as statements about it say it.
+/// Returns the kind, the schema and the name of a table, view or sequence, as statements refer to
+/// it.
 pub(super) fn relation_object(
     snapshot: &Snapshot,
     id: u32,

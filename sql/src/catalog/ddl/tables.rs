@@ -1,4 +1,4 @@
-//! What makes tables, their indexes, partitions and foreign keys.
+//! The statements that recreate tables, indexes, partitions and foreign keys.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::catalog::{
 };
 use crate::pg_catalog::{bound_text, look, with_options};
 
-/// A table, and which of its columns are identities.
+/// Returns statements for a table and its identity columns.
 pub(super) fn table(snapshot: &Snapshot, all: &[Arc<TableDef>], table: &TableDef) -> Vec<Ddl> {
     let group = |table: &TableDef| table.partitioning.map(|by| by.group);
     let mut before = all.iter().take_while(|before| before.id < table.id);
@@ -23,7 +23,7 @@ pub(super) fn table(snapshot: &Snapshot, all: &[Arc<TableDef>], table: &TableDef
     made
 }
 
-/// That a column is an identity, with its sequence.
+/// Returns statements for the identity columns, with their sequences.
 fn identities(snapshot: &Snapshot, table: &TableDef) -> Vec<Ddl> {
     let columns = table.columns.iter();
     let identities = columns.filter_map(|column| {
@@ -45,7 +45,7 @@ fn identities(snapshot: &Snapshot, table: &TableDef) -> Vec<Ddl> {
     identities.collect()
 }
 
-/// Which values a sequence gives.
+/// Returns the options of a sequence.
 pub(super) fn values(of: &SequenceDef) -> String {
     format!(
         "START WITH {} INCREMENT BY {} MINVALUE {} MAXVALUE {} CACHE {}{}",
@@ -58,7 +58,7 @@ pub(super) fn values(of: &SequenceDef) -> String {
     )
 }
 
-/// The indexes of some tables that are no constraints.
+/// Returns statements for the indexes without constraints of the tables that `which` selects.
 pub(super) fn indexes(tables: &[Arc<TableDef>], which: impl Fn(&TableDef) -> bool) -> Vec<Ddl> {
     let mut all = Vec::new();
     for table in tables.iter().filter(|table| which(table)) {
@@ -69,13 +69,14 @@ pub(super) fn indexes(tables: &[Arc<TableDef>], which: impl Fn(&TableDef) -> boo
     all
 }
 
-/// What makes tables partitions.
+/// Returns statements that attach partitions.
 pub(super) fn attachments(tables: &[Arc<TableDef>]) -> Vec<Ddl> {
     let attached = tables.iter().filter_map(|table| attach(table, tables));
     attached.collect()
 }
 
-/// The foreign keys that did not come with being a partition, and the CHECKs that rows may not satisfy.
+/// Returns statements for the foreign keys that are not inherited, and for CHECKs that are NOT
+/// VALID.
 pub(super) fn foreign_keys(tables: &[Arc<TableDef>]) -> Vec<Ddl> {
     let mut all = Vec::new();
     for table in tables {
@@ -100,7 +101,7 @@ fn of(kind: DdlKind, table: &TableDef, statement: String) -> Ddl {
     Ddl::new(kind, &table.schema, &table.name, statement)
 }
 
-/// What makes a partition of a table that is there.
+/// Returns the statement that attaches a partition to an existing table.
 fn attach(table: &TableDef, tables: &[Arc<TableDef>]) -> Option<Ddl> {
     let part = table.partition_of_table()?;
     let parent = tables.iter().find(|parent| parent.id == part.parent)?;
@@ -182,7 +183,7 @@ fn create_table(snapshot: &Snapshot, table: &TableDef, with: Option<&Arc<TableDe
             index.more.deferrability()
         )
     });
-    // Others come when the rows are there.
+    // CHECKs that are NOT VALID are added after the rows are loaded.
     let checks = table.rules.checks.iter().filter(|check| check.valid);
     let mut text = format!(
         "CREATE {}TABLE {} ({})",
@@ -245,7 +246,7 @@ fn create_index(table: &TableDef, index: &IndexDef) -> String {
         if key.desc {
             text += " DESC";
         }
-        // Where NULLs are unless it is said.
+        // NULLs come last in ascending order by default, and first in descending order.
         if key.nulls_first != key.desc {
             text += if key.nulls_first {
                 " NULLS FIRST"
@@ -273,7 +274,7 @@ fn create_index(table: &TableDef, index: &IndexDef) -> String {
     text
 }
 
-/// With its schema.
+/// Returns the name of the table with its schema.
 fn name(table: &TableDef) -> String {
     qualified(&table.schema, &table.name)
 }
