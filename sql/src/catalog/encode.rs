@@ -1,13 +1,21 @@
-//! Definitions as bytes: what the catalog's rows hold.
+//! The binary form of definitions, which the rows of the catalog contain.
 //!
-//! Numbers are little endian, strings and lists carry their length first, and the first byte is the
-//! format's version. Bytes that make no definition are an error, never a panic.
+//! Numbers are little endian. Strings and lists begin with their length, and the first byte is the
+//! version of the format. Invalid bytes give an error, never a panic.
 //!
-//! Tables that are partitioned, or are partitions, are of format 6 (8 with indexes on expressions, 10 with columns of
-//! domains); all others of format 5 (7, 9). Tables of format 4 have no triggers; those of format 3 no constraints but their keys either, and plain columns; those
-//! of format 2 one guard besides; those of format 1 no partitions either, and each index has one root. They are still
-//! read. A program that knows less than format 10 refuses it. A materialized view has its query before all that, and before that stands
-//! what little else there may be to say (`details`).
+//! Table formats, of which all are still readable:
+//!
+//! | format | tables |
+//! |---|---|
+//! | 6 | partitioned tables and partitions (8: indexes on expressions, 10: columns of domains) |
+//! | 5 | all other tables (7: indexes on expressions, 9: columns of domains) |
+//! | 4 | no triggers |
+//! | 3 | in addition no constraints except keys, and plain columns only |
+//! | 2 | in addition one guard |
+//! | 1 | in addition no partitions, and one root for each index |
+//!
+//! A program that knows only earlier formats refuses format 10. A materialized view has its query
+//! before the table, and the rarely needed properties come before that (`details`).
 
 mod about;
 mod bytes;
@@ -50,32 +58,33 @@ use crate::row::RowLayout;
 use crate::types::{Type, TypeKind};
 
 const TABLE_FORMAT: u8 = 5;
-/// Of tables that are partitioned, or are partitions.
+/// The format of partitioned tables and partitions.
 const TABLE_FORMAT_FAMILY: u8 = 6;
-/// What the formats are more by where a table has indexes on expressions.
+/// Added to a format if the table has indexes on expressions.
 const WITH_EXPRESSIONS: u8 = 2;
-/// What they are more by where a table has columns of domains; what indexes have of expressions is said there, too.
+/// Added to a format if the table has columns of domains; the index expressions are then stored,
+/// too.
 const WITH_DOMAINS: u8 = 4;
-/// Of tables without triggers.
+/// The format of tables without triggers.
 const TABLE_FORMAT_NO_TRIGGERS: u8 = 4;
-/// Of tables without rules, all of whose columns are plain.
+/// The format of tables without rules, with plain columns only.
 const TABLE_FORMAT_NO_RULES: u8 = 3;
-/// Of tables with one guard.
+/// The format of tables with one guard.
 const TABLE_FORMAT_ONE_GUARD: u8 = 2;
-/// Of tables before there were partitions.
+/// The format of tables from versions without partitions.
 const TABLE_FORMAT_WHOLE: u8 = 1;
-/// What the byte that says whether an index is unique is more by where NULLs are equal.
+/// Added to the uniqueness byte of an index with NULLS NOT DISTINCT.
 const NULLS_EQUAL: u8 = 4;
-/// Before the format of a table that is a materialized view: its query.
+/// The byte before the query of a materialized view, which precedes the table's format.
 const MATERIALIZED: u8 = 0x20;
-/// Most guards of a table.
+/// The largest number of guards of a table.
 const GUARDS_MAX: u32 = 1024;
-/// Of sequences, which are among the tables.
+/// The format of sequences, which are stored in the tables tree.
 const SEQUENCE_FORMAT: u8 = 0x40;
-/// Of schemas, which are among the tables.
+/// The format of schemas, which are stored in the tables tree.
 const SCHEMA_FORMAT: u8 = 0x42;
 
-/// What is kept among the tables and is none begins with a byte of its own kind's.
+/// The formats of the objects in the tables tree that are not tables.
 const AMONG_TABLES: [u8; 11] = [
     SEQUENCE_FORMAT,
     SCHEMA_FORMAT,
@@ -105,7 +114,7 @@ const _: () = {
     }
 };
 
-/// The bytes of a table's definition.
+/// Returns the binary form of a table's definition.
 pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
     let format = match table.family {
         None => TABLE_FORMAT,
@@ -176,7 +185,7 @@ fn encode_query(query: &Materialized, out: &mut Writer) {
     out.list(query.types.iter().copied());
 }
 
-/// What stands before a table's definition, if it is a materialized view.
+/// Reads the query before the definition of a materialized view; `None` inside for a table.
 fn read_query(input: &mut Reader<'_>) -> Option<Option<Box<Materialized>>> {
     if input.0.first() != Some(&MATERIALIZED) {
         return Some(None);
@@ -207,14 +216,14 @@ fn encode_more(column: &ColumnDef, out: &mut Writer) {
             .encode(std::slice::from_ref(missing), &mut words)
             .is_err()
     {
-        // It was refused when the column was added.
+        // Such a value was refused when the column was added.
         words.clear();
     }
     out.u32(words.len() as u32);
     words.iter().for_each(|word| out.u64(*word));
 }
 
-/// An index; that of a partitioned table has no roots of its own.
+/// Writes an index; an index of a partitioned table has no roots of its own.
 fn encode_index(index: &IndexDef, of_parent: bool, out: &mut Writer) {
     out.u32(index.id);
     out.text(&index.name);
@@ -254,7 +263,7 @@ fn encode_expressions(index: &IndexDef, out: &mut Writer) {
     }
 }
 
-/// The table's definition that `bytes` hold; `around` has the types that users made.
+/// Decodes a table's definition; `around` contains the user-defined types.
 pub(super) fn decode_table(bytes: &[u8], around: &Snapshot) -> Result<TableDef, SqlError> {
     let mut input = Reader(bytes);
     let mut read = || {
@@ -369,7 +378,7 @@ fn read_table(input: &mut Reader<'_>, around: &Snapshot) -> Option<TableDef> {
     (input.0.is_empty() && reached).then_some(table)
 }
 
-/// The domains that columns are of, by their oids; 0 is none.
+/// Reads the domains of the columns by their oids; 0 is none.
 fn read_domains(
     input: &mut Reader<'_>,
     columns: &mut [ColumnDef],
@@ -414,7 +423,7 @@ fn read_more(input: &mut Reader<'_>, kind: TypeKind) -> Option<ColumnMore> {
     })
 }
 
-/// An index of `table`; with one root and no word of more where it is `whole`.
+/// Reads an index of `table`. With `whole` it has one root and no further properties.
 fn read_index(
     input: &mut Reader<'_>,
     table: &TableDef,
@@ -506,7 +515,7 @@ fn read_index(
     })
 }
 
-/// The bytes of a sequence's definition.
+/// Returns the binary form of a sequence's definition.
 pub(super) fn encode_sequence(sequence: &SequenceDef) -> Vec<u8> {
     let mut out = Writer(vec![SEQUENCE_FORMAT]);
     out.u32(sequence.id);
@@ -528,12 +537,12 @@ pub(super) fn encode_sequence(sequence: &SequenceDef) -> Vec<u8> {
     out.0
 }
 
-/// Are these bytes a sequence's definition?
+/// Returns whether the bytes are a sequence's definition.
 pub(super) fn is_sequence(bytes: &[u8]) -> bool {
     bytes.first() == Some(&SEQUENCE_FORMAT)
 }
 
-/// The sequence's definition that `bytes` hold.
+/// Decodes a sequence's definition.
 pub(super) fn decode_sequence(bytes: &[u8]) -> Result<SequenceDef, SqlError> {
     read_sequence(&mut Reader(bytes)).ok_or_else(corrupt)
 }
@@ -559,7 +568,7 @@ fn read_sequence(input: &mut Reader<'_>) -> Option<SequenceDef> {
     input.0.is_empty().then_some(sequence)
 }
 
-/// The bytes of a schema's definition.
+/// Returns the binary form of a schema's definition.
 pub(super) fn encode_schema(id: u32, name: &str) -> Vec<u8> {
     let mut out = Writer(vec![SCHEMA_FORMAT]);
     out.u32(id);
@@ -567,7 +576,7 @@ pub(super) fn encode_schema(id: u32, name: &str) -> Vec<u8> {
     out.0
 }
 
-/// The name and oid of the schema whose definition these bytes are, if they are one's.
+/// Decodes the name and oid of a schema; `None` if the bytes are another definition.
 pub(super) fn decode_schema(bytes: &[u8]) -> Result<Option<(String, u32)>, SqlError> {
     match bytes.split_first() {
         Some((&SCHEMA_FORMAT, rest)) => {

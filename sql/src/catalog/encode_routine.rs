@@ -1,4 +1,5 @@
-//! Routines as bytes, in the manner of `encode.rs`. They are among the tables.
+//! The binary form of routines, like that of the definitions in `encode.rs`. They are stored in the
+//! tables tree.
 
 use super::encode::{Reader, Writer, corrupt};
 use super::guard::Guards;
@@ -36,7 +37,7 @@ fn byte_of<T: PartialEq>(all: &[T], value: &T) -> u8 {
     all.find(|(_, of)| *of == value).map_or(0, |(byte, _)| byte)
 }
 
-/// The bytes of a routine's definition.
+/// Returns the binary form of a routine's definition.
 pub(super) fn encode_routine(routine: &RoutineDef) -> Vec<u8> {
     let mut out = Writer(vec![ROUTINE_FORMAT]);
     out.u32(routine.id);
@@ -57,7 +58,8 @@ pub(super) fn encode_routine(routine: &RoutineDef) -> Vec<u8> {
     out.flag(result.set);
     out.flag(result.trigger);
     out.flag(result.record);
-    // What is in a composite type is as that is when it is read.
+    // The columns of a composite result are not stored: they are those of its type when the routine
+    // is read.
     let own = match columns_of_row(result.ty) {
         Some(_) => &[][..],
         None => &result.columns,
@@ -97,7 +99,8 @@ fn write_type(out: &mut Writer, ty: &Type) {
 
 fn read_type(input: &mut Reader<'_>, around: &Snapshot) -> Option<Type> {
     let oid = input.u32()?;
-    // A result may be of what no column is, and stand-ins are no types.
+    // A result may have a type that no column can have, and polymorphic types are not in the type
+    // set.
     let mut others = TypeKind::POLYMORPHIC.into_iter().chain([TypeKind::Void]);
     let other = others.find(|kind| kind.oid() == oid);
     Some(Type {
@@ -106,12 +109,12 @@ fn read_type(input: &mut Reader<'_>, around: &Snapshot) -> Option<Type> {
     })
 }
 
-/// Are these bytes a routine's definition?
+/// Returns whether the bytes are a routine's definition.
 pub(super) fn is_routine(bytes: &[u8]) -> bool {
     bytes.first() == Some(&ROUTINE_FORMAT)
 }
 
-/// The routine's definition that `bytes` hold.
+/// Decodes a routine's definition.
 pub(super) fn decode_routine(bytes: &[u8], around: &Snapshot) -> Result<RoutineDef, SqlError> {
     read_routine(&mut Reader(bytes), around).ok_or_else(corrupt)
 }

@@ -1,28 +1,29 @@
-//! Extensions that a database has, as the catalog has them.
+//! The extensions of a database, as the catalog defines them.
 
 use super::about::Object;
 use crate::extensions::{Extension, PLPGSQL};
 
-/// The oid of the extension that is there from the start.
+/// The oid of plpgsql, the built-in extension.
 const PLPGSQL_OID: u32 = 13575;
 
 /// An extension.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExtensionDef {
-    /// Its oid.
+    /// The oid of the extension.
     pub id: u32,
-    /// Its name.
+    /// The name of the extension.
     pub name: String,
-    /// The schema that its objects are in.
+    /// The schema of its objects.
     pub schema: String,
-    /// Its version.
+    /// The installed version.
     pub version: String,
-    /// Its objects, by class and oid: they go with it and not without it.
+    /// The objects of the extension, by system catalog and oid. They are dropped with it and not
+    /// without it.
     pub members: Vec<(u32, u32)>,
 }
 
 impl ExtensionDef {
-    /// plpgsql, which no catalog stores.
+    /// Returns plpgsql, which is not stored in the catalog.
     pub(super) fn plpgsql() -> Option<ExtensionDef> {
         let of = Extension::named(PLPGSQL)?;
         Some(ExtensionDef {
@@ -34,12 +35,12 @@ impl ExtensionDef {
         })
     }
 
-    /// Is it there from the start?
+    /// Returns whether the extension is built in.
     pub fn is_built_in(&self) -> bool {
         self.id == PLPGSQL_OID
     }
 
-    /// Is the object one of its?
+    /// Returns whether the object belongs to the extension.
     pub fn has(&self, object: Object) -> bool {
         self.members.contains(&object.key())
     }

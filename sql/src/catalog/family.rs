@@ -1,21 +1,25 @@
-//! Partitioned tables and their partitions, as PostgreSQL has them: the rows of a partitioned table are those of its
-//! *leaves*, which are ordinary tables, and a *tree* of bounds says which leaf a row belongs to.
+//! Partition hierarchies: partitioned tables and their partitions, as in PostgreSQL. The rows of a
+//! partitioned table are the rows of its *leaf partitions*, which are ordinary tables. A *tree* of
+//! bounds determines the leaf of a row.
 //!
 //! ```text
-//! stored     partitioned table: its key         partition: its parent, its bound, whose its indexes and constraints are
+//! stored     partitioned table: its key         partition: its parent, its bound, and the parents of
+//!                                               its indexes and constraints
 //!                       └──────────── Snapshot (`compose`) ───────────┘
-//! in memory  partitioned table: a tree with all leaves; each index has the roots that the leaves' indexes have
+//! in memory  partitioned table: a tree with all leaves;
+//!            each index has the roots of the leaves' indexes
 //! ```
-//! So a partitioned table is read as a table with a root for each partition is, and is written leaf by leaf.
+//! So a partitioned table is read like a table with a root for each partition, and it is written
+//! leaf by leaf.
 //!
 //! Invariants
-//! - FAMILY-1: a partition has its parent's columns, in their order and of their types; so rows of a leaf are
-//!   read by the layout of any table above it.
-//! - FAMILY-2: whoever changes a partition's definition raises the versions of all tables above it: who guards a
-//!   partitioned table guards its tree and all leaves.
-//! - FAMILY-3: a row in a leaf is one that the tree of each table above leads there.
-//! - FAMILY-4: an index of a partitioned table is of use where each leaf has one that is linked to it; else it has no
-//!   roots (`TableDef::is_whole`).
+//! - FAMILY-1: a partition has its parent's columns, in the same order and with the same types. So
+//!   rows of a leaf can be read by the layout of any table above it.
+//! - FAMILY-2: a change of a partition's definition raises the versions of all tables above it. So
+//!   a transaction that guards a partitioned table guards its tree and all leaves.
+//! - FAMILY-3: the tree of each table above a leaf leads every row of the leaf to that leaf.
+//! - FAMILY-4: an index of a partitioned table is usable if each leaf has an index that is linked
+//!   to it; else it has no roots (`TableDef::is_whole`).
 
 mod compose;
 mod hash;
@@ -31,39 +35,39 @@ use super::def::{IndexDef, TableDef};
 use super::partition::Roots;
 use crate::value::Value;
 
-/// What a table is among partitioned tables and partitions.
+/// The place of a table in a partition hierarchy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Family {
-    /// It is partitioned by this.
+    /// The partition key, if the table is partitioned.
     pub key: Option<PartitionKey>,
-    /// It is a partition.
+    /// The parent, if the table is a partition.
     pub of: Option<PartitionOf>,
-    /// Where the rows of a partitioned table belong; in snapshots only.
+    /// The tree of bounds of a partitioned table; in snapshots only.
     pub tree: Option<Arc<Tree>>,
 }
 
-/// How a table is partitioned.
+/// The partition key of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionKey {
-    /// By what.
+    /// The strategy.
     pub strategy: Strategy,
-    /// The columns, by position in the table.
+    /// The key columns, by position in the table.
     pub columns: Vec<usize>,
 }
 
-/// How bounds are told.
+/// The partitioning strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// From one row of values up to, not including, another.
+    /// RANGE: from one row of values up to, but not including, another.
     Range,
-    /// The values of one column.
+    /// LIST: values of one column.
     List,
-    /// The remainder of a hash.
+    /// HASH: the remainder of a hash.
     Hash,
 }
 
 impl Strategy {
-    /// As it is written.
+    /// Returns the SQL keyword.
     pub fn name(self) -> &'static str {
         match self {
             Strategy::Range => "RANGE",
@@ -73,75 +77,76 @@ impl Strategy {
     }
 }
 
-/// Whose partition a table is.
+/// The parent of a partition, and its bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionOf {
-    /// The oid of the partitioned table.
+    /// The oid of the partitioned table, which is the parent.
     pub parent: u32,
-    /// Which rows of it.
+    /// The bound, which selects the rows of the partition.
     pub bound: Bound,
-    /// Its indexes and constraints that came from the parent: the oid of each, and that of the parent's.
+    /// The indexes and constraints that the partition inherits: its own oid of each, and the
+    /// parent's.
     pub links: Vec<(u32, u32)>,
 }
 
-/// Which rows a partition has.
+/// The bound of a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Bound {
-    /// Those of no other.
+    /// DEFAULT: the rows of no other partition.
     Default,
     /// FROM … TO …
     Range {
-        /// The first row of values.
+        /// The inclusive lower bound.
         from: Vec<Edge>,
-        /// That behind the last.
+        /// The exclusive upper bound.
         to: Vec<Edge>,
     },
     /// IN (…)
     List(Vec<Value>),
     /// WITH (MODULUS …, REMAINDER …)
     Hash {
-        /// The hash is divided by this.
+        /// The divisor of the hash.
         modulus: u32,
-        /// This is left over.
+        /// The remainder of the hash.
         remainder: u32,
     },
 }
 
-/// A value of a range's end.
+/// A value in a range bound.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Edge {
-    /// Below all values.
+    /// MINVALUE: below all values.
     Min,
     /// A value.
     Value(Value),
-    /// Above all values.
+    /// MAXVALUE: above all values.
     Max,
 }
 
 impl TableDef {
-    /// What it is partitioned by.
+    /// Returns the partition key; `None` if the table is not partitioned.
     pub fn partition_key(&self) -> Option<&PartitionKey> {
         self.family.as_ref()?.key.as_ref()
     }
 
-    /// Is it a partitioned table, which has no rows of its own?
+    /// Returns whether this is a partitioned table, which has no rows of its own.
     #[inline]
     pub fn is_parent(&self) -> bool {
         self.partition_key().is_some()
     }
 
-    /// Whose partition it is.
+    /// Returns the parent and the bound of a partition; `None` for other tables.
     pub fn partition_of_table(&self) -> Option<&PartitionOf> {
         self.family.as_ref()?.of.as_ref()
     }
 
-    /// Where its rows belong, if it is partitioned.
+    /// Returns the tree of bounds of a partitioned table.
     #[inline]
     pub fn tree(&self) -> Option<&Arc<Tree>> {
         self.family.as_ref()?.tree.as_ref()
     }
 
-    /// A partitioned table with no rows but its own: none.
+    /// Returns the partitioned table without its partitions, and so without rows.
     pub fn without_partitions(&self) -> TableDef {
         let mut alone = self.clone();
         for index in &mut alone.indexes {
@@ -159,26 +164,28 @@ impl TableDef {
         alone
     }
 
-    /// Its leaves.
+    /// Returns the leaf partitions.
     pub fn leaves(&self) -> &[Arc<TableDef>] {
         self.tree().map_or(&[], |tree| &tree.leaves)
     }
 
-    /// The oid of the parent's index or constraint that the one with this oid came from.
+    /// Returns the oid of the parent's index or constraint from which the one with this oid is
+    /// inherited.
     pub fn link(&self, own: u32) -> Option<u32> {
         let of = self.partition_of_table()?;
         let mut links = of.links.iter();
         links.find(|(child, _)| *child == own).map(|(_, of)| *of)
     }
 
-    /// The oid of what came from the parent's index or constraint with this oid.
+    /// Returns the oid of the index or constraint that is inherited from the parent's with this
+    /// oid.
     pub fn linked(&self, parents: u32) -> Option<u32> {
         let of = self.partition_of_table()?;
         let mut links = of.links.iter();
         links.find(|(_, of)| *of == parents).map(|(own, _)| *own)
     }
 
-    /// Reaches the index all rows (FAMILY-4)?
+    /// Returns whether the index reaches all rows (FAMILY-4).
     #[inline]
     pub fn is_whole(&self, index: &IndexDef) -> bool {
         match self.tree() {
@@ -187,7 +194,7 @@ impl TableDef {
         }
     }
 
-    /// The columns that decide, here or below, which leaf a row belongs to.
+    /// Returns the columns that determine, on any level, the leaf of a row.
     pub fn routing_columns(&self) -> &[usize] {
         match (self.tree(), self.partition_key()) {
             (Some(tree), _) => &tree.columns,

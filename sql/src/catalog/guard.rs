@@ -1,13 +1,15 @@
-//! Guards: what tells a transaction that a table, a routine or a type of users' is as it was planned with.
+//! Guards: objects by which a transaction detects that a table, a routine or a user-defined type
+//! has changed since planning.
 //!
 //! ```text
-//! guard   [GUARD | oid, version]    one on each machine that there was when the table was made
+//! guard   [GUARD | oid, version]    one on each machine that existed when the table was created
 //! ```
-//! A transaction has the guard of its own machine in its read set, so a table costs no message and no one-sided
-//! read however many machines there are; DDL on the table writes all of them (CAT-5).
+//! A transaction has the guard of its own machine in its read set. So a table costs no message and
+//! no one-sided read, however many machines there are. DDL on the table writes all guards (CAT-5).
 //!
-//! The guard of a table that a statement only reads has to hold while the statement runs ([`Hold::Statement`]). Below
-//! serializable the commit does not validate it, so DDL that does not wait for readers, such as CREATE INDEX, is no conflict.
+//! If a statement only reads a table, the guard must be valid while the statement runs
+//! ([`Hold::Statement`]). Below serializable the commit does not validate it. So DDL that does not
+//! wait for readers, such as CREATE INDEX, causes no conflict.
 
 use std::sync::Arc;
 
@@ -19,18 +21,18 @@ use super::user_type::TypeDef;
 use super::view::ViewDef;
 use crate::stop::Halt;
 
-/// How long a guard is to hold.
+/// The time for which a guard must stay valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// Up to the commit, at every level: the statement changes rows.
+    /// Up to the commit, at every isolation level: the statement changes rows.
     Commit,
-    /// While the statement runs: only at serializable the commit validates it.
+    /// While the statement runs: the commit validates it at serializable only.
     Statement,
 }
 
 impl Hold {
-    /// Reads an object of the catalog: the newest version, or at repeatable read that of the snapshot where what was read
-    /// before has changed since.
+    /// Reads a catalog object in its newest version. At repeatable read the snapshot's version is
+    /// read instead, if objects read earlier have changed since.
     pub(super) async fn view<T: Send>(
         self,
         tx: &mut Transaction,
@@ -62,28 +64,28 @@ impl Hold {
 
 const GUARD: u64 = 0x4647_5244_0000_0000;
 
-/// Raw addresses of the guards of a table, at least one.
+/// The raw addresses of the guards of a table, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guards(Box<[u64]>);
 
 impl Guards {
-    /// Those at these raw addresses; `None` where there is none.
+    /// Returns the guards at these raw addresses; `None` for an empty list.
     pub fn at(guards: impl Into<Box<[u64]>>) -> Option<Guards> {
         let guards = guards.into();
         (!guards.is_empty()).then_some(Guards(guards))
     }
 
-    /// Those of what is not stored yet.
+    /// Returns the placeholder for a definition that is not stored yet.
     pub fn none() -> Guards {
         Guards([0].into())
     }
 
-    /// Are there none, as of a view that was stored without?
+    /// Returns whether there are no guards, as for a view stored without them.
     pub fn are_none(&self) -> bool {
         self.0[..] == [0]
     }
 
-    /// Makes them for the new table `id`.
+    /// Creates the guards of the new table `id`.
     pub fn create(tx: &mut Transaction, id: u32, version: u64) -> Work<'_, Result<Guards, Halt>> {
         Box::pin(async move {
             let machine = Arc::clone(tx.machine());
@@ -103,7 +105,7 @@ impl Guards {
         })
     }
 
-    /// Gives the table another version.
+    /// Writes a new version of the table to all guards.
     pub(super) async fn write(
         &self,
         tx: &mut Transaction,
@@ -123,7 +125,7 @@ impl Guards {
         Ok(())
     }
 
-    /// All of them.
+    /// Returns the addresses of all guards.
     pub fn all(&self) -> impl Iterator<Item = Addr> {
         self.0.iter().map(|guard| Addr::from_raw(*guard))
     }
@@ -132,7 +134,7 @@ impl Guards {
         &self.0
     }
 
-    /// Puts this machine's into the read set; false where they are not those of `version`.
+    /// Adds this machine's guard to the read set. Returns false if its version is not `version`.
     pub(super) async fn hold(
         &self,
         tx: &mut Transaction,
@@ -144,7 +146,7 @@ impl Guards {
         guard_at(tx, (id, version), guard, hold).await
     }
 
-    /// That of `machine`; the first where it has none.
+    /// Returns the guard whose primary is `machine`; the first guard if there is none.
     #[inline]
     fn of(&self, machine: &Machine) -> Addr {
         let own = |guard: &Addr| {
@@ -158,13 +160,13 @@ impl Guards {
     }
 }
 
-/// Puts the version of `table` that the caller planned with into the read set (CAT-5). False when
-/// the table is not that version any more, or gone: plan again.
+/// Adds the version of `table` with which the caller planned to the read set (CAT-5). Returns false
+/// if the table was changed or dropped: the caller must plan again.
 pub async fn guard_table(tx: &mut Transaction, table: &TableDef, hold: Hold) -> Result<bool, Halt> {
     table.guards.hold(tx, table.id, table.version, hold).await
 }
 
-/// The same of a type that the plan names.
+/// Does the same for a type that the plan refers to.
 pub async fn guard_type(tx: &mut Transaction, ty: &TypeDef, hold: Hold) -> Result<bool, Halt> {
     let id = match ty.as_composite().map(|of| of.definition()) {
         Some(of) if of.is_of_table() => of.relation,
@@ -173,12 +175,12 @@ pub async fn guard_type(tx: &mut Transaction, ty: &TypeDef, hold: Hold) -> Resul
     ty.guards.hold(tx, id, ty.version, hold).await
 }
 
-/// The same of a view that the plan reads.
+/// Does the same for a view that the plan reads.
 pub async fn guard_view(tx: &mut Transaction, view: &ViewDef, hold: Hold) -> Result<bool, Halt> {
     view.guards.hold(tx, view.id, view.version, hold).await
 }
 
-/// Whether all guards of `table` are those of its definition, for whoever checks.
+/// Returns whether all guards of `table` agree with its definition; for consistency checks.
 pub async fn all_guard(tx: &mut Transaction, table: &TableDef) -> Result<bool, Halt> {
     for guard in table.guards.all() {
         if !guard_at(tx, (table.id, table.version), guard, Hold::Commit).await? {
@@ -198,7 +200,7 @@ async fn guard_at(
     let seen = hold.view(tx, guard, words).await;
     let (words, seen) = match seen {
         Ok(Some(seen)) => seen,
-        // Dropped, maybe so long ago that its memory serves something else or nothing.
+        // The table was dropped; the memory of its guard may have been freed or reused since.
         Ok(None) | Err(Stop::Damaged) => return Ok(false),
         Err(stop) => return Err(stop.into()),
     };

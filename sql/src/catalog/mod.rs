@@ -1,4 +1,4 @@
-//! The catalog: definitions of tables, indexes and roles, kept in ordinary trees and changed by
+//! The catalog: definitions of tables, indexes and roles, stored in ordinary trees and changed by
 //! ordinary transactions.
 
 mod about;

@@ -1,16 +1,17 @@
-//! How transactions ended, for whoever could not hear it: a client whose connection, or whose machine, was lost while
-//! its COMMIT was under way.
+//! The outcomes of transactions, for clients that lost the connection or the machine while their
+//! COMMIT was in progress.
 //!
 //! ```text
-//! tree   number of a transaction -> [COMMITTED or GIVEN UP, 0]
-//! number | microseconds from 2000-01-01, when it was drawn 53 | machine 10 |
+//! tree     number of a transaction -> [COMMITTED or GIVEN_UP, 0]
+//! number   | time of assignment in microseconds from 2000-01-01: 53 bits | machine: 10 bits |
 //! ```
-//! Only transactions that were asked for their number (`txid_current()`) leave a trace: they enter it as committed, in the
-//! same commit. Who asks later, on any machine, and finds no entry makes one that says that it was given up; then
-//! it cannot commit any more. So an answer is final, whatever the transaction was just about to do.
+//! Only a transaction that was asked for its number (`txid_current()`) leaves an entry: it inserts
+//! the entry COMMITTED in its own commit. A later query for the outcome, on any machine, inserts
+//! the entry GIVEN_UP if it finds none; then the transaction cannot commit any more. So an answer
+//! is final, whatever the transaction was about to do.
 //!
-//! *Invariant.* OUTCOME-1: what is told of a transaction is so for ever, and everybody is told the same. Entries that are
-//! older than anybody is told of are removed by later transactions.
+//! *Invariant.* OUTCOME-1: the outcome reported for a transaction never changes, and is the same
+//! for every client. Later transactions remove entries that are too old to be reported.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -25,24 +26,25 @@ use crate::stop::Halt;
 
 const MACHINE_BITS: u32 = 10;
 const SECOND_US: i64 = 1_000_000;
-/// For how long outcomes are told.
+/// The age up to which outcomes are reported.
 const TOLD_US: i64 = 3600 * SECOND_US;
-/// After how long they are removed: the clocks of machines differ by less than the difference.
+/// The age from which entries are removed. The clocks of machines must differ by less than the
+/// difference of both ages.
 const KEPT_US: i64 = 2 * TOLD_US;
-/// How far ahead another machine's clock may be.
+/// The largest accepted difference by which another machine's clock is ahead.
 const AHEAD_US: i64 = 60 * SECOND_US;
-/// One in so many transactions removes old entries, so many at most.
+/// One in this many transactions removes old entries.
 const REMOVES_ONE_IN: i64 = 64;
 const REMOVED: usize = 256;
 
 const COMMITTED: u64 = 1;
 const GIVEN_UP: u64 = 2;
 
-/// When the last number was drawn in this process.
+/// The time of the last number that this process has assigned.
 static LAST: AtomicI64 = AtomicI64::new(0);
 
-/// A number for a transaction that begins at `now`, in microseconds from 2000-01-01, on a machine; positive, and
-/// nobody else's.
+/// Returns a unique positive number for a transaction that begins at `now`, in microseconds from
+/// 2000-01-01, on a machine.
 pub fn draw(now: i64, machine: u32) -> i64 {
     let machine = i64::from(machine) & ((1 << MACHINE_BITS) - 1);
     let after = |last: i64| now.max(last.saturating_add(1));
@@ -52,21 +54,21 @@ pub fn draw(now: i64, machine: u32) -> i64 {
     (after(last) << MACHINE_BITS) | machine
 }
 
-/// When a number was drawn.
+/// Returns the time at which a number was assigned.
 fn drawn_at(number: i64) -> i64 {
     number >> MACHINE_BITS
 }
 
-/// How a transaction ended, as [`Outcomes::settle`] tells it.
+/// The outcome of a transaction, which [`Outcomes::settle`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It has committed.
+    /// The transaction has committed.
     Committed,
-    /// It has not, and will not.
+    /// The transaction has not committed, and never will.
     Aborted,
 }
 
-/// The outcomes that are kept.
+/// The stored outcomes.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcomes {
     tree: BTree,
@@ -77,7 +79,7 @@ impl Outcomes {
         Outcomes { tree }
     }
 
-    /// The tree in which they are.
+    /// Returns the tree that contains the outcomes.
     pub fn tree(&self) -> BTree {
         self.tree
     }
@@ -86,10 +88,10 @@ impl Outcomes {
         self.tree.root()
     }
 
-    /// Has the transaction leave word that it has committed, if it does.
+    /// Records that the transaction commits, in the same commit.
     ///
     /// # Errors
-    /// 40001 where somebody has asked for its outcome already.
+    /// 40001 if a query for its outcome has given the transaction up.
     pub async fn record(&self, tx: &mut Transaction, number: i64) -> Result<(), Halt> {
         match self.tree.insert(tx, &key(number), [COMMITTED, 0]).await? {
             Insert::Done => Ok(()),
@@ -101,11 +103,12 @@ impl Outcomes {
         }
     }
 
-    /// How a transaction ended, by a transaction of its own; `None` where that is too long ago. `now` is the time in
-    /// microseconds from 2000-01-01.
+    /// Returns the outcome of a transaction, in a transaction of its own; `None` if it is too long
+    /// ago. `now` is the time in microseconds from 2000-01-01.
     ///
     /// # Errors
-    /// 22023 for a number that cannot have been drawn yet; otherwise where the database cannot be written.
+    /// 22023 for a number that cannot have been assigned yet; also an error if the database cannot
+    /// be written.
     pub async fn settle(
         &self,
         machine: &Arc<Machine>,
@@ -137,15 +140,16 @@ impl Outcomes {
         }
     }
 
-    /// Whether a transaction with this number is to [`Self::forget`] old entries once it has committed.
+    /// Returns whether the transaction with this number must call [`Self::forget`] after its
+    /// commit.
     pub fn is_turn(number: i64) -> bool {
         drawn_at(number) % REMOVES_ONE_IN == 0
     }
 
-    /// Removes some entries that nobody is told of any more.
+    /// Removes some entries that are too old to be reported.
     ///
     /// # Errors
-    /// As [`Transaction::commit`]; nothing depends on it.
+    /// The errors of [`Transaction::commit`]; no caller depends on the removal.
     pub async fn forget(&self, tx: &mut Transaction, now: i64) -> Result<(), Halt> {
         let oldest = now.saturating_sub(KEPT_US).max(0) << MACHINE_BITS;
         let end = key(oldest);

@@ -1,4 +1,5 @@
-//! Partitioned tables: which partition a row belongs to, and the roots that an index has for it.
+//! Distributed tables (PARTITION BY HASH … WITH): the partition of a row, and the root of an index
+//! for that partition.
 //!
 //! ```text
 //! value of the partition column ─► key bytes ─► hash ─► modulo the number of partitions
@@ -8,49 +9,51 @@
 //! ```
 //!
 //! Invariants
-//! - PART-1: `indexes[0]` of a partitioned table has a root for each partition. An entry is in the tree
-//!   of its row's partition, and the row is on the machine that has this root.
-//! - PART-2: the hash, and the bytes it is taken of, never change: they say where rows on disk are.
-//! - PART-3: tables of one group have as many partitions and partition columns of one type, so equal
-//!   values are in partitions of one number; those are on one machine.
+//! - PART-1: `indexes[0]` of such a table has a root for each partition. An entry is in the tree of
+//!   its row's partition, and the row is on the machine that stores this root.
+//! - PART-2: the hash and its input bytes never change: they determine the location of rows on
+//!   disk.
+//! - PART-3: tables of one group have the same number of partitions, and partition columns of one
+//!   type. So equal values are in partitions of the same number, which are on one machine.
 
 use crate::key::encode_plain;
 use crate::types::TypeKind;
 use crate::value::Value;
 
-/// Partitions of a table that does not say how many.
+/// The number of partitions of a table that does not specify one.
 pub const PARTITIONS_DEFAULT: u32 = 16;
-/// The most partitions a table can have.
+/// The largest number of partitions of a table.
 pub const PARTITIONS_MAX: u32 = 1024;
 
-/// How a table is cut into partitions.
+/// The distribution of a table's rows over partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partitioning {
     /// The partition column, by position in the table; it is NOT NULL.
     pub column: usize,
-    /// Its type.
+    /// The type of the partition column.
     pub kind: TypeKind,
     /// The number of partitions.
     pub count: u32,
-    /// The tables that are kept together with this one have the same group: the oid of the first of
-    /// them.
+    /// The colocation group: the oid of its first table. All tables of a group are colocated.
     pub group: u32,
 }
 
 impl Partitioning {
-    /// The partition of a value of the partition column's type. `scratch` comes back as it was.
+    /// Returns the partition of a value of the partition column's type. `scratch` is left
+    /// unchanged.
     pub fn of_value(&self, value: &Value, scratch: &mut Vec<u8>) -> u32 {
         let start = scratch.len();
         encode_plain(value, self.kind == TypeKind::BpChar, scratch);
         let hash = hash(&scratch[start..]);
         scratch.truncate(start);
-        // The remainder is below `count`.
+        // The remainder is smaller than `count`, which is a u32.
         (hash % u64::from(self.count)) as u32
     }
 }
 
-/// FNV-1a, and then the bits are mixed, so that the low ones depend on all of the key (PART-2). It is not
-/// the hash of the hash tables: in one partition that still spreads the keys.
+/// Returns an FNV-1a hash with mixed bits, so that the low bits depend on the whole key (PART-2).
+/// It differs from the hash of the hash tables, which therefore still distributes the keys within
+/// one partition.
 fn hash(bytes: &[u8]) -> u64 {
     let mut state = 0xCBF2_9CE4_8422_2325_u64;
     for byte in bytes {
@@ -61,20 +64,20 @@ fn hash(bytes: &[u8]) -> u64 {
     state ^ (state >> 33)
 }
 
-/// Raw addresses of the roots of an index.
+/// The raw addresses of the roots of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Roots {
-    /// Of the whole table.
+    /// One root for the whole table.
     One(u64),
-    /// Of each partition.
+    /// One root for each partition.
     Each(Box<[u64]>),
 }
 
 impl Roots {
-    /// Of an index that is still to be made.
+    /// The roots of an index that is not created yet.
     pub const NONE: Roots = Roots::One(0);
 
-    /// The root for rows of `partition`, which any is of a table that has none.
+    /// Returns the root for rows of `partition`, which is ignored for an index with one root.
     #[inline]
     pub fn of(&self, partition: u32) -> u64 {
         match self {
@@ -83,7 +86,7 @@ impl Roots {
         }
     }
 
-    /// All of them, by partition.
+    /// Returns all roots, in the order of the partitions.
     pub fn all(&self) -> &[u64] {
         match self {
             Roots::One(root) => std::slice::from_ref(root),
@@ -91,7 +94,7 @@ impl Roots {
         }
     }
 
-    /// Has each partition its own?
+    /// Returns whether each partition has a root of its own.
     #[inline]
     pub fn are_partitioned(&self) -> bool {
         matches!(self, Roots::Each(_))

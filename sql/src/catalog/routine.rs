@@ -1,7 +1,8 @@
-//! Functions and procedures of users: what the catalog says about them.
+//! User-defined functions and procedures, as the catalog defines them.
 //!
-//! The body is kept as text and is compiled where it runs. A plan that calls a routine has its guard in the read set, as
-//! it has those of its tables (CAT-5): whoever replaces or drops the routine writes the guard.
+//! The body is stored as text and compiled on the machine that runs it. A plan that calls a routine
+//! has its guard in the read set, like the guards of its tables (CAT-5). Replacing or dropping the
+//! routine writes the guard.
 
 use std::sync::Arc;
 
@@ -18,56 +19,57 @@ use crate::types::{Type, TypeKind};
 /// A function or a procedure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoutineDef {
-    /// Its oid.
+    /// The oid of the routine.
     pub id: u32,
-    /// The schema it is in.
+    /// The schema of the routine.
     pub schema: String,
-    /// Its name.
+    /// The name of the routine.
     pub name: String,
-    /// The oid of the role whose it is.
+    /// The oid of the owner.
     pub owner: u32,
     /// Function or procedure.
     pub kind: RoutineKind,
-    /// What its body is written in.
+    /// The language of the body.
     pub language: Language,
-    /// Its arguments, those that come out too, and the columns of RETURNS TABLE.
+    /// The parameters, including output parameters and the columns of RETURNS TABLE.
     pub args: Vec<RoutineArg>,
-    /// What it gives.
+    /// The result type.
     pub result: RoutineResult,
-    /// What its result depends on.
+    /// The volatility of the result.
     pub volatility: Volatility,
-    /// NULL in gives NULL out, without a call.
+    /// STRICT: with a NULL argument the result is NULL, and the body does not run.
     pub strict: bool,
-    /// SECURITY DEFINER was said.
+    /// Whether the routine is SECURITY DEFINER.
     pub definer: bool,
-    /// What it says of itself that only planners ask for.
+    /// The planner hints.
     pub planning: Planning,
-    /// The body: statements in its language.
+    /// The body, as statements of its language.
     pub body: String,
-    /// The body was written as SQL, not as a string.
+    /// Whether the body is an SQL body (BEGIN ATOMIC or RETURN), not a string.
     pub atomic: bool,
-    /// SET: settings and what they are while it runs, in the order in which they were said.
+    /// SET: the settings in force while it runs, in the order of the statement.
     pub settings: Vec<(String, String)>,
     /// The catalog version of its last change.
     pub version: u64,
-    /// Its guards.
+    /// The guards of the routine.
     pub guards: Guards,
-    /// What its types are in a call, where its signature has stand-ins; not in the catalog.
+    /// The concrete types in a call, if the signature has polymorphic types; not stored in the
+    /// catalog.
     pub as_called: Option<Arc<AsCalled>>,
 }
 
-/// A function whose signature has stand-ins as types (`anyelement` and its kin), as a call has it.
+/// The instance of a polymorphic function for one call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AsCalled {
-    /// The types of the arguments that go in.
+    /// The types of the input arguments.
     pub types: Box<[TypeKind]>,
-    /// The result as it was declared.
+    /// The declared result type.
     pub result: TypeKind,
-    /// The signature as it was declared.
+    /// The declared signature.
     pub signature: Box<str>,
 }
 
-/// What a routine says of itself that only planners ask for; it is kept, and shown.
+/// The planner hints of a routine; they are stored and displayed, but have no effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Planning {
     /// LEAKPROOF
@@ -76,17 +78,17 @@ pub struct Planning {
     pub parallel: Parallel,
     /// COST
     pub cost: f32,
-    /// ROWS; 0 where it gives no set.
+    /// ROWS; 0 if the routine does not return a set.
     pub rows: f32,
 }
 
 impl Planning {
-    /// What PostgreSQL says that calls cost.
+    /// PostgreSQL's default cost of a call.
     pub const COST: f32 = 100.0;
-    /// What PostgreSQL says how many rows there are.
+    /// PostgreSQL's default number of rows of a set.
     pub const ROWS: f32 = 1000.0;
 
-    /// Where nothing is said, of one that gives a `set` or not.
+    /// Returns the default hints for a routine that returns a `set`, or none.
     pub fn of(set: bool) -> Planning {
         Planning {
             leakproof: false,
@@ -97,7 +99,7 @@ impl Planning {
     }
 }
 
-/// PARALLEL
+/// The parallel safety of a routine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parallel {
     /// SAFE
@@ -109,7 +111,7 @@ pub enum Parallel {
 }
 
 impl Parallel {
-    /// What a word says.
+    /// Returns the parallel safety for a keyword; `None` for other words.
     pub fn of(word: &str) -> Option<Parallel> {
         Some(match word {
             "safe" => Parallel::Safe,
@@ -119,7 +121,7 @@ impl Parallel {
         })
     }
 
-    /// As `pg_proc` has it.
+    /// Returns the letter that `pg_proc` contains.
     pub fn letter(self) -> &'static str {
         match self {
             Parallel::Safe => "s",
@@ -129,7 +131,7 @@ impl Parallel {
     }
 }
 
-/// Function or procedure.
+/// The kind of a routine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoutineKind {
     /// CREATE FUNCTION
@@ -139,7 +141,7 @@ pub enum RoutineKind {
 }
 
 impl RoutineKind {
-    /// As messages say it.
+    /// Returns the name of the kind in messages.
     pub fn name(self) -> &'static str {
         match self {
             RoutineKind::Function => "function",
@@ -148,19 +150,19 @@ impl RoutineKind {
     }
 }
 
-/// A language.
+/// The language of a routine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// sql
     Sql,
     /// plpgsql
     PlPgSql,
-    /// c: a function of an extension, whose body is a symbol (see `extensions`)
+    /// c: a function of an extension, whose body is the name of a symbol (see `extensions`)
     C,
 }
 
 impl Language {
-    /// Its name.
+    /// Returns the name of the language.
     pub fn name(self) -> &'static str {
         match self {
             Language::Sql => "sql",
@@ -169,7 +171,7 @@ impl Language {
         }
     }
 
-    /// What PostgreSQL says that a call costs, where nothing is said.
+    /// Returns PostgreSQL's default cost of a call in this language.
     pub fn usual_cost(self) -> f32 {
         match self {
             Language::Sql | Language::PlPgSql => Planning::COST,
@@ -178,80 +180,80 @@ impl Language {
     }
 }
 
-/// An argument.
+/// A parameter of a routine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoutineArg {
-    /// Its name; empty for none.
+    /// The name; empty if it has none.
     pub name: String,
-    /// Which way it goes.
+    /// The mode: input, output or both.
     pub mode: ArgMode,
     /// Its type.
     pub ty: Type,
-    /// Its default as SQL text.
+    /// The default as SQL text.
     pub default: Option<String>,
 }
 
-/// Which way an argument goes.
+/// The mode of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgMode {
-    /// In.
+    /// IN: an input parameter.
     In,
-    /// Out.
+    /// OUT: an output parameter.
     Out,
-    /// Both.
+    /// INOUT: both an input and an output parameter.
     InOut,
-    /// In, as an array of all that are left.
+    /// VARIADIC: an input parameter that receives all remaining arguments as an array.
     Variadic,
     /// A column of RETURNS TABLE.
     Table,
 }
 
 impl ArgMode {
-    /// Does the caller give it?
+    /// Returns whether the caller supplies an argument for it.
     pub fn is_input(self) -> bool {
         matches!(self, ArgMode::In | ArgMode::InOut | ArgMode::Variadic)
     }
 
-    /// Is it part of the result?
+    /// Returns whether it is part of the result.
     pub fn is_output(self) -> bool {
         matches!(self, ArgMode::Out | ArgMode::InOut | ArgMode::Table)
     }
 }
 
-/// What a routine gives.
+/// The result of a routine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoutineResult {
-    /// The type of its value; `record` where it is a row of no composite type.
+    /// The type of the value; `record` for a row that has no composite type.
     pub ty: Type,
-    /// Any number of rows.
+    /// Whether the routine returns a set of rows.
     pub set: bool,
-    /// It is what triggers call.
+    /// Whether it is a trigger function.
     pub trigger: bool,
-    /// Names and types of the columns: those of arguments that come out, or what is in its composite type; none where it
-    /// is one value without a name.
+    /// The names and types of the columns: those of the output parameters, or of the composite
+    /// type. Empty for a single unnamed value.
     pub columns: Vec<(String, Type)>,
-    /// The columns are for the caller to say.
+    /// Whether the caller must give a column definition list.
     pub record: bool,
 }
 
-/// What is in the rows of a composite type, as columns.
+/// Returns the fields of a composite type as columns; `None` for other types.
 pub fn columns_of_row(ty: Type) -> Option<Vec<(String, Type)>> {
     let fields = ty.kind.as_composite()?.definition().fields.iter();
     Some(fields.map(|f| (f.name.clone(), f.ty)).collect())
 }
 
 impl RoutineDef {
-    /// The arguments that the caller gives.
+    /// Returns the input parameters.
     pub fn inputs(&self) -> impl Iterator<Item = &RoutineArg> {
         self.args.iter().filter(|arg| arg.mode.is_input())
     }
 
-    /// The arguments that are part of the result.
+    /// Returns the output parameters.
     pub fn outputs(&self) -> impl Iterator<Item = &RoutineArg> {
         self.args.iter().filter(|arg| arg.mode.is_output())
     }
 
-    /// What it does, where an extension has brought it along.
+    /// Returns the built-in implementation of a function that belongs to an extension.
     pub fn provided(&self) -> Option<&'static ScalarFunction> {
         match self.language {
             Language::C => extensions::function(&self.body, &self.input_kinds()),
@@ -259,12 +261,12 @@ impl RoutineDef {
         }
     }
 
-    /// The types that tell it from others of its name.
+    /// Returns the types of the input parameters, which distinguish overloaded routines.
     pub fn input_kinds(&self) -> Vec<TypeKind> {
         self.inputs().map(|arg| arg.ty.kind).collect()
     }
 
-    /// `name(type, type)`, as messages and DROP have it.
+    /// Returns `name(type, type)`, as messages and DROP display the routine.
     pub fn signature(&self) -> String {
         if let Some(called) = &self.as_called {
             return called.signature.to_string();
@@ -273,26 +275,26 @@ impl RoutineDef {
         format!("{}({})", self.name, types.join(", "))
     }
 
-    /// Is its result a row?
+    /// Returns whether the result is a row.
     pub fn gives_row(&self) -> bool {
         let result = &self.result;
         !result.trigger && result.ty.kind.is_row()
     }
 
-    /// Is a type, or what is made of it, part of its signature?
+    /// Returns whether the signature contains a type, or a type derived from it.
     pub fn names_type(&self, oid: u32) -> bool {
         let mut args = self.args.iter();
         is_made_of(self.result.ty.kind, oid) || args.any(|arg| is_made_of(arg.ty.kind, oid))
     }
 }
 
-/// A type without its length.
+/// Returns the name of a type without its length.
 fn shown_type(ty: &Type) -> String {
     Type::of(ty.kind).name()
 }
 
-/// Puts the version of `routine` that the caller planned with into the read set (CAT-5). False when it is not that
-/// version any more, or gone: plan again.
+/// Adds the version of `routine` with which the caller planned to the read set (CAT-5). Returns
+/// false if the routine was changed or dropped: the caller must plan again.
 pub async fn guard_routine(
     tx: &mut Transaction,
     routine: &RoutineDef,

@@ -1,11 +1,12 @@
-//! What a table's rows have to satisfy besides their keys, what runs when they change, and what else a column is.
+//! The constraints and triggers of a table besides its keys, and further properties of columns.
 //!
 //! Invariants
-//! - FK-1: `foreign_keys[i].parent_columns` are the columns of a unique index of the parent, whatever their
+//! - FK-1: `foreign_keys[i].parent_columns` are the columns of a unique index of the parent, in any
 //!   order.
-//! - FK-2: a table is in the `referenced_by` of each table that a foreign key of it leads to, and nothing else is.
-//!   So who changes a parent knows whose rows to look at, and DDL on either finds the other.
-//! - FK-3: a foreign key depends on one unique index of its parent, and is dropped with that index or keeps it.
+//! - FK-2: `referenced_by` of a table contains exactly the tables with a foreign key to it. So a
+//!   change of a parent finds the rows to check, and DDL on either table finds the other.
+//! - FK-3: a foreign key depends on one unique index of its parent. It is dropped with that index,
+//!   or prevents the drop.
 
 use super::collation::Collation;
 use super::def::TableDef;
@@ -13,7 +14,7 @@ use super::trigger::TriggerDef;
 use crate::types::Domain;
 use crate::value::Value;
 
-/// The constraints of a table that are no indexes.
+/// The constraints of a table that are not indexes, and its comments and triggers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableRules {
     /// CHECK constraints.
@@ -26,20 +27,20 @@ pub struct TableRules {
     pub comments: Vec<(Option<usize>, String)>,
     /// The triggers (TRG-1).
     pub triggers: Vec<TriggerDef>,
-    /// What was said of how its rows are kept.
+    /// The storage options.
     pub storage: Storage,
 }
 
-/// What was said of how rows are kept, which changes nothing: dumps have it.
+/// The storage options of a table. They have no effect, but dumps contain them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Storage {
     /// Storage parameters and their values.
     pub options: Vec<(String, String)>,
-    /// UNLOGGED
+    /// Whether the table is UNLOGGED.
     pub unlogged: bool,
 }
 
-/// Storage parameters with what SET (…) says of them.
+/// Applies SET (…) to storage parameters.
 pub fn set_options(options: &mut Vec<(String, String)>, said: &[(String, String)]) {
     options.retain(|(name, _)| said.iter().all(|(new, _)| new != name));
     options.extend_from_slice(said);
@@ -48,46 +49,47 @@ pub fn set_options(options: &mut Vec<(String, String)>, said: &[(String, String)
 /// A CHECK constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckDef {
-    /// Its oid.
+    /// The oid of the constraint.
     pub id: u32,
-    /// Its name.
+    /// The name of the constraint.
     pub name: String,
     /// The condition as SQL text, over the table's columns.
     pub text: String,
-    /// It holds for all rows; those that were there before a NOT VALID one was added nobody has looked at.
+    /// Whether the condition is known to be true for all rows. After NOT VALID, rows that existed
+    /// before are unchecked.
     pub valid: bool,
-    /// NO INHERIT
+    /// Whether the constraint is NO INHERIT.
     pub no_inherit: bool,
 }
 
 /// A FOREIGN KEY constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignKeyDef {
-    /// Its oid.
+    /// The oid of the constraint.
     pub id: u32,
-    /// Its name.
+    /// The name of the constraint.
     pub name: String,
     /// The referencing columns, by position in the table.
     pub columns: Vec<usize>,
-    /// The oid of the table it leads to.
+    /// The oid of the referenced table.
     pub parent: u32,
     /// The referenced columns, by position in that table.
     pub parent_columns: Vec<usize>,
     /// The oid of the unique index of the parent that it depends on (FK-3); 0 in definitions stored without one.
     pub index: u32,
-    /// What a DELETE there does here.
+    /// The action for referencing rows on a DELETE of the referenced row.
     pub on_delete: Referential,
     /// The columns that ON DELETE SET changes, by position in `columns`; empty if it changes all.
     pub delete_columns: Vec<usize>,
-    /// What an UPDATE there does here.
+    /// The action for referencing rows on an UPDATE of the referenced key.
     pub on_update: Referential,
-    /// MATCH FULL: all columns are NULL or none.
+    /// MATCH FULL: either all columns are NULL or none.
     pub full: bool,
-    /// The check may wait for the end of the transaction.
+    /// Whether the check can be deferred to the end of the transaction.
     pub deferrable: bool,
-    /// It does so unless it is told otherwise.
+    /// Whether the check is deferred by default.
     pub deferred: bool,
-    /// As of a CHECK.
+    /// Whether all rows are known to satisfy it, as for a CHECK.
     pub valid: bool,
     /// DISABLE TRIGGER ALL of its table: new rows are not checked.
     pub unchecked: bool,
@@ -95,18 +97,19 @@ pub struct ForeignKeyDef {
     pub inert: bool,
 }
 
-/// What becomes of rows whose referenced row goes or gets another key.
+/// A referential action: the effect on referencing rows if the referenced row is deleted or its key
+/// changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Referential {
-    /// An error, unless the reference is right again when it is checked.
+    /// An error, unless the reference is valid again at the time of the check.
     NoAction,
-    /// An error.
+    /// An immediate error.
     Restrict,
-    /// They follow.
+    /// The referencing rows are deleted, or get the new key.
     Cascade,
-    /// Their columns become NULL.
+    /// The referencing columns become NULL.
     SetNull,
-    /// Their columns get their defaults.
+    /// The referencing columns get their defaults.
     SetDefault,
 }
 
@@ -128,34 +131,35 @@ impl ForeignKeyDef {
     }
 }
 
-/// What a column is besides its type.
+/// The properties of a column besides its type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ColumnMore {
     /// GENERATED ALWAYS AS (…) STORED: the expression as SQL text.
     pub generated: Option<String>,
-    /// GENERATED … AS IDENTITY; its default is the next value of its sequence.
+    /// GENERATED … AS IDENTITY; the default is the next value of the sequence.
     pub identity: Option<Identity>,
-    /// The oid of the sequence that goes with it, of SERIAL or IDENTITY.
+    /// The oid of the sequence that belongs to a SERIAL or IDENTITY column.
     pub sequence: Option<u32>,
-    /// What rows have in it that were written before it was added; `None` where there are none.
+    /// The value in rows that were written before the column was added; `None` if no such rows
+    /// exist.
     pub missing: Option<Value>,
-    /// The domain that it is of; its type is that domain's root.
+    /// The domain of the column; the type of the column is the root base type of that domain.
     pub domain: Option<Domain>,
     /// COLLATE
     pub collation: Collation,
 }
 
-/// Who gives an identity column its values.
+/// The kind of an identity column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// The sequence, unless OVERRIDING SYSTEM VALUE is said.
+    /// ALWAYS: the sequence supplies the value, unless OVERRIDING SYSTEM VALUE is given.
     Always,
-    /// The sequence, where nothing is given.
+    /// BY DEFAULT: the sequence supplies the value if the statement gives none.
     ByDefault,
 }
 
 impl Referential {
-    /// As it is written; `None` for what is so unless something is said.
+    /// Returns the SQL keywords; `None` for the default action.
     pub fn written(self) -> Option<&'static str> {
         match self {
             Referential::NoAction => None,
@@ -166,7 +170,7 @@ impl Referential {
         }
     }
 
-    /// Does it change the rows that reference?
+    /// Returns whether the action changes the referencing rows.
     pub fn changes(self) -> bool {
         !matches!(self, Referential::NoAction | Referential::Restrict)
     }

@@ -1,7 +1,8 @@
-//! Who may do what: roles, whose objects are, and what was granted.
+//! Roles, ownership and privileges.
 //!
-//! SEC-1: whatever changes an answer of this gives those tables and routines a new version that plans were made with by that
-//! answer; a plan is of one role. So a plan that runs is allowed, and nothing is asked at each run.
+//! SEC-1: a plan belongs to one role. A change of any answer of this module raises the versions of
+//! the tables and routines whose plans depend on the answer. So a plan that is still valid is still
+//! permitted, and executions check nothing.
 
 use std::sync::Arc;
 
@@ -14,16 +15,16 @@ use super::store::SUPERUSER_OID;
 use crate::error::{SqlError, SqlState};
 use crate::order::InOrder;
 
-/// The role whose only member is the owner of the database.
+/// The oid of the role whose only member is the owner of the database.
 pub const DATABASE_OWNER: u32 = 6171;
 const READ_ALL_DATA: u32 = 6181;
 const WRITE_ALL_DATA: u32 = 6182;
-/// The role whose members may do CHECKPOINT.
+/// The oid of the role whose members may run CHECKPOINT.
 pub const CHECKPOINT: u32 = 4544;
-/// The role whose members may end others' statements.
+/// The oid of the role whose members may cancel statements of other sessions.
 pub const SIGNAL_BACKEND: u32 = 4200;
 
-/// The roles that PostgreSQL has from the beginning, of which something depends here.
+/// The predefined roles of PostgreSQL that have an effect here.
 const PREDEFINED: [(u32, &str); 5] = [
     (DATABASE_OWNER, "pg_database_owner"),
     (READ_ALL_DATA, "pg_read_all_data"),
@@ -32,17 +33,17 @@ const PREDEFINED: [(u32, &str); 5] = [
     (SIGNAL_BACKEND, "pg_signal_backend"),
 ];
 
-/// First oid of a role that somebody made.
+/// The first oid of user-created roles.
 const FIRST_MADE: u32 = 16384;
 
-/// The roles that nobody made.
+/// Returns the predefined roles.
 pub(super) fn predefined() -> impl Iterator<Item = RoleDef> {
     PREDEFINED
         .into_iter()
         .map(|(id, name)| RoleDef::new(id, name))
 }
 
-/// Roles, owners and privileges of one catalog version.
+/// The roles, owners and privileges of one catalog version.
 #[derive(Clone, Debug, Default)]
 pub struct Security {
     /// The oid of the database.
@@ -50,7 +51,7 @@ pub struct Security {
     roles: HashMap<u32, Arc<RoleDef>>,
     abouts: HashMap<(u32, u32), Arc<About>>,
     defaults: Vec<Arc<DefaultAcl>>,
-    /// Of routines, which say it themselves.
+    /// The owners of routines, which store them themselves.
     routine_owners: HashMap<u32, u32>,
 }
 
@@ -77,45 +78,45 @@ impl Security {
         self.routine_owners.insert(routine, owner);
     }
 
-    /// The database whose objects these are.
+    /// Returns the database of these objects.
     pub fn database(&self) -> Object {
         Object::new(ObjectKind::Database, self.database)
     }
 
-    /// The role with an oid.
+    /// Returns the role with this oid.
     pub fn role(&self, id: u32) -> Option<&Arc<RoleDef>> {
         self.roles.get(&id)
     }
 
-    /// The name of a role, or its number.
+    /// Returns the name of a role, or its oid if the role does not exist.
     pub fn role_name(&self, id: u32) -> String {
         let role = self.role(id);
         role.map_or_else(|| id.to_string(), |role| role.name.clone())
     }
 
-    /// Does it pass every check?
+    /// Returns whether the role is a superuser, which passes every check.
     pub fn is_superuser(&self, role: u32) -> bool {
         self.role(role).is_some_and(|role| role.superuser)
     }
 
-    /// What is said about an object.
+    /// Returns the stored owner, privileges and comments of an object.
     pub fn about(&self, object: Object) -> Option<&Arc<About>> {
         self.abouts.get(&object.key())
     }
 
-    /// All that is said about objects, by class and oid.
+    /// Returns the entries of all objects, in the order of system catalog and oid.
     pub fn abouts(&self) -> Vec<Arc<About>> {
         let mut all: Vec<_> = self.abouts.values().cloned().collect();
         all.order_by_key(|about| (about.class, about.id));
         all
     }
 
-    /// All of ALTER DEFAULT PRIVILEGES.
+    /// Returns all entries of ALTER DEFAULT PRIVILEGES.
     pub fn defaults(&self) -> &[Arc<DefaultAcl>] {
         &self.defaults
     }
 
-    /// Whose an object is.
+    /// Returns the owner of an object.
     pub fn owner(&self, object: Object) -> u32 {
         let said = self.about(object).and_then(|about| about.owner);
         let routine = || match object.kind {
@@ -128,13 +129,14 @@ impl Security {
             .unwrap_or_else(|| object.first_owner())
     }
 
-    /// Who may do what with it.
+    /// Returns the access control list of an object.
     pub fn acl(&self, object: Object) -> Acl {
         let said = self.about(object).and_then(|about| about.acl.clone());
         said.unwrap_or_else(|| object.first_acl(self.owner(object)))
     }
 
-    /// The roles that `member` is one of, itself first: all, or only those whose privileges it has without SET ROLE.
+    /// Returns the roles of which `member` is a member, itself first. With `inherited` only those
+    /// whose privileges it has without SET ROLE.
     pub fn roles_of(&self, member: u32, inherited: bool) -> Vec<u32> {
         let mut all = vec![member];
         let mut next = 0;
@@ -156,17 +158,17 @@ impl Security {
         all
     }
 
-    /// Has it the privileges of `role`?
+    /// Returns whether the member has the privileges of `role`.
     pub fn has_privileges_of(&self, member: u32, role: u32) -> bool {
         member == role || self.is_superuser(member) || self.roles_of(member, true).contains(&role)
     }
 
-    /// May it become `role`?
+    /// Returns whether the member may SET ROLE to `role`.
     pub fn is_member_of(&self, member: u32, role: u32) -> bool {
         member == role || self.is_superuser(member) || self.roles_of(member, false).contains(&role)
     }
 
-    /// May it make others members of `role`?
+    /// Returns whether the member may grant membership in `role`.
     pub fn is_admin_of(&self, member: u32, role: u32) -> bool {
         let mut roles = self.roles_of(member, false).into_iter();
         self.is_superuser(member)
@@ -179,12 +181,12 @@ impl Security {
             })
     }
 
-    /// May it do what only the owner may?
+    /// Returns whether the role may perform the actions that are reserved for the owner.
     pub fn owns(&self, role: u32, object: Object) -> bool {
         self.has_privileges_of(role, self.owner(object))
     }
 
-    /// 42501 for others than the owner.
+    /// Checks that the role owns the object; 42501 otherwise.
     pub fn check_owner(&self, role: u32, object: Object, name: &str) -> Result<(), SqlError> {
         match self.owns(role, object) {
             true => Ok(()),
@@ -195,7 +197,7 @@ impl Security {
         }
     }
 
-    /// What of `wanted` it may do with an object.
+    /// Returns the privileges among `wanted` that the role has on an object.
     pub fn allowed(&self, role: u32, object: Object, wanted: Privileges) -> Privileges {
         if self.is_superuser(role) {
             return wanted;
@@ -221,7 +223,7 @@ impl Security {
         allowed.within(wanted)
     }
 
-    /// What these roles may by a list, and what of it they may give on.
+    /// Returns the privileges of these roles in a list, and those that they hold with grant option.
     fn allowed_by(&self, acl: &Acl, roles: &[u32]) -> (Privileges, Privileges) {
         let of = |grantee: u32| grantee == PUBLIC || roles.contains(&grantee);
         let items = acl.iter().filter(|item| of(item.grantee));
@@ -231,7 +233,7 @@ impl Security {
         )
     }
 
-    /// What of `wanted` it may do with a column by what was granted of that alone.
+    /// Returns the privileges among `wanted` that the role has on a column by column grants alone.
     pub fn allowed_column(
         &self,
         role: u32,
@@ -251,15 +253,16 @@ impl Security {
         allowed.within(wanted)
     }
 
-    /// Has it this of some column?
+    /// Returns whether the role has one of these privileges on some column.
     pub fn allowed_any_column(&self, role: u32, object: Object, wanted: Privileges) -> bool {
         let columns = self.about(object).map_or(&[][..], |about| &about.columns);
         let mut columns = columns.iter();
         columns.any(|(column, _)| !self.allowed_column(role, object, *column, wanted).is_none())
     }
 
-    /// Who gives where `role` grants of a list, and what it may give: the owner if it can be that, else one of its roles
-    /// that has the most of the right to give `wanted` on.
+    /// Returns the grantor when `role` grants privileges of a list, and the privileges that it can
+    /// grant. The grantor is the owner if `role` has its privileges, else the role of `role` with
+    /// the most grant options among `wanted`.
     pub fn grantor(
         &self,
         role: u32,
@@ -289,13 +292,13 @@ impl Security {
         )
     }
 
-    /// May it give these on?
+    /// Returns whether the role may grant these privileges.
     pub fn may_grant(&self, role: u32, object: Object, wanted: Privileges) -> bool {
         let (_, options) = self.grantor(role, (object, &self.acl(object)), wanted);
         options.has(wanted)
     }
 
-    /// 42501 where something of `wanted` is not allowed.
+    /// Checks that the role has all privileges in `wanted`; 42501 otherwise.
     pub fn check(
         &self,
         role: u32,
@@ -309,7 +312,8 @@ impl Security {
         }
     }
 
-    /// What a new object of a role begins with, if that is not what its kind has by default.
+    /// Returns the initial privileges of a new object of a role; `None` for those that are the
+    /// default of its kind.
     pub fn new_acl(&self, role: u32, schema: u32, object: Object) -> Option<Acl> {
         let of = |schema: u32| {
             let mut all = self.defaults.iter();
@@ -334,18 +338,18 @@ impl Security {
         Some(acl).filter(|acl| !same(acl, &object.first_acl(role)))
     }
 
-    /// Was the role there from the beginning?
+    /// Returns whether the role is predefined.
     pub fn is_predefined(role: u32) -> bool {
         role < FIRST_MADE && role != SUPERUSER_OID
     }
 }
 
-/// 42501
+/// Returns the error 42501 for a missing privilege on an object.
 pub fn no_privilege(kind: ObjectKind, name: &str) -> SqlError {
     denied(format!("permission denied for {} {name}", kind.name()))
 }
 
-/// 42501
+/// Returns the error 42501 with this message.
 pub fn denied(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
 }

@@ -1,14 +1,14 @@
-//! Sequences: their definitions, and the objects that hold how far they are.
+//! Sequences: their definitions, and the objects that store their current values.
 //!
 //! ```text
-//! cell   [CELL | oid, last value, 1 once it was given | taker << 32]
+//! cell   [CELL | oid, last value, 1 once nextval has returned it | taker << 32]
 //! taker  1 + the number of the machine that took the last value, or 0
 //! ```
-//! A machine takes values from the cell a range at a time, in transactions of their own, so that no
-//! session waits for the commit of another one. The values that a machine has not given when it
-//! ends are never given. Of several machines each gives the values of its own ranges: they rise on
-//! each machine, not from one machine to another, as with PostgreSQL's CACHE. `setval` and ALTER
-//! SEQUENCE on one machine do not reach the ranges that other machines have.
+//! A machine takes a range of values from the cell in a transaction of its own, so no session waits
+//! for the commit of another one. Values that a machine has not returned when it stops are lost.
+//! Each machine returns the values of its own ranges. They ascend on each machine, but not across
+//! machines, as with PostgreSQL's CACHE. `setval` and ALTER SEQUENCE on one machine do not affect
+//! the ranges of other machines.
 
 use fencepost_storage::Addr;
 use fencepost_txn::{Near, Stop, Transaction};
@@ -24,76 +24,76 @@ const LIMIT_EXCEEDED: SqlState = SqlState::new(b"2200H");
 /// A sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SequenceDef {
-    /// Its oid.
+    /// The oid of the sequence.
     pub id: u32,
-    /// The schema it is in.
+    /// The schema of the sequence.
     pub schema: String,
-    /// Its name.
+    /// The name of the sequence.
     pub name: String,
-    /// smallint, integer or bigint.
+    /// The type: smallint, integer or bigint.
     pub kind: TypeKind,
     /// The first value.
     pub start: i64,
-    /// From value to value; not 0.
+    /// The difference between values; not 0.
     pub increment: i64,
     /// The least value.
     pub min: i64,
     /// The greatest value.
     pub max: i64,
-    /// Values that are taken at once, at least.
+    /// The smallest number of values that are taken at once.
     pub cache: i64,
-    /// It begins anew at its end.
+    /// CYCLE: the values restart after the last one.
     pub cycle: bool,
-    /// The table that it goes with.
+    /// The oid of the table that owns the sequence.
     pub owner: Option<u32>,
-    /// The raw address of its cell.
+    /// The raw address of the cell.
     pub cell: u64,
 }
 
-/// The way from value to value.
+/// The rule that determines the next value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// The difference; not 0.
+    /// The difference between values; not 0.
     pub increment: i64,
     /// The least value.
     pub min: i64,
     /// The greatest value.
     pub max: i64,
-    /// The first value follows the last one.
+    /// Whether the first value follows the last one.
     pub cycle: bool,
 }
 
-/// How far a sequence is.
+/// The current state of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached {
-    /// The last value, or the one that comes next.
+    /// The last value, or the next one if it was not returned yet.
     pub value: i64,
-    /// It is the last value that was given.
+    /// Whether `value` was returned by nextval.
     pub was_given: bool,
 }
 
-/// Values that were taken: so many, from the first on.
+/// A range of values that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// The first value.
     pub first: i64,
-    /// How many.
+    /// The number of values.
     pub count: u64,
-    /// The way to the others.
+    /// The rule for the further values.
     pub steps: Steps,
-    /// How far the sequence was before.
+    /// The state of the sequence before.
     pub before: Reached,
 }
 
 impl Steps {
-    /// The value that follows `value`; `None` at the end.
+    /// Returns the value that follows `value`; `None` at the end.
     pub fn after(&self, value: i64) -> Option<i64> {
         let next = value.checked_add(self.increment);
         let next = next.filter(|next| (self.min..=self.max).contains(next));
         next.or_else(|| self.cycle.then(|| self.first()))
     }
 
-    /// Where a cycle begins.
+    /// Returns the value with which a cycle begins.
     fn first(&self) -> i64 {
         match self.increment > 0 {
             true => self.min,
@@ -101,7 +101,7 @@ impl Steps {
         }
     }
 
-    /// How many values there are from `value` to the end, or to the end of a cycle.
+    /// Returns the number of values from `value` to the end, or to the end of a cycle.
     fn left(&self, value: i64) -> u64 {
         let end = match self.increment > 0 {
             true => self.max,
@@ -111,7 +111,7 @@ impl Steps {
         steps.saturating_add(1)
     }
 
-    /// The value that is so many steps from `value`.
+    /// Returns the value that is `steps` steps after `value`.
     fn far(&self, value: i64, steps: u64) -> i64 {
         let left = self.left(value);
         let (from, steps) = match steps < left {
@@ -124,7 +124,7 @@ impl Steps {
 }
 
 impl SequenceDef {
-    /// Makes the cell of a new sequence.
+    /// Creates the cell of a new sequence.
     pub async fn create_cell(&mut self, tx: &mut Transaction) -> Result<(), Halt> {
         let cell = tx.alloc(3, Near::Own).await?.addr;
         self.cell = cell.raw();
@@ -135,8 +135,8 @@ impl SequenceDef {
         self.write(tx, start, None).await
     }
 
-    /// Makes a cell that is as far as the sequence's own, and is that from now on. The values that
-    /// the machine has taken of the sequence and not given are not taken of the copy.
+    /// Creates a copy of the cell, which becomes the sequence's cell. The copy continues after the
+    /// last value that this machine has returned, not after the range that it has taken.
     pub async fn copy_cell(&mut self, tx: &mut Transaction, ranges: &Ranges) -> Result<(), Halt> {
         let Some((cell, taker)) = self.read(tx).await? else {
             return Err(SqlError::internal("the sequence is gone").into());
@@ -153,7 +153,7 @@ impl SequenceDef {
         Ok(tx.free(Addr::from_raw(self.cell)).await?)
     }
 
-    /// The way from value to value.
+    /// Returns the rule for the next value.
     pub fn steps(&self) -> Steps {
         Steps {
             increment: self.increment,
@@ -163,12 +163,12 @@ impl SequenceDef {
         }
     }
 
-    /// Are the values those of `other`, and taken like them?
+    /// Returns whether both sequences have the same values and the same CACHE.
     pub fn has_values_of(&self, other: &SequenceDef) -> bool {
         self.steps() == other.steps() && self.cache == other.cache && self.start == other.start
     }
 
-    /// 22003 for a value that `setval` may not set.
+    /// Checks a value for `setval`; 22003 if it is out of bounds.
     pub fn check_value(&self, value: i64) -> Result<(), SqlError> {
         if (self.min..=self.max).contains(&value) {
             return Ok(());
@@ -182,7 +182,7 @@ impl SequenceDef {
         ))
     }
 
-    /// Sets how far it is; false where `tx` does not see the sequence.
+    /// Sets the state; returns false if `tx` does not see the sequence.
     pub async fn set(&self, tx: &mut Transaction, reached: Reached) -> Result<bool, Halt> {
         self.check_value(reached.value)?;
         if self.read(tx).await?.is_none() {
@@ -192,10 +192,10 @@ impl SequenceDef {
         Ok(true)
     }
 
-    /// Takes up to `count` values; `None` where `tx` does not see the sequence.
+    /// Takes up to `count` values; `None` if `tx` does not see the sequence.
     ///
     /// # Errors
-    /// 2200H where no value is left.
+    /// 2200H if no value is left.
     pub async fn take(&self, tx: &mut Transaction, count: u64) -> Result<Option<Taken>, Halt> {
         let Some((before, _)) = self.read(tx).await? else {
             return Ok(None);
@@ -224,13 +224,13 @@ impl SequenceDef {
         }))
     }
 
-    /// The last value that a machine has taken, and its number; `None` where `tx` does not see the
-    /// sequence.
+    /// Returns the last value that a machine has taken, and the number of that machine; `None` if
+    /// `tx` does not see the sequence.
     pub async fn read(&self, tx: &mut Transaction) -> Result<Option<(Reached, Option<u32>)>, Halt> {
         let mut words = Vec::new();
         match tx.read(Addr::from_raw(self.cell), &mut words).await {
             Ok(true) => {}
-            // Not yet, or no more.
+            // The sequence does not exist yet, or was dropped.
             Ok(false) | Err(Stop::Damaged) => return Ok(None),
             Err(stop) => return Err(stop.into()),
         }
@@ -246,7 +246,7 @@ impl SequenceDef {
         }
     }
 
-    /// Writes the cell; its reader sees which machine has taken the values up to `reached`.
+    /// Writes the cell, with the machine that has taken the values up to `reached`.
     async fn write(
         &self,
         tx: &mut Transaction,
@@ -259,7 +259,7 @@ impl SequenceDef {
         Ok(tx.write(Addr::from_raw(self.cell), &words).await?)
     }
 
-    /// 2200H
+    /// Returns the error 2200H for a sequence without further values.
     pub fn exhausted(&self) -> SqlError {
         let (end, limit) = match self.increment > 0 {
             true => ("maximum", self.max),

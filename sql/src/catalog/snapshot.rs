@@ -1,4 +1,5 @@
-//! The catalog at one version as one database sees it, in memory, shared by all sessions of the database.
+//! A snapshot: the catalog of one database in one version, in memory, shared by all sessions of the
+//! database.
 
 use std::sync::Arc;
 
@@ -21,13 +22,13 @@ use crate::pg_catalog::{Constraint, PUBLIC_NAMESPACE, class, namespace_name, rel
 use crate::types::TypeKind;
 use crate::types::composites::{ROW_ARRAY, ROW_TYPE};
 
-/// Every definition at one catalog version.
+/// All definitions of one catalog version.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     version: u64,
-    /// The oid of the database whose definitions these are.
+    /// The oid of the database of these definitions.
     database: u32,
-    /// All of them, by name.
+    /// All databases, in the order of their names.
     databases: Vec<Arc<DatabaseDef>>,
     tables: HashMap<String, Arc<TableDef>>,
     index_owner: HashMap<String, Arc<TableDef>>,
@@ -39,13 +40,13 @@ pub struct Snapshot {
     types: TypeSet,
     roles: HashMap<String, Arc<RoleDef>>,
     security: Security,
-    /// By schema and name: those of one name, in the order in which they were made.
+    /// The routines by schema and name; overloaded ones are in the order of their creation.
     routines: HashMap<String, Vec<Arc<RoutineDef>>>,
     extensions: Vec<Arc<ExtensionDef>>,
 }
 
 impl Snapshot {
-    /// A snapshot of these definitions.
+    /// Returns a snapshot of these definitions.
     pub fn new(version: u64, mut tables: Vec<TableDef>, roles: Vec<RoleDef>) -> Snapshot {
         compose(&mut tables);
         let mut snapshot = Snapshot {
@@ -72,7 +73,7 @@ impl Snapshot {
         snapshot
     }
 
-    /// The same as it is in this one of these databases.
+    /// Returns the snapshot with its own database and the list of all databases.
     pub fn with_databases(mut self, database: u32, databases: Vec<DatabaseDef>) -> Snapshot {
         self.database = database;
         self.security.set_database(database);
@@ -81,22 +82,22 @@ impl Snapshot {
         self
     }
 
-    /// The oid of the database whose definitions these are.
+    /// Returns the oid of the database of these definitions.
     pub fn database(&self) -> u32 {
         self.database
     }
 
-    /// All databases, by name.
+    /// Returns all databases, in the order of their names.
     pub fn databases(&self) -> &[Arc<DatabaseDef>] {
         &self.databases
     }
 
-    /// The database of an oid.
+    /// Returns the database with this oid.
     pub fn database_by_id(&self, id: u32) -> Option<&Arc<DatabaseDef>> {
         self.databases.iter().find(|database| database.id == id)
     }
 
-    /// The same with these sequences.
+    /// Returns the snapshot with these sequences.
     pub fn with_sequences(mut self, sequences: Vec<SequenceDef>) -> Snapshot {
         let named =
             |sequence: SequenceDef| (key(&sequence.schema, &sequence.name), Arc::new(sequence));
@@ -104,14 +105,14 @@ impl Snapshot {
         self
     }
 
-    /// The same with these views.
+    /// Returns the snapshot with these views.
     pub fn with_views(mut self, views: Vec<ViewDef>) -> Snapshot {
         let named = |view: ViewDef| (key(&view.schema, &view.name), Arc::new(view));
         self.views = views.into_iter().map(named).collect();
         self
     }
 
-    /// The same with these routines.
+    /// Returns the snapshot with these routines.
     pub fn with_routines(mut self, mut routines: Vec<RoutineDef>) -> Snapshot {
         routines.order_by_key(|routine| routine.id);
         for routine in routines {
@@ -123,7 +124,7 @@ impl Snapshot {
         self
     }
 
-    /// The same with these extensions besides that which is there from the start.
+    /// Returns the snapshot with these extensions and the built-in one.
     pub fn with_extensions(mut self, mut extensions: Vec<ExtensionDef>) -> Snapshot {
         extensions.order_by_key(|extension| extension.id);
         let all = ExtensionDef::plpgsql().into_iter().chain(extensions);
@@ -131,57 +132,58 @@ impl Snapshot {
         self
     }
 
-    /// Every extension, in the order in which they were made.
+    /// Returns all extensions, in the order of their creation.
     pub fn extensions(&self) -> &[Arc<ExtensionDef>] {
         &self.extensions
     }
 
-    /// The extension of a name.
+    /// Returns the extension of this name.
     pub fn extension(&self, name: &str) -> Option<&Arc<ExtensionDef>> {
         self.extensions.iter().find(|of| of.name == name)
     }
 
-    /// The extension of an oid.
+    /// Returns the extension with this oid.
     pub fn extension_by_id(&self, id: u32) -> Option<&Arc<ExtensionDef>> {
         self.extensions.iter().find(|of| of.id == id)
     }
 
-    /// The extension whose an object is.
+    /// Returns the extension to which an object belongs.
     pub fn extension_of(&self, object: Object) -> Option<&Arc<ExtensionDef>> {
         self.extensions.iter().find(|of| of.has(object))
     }
 
-    /// The same with this said about its objects.
+    /// Returns the snapshot with these owners, privileges and comments.
     pub fn with_security(mut self, abouts: Vec<About>, defaults: Vec<DefaultAcl>) -> Snapshot {
         self.security.set_abouts(abouts);
         self.security.set_defaults(defaults);
         self
     }
 
-    /// Who may do what.
+    /// Returns the roles, owners and privileges.
     pub fn security(&self) -> &Security {
         &self.security
     }
 
-    /// Every routine, in the order in which they were made.
+    /// Returns all routines, in the order of their creation.
     pub fn all_routines(&self) -> Vec<Arc<RoutineDef>> {
         let mut all: Vec<_> = self.routines.values().flatten().cloned().collect();
         all.order_by_key(|routine| routine.id);
         all
     }
 
-    /// The same with these types.
+    /// Returns the snapshot with these types.
     pub fn with_types(mut self, types: TypeSet) -> Snapshot {
         self.types = types;
         self
     }
 
-    /// The types that users made.
+    /// Returns the user-defined types.
     pub fn types(&self) -> &TypeSet {
         &self.types
     }
 
-    /// As [`Self::type_by_id`], where a plan may depend on it: not that of the rows of a view without guards.
+    /// Returns the type as [`Self::type_by_id`] does, if a plan may depend on it. `None` for the
+    /// row type of a view without guards.
     pub fn guarded_type(&self, id: u32) -> Option<Arc<TypeDef>> {
         if id & (ROW_TYPE | ROW_ARRAY) == 0 {
             return self.types.with_oid(id).cloned();
@@ -195,7 +197,8 @@ impl Snapshot {
         Some(Arc::new(view.row_type_def()))
     }
 
-    /// The type of an oid, or that whose arrays are of it: one that users made, or that of the rows of a table or view.
+    /// Returns the type with this oid or with this array type: a user-defined type, or the row type
+    /// of a table or view.
     pub fn type_by_id(&self, id: u32) -> Option<Arc<TypeDef>> {
         self.guarded_type(id).or_else(|| {
             let relation = id & !(ROW_TYPE | ROW_ARRAY);
@@ -205,7 +208,7 @@ impl Snapshot {
         })
     }
 
-    /// The type of an oid: also a built-in one, one of arrays, or that of a table's rows.
+    /// Returns the type with this oid, including built-in types, array types and row types.
     pub fn type_kind(&self, oid: u32) -> Option<TypeKind> {
         self.types.kind(oid).or_else(|| {
             let ty = self.type_by_id(oid)?;
@@ -216,8 +219,8 @@ impl Snapshot {
         })
     }
 
-    /// The same with these schemas: names and oids. `public` is there from the start; that one with its oid is among them
-    /// says that it was dropped.
+    /// Returns the snapshot with these schemas, given as names and oids. `public` exists from the
+    /// beginning; an entry with its oid means that it was dropped.
     pub fn with_schemas(mut self, schemas: Vec<(String, u32)>) -> Snapshot {
         self.first_public_gone = schemas.iter().any(|(_, id)| *id == PUBLIC_NAMESPACE);
         let made = schemas
@@ -227,19 +230,19 @@ impl Snapshot {
         self
     }
 
-    /// The oid of a schema but those of the system.
+    /// Returns the oid of a schema; `None` for system schemas.
     pub fn schema(&self, name: &str) -> Option<u32> {
         let first = self.has_first_public() && name == PUBLIC_SCHEMA;
         let made = self.schemas.get(name).copied();
         made.or_else(|| first.then_some(PUBLIC_NAMESPACE))
     }
 
-    /// Is the schema `public` there that was from the start?
+    /// Returns whether the original schema `public` still exists.
     pub fn has_first_public(&self) -> bool {
         !self.first_public_gone
     }
 
-    /// The schema that a name of one reaches, if users have relations in it.
+    /// Returns the schema that a schema name refers to, if users can have relations in it.
     fn reached<'a>(&self, schema: Option<&'a str>) -> Option<&'a str> {
         match schema {
             None => Some(PUBLIC_SCHEMA),
@@ -247,19 +250,20 @@ impl Snapshot {
         }
     }
 
-    /// The tables, and the views as if they were some.
+    /// Returns the tables, and the views in the form of tables.
     pub fn tables_and_views(&self) -> Vec<Arc<TableDef>> {
         let mut all = self.tables();
         all.extend(self.views().map(|view| Arc::new(view.as_table())));
         all
     }
 
-    /// Every view.
+    /// Returns all views.
     pub fn views(&self) -> impl Iterator<Item = &Arc<ViewDef>> {
         self.views.values()
     }
 
-    /// Every view, and every materialized view as one, in the order in which they were made.
+    /// Returns all views, and all materialized views in the form of views, in the order of their
+    /// creation.
     pub fn queries(&self) -> Vec<Arc<ViewDef>> {
         let materialized = self.tables.values().filter_map(|table| table.as_view());
         let mut all: Vec<_> = materialized.map(Arc::new).collect();
@@ -268,17 +272,17 @@ impl Snapshot {
         all
     }
 
-    /// Every sequence.
+    /// Returns all sequences.
     pub fn sequences(&self) -> impl Iterator<Item = &Arc<SequenceDef>> {
         self.sequences.values()
     }
 
-    /// The catalog version of this snapshot.
+    /// Returns the catalog version of this snapshot.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Every schema that was made, with its oid.
+    /// Returns all created schemas, with their oids.
     pub fn schemas(&self) -> Vec<(String, u32)> {
         let own = self.schemas.iter().map(|(name, oid)| (name.clone(), *oid));
         let mut all: Vec<_> = own.collect();
@@ -286,19 +290,19 @@ impl Snapshot {
         all
     }
 
-    /// Every table, by name.
+    /// Returns all tables, in the order of their names.
     pub fn tables(&self) -> Vec<Arc<TableDef>> {
         let mut tables: Vec<_> = self.tables.values().cloned().collect();
         tables.order_by(|a, b| a.name.cmp(&b.name));
         tables
     }
 
-    /// The table of an oid, or that of the index that has it.
+    /// Returns the table with this oid, or the table of the index with this oid.
     pub fn relation(&self, oid: u32) -> Option<Arc<TableDef>> {
         self.by_oid.get(&oid).cloned()
     }
 
-    /// Schema and name of the table, view or sequence with an oid.
+    /// Returns the schema and name of the table, view or sequence with this oid.
     pub fn place_of_relation(&self, id: u32) -> Option<(String, String)> {
         if let Some(table) = self.by_oid.get(&id).filter(|table| table.id == id) {
             return Some((table.schema.clone(), table.name.clone()));
@@ -311,7 +315,7 @@ impl Snapshot {
         Some((found.schema.clone(), found.name.clone()))
     }
 
-    /// The table, view or sequence with an oid.
+    /// Returns the table, view or sequence with this oid.
     pub fn object_of_relation(&self, id: u32) -> Option<Object> {
         let kind = if self.by_oid.get(&id).is_some_and(|table| table.id == id) {
             ObjectKind::Table
@@ -325,7 +329,7 @@ impl Snapshot {
         Some(Object::new(kind, id))
     }
 
-    /// The names of the columns of a table or view, in order.
+    /// Returns the column names of a table or view, in order.
     pub fn column_names(&self, relation: u32) -> Vec<String> {
         if let Some(table) = self.by_oid.get(&relation) {
             return table.columns.iter().map(|c| c.name.clone()).collect();
@@ -336,7 +340,7 @@ impl Snapshot {
         columns.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// The object of a class and oid.
+    /// Returns the object of a system catalog with this oid.
     pub fn object_of(&self, of_class: u32, id: u32) -> Option<Object> {
         let kind = match of_class {
             class::RELATION => return self.object_of_relation(id),
@@ -352,7 +356,7 @@ impl Snapshot {
         Some(Object::new(kind, id))
     }
 
-    /// The schema that an object is in, if it is in one.
+    /// Returns the schema of an object; `None` if it is in no schema.
     pub fn schema_of(&self, object: Object) -> Option<String> {
         match object.kind {
             ObjectKind::Table => self.by_oid.get(&object.id).map(|of| of.schema.clone()),
@@ -375,7 +379,8 @@ impl Snapshot {
         }
     }
 
-    /// What a role owns, but for what nothing is said about.
+    /// Returns the objects whose stored owner is this role. Objects without a stored owner are
+    /// omitted.
     pub fn owned_by(&self, role: u32) -> Vec<Object> {
         let abouts = self.security.abouts().into_iter();
         let said = abouts.filter(|about| about.owner == Some(role));
@@ -386,7 +391,7 @@ impl Snapshot {
         said.chain(routines).collect()
     }
 
-    /// An object as messages describe it.
+    /// Returns the description of an object in messages.
     pub fn shown_object(&self, object: Object) -> String {
         let name = match object.kind {
             ObjectKind::Schema => namespace_name(self, object.id),
@@ -412,7 +417,7 @@ impl Snapshot {
         format!("{kind} {}", name.unwrap_or_default())
     }
 
-    /// Is there an object of this class and oid?
+    /// Returns whether the system catalog `class` has an object with this oid.
     pub fn has_object(&self, class: u32, id: u32) -> bool {
         match class {
             class::RELATION => {
@@ -435,21 +440,22 @@ impl Snapshot {
         }
     }
 
-    /// What sessions of all roles begin with.
+    /// Returns the settings with which the sessions of all roles start.
     pub fn settings_of_all_roles(&self) -> impl Iterator<Item = &(String, String)> {
         let kept = self.roles.values().flat_map(|role| &role.settings);
         let kept = kept.filter(|of| of.database == SETTINGS_OF_ALL);
         kept.flat_map(|of| &of.settings)
     }
 
-    /// Every role, by name.
+    /// Returns all roles, in the order of their names.
     pub fn roles(&self) -> Vec<Arc<RoleDef>> {
         let mut roles: Vec<_> = self.roles.values().cloned().collect();
         roles.order_by(|a, b| a.name.cmp(&b.name));
         roles
     }
 
-    /// Is `name` taken by a table, an index, a sequence or a view? They share one name space.
+    /// Returns whether a table, an index, a sequence or a view has this name. They share one
+    /// namespace.
     pub fn relation_exists(&self, schema: &str, name: &str) -> bool {
         let name = &key(schema, name);
         self.tables.contains_key(name)
@@ -569,7 +575,7 @@ impl CatalogView for Snapshot {
     }
 }
 
-/// What a relation is found under.
+/// Returns the key by which relations are found.
 fn key(schema: &str, name: &str) -> String {
     match schema {
         PUBLIC_SCHEMA => name.to_owned(),

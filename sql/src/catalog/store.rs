@@ -1,26 +1,30 @@
-//! Where the catalog lives: trees of ordinary rows, reached from the machine's root object.
+//! The storage of the catalog: trees of ordinary rows, reached from the machine's root object.
 //!
 //! ```text
 //! root object   [MAGIC, heart, tables tree, roles tree, outcomes tree]
 //! heart         [catalog version, next oid]      written by every DDL transaction
-//! tables tree   oid -> row (oid, name, definition)      sequences, views, types, schemas, routines and extensions are there, too
-//!               class and oid -> row                    what is said about an object, behind all others: see `about.rs`
-//! roles tree    oid -> row (oid, name, definition)      databases are there, too: see `database.rs`
-//! trees         of each database like the tables tree, which is the first database's; that has what is said of
-//!               databases and roles, too
-//! outcomes      how transactions ended: see `outcomes.rs`
+//! tables tree   oid -> row (oid, name, definition)      also of sequences, views, types, schemas,
+//!                                                       routines and extensions
+//!               class and oid -> row                    owner, privileges and comments of an object,
+//!                                                       after all other rows: see `about.rs`
+//! roles tree    oid -> row (oid, name, definition)      also of databases: see `database.rs`
+//! trees         one for each database, like the tables tree, which is that of the first database;
+//!               the first one also has the privileges and comments of databases and roles
+//! outcomes      the outcomes of transactions: see `outcomes.rs`
 //! guards        of each table: see `guard.rs`
 //! ```
 //!
 //! Invariants
-//! - CAT-3: every DDL transaction writes the heart, so two of them never both commit from one
+//! - CAT-3: every DDL transaction writes the heart. So two of them never both commit from one
 //!   version, and names stay unique.
-//! - CAT-4: a version is never given twice while the process lives, not even by a transaction that
-//!   aborts, so equal versions mean equal definitions.
-//! - CAT-6: a definition is of one database and a snapshot has those of one database, besides all roles and databases;
-//!   oids may be the same in two databases, but no two objects of one database ever have the same.
-//! - CAT-5: a transaction that used a table has a guard of that table, at the planned version, in its
-//!   read set, below serializable if it has changed rows of the table; DDL on the table writes all its guards.
+//! - CAT-4: a version is never assigned twice while the process runs, not even after an abort. So
+//!   equal versions mean equal definitions.
+//! - CAT-6: a definition belongs to one database. A snapshot contains the definitions of one
+//!   database, and all roles and databases. Objects of different databases may have the same oid;
+//!   objects of one database never do.
+//! - CAT-5: a transaction that used a table has a guard of that table, at the planned version, in
+//!   its read set. Below serializable that is so only if it has changed rows of the table. DDL on
+//!   the table writes all its guards.
 
 mod databases;
 mod definitions;
@@ -59,35 +63,36 @@ const MAGIC: u64 = u64::from_le_bytes(*b"FPCATAL2");
 const HEART_VERSION: usize = 0;
 const HEART_NEXT_OID: usize = 1;
 pub(crate) const FIRST_USER_OID: u64 = 16384;
-/// The oid of the superuser that a fresh database has.
+/// The oid of the superuser of a new database.
 pub const SUPERUSER_OID: u32 = 10;
 const LOAD_BATCH: usize = 256;
-/// The classes of what is no database's own: what is said about them is kept with the first database.
+/// The system catalogs of objects that all databases share; their privileges and comments are
+/// stored with the first database.
 const COMMON_CLASSES: [u32; 2] = [class::DATABASE, class::ROLE];
-/// Machines whose numbers a catalog version tells apart.
+/// The number of machines that a catalog version distinguishes.
 const MACHINES_MAX: u64 = 1024;
 
-/// The catalog as one database sees it: where it is stored, and the newest snapshot known.
+/// The catalog of one database: its storage, and the newest known snapshot.
 pub struct Catalog {
     whole: Arc<Whole>,
     database: u32,
-    /// What the database has.
+    /// The tree with the definitions of the database.
     definitions: BTree,
     newest: RwLock<Arc<Snapshot>>,
 }
 
-/// What the catalogs of all databases have in common.
+/// The part that the catalogs of all databases share.
 struct Whole {
     heart: Addr,
-    /// The definitions of the first database.
+    /// The tree with the definitions of the first database.
     first: BTree,
     roles: BTree,
     outcomes: Outcomes,
     layout: RowLayout,
     last_version: AtomicU64,
-    /// The newest version that is known to be.
+    /// The newest known version.
     newest_version: AtomicU64,
-    /// Values of sequences that this machine has taken, by database.
+    /// The sequence values that this machine has taken, by database.
     ranges: Mutex<HashMap<u32, Arc<Ranges>>>,
 }
 
@@ -98,19 +103,20 @@ impl std::fmt::Debug for Catalog {
 }
 
 impl Catalog {
-    /// What the definitions take.
+    /// Returns the memory that the definitions use.
     ///
     /// # Errors
-    /// As [`BTree::taken`].
+    /// The errors of [`BTree::taken`].
     pub async fn taken(&self, machine: &Machine) -> Result<Taken, Stop> {
         self.definitions.taken(machine).await
     }
 
-    /// Lays out an empty catalog with the superuser `postgres` and the first databases under the root object; the one
-    /// of `postgres`. `verifier` is of the superuser's password, if it is to have one.
+    /// Creates an empty catalog under the root object, with the superuser `postgres` and the first
+    /// databases. Returns the catalog of the database `postgres`. `verifier` is the verifier of the
+    /// superuser's password; `None` for no password.
     ///
     /// # Errors
-    /// Where there is one: whatever is known of a machine's data, what is there is not replaced.
+    /// An error if there is a catalog already: existing data is never replaced.
     pub fn create(
         tx: &mut Transaction,
         root: Addr,
@@ -146,14 +152,14 @@ impl Catalog {
         })
     }
 
-    /// Whether there is one, or anything else, under the root object.
+    /// Returns whether the root object contains a catalog or any other data.
     pub async fn is_made(tx: &mut Transaction, root: Addr) -> Result<bool, Halt> {
         let mut words = Vec::new();
         let found = tx.read(root, &mut words).await?;
         Ok(found && words.iter().any(|word| *word != 0))
     }
 
-    /// The catalog that the root object points to, as the first database sees it.
+    /// Opens the catalog that the root object refers to, for the first database.
     pub fn open(tx: &mut Transaction, root: Addr) -> Work<'_, Result<Catalog, Halt>> {
         Box::pin(async move {
             let mut words = Vec::new();
@@ -187,7 +193,8 @@ impl Catalog {
         }
     }
 
-    /// The catalog as `tx` sees it: the shared snapshot when that is the one, else a loaded one.
+    /// Returns the catalog as `tx` sees it: the shared snapshot if it has that version, else a
+    /// loaded one.
     pub async fn snapshot(&self, tx: &mut Transaction) -> Result<Arc<Snapshot>, Halt> {
         let version = |view: &View<'_>| view.word(HEART_VERSION);
         let seen = Hold::Statement.view(tx, self.whole.heart, version).await?;
@@ -207,7 +214,7 @@ impl Catalog {
         Ok(snapshot)
     }
 
-    /// Puts the catalog's version into the read set. Returns false where it is another one.
+    /// Adds the catalog's version to the read set. Returns false if it is not `version`.
     pub async fn is_still(
         &self,
         tx: &mut Transaction,
@@ -223,7 +230,8 @@ impl Catalog {
         Ok(true)
     }
 
-    /// Makes `snapshot`, which a committed transaction saw, the shared one unless a newer is.
+    /// Makes `snapshot`, which a committed transaction has seen, the shared one unless that is
+    /// newer.
     pub fn publish(&self, snapshot: &Arc<Snapshot>) {
         let version = snapshot.version();
         self.whole
@@ -235,32 +243,33 @@ impl Catalog {
         }
     }
 
-    /// The object that every DDL transaction writes (CAT-3).
+    /// Returns the address of the heart, which every DDL transaction writes (CAT-3).
     pub fn heart(&self) -> Addr {
         self.whole.heart
     }
 
-    /// The tree of what this database has.
+    /// Returns the tree of this database's definitions.
     pub fn definitions_tree(&self) -> BTree {
         self.definitions
     }
 
-    /// The tree of roles and databases.
+    /// Returns the tree of roles and databases.
     pub fn roles_tree(&self) -> BTree {
         self.whole.roles
     }
 
-    /// How transactions ended that were asked for their numbers.
+    /// Returns the outcomes of the transactions that were asked for their numbers.
     pub fn outcomes(&self) -> Outcomes {
         self.whole.outcomes
     }
 
-    /// The newest snapshot that any session of the database has loaded.
+    /// Returns the newest snapshot that a session of the database has loaded.
     pub fn newest(&self) -> Arc<Snapshot> {
         Arc::clone(&self.newest.read())
     }
 
-    /// The same, unless a session of another database has loaded a newer version.
+    /// Returns the newest snapshot, unless a session of another database has loaded a newer
+    /// version.
     pub fn newest_of_all(&self) -> Option<Arc<Snapshot>> {
         let newest = self.newest();
         let version = self.whole.newest_version.load(Ordering::Relaxed);
@@ -287,8 +296,7 @@ impl Catalog {
                     all.extend(self.read(tx, &self.whole.first, range).await?);
                 }
             }
-            // The types of columns, and the schemas that expressions name, have to be known before
-            // them.
+            // Types of columns, and schemas to which expressions refer, are decoded first.
             let (types, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|b| is_type(b));
             let types = decode_types(&types)?;
             for bytes in &others {
@@ -326,7 +334,7 @@ impl Catalog {
             if self.database != DATABASE_OID && databases.iter().all(|of| of.id != self.database) {
                 return Err(databases::gone().into());
             }
-            // Whoever plans with it asks whose its roots are.
+            // Planning asks for the machine that stores each root.
             let indexes = tables.iter().flat_map(|table: &TableDef| &table.indexes);
             let roots = indexes.flat_map(|index| index.roots.all());
             let roots: Vec<Addr> = roots.map(|root| Addr::from_raw(*root)).collect();
@@ -335,7 +343,7 @@ impl Catalog {
             let snapshot = snapshot.with_databases(self.database, databases);
             let snapshot = snapshot.with_types(types);
             let snapshot = snapshot.with_views(views).with_schemas(schemas);
-            // Their signatures may have the types of the rows of tables and views.
+            // Their signatures may contain row types of tables and views.
             let routines = routines.iter();
             let routines = routines.map(|bytes| decode_routine(bytes, &snapshot));
             let routines = routines.collect::<Result<_, _>>()?;
@@ -346,7 +354,7 @@ impl Catalog {
         })
     }
 
-    /// The definitions under a range of keys of a tree.
+    /// Returns the definitions in a key range of a tree.
     async fn read(
         &self,
         tx: &mut Transaction,
@@ -375,11 +383,11 @@ impl Catalog {
         }
     }
 
-    /// For who stands in line for the heart: its transaction goes on at a moment at which the catalog is what the next
-    /// change is made on.
+    /// Reads the heart, for a transaction that waits for it. The transaction then continues in a
+    /// state of the catalog on which the next change can be based.
     ///
     /// # Errors
-    /// As [`Transaction::read`] where something that the transaction has read is not as it was.
+    /// The errors of [`Transaction::read`], if an object that the transaction has read was changed.
     pub async fn catch_up(&self, tx: &mut Transaction) -> Result<(), Halt> {
         match tx.read(self.whole.heart, &mut Vec::new()).await? {
             true => Ok(()),
@@ -387,8 +395,9 @@ impl Catalog {
         }
     }
 
-    /// Queues for the right to change the catalog and gives the new catalog version (CAT-3). The
-    /// change was planned on version `planned`; if that is not the newest any more it is stale.
+    /// Acquires the right to change the catalog, after waiting for it, and returns the new catalog
+    /// version (CAT-3). The change was planned on version `planned`; it is stale if that is no
+    /// longer the newest.
     pub fn begin_change<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -410,8 +419,8 @@ impl Catalog {
         })
     }
 
-    /// A version above `stored` that no transaction of any machine has had (CAT-4): machines count in
-    /// steps, each from its own number.
+    /// Returns a version above `stored` that no transaction of any machine has had (CAT-4). Each
+    /// machine counts in steps of `MACHINES_MAX` from its own number.
     fn fresh_version(&self, stored: u64, machine: u32) -> u64 {
         let counted = stored / MACHINES_MAX;
         self.whole
@@ -421,7 +430,7 @@ impl Catalog {
         next * MACHINES_MAX + u64::from(machine) % MACHINES_MAX
     }
 
-    /// The next free oid, given for good when the transaction commits.
+    /// Returns the next free oid, which is assigned permanently when the transaction commits.
     pub fn next_oid<'a>(&'a self, tx: &'a mut Transaction) -> Work<'a, Result<u32, Halt>> {
         Box::pin(async move {
             let oid = tx

@@ -1,35 +1,36 @@
 //! Temporary objects: those of one session, in a schema of its own.
 //!
-//! The schema is `pg_temp_<number of the session>`, made when the session first makes something temporary, and an
-//! ordinary one to the catalog, so all about temporary tables is transactional. Its oid tells it from one of the same
-//! name that a session before has left.
+//! The schema is `pg_temp_<number of the session>`, created with the first temporary object of the
+//! session. The catalog treats it as an ordinary schema, so all operations on temporary tables are
+//! transactional. Its oid distinguishes it from a schema of the same name that an earlier session
+//! has left.
 
-/// What the names of such schemas begin with.
+/// The prefix of the names of temporary schemas.
 pub const PREFIX: &str = "pg_temp_";
 
-/// What every session calls its own.
+/// The name by which every session refers to its own temporary schema.
 pub const ALIAS: &str = "pg_temp";
 
 /// The schema of a session's temporary objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Temporary {
-    /// Its name.
+    /// The name of the schema.
     pub schema: String,
-    /// Its oid.
+    /// The oid of the schema.
     pub id: u32,
 }
 
-/// The name of the schema of session `number`.
+/// Returns the name of the temporary schema of session `number`.
 pub fn schema_of(number: i32) -> String {
     format!("{PREFIX}{number}")
 }
 
-/// The session whose schema is called so.
+/// Returns the session whose temporary schema has this name.
 pub fn session_of(schema: &str) -> Option<i32> {
     schema.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// Is it the schema of some session?
+/// Returns whether the schema is the temporary schema of a session.
 pub fn is_temporary(schema: &str) -> bool {
     schema.starts_with(PREFIX)
 }

@@ -1,8 +1,10 @@
-//! Triggers: what the catalog says about a function that runs when rows of a table change.
+//! Triggers, as the catalog defines them: a function that runs when rows of a table change.
 //!
 //! Invariants
-//! - TRG-1: the triggers of a table are in the order of their names, which is that in which they run.
-//! - TRG-2: `function` is a routine that is there; who drops it drops the trigger first.
+//! - TRG-1: the triggers of a table are in the order of their names, which is the order in which
+//!   they fire.
+//! - TRG-2: `function` is an existing routine. A statement that drops the routine drops the trigger
+//!   first.
 
 use super::def::TableDef;
 use crate::parser::mentions;
@@ -10,41 +12,41 @@ use crate::parser::mentions;
 /// A trigger of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TriggerDef {
-    /// Its oid.
+    /// The oid of the trigger.
     pub id: u32,
-    /// Its name.
+    /// The name of the trigger.
     pub name: String,
-    /// The oid of the function that it runs.
+    /// The oid of the function that the trigger calls.
     pub function: u32,
-    /// When.
+    /// BEFORE, AFTER or INSTEAD OF.
     pub timing: Timing,
-    /// At what.
+    /// The events that fire the trigger.
     pub events: Events,
-    /// UPDATE OF: the columns, by position; none for any.
+    /// UPDATE OF: the columns, by position; empty for any.
     pub columns: Vec<usize>,
-    /// FOR EACH ROW, not STATEMENT.
+    /// Whether it is FOR EACH ROW rather than FOR EACH STATEMENT.
     pub row: bool,
     /// WHEN as SQL text, over `old` and `new`.
     pub condition: Option<String>,
-    /// OLD TABLE and NEW TABLE: what its function calls the rows that the statement has changed, as they were and are.
+    /// OLD TABLE and NEW TABLE: the names of the transition tables with the old and the new rows.
     pub transition: [Option<String>; 2],
-    /// What TG_ARGV has.
+    /// The arguments, which the function reads as TG_ARGV.
     pub args: Vec<String>,
-    /// Whether it runs.
+    /// The state in which the trigger fires.
     pub enabled: Enabled,
-    /// It is a CONSTRAINT TRIGGER.
+    /// The further properties of a CONSTRAINT TRIGGER.
     pub constraint: Option<ConstraintTrigger>,
-    /// COMMENT ON it.
+    /// The comment on the trigger.
     pub comment: Option<String>,
 }
 
 impl TriggerDef {
-    /// Does its function see all rows that the statement has changed?
+    /// Returns whether the function reads transition tables.
     pub fn sees_rows(&self) -> bool {
         self.transition.iter().any(Option::is_some)
     }
 
-    /// Does its definition name a column, by UPDATE OF or in WHEN?
+    /// Returns whether the definition refers to a column, in UPDATE OF or in WHEN.
     pub fn concerns(&self, column: usize, name: &str) -> bool {
         let condition = self.condition.as_deref();
         self.columns.contains(&column) || condition.is_some_and(|text| mentions(text, name))
@@ -52,26 +54,26 @@ impl TriggerDef {
 }
 
 impl TableDef {
-    /// Has it triggers, or a leaf of it?
+    /// Returns whether the table or one of its leaf partitions has triggers.
     pub fn has_triggers(&self) -> bool {
         let of_leaf = |leaf: &std::sync::Arc<TableDef>| !leaf.rules.triggers.is_empty();
         !self.rules.triggers.is_empty() || self.leaves().iter().any(of_leaf)
     }
 }
 
-/// When a trigger runs.
+/// The time at which a trigger fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timing {
     /// Before the change.
     Before,
     /// At the end of the statement, or of the transaction.
     After,
-    /// In the place of the change, of a row of a view.
+    /// Instead of the change, for a row of a view.
     Instead,
 }
 
 impl Timing {
-    /// As it is written.
+    /// Returns the SQL keywords.
     pub fn written(self) -> &'static str {
         match self {
             Timing::Before => "BEFORE",
@@ -81,7 +83,7 @@ impl Timing {
     }
 }
 
-/// What a statement does.
+/// An event that fires triggers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// INSERT
@@ -95,10 +97,10 @@ pub enum Event {
 }
 
 impl Event {
-    /// All of them, as definitions list them.
+    /// All events, in the order of their bits.
     pub const ALL: [Event; 4] = [Event::Insert, Event::Delete, Event::Update, Event::Truncate];
 
-    /// As it is written.
+    /// Returns the SQL keyword.
     pub fn written(self) -> &'static str {
         match self {
             Event::Insert => "INSERT",
@@ -114,49 +116,49 @@ impl Event {
 pub struct Events(u8);
 
 impl Events {
-    /// Those of these bits; `None` where a bit is no event's.
+    /// Returns the events of these bits; `None` if a bit has no event.
     pub fn of_bits(bits: u8) -> Option<Events> {
         (bits < 1 << Event::ALL.len()).then_some(Events(bits))
     }
 
-    /// A bit each, in the order of [`Event::ALL`].
+    /// Returns one bit for each event, in the order of [`Event::ALL`].
     pub fn bits(self) -> u8 {
         self.0
     }
 
-    /// Adds one; false where it was there.
+    /// Adds an event; returns false if the set contains it already.
     pub fn add(&mut self, event: Event) -> bool {
         let had = self.has(event);
         self.0 |= 1 << event as u8;
         !had
     }
 
-    /// Is it one of them?
+    /// Returns whether the set contains the event.
     pub fn has(self, event: Event) -> bool {
         self.0 & 1 << event as u8 != 0
     }
 
-    /// All that are among them.
+    /// Returns the events of the set.
     pub fn all(self) -> impl Iterator<Item = Event> {
         Event::ALL.into_iter().filter(move |event| self.has(*event))
     }
 }
 
-/// Whether a trigger runs, by `session_replication_role`.
+/// The state of a trigger, which `session_replication_role` is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enabled {
-    /// Unless that is `replica`.
+    /// Fires unless `session_replication_role` is `replica`.
     Origin,
-    /// Never.
+    /// Never fires.
     Disabled,
-    /// Where that is `replica`.
+    /// Fires only if `session_replication_role` is `replica`.
     Replica,
-    /// Always.
+    /// Always fires.
     Always,
 }
 
 impl Enabled {
-    /// All of them.
+    /// All states.
     pub const ALL: [Enabled; 4] = [
         Enabled::Origin,
         Enabled::Disabled,
@@ -164,7 +166,7 @@ impl Enabled {
         Enabled::Always,
     ];
 
-    /// As `pg_trigger` has it.
+    /// Returns the letter that `pg_trigger` contains.
     pub fn letter(self) -> &'static str {
         match self {
             Enabled::Origin => "O",
@@ -174,7 +176,8 @@ impl Enabled {
         }
     }
 
-    /// Does it run in a session whose `session_replication_role` is `replica`, or is not?
+    /// Returns whether the trigger fires in a session whose `session_replication_role` is `replica`
+    /// or, if `replica` is false, another value.
     pub fn runs(self, replica: bool) -> bool {
         match self {
             Enabled::Origin => !replica,
@@ -185,13 +188,13 @@ impl Enabled {
     }
 }
 
-/// What a CONSTRAINT TRIGGER is besides.
+/// The further properties of a CONSTRAINT TRIGGER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConstraintTrigger {
     /// FROM: the oid of the table that the constraint refers to.
     pub from: Option<u32>,
-    /// It may wait for the end of the transaction.
+    /// Whether the trigger can be deferred to the end of the transaction.
     pub deferrable: bool,
-    /// It does so unless it is told otherwise.
+    /// Whether the trigger is deferred by default.
     pub deferred: bool,
 }

@@ -1,4 +1,4 @@
-//! Types that CREATE TYPE made, as the catalog has them.
+//! User-defined types, as the catalog defines them.
 
 use foldhash::HashMap;
 use std::sync::Arc;
@@ -10,38 +10,39 @@ use crate::order::InOrder;
 use crate::types::composites::{CompositeDef, Field, ROW_ARRAY, ROW_TYPE};
 use crate::types::{Citext, Composite, Domain, Enum, Type, TypeKind};
 
-/// A type.
+/// The definition of a user-defined type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypeDef {
-    /// Its oid.
+    /// The oid of the type.
     pub id: u32,
-    /// The schema it is in.
+    /// The schema of the type.
     pub schema: String,
-    /// Its name.
+    /// The name of the type.
     pub name: String,
-    /// What it is.
+    /// The kind of the type, with its definition.
     pub of: UserType,
-    /// Raised by each statement that changes it.
+    /// The version, which each statement that changes the type raises.
     pub version: u64,
-    /// The objects that hold `version`; each transaction whose plan names the type guards one of them.
+    /// The objects that hold `version`; each transaction whose plan refers to the type guards one
+    /// of them.
     pub guards: Guards,
 }
 
-/// What users make types of.
+/// The kinds of user-defined types.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum UserType {
     /// CREATE TYPE … AS ENUM
     Enum(Enum),
     /// CREATE DOMAIN
     Domain(Domain),
-    /// CREATE TYPE … AS (…), or a table
+    /// CREATE TYPE … AS (…), or the row type of a table
     Composite(Composite),
-    /// What the extension citext has made
+    /// The type of the extension citext
     Citext(Citext),
 }
 
 impl TypeDef {
-    /// The type itself.
+    /// Returns the type itself.
     pub fn kind(&self) -> TypeKind {
         match self.of {
             UserType::Enum(of) => TypeKind::Enum(of),
@@ -51,7 +52,7 @@ impl TypeDef {
         }
     }
 
-    /// The oid of the type of its arrays, if there is one.
+    /// Returns the oid of its array type, if there is one.
     pub fn array_id(&self) -> Option<u32> {
         match self.of {
             UserType::Enum(of) => Some(of.definition().array_id),
@@ -61,7 +62,7 @@ impl TypeDef {
         }
     }
 
-    /// The enum, if it is one.
+    /// Returns the enum; `None` for other kinds.
     pub fn as_enum(&self) -> Option<Enum> {
         match self.of {
             UserType::Enum(of) => Some(of),
@@ -69,7 +70,7 @@ impl TypeDef {
         }
     }
 
-    /// The composite type, if it is one.
+    /// Returns the composite type; `None` for other kinds.
     pub fn as_composite(&self) -> Option<Composite> {
         match self.of {
             UserType::Composite(of) => Some(of),
@@ -77,7 +78,7 @@ impl TypeDef {
         }
     }
 
-    /// The domain, if it is one.
+    /// Returns the domain; `None` for other kinds.
     pub fn as_domain(&self) -> Option<Domain> {
         match self.of {
             UserType::Domain(of) => Some(of),
@@ -85,13 +86,13 @@ impl TypeDef {
         }
     }
 
-    /// The name in messages, with its schema where that is not `public`.
+    /// Returns the name in messages, with the schema unless that is `public`.
     pub fn shown(&self) -> &'static str {
         self.kind().name()
     }
 }
 
-/// The type of a table's rows, or of arrays of them, as if it had been made; the table's guards are its.
+/// Returns the row type of a table as a type definition; its guards are those of the table.
 pub(super) fn row_type_def(table: &TableDef) -> TypeDef {
     let of = row_type(table);
     TypeDef {
@@ -105,7 +106,7 @@ pub(super) fn row_type_def(table: &TableDef) -> TypeDef {
 }
 
 impl ViewDef {
-    /// The type of its rows as if it had been made; its guards are the view's.
+    /// Returns the row type of the view as a type definition; its guards are those of the view.
     pub(super) fn row_type_def(&self) -> TypeDef {
         let of = self.row_type();
         TypeDef {
@@ -119,7 +120,7 @@ impl ViewDef {
     }
 }
 
-/// The type of a table's rows.
+/// Returns the row type of a table.
 pub fn row_type(table: &TableDef) -> Composite {
     let columns = table.columns.iter();
     let columns = columns.map(|column| (column.name.clone(), column.declared()));
@@ -127,7 +128,7 @@ pub fn row_type(table: &TableDef) -> Composite {
 }
 
 impl ViewDef {
-    /// The type of its rows.
+    /// Returns the row type of the view.
     pub fn row_type(&self) -> Composite {
         let columns = self.columns.iter().cloned();
         type_of_rows(self.id, (&self.schema, &self.name), columns)
@@ -145,7 +146,7 @@ fn type_of_rows(
     Composite::of(CompositeDef::named(ids, name, fields.collect()))
 }
 
-/// All types that users made, by oid.
+/// All user-defined types, by oid and by name.
 #[derive(Clone, Debug, Default)]
 pub struct TypeSet {
     by_oid: HashMap<u32, Arc<TypeDef>>,
@@ -153,14 +154,14 @@ pub struct TypeSet {
 }
 
 impl TypeSet {
-    /// Those.
+    /// Returns the set of these types.
     pub fn of(types: Vec<TypeDef>) -> TypeSet {
         let mut set = TypeSet::default();
         types.into_iter().for_each(|ty| set.add(ty));
         set
     }
 
-    /// Adds a type.
+    /// Adds a type to the set.
     pub fn add(&mut self, ty: TypeDef) {
         let ty = Arc::new(ty);
         self.by_oid.insert(ty.id, Arc::clone(&ty));
@@ -171,36 +172,36 @@ impl TypeSet {
         self.by_name.insert(name, ty);
     }
 
-    /// The domain with this oid as it is now.
+    /// Returns the current definition of the domain with this oid.
     pub fn domain(&self, oid: u32) -> Option<Domain> {
         self.by_oid.get(&oid)?.as_domain()
     }
 
-    /// All of them, the oldest first.
+    /// Returns all types, in the order of their oids.
     pub fn all(&self) -> Vec<Arc<TypeDef>> {
         let mut all: Vec<_> = self.by_name.values().cloned().collect();
         all.order_by_key(|ty| ty.id);
         all
     }
 
-    /// The type of a name.
+    /// Returns the type with this schema and name.
     pub fn named(&self, schema: &str, name: &str) -> Option<Arc<TypeDef>> {
         let name = (schema.to_owned(), name.to_owned());
         self.by_name.get(&name).cloned()
     }
 
-    /// The type of an oid, or that whose arrays are of it.
+    /// Returns the type with this oid, or with this array type.
     pub fn with_oid(&self, oid: u32) -> Option<&Arc<TypeDef>> {
         self.by_oid.get(&oid)
     }
 
-    /// A type as it is by now.
+    /// Returns a type with its current definition.
     pub fn now(&self, ty: Type) -> Type {
         let kind = self.kind(ty.oid()).unwrap_or(ty.kind);
         Type { kind, ..ty }
     }
 
-    /// The type of an oid, a built-in one or one of arrays included.
+    /// Returns the type with this oid, including built-in types and array types.
     pub fn kind(&self, oid: u32) -> Option<TypeKind> {
         TypeKind::from_oid(oid).or_else(|| {
             let ty = self.by_oid.get(&oid)?;

@@ -1,7 +1,7 @@
-//! Views: what the catalog says about a query that has a name.
+//! Views, as the catalog defines them: named queries.
 //!
-//! A materialized view is a table that has a query ([`Materialized`]): its rows are what the query gave when they were
-//! made, and nothing but REFRESH changes them.
+//! A materialized view is a table with a query ([`Materialized`]). Its rows are the result of the
+//! last REFRESH, and only REFRESH changes them.
 
 use super::def::{ColumnDef, TableDef};
 use super::guard::Guards;
@@ -11,70 +11,70 @@ use crate::error::{SqlError, SqlState};
 use crate::settings::parse_bool;
 use crate::types::Type;
 
-/// A view.
+/// The definition of a view.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ViewDef {
-    /// Its oid.
+    /// The oid of the view.
     pub id: u32,
-    /// The schema it is in.
+    /// The schema of the view.
     pub schema: String,
-    /// Its name.
+    /// The name of the view.
     pub name: String,
-    /// The names and types of its columns.
+    /// The names and types of the columns.
     pub columns: Vec<(String, Type)>,
     /// The query as SQL text.
     pub text: String,
-    /// The oids of the tables that it reads, also through other views.
+    /// The oids of the tables that it reads, directly or through other views.
     pub tables: Vec<u32>,
-    /// The oids of the views that it reads, also through others.
+    /// The oids of the views that it reads, directly or through other views.
     pub views: Vec<u32>,
-    /// The oids of the types that it names.
+    /// The oids of the types to which it refers.
     pub types: Vec<u32>,
-    /// What else it is.
+    /// The further properties of the view.
     pub more: ViewMore,
-    /// The catalog version of its last change; 0 where it has no guards.
+    /// The catalog version of its last change; 0 if it has no guards.
     pub version: u64,
-    /// Its guards; none in definitions stored without.
+    /// The guards; none in definitions that were stored without.
     pub guards: Guards,
 }
 
-/// What a view is besides its query.
+/// The properties of a view besides its query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ViewMore {
-    /// Its options and their values, as they were given; that of WITH CHECK OPTION is among them.
+    /// The options and their values as given, including WITH CHECK OPTION.
     pub options: Vec<(String, String)>,
-    /// What columns, by position, become where an INSERT says nothing: as SQL text.
+    /// The column defaults for INSERT, by position, as SQL text.
     pub defaults: Vec<(usize, String)>,
     /// The triggers (TRG-1).
     pub triggers: Vec<TriggerDef>,
 }
 
-/// Which conditions the rows have to meet that are written through a view.
+/// The conditions that rows written through a view must satisfy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckOption {
-    /// Its own.
+    /// LOCAL: the condition of the view itself.
     Local,
-    /// Also those of the views below.
+    /// CASCADED: also the conditions of the views below.
     Cascaded,
 }
 
-/// What a table that is a materialized view has besides its rows.
+/// The query and the state of a materialized view.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Materialized {
     /// The query as SQL text.
     pub text: String,
-    /// The oids of the tables that it reads, also through views.
+    /// The oids of the tables that it reads, directly or through views.
     pub tables: Vec<u32>,
-    /// The oids of the views that it reads, also through others.
+    /// The oids of the views that it reads, directly or through other views.
     pub views: Vec<u32>,
-    /// The oids of the types that it names.
+    /// The oids of the types to which it refers.
     pub types: Vec<u32>,
-    /// Its rows have been made.
+    /// Whether its rows have been computed.
     pub populated: bool,
 }
 
 impl ViewDef {
-    /// Does it read the table or view with this oid?
+    /// Returns whether it reads the table or view with this oid.
     pub fn reads(&self, id: u32) -> bool {
         self.tables.contains(&id) || self.views.contains(&id)
     }
@@ -85,7 +85,7 @@ impl ViewDef {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// WITH CHECK OPTION
+    /// Returns the WITH CHECK OPTION of the view, if it has one.
     pub fn check_option(&self) -> Option<CheckOption> {
         match self.option("check_option")? {
             "local" => Some(CheckOption::Local),
@@ -93,13 +93,14 @@ impl ViewDef {
         }
     }
 
-    /// Is what its query reads read for whoever asks, and not for the view's owner?
+    /// Returns whether the view is a security_invoker view: privileges are checked for the invoker,
+    /// not for the owner.
     pub fn is_invoker(&self) -> bool {
         let value = self.option("security_invoker");
         value.is_some_and(|value| parse_bool(value) == Some(true))
     }
 
-    /// What its INSTEAD OF triggers do.
+    /// Returns the events of its INSTEAD OF triggers.
     pub fn instead(&self) -> Events {
         let mut events = Events::default();
         let all = self.more.triggers.iter();
@@ -111,12 +112,13 @@ impl ViewDef {
         events
     }
 
-    /// Does a trigger do in its place what a statement would do to its rows?
+    /// Returns whether an INSTEAD OF trigger handles this event.
     pub fn is_done_instead(&self, event: Event) -> bool {
         self.instead().has(event)
     }
 
-    /// The view as if it were a table, without rows of its own: for what names its columns and runs its triggers.
+    /// Returns the view in the form of a table without rows, for code that resolves its columns and
+    /// fires its triggers.
     pub fn as_table(&self) -> TableDef {
         let columns = self.columns.iter().enumerate().zip(1..);
         let default = |at: usize| {
@@ -153,12 +155,13 @@ impl ViewDef {
 }
 
 impl TableDef {
-    /// Is it none, but a view that is looked at as one ([`ViewDef::as_table`])? Tables have an index (CAT-1).
+    /// Returns whether this is a view in the form of a table ([`ViewDef::as_table`]). A table has
+    /// at least one index (CAT-1).
     pub fn is_view(&self) -> bool {
         self.indexes.is_empty()
     }
 
-    /// A materialized view as if it were none.
+    /// Returns the materialized view in the form of a view; `None` for a table.
     pub fn as_view(&self) -> Option<ViewDef> {
         let of = self.materialized.as_deref()?;
         let columns = self.columns.iter();
@@ -177,7 +180,7 @@ impl TableDef {
         })
     }
 
-    /// What it is called as an object: a table or a materialized view.
+    /// Returns the name of its object kind: table or materialized view.
     pub fn kind_name(&self) -> &'static str {
         match self.materialized {
             Some(_) => "materialized view",
@@ -185,7 +188,7 @@ impl TableDef {
         }
     }
 
-    /// 42809 of a materialized view, whose rows nothing but its query makes.
+    /// Checks that statements may change the rows; 42809 for a materialized view.
     pub fn check_changeable(&self) -> Result<(), SqlError> {
         match self.materialized {
             None => Ok(()),

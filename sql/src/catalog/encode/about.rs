@@ -1,4 +1,4 @@
-//! What is said about objects, as bytes. It is among the tables.
+//! The binary form of owners, privileges and comments. The rows are in the tables tree.
 
 use super::bytes::{Reader, Writer};
 use super::corrupt;
@@ -6,12 +6,12 @@ use crate::catalog::acl::{Acl, AclItem, Privileges};
 use crate::catalog::{About, DefaultAcl, ObjectKind};
 use crate::error::SqlError;
 
-/// Of what is said about an object.
+/// The format of an object's owner, privileges and comments.
 pub(super) const ABOUT_FORMAT: u8 = 0x46;
-/// Of what new objects begin with.
+/// The format of default privileges.
 pub(super) const DEFAULT_FORMAT: u8 = 0x47;
 
-/// The kinds that objects begin with something else by, as they are stored.
+/// The object kinds with default privileges, in the order of their stored numbers.
 const KINDS: [ObjectKind; 5] = [
     ObjectKind::Table,
     ObjectKind::Sequence,
@@ -44,7 +44,7 @@ fn read_acl(input: &mut Reader<'_>) -> Option<Acl> {
     Some(acl)
 }
 
-/// The bytes of what is said about an object.
+/// Returns the binary form of an object's owner, privileges and comments.
 pub fn encode_about(about: &About) -> Vec<u8> {
     let mut out = Writer(vec![ABOUT_FORMAT]);
     out.u32(about.class);
@@ -67,12 +67,12 @@ pub fn encode_about(about: &About) -> Vec<u8> {
     out.0
 }
 
-/// Are these bytes what is said about an object?
+/// Returns whether the bytes are an object's owner, privileges and comments.
 pub fn is_about(bytes: &[u8]) -> bool {
     bytes.first() == Some(&ABOUT_FORMAT)
 }
 
-/// What these bytes say about an object.
+/// Decodes an object's owner, privileges and comments.
 pub fn decode_about(bytes: &[u8]) -> Result<About, SqlError> {
     read_about(&mut Reader(bytes)).ok_or_else(corrupt)
 }
@@ -101,7 +101,7 @@ fn read_about(input: &mut Reader<'_>) -> Option<About> {
     input.0.is_empty().then_some(about)
 }
 
-/// The bytes of what new objects begin with.
+/// Returns the binary form of default privileges.
 pub fn encode_default_acl(of: &DefaultAcl) -> Vec<u8> {
     let mut out = Writer(vec![DEFAULT_FORMAT]);
     out.u32(of.id);
@@ -113,12 +113,12 @@ pub fn encode_default_acl(of: &DefaultAcl) -> Vec<u8> {
     out.0
 }
 
-/// Are these bytes what new objects begin with?
+/// Returns whether the bytes are default privileges.
 pub fn is_default_acl(bytes: &[u8]) -> bool {
     bytes.first() == Some(&DEFAULT_FORMAT)
 }
 
-/// What new objects begin with by these bytes.
+/// Decodes default privileges.
 pub fn decode_default_acl(bytes: &[u8]) -> Result<DefaultAcl, SqlError> {
     read_default_acl(&mut Reader(bytes)).ok_or_else(corrupt)
 }

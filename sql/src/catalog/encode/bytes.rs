@@ -1,6 +1,6 @@
-//! Numbers, strings and lists as bytes.
+//! The binary form of numbers, strings and lists.
 
-/// Bytes that are being made.
+/// A writer that appends to its bytes.
 pub(in crate::catalog) struct Writer(pub(in crate::catalog) Vec<u8>);
 
 impl Writer {
@@ -34,7 +34,8 @@ impl Writer {
     }
 }
 
-/// Bytes that are left to read; `None` where they do not hold what is asked for.
+/// A reader of the remaining bytes. Its functions return `None` if the bytes do not contain the
+/// requested value.
 pub(in crate::catalog) struct Reader<'a>(pub(in crate::catalog) &'a [u8]);
 
 impl Reader<'_> {

@@ -1,14 +1,14 @@
-//! Databases as bytes. They are among the roles.
+//! The binary form of databases. They are stored in the roles tree.
 
 use super::bytes::{Reader, Writer};
 use super::corrupt;
 use crate::catalog::DatabaseDef;
 use crate::error::SqlError;
 
-/// Of databases.
+/// The format of databases.
 pub(super) const DATABASE_FORMAT: u8 = 0x50;
 
-/// The bytes of a database's definition.
+/// Returns the binary form of a database's definition.
 pub fn encode_database(database: &DatabaseDef) -> Vec<u8> {
     let mut out = Writer(vec![DATABASE_FORMAT]);
     out.u32(database.id);
@@ -27,12 +27,12 @@ pub fn encode_database(database: &DatabaseDef) -> Vec<u8> {
     out.0
 }
 
-/// Are these bytes a database's definition?
+/// Returns whether the bytes are a database's definition.
 pub fn is_database(bytes: &[u8]) -> bool {
     bytes.first() == Some(&DATABASE_FORMAT)
 }
 
-/// The database's definition that `bytes` hold.
+/// Decodes a database's definition.
 pub fn decode_database(bytes: &[u8]) -> Result<DatabaseDef, SqlError> {
     read_database(&mut Reader(bytes)).ok_or_else(corrupt)
 }

@@ -1,6 +1,7 @@
-//! What is said of few tables, and stands before their definitions: storage parameters, UNLOGGED, collations, operator classes,
-//! constraints that are NOT VALID or NO INHERIT, the indexes that foreign keys depend on, and the
-//! columns that they set. Where nothing of that is said there is none of it.
+//! The details of tables, which come before the definitions. They contain storage parameters,
+//! UNLOGGED, collations, operator classes, and constraints that are NOT VALID or NO INHERIT. They
+//! also contain the indexes on which foreign keys depend, and the columns that ON DELETE SET
+//! changes. A table without any of these has no details.
 
 use super::super::collation::Collation;
 use super::super::def::{KeyLook, TableDef};
@@ -20,16 +21,16 @@ const INERT: u8 = 8;
 
 type Options = Vec<(String, String)>;
 
-/// What there is to say of a table.
+/// The details of a table.
 #[derive(Default, PartialEq)]
 pub(super) struct Details {
     unlogged: bool,
     options: Options,
-    /// Of columns, by position.
+    /// The collations of columns, by position.
     collations: Vec<(u32, u8)>,
-    /// Of constraints, by oid.
+    /// The flags of constraints, by oid.
     constraints: Vec<(u32, u8)>,
-    /// Of indexes, by oid.
+    /// The options and key properties of indexes, by oid.
     indexes: Vec<(u32, Options, Vec<KeyLook>)>,
     /// The oids of foreign keys, each with that of the index it depends on (FK-3).
     keys: Vec<(u32, u32)>,
@@ -80,7 +81,7 @@ impl Details {
         details
     }
 
-    /// Says it of the table; `None` where that is another one.
+    /// Adds the details to the table; `None` if they do not belong to it.
     pub(super) fn give(self, table: &mut TableDef) -> Option<()> {
         table.rules.storage.unlogged = self.unlogged;
         table.rules.storage.options = self.options;
@@ -136,7 +137,7 @@ fn byte(collation: Collation) -> u8 {
         .map_or(0, |(byte, _)| byte)
 }
 
-/// Writes what there is to say of a table, if anything.
+/// Writes the details of a table, if it has any.
 pub(super) fn encode(table: &TableDef, out: &mut Writer) {
     let details = Details::of(table);
     if details == Details::default() {
@@ -194,7 +195,7 @@ fn encode_options(options: &Options, out: &mut Writer) {
     }
 }
 
-/// What stands before a table's definition.
+/// Reads the details before a table's definition.
 pub(super) fn read(input: &mut Reader<'_>) -> Option<Details> {
     let mut details = Details::default();
     let format = match input.0.first() {

@@ -1,14 +1,14 @@
-//! Extensions as bytes. They are among the tables.
+//! The binary form of extensions. They are stored in the tables tree.
 
 use super::bytes::{Reader, Writer};
 use super::corrupt;
 use crate::catalog::ExtensionDef;
 use crate::error::SqlError;
 
-/// Of extensions.
+/// The format of extensions.
 pub(super) const EXTENSION_FORMAT: u8 = 0x4b;
 
-/// The bytes of an extension's definition.
+/// Returns the binary form of an extension's definition.
 pub fn encode_extension(extension: &ExtensionDef) -> Vec<u8> {
     let mut out = Writer(vec![EXTENSION_FORMAT]);
     out.u32(extension.id);
@@ -23,12 +23,12 @@ pub fn encode_extension(extension: &ExtensionDef) -> Vec<u8> {
     out.0
 }
 
-/// Are these bytes an extension's definition?
+/// Returns whether the bytes are an extension's definition.
 pub fn is_extension(bytes: &[u8]) -> bool {
     bytes.first() == Some(&EXTENSION_FORMAT)
 }
 
-/// The extension's definition that `bytes` hold.
+/// Decodes an extension's definition.
 pub fn decode_extension(bytes: &[u8]) -> Result<ExtensionDef, SqlError> {
     read_extension(&mut Reader(bytes)).ok_or_else(corrupt)
 }

@@ -1,4 +1,4 @@
-//! What tables are among partitioned tables and partitions, as bytes.
+//! The binary form of a table's place in a partition hierarchy.
 
 use super::super::family::{Bound, Edge, Family, PartitionKey, PartitionOf, Strategy};
 use super::bytes::{Reader, Writer};
@@ -75,7 +75,7 @@ fn encode_value(value: &Value, out: &mut Writer) {
         .encode(std::slice::from_ref(value), &mut words)
         .is_err()
     {
-        // It was refused when the bound was made.
+        // Such a value was refused when the bound was created.
         words.clear();
     }
     out.u32(kind.oid());
@@ -83,7 +83,7 @@ fn encode_value(value: &Value, out: &mut Writer) {
     words.iter().for_each(|word| out.u64(*word));
 }
 
-/// The type by which a value in a bound is stored; `None` for NULL.
+/// Returns the type as which a bound value is stored; `None` for NULL.
 fn kind_of(value: &Value) -> Option<TypeKind> {
     Some(match value {
         Value::Bool(_) => TypeKind::Bool,
@@ -107,7 +107,7 @@ fn kind_of(value: &Value) -> Option<TypeKind> {
     })
 }
 
-/// Can values of the type be in bounds?
+/// Returns whether bounds may contain values of the type.
 pub fn can_be_in_bounds(kind: TypeKind) -> bool {
     use TypeKind as T;
     matches!(
@@ -134,7 +134,7 @@ pub fn can_be_in_bounds(kind: TypeKind) -> bool {
     )
 }
 
-/// The family of a table of so many columns.
+/// Reads the place in a partition hierarchy of a table with `width` columns.
 pub fn read_family(input: &mut Reader<'_>, width: usize, around: &Snapshot) -> Option<Family> {
     let mut family = Family::default();
     if input.flag()? {

@@ -1,4 +1,4 @@
-//! Roles as bytes.
+//! The binary form of roles.
 
 use super::bytes::{Reader, Writer};
 use super::corrupt;
@@ -6,12 +6,12 @@ use crate::catalog::def::{Membership, RoleDef, RoleSettings};
 use crate::error::SqlError;
 
 const ROLE_FORMAT: u8 = 3;
-/// Of roles before they had settings.
+/// The format of roles from versions without role settings.
 const ROLE_FORMAT_NO_SETTINGS: u8 = 2;
-/// Of roles before they could be members.
+/// The format of roles from versions without memberships.
 const ROLE_FORMAT_ALONE: u8 = 1;
 
-/// The bytes of a role's definition.
+/// Returns the binary form of a role's definition.
 pub fn encode_role(role: &RoleDef) -> Vec<u8> {
     let mut out = Writer(vec![ROLE_FORMAT]);
     out.u32(role.id);
@@ -49,7 +49,7 @@ pub fn encode_role(role: &RoleDef) -> Vec<u8> {
     out.0
 }
 
-/// The role's definition that `bytes` hold.
+/// Decodes a role's definition.
 pub fn decode_role(bytes: &[u8]) -> Result<RoleDef, SqlError> {
     read_role(&mut Reader(bytes)).ok_or_else(corrupt)
 }

@@ -1,9 +1,9 @@
-//! CHECK and FOREIGN KEY constraints, and comments.
+//! The binary form of CHECK and FOREIGN KEY constraints and of comments.
 
 use super::super::rules::{CheckDef, ForeignKeyDef, Referential, TableRules};
 use super::{Reader, Writer};
 
-/// The rules of a table.
+/// Writes the rules of a table.
 pub(super) fn encode_rules(rules: &TableRules, out: &mut Writer) {
     out.u32(rules.checks.len() as u32);
     for check in &rules.checks {
@@ -32,7 +32,7 @@ pub(super) fn encode_rules(rules: &TableRules, out: &mut Writer) {
     }
 }
 
-/// What can become of a row that references, as it is stored.
+/// The referential actions, in the order of their stored numbers.
 const REFERENTIAL: [Referential; 5] = [
     Referential::NoAction,
     Referential::Restrict,
@@ -46,7 +46,7 @@ fn referential_byte(action: Referential) -> u8 {
     all.find(|(_, a)| *a == action).map_or(0, |(byte, _)| byte)
 }
 
-/// The rules of a table of so many columns.
+/// Reads the rules of a table with `width` columns.
 pub(super) fn read_rules(input: &mut Reader<'_>, width: usize) -> Option<TableRules> {
     let mut rules = TableRules::default();
     for _ in 0..input.u32()? {
@@ -54,7 +54,7 @@ pub(super) fn read_rules(input: &mut Reader<'_>, width: usize) -> Option<TableRu
             id: input.u32()?,
             name: input.text()?,
             text: input.text()?,
-            // What else there is to say stands before it all (`details`).
+            // The details before the definition contain the further properties (`details`).
             valid: true,
             no_inherit: false,
         });
@@ -75,7 +75,7 @@ pub(super) fn read_rules(input: &mut Reader<'_>, width: usize) -> Option<TableRu
             columns,
             parent,
             parent_columns,
-            // As above.
+            // Contained in the details, too.
             index: 0,
             on_delete: *REFERENTIAL.get(usize::from(input.u8()?))?,
             on_update: *REFERENTIAL.get(usize::from(input.u8()?))?,

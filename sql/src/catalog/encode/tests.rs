@@ -1,4 +1,4 @@
-//! Definitions come back as they were, and damaged ones are refused.
+//! Tests that definitions survive encoding and decoding, and that damaged bytes are refused.
 
 use super::super::trigger::{ConstraintTrigger, Enabled, Events, Timing, TriggerDef};
 use super::*;
@@ -56,7 +56,7 @@ fn partitioned() -> TableDef {
     table
 }
 
-/// A partitioned table that is a partition itself.
+/// Returns a partitioned table that is itself a partition.
 fn between() -> TableDef {
     let mut table = table();
     table.indexes[0].roots = Roots::Each([].into());
@@ -325,7 +325,7 @@ fn views_come_back() {
 #[test]
 fn tables_of_earlier_formats_are_still_read() {
     for format in [1, 2] {
-        // Format 2 says in either place that there are no partitions.
+        // Format 2 has a flag in both places that tells that there are no partitions.
         let no_partitions = |old: &mut Vec<u8>| old.extend((format == 2).then_some(0));
         let mut old = vec![format];
         old.extend(16384u32.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Triggers as bytes, at the end of their table's.
+//! The binary form of triggers, at the end of the definition of their table.
 
 use super::super::trigger::{ConstraintTrigger, Enabled, Events, Timing, TriggerDef};
 use super::bytes::{Reader, Writer};
@@ -36,7 +36,7 @@ pub(super) fn encode(triggers: &[TriggerDef], out: &mut Writer) {
     }
 }
 
-/// The triggers of a table of so many columns.
+/// Reads the triggers of a table with `width` columns.
 pub(super) fn read(input: &mut Reader<'_>, width: usize) -> Option<Vec<TriggerDef>> {
     let mut triggers = Vec::new();
     for _ in 0..input.u32()? {

@@ -1,4 +1,4 @@
-//! Types that users made, as bytes.
+//! The binary form of user-defined types.
 
 use super::bytes::{Reader, Writer};
 use super::{GUARDS_MAX, corrupt};
@@ -11,7 +11,7 @@ use crate::types::domains::{DomainCheck, DomainDef};
 use crate::types::enums::{EnumDef, Label};
 use crate::types::{Citext, Composite, Domain, Enum, Type};
 
-/// Of types, which are among the tables.
+/// The format of types, which are stored in the tables tree.
 pub(super) const TYPE_FORMAT: u8 = 0x43;
 /// An enum.
 const ENUM: u8 = 1;
@@ -22,7 +22,7 @@ const COMPOSITE: u8 = 3;
 /// citext.
 const CITEXT: u8 = 4;
 
-/// The bytes of a type's definition.
+/// Returns the binary form of a type's definition.
 pub fn encode_type(ty: &TypeDef) -> Vec<u8> {
     let mut out = Writer(vec![TYPE_FORMAT]);
     out.u32(ty.id);
@@ -83,12 +83,13 @@ fn encode_composite(definition: &CompositeDef, out: &mut Writer) {
     }
 }
 
-/// Are these bytes a type's definition?
+/// Returns whether the bytes are a type's definition.
 pub fn is_type(bytes: &[u8]) -> bool {
     bytes.first() == Some(&TYPE_FORMAT)
 }
 
-/// The types whose definitions these are. What one is of comes before it, or behind it where that was changed since.
+/// Decodes all types. A type usually comes after the types that it refers to, but before those that
+/// were changed later.
 pub fn decode_types(all: &[Vec<u8>]) -> Result<TypeSet, SqlError> {
     let mut types = TypeSet::default();
     let mut left: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();

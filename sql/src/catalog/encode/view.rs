@@ -1,4 +1,4 @@
-//! Views as bytes. They are among the tables.
+//! The binary form of views. They are stored in the tables tree.
 
 use super::bytes::{Reader, Writer};
 use super::{GUARDS_MAX, corrupt, trigger};
@@ -8,16 +8,16 @@ use crate::catalog::view::{ViewDef, ViewMore};
 use crate::error::SqlError;
 use crate::types::Type;
 
-/// Of views, which are among the tables.
+/// The format of views.
 pub(super) const VIEW_FORMAT: u8 = 0x4c;
-/// Of views before they had guards.
+/// The format of views without guards.
 pub(super) const VIEW_FORMAT_NO_GUARDS: u8 = 0x48;
-/// Of views before they had guards, where they are nothing but a query.
+/// The format of views without guards that consist of a query only.
 pub(super) const VIEW_FORMAT_PLAIN: u8 = 0x44;
-/// Of views before there were types that users made.
+/// The format of views from versions without user-defined types.
 pub(super) const VIEW_FORMAT_NO_TYPES: u8 = 0x41;
 
-/// The bytes of a view's definition.
+/// Returns the binary form of a view's definition.
 pub fn encode_view(view: &ViewDef) -> Vec<u8> {
     let mut out = Writer(vec![VIEW_FORMAT]);
     out.u32(view.id);
@@ -51,7 +51,7 @@ pub fn encode_view(view: &ViewDef) -> Vec<u8> {
     out.0
 }
 
-/// What a view is besides its query; it has so many columns.
+/// Reads the properties besides the query of a view with `width` columns.
 fn read_view_more(input: &mut Reader<'_>, width: usize) -> Option<ViewMore> {
     let mut more = ViewMore::default();
     for _ in 0..input.u32()? {
@@ -65,7 +65,7 @@ fn read_view_more(input: &mut Reader<'_>, width: usize) -> Option<ViewMore> {
     Some(more)
 }
 
-/// Are these bytes a view's definition?
+/// Returns whether the bytes are a view's definition.
 pub fn is_view(bytes: &[u8]) -> bool {
     let formats = [
         VIEW_FORMAT,
@@ -76,7 +76,7 @@ pub fn is_view(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|first| formats.contains(first))
 }
 
-/// The view's definition that `bytes` hold.
+/// Decodes a view's definition.
 pub fn decode_view(bytes: &[u8], around: &Snapshot) -> Result<ViewDef, SqlError> {
     read_view(&mut Reader(bytes), around).ok_or_else(corrupt)
 }

@@ -1,4 +1,4 @@
-//! What is stored of families put together, when a snapshot is made.
+//! Composition of partition hierarchies from stored definitions, when a snapshot is built.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use super::tree::{Level, Next, Tree};
 use crate::catalog::def::TableDef;
 use crate::catalog::partition::Roots;
 
-/// Gives each partitioned table among `tables` its tree, and its indexes the roots that those of its leaves have.
+/// Gives each partitioned table in `tables` its tree, and gives its indexes the roots of the
+/// leaves' indexes.
 pub fn compose(tables: &mut [TableDef]) {
     if tables.iter().all(|table| table.family.is_none()) {
         return;
@@ -67,7 +68,7 @@ struct All<'a> {
 }
 
 impl All<'_> {
-    /// The partitions of a table, which is partitioned.
+    /// Returns the partitions of a partitioned table; `None` for other tables.
     fn level(&self, table: &TableDef) -> Option<Level> {
         let key = table.partition_key()?;
         let below = self.partitions.get(&table.id);
@@ -82,7 +83,7 @@ impl All<'_> {
         self.tables.iter().find(|table| table.id == id)
     }
 
-    /// Says where the partitions of a level lead.
+    /// Sets the targets of the partitions of a level, and adds its leaves to the tree.
     fn descend(&self, level: &mut Level, tree: &mut Tree) {
         tree.columns.extend(&level.key.columns);
         for member in &mut level.members {
@@ -102,7 +103,7 @@ impl All<'_> {
         }
     }
 
-    /// The roots of each index of a partitioned table: none where a leaf has no such index.
+    /// Returns the roots of each index of a partitioned table; none if a leaf has no linked index.
     fn roots(&self, table: &TableDef, tree: &Tree) -> Vec<Vec<u64>> {
         let of_index = |index: &super::IndexDef| {
             let roots = tree.leaves.iter().map(|leaf| {
@@ -117,7 +118,8 @@ impl All<'_> {
         table.indexes.iter().map(of_index).collect()
     }
 
-    /// The index of `leaf` that came from that of the table `above`, maybe through others.
+    /// Returns the index of `leaf` that is inherited from that of the table `above`, directly or
+    /// through other tables.
     fn linked<'t>(
         &self,
         leaf: &'t TableDef,

@@ -1,12 +1,12 @@
-//! PostgreSQL's hashes of partition keys: rows are in the partitions that they are in there.
+//! PostgreSQL's hashes of partition keys: a row belongs to the same partition as in PostgreSQL.
 
 use crate::types::TypeKind;
 use crate::value::Value;
 
-/// `HASH_PARTITION_SEED`
+/// PostgreSQL's `HASH_PARTITION_SEED`.
 const SEED: u64 = 0x7A5B_2236_7996_DCFD;
 
-/// Has the type a hash here?
+/// Returns whether hashes of the type are supported.
 pub fn can_hash(kind: TypeKind) -> bool {
     use TypeKind as T;
     matches!(
@@ -30,14 +30,14 @@ pub fn can_hash(kind: TypeKind) -> bool {
     )
 }
 
-/// The hash of a row of values; NULLs do not count.
+/// Returns the hash of a row of values; NULLs are ignored.
 pub fn hash_of<'a>(values: impl Iterator<Item = &'a Value>) -> u64 {
     values
         .filter_map(hash)
         .fold(0u64, |a, b| a ^ combined(a, b))
 }
 
-/// What `hash_combine64` puts on top of the first.
+/// Returns the value that PostgreSQL's `hash_combine64` combines with the first hash.
 fn combined(a: u64, b: u64) -> u64 {
     b.wrapping_add(0x49A0_F4DD_15E5_A8E3)
         .wrapping_add(a << 54)
@@ -158,7 +158,7 @@ fn of_bytes(bytes: &[u8]) -> u64 {
     let rest = chunks.remainder();
     state.a = state.a.wrapping_add(word(rest, 0));
     state.b = state.b.wrapping_add(word(rest, 4));
-    // Its lowest byte is kept for the length.
+    // The lowest byte is reserved for the length.
     state.c = state.c.wrapping_add(word(rest, 8) << 8);
     state.end()
 }
@@ -167,7 +167,8 @@ fn of_bytes(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Asked of PostgreSQL 15: `hashint4extended(1, 8816678312871386365)` and its like.
+    /// The expected values are from PostgreSQL 15: `hashint4extended(1, 8816678312871386365)` and
+    /// similar calls.
     #[test]
     fn hashes_are_those_of_postgresql() {
         let known = [

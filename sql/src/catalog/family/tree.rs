@@ -1,7 +1,9 @@
-//! Bounds as they are looked through: which leaf a row belongs to, and which leaves can have rows that are asked for.
+//! Searches in partition bounds: the leaf of a row, and the leaves that can contain the rows of a
+//! query.
 //!
-//! A row's key is the bytes of its values, in whose order the values are (KEY-1); the edges of ranges are such bytes, too,
-//! with a byte below or above those of every value for MINVALUE and MAXVALUE.
+//! The key of a row is the bytes of its values, whose order is the order of the values (KEY-1).
+//! Range bounds are such bytes, too. MINVALUE and MAXVALUE are a byte below or above the bytes of
+//! every value.
 
 use std::sync::Arc;
 
@@ -17,70 +19,71 @@ use crate::value::Value;
 const BELOW: u8 = 0;
 const ABOVE: u8 = 2;
 
-/// The partitions of a table down to its leaves.
+/// The partitions of a table, down to its leaves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
-    /// The leaves, in the order of their bounds; that of what belongs nowhere else is last.
+    /// The leaves in the order of their bounds; a default partition comes last.
     pub leaves: Vec<Arc<TableDef>>,
-    /// The columns that decide, on any level.
+    /// The columns that determine the leaf, on any level.
     pub columns: Vec<usize>,
-    /// The table's own partitions.
+    /// The direct partitions of the table.
     pub top: Level,
 }
 
-/// The partitions of one table.
+/// The direct partitions of one table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Level {
-    /// The table's oid.
+    /// The oid of the table.
     pub table: u32,
-    /// How it is partitioned.
+    /// The partition key.
     pub key: PartitionKey,
     kinds: Vec<TypeKind>,
-    /// Its partitions, in the order of their bounds.
+    /// The partitions, in the order of their bounds.
     pub members: Vec<Member>,
     default: Option<usize>,
-    /// Of a list: by the bytes of a value.
+    /// LIST: the positions of the partitions, by the bytes of each value.
     listed: HashMap<Vec<u8>, usize>,
 }
 
-/// A partition of a level.
+/// A partition on one level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
-    /// Its oid.
+    /// The oid of the partition.
     pub table: u32,
-    /// Its name.
+    /// The name of the partition.
     pub name: String,
-    /// Its bound.
+    /// The bound of the partition.
     pub bound: Bound,
-    /// Of a range: its ends.
+    /// RANGE: the bytes of the lower and the upper bound.
     ends: (Vec<u8>, Vec<u8>),
-    /// Where it leads.
+    /// The leaf or the further level that the partition is.
     pub next: Next,
 }
 
-/// Where a partition leads.
+/// The target of a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
-    /// To a leaf, by position.
+    /// A leaf, by position.
     Leaf(u32),
-    /// To partitions of its own.
+    /// A partitioned table with partitions of its own.
     Level(Box<Level>),
 }
 
-/// What is known of a column of the rows that are asked for.
+/// The knowledge about a column of the requested rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Known {
-    /// Nothing.
+    /// Nothing is known.
     #[default]
     Nothing,
-    /// It is one of these.
+    /// The column has one of these values.
     Among(Vec<Value>),
-    /// It is not NULL and between these; either is included or not.
+    /// The column is not NULL and between these values; each flag tells whether that value is
+    /// included.
     Between(Option<(Value, bool)>, Option<(Value, bool)>),
 }
 
 impl Member {
-    /// A partition with its bound; where it leads is said later.
+    /// Returns a partition with its bound; its target is set later.
     pub(super) fn new(table: &TableDef, bound: &Bound, kinds: &[TypeKind]) -> Member {
         let ends = match bound {
             Bound::Range { from, to } => (edge(from, kinds), edge(to, kinds)),
@@ -103,7 +106,7 @@ impl Member {
     }
 }
 
-/// The bytes of an end of a range.
+/// Returns the bytes of a range bound.
 pub(super) fn edge(edges: &[Edge], kinds: &[TypeKind]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (edge, kind) in edges.iter().zip(kinds) {
@@ -120,7 +123,7 @@ pub(super) fn edge(edges: &[Edge], kinds: &[TypeKind]) -> Vec<u8> {
 }
 
 impl Tree {
-    /// Column `removed` of the table is gone.
+    /// Adjusts the tree after column `removed` of the table was dropped.
     pub(in crate::catalog) fn lost_column(&mut self, removed: usize) {
         move_all(&mut self.columns, removed);
         self.top.lost_column(removed);
@@ -137,7 +140,7 @@ impl Level {
         }
     }
 
-    /// Of the partitions of `table` with their bounds.
+    /// Returns the level for the partitions of `table` with their bounds.
     pub fn new(table: &TableDef, key: &PartitionKey, partitions: &[(&TableDef, &Bound)]) -> Level {
         let kinds: Vec<TypeKind> = key
             .columns
@@ -174,12 +177,12 @@ impl Level {
         }
     }
 
-    /// The partition of all that belongs nowhere else.
+    /// Returns the default partition.
     pub fn default(&self) -> Option<&Member> {
         self.default.map(|at| &self.members[at])
     }
 
-    /// The partition of a row whose key has these values.
+    /// Returns the partition of a row whose key has these values.
     fn member_of(&self, values: &[&Value]) -> Option<&Member> {
         let found = match self.key.strategy {
             Strategy::Hash => {
@@ -207,13 +210,14 @@ impl Level {
         found.or(self.default).map(|at| &self.members[at])
     }
 
-    /// The partition that takes a row.
+    /// Returns the partition of a row.
     pub fn member_of_row(&self, row: &[Value]) -> Option<&Member> {
         let values: Vec<&Value> = self.key.columns.iter().map(|c| &row[*c]).collect();
         self.member_of(&values)
     }
 
-    /// The partition whose bound has something in common with `bound`, other than one that takes what is left.
+    /// Returns a partition whose bound overlaps `bound`. A default partition overlaps only another
+    /// default.
     pub fn overlapped(&self, bound: &Bound) -> Option<&Member> {
         let mut members = self.members.iter();
         match bound {
@@ -244,7 +248,7 @@ impl Level {
         }
     }
 
-    /// Is a range without a row?
+    /// Returns whether a range contains no value.
     pub fn is_empty(&self, from: &[Edge], to: &[Edge]) -> bool {
         edge(from, &self.kinds) >= edge(to, &self.kinds)
     }
@@ -266,7 +270,8 @@ impl Level {
         }
     }
 
-    /// Marks the partitions of rows with `values` in their first columns and the others as they are known.
+    /// Marks the partitions that can contain rows with `values` in the first key columns, and
+    /// further columns as described.
     fn mark(&self, columns: &[Known], values: &mut Vec<Value>, keep: &mut [bool]) {
         let Some(next) = columns.get(values.len()) else {
             let values: Vec<&Value> = values.iter().collect();
@@ -299,7 +304,7 @@ impl Level {
             bytes
         };
         let first = lower.map_or_else(|| prefix.clone(), end);
-        // What begins with the upper end is still looked at: further columns may follow.
+        // Keys that begin with the upper bound are included: further columns may follow.
         let last = upper.map_or_else(|| prefix.clone(), end);
         let behind = |mut bytes: Vec<u8>| successor(&mut bytes).then_some(bytes);
         let last = behind(last);
@@ -327,7 +332,8 @@ fn plain(value: &Value, kind: TypeKind) -> Vec<u8> {
 }
 
 impl Tree {
-    /// The leaf of a row with these values, by position; the table none of whose partitions takes it otherwise.
+    /// Returns the position of the leaf for a row with these values, or the level without a
+    /// partition for the row.
     pub fn leaf_of<'v>(&self, value: &dyn Fn(usize) -> &'v Value) -> Result<u32, &Level> {
         let mut level = &self.top;
         loop {
@@ -340,14 +346,14 @@ impl Tree {
         }
     }
 
-    /// The leaves that can have rows of which this is known, in their order.
+    /// Returns the leaves that can contain rows with these properties, in their order.
     pub fn leaves_with(&self, known: &dyn Fn(usize) -> Known) -> Vec<u32> {
         let mut all = Vec::new();
         self.top.prune(known, &mut all);
         all
     }
 
-    /// The name of a table of the tree, other than the topmost.
+    /// Returns the name of a table of the tree, except the root.
     pub fn name_of(&self, table: u32) -> Option<&str> {
         fn find(level: &Level, table: u32) -> Option<&str> {
             level.members.iter().find_map(|member| match &member.next {
@@ -359,7 +365,7 @@ impl Tree {
         find(&self.top, table)
     }
 
-    /// Returns the oids of all tables of the tree, but for the topmost.
+    /// Returns the oids of all tables of the tree, except the root.
     pub fn tables(&self) -> Vec<u32> {
         fn find(level: &Level, all: &mut Vec<u32>) {
             for member in &level.members {
@@ -374,7 +380,7 @@ impl Tree {
         all
     }
 
-    /// The leaves below a table of the tree.
+    /// Returns the leaves below a table of the tree.
     pub fn below(&self, table: u32) -> Vec<u32> {
         fn find(level: &Level, table: u32, all: &mut Vec<u32>) {
             for member in &level.members {

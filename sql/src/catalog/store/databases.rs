@@ -1,4 +1,4 @@
-//! The databases of a catalog: each has a tree of definitions.
+//! The databases of a catalog; each has a tree of definitions.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::sequences::Ranges;
 use crate::stop::Halt;
 
 impl Catalog {
-    /// The same as another database sees it; nothing of it is loaded yet.
+    /// Returns the catalog of another database, without loading it.
     pub fn of(&self, database: &DatabaseDef) -> Catalog {
         Catalog {
             whole: Arc::clone(&self.whole),
@@ -30,18 +30,19 @@ impl Catalog {
         }
     }
 
-    /// The oid of the database.
+    /// Returns the oid of the database.
     pub fn database(&self) -> u32 {
         self.database
     }
 
-    /// Values of the database's sequences that this machine has taken.
+    /// Returns the sequence values of the database that this machine has taken.
     pub fn ranges(&self) -> Arc<Ranges> {
         let mut all = self.whole.ranges.lock();
         Arc::clone(all.entry(self.database).or_default())
     }
 
-    /// Makes the first databases in a catalog of before there were several; false where they are there.
+    /// Creates the first databases in a catalog from a version with a single database; false if
+    /// they exist.
     pub async fn add_first_databases(&self, tx: &mut Transaction) -> Result<bool, Halt> {
         let snapshot = self.snapshot(tx).await?;
         if !snapshot.databases().is_empty() {
@@ -53,7 +54,7 @@ impl Catalog {
         Ok(true)
     }
 
-    /// `said` is what is said about objects already.
+    /// Inserts the first databases; `said` are the existing owners, privileges and comments.
     pub(super) async fn insert_first_databases(
         &self,
         tx: &mut Transaction,
@@ -81,12 +82,12 @@ impl Catalog {
         Ok(())
     }
 
-    /// A tree for the definitions of a new database; its raw address.
+    /// Creates a tree for the definitions of a new database, and returns its raw address.
     pub async fn create_definitions(&self, tx: &mut Transaction) -> Result<u64, Halt> {
         Ok(BTree::create(tx).await?.root().raw())
     }
 
-    /// Adds a database, whose tree exists already.
+    /// Inserts a database, whose tree exists already.
     pub fn insert_database<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -96,7 +97,7 @@ impl Catalog {
         self.put_common(tx, database.id, false, Some(row))
     }
 
-    /// Puts `database` in the place of the one with its oid.
+    /// Replaces the database with the same oid by `database`.
     pub fn replace_database<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -106,8 +107,8 @@ impl Catalog {
         self.put_common(tx, database.id, true, Some(row))
     }
 
-    /// Removes this database with what is left of its definitions. The tree of the first one stays, for what it has of
-    /// all of them.
+    /// Removes this database with its remaining definitions. The tree of the first database stays,
+    /// because it also contains common entries.
     pub async fn remove_database(&self, tx: &mut Transaction) -> Result<(), Halt> {
         self.put_common(tx, self.database, true, None).await?;
         let is_first = self.definitions.root() == self.whole.first.root();
@@ -141,12 +142,12 @@ fn whole(tree: &BTree) -> Cursor {
     tree.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward)
 }
 
-/// 57P01: the database that the session is of has been dropped.
+/// Returns the error 57P01 for a session whose database was dropped.
 pub(super) fn gone() -> SqlError {
     SqlError::new(SqlState::new(b"57P01"), "the database has been dropped")
 }
 
-/// What everybody may do with a template, and its owner.
+/// Returns the privileges on a template database: CONNECT for PUBLIC, and all for its owner.
 fn connect_only() -> Acl {
     let owners = ObjectKind::Database.privileges();
     default_acl(SUPERUSER_OID, (Privileges::CONNECT, owners))

@@ -1,6 +1,7 @@
-//! Definitions come, change and go: each is a row under its oid.
+//! Insertion, replacement and removal of definitions: each is a row under its oid.
 //!
-//! What is guarded is changed together with its guards, so that whoever was planned with it notices (CAT-5).
+//! An object with guards is changed together with them, so that transactions with a plan for the
+//! old version detect the change (CAT-5).
 
 use fencepost_btree::{BTree, Insert};
 use fencepost_storage::FatPtr;
@@ -25,19 +26,19 @@ use crate::pg_catalog::class;
 use crate::stop::Halt;
 use crate::value::Value;
 
-/// Done when it is written to the transaction.
+/// Work that is complete when the change is written to the transaction.
 pub(super) type Written<'a> = Work<'a, Result<(), Halt>>;
 
 /// A name and a definition.
 type Row<'a> = (&'a str, Vec<u8>);
 
 impl Catalog {
-    /// Adds `table`, whose guards exist already.
+    /// Inserts `table`, whose guards exist already.
     pub fn insert_table<'a>(&'a self, tx: &'a mut Transaction, table: &'a TableDef) -> Written<'a> {
         self.insert(tx, table.id, &table.name, encode_table(table))
     }
 
-    /// Puts `table` in the place of the definition with the same oid; its version must be new.
+    /// Replaces the definition with the same oid by `table`; its version must be new.
     pub fn replace_table<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -47,7 +48,8 @@ impl Catalog {
         self.replace_guarded(tx, guards, table.id, &table.name, encode_table(table))
     }
 
-    /// As [`Catalog::replace_table`], for a definition that keeps its version: what was planned with the former one stays right.
+    /// Replaces the definition as [`Catalog::replace_table`] does, but keeps its version: existing
+    /// plans stay valid.
     pub fn redefine_table<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -57,12 +59,12 @@ impl Catalog {
         self.put(tx, self.definitions, u64::from(table.id), true, row)
     }
 
-    /// Removes `table` and its guards. Its trees are the caller's to drop.
+    /// Removes `table` and its guards. The caller drops its trees.
     pub fn remove_table<'a>(&'a self, tx: &'a mut Transaction, table: &'a TableDef) -> Written<'a> {
         self.remove_guarded(tx, &table.guards, table.id)
     }
 
-    /// Adds `sequence`, whose cell exists already.
+    /// Inserts `sequence`, whose cell exists already.
     pub fn insert_sequence<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -71,7 +73,7 @@ impl Catalog {
         self.insert(tx, sequence.id, &sequence.name, encode_sequence(sequence))
     }
 
-    /// Removes the definition of `sequence`; its cell is the caller's to free.
+    /// Removes the definition of `sequence`; the caller frees its cell.
     pub fn remove_sequence<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -80,7 +82,7 @@ impl Catalog {
         self.remove(tx, sequence.id)
     }
 
-    /// Adds a schema.
+    /// Inserts a schema.
     pub fn insert_schema<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -95,12 +97,12 @@ impl Catalog {
         self.remove(tx, id)
     }
 
-    /// Adds `view`, whose guards exist already.
+    /// Inserts `view`, whose guards exist already.
     pub fn insert_view<'a>(&'a self, tx: &'a mut Transaction, view: &'a ViewDef) -> Written<'a> {
         self.insert(tx, view.id, &view.name, encode_view(view))
     }
 
-    /// Puts `view` in the place of the definition with the same oid; its version must be new.
+    /// Replaces the definition with the same oid by `view`; its version must be new.
     pub fn replace_view<'a>(&'a self, tx: &'a mut Transaction, view: &'a ViewDef) -> Written<'a> {
         let guards = (&view.guards, view.version);
         self.replace_guarded(tx, guards, view.id, &view.name, encode_view(view))
@@ -114,7 +116,7 @@ impl Catalog {
         }
     }
 
-    /// Adds `routine`, whose guards exist already.
+    /// Inserts `routine`, whose guards exist already.
     pub fn insert_routine<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -123,7 +125,7 @@ impl Catalog {
         self.insert(tx, routine.id, &routine.name, encode_routine(routine))
     }
 
-    /// Puts `routine` in the place of the definition with the same oid; its version must be new.
+    /// Replaces the definition with the same oid by `routine`; its version must be new.
     pub fn replace_routine<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -143,7 +145,7 @@ impl Catalog {
         self.remove_guarded(tx, &routine.guards, routine.id)
     }
 
-    /// Adds an extension, whose objects are added each by itself.
+    /// Inserts an extension; its objects are inserted separately.
     pub fn insert_extension<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -153,17 +155,17 @@ impl Catalog {
         self.insert(tx, extension.id, &extension.name, bytes)
     }
 
-    /// Removes the extension with the oid `id`; its objects are the caller's to remove.
+    /// Removes the extension with the oid `id`; the caller removes its objects.
     pub fn remove_extension<'a>(&'a self, tx: &'a mut Transaction, id: u32) -> Written<'a> {
         self.remove(tx, id)
     }
 
-    /// Adds a type, whose guards exist already.
+    /// Inserts a type, whose guards exist already.
     pub fn insert_type<'a>(&'a self, tx: &'a mut Transaction, ty: &'a TypeDef) -> Written<'a> {
         self.insert(tx, ty.id, &ty.name, encode_type(ty))
     }
 
-    /// Puts `ty` in the place of the definition with the same oid; its version must be new.
+    /// Replaces the definition with the same oid by `ty`; its version must be new.
     pub fn replace_type<'a>(&'a self, tx: &'a mut Transaction, ty: &'a TypeDef) -> Written<'a> {
         self.replace_guarded(
             tx,
@@ -179,13 +181,13 @@ impl Catalog {
         self.remove_guarded(tx, &ty.guards, ty.id)
     }
 
-    /// Adds a role.
+    /// Inserts a role.
     pub fn insert_role<'a>(&'a self, tx: &'a mut Transaction, role: &'a RoleDef) -> Written<'a> {
         let row = (role.name.as_str(), encode_role(role));
         self.put_common(tx, role.id, false, Some(row))
     }
 
-    /// Puts `role` in the place of the one with its oid.
+    /// Replaces the role with the same oid by `role`.
     pub fn replace_role<'a>(&'a self, tx: &'a mut Transaction, role: &'a RoleDef) -> Written<'a> {
         let row = (role.name.as_str(), encode_role(role));
         self.put_common(tx, role.id, true, Some(row))
@@ -196,7 +198,7 @@ impl Catalog {
         self.put_common(tx, role.id, true, None)
     }
 
-    /// What is said about an object from now on; `before` is what was.
+    /// Replaces the owner, privileges and comments of an object; `before` is the old entry.
     pub fn replace_about<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -212,7 +214,8 @@ impl Catalog {
         self.put(tx, tree, key, before.is_some(), row)
     }
 
-    /// The same of ALTER DEFAULT PRIVILEGES; of a list that is the default one nothing is said any more.
+    /// Replaces an entry of ALTER DEFAULT PRIVILEGES; an entry equal to the default list is
+    /// removed.
     pub fn replace_default_acl<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -239,7 +242,7 @@ impl Catalog {
         self.put(tx, self.definitions, u64::from(id), true, None)
     }
 
-    /// As [`Self::put`], of a role or a database.
+    /// Writes the row as [`Self::put`] does, for a role or a database.
     pub(super) fn put_common<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -278,7 +281,7 @@ impl Catalog {
         })
     }
 
-    /// The row of `key` from now on; one `is_there` before, or none.
+    /// Sets the row of `key`, or removes it for `None`; `is_there` tells whether a row exists.
     pub(super) fn put<'a>(
         &'a self,
         tx: &'a mut Transaction,
@@ -316,7 +319,7 @@ impl Catalog {
     }
 }
 
-/// The key of what is beside the definition of an object.
+/// Returns the key of the entry beside the definition of an object.
 pub(super) fn beside(class: u32, id: u32) -> u64 {
     u64::from(class) << 32 | u64::from(id)
 }
