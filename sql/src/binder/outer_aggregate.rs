@@ -6,8 +6,8 @@
 //!   sum(o.x)   is of the outer query; the inner query reads its placeholder through an outer slot
 //! ```
 //!
-//! While a subquery is bound, the aggregates collected so far by the outer query are kept with its
-//! surroundings, so that a call finds its list. Outer columns that only the arguments of the
+//! While a subquery is bound, the aggregates that the outer query has collected so far are stored
+//! with its surroundings. So a call finds its list. Outer columns that only the arguments of the
 //! aggregate read are no longer passed in. The inner query receives the aggregate and not these
 //! columns.
 

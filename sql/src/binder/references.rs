@@ -26,8 +26,8 @@ use crate::parser::{parse_expression, parse_query};
 use crate::pg_catalog::class;
 use crate::types::Type;
 
-/// An object or a part of it: the oid of its catalog, its oid, and the attribute number of a
-/// column, or 0 for the whole object.
+/// An object or a part of it: the oid of its catalog, its oid, and an attribute number. The number
+/// is 0 for the whole object.
 pub type Part = (u32, u32, i16);
 
 /// The objects that a text refers to, each once. A relation is represented by its columns alone if

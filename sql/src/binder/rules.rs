@@ -1,5 +1,5 @@
-//! The rules that written rows must satisfy: the constraints that the catalog stores as text, bound
-//! for the statement, and the tables that foreign keys connect with the written table.
+//! The rules for written rows: the constraints, which the catalog stores as text and the binder
+//! binds for the statement. Also the tables that foreign keys connect with the written table.
 
 use std::sync::Arc;
 
@@ -322,8 +322,8 @@ impl Binder<'_> {
     }
 
     /// Binds a definition that the catalog stores for a table. Its names are looked up in the
-    /// table's schema, then in `public`, whichever role writes the rows, and last along the search
-    /// path of the session.
+    /// table's schema, then in `public`, and last along the search path of the session. The role
+    /// that writes the rows does not matter.
     pub(super) fn of_table<T>(
         &mut self,
         table: &TableDef,

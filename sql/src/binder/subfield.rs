@@ -1,8 +1,9 @@
-//! Assignments to parts of columns: `UPDATE t SET c.f = 1`, `SET a[1] = 1`, `INSERT INTO t (c.f) VALUES (1)`.
+//! Assignments to parts of columns: `UPDATE t SET c.f = 1`, `SET a[1] = 1`,
+//! `INSERT INTO t (c.f) VALUES (1)`.
 //!
-//! The column keeps its value, except that one part of it is replaced: a field of a row, an element
-//! or a slice of an array, or the value at a path in jsonb. Parts may be nested, as in `SET a[1].f
-//! = 1`.
+//! The column keeps its value, except that one part of it is replaced. The part is a field of a
+//! row, an element or a slice of an array, or the value at a path in jsonb. Parts may be nested:
+//! `SET a[1].f = 1`.
 
 use sqlparser::ast;
 

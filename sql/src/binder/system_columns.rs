@@ -1,8 +1,9 @@
-//! The columns that tables have without declaring them: `tableoid`, `xmin`, and `xmax` in RETURNING.
+//! The columns that tables have without declaring them: `tableoid`, `xmin`, and `xmax` in
+//! RETURNING.
 //!
 //! `*` and column lists omit them, and a user column of the same name hides them. Rows do not store
 //! the number of the transaction that wrote them. So `xmin` is a fingerprint of the values of the
-//! row: a client can use it to check whether a row has changed since it was read. An UPDATE that
+//! row. A client can use it to check whether a row has changed since it was read. An UPDATE that
 //! changes nothing leaves it the same.
 
 use super::scope::{Found, ScopeColumn, ScopeLeaf, UNSEEN};

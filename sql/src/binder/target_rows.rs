@@ -1,4 +1,4 @@
-//! Set-returning functions in a select list beside other columns: `SELECT a, unnest(b) FROM t`.
+//! Set-returning functions in a target list beside other columns: `SELECT a, unnest(b) FROM t`.
 //!
 //! The calls become relations in FROM, which may read the other relations, and each call in the
 //! list becomes a column of them. Several calls run side by side; the shorter ones continue with

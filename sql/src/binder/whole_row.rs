@@ -205,7 +205,7 @@ impl Binder<'_> {
         }))
     }
 
-    /// Returns the variable with these fields, if it holds a row of a table whose columns are of no
+    /// Returns the variable with these fields, if it holds a row of a table without columns of
     /// domains. A variable without a row, as OLD of an INSERT, is NULL.
     fn row_variable(&mut self, name: String, fields: &[Expr]) -> Option<Expr> {
         let (variable, of) = self.variables?.row_type(&[name])?;

@@ -489,7 +489,7 @@ fn copied(
     })
 }
 
-/// Returns 42704 for a window's name that is not defined.
+/// Returns the error 42704 for a window name that is not defined.
 fn no_window(name: &str) -> SqlError {
     SqlError::new(
         SqlState::UNDEFINED_OBJECT,

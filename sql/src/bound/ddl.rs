@@ -242,7 +242,7 @@ impl AlterTable {
 }
 
 impl CreateTable {
-    /// Returns the command tag; with a query, a row count may replace it.
+    /// Returns the command tag for a result without a row count.
     pub fn tag(&self) -> &'static str {
         match (&self.materialized, &self.source) {
             (Some(_), _) => "CREATE MATERIALIZED VIEW",

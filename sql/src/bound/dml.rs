@@ -26,10 +26,10 @@ pub struct Insert {
 /// The rows of an INSERT.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InsertSource {
-    /// Whole rows: one expression per table column, without columns, defaults filled in, cast to the
-    /// column types.
+    /// Whole rows, with one expression for each table column. The expressions read no columns, have
+    /// the column types, and include the defaults.
     Values(Vec<Vec<Expr>>),
-    /// A query, and one expression per table column over the query's visible row.
+    /// A query, and one expression for each table column over the visible row of the query.
     Select {
         /// The query.
         select: Box<Select>,

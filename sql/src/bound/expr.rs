@@ -1,7 +1,7 @@
 //! A typed expression.
 //!
 //! The common cases have their own nodes, so that evaluating `aid = $1` is one match and one
-//! comparison; the rest are calls through a function pointer.
+//! comparison. The other cases are calls through a function pointer.
 
 use super::routine::RoutineCall;
 use super::subquery::{Subquery, SubqueryKind};

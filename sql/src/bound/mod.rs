@@ -3,15 +3,15 @@
 //! The binder builds it, the planner reads it, and `functions::eval` evaluates its expressions.
 //!
 //! Rows and slots
-//! - BND-1: the expressions of a `Select` before grouping read the *from row*: the columns of all
-//!   leaves of its FROM tree side by side, in the order of the text. A leaf owns the slots
+//! - BND-1: the expressions of a `Select` before grouping read the *from row*. It consists of the
+//!   columns of all leaves of the FROM tree, in the order of the text. A leaf owns the slots
 //!   `first_slot .. first_slot + width` and knows them.
 //! - BND-2: with grouping, targets and HAVING read the *group row* instead: the values of
 //!   `Grouping::keys`, then the results of `Grouping::aggregates`.
-//! - BND-3: in UPDATE and DELETE the row is the target table's row (slot = column position);
-//!   RETURNING reads the new row of an INSERT or UPDATE, the old row of a DELETE.
-//! - BND-4: every expression already has the casts it needs: both sides of a `Compare` are
-//!   comparable, an assignment has its column's type, length limits applied.
+//! - BND-3: in UPDATE and DELETE the row is the target table's row (slot = column position).
+//!   RETURNING reads the new row of an INSERT or UPDATE, and the old row of a DELETE.
+//! - BND-4: every expression already has the casts that it needs. Both sides of a `Compare` are
+//!   comparable; an assigned value has the type of its column, with length limits applied.
 
 mod alter;
 mod composite;

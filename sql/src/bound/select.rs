@@ -3,8 +3,8 @@
 //! ```text
 //!   from row ──filter──▶ [group row ──having──▶] targets ──distinct──▶ order ──▶ offset/limit
 //! ```
-//! Sort keys are targets: an ORDER BY expression that is not in the target list becomes a hidden
-//! target behind the visible ones, so that it is evaluated once for each row.
+//! Sort keys are targets. An ORDER BY expression that is not in the target list becomes a hidden
+//! target behind the visible ones. So it is evaluated once for each row.
 
 use std::sync::Arc;
 

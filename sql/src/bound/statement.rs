@@ -206,8 +206,8 @@ pub enum Statement {
     Checkpoint,
     /// ALTER SYSTEM SET and RESET.
     AlterSystem(SystemChange),
-    /// ALTER SYSTEM DRAIN MACHINE: the machine is to leave, and other machines take over its
-    /// regions.
+    /// ALTER SYSTEM DRAIN MACHINE: prepares the machine to leave; other machines take over
+    /// everything that it holds.
     DrainMachine(u32),
     /// ALTER SYSTEM REMOVE MACHINE: a machine that holds nothing any more leaves the cluster.
     RemoveMachine(u32),

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   SELECT a, (SELECT max(y) FROM u WHERE u.x = t.x) FROM t
-//!                                           └── slot 0: `Node::Outer(0)` inside, argument `t.x` outside
+//!                                           └── slot 0: `Node::Outer(0)` inside,
+//!                                               argument `t.x` outside
 //! ```
 //! A subquery reads outer rows through numbered *outer slots*, which belong to the whole statement.
 //! The surrounding expression has the values as arguments, and the executor of the subquery first

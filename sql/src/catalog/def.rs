@@ -7,9 +7,9 @@
 //! - CAT-1: `indexes[0]` is a B-tree that reaches every row of the table. It is the primary key, or
 //!   a *hidden* index without key columns whose keys are the row addresses. The index is hidden if
 //!   the table has no primary key or stores it as a hash table. It is also hidden if the rows are
-//!   distributed over partitions (PART-1) and the primary key does not start with the partition
-//!   column: `indexes[0]` must have a root for each partition. For a partitioned table (`family`)
-//!   it is always hidden, and its roots are the first indexes of the leaf partitions.
+//!   distributed (PART-1) and the primary key does not start with the partition column. Then
+//!   `indexes[0]` must have a root for each partition. For a partitioned table (`family`) it is
+//!   always hidden, and its roots are the first indexes of the leaf partitions.
 //! - CAT-2: `columns[i].attnum == i + 1`.
 
 use std::sync::Arc;

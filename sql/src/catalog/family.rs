@@ -3,8 +3,8 @@
 //! bounds determines the leaf of a row.
 //!
 //! ```text
-//! stored     partitioned table: its key         partition: its parent, its bound, and the parents of
-//!                                               its indexes and constraints
+//! stored     partitioned table: its key        partition: its parent, its bound, and the origin
+//!                                              of its indexes and constraints
 //!                       └──────────── Snapshot (`compose`) ───────────┘
 //! in memory  partitioned table: a tree with all leaves;
 //!            each index has the roots of the leaves' indexes
@@ -19,7 +19,7 @@
 //!   a transaction that guards a partitioned table guards its tree and all leaves.
 //! - FAMILY-3: the tree of each table above a leaf leads every row of the leaf to that leaf.
 //! - FAMILY-4: an index of a partitioned table is usable if each leaf has an index that is linked
-//!   to it; else it has no roots (`TableDef::is_whole`).
+//!   to it. Otherwise it has no roots (`TableDef::is_whole`).
 
 mod compose;
 mod hash;

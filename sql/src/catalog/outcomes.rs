@@ -33,7 +33,7 @@ const TOLD_US: i64 = 3600 * SECOND_US;
 const KEPT_US: i64 = 2 * TOLD_US;
 /// The largest accepted difference by which another machine's clock is ahead.
 const AHEAD_US: i64 = 60 * SECOND_US;
-/// One in this many transactions removes old entries.
+/// One in `REMOVES_ONE_IN` transactions removes old entries, at most `REMOVED` of them.
 const REMOVES_ONE_IN: i64 = 64;
 const REMOVED: usize = 256;
 

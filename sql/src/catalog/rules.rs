@@ -75,7 +75,8 @@ pub struct ForeignKeyDef {
     pub parent: u32,
     /// The referenced columns, by position in that table.
     pub parent_columns: Vec<usize>,
-    /// The oid of the unique index of the parent that it depends on (FK-3); 0 in definitions stored without one.
+    /// The oid of the unique index of the parent that it depends on (FK-3); 0 in definitions stored
+    /// without one.
     pub index: u32,
     /// The action for referencing rows on a DELETE of the referenced row.
     pub on_delete: Referential,
@@ -93,7 +94,8 @@ pub struct ForeignKeyDef {
     pub valid: bool,
     /// DISABLE TRIGGER ALL of its table: new rows are not checked.
     pub unchecked: bool,
-    /// DISABLE TRIGGER ALL of the parent: changes there are not checked, and have no effect on its rows.
+    /// DISABLE TRIGGER ALL of the parent: changes there are not checked, and have no effect on its
+    /// rows.
     pub inert: bool,
 }
 
@@ -177,8 +179,8 @@ impl Referential {
 }
 
 impl TableDef {
-    /// Returns the position of the unique index that a foreign key to this table depends on (FK-3): the recorded
-    /// one, or the oldest that fits.
+    /// Returns the position of the unique index that a foreign key to this table depends on (FK-3):
+    /// the recorded one, or the oldest that fits.
     pub fn referenced_index(&self, key: &ForeignKeyDef) -> Option<usize> {
         let recorded = self.indexes.iter().position(|index| index.id == key.index);
         recorded.or_else(|| self.unique_index_of(&key.parent_columns))

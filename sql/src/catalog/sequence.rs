@@ -4,7 +4,7 @@
 //! cell   [CELL | oid, last value, 1 once nextval has returned it | taker << 32]
 //! taker  1 + the number of the machine that took the last value, or 0
 //! ```
-//! A machine takes a range of values from the cell in a transaction of its own, so no session waits
+//! A machine takes a range of values from the cell in a transaction of its own. So no session waits
 //! for the commit of another one. Values that a machine has not returned when it stops are lost.
 //! Each machine returns the values of its own ranges. They ascend on each machine, but not across
 //! machines, as with PostgreSQL's CACHE. `setval` and ALTER SEQUENCE on one machine do not affect
@@ -135,8 +135,8 @@ impl SequenceDef {
         self.write(tx, start, None).await
     }
 
-    /// Creates a copy of the cell, which becomes the sequence's cell. The copy continues after the
-    /// last value that this machine has returned, not after the range that it has taken.
+    /// Creates a copy of the cell, which becomes the sequence's cell. Values that this machine has
+    /// taken from the sequence but not returned are not taken from the copy.
     pub async fn copy_cell(&mut self, tx: &mut Transaction, ranges: &Ranges) -> Result<(), Halt> {
         let Some((cell, taker)) = self.read(tx).await? else {
             return Err(SqlError::internal("the sequence is gone").into());

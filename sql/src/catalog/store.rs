@@ -3,11 +3,11 @@
 //! ```text
 //! root object   [MAGIC, heart, tables tree, roles tree, outcomes tree]
 //! heart         [catalog version, next oid]      written by every DDL transaction
-//! tables tree   oid -> row (oid, name, definition)      also of sequences, views, types, schemas,
-//!                                                       routines and extensions
-//!               class and oid -> row                    owner, privileges and comments of an object,
-//!                                                       after all other rows: see `about.rs`
-//! roles tree    oid -> row (oid, name, definition)      also of databases: see `database.rs`
+//! tables tree   oid -> row (oid, name, definition)    also of sequences, views, types, schemas,
+//!                                                     routines and extensions
+//!               class and oid -> row                  owner, privileges and comments of an object,
+//!                                                     after all other rows: see `about.rs`
+//! roles tree    oid -> row (oid, name, definition)    also of databases: see `database.rs`
 //! trees         one for each database, like the tables tree, which is that of the first database;
 //!               the first one also has the privileges and comments of databases and roles
 //! outcomes      the outcomes of transactions: see `outcomes.rs`

@@ -144,7 +144,8 @@ impl Events {
     }
 }
 
-/// The state of a trigger, which `session_replication_role` is compared with.
+/// The state of a trigger, which determines whether it fires under the current
+/// `session_replication_role`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enabled {
     /// Fires unless `session_replication_role` is `replica`.

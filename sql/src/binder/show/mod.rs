@@ -7,8 +7,8 @@
 //! ```
 //! The syntax is walked together with the binder, which resolves names and chooses operators and
 //! functions. Statements that run do not become slower. Some constructs cannot be deparsed and keep
-//! their original text: whole rows, composite fields, set-returning functions in a target list, and
-//! syntax that a rewrite changes before parsing (EXCLUDE in frames).
+//! their original text: whole rows, composite fields, and set-returning functions in a target list.
+//! So does syntax that a rewrite changes before parsing (EXCLUDE in frames).
 
 mod call;
 mod constant;

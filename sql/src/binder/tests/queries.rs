@@ -122,7 +122,7 @@ fn parameters_learn_their_types() {
     assert_eq!(declared.types(), [Type::INT8]);
 }
 
-/// The generated name of `xmax` in RETURNING cannot be written by a user.
+/// Checks that the hint does not name `xmax` of RETURNING, whose generated name users cannot write.
 #[test]
 fn a_hint_names_no_column_that_nobody_can_write() {
     let sql = "insert into t (name) values ('a') returning xmaxx";

@@ -167,7 +167,7 @@ fn of_bytes(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// The expected values are from PostgreSQL 15: `hashint4extended(1, 8816678312871386365)` and
+    /// Compares with values from PostgreSQL 15: `hashint4extended(1, 8816678312871386365)` and
     /// similar calls.
     #[test]
     fn hashes_are_those_of_postgresql() {
