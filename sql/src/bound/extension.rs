@@ -43,7 +43,8 @@ pub enum ExtensionChange {
     Schema(String),
 }
 
-/// DROP … IF EXISTS of a kind of object of which none can exist.
+/// A statement that only raises a notice: DROP … IF EXISTS of a kind of object of which none can
+/// exist, or CREATE INDEX USING brin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DropAbsent {
     /// The command.

@@ -93,7 +93,8 @@ pub enum Statement {
     CreateExtension(CreateExtension),
     /// DROP EXTENSION.
     DropExtension(DropExtension),
-    /// DROP … IF EXISTS of a kind of object of which none can exist.
+    /// A statement that only raises a notice, such as DROP … IF EXISTS of an unsupported kind of
+    /// object.
     DropAbsent(DropAbsent),
     /// ALTER EXTENSION.
     AlterExtension(AlterExtension),
