@@ -11,38 +11,38 @@ use crate::parser::cursor::Cursor;
 use crate::parser::lexer::{self, Kind, Token};
 use crate::types::{Type, TypeKind};
 
-/// Makes code of a body, in one pass over its tokens.
+/// A one-pass compiler from the tokens of a body to its code.
 pub(super) struct Compiler<'a> {
     pub(super) cursor: Cursor<'a>,
     pub(super) header: Header<'a>,
     pub(super) catalog: &'a dyn CatalogView,
     pub(super) code: Code,
-    /// The scope in hand.
+    /// The current scope.
     pub(super) scope: usize,
-    /// What is open around the place in hand, the innermost last.
+    /// The open blocks, loops and handlers; the innermost is the last.
     pub(super) frames: Vec<Frame>,
-    /// The line and the name of the statement in hand.
+    /// The line and the name of the current statement.
     pub(super) place: (u32, &'static str),
 }
 
-/// Something open.
+/// An open block, loop or handler.
 pub(super) enum Frame {
-    /// A block, with the jumps to its end that are still to be told where that is.
+    /// A block. `exits` are the jumps to its end, whose targets are not yet set.
     Block {
         label: Option<String>,
         exits: Vec<usize>,
     },
-    /// A loop.
+    /// A loop. `exits` are the jumps to its end, whose targets are not yet set.
     Loop {
         label: Option<String>,
-        /// Where the next round begins.
+        /// The op at which the next iteration begins.
         next: usize,
         register: Option<usize>,
         exits: Vec<usize>,
     },
-    /// A block with handlers.
+    /// The protected part of a block with exception handlers.
     Try,
-    /// One of these handlers.
+    /// An exception handler of such a block.
     Handler,
 }
 
@@ -98,7 +98,7 @@ impl<'a> Compiler<'a> {
         Ok(compiler)
     }
 
-    /// What a function of triggers knows of its call.
+    /// Declares the special variables of a trigger function.
     fn trigger_variables(&mut self) -> TriggerVariables {
         let texts = Type::TEXT.array().unwrap_or(Type::TEXT);
         let mut value = |name: &str, ty: Type| self.variable(name, VariableKind::Value(ty));
@@ -118,7 +118,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A variable, known in the scope in hand unless it has no name.
+    /// Adds a variable. It is visible in the current scope unless its name is empty.
     pub(super) fn variable(&mut self, name: &str, kind: VariableKind) -> usize {
         self.code.variables.push(VariableDef {
             name: name.to_owned(),
@@ -134,7 +134,7 @@ impl<'a> Compiler<'a> {
         variable
     }
 
-    /// Opens a scope; the one before it.
+    /// Opens a scope and returns the scope that was current before.
     pub(super) fn enter_scope(&mut self, label: Option<String>) -> usize {
         self.code.scopes.push(Scope {
             parent: Some(self.scope),
@@ -154,7 +154,7 @@ impl<'a> Compiler<'a> {
         self.code.ops.len()
     }
 
-    /// A jump leads to the next op.
+    /// Makes the next op the target of a jump.
     pub(super) fn land(&mut self, jump: usize) {
         let here = self.here();
         match &mut self.code.ops[jump] {
@@ -170,7 +170,7 @@ impl<'a> Compiler<'a> {
         lexer::position(self.cursor.sql, token.start)
     }
 
-    /// The line of the token in hand.
+    /// Returns the line of the current token, from 1.
     pub(super) fn line(&self) -> u32 {
         let at = self.cursor.peek().map_or(0, |t| t.start);
         let before = self.cursor.sql.get(..at).unwrap_or("");
@@ -178,7 +178,7 @@ impl<'a> Compiler<'a> {
         lines as u32 + 1
     }
 
-    /// The whole body.
+    /// Compiles the whole body.
     pub(super) fn whole(mut self) -> Result<Code, SqlError> {
         while self.cursor.accept_operator("#") {
             let option = self.cursor.identifier()?;
@@ -203,7 +203,7 @@ impl<'a> Compiler<'a> {
         Ok(self.code)
     }
 
-    /// `<<label>>`
+    /// Reads an optional `<<label>>`.
     pub(super) fn label(&mut self) -> Result<Option<String>, SqlError> {
         if !self.cursor.accept_operator("<<") {
             return Ok(None);
@@ -215,7 +215,10 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The label behind an END, if there is one, is that of its beginning.
+    /// Reads the optional label after END.
+    ///
+    /// # Errors
+    /// The label must be the one at the beginning of the block or loop.
     pub(super) fn end_label(&mut self, label: Option<&str>) -> Result<(), SqlError> {
         let named = |t: &Token| matches!(t.kind, Kind::Word | Kind::QuotedIdent);
         if self.cursor.peek().as_ref().is_none_or(|t| !named(t)) {
@@ -234,7 +237,7 @@ impl<'a> Compiler<'a> {
         Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
     }
 
-    /// Statements up to one of these words, which is not taken.
+    /// Compiles statements up to one of the words in `until`, which is not consumed.
     pub(super) fn statements(&mut self, until: &[&str]) -> Result<(), SqlError> {
         if self.frames.len() > NESTING_MAX {
             return Err(crate::stack::too_deep());
@@ -248,7 +251,7 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    /// `[DECLARE …] BEGIN … [EXCEPTION …] END [label]`
+    /// Compiles `[DECLARE …] BEGIN … [EXCEPTION …] END [label]`.
     pub(super) fn block(&mut self, label: Option<String>) -> Result<(), SqlError> {
         let line = self.line();
         let outer = self.enter_scope(label.clone());
@@ -262,7 +265,7 @@ impl<'a> Compiler<'a> {
             label: label.clone(),
             exits: Vec::new(),
         });
-        // Whether there are handlers is known at the end; the place of their beginning is kept.
+        // `handlers` replaces this jump by `Op::Try`.
         let entry = self.emit(Op::Jump(self.here() + 1));
         let handled = self.has_handlers();
         if handled {
@@ -282,7 +285,7 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    /// Is there an EXCEPTION before the END of the block in hand?
+    /// Returns whether the current block has an EXCEPTION clause before its END.
     fn has_handlers(&self) -> bool {
         let sql = self.cursor.sql;
         let (mut depth, mut at) = (0usize, 0);
@@ -292,7 +295,7 @@ impl<'a> Compiler<'a> {
             if first && token.is(sql, "exception") && depth == 0 {
                 return true;
             }
-            // What opens an END, where a statement or an expression begins it.
+            // These words open a construct that ends with END.
             let opens = token.is(sql, "case")
                 || (first && (token.is(sql, "begin") || token.is(sql, "if")))
                 || token.is(sql, "loop");
@@ -301,7 +304,7 @@ impl<'a> Compiler<'a> {
                     return false;
                 }
                 depth -= 1;
-                // END IF, END LOOP, END CASE
+                // Skips the second word of END IF, END LOOP and END CASE.
                 if next.is_some_and(|t| ["if", "loop", "case"].iter().any(|word| t.is(sql, word))) {
                     at += 1;
                 }
@@ -318,7 +321,7 @@ impl<'a> Compiler<'a> {
         false
     }
 
-    /// `EXCEPTION WHEN … THEN …`; `entry` is the op where the block begins.
+    /// Compiles `EXCEPTION WHEN … THEN …`; `entry` is the op where the block begins.
     fn handlers(&mut self, entry: usize, line: u32) -> Result<(), SqlError> {
         self.cursor.expect("exception")?;
         self.frames.pop();
@@ -358,7 +361,7 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    /// One condition of EXCEPTION WHEN: a name may stand for several states.
+    /// Reads one condition of EXCEPTION WHEN. A condition name can stand for several SQLSTATEs.
     fn conditions(&mut self) -> Result<Vec<Condition>, SqlError> {
         if self.cursor.accept("sqlstate") {
             return Ok(vec![Condition::State(self.state()?)]);
@@ -374,14 +377,15 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// `'12345'`
+    /// Reads an SQLSTATE as a string literal, such as `'12345'`.
     pub(super) fn state(&mut self) -> Result<SqlState, SqlError> {
         let text = self.cursor.string()?;
         state_of(&text)
             .ok_or_else(|| SqlError::new(SqlState::SYNTAX_ERROR, "invalid SQLSTATE code"))
     }
 
-    /// `EXIT` or `CONTINUE`, with a label or the innermost loop: closes what is left on the way, and jumps.
+    /// Compiles EXIT or CONTINUE for the labelled block or the innermost loop. Emits the ops that
+    /// close the constructs in between, then the jump.
     pub(super) fn leave(&mut self, label: Option<&str>, next_round: bool) -> Result<(), SqlError> {
         let fits = |frame: &Frame| match (frame, label) {
             (Frame::Loop { .. }, None) => true,
@@ -435,7 +439,8 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// The lexer takes `1..2` for a number, a dot and `.2`.
+/// Splits a number such as `.2` that follows a dot. The lexer reads `1..2` as a number, a dot and
+/// `.2`.
 fn ranges(tokens: Vec<Token>) -> Vec<Token> {
     let mut split: Vec<Token> = Vec::with_capacity(tokens.len());
     for token in tokens {
@@ -460,7 +465,7 @@ fn ranges(tokens: Vec<Token>) -> Vec<Token> {
     split
 }
 
-/// 42704
+/// Returns error 42704 for an unknown condition name.
 pub(super) fn unrecognized(name: &str) -> SqlError {
     SqlError::new(
         SqlState::UNDEFINED_OBJECT,
@@ -468,7 +473,7 @@ pub(super) fn unrecognized(name: &str) -> SqlError {
     )
 }
 
-/// A state of five digits and capital letters.
+/// Parses an SQLSTATE of five digits and capital letters; returns `None` if the text is not one.
 pub fn state_of(text: &str) -> Option<SqlState> {
     let code: &[u8; 5] = text.as_bytes().try_into().ok()?;
     let right = |b: &u8| b.is_ascii_digit() || b.is_ascii_uppercase();

@@ -1,14 +1,14 @@
-//! The names of SQLSTATEs, as RAISE and EXCEPTION have them.
+//! The names of conditions and their SQLSTATEs, as RAISE and EXCEPTION use them.
 
 use crate::error::SqlState;
 
-/// The SQLSTATEs of a condition's name; none where there is no such name.
+/// Returns the SQLSTATEs of a condition name; none if the name is unknown.
 pub fn condition(name: &str) -> impl Iterator<Item = SqlState> {
     let named = CONDITIONS.iter().filter(move |(of, _)| *of == name);
     named.map(|(_, state)| SqlState::new(state))
 }
 
-/// Does a condition's SQLSTATE stand for `state`? One that ends in 000 stands for its class.
+/// Returns whether a condition's SQLSTATE matches `state`. One that ends in 000 matches its class.
 pub fn covers(condition: SqlState, state: SqlState) -> bool {
     let of_class = condition.as_str().ends_with("000") && condition.class() == state.class();
     condition == state || of_class

@@ -8,7 +8,7 @@ use crate::error::{SqlError, SqlState};
 use crate::parser::lexer::{Kind, Token};
 
 impl Compiler<'_> {
-    /// The cursor that an identifier names.
+    /// Reads an identifier that must name a cursor variable.
     fn cursor_variable(&mut self) -> Result<usize, SqlError> {
         let name = self.cursor.identifier()?;
         match self.code.named(self.scope, std::slice::from_ref(&name)) {
@@ -24,7 +24,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// `(argument, …)` of a cursor that has some.
+    /// Reads the arguments `(argument, …)` of a cursor; none if the cursor declares none.
     fn cursor_args(&mut self, cursor: usize) -> Result<Vec<usize>, SqlError> {
         let VariableKind::Cursor { args, .. } = &self.code.variables[cursor].kind else {
             return Ok(Vec::new());
@@ -92,7 +92,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// The record that a FOR loop over a cursor declares, if it is one.
+    /// Declares the record variable of a FOR loop over a cursor; `None` for other loops.
     pub(super) fn row_of_cursor_loop(&mut self) -> Result<Option<Into>, SqlError> {
         let sql = self.cursor.sql;
         let word = |token: Option<Token>| token.filter(|t| t.kind == Kind::Word);
@@ -115,7 +115,7 @@ impl Compiler<'_> {
         }))
     }
 
-    /// The cursor that a FOR loop goes over, if it is one.
+    /// Reads the cursor of a FOR loop; `None` if the loop is not over a cursor.
     pub(super) fn cursor_in_loop(&mut self) -> Result<Option<RowSource>, SqlError> {
         let sql = self.cursor.sql;
         let Some(token) = self.cursor.peek() else {
@@ -147,7 +147,7 @@ impl Compiler<'_> {
         Ok(Some(RowSource::Cursor(variable, args)))
     }
 
-    /// OPEN, FETCH, MOVE or CLOSE.
+    /// Compiles OPEN, FETCH, MOVE or CLOSE.
     pub(super) fn cursor_statement(&mut self, word: &str) -> Result<(), SqlError> {
         self.cursor.next_token();
         match word {
@@ -193,7 +193,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// SCROLL, or NO SCROLL.
+    /// Reads SCROLL (true) or NO SCROLL (false).
     pub(super) fn scroll(&mut self) -> Option<bool> {
         match self.cursor.accept_all(&["no", "scroll"]) {
             true => Some(false),
@@ -201,7 +201,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Where FETCH or MOVE goes, if that is said; FETCH gives one row.
+    /// Reads the direction of FETCH or MOVE; `None` if there is none. FETCH must return one row.
     fn way(&mut self, moves: bool) -> Result<Option<Way>, SqlError> {
         let from = |sql: &str, token: &Token| token.is(sql, "from") || token.is(sql, "in");
         let known = |direction| Ok(Some(Way::Known(direction)));

@@ -1,4 +1,4 @@
-//! DECLARE: variables, their types and first values.
+//! DECLARE: variables, their types and initial values.
 
 use super::compile::Compiler;
 use super::{Op, VariableKind};
@@ -9,7 +9,7 @@ use crate::parser::{TypeOf, TypeSyntax};
 use crate::types::{Composite, Type, TypeKind};
 
 impl Compiler<'_> {
-    /// The declarations up to BEGIN.
+    /// Compiles the declarations up to BEGIN.
     pub(super) fn declarations(&mut self) -> Result<(), SqlError> {
         while !self.cursor.sees("begin") {
             if self.cursor.accept("declare") {
@@ -63,7 +63,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// `:=` or `=`
+    /// Consumes `:=` or `=` if one of them follows, and returns whether it did.
     pub(super) fn assignment(&mut self) -> bool {
         let is = |token: Option<Token>, text: &str| {
             token.is_some_and(|t| t.text(self.cursor.sql) == text)
@@ -96,7 +96,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// The type of a variable.
+    /// Reads the type of a variable.
     fn variable_type(&mut self) -> Result<VariableKind, SqlError> {
         let text = self.raw(&|sql, token| {
             token.is(sql, "not")
@@ -110,7 +110,7 @@ impl Compiler<'_> {
         self.kind_of(&TypeSyntax::parse(&text, false)?)
     }
 
-    /// What a variable of a type holds, by how that is written.
+    /// Returns the variable kind for a type as it is written.
     fn kind_of(&mut self, syntax: &TypeSyntax) -> Result<VariableKind, SqlError> {
         match &syntax.of {
             TypeOf::Named(data_type) => {
@@ -128,7 +128,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// What a variable of a type holds. The type is noted, as the code is that of the type as it is now.
+    /// Returns the variable kind for a type. Records a user-defined type in the code, because the
+    /// code depends on its current definition.
     pub(super) fn kind_of_type(&mut self, ty: Type) -> Result<VariableKind, SqlError> {
         let element = ty.plain().kind.element();
         for of in [ty, ty.plain(), Type::of(element.unwrap_or(ty.kind))] {
@@ -153,7 +154,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The type of the rows of a relation, or the composite type of a name.
+    /// Resolves a name to the row type of a relation or to a composite type.
     fn row_of(&self, path: &[String]) -> Result<Option<Composite>, SqlError> {
         let (schema, name) = match path {
             [name] => (None, name),
@@ -170,7 +171,7 @@ impl Compiler<'_> {
         Ok(made.and_then(|made| made.as_composite()))
     }
 
-    /// `variable%TYPE`, `table.column%TYPE`
+    /// Resolves `variable%TYPE` or `table.column%TYPE`.
     fn like(&mut self, path: &[String]) -> Result<VariableKind, SqlError> {
         if let Some(super::Named::Variable(variable)) = self.code.named(self.scope, path) {
             return Ok(match &self.code.variables[variable].kind {
@@ -209,7 +210,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// `CURSOR [(arguments)] FOR query;`
+    /// Compiles the rest of a bound cursor: `CURSOR [(arguments)] FOR query;`.
     fn declared_cursor(&mut self, name: &str, scroll: Option<bool>) -> Result<(), SqlError> {
         let outer = self.enter_scope(None);
         let mut args = Vec::new();

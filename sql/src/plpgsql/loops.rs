@@ -1,6 +1,7 @@
-//! LOOP, WHILE, FOR and FOREACH, and what leaves their rounds: EXIT and CONTINUE.
+//! LOOP, WHILE, FOR and FOREACH, and the statements EXIT and CONTINUE.
 //!
-//! The head of a loop that has one is an op that either begins a round or jumps to the end.
+//! The head of a WHILE, FOR or FOREACH loop is an op that either begins an iteration or jumps to
+//! the end.
 
 use super::compile::{Compiler, Frame};
 use super::text::never;
@@ -121,7 +122,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Are there two dots before LOOP?
+    /// Returns whether two dots stand before LOOP: a loop over an integer range.
     fn is_range(&self) -> bool {
         let sql = self.cursor.sql;
         let (mut at, mut depth) = (0, 0usize);
@@ -175,7 +176,8 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// The body of a loop whose rounds begin at `next`; `head` leaves it.
+    /// Compiles the body of a loop. Iterations begin at `next`; `head` is the op that leaves the
+    /// loop.
     fn loop_body(
         &mut self,
         label: Option<String>,

@@ -1,15 +1,18 @@
-//! PL/pgSQL: from the text of a body to code that a small machine runs (`planner/src/routines`).
+//! The PL/pgSQL compiler. It turns the text of a body into code for the interpreter in
+//! `planner/src/routines`.
 //!
 //! ```text
 //!   text ──lexer──▶ tokens ──declare, statement, …──▶ Code { ops, variables, scopes, texts }
 //! ```
-//! The statements of the language become [`Op`]s with jumps between them, so a body may be left in the middle, for a
-//! COMMIT, and gone on with. Expressions and SQL stay texts with the scope that they stand in: they are bound when they
-//! are first reached, as PostgreSQL does it, when tables that the body itself has made are there.
+//! The statements of the language become [`Op`]s with jumps between them. The interpreter can
+//! therefore suspend a body, for example at a COMMIT, and resume it. Expressions and SQL statements
+//! stay texts, each with the scope in which it stands. As in PostgreSQL, they are bound when they
+//! are first executed: tables that the body itself creates exist by then.
 //!
 //! Invariants
-//! - PLP-1: each jump is to an op of the code; the last op ends it.
-//! - PLP-2: whatever way a block is left, the ops on the way close the handlers that it had opened.
+//! - PLP-1: each jump leads to an op of the code; the last op ends the code.
+//! - PLP-2: on every path out of a block, the ops close the exception handlers that the block
+//!   opened.
 
 mod compile;
 mod conditions;
@@ -35,39 +38,39 @@ pub use conditions::{condition, covers};
 pub use names::Named;
 pub use raise::errcode;
 
-/// How deep blocks and loops may nest.
+/// The maximum nesting depth of blocks and loops.
 const NESTING_MAX: usize = 100;
 
-/// What a body has been made into.
+/// The compiled form of a body.
 #[derive(Debug)]
 pub struct Code {
-    /// The ops.
+    /// The ops; jumps are indexes into this list.
     pub ops: Vec<Op>,
-    /// The line of each op, and what PostgreSQL calls the statement.
+    /// For each op, the line in the body and PostgreSQL's name of the statement.
     pub places: Vec<(u32, &'static str)>,
-    /// The variables.
+    /// The variables of all scopes.
     pub variables: Vec<VariableDef>,
-    /// What names mean, from the outermost scope on.
+    /// The scopes; the outermost scope is the first.
     pub scopes: Vec<Scope>,
-    /// Expressions and statements of SQL.
+    /// The SQL expressions and statements.
     pub texts: Vec<Text>,
-    /// The exception handlers of blocks.
+    /// The exception handlers of each block that has an EXCEPTION clause.
     pub handlers: Vec<Handlers>,
-    /// How many registers loops take.
+    /// The number of loop registers that the code uses.
     pub loops: usize,
-    /// What a name means that is a variable's and a column's.
+    /// Which meaning wins if a name is both a variable and a column (`#variable_conflict`).
     pub prefer: Prefer,
-    /// The variables of the arguments, in their order.
+    /// The variables that hold the arguments, in the order of the arguments.
     pub args: Vec<usize>,
-    /// The variable FOUND.
+    /// The variable `FOUND`.
     pub found: usize,
-    /// What a function of triggers knows of its call.
+    /// The variables of a trigger function; `None` for other routines.
     pub trigger: Option<TriggerVariables>,
-    /// The types of users' that variables are of, as they were when it was compiled.
+    /// The user-defined types of variables, as they were at compile time.
     pub types: Vec<Arc<TypeDef>>,
 }
 
-/// The variables of a function of triggers.
+/// The special variables of a trigger function, as indexes into [`Code::variables`].
 #[derive(Clone, Copy, Debug)]
 pub struct TriggerVariables {
     /// NEW
@@ -96,102 +99,102 @@ pub struct TriggerVariables {
     pub argv: usize,
 }
 
-/// A variable.
+/// A declared or implicit variable.
 #[derive(Clone, Debug)]
 pub struct VariableDef {
-    /// Its name.
+    /// The name; empty for an unnamed variable.
     pub name: String,
-    /// What it holds.
+    /// The kind of value that the variable holds.
     pub kind: VariableKind,
-    /// It is never NULL.
+    /// Whether the variable is declared NOT NULL.
     pub not_null: bool,
-    /// It is set where it is declared and nowhere else.
+    /// Whether the variable is declared CONSTANT: only its declaration assigns it.
     pub constant: bool,
 }
 
-/// What a variable holds.
+/// The kind of value that a variable holds.
 #[derive(Clone, Debug)]
 pub enum VariableKind {
-    /// A value.
+    /// A scalar or array value of a type.
     Value(Type),
-    /// A row whose columns are those of the last that it was given.
+    /// A row of any type: the last assigned row determines the columns.
     Record,
     /// A row of a composite type.
     Row(Composite),
-    /// The name of a cursor whose query is known.
+    /// A bound cursor: the value is the name of the cursor.
     Cursor {
-        /// Its arguments.
+        /// The variables that hold the cursor's arguments.
         args: Vec<usize>,
-        /// Its query.
+        /// The query, as an index into [`Code::texts`].
         query: usize,
-        /// SCROLL, or NO SCROLL (false).
+        /// SCROLL is true, NO SCROLL is false, neither is `None`.
         scroll: Option<bool>,
     },
 }
 
-/// What names mean.
+/// A namespace: the names that a block, loop or cursor declares.
 #[derive(Clone, Debug)]
 pub struct Scope {
-    /// The scope around.
+    /// The enclosing scope; `None` for the outermost scope.
     pub parent: Option<usize>,
     /// The label of the block.
     pub label: Option<String>,
-    /// Names and their variables; of two the later one counts.
+    /// Names and their variables; of two equal names the later one counts.
     pub names: Vec<(String, usize)>,
 }
 
-/// An expression or a statement of SQL.
+/// An SQL expression or statement of the body.
 #[derive(Clone, Debug)]
 pub struct Text {
-    /// As a statement: an expression is a SELECT.
+    /// The text as a statement: an expression `e` is stored as `SELECT e`.
     pub sql: String,
-    /// What names in it mean.
+    /// The scope in which names in the text are resolved.
     pub scope: usize,
-    /// It is a cursor's.
+    /// Whether the text is the query of a bound cursor.
     pub cursor: bool,
 }
 
-/// Where a value goes.
+/// The target of an assignment.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A variable, be it a value or a row.
+    /// A scalar or row variable.
     Variable(usize),
-    /// A field of a row.
+    /// A field of a row variable.
     Field(usize, String),
-    /// A part of a variable or field that is an array or jsonb.
+    /// Elements of an array or `jsonb` variable or field.
     Part(Box<Target>, Vec<Subscript>),
 }
 
-/// A subscript, of expressions.
+/// A subscript; the numbers are expressions.
 #[derive(Clone, Debug)]
 pub enum Subscript {
     /// `[i]`
     Index(usize),
-    /// `[i:j]`, where bounds may be left out.
+    /// `[i:j]`; either bound may be omitted.
     Slice(Option<usize>, Option<usize>),
 }
 
-/// Where a row goes.
+/// The INTO clause of a statement: the targets of its row.
 #[derive(Clone, Debug)]
 pub struct Into {
-    /// A row, or one variable for each column.
+    /// One row variable, or one target for each column.
     pub targets: Vec<Target>,
-    /// There must be one row.
+    /// STRICT: the statement must return exactly one row.
     pub strict: bool,
 }
 
-/// Where rows come from.
+/// The source of rows of a loop, OPEN or RETURN QUERY.
 #[derive(Clone, Debug)]
 pub enum RowSource {
-    /// A query.
+    /// A static query.
     Query(usize),
-    /// A query whose text is the value of an expression, and the values of its parameters.
+    /// A dynamic query: the expression that gives its text, and the expressions of its parameters.
     Dynamic(usize, Vec<usize>),
-    /// A cursor and its arguments.
+    /// A bound cursor and the expressions of its arguments.
     Cursor(usize, Vec<usize>),
 }
 
-/// What GET DIAGNOSTICS asks for.
+/// An item of GET DIAGNOSTICS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Diagnostic {
     /// ROW_COUNT
@@ -220,7 +223,7 @@ pub enum Diagnostic {
     Schema,
 }
 
-/// How bad what RAISE tells is.
+/// The level of a RAISE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// DEBUG
@@ -237,7 +240,7 @@ pub enum Level {
     Exception,
 }
 
-/// What USING of RAISE says.
+/// An option of RAISE … USING.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RaiseOption {
     /// ERRCODE
@@ -260,199 +263,200 @@ pub enum RaiseOption {
     Schema,
 }
 
-/// RAISE
+/// The RAISE statement.
 #[derive(Clone, Debug)]
 pub struct Raise {
-    /// How bad it is.
+    /// The level; EXCEPTION if the statement names none.
     pub level: Level,
-    /// The format, with `%` for each argument.
+    /// The format string, with `%` for each argument.
     pub format: Option<String>,
-    /// The arguments.
+    /// The expressions of the arguments.
     pub args: Vec<usize>,
-    /// The condition, by its SQLSTATE, and as it was named.
+    /// The condition: its SQLSTATE and the name that the statement uses.
     pub state: Option<(SqlState, String)>,
-    /// USING
+    /// The USING options and their expressions.
     pub options: Vec<(RaiseOption, usize)>,
 }
 
-/// Which row FETCH and MOVE go to; numbers are expressions.
+/// The direction of FETCH and MOVE; the numbers are expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// What is said without an expression.
+    /// A direction without an expression.
     Known(Direction),
-    /// So many on.
+    /// `FORWARD n`
     Forward(usize),
-    /// So many back.
+    /// `BACKWARD n`
     Backward(usize),
-    /// The one of that number, from 1, or from the end.
+    /// `ABSOLUTE n`: counts from 1, or from the end if it is negative.
     Absolute(usize),
-    /// The one so many places on, or back.
+    /// `RELATIVE n`: counts from the current row, backward if it is negative.
     Relative(usize),
 }
 
-/// A step of the machine. Numbers are those of ops, variables, texts and loops of the code.
+/// An instruction of the interpreter. Its numbers are indexes of ops, variables, texts and loop
+/// registers.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// Goes on elsewhere.
+    /// Continues at another op.
     Jump(usize),
-    /// Goes on with the next where the condition holds, else elsewhere.
+    /// Continues at the next op if the condition is true, otherwise at `to`.
     Unless {
-        /// The condition.
+        /// The expression of the condition.
         condition: usize,
-        /// Where.
+        /// The op to continue at if the condition is not true.
         to: usize,
     },
-    /// Gives a variable that a block declares its first value.
+    /// Initializes a variable when its block is entered.
     Declare {
-        /// Which.
+        /// The declared variable.
         variable: usize,
-        /// The value; NULL where there is none.
+        /// The expression of the initial value; without it the value is NULL.
         value: Option<usize>,
     },
     /// `target := value`
     Assign {
-        /// Where it goes.
+        /// The variable, field or element to assign to.
         target: Target,
-        /// The value.
+        /// The expression of the value.
         value: usize,
     },
-    /// A statement of SQL.
+    /// Executes a static SQL statement.
     Run {
-        /// Which.
+        /// The statement.
         text: usize,
-        /// Where its row goes.
+        /// The targets of the INTO clause.
         into: Option<Into>,
-        /// PERFORM: the rows are for nobody.
+        /// PERFORM: the rows are discarded.
         perform: bool,
     },
-    /// EXECUTE
+    /// Executes dynamic SQL (EXECUTE).
     Execute {
-        /// What gives the text.
+        /// The expression that gives the text of the statement.
         text: usize,
-        /// The parameters.
+        /// The expressions of the USING clause.
         using: Vec<usize>,
-        /// Where the row goes.
+        /// The targets of the INTO clause.
         into: Option<Into>,
     },
     /// Begins `FOR variable IN low .. high BY step`.
     RangeStart {
-        /// The loop.
+        /// The register of the loop.
         register: usize,
-        /// From where.
+        /// The expression of the first value.
         low: usize,
-        /// To where.
+        /// The expression of the last value.
         high: usize,
-        /// In what steps.
+        /// The expression of the step; 1 if omitted.
         step: Option<usize>,
-        /// Backwards.
+        /// REVERSE: the loop counts down.
         reverse: bool,
     },
-    /// The next round, or on behind the loop.
+    /// Begins the next iteration, or jumps to `exit` after the last one.
     RangeNext {
-        /// The loop.
+        /// The register of the loop.
         register: usize,
-        /// Its variable.
+        /// The loop variable.
         variable: usize,
-        /// Behind the loop.
+        /// The op after the loop.
         exit: usize,
     },
     /// Begins a loop over rows.
     RowsStart {
-        /// The loop.
+        /// The register of the loop.
         register: usize,
-        /// What over.
+        /// The source of the rows.
         source: RowSource,
     },
-    /// The next row, or on behind the loop.
+    /// Assigns the next row, or jumps to `exit` after the last one.
     RowsNext {
-        /// The loop.
+        /// The register of the loop.
         register: usize,
-        /// Where the row goes.
+        /// The targets of the row.
         into: Into,
-        /// Behind the loop.
+        /// The op after the loop.
         exit: usize,
     },
-    /// Begins a loop over an array.
+    /// Begins a loop over an array (FOREACH).
     ArrayStart {
-        /// The loop.
+        /// The register of the loop.
         register: usize,
-        /// The array.
+        /// The expression of the array.
         array: usize,
-        /// Slices of so many dimensions.
+        /// The number of dimensions of each slice (SLICE); 0 for single elements.
         slice: usize,
     },
-    /// The next element, or on behind the loop.
+    /// Assigns the next element or slice, or jumps to `exit` after the last one.
     ArrayNext {
-        /// The loop.
+        /// The register of the loop.
         register: usize,
-        /// Where the element goes.
+        /// The target of the element.
         target: Target,
-        /// Behind the loop.
+        /// The op after the loop.
         exit: usize,
     },
-    /// A loop is over.
+    /// Ends a loop and discards its state.
     LoopEnd {
-        /// Which.
+        /// The register of the loop.
         register: usize,
     },
-    /// A block with exception handlers begins.
+    /// Enters a block with exception handlers.
     Try {
-        /// Its handlers.
+        /// The handlers, as an index into [`Code::handlers`].
         handlers: usize,
     },
-    /// It has ended well, or is left.
+    /// Leaves the protected part of a block with exception handlers.
     EndTry,
-    /// A handler is left.
+    /// Leaves an exception handler.
     EndHandler,
     /// RAISE
     Raise(Box<Raise>),
-    /// RAISE without anything, in a handler.
+    /// RAISE without arguments, in an exception handler: raises the caught error again.
     Reraise,
     /// ASSERT
     Assert {
-        /// The condition.
+        /// The expression of the condition.
         condition: usize,
-        /// What to say.
+        /// The expression of the message.
         message: Option<usize>,
     },
     /// GET DIAGNOSTICS
     Diagnostics {
-        /// What goes where.
+        /// The targets and the items that they receive.
         items: Vec<(Target, Diagnostic)>,
-        /// STACKED
+        /// STACKED: the items of the error that the current handler has caught.
         stacked: bool,
     },
-    /// No branch of a CASE was right.
+    /// Raises an error: no branch of a CASE without ELSE matched.
     NoCase,
-    /// RETURN
+    /// RETURN, with the expression of its value.
     Return(Option<usize>),
-    /// RETURN of a row.
+    /// RETURN of a row variable.
     ReturnRow(usize),
-    /// RETURN NEXT
+    /// RETURN NEXT, with the expression of its value.
     ReturnNext(Option<usize>),
-    /// RETURN NEXT of a row.
+    /// RETURN NEXT of a row variable.
     ReturnNextRow(usize),
     /// RETURN QUERY
     ReturnQuery(RowSource),
     /// OPEN
     Open {
-        /// The cursor.
+        /// The cursor variable.
         cursor: usize,
-        /// Its query.
+        /// The query of the cursor.
         source: RowSource,
         /// SCROLL, or NO SCROLL (false).
         scroll: Option<bool>,
     },
-    /// FETCH and MOVE
+    /// FETCH and MOVE.
     Fetch {
-        /// The cursor.
+        /// The cursor variable.
         cursor: usize,
-        /// Which way.
+        /// The direction.
         way: Way,
-        /// Where the row goes; nowhere for MOVE.
+        /// The targets of the row; `None` for MOVE.
         into: Option<Into>,
     },
-    /// CLOSE
+    /// CLOSE of a cursor variable.
     Close(usize),
     /// COMMIT
     Commit {
@@ -471,39 +475,39 @@ pub enum Op {
 /// The exception handlers of a block.
 #[derive(Clone, Debug)]
 pub struct Handlers {
-    /// Conditions, and where what is done about them begins.
+    /// The conditions of each WHEN clause and the op at which its handler begins.
     pub clauses: Vec<(Vec<Condition>, usize)>,
-    /// The variable SQLSTATE.
+    /// The variable `SQLSTATE`.
     pub state: usize,
-    /// The variable SQLERRM.
+    /// The variable `SQLERRM`.
     pub message: usize,
 }
 
-/// What EXCEPTION WHEN names.
+/// A condition of EXCEPTION WHEN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// OTHERS
     Others,
-    /// A state.
+    /// One SQLSTATE; a state that ends in 000 stands for its class.
     State(SqlState),
 }
 
-/// What a body belongs to.
+/// The routine that a body belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<'a> {
     /// The name of the routine.
     pub name: &'a str,
     /// Its arguments.
     pub args: &'a [RoutineArg],
-    /// What it gives.
+    /// The declared result.
     pub result: &'a RoutineResult,
-    /// It is a procedure, or a DO.
+    /// Whether the body belongs to a procedure or to a DO statement.
     pub procedure: bool,
-    /// Its result was declared by a stand-in, so `$0` is a variable of what it is in the call.
+    /// Whether the result type is polymorphic: `$0` is then a variable of the actual result type.
     pub polymorphic: bool,
 }
 
-/// Makes code of a body, where names are found along the search path.
+/// Compiles a body. Names are resolved along the search path.
 pub fn compile(
     body: &str,
     header: Header<'_>,

@@ -1,23 +1,23 @@
-//! What a name means in a scope.
+//! Name resolution in a scope.
 
 use super::{Code, VariableKind};
 use crate::types::{Type, TypeKind};
 
-/// What a name has been found to be.
+/// The meaning of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// The rows of a statement that a trigger sees, by their number.
+    /// A transition table of a trigger, by its number.
     Rows(usize),
     /// A variable.
     Variable(usize),
     /// A field of a row.
     Field(usize, String),
-    /// The place of the row that a cursor is on, of a table by its name and oid.
+    /// The position of a cursor on a table, given by the table's name and oid.
     Place(usize, String, u32),
 }
 
 impl Code {
-    /// What a name, given by its parts, means in `scope`.
+    /// Resolves a name, given by its parts, in `scope`.
     pub fn named(&self, scope: usize, path: &[String]) -> Option<Named> {
         match path {
             [name] => self.find(scope, name).map(Named::Variable),
@@ -33,13 +33,13 @@ impl Code {
         }
     }
 
-    /// Does a variable hold rows?
+    /// Returns whether a variable holds rows.
     pub fn is_row(&self, variable: usize) -> bool {
         let variable = self.variables.get(variable);
         variable.is_some_and(|v| matches!(v.kind, VariableKind::Record | VariableKind::Row(_)))
     }
 
-    /// Does a variable hold the name of a cursor?
+    /// Returns whether a variable holds the name of a cursor.
     pub fn is_cursor(&self, variable: usize) -> bool {
         let kind = self.variables.get(variable).map(|of| &of.kind);
         match kind {
@@ -49,13 +49,13 @@ impl Code {
         }
     }
 
-    /// Does a variable hold rows of any type?
+    /// Returns whether a variable holds rows of any type.
     pub fn is_record(&self, variable: usize) -> bool {
         let variable = self.variables.get(variable);
         variable.is_some_and(|v| matches!(v.kind, VariableKind::Record))
     }
 
-    /// The type of the rows that a variable holds.
+    /// Returns the type of the rows that a variable holds.
     pub fn row_type(&self, variable: usize) -> Type {
         match self.variables.get(variable).map(|of| &of.kind) {
             Some(VariableKind::Row(of)) => Type::of(TypeKind::Composite(*of)),

@@ -94,7 +94,7 @@ impl Compiler<'_> {
     }
 }
 
-/// How many arguments a format has places for: `%%` is a percent sign.
+/// Returns the number of placeholders in a format; `%%` is a percent sign.
 fn places(format: &str) -> usize {
     let mut places = 0;
     let mut chars = format.chars().peekable();
@@ -106,7 +106,7 @@ fn places(format: &str) -> usize {
     places
 }
 
-/// The state that ERRCODE names: by its digits, or by the name of a condition.
+/// Resolves the value of ERRCODE: an SQLSTATE, or the name of a condition.
 pub fn errcode(text: &str) -> Result<SqlState, SqlError> {
     let found = state_of(text).or_else(|| condition(text).next());
     found.ok_or_else(|| unrecognized(text))

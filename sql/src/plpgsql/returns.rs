@@ -1,4 +1,4 @@
-//! RETURN, RETURN NEXT and RETURN QUERY: which of them the routine's result allows.
+//! RETURN, RETURN NEXT and RETURN QUERY, and the check that the routine's result allows them.
 
 use super::compile::Compiler;
 use super::text::never;
@@ -93,7 +93,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// The row variable that is all of what comes up to the semicolon.
+    /// Returns the row variable if it is all that stands before the semicolon.
     fn lone_row(&self) -> Option<usize> {
         let next = self.cursor.peek_after(1)?;
         if next.kind != Kind::Semicolon {

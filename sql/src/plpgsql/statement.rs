@@ -1,4 +1,4 @@
-//! The statements of the language: which one it is, and all those that have no file of their own.
+//! The dispatch on the kind of statement, and the statements that have no file of their own.
 
 use super::compile::{Compiler, Frame};
 use super::text::never;
@@ -8,7 +8,7 @@ use crate::parser::lexer::{Kind, Token};
 use crate::types::Type;
 
 impl Compiler<'_> {
-    /// One statement.
+    /// Compiles one statement.
     pub(super) fn statement(&mut self) -> Result<(), SqlError> {
         let label = self.label()?;
         let line = self.line();
@@ -134,7 +134,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Does the statement begin with a name and `:=` or `=`?
+    /// Returns whether the statement begins with a name and `:=` or `=`.
     fn is_assignment(&self) -> bool {
         let sql = self.cursor.sql;
         let is = |at: usize, text: &str| {
@@ -215,7 +215,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Statements one level deeper.
+    /// Compiles statements one nesting level deeper.
     fn nested(&mut self, until: &[&str]) -> Result<(), SqlError> {
         self.frames.push(Frame::Block {
             label: None,
@@ -233,7 +233,7 @@ impl Compiler<'_> {
         if !self.cursor.sees("when") {
             let value = self.expression(&|sql, token| token.is(sql, "when"))?;
             let name = format!("__Case__Variable_{}__", self.code.variables.len());
-            // Its type is that of the value.
+            // The first assignment determines the type of the variable.
             let variable = self.variable(&name, VariableKind::Value(Type::UNKNOWN));
             self.emit(Op::Assign {
                 target: Target::Variable(variable),

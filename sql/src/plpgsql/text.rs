@@ -1,4 +1,4 @@
-//! Where the expressions and statements of SQL in a body end, and what they are.
+//! The boundaries of SQL expressions and statements in a body, and their texts.
 
 use std::ops::Range;
 
@@ -7,13 +7,13 @@ use super::{Into, RowSource, Subscript, Target, Text};
 use crate::error::{SqlError, SqlState};
 use crate::parser::lexer::{self, Kind, Token};
 
-/// Nothing but the semicolon ends it.
+/// A terminator that no token matches: the text extends to the semicolon.
 pub(super) fn never(_: &str, _: &Token) -> bool {
     false
 }
 
 impl Compiler<'_> {
-    /// A text for the code.
+    /// Adds a text to the code, in the current scope.
     pub(super) fn text(&mut self, sql: String) -> usize {
         self.code.texts.push(Text {
             sql,
@@ -23,7 +23,11 @@ impl Compiler<'_> {
         self.code.texts.len() - 1
     }
 
-    /// The text of an expression up to a token that ends it, which is not taken.
+    /// Reads the text of an expression up to the first token that `ends` accepts. That token is not
+    /// consumed.
+    ///
+    /// # Errors
+    /// The text must not be empty.
     pub(super) fn raw(&mut self, ends: &dyn Fn(&str, &Token) -> bool) -> Result<String, SqlError> {
         let text = self
             .cursor
@@ -34,7 +38,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// An expression up to a token that ends it, which is not taken.
+    /// Reads an expression up to the first token that `ends` accepts, which is not consumed.
     pub(super) fn expression(
         &mut self,
         ends: &dyn Fn(&str, &Token) -> bool,
@@ -43,14 +47,14 @@ impl Compiler<'_> {
         Ok(self.text(format!("SELECT {text}")))
     }
 
-    /// An expression up to a keyword, which is taken.
+    /// Reads an expression up to a keyword, which is consumed.
     pub(super) fn expression_until(&mut self, keyword: &str) -> Result<usize, SqlError> {
         let expression = self.expression(&|sql, token| token.is(sql, keyword))?;
         self.cursor.expect(keyword)?;
         Ok(expression)
     }
 
-    /// Expressions between commas.
+    /// Reads a list of expressions separated by commas.
     pub(super) fn expressions(
         &mut self,
         ends: &dyn Fn(&str, &Token) -> bool,
@@ -65,7 +69,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// `text [USING …]` behind EXECUTE.
+    /// Reads `text [USING …]` after EXECUTE.
     pub(super) fn dynamic(
         &mut self,
         ends: &dyn Fn(&str, &Token) -> bool,
@@ -78,12 +82,12 @@ impl Compiler<'_> {
         Ok(RowSource::Dynamic(text, using))
     }
 
-    /// The end of a statement.
+    /// Consumes the semicolon at the end of a statement.
     pub(super) fn semicolon(&mut self) -> Result<(), SqlError> {
         self.cursor.expect_kind(Kind::Semicolon).map(|_| ())
     }
 
-    /// A place that can be assigned to.
+    /// Reads the target of an assignment.
     pub(super) fn target(&mut self) -> Result<Target, SqlError> {
         let token = self.cursor.peek();
         let mut path = vec![self.cursor.identifier()?];
@@ -121,7 +125,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// `[i]` or `[i:j]`
+    /// Reads a subscript: `[i]` or `[i:j]`.
     fn subscript(&mut self) -> Result<Subscript, SqlError> {
         let (start, end) = self.cursor.bracketed()?;
         let inner = self.cursor.sql.get(start..end).unwrap_or("");
@@ -148,7 +152,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// 22005 for a constant.
+    /// Returns error 22005 if the target is a constant.
     pub(super) fn check_assignable(&self, target: &Target) -> Result<(), SqlError> {
         let variable = match target {
             Target::Variable(variable) | Target::Field(variable, _) => variable,
@@ -164,7 +168,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The targets of INTO, behind it.
+    /// Reads the targets of INTO, after the keyword.
     pub(super) fn targets_of_into(&mut self) -> Result<Into, SqlError> {
         let strict = self.cursor.accept("strict");
         let mut targets = Vec::new();
@@ -187,7 +191,7 @@ impl Compiler<'_> {
         Ok(Into { targets, strict })
     }
 
-    /// A statement of SQL up to the semicolon, and where its row goes.
+    /// Reads an SQL statement up to the semicolon and takes its INTO clause out of the text.
     pub(super) fn sql(
         &mut self,
         ends: &dyn Fn(&str, &Token) -> bool,
