@@ -1,12 +1,13 @@
-//! Advisory locks, as functions ask for them, and those of tables: who keeps the locks of a session is behind
-//! [`AdvisoryLocks`].
+//! Advisory locks and table locks, as functions request them. [`AdvisoryLocks`] hides the lock
+//! manager.
 //!
-//! A lock is of a session or of a transaction, shared or exclusive, and a session does not stand in its own way.
-//! Who waits for a lock stands in line, first come first served.
+//! A lock belongs to a session or a transaction and is shared or exclusive. A session's own locks
+//! never conflict with each other. Waiting requests are queued, first come, first served.
 //!
 //! # Failure
-//! 40P01 for whoever closes a circle of waits, 55P03 after `lock_timeout`, and what a cancel or the statement's
-//! deadline make of it; the lock is not had then, and all that was had before is.
+//! 40P01 for the request that closes a deadlock, 55P03 after `lock_timeout`, and the errors of a
+//! cancel or of the statement's deadline. The requested lock is then not held; all earlier locks
+//! still are.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -16,21 +17,21 @@ use crate::error::{SqlError, SqlState};
 pub use crate::lock_mode::LockMode;
 use crate::table_locks::TableUse;
 
-/// What a lock is about.
+/// The key of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LockKey {
-    /// One number, in a database.
+    /// A key of one `bigint`, in a database.
     One(u32, i64),
-    /// Two numbers, in a database; not the same as any one.
+    /// A key of two `integer`s, in a database; it never equals a key of one number.
     Two(u32, i32, i32),
-    /// A table, by the oids of its database and its own.
+    /// A table, by the oid of its database and its own oid.
     Table(u32, u32),
-    /// No client's: whose turn it is to commit with something to tell.
+    /// An internal lock that serializes the commits of transactions with notifications.
     Turn,
 }
 
 impl LockKey {
-    /// The oid of the database that it is of; 0 where it is of all.
+    /// Returns the oid of the key's database; 0 for a key of all databases.
     pub fn database(self) -> u32 {
         match self {
             LockKey::Turn => 0,
@@ -40,7 +41,7 @@ impl LockKey {
         }
     }
 
-    /// The key as `pg_locks` shows it: class, object and kind.
+    /// Returns the key as `pg_locks` shows it: class, object and kind.
     pub fn parts(self) -> (u32, u32, i16) {
         match self {
             LockKey::Turn => (1262, 0, 0),
@@ -51,25 +52,25 @@ impl LockKey {
     }
 }
 
-/// How long a lock is had.
+/// The duration of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockScope {
-    /// Until it is given back, or the session ends.
+    /// Until the lock is released or the session ends.
     Session,
     /// Until the transaction ends.
     Transaction,
 }
 
-/// A lock that somebody has, or waits for.
+/// A lock that a session holds or waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockState {
-    /// What it is about.
+    /// The key.
     pub key: LockKey,
-    /// How.
+    /// The mode.
     pub mode: LockMode,
-    /// The session's number.
+    /// The number of the session.
     pub session: i32,
-    /// It is had, not waited for.
+    /// Whether the session holds the lock; otherwise it waits.
     pub granted: bool,
 }
 
@@ -79,7 +80,8 @@ impl LockState {
     }
 }
 
-/// Whom a session waits for, by all locks, those of a key that are waited for in the order of their line.
+/// Returns the sessions that a session waits for, over all locks. `locks` lists the waiters of a
+/// key in the order of its queue.
 pub fn waited_for(locks: &[LockState], session: i32) -> Vec<i32> {
     let mut all = Vec::new();
     for (at, wanted) in locks.iter().enumerate() {
@@ -88,7 +90,7 @@ pub fn waited_for(locks: &[LockState], session: i32) -> Vec<i32> {
         }
         let of_key = |lock: &&LockState| lock.key == wanted.key;
         let has_it = |lock: &LockState| lock.granted && lock.session == session;
-        // Who has the lock already, in another mode, does not stand in line.
+        // A session that already holds the lock in another mode does not queue.
         let stands = !locks.iter().filter(of_key).any(has_it);
         let before = locks.iter().enumerate().filter(|(place, lock)| {
             lock.stands_in_the_way_of(wanted) && (lock.granted || stands && *place < at)
@@ -98,34 +100,36 @@ pub fn waited_for(locks: &[LockState], session: i32) -> Vec<i32> {
     all
 }
 
-/// What becomes of a request.
+/// The pending result of a request.
 pub type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, SqlError>> + Send + 'a>>;
 
-/// The advisory locks of a session.
+/// The advisory locks and table locks of a session.
 pub trait AdvisoryLocks: Debug + Send + Sync {
-    /// Takes a lock once more; whether it is had. Where others stand in the way, it `waits` or is not had.
+    /// Takes a lock once more and returns whether the session holds it. On a conflict, the request
+    /// waits if `waits` is set and fails otherwise.
     fn lock(&self, key: LockKey, mode: LockMode, scope: LockScope, waits: bool) -> Asked<'_, bool>;
 
-    /// Takes the locks of a statement on tables of `database` until the transaction ends, if none of them has to be
-    /// waited for. Returns whether the session has them all; if not, [`Self::use_tables`] takes them.
+    /// Takes the table locks of a statement in `database` until the transaction ends, if none of
+    /// them has to wait. Returns whether the session holds them all; if not, [`Self::use_tables`]
+    /// takes them.
     fn use_at_once(&self, database: u32, uses: &[TableUse]) -> bool;
 
-    /// Takes the locks of a statement on tables of `database` until the transaction ends.
+    /// Takes the table locks of a statement in `database` until the transaction ends.
     ///
-    /// The future fails with 40P01 if it closes a circle of waits, and with 55P03 after `lock_timeout`.
+    /// The future fails with 40P01 if it closes a deadlock, and with 55P03 after `lock_timeout`.
     fn use_tables<'a>(&'a self, database: u32, uses: &'a [TableUse]) -> Asked<'a, ()>;
 
-    /// Gives a lock of the session back that was taken once; whether there was one.
+    /// Releases a lock of the session once; returns whether the session held it.
     fn unlock(&self, key: LockKey, mode: LockMode) -> Asked<'_, bool>;
 
-    /// Gives all locks of the session back.
+    /// Releases all locks of the session.
     fn unlock_all(&self) -> Asked<'_, ()>;
 
-    /// All locks of the database; of a key those that are had come first, then those that are waited for, in line.
+    /// Returns all locks of the database. For each key, the held locks precede the queued requests.
     fn all(&self) -> Asked<'_, Vec<LockState>>;
 }
 
-/// 55P03: a lock was waited for longer than `lock_timeout`.
+/// Returns error 55P03: a lock request waited longer than `lock_timeout`.
 #[cold]
 pub fn lock_timed_out() -> SqlError {
     let message = "canceling statement due to lock timeout";

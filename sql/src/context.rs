@@ -1,6 +1,7 @@
-//! What evaluation may know besides rows and parameters: settings, clocks, who is asking.
+//! The context of an evaluation, besides rows and parameters: settings, clocks, roles, the catalog.
 //!
-//! Plain data, made once a statement; `set_config` leaves its changes here for the session to take.
+//! A context is plain data that is made for each statement. `set_config` leaves its changes in it
+//! for the session to apply.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,74 +25,76 @@ use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::statements::{NamedStatement, Statements};
 
-/// The surroundings of an evaluation.
+/// The context in which expressions of a statement are evaluated.
 #[derive(Debug)]
 pub struct EvalContext {
     /// The session's settings when the statement began.
     pub settings: Arc<Settings>,
     /// `now()`: microseconds from 2000-01-01 UTC.
     pub transaction_start: i64,
-    /// `statement_timestamp()`.
+    /// `statement_timestamp()`: microseconds from 2000-01-01 UTC.
     pub statement_start: i64,
-    /// The name of the session's role.
+    /// The name of the current role, except inside SECURITY DEFINER functions.
     pub user: String,
-    /// The role that a function of its owner's acts for, while it runs.
+    /// The owner of the SECURITY DEFINER function that runs, if one does.
     acting: RwLock<Option<Arc<str>>>,
     /// The session user's name.
     pub session_user: String,
-    /// The database's name.
+    /// The name of the database.
     pub database: String,
-    /// `clock_timestamp()`, as the transaction's start; without it time stands still within a statement.
+    /// `clock_timestamp()`, in the unit of `transaction_start`. Without a clock, time stands still
+    /// within a statement.
     pub clock: Option<fn() -> i64>,
     /// `pg_backend_pid()`
     pub backend_pid: i32,
-    /// The machine's number.
+    /// The number of this machine.
     pub machine: u32,
-    /// The catalog of the database, where there is one.
+    /// The catalog of the database; `None` outside a database.
     pub database_catalog: Option<Arc<Catalog>>,
-    /// The catalog as the transaction has changed it.
+    /// The catalog with the uncommitted changes of the transaction.
     private: RwLock<Option<Arc<Snapshot>>>,
-    /// Where the session's temporary objects are, if it has made any.
+    /// The schema of the session's temporary objects, once it has created one.
     temporary: RwLock<Option<Temporary>>,
-    /// What the names in a statement depend on besides the catalog.
+    /// The settings, besides the catalog, on which the meaning of names in a statement depends.
     pub names: Arc<str>,
     /// The session's cursors.
     pub cursors: Box<[CursorInfo]>,
-    /// The statements that the session has prepared.
+    /// The prepared statements of the session.
     pub prepared: HashMap<Box<str>, Arc<dyn NamedStatement>>,
-    /// `txid_current()`, 0 until it is asked for.
+    /// `txid_current()`; 0 until it is requested.
     transaction_number: AtomicI64,
-    /// The state of `random()`.
+    /// The state of the random number generator.
     random: AtomicU64,
-    /// `pg_trigger_depth()`: how many triggers run within each other.
+    /// `pg_trigger_depth()`: the nesting depth of triggers.
     pub trigger_depth: AtomicU32,
-    /// The sequences.
+    /// The sequence values of the session.
     pub sequences: Arc<Sequences>,
-    /// What the session tells others, and listens to.
+    /// The pending notifications and the listened channels of the session.
     pub notifications: Arc<Notifications>,
-    /// What names and literals mean in a routine that runs under settings other than the session's.
+    /// The settings on which the meaning of names and literals depends, in a routine that runs
+    /// under other settings than the session's.
     pub within: Option<Arc<str>>,
-    /// How many of the changes that were asked for the settings have.
+    /// The number of requested setting changes that `settings` already includes.
     settled: usize,
-    /// `lock_timeout`: how long a statement waits for a lock; `None` is for ever.
+    /// `lock_timeout`: the maximum time that a statement waits for a lock; `None` is unlimited.
     pub lock_timeout: Option<Duration>,
     /// The sessions of the database.
     pub sessions: Option<Arc<dyn Sessions>>,
-    /// What statements have cost.
+    /// The statistics of statements (`pg_stat_statements`).
     pub statements: Option<Arc<dyn Statements>>,
-    /// What is counted of relations and of the database.
+    /// The statistics counters of relations and of the database.
     pub counters: Option<Arc<dyn Counters>>,
     /// The server process.
     pub server: Option<Arc<dyn Server>>,
-    /// The session's advisory locks.
+    /// The lock manager of the session.
     pub advisory: Option<Arc<dyn AdvisoryLocks>>,
-    /// The snapshots that it exports.
+    /// The snapshots that the session exports.
     pub exports: Option<Arc<dyn Exports>>,
     /// Whether evaluations run long calls or defer them.
     pub(crate) long_calls: LongCalls,
-    /// What the client is to be warned of.
+    /// The warnings to send to the client.
     warnings: Mutex<Vec<SqlError>>,
-    /// What `set_config` asked for: name, value, only for the transaction.
+    /// The changes that `set_config` requested: name, value, and whether only for the transaction.
     changes: Mutex<Vec<(String, String, bool)>>,
 }
 
@@ -106,31 +109,31 @@ impl LongCalls {
     const GIVEN_AWAY: u8 = 1;
     const MET: u8 = 2;
 
-    /// From now on they are given away.
+    /// Defers long calls from now on.
     #[inline(always)]
     pub(crate) fn give_away(&self) {
         self.state.store(Self::GIVEN_AWAY, Ordering::Relaxed);
     }
 
-    /// From now on they run again.
+    /// Runs long calls in place from now on.
     #[inline(always)]
     pub(crate) fn run(&self) {
         self.state.store(Self::RUN, Ordering::Relaxed);
     }
 
-    /// Notes that one was met.
+    /// Records that evaluation met a long call.
     #[inline(always)]
     pub(crate) fn note(&self) {
         self.state.store(Self::MET, Ordering::Relaxed);
     }
 
-    /// Returns whether they are given away.
+    /// Returns whether long calls are deferred.
     #[inline(always)]
     pub(crate) fn are_given_away(&self) -> bool {
         self.state.load(Ordering::Relaxed) != Self::RUN
     }
 
-    /// Returns whether one was met since [`LongCalls::give_away`].
+    /// Returns whether a long call was met since [`LongCalls::give_away`].
     #[inline(always)]
     pub(crate) fn were_met(&self) -> bool {
         self.state.load(Ordering::Relaxed) == Self::MET
@@ -138,7 +141,7 @@ impl LongCalls {
 }
 
 impl EvalContext {
-    /// A context with the given settings; the clocks stand at `now`.
+    /// Creates a context with the given settings; all clocks show `now`.
     pub fn new(settings: Arc<Settings>, now: i64, random_seed: u64) -> EvalContext {
         EvalContext {
             settings,
@@ -177,7 +180,7 @@ impl EvalContext {
         }
     }
 
-    /// The current role's name.
+    /// Returns the name of the current role.
     pub fn current_user(&self) -> String {
         match &*self.acting.read() {
             Some(role) => role.to_string(),
@@ -185,19 +188,19 @@ impl EvalContext {
         }
     }
 
-    /// The role that a function of its owner's acts for, if one does.
+    /// Returns the owner of the SECURITY DEFINER function that runs, if one does.
     pub fn acting(&self) -> Option<Arc<str>> {
         self.acting.read().clone()
     }
 
-    /// The schema of the session's temporary objects, where `catalog` has it.
+    /// Returns the schema of the session's temporary objects, if `catalog` contains it.
     pub fn temporary_in(&self, catalog: &dyn CatalogView) -> Option<String> {
         let own = self.temporary()?;
         let there = catalog.schema_oid(&own.schema) == Some(own.id);
         there.then_some(own.schema)
     }
 
-    /// Returns the schema of the session's temporary objects, if it has made one.
+    /// Returns the schema of the session's temporary objects, if it has created one.
     pub fn temporary(&self) -> Option<Temporary> {
         self.temporary.read().clone()
     }
@@ -207,17 +210,18 @@ impl EvalContext {
         *self.temporary.write() = own;
     }
 
-    /// The schema that the session's temporary objects are in, or will be.
+    /// Returns the name of the schema for the session's temporary objects, whether it exists or
+    /// not.
     pub fn temporary_schema(&self) -> String {
         temporary::schema_of(self.backend_pid)
     }
 
-    /// From now on it is this role that acts; the one before.
+    /// Sets the acting role and returns the previous one.
     pub fn act_as(&self, role: Option<Arc<str>>) -> Option<Arc<str>> {
         std::mem::replace(&mut *self.acting.write(), role)
     }
 
-    /// The next 64 random bits (splitmix64: any state is a good one).
+    /// Returns the next 64 random bits (splitmix64: every state is valid).
     pub fn random_bits(&self) -> u64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         let state = self.random.fetch_add(STEP, Ordering::Relaxed);
@@ -227,45 +231,45 @@ impl EvalContext {
         z ^ (z >> 31)
     }
 
-    /// The oid of the database.
+    /// Returns the oid of the database.
     pub fn database_oid(&self) -> u32 {
         let catalog = self.database_catalog.as_ref();
         catalog.map_or(DATABASE_OID, |catalog| catalog.database())
     }
 
-    /// The catalog as the transaction has changed it, or else the newest that is known.
+    /// Returns the catalog with the changes of the transaction, or the newest known catalog.
     pub fn catalog(&self) -> Arc<Snapshot> {
         let newest = || self.database_catalog.as_ref().map(|of| of.newest());
         let snapshot = self.private().or_else(newest);
         snapshot.unwrap_or_default()
     }
 
-    /// The catalog as the transaction has changed it, if it has.
+    /// Returns the catalog with the changes of the transaction; `None` if it has made none.
     pub fn private(&self) -> Option<Arc<Snapshot>> {
         self.private.read().clone()
     }
 
-    /// Has the transaction changed the catalog?
+    /// Returns whether the transaction has changed the catalog.
     pub fn has_private(&self) -> bool {
         self.private.read().is_some()
     }
 
-    /// The catalog is this to the transaction; `None`: as it is to all.
+    /// Sets the catalog that the transaction sees; `None` is the committed catalog.
     pub fn set_private(&self, catalog: Option<Arc<Snapshot>>) {
         *self.private.write() = catalog;
     }
 
-    /// How many settings have been asked to change.
+    /// Returns the number of requested setting changes.
     pub fn changes_mark(&self) -> usize {
         self.changes.lock().len()
     }
 
-    /// Forgets the changes of settings since a mark.
+    /// Discards the requested setting changes since a mark.
     pub fn changes_back_to(&self, mark: usize) {
         self.changes.lock().truncate(mark);
     }
 
-    /// The number of the transaction, which has one from now on.
+    /// Returns the number of the transaction. Assigns one if it has none.
     pub fn transaction_number(&self) -> i64 {
         if let Some(number) = self.drawn_number() {
             return number;
@@ -275,28 +279,28 @@ impl EvalContext {
         number
     }
 
-    /// The number of the transaction, if it has been asked for.
+    /// Returns the number of the transaction, if it has been assigned.
     pub fn drawn_number(&self) -> Option<i64> {
         let number = self.transaction_number.load(Ordering::Relaxed);
         (number != 0).then_some(number)
     }
 
-    /// Another transaction begins.
+    /// Clears the transaction number, because another transaction begins.
     pub fn forget_number(&self) {
         self.transaction_number.store(0, Ordering::Relaxed);
     }
 
-    /// The clock's time now.
+    /// Returns the current time of the clock.
     pub fn clock_now(&self) -> i64 {
         self.clock.map_or(self.statement_start, |clock| clock())
     }
 
-    /// Starts the random sequence again.
+    /// Restarts the random sequence from a seed.
     pub fn seed_random(&self, seed: u64) {
         self.random.store(seed, Ordering::Relaxed);
     }
 
-    /// The value of a setting, changes of this statement included.
+    /// Returns the value of a setting, including changes that this statement has requested.
     pub fn setting(&self, name: &str) -> Option<String> {
         let changed = self.changes.lock();
         if let Some((_, value, _)) = changed
@@ -309,7 +313,8 @@ impl EvalContext {
         self.settings.get(name).map(|value| value.into_owned())
     }
 
-    /// Asks the session to change a setting after the statement; checks it now.
+    /// Checks a setting change and requests it for the end of the statement. Returns the canonical
+    /// value.
     pub fn change_setting(&self, name: &str, value: &str, local: bool) -> Result<String, SqlError> {
         let mut trial = Settings::clone(&self.settings);
         trial.set(name, value)?;
@@ -320,7 +325,7 @@ impl EvalContext {
         Ok(canonical)
     }
 
-    /// The settings as they are by now, with what the statement has asked to change.
+    /// Returns the settings with all changes that the statement has requested.
     pub fn settings_now(&self) -> Result<Settings, SqlError> {
         let mut settings = Settings::clone(&self.settings);
         for (name, value, _) in &*self.changes.lock() {
@@ -329,7 +334,8 @@ impl EvalContext {
         Ok(settings)
     }
 
-    /// The same surroundings under other settings, for a part of the statement; [`Self::resume`] ends it.
+    /// Returns the same context with other settings, for a part of the statement; [`Self::resume`]
+    /// ends it.
     pub fn under(&self, settings: Settings) -> EvalContext {
         let meant = ["search_path", "TimeZone", "DateStyle"];
         let meant = meant.map(|name| settings.get(name).unwrap_or_default().into_owned());
@@ -370,12 +376,12 @@ impl EvalContext {
         }
     }
 
-    /// Have settings been asked to change that these surroundings do not have?
+    /// Returns whether setting changes were requested that `settings` does not include.
     pub fn is_unsettled(&self) -> bool {
         self.changes_mark() != self.settled
     }
 
-    /// The same surroundings with the changes that were asked for; [`Self::unsettle`] ends it.
+    /// Returns the same context with the requested changes applied; [`Self::unsettle`] ends it.
     pub fn settle(&self) -> Result<EvalContext, SqlError> {
         let changes = self.changes.lock().clone();
         let mut settled = self.under(self.settings_now()?);
@@ -384,14 +390,16 @@ impl EvalContext {
         Ok(settled)
     }
 
-    /// Goes on behind what ran with the changes: it has asked for others, or some were taken back.
+    /// Continues after a part that ran in the context of [`Self::settle`]. The requested changes
+    /// are those of `inner`: it may have added or undone some.
     pub fn unsettle(&self, inner: EvalContext) {
         self.changes.lock().clear();
         self.resume(inner, &[]);
     }
 
-    /// Goes on behind what ran under other settings: what that has done to the transaction stays, and what it has set, but
-    /// for what was set within it alone: the settings of these names, where that was said to be local.
+    /// Continues after a part that ran under other settings. Its effects on the transaction and its
+    /// requested setting changes stay. The exception are local changes of the settings named in
+    /// `own`: they end with the part.
     pub fn resume(&self, inner: EvalContext, own: &[(String, String)]) {
         self.set_private(inner.private());
         let number = inner.transaction_number.load(Ordering::Relaxed);
@@ -405,18 +413,19 @@ impl EvalContext {
         self.changes.lock().append(&mut changes);
     }
 
-    /// Warns the client, once the statement has ended.
+    /// Adds a warning, which is sent to the client when the statement ends.
     pub fn warn(&self, message: impl Into<String>) {
         let warning = SqlError::new(SqlState::WARNING, message);
         self.warnings.lock().push(warning);
     }
 
-    /// The warnings.
+    /// Takes the warnings.
     pub fn take_warnings(&self) -> Vec<SqlError> {
         std::mem::take(&mut *self.warnings.lock())
     }
 
-    /// The changes `set_config` asked for: name, value, only for the transaction.
+    /// Takes the changes that `set_config` requested: name, value, and whether only for the
+    /// transaction.
     pub fn take_changes(&self) -> Vec<(String, String, bool)> {
         std::mem::take(&mut *self.changes.lock())
     }

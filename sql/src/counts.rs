@@ -1,13 +1,15 @@
-//! What sessions have done to relations, and to the database as a whole, as `pg_stat_database` and its kin show it.
+//! Statistics counters of relations and of the database, as `pg_stat_database` and similar views
+//! show them.
 //!
 //! ```text
-//! Counting ─► a page for each relation: cells that one session adds to ◄─ whoever looks, at any time
+//! Counting ─► a page for each relation: cells that one session adds to ◄─ any reader, at any time
 //! ```
-//! A session has its pages to itself, each on cache lines of its own, so that counting is an addition to memory that
-//! nobody else writes: no lock, and nothing to do at the end of a statement. Who looks adds up the pages of all.
+//! Each session owns its pages, and each page has its own cache lines. Counting is an addition to
+//! memory that no other thread writes: it needs no lock, and no work at the end of a statement. A
+//! reader adds up the pages of all sessions.
 //!
 //! Invariants
-//! - COUNT-1: a page is written by whoever has its [`Counting`], and by nobody else.
+//! - COUNT-1: only the owner of a page's [`Counting`] writes the page.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -20,52 +22,53 @@ use parking_lot::Mutex;
 
 use crate::advisory::Asked;
 
-/// Counters of a page.
+/// The number of counters in a page.
 pub const CELLS: usize = 8;
-/// The page of the database as a whole; no relation has this oid.
+/// The key of the page of the database as a whole; no relation has this oid.
 pub const DATABASE: u32 = 0;
-/// Pages of one session. What is used after them counts on one page that nobody shows.
+/// The maximum number of pages of one session. Further relations share one page that is not shown.
 const PAGES_MAX: usize = 16 * 1024;
-/// That page.
+/// The key of the page that is not shown.
 const NOT_SHOWN: u32 = u32::MAX;
-/// Commits that a session remembers.
+/// The number of most recent commits that a session remembers.
 const COMMITS: usize = 8;
 
-/// What is counted of a table or an index.
+/// A counter of a table or an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// Scans begun: of a table those of all of it, of an index those through it.
+    /// Scans begun: sequential scans of a table, or scans of an index.
     Scans = 0,
-    /// Rows of a table, or entries of an index, that those went by.
+    /// Rows of a table, or entries of an index, that those scans passed.
     Returned = 1,
-    /// Rows that an index led to.
+    /// Rows that were fetched through an index.
     Fetched = 2,
-    /// Rows put in.
+    /// Rows inserted.
     Inserted = 3,
-    /// Rows changed.
+    /// Rows updated.
     Updated = 4,
-    /// Rows taken out.
+    /// Rows deleted.
     Deleted = 5,
 }
 
-/// What is counted of the database.
+/// A counter of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Transactions that have committed.
     Commits = 0,
     /// Transactions that were rolled back.
     Rollbacks = 1,
-    /// Deadlocks that a client was told of.
+    /// Deadlocks that were reported to a client.
     Deadlocks = 2,
     /// Sessions that were opened.
     Sessions = 3,
-    /// Nanoseconds that statements took.
+    /// Nanoseconds that statements were active.
     ActiveNs = 4,
-    /// Microseconds that sessions lasted which have ended.
+    /// Microseconds that ended sessions lasted.
     SessionUs = 5,
-    /// Sessions that an administrator ended.
+    /// Sessions that an administrator terminated.
     Killed = 6,
-    /// Serializable blocks that were run again unseen after a conflict, each time that went on well.
+    /// Serializable blocks that were replayed after a conflict without the client's notice, per
+    /// successful replay.
     Replays = 7,
 }
 
@@ -77,12 +80,12 @@ pub struct Page([AtomicU64; CELLS]);
 impl Page {
     #[inline]
     fn add_to(&self, cell: usize, more: u64) {
-        // COUNT-1: nobody else writes it.
+        // COUNT-1: no other thread writes the cell, so a load and a store suffice.
         let cell = &self.0[cell];
         cell.store(cell.load(Relaxed).wrapping_add(more), Relaxed);
     }
 
-    /// Adds to a count.
+    /// Adds to a counter.
     #[inline]
     pub fn add(&self, what: Count, more: u64) {
         self.add_to(what as usize, more);
@@ -93,7 +96,7 @@ impl Page {
     }
 }
 
-/// What others see of one session's counting.
+/// The part of one session's counters that other sessions can read.
 #[derive(Debug, Default)]
 pub struct Pages {
     pages: Mutex<Vec<(u32, Arc<Page>)>>,
@@ -101,7 +104,7 @@ pub struct Pages {
     commits: [Commit; COMMITS],
 }
 
-/// Which statement made a commit.
+/// The commit timestamp and the statement that committed.
 #[derive(Debug, Default)]
 struct Commit {
     timestamp: AtomicU64,
@@ -109,7 +112,7 @@ struct Commit {
 }
 
 impl Pages {
-    /// Adds all of it to `sums`.
+    /// Adds all counters of the session to `sums`.
     pub fn add_to(&self, sums: &mut Sums) {
         add(sums, DATABASE, self.database.cells());
         for (id, page) in &*self.pages.lock() {
@@ -117,7 +120,8 @@ impl Pages {
         }
     }
 
-    /// The statement, by its number, whose commit had this timestamp, if that is not long ago.
+    /// Returns the number of the statement that committed at `timestamp`; `None` if the session no
+    /// longer remembers the commit.
     pub fn statement_of(&self, timestamp: u64) -> Option<i64> {
         let mut commits = self.commits.iter();
         let found = commits.find(|commit| commit.timestamp.load(Relaxed) == timestamp)?;
@@ -125,10 +129,10 @@ impl Pages {
     }
 }
 
-/// Counts of relations, by oid.
+/// Counters of relations, by oid.
 pub type Sums = HashMap<u32, [u64; CELLS], FixedState>;
 
-/// Adds to the counts of a relation.
+/// Adds to the counters of a relation.
 pub fn add(sums: &mut Sums, id: u32, cells: [u64; CELLS]) {
     let sum = sums.entry(id).or_default();
     for (sum, cell) in sum.iter_mut().zip(cells) {
@@ -136,26 +140,26 @@ pub fn add(sums: &mut Sums, id: u32, cells: [u64; CELLS]) {
     }
 }
 
-/// Where a session counts. It outlives the session, and is another one's then.
+/// The counters that one session writes. After the session ends, another session reuses them.
 #[derive(Debug, Default)]
 pub struct Counting {
     shared: Arc<Pages>,
     pages: Vec<(u32, Arc<Page>)>,
-    /// Where they are in `pages`.
+    /// The index in `pages` by the oid of the relation.
     places: HashMap<u32, usize, FixedState>,
-    /// The one that was used last.
+    /// The index in `pages` of the page used last.
     last: usize,
-    /// Commits so far.
+    /// The number of commits so far.
     commits: usize,
 }
 
 impl Counting {
-    /// What others see of it.
+    /// Returns the part that other sessions can read.
     pub fn shared(&self) -> &Arc<Pages> {
         &self.shared
     }
 
-    /// The page of a relation.
+    /// Returns the page of a relation.
     #[inline]
     pub fn of(&mut self, id: u32) -> &Page {
         if !matches!(self.pages.get(self.last), Some((last, _)) if *last == id) {
@@ -183,13 +187,13 @@ impl Counting {
         self.pages.len() - 1
     }
 
-    /// Something has happened that is not about a relation.
+    /// Counts an event that does not belong to a relation.
     #[inline]
     pub fn event(&self, what: Event, more: u64) {
         self.shared.database.add_to(what as usize, more);
     }
 
-    /// A transaction that wrote has committed, by a statement of this number.
+    /// Records a commit of a writing transaction and the number of the statement that committed.
     #[inline]
     pub fn committed(&mut self, timestamp: u64, statement: i64) {
         let commit = &self.shared.commits[self.commits % COMMITS];
@@ -199,22 +203,22 @@ impl Counting {
     }
 }
 
-/// What machines have counted.
+/// The counters of all machines, added up.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// By oid.
+    /// The counters by oid.
     pub counts: Sums,
-    /// When they were begun anew last: microseconds from 2000-01-01 UTC.
+    /// The time of the last reset: microseconds from 2000-01-01 UTC.
     pub reset: Option<i64>,
 }
 
 impl Totals {
-    /// The count of a relation.
+    /// Returns a counter of a relation.
     pub fn of(&self, id: u32, what: Count) -> i64 {
         self.cell(id, what as usize)
     }
 
-    /// The counts of all relations.
+    /// Returns the sum of a counter over all relations.
     pub fn all(&self, what: Count) -> i64 {
         let relations = self.counts.iter().filter(|(id, _)| **id != DATABASE);
         relations
@@ -222,7 +226,7 @@ impl Totals {
             .sum()
     }
 
-    /// What has happened.
+    /// Returns a counter of the database.
     pub fn event(&self, what: Event) -> i64 {
         self.cell(DATABASE, what as usize)
     }
@@ -232,42 +236,43 @@ impl Totals {
     }
 }
 
-/// A kind of conflict that a statement has met on a table.
+/// A kind of conflict that a statement met on a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ConflictKey {
-    /// The table's oid, 0 where that is not known.
+    /// The table's oid; 0 if it is unknown.
     pub table: u32,
-    /// What kind.
+    /// The kind of conflict.
     pub kind: String,
-    /// The statement that had to begin anew.
+    /// The statement that had to restart.
     pub statement: String,
-    /// The statement that won; empty where that is not known.
+    /// The statement that won; empty if it is unknown.
     pub winner: String,
 }
 
-/// How often that was.
+/// How often a conflict occurred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConflictCount {
-    /// In all.
+    /// All occurrences.
     pub met: u64,
-    /// Of those, what a client was told of; the others were run again unseen.
+    /// The occurrences that were reported to a client; the others were replayed without its notice.
     pub told: u64,
-    /// The last time: microseconds from 2000-01-01 UTC.
+    /// The last occurrence: microseconds from 2000-01-01 UTC.
     pub last: i64,
 }
 
-/// What all machines have counted of each database.
+/// Access to the counters of all machines.
 pub trait Counters: Debug + Send + Sync {
-    /// Of a database, on all machines that answer.
+    /// Returns the totals of a database over all machines that reply.
     fn totals(&self, database: u32) -> Asked<'_, Totals>;
 
-    /// The conflicts in a database, of all machines that answer.
+    /// Returns the conflicts in a database over all machines that reply.
     fn conflicts(&self, database: u32) -> Asked<'_, Vec<(ConflictKey, ConflictCount)>>;
 
-    /// The machine, by which trees are measured.
+    /// Returns the machine, which is used to measure the sizes of trees.
     fn machine(&self) -> Option<Arc<Machine>>;
 
-    /// Begins anew everywhere: for these relations, or for all and the database and its conflicts.
+    /// Resets counters on all machines: those of `relations`, or without a list those of all
+    /// relations, the database and its conflicts.
     fn reset(&self, database: u32, relations: Option<Vec<u32>>) -> Asked<'_, ()>;
 }
 

@@ -1,4 +1,4 @@
-//! What a session tells of its cursors.
+//! The information on a session's cursors that evaluation needs.
 
 use std::sync::Arc;
 
@@ -7,49 +7,50 @@ use parking_lot::Mutex;
 use crate::error::{SqlError, SqlState};
 use crate::value::Value;
 
-/// The function that `WHERE CURRENT OF` calls for the place of a row; nobody else names it.
+/// The function that `WHERE CURRENT OF` calls to get the position of a cursor. Users cannot name
+/// it.
 pub(crate) const CURRENT_OF: &str = "$current of";
 
 /// A cursor, as `pg_cursors` shows it.
 #[derive(Clone, Debug)]
 pub struct CursorInfo {
-    /// Its name.
+    /// The name.
     pub name: Box<str>,
-    /// The statement that made it.
+    /// The statement that declared the cursor.
     pub statement: Box<str>,
-    /// WITH HOLD.
+    /// Whether it was declared WITH HOLD.
     pub is_holdable: bool,
-    /// BINARY.
+    /// Whether it was declared BINARY.
     pub is_binary: bool,
-    /// It can be read backward.
+    /// Whether it can be read backward.
     pub is_scrollable: bool,
-    /// When it was made: microseconds from 2000-01-01 UTC.
+    /// The time of its creation: microseconds from 2000-01-01 UTC.
     pub created: i64,
-    /// What its rows are rows of.
+    /// The origin of its rows.
     pub rows_of: RowsOf,
-    /// The place of the row that it is on.
+    /// The address of the current row; `None` if the cursor is not on a row.
     pub place: Arc<Mutex<Option<Value>>>,
-    /// A routine has opened it.
+    /// Whether a routine opened it.
     pub is_routines: bool,
 }
 
-/// What the rows of a cursor are rows of.
+/// The origin of a cursor's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowsOf {
-    /// Of this table, whose rows can be changed through it.
+    /// The table with this oid, whose rows can be changed through the cursor.
     Table(u32),
-    /// Of no one table.
+    /// No single table.
     Nothing,
-    /// They were made by another transaction.
+    /// Another transaction: the rows were materialized (WITH HOLD).
     Held,
-    /// It was made by a client's Bind, and knows no places.
+    /// A portal of the extended protocol, which records no positions.
     Portal,
 }
 
-/// The place of the row of `table`, by its name and oid, that the cursor `name` is on.
+/// Returns the address of the row of `table` (name and oid) that the cursor `name` is on.
 ///
 /// # Errors
-/// 34000 without such a cursor, 24000 where it is on no such row.
+/// 34000 if the cursor does not exist, 24000 if it is on no such row.
 pub fn current_of(
     cursors: &[CursorInfo],
     name: &str,
@@ -75,11 +76,11 @@ pub fn current_of(
     }
 }
 
-/// The place of a row that the cursor `name` is on: none where it is on no row, and not even that where its rows are not those
-/// of `table`.
+/// Returns the position of the cursor `name`. `place` is `Some(None)` if the cursor is on no row.
+/// It is `None` if the rows of the cursor are not rows of `table`.
 ///
 /// # Errors
-/// 24000 without a place.
+/// 24000 if there is no position.
 pub fn place_of(place: Option<Option<Value>>, name: &str, table: &str) -> Result<Value, SqlError> {
     let message = match place {
         Some(Some(place)) => return Ok(place),

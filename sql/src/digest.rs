@@ -1,6 +1,8 @@
-//! Digests of rows: equal for rows that no client can tell apart, and different for others but by chance.
+//! Digests of rows. Rows that a client cannot distinguish have equal digests; other rows have
+//! different digests, except by chance.
 //!
-//! Equality of SQL does not do: `1.0` and `1.00`, or `0` and `-0` of a float, are equal there and shown differently.
+//! SQL equality does not suffice: `1.0` and `1.00`, or the floats `0` and `-0`, are equal but are
+//! displayed differently.
 
 use std::hash::{Hash, Hasher};
 

@@ -1,30 +1,30 @@
-//! Character sets other than UTF-8: what `client_encoding`, `convert_from` and `convert_to` know.
+//! Character sets other than UTF-8, for `client_encoding`, `convert_from` and `convert_to`.
 //!
-//! All text of a database is UTF-8. Text in another encoding is decoded when it comes in, and
-//! encoded when it leaves.
+//! All text in a database is UTF-8. Text in another encoding is decoded on input and encoded on
+//! output.
 
 use encoding_rs as rs;
 
 use crate::error::{SqlError, SqlState};
 
-/// How the bytes of an encoding stand for characters.
+/// The relation between the bytes and the characters of an encoding.
 #[derive(Clone, Copy, Debug)]
 enum Form {
-    /// UTF-8 itself, and SQL_ASCII, whose text is not converted.
+    /// UTF-8, and SQL_ASCII, whose text is not converted.
     Utf8,
-    /// Each byte is the character of its number.
+    /// One byte a character; the byte is the code point.
     Latin1,
-    /// ISO 8859-9: as windows-1254, but for the control characters 0x80 to 0x9f.
+    /// ISO 8859-9: windows-1254, except for the control characters 0x80 to 0x9f.
     Latin5,
-    /// One byte a character; bytes that the encoding leaves undefined decode to nothing.
+    /// One byte a character; bytes that the encoding leaves undefined have no character.
     Windows(&'static rs::Encoding),
     /// One byte a character.
     Single(&'static rs::Encoding),
-    /// One or several bytes a character.
+    /// One or more bytes a character.
     Multi(&'static rs::Encoding),
 }
 
-/// An encoding of PostgreSQL.
+/// An encoding that PostgreSQL knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoding {
     name: &'static str,
@@ -35,7 +35,7 @@ const fn of(name: &'static str, form: Form) -> Encoding {
     Encoding { name, form }
 }
 
-/// All encodings that text is converted from and to, by PostgreSQL's names.
+/// All encodings that are converted, by PostgreSQL's names.
 static ENCODINGS: [Encoding; 37] = [
     of("UTF8", Form::Utf8),
     of("SQL_ASCII", Form::Utf8),
@@ -76,7 +76,7 @@ static ENCODINGS: [Encoding; 37] = [
     of("BIG5", Form::Multi(rs::BIG5)),
 ];
 
-/// Other names, as letters and digits in lower case, each with PostgreSQL's name.
+/// Aliases, reduced to lower-case letters and digits, and PostgreSQL's names.
 const ALIASES: [(&str, &str); 30] = [
     ("unicode", "UTF8"),
     ("iso88591", "LATIN1"),
@@ -110,8 +110,8 @@ const ALIASES: [(&str, &str); 30] = [
     ("windows874", "WIN874"),
 ];
 
-/// Encodings of PostgreSQL that text is not converted from and to, as letters and digits in lower
-/// case.
+/// Encodings that PostgreSQL knows but that are not converted here, as lower-case letters and
+/// digits.
 const NOT_CONVERTED: [&str; 7] = [
     "euctw",
     "eucjis2004",
@@ -157,10 +157,10 @@ impl Encoding {
         !matches!(self.form, Form::Utf8)
     }
 
-    /// Returns the text that bytes of a client stand for.
+    /// Decodes bytes of a client into text.
     ///
     /// # Errors
-    /// 22021 for bytes that are no character of the encoding, 22P05 for a byte that has no
+    /// 22021 for bytes that are not a character of the encoding, 22P05 for a byte without a Unicode
     /// character.
     pub fn decode(&self, bytes: &[u8]) -> Result<String, SqlError> {
         let text = match self.form {
@@ -201,7 +201,7 @@ impl Encoding {
         bytes.iter().map(character).collect()
     }
 
-    /// Returns the error of the first bytes that are no character: 22021.
+    /// Returns error 22021 for the first malformed bytes.
     #[cold]
     fn malformed(&self, of: &'static rs::Encoding, bytes: &[u8]) -> SqlError {
         let mut decoder = of.new_decoder_without_bom_handling();
@@ -225,7 +225,7 @@ impl Encoding {
         )
     }
 
-    /// Appends a text as a client of this encoding gets it.
+    /// Appends text in this encoding.
     ///
     /// # Errors
     /// 22P05 for a character that the encoding does not have.
@@ -243,7 +243,8 @@ impl Encoding {
         Ok(())
     }
 
-    /// Appends a text; a question mark stands for each character that the encoding does not have.
+    /// Appends text in this encoding, with a question mark for each character that it does not
+    /// have.
     pub fn encode_lossy(&self, text: &str, out: &mut Vec<u8>) {
         for c in text.chars() {
             if !self.encode_char(c, out) {
@@ -252,7 +253,7 @@ impl Encoding {
         }
     }
 
-    /// Appends a character, if the encoding has it.
+    /// Appends a character and returns whether the encoding has it.
     fn encode_char(&self, c: char, out: &mut Vec<u8>) -> bool {
         if c.is_ascii() {
             out.push(c as u8);
@@ -291,7 +292,7 @@ impl Encoding {
     }
 }
 
-/// Returns true for the control characters U+0080 to U+009F.
+/// Returns whether a character is one of the control characters U+0080 to U+009F.
 fn is_control(c: char) -> bool {
     ('\u{80}'..='\u{9f}').contains(&c)
 }
@@ -310,7 +311,7 @@ fn hex(bytes: &[u8]) -> String {
     shown.join(" ")
 }
 
-/// 22P05
+/// Returns error 22P05 for a character without an equivalent in the target encoding.
 #[cold]
 fn untranslatable(bytes: &[u8], from: &str, to: &str) -> SqlError {
     SqlError::new(

@@ -1,6 +1,7 @@
-//! The one error of the SQL floors: a SQLSTATE, a message and the fields a client may ask for.
+//! The error type of all SQL crates: a SQLSTATE, a message and the optional fields of an error
+//! report.
 //!
-//! The fields live behind one pointer, so a `Result<_, SqlError>` costs a pointer on the good path.
+//! The fields are behind one pointer, so the success path of a `Result<_, SqlError>` stays small.
 
 use std::backtrace::Backtrace;
 use std::fmt;
@@ -11,17 +12,17 @@ use std::sync::Arc;
 pub struct SqlState([u8; 5]);
 
 impl SqlState {
-    /// A state from its five ASCII characters.
+    /// Creates a state from its five ASCII characters.
     pub const fn new(code: &[u8; 5]) -> SqlState {
         SqlState(*code)
     }
 
-    /// The five characters.
+    /// Returns the five characters.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or("XX000")
     }
 
-    /// The two-character class of the state.
+    /// Returns the two-character class of the state.
     pub fn class(&self) -> &str {
         &self.as_str()[..2]
     }
@@ -148,7 +149,7 @@ states! {
 
 const PLAN_CHANGED: &str = "cached plan must not change result type";
 
-/// An error with everything the wire can carry.
+/// An error with all fields of the protocol's ErrorResponse message.
 #[derive(Clone, PartialEq)]
 pub struct SqlError(Box<ErrorFields>);
 
@@ -159,15 +160,15 @@ pub struct ErrorFields {
     pub sqlstate: SqlState,
     /// The primary message.
     pub message: String,
-    /// More about it.
+    /// DETAIL: further information.
     pub detail: Option<String>,
-    /// What to do about it.
+    /// HINT: a suggestion for the user.
     pub hint: Option<String>,
-    /// Where in the statement, in characters from 1.
+    /// The position in the statement, in characters from 1.
     pub position: Option<u32>,
-    /// What the server was doing.
+    /// CONTEXT: the call stack of routines and similar information.
     pub context: Option<String>,
-    /// The schema concerned.
+    /// The schema of the object concerned.
     pub schema: Option<String>,
     /// The table concerned.
     pub table: Option<String>,
@@ -177,11 +178,11 @@ pub struct ErrorFields {
     pub data_type: Option<String>,
     /// The constraint concerned.
     pub constraint: Option<String>,
-    /// The place where it arose, of an internal error where there is a log.
+    /// The backtrace of an internal error; `None` if logging is disabled.
     pub origin: Option<Origin>,
 }
 
-/// The place where an error arose, which does not make it another one.
+/// The backtrace of an error. It takes no part in comparisons of errors.
 #[derive(Clone)]
 pub struct Origin(Arc<Backtrace>);
 
@@ -198,7 +199,7 @@ impl fmt::Debug for Origin {
 }
 
 impl ErrorFields {
-    /// A state and a message, and nothing more.
+    /// Creates fields from a state and a message; all others are empty.
     pub fn new(sqlstate: SqlState, message: impl Into<String>) -> ErrorFields {
         ErrorFields {
             sqlstate,
@@ -225,13 +226,13 @@ impl From<ErrorFields> for SqlError {
 }
 
 impl SqlError {
-    /// An error with a state and a message.
+    /// Creates an error from a state and a message.
     #[cold]
     pub fn new(sqlstate: SqlState, message: impl Into<String>) -> SqlError {
         SqlError(Box::new(ErrorFields::new(sqlstate, message)))
     }
 
-    /// 0A000: `what` is not supported.
+    /// Returns error 0A000: `what` is not supported.
     #[cold]
     pub fn unsupported(what: impl fmt::Display) -> SqlError {
         SqlError::new(
@@ -240,18 +241,19 @@ impl SqlError {
         )
     }
 
-    /// 0A000: who parsed the statement has been told of other columns than it has by now.
+    /// Returns error 0A000: the result columns have changed since the client parsed the statement.
     #[cold]
     pub fn plan_changed() -> SqlError {
         SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, PLAN_CHANGED)
     }
 
-    /// Is it [`plan_changed`](Self::plan_changed)? Clients may parse the statement again then.
+    /// Returns whether this is [`plan_changed`](Self::plan_changed). The client can then parse the
+    /// statement again.
     pub fn is_plan_changed(&self) -> bool {
         self.0.sqlstate == SqlState::FEATURE_NOT_SUPPORTED && self.0.message == PLAN_CHANGED
     }
 
-    /// 25006: `command` would change something in a transaction that only reads.
+    /// Returns error 25006: `command` would write in a read-only transaction.
     #[cold]
     pub fn read_only(command: impl fmt::Display) -> SqlError {
         SqlError::new(
@@ -260,56 +262,56 @@ impl SqlError {
         )
     }
 
-    /// XX000: a state that should not be.
+    /// Returns error XX000: an internal inconsistency.
     #[cold]
     pub fn internal(message: impl Into<String>) -> SqlError {
         let mut error = SqlError::new(SqlState::INTERNAL_ERROR, message);
-        // Without a log the backtrace is not used.
+        // The backtrace is used only by the log.
         if tracing::enabled!(tracing::Level::ERROR) {
             error.0.origin = Some(Origin(Arc::new(Backtrace::force_capture())));
         }
         error
     }
 
-    /// Returns the place where an internal error arose, if there is a log.
+    /// Returns the backtrace of an internal error, if logging is enabled.
     pub fn backtrace(&self) -> Option<&Backtrace> {
         self.0.origin.as_ref().map(|origin| &*origin.0)
     }
 
-    /// The SQLSTATE.
+    /// Returns the SQLSTATE.
     pub fn sqlstate(&self) -> SqlState {
         self.0.sqlstate
     }
 
-    /// The primary message.
+    /// Returns the primary message.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// All fields.
+    /// Returns all fields.
     pub fn fields(&self) -> &ErrorFields {
         &self.0
     }
 
-    /// With a DETAIL.
+    /// Adds a DETAIL.
     pub fn detail(mut self, detail: impl Into<String>) -> SqlError {
         self.0.detail = Some(detail.into());
         self
     }
 
-    /// With a HINT.
+    /// Adds a HINT.
     pub fn hint(mut self, hint: impl Into<String>) -> SqlError {
         self.0.hint = Some(hint.into());
         self
     }
 
-    /// With a position in the statement, in characters from 1.
+    /// Sets the position in the statement, in characters from 1.
     pub fn at(mut self, position: u32) -> SqlError {
         self.0.position = Some(position);
         self
     }
 
-    /// With a position unless it has one; 0 is none.
+    /// Sets the position unless the error has one; 0 is no position.
     pub fn or_at(mut self, position: u32) -> SqlError {
         if self.0.position.is_none() && position > 0 {
             self.0.position = Some(position);
@@ -317,13 +319,13 @@ impl SqlError {
         self
     }
 
-    /// With a CONTEXT.
+    /// Sets the CONTEXT.
     pub fn context(mut self, context: impl Into<String>) -> SqlError {
         self.0.context = Some(context.into());
         self
     }
 
-    /// With a further CONTEXT, behind what is there.
+    /// Appends a line to the CONTEXT.
     pub fn within(mut self, place: &str) -> SqlError {
         match &mut self.0.context {
             Some(context) => {
@@ -335,26 +337,26 @@ impl SqlError {
         self
     }
 
-    /// Without a position: that is one of a text which the client has not sent.
+    /// Removes the position, because it belongs to a text that the client did not send.
     pub fn without_position(mut self) -> SqlError {
         self.0.position = None;
         self
     }
 
-    /// With the table concerned.
+    /// Sets the schema and table concerned.
     pub fn table(mut self, schema: impl Into<String>, table: impl Into<String>) -> SqlError {
         self.0.schema = Some(schema.into());
         self.0.table = Some(table.into());
         self
     }
 
-    /// With the column concerned.
+    /// Sets the column concerned.
     pub fn column(mut self, column: impl Into<String>) -> SqlError {
         self.0.column = Some(column.into());
         self
     }
 
-    /// With the constraint concerned.
+    /// Sets the constraint concerned.
     pub fn constraint(mut self, constraint: impl Into<String>) -> SqlError {
         self.0.constraint = Some(constraint.into());
         self

@@ -1,17 +1,19 @@
-//! Snapshots that a session tells others of: `pg_export_snapshot()`.
+//! Exported snapshots: `pg_export_snapshot()`.
 
 use std::fmt::Debug;
 
 use fencepost_txn::Transaction;
 
-/// The snapshots that a session has exported in its transaction. Others find them until that ends.
+/// The snapshots that a session has exported in its transaction. Other sessions can import them
+/// until the transaction ends.
 pub trait Exports: Debug + Send + Sync {
-    /// The name of the snapshot that is exported next.
+    /// Reserves a snapshot and returns its name. [`Self::keep`] makes it available for import.
     fn announce(&self) -> String;
 
-    /// Whether one has been announced that nobody finds yet.
+    /// Returns whether a snapshot is reserved and not yet available for import.
     fn is_announced(&self) -> bool;
 
-    /// It is the one that `keeper` reads ([`Transaction::export_snapshot`]).
+    /// Makes the reserved snapshot available. It is the snapshot that `keeper` reads
+    /// ([`Transaction::export_snapshot`]).
     fn keep(&self, keeper: Transaction);
 }

@@ -39,25 +39,25 @@ const NULL_FIRST: u8 = 0;
 const NOT_NULL: u8 = 1;
 const NULL_LAST: u8 = 2;
 
-/// Bytes that an address takes at the end of a key.
+/// The size of the row address at the end of a key, in bytes.
 pub const ADDRESS_BYTES: usize = 8;
 
-/// How the keys of one index are made.
+/// The encoder of the keys of one index.
 #[derive(Clone, Debug)]
 pub struct KeyCodec {
     columns: Vec<KeyColumn>,
     unique: bool,
-    /// Keys with a NULL are unique, too.
+    /// NULLS NOT DISTINCT: keys that contain NULL are unique, too.
     nulls_equal: bool,
-    /// The columns of the table; what expressions give comes behind them.
+    /// The number of table columns; the values of index expressions follow them in a key row.
     width: usize,
     expressions: Vec<Expr>,
 }
 
-/// How one column of a key is made.
+/// The encoding of one key column.
 #[derive(Clone, Copy, Debug)]
 struct KeyColumn {
-    /// Position in the table's row.
+    /// The position in the key row ([`KeyCodec::key_row`]).
     column: usize,
     desc: bool,
     nulls_first: bool,
@@ -66,7 +66,7 @@ struct KeyColumn {
 }
 
 impl KeyCodec {
-    /// The codec of `index` on `table`.
+    /// Creates the encoder of `index` on `table`.
     pub fn new(table: &TableDef, index: &IndexDef) -> KeyCodec {
         let columns = index
             .columns
@@ -96,7 +96,7 @@ impl KeyCodec {
         }
     }
 
-    /// `row` with what the expressions of the index give for it behind its columns: what keys are made of.
+    /// Returns the key row: `row`, followed by the values of the index expressions.
     #[inline]
     pub fn key_row<'a>(
         &self,
@@ -113,13 +113,13 @@ impl KeyCodec {
         Ok(Cow::Owned(whole))
     }
 
-    /// Number of key columns.
+    /// Returns the number of key columns.
     pub fn width(&self) -> usize {
         self.columns.len()
     }
 
-    /// The key of a [`Self::key_row`] without an address, into `out` (which is cleared). Returns whether the
-    /// address has to follow (KEY-3).
+    /// Encodes the key of a [`Self::key_row`] into `out`, which is cleared, without an address.
+    /// Returns whether the address has to follow (KEY-3).
     pub fn encode_row(&self, row: &[Value], out: &mut Vec<u8>) -> bool {
         out.clear();
         let mut has_null = false;
@@ -131,26 +131,26 @@ impl KeyCodec {
         (has_null && !self.nulls_equal) || !self.unique
     }
 
-    /// The whole key of a [`Self::key_row`], which lives at `address`.
+    /// Encodes the complete key of a [`Self::key_row`]; `address` is the address of the row.
     pub fn encode_entry(&self, row: &[Value], address: u64, out: &mut Vec<u8>) {
         if self.encode_row(row, out) {
             out.extend_from_slice(&address.to_be_bytes());
         }
     }
 
-    /// Room that a slot of a hash table needs for these keys: exact for types of a bounded size, all
-    /// that a slot can have for the others.
+    /// Returns the slot size that these keys need in a hash table, in bytes. It is exact for types
+    /// of bounded size, and the maximum slot size for others.
     pub fn slot_bytes(table: &TableDef, index: &IndexDef) -> usize {
         const NUMERIC_BYTES: usize = 20;
-        /// What a slot can have at most (see `HashOptions`).
+        /// The maximum size of a slot in bytes (see `HashOptions`).
         const SLOT_BYTES_MAX: usize = 256;
-        // A marker, the end of a string, and up to four bytes a character.
+        // A marker, the end of the string, and up to four bytes a character.
         let text = |length: usize| length.saturating_mul(4).saturating_add(3);
         let bytes = index.columns.iter().map(|c| {
             let ty = index.type_of(table, c.column);
             match ty.kind {
                 TypeKind::Numeric => NUMERIC_BYTES,
-                // As its place.
+                // An enum value is encoded as its sort position, a float64.
                 TypeKind::Enum(_) => 9,
                 kind if kind.is_string() || kind.size() < 0 => {
                     ty.length().map_or(SLOT_BYTES_MAX, text)
@@ -158,39 +158,39 @@ impl KeyCodec {
                 kind => usize::try_from(kind.size()).unwrap_or(8) + 1,
             }
         });
-        // Keys with a NULL have the row's address behind them (KEY-3).
+        // A key that contains NULL is followed by the row's address (KEY-3).
         let address = if index.primary { 0 } else { ADDRESS_BYTES };
         bytes
             .fold(address, usize::saturating_add)
             .min(SLOT_BYTES_MAX)
     }
 
-    /// Appends the value of key column `position`, for building search prefixes.
+    /// Appends a value of key column `position`, to build search prefixes.
     pub fn push(&self, position: usize, value: &Value, out: &mut Vec<u8>) {
         self.columns[position].encode(value, out);
     }
 
-    /// Would a whole key made of the values in `out` need an address? True when not unique.
+    /// Returns whether a complete key of non-NULL values is unique without an address.
     pub fn is_unique(&self) -> bool {
         self.unique
     }
 
-    /// Does key column `position` mark NULLs?
+    /// Returns whether key column `position` has a NULL marker.
     pub fn is_marked(&self, position: usize) -> bool {
         self.columns[position].marked
     }
 
-    /// Is key column `position` descending?
+    /// Returns whether key column `position` is descending.
     pub fn is_desc(&self, position: usize) -> bool {
         self.columns[position].desc
     }
 
-    /// Do NULLs come first in key column `position`?
+    /// Returns whether NULLs sort first in key column `position`.
     pub fn nulls_first(&self, position: usize) -> bool {
         self.columns[position].nulls_first
     }
 
-    /// Appends the marker that all values other than NULL share in key column `position`.
+    /// Appends the marker that all non-NULL values share in key column `position`.
     pub fn push_not_null(&self, position: usize, out: &mut Vec<u8>) {
         if self.columns[position].marked {
             out.push(NOT_NULL);
@@ -221,8 +221,9 @@ impl KeyColumn {
     }
 }
 
-/// The end of the keys that begin with `prefix`: raises the last byte that can be raised. False
-/// when there is no such end (the prefix is all `FF`, or empty).
+/// Turns `prefix` into the exclusive upper bound of the keys that begin with it: increments the
+/// last byte that can be incremented. Returns false if there is no bound (the prefix is all `FF`,
+/// or empty).
 pub fn successor(prefix: &mut Vec<u8>) -> bool {
     while let Some(last) = prefix.last_mut() {
         if *last < 0xFF {
@@ -234,8 +235,8 @@ pub fn successor(prefix: &mut Vec<u8>) -> bool {
     false
 }
 
-/// A key for hash tables and hash joins: equal bytes exactly when the values are equal. NULL is
-/// the single byte 00 and is never equal to anything for the caller who says so.
+/// Encodes a value for hash tables and hash joins: the bytes are equal exactly if the values are.
+/// NULL is the single byte 00; a caller for which NULLs are never equal must check for it.
 pub fn encode_plain(value: &Value, blank_padded: bool, out: &mut Vec<u8>) {
     if value.is_null() {
         out.push(NULL_FIRST);
@@ -289,7 +290,7 @@ fn push_i64(i: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&((i as u64) ^ (1 << 63)).to_be_bytes());
 }
 
-/// Bits that sort as PostgreSQL sorts floats: -0 equals 0, NaN above all.
+/// Maps a float to bits that sort as PostgreSQL sorts floats: -0 equals 0, NaN is above all others.
 fn fold_f64(f: f64) -> u64 {
     let f = if f.is_nan() {
         f64::NAN.abs()
@@ -333,8 +334,9 @@ fn push_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&[0, 1]);
 }
 
-/// Each field behind a marker; a NULL is above the others. Those at the end that are all NULL are one marker above it, as
-/// is the end: so what is stored has the same key once its type has a further field.
+/// Encodes a record: each field follows a marker, and NULL sorts above other values. The end and
+/// all trailing NULL fields are one marker above NULL. A stored record therefore keeps its key if
+/// the composite type gets another field.
 fn push_record(record: &Record, out: &mut Vec<u8>) {
     const REST_IS_NULL: u8 = NULL_LAST + 1;
     let mut end = out.len();
@@ -367,7 +369,7 @@ fn push_array(array: &Array, blank_padded: bool, out: &mut Vec<u8>) {
     array.dims.iter().for_each(|dim| push_i32(dim.lower, out));
 }
 
-/// `0.d1d2d3… × 10^e` with d1 ≠ 0, so that 1.0 and 1.00 give the same bytes.
+/// Encodes a number as `0.d1d2d3… × 10^e` with d1 ≠ 0, so 1.0 and 1.00 give the same bytes.
 fn push_numeric(d: &Decimal, out: &mut Vec<u8>) {
     const ZERO: u8 = 0x80;
     if d.is_zero() {
@@ -403,7 +405,8 @@ fn push_numeric(d: &Decimal, out: &mut Vec<u8>) {
     }
 }
 
-/// The e of `0.d1d2… × 10^e`: digits before the decimal point, negative for leading zeros.
+/// Returns the e of `0.d1d2… × 10^e`: the number of digits before the decimal point, negative for
+/// leading zeros.
 fn exponent_of(d: &Decimal) -> i32 {
     let mantissa = d.mantissa().unsigned_abs();
     let digits = mantissa.checked_ilog10().map_or(0, |l| l as i32 + 1);
@@ -551,7 +554,7 @@ mod tests {
         assert!(key(&Value::Null, true, false) > key(&one, true, false));
     }
 
-    /// Random values of one type, near each other often enough to be equal or neighbours.
+    /// Returns a random value of one type. Values are often equal or adjacent.
     fn random_value(kind: usize, next: &mut impl FnMut() -> u64) -> Value {
         let small = |n: u64| (n % 7) as i64 - 3;
         let n = next();

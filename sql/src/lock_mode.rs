@@ -1,7 +1,7 @@
-//! The modes of locks, and which of them go together.
+//! Lock modes and their conflicts.
 
-/// How a lock is had, from the weakest on: PostgreSQL's modes. Advisory locks are had in [`LockMode::Share`] and
-/// [`LockMode::Exclusive`].
+/// A lock mode of PostgreSQL; the order is from weak to strong. Advisory locks use
+/// [`LockMode::Share`] and [`LockMode::Exclusive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum LockMode {
@@ -24,18 +24,19 @@ pub enum LockMode {
 }
 
 impl LockMode {
-    /// Returns whether it conflicts with a mode that statements on rows take: up to ROW EXCLUSIVE.
+    /// Returns whether the mode conflicts with a mode of DML statements: ROW EXCLUSIVE or weaker.
     pub fn conflicts_with_statements(self) -> bool {
         self >= LockMode::Share
     }
 
-    /// Returns whether it conflicts with all modes that `other` conflicts with.
+    /// Returns whether the mode conflicts with all modes that `other` conflicts with.
     pub fn includes(self, other: LockMode) -> bool {
-        // SHARE does not conflict with itself, so it does not replace ROW EXCLUSIVE and SHARE UPDATE EXCLUSIVE.
+        // SHARE does not conflict with itself. It therefore does not replace ROW EXCLUSIVE and
+        // SHARE UPDATE EXCLUSIVE.
         self == other || self > other && (self != LockMode::Share || other <= LockMode::RowShare)
     }
 
-    /// All of them.
+    /// All modes, from weak to strong.
     pub const ALL: [LockMode; 8] = [
         LockMode::AccessShare,
         LockMode::RowShare,
@@ -47,33 +48,33 @@ impl LockMode {
         LockMode::AccessExclusive,
     ];
 
-    /// Its number.
+    /// Returns the number of the mode.
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// The mode of a number.
+    /// Returns the mode with a number; `None` for an invalid number.
     pub fn of_number(number: u8) -> Option<LockMode> {
         LockMode::ALL
             .into_iter()
             .find(|mode| mode.number() == number)
     }
 
-    /// Whether nobody else may have a lock like this while somebody has it like `other`.
+    /// Returns whether two sessions cannot hold the modes `self` and `other` at the same time.
     pub fn conflicts(self, other: LockMode) -> bool {
         use LockMode::*;
         let (weaker, stronger) = (self.min(other), self.max(other));
         match weaker {
             AccessShare => stronger == AccessExclusive,
             RowShare => stronger >= Exclusive,
-            // A SHARE lock, which others may share, is in the way of those who write.
+            // SHARE does not conflict with itself, but with all modes that write.
             RowExclusive => stronger >= Share,
             Share => stronger > Share,
             _ => true,
         }
     }
 
-    /// As PostgreSQL calls it.
+    /// Returns the name of the mode in `pg_locks`.
     pub fn name(self) -> &'static str {
         match self {
             LockMode::AccessShare => "AccessShareLock",
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn modes_conflict_as_postgresqls_do() {
-        // A row for each mode, and in it an x for each that it conflicts with.
+        // One row for each mode, with an x for each mode that it conflicts with.
         let table = [
             ".......x", "......xx", "....xxxx", "...xxxxx", "..xx.xxx", "..xxxxxx", ".xxxxxxx",
             "xxxxxxxx",

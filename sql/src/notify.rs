@@ -1,9 +1,9 @@
-//! NOTIFY and LISTEN, as statements and functions of a session ask for them: what is to be told when the transaction
-//! has committed, and the channels that it listens to.
+//! NOTIFY and LISTEN: the notifications that a transaction sends when it commits, and the channels
+//! that the session listens on.
 //!
 //! # Invariants
-//! * NOTIFY-1: of what a transaction says several times, in the same words, one is told, in the place of the first.
-//! * NOTIFY-2: nothing is told, nor listened to, for a transaction or savepoint that was rolled back.
+//! * NOTIFY-1: identical notifications of one transaction are sent once, at the place of the first.
+//! * NOTIFY-2: a rolled-back transaction or savepoint sends no notification and changes no channel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,23 +13,23 @@ use parking_lot::Mutex;
 
 use crate::error::{SqlError, SqlState};
 
-/// Bytes of the longest name of a channel.
+/// The maximum length of a channel name, in bytes.
 const CHANNEL_BYTES_MAX: usize = 63;
-/// Bytes of the longest payload.
+/// The maximum length of a payload, in bytes.
 const PAYLOAD_BYTES_MAX: usize = 7999;
-/// Bytes that a transaction may have to tell.
+/// The maximum size of all notifications of a transaction, in bytes.
 const TRANSACTION_BYTES_MAX: usize = 64 << 20;
 
-/// What is told.
+/// A notification.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Notification {
-    /// Where.
+    /// The channel.
     pub channel: String,
-    /// What.
+    /// The payload; empty if NOTIFY gives none.
     pub payload: String,
 }
 
-/// What becomes of what a session listens to.
+/// A change of the channels that a session listens on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listening {
     /// LISTEN
@@ -40,11 +40,11 @@ pub enum Listening {
     ToNothing,
 }
 
-/// What a session is going to tell, and what it listens to.
+/// The pending notifications and the channels of a session.
 #[derive(Debug, Default)]
 pub struct Notifications {
     own: Mutex<Own>,
-    /// There is something for the end of the transaction.
+    /// Whether there are notifications or channel changes for the end of the transaction.
     pending: AtomicBool,
 }
 
@@ -54,11 +54,11 @@ struct Own {
     known: HashSet<Arc<Notification>>,
     bytes: usize,
     changes: Vec<Listening>,
-    /// The channels of this session.
+    /// The channels that this session listens on.
     channels: Vec<String>,
 }
 
-/// Where a transaction stands.
+/// A position in a transaction, to which a savepoint can roll back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NotifyMark {
     said: usize,
@@ -66,7 +66,11 @@ pub struct NotifyMark {
 }
 
 impl Notifications {
-    /// NOTIFY: 22023 for what cannot be a channel, or is too long; 53200 where a transaction has too much to tell.
+    /// Queues a notification (NOTIFY).
+    ///
+    /// # Errors
+    /// 22023 for an invalid channel name or a payload that is too long; 53200 if the transaction
+    /// exceeds its maximum size of notifications.
     pub fn notify(&self, channel: &str, payload: &str) -> Result<(), SqlError> {
         let invalid = |message| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
         if channel.is_empty() {
@@ -98,25 +102,25 @@ impl Notifications {
         Ok(())
     }
 
-    /// LISTEN and UNLISTEN, from the end of the transaction on.
+    /// Records a LISTEN or UNLISTEN, which takes effect at commit.
     pub fn listen(&self, change: Listening) {
         self.own.lock().changes.push(change);
         self.pending.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there is something for the end of the transaction.
+    /// Returns whether there are notifications or channel changes for the end of the transaction.
     #[inline]
     pub fn are_pending(&self) -> bool {
         self.pending.load(Ordering::Relaxed)
     }
 
-    /// Whether the transaction has something to tell.
+    /// Returns whether the transaction has notifications to send.
     pub fn are_said(&self) -> bool {
         self.are_pending() && !self.own.lock().said.is_empty()
     }
 
-    /// The transaction has ended: what is to be told, and the channels that are new and those that are over, if it
-    /// has `committed`.
+    /// Ends the transaction. If it has `committed`, returns its notifications and the channels that
+    /// were added and removed.
     pub fn end(&self, committed: bool) -> Ended {
         let mut ended = Ended::default();
         if !self.pending.swap(false, Ordering::Relaxed) {
@@ -149,7 +153,7 @@ impl Notifications {
         ended
     }
 
-    /// Where the transaction stands.
+    /// Returns the current position in the transaction.
     pub fn mark(&self) -> NotifyMark {
         if !self.are_pending() {
             return NotifyMark::default();
@@ -161,7 +165,7 @@ impl Notifications {
         }
     }
 
-    /// What was said since is not said.
+    /// Discards everything after `mark`.
     pub fn back_to(&self, mark: NotifyMark) {
         if !self.are_pending() {
             return;
@@ -174,20 +178,20 @@ impl Notifications {
         }
     }
 
-    /// The channels that the session listens to.
+    /// Returns the channels that the session listens on.
     pub fn channels(&self) -> Vec<String> {
         self.own.lock().channels.clone()
     }
 }
 
-/// What follows from the end of a transaction.
+/// The notifications and channel changes that take effect at the end of a transaction.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Ended {
-    /// To be told, in order.
+    /// The notifications to send, in order.
     pub said: Vec<Arc<Notification>>,
-    /// Channels that the session listens to from now on.
+    /// The channels that the session starts to listen on.
     pub begun: Vec<String>,
-    /// Channels that it listens to no more.
+    /// The channels that the session stops listening on.
     pub over: Vec<String>,
 }
 

@@ -1,14 +1,14 @@
-//! Sorting of lists that are short, and of many kinds: what is sorted is only swapped, so that no kind has a sort of its own,
-//! each of which is as much code as a small module.
+//! A stable sort for short lists of many types. It sorts indexes and then swaps the elements, so
+//! the sort itself is compiled once and not once for each type.
 
 use std::cmp::Ordering;
 
-/// What can be put in order; what is alike stays as it was.
+/// A list that can be sorted; equal elements keep their order.
 pub trait InOrder<T> {
-    /// Puts it in the order that `compare` gives.
+    /// Sorts the list by `compare`.
     fn order_by(&mut self, compare: impl Fn(&T, &T) -> Ordering);
 
-    /// Puts it in the order of `key`.
+    /// Sorts the list by `key`.
     fn order_by_key<K: Ord>(&mut self, key: impl Fn(&T) -> K) {
         self.order_by(|a, b| key(a).cmp(&key(b)));
     }
@@ -23,13 +23,13 @@ impl<T> InOrder<T> for [T] {
     }
 }
 
-/// What to swap each place with, from the first on.
+/// Returns, for each position from the first on, the position to swap it with.
 fn swaps(count: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     order.sort_by(|a, b| compare(*a, *b));
     for at in 0..count {
         let mut from = order[at];
-        // What was there has been swapped away, to where that place's own says.
+        // The element was swapped away earlier; the entry of its position says where it is now.
         while from < at {
             from = order[from];
         }

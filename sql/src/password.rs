@@ -1,7 +1,7 @@
-//! Passwords as SCRAM-SHA-256 verifiers: what is kept of one to check it without knowing it.
+//! SCRAM-SHA-256 verifiers: the data by which a password is checked without storing it.
 //!
-//! The text form is PostgreSQL's `rolpassword`:
-//! `SCRAM-SHA-256$<iterations>:<salt>$<stored key>:<server key>`, the last three in base64.
+//! The text form is PostgreSQL's `rolpassword`: `SCRAM-SHA-256$<iterations>:<salt>$<stored
+//! key>:<server key>`, the last three in base64.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,26 +13,26 @@ use ring::{digest, hmac, pbkdf2};
 
 const KEY_BYTES: usize = 32;
 
-/// How often a new password is hashed, as in PostgreSQL.
+/// The iteration count for new passwords, as in PostgreSQL.
 pub const ITERATIONS: NonZeroU32 = NonZeroU32::new(4096).unwrap();
 
-/// What is kept of a password.
+/// A SCRAM-SHA-256 verifier.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Verifier {
-    /// How often the password was hashed.
+    /// The iteration count of the hash.
     pub iterations: NonZeroU32,
-    /// Mixed into the hashes.
+    /// The salt of the hash.
     pub salt: Vec<u8>,
-    /// What the client's proof is checked with.
+    /// The key that verifies the client's proof.
     pub stored_key: [u8; KEY_BYTES],
-    /// What the server proves itself with.
+    /// The key with which the server signs its own proof.
     pub server_key: [u8; KEY_BYTES],
 }
 
 impl Verifier {
-    /// The verifier of a password; `salt` must be fresh.
+    /// Computes the verifier of a password; `salt` must be fresh.
     pub fn of_password(password: &str, salt: [u8; 16]) -> Verifier {
-        // What cannot be normalized is used as it is, as PostgreSQL and libpq do.
+        // A password that SASLprep rejects is used unchanged, as PostgreSQL and libpq do.
         let normal = stringprep::saslprep(password).unwrap_or(Cow::Borrowed(password));
         let mut salted = [0; KEY_BYTES];
         let algorithm = pbkdf2::PBKDF2_HMAC_SHA256;
@@ -49,12 +49,13 @@ impl Verifier {
         }
     }
 
-    /// Returns the verifier that `password` is the text form of, or else the verifier of the password.
+    /// Parses `password` as a verifier's text form; otherwise computes the verifier of the
+    /// password.
     pub fn of_text(password: &str, salt: [u8; 16]) -> Verifier {
         Verifier::parse(password).unwrap_or_else(|| Verifier::of_password(password, salt))
     }
 
-    /// Reads the text form; `None` for any other text.
+    /// Parses the text form; returns `None` for any other text.
     pub fn parse(text: &str) -> Option<Verifier> {
         let (head, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
         let (iterations, salt) = head.split_once(':')?;
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_verifier_is_that_of_postgres() {
-        // rolpassword of a role with the password "correct horse" and this salt.
+        // The rolpassword of a role with the password "correct horse" and this salt.
         let text = "SCRAM-SHA-256$4096:je6l9rsU0ThF4b5kzigWVQ==$7dF6yAYBjAYHE9dsXGUP10m53GRPISv8EnXZkZRUvRM=:4YzjozLgzhhK2/216TkdCIWu8MnQW5NxDGad8nRJ1E4=";
         let parsed = Verifier::parse(text).expect("a verifier");
         let salt = parsed.salt.clone().try_into().expect("16 bytes");

@@ -1,23 +1,23 @@
-//! Rows as the payload of an object: an array of words.
+//! The encoding of rows as object payloads: an array of words.
 //!
 //! ```text
-//! bytes 0..4   length of the row in bytes            (self-delimiting: the object may be longer)
-//!       4..6   number of columns
-//!       6..8   flags: NULLS a bitmap is there, WIDE ends are u32 and not u16,
-//!              LONG what follows is not the row, but where its words are (see `planner::store`)
-//!       8..    columns of fixed size, widest first, each at its own alignment, zero when NULL
-//!              bitmap, one bit a column, set = NULL
-//!              end of each column of varying size, counted from the first data byte
-//!              data of the columns of varying size
+//!     bytes 0..4   length of the row in bytes   (self-delimiting: the object may be longer)
+//!           4..6   number of columns
+//!           6..8   flags: NULLS a bitmap is there, WIDE ends are u32 and not u16,
+//!                  LONG the payload is not the row, but a reference to it (see `planner::store`)
+//!           8..    columns of fixed size, widest first, each at its own alignment, zero when NULL
+//!                  bitmap, one bit a column, set = NULL
+//!                  end of each column of varying size, counted from the first data byte
+//!                  data of the columns of varying size
 //! ```
 //!
-//! A row that was written before columns were added has fewer: it is read by the layout that it was written with, and
-//! has in the others what they say (`ColumnMore::missing`).
+//! A row that was written before columns were added has fewer columns. It is read by the layout
+//! with which it was written. Its other columns have the values in `ColumnMore::missing`.
 //!
-//! Fixed columns sit at offsets known from the table alone, so reading one is one load and a shift. How values
-//! are kept is told in `value`.
+//! The offsets of fixed columns depend only on the table, so reading one is one load and a shift.
+//! `value` describes the encoding of values.
 //!
-//! Failure: every offset read from the bytes is checked; bytes that make no row are an error
+//! Failure: every offset that is read from the bytes is checked. Malformed bytes give an error
 //! (XX001), never a panic.
 
 use crate::catalog::ColumnDef;
@@ -39,39 +39,39 @@ const FLAG_NULLS: u16 = 1;
 const FLAG_WIDE: u16 = 2;
 const FLAG_LONG: u16 = 4;
 
-/// The longest row.
+/// The maximum size of a row, in bytes.
 pub const ROW_BYTES_MAX: usize = 256 << 20;
 
-/// Do these words, not the row's own, say where a long row's are?
+/// Returns whether these words are a reference to a long row instead of the row itself.
 #[inline]
 pub fn is_long(words: &[u64]) -> bool {
     let flags = words.first().map_or(0, |word| word.to_ne_bytes()[6]);
     u16::from(flags) & FLAG_LONG != 0
 }
 
-/// The first word of what stands for a long row.
+/// Returns the first word of a reference to a long row, given the words of the row.
 pub fn long_head(words: &[u64]) -> u64 {
     let mut bytes = words.first().map_or([0; 8], |word| word.to_ne_bytes());
     bytes[6] |= FLAG_LONG as u8;
     u64::from_ne_bytes(bytes)
 }
 
-/// The number of words of the row that `words` begin, or stand for.
+/// Returns the number of words of the row that `words` begins or refers to.
 pub fn row_words(words: &[u64]) -> usize {
     let first = words.first().map_or([0; 8], |word| word.to_ne_bytes());
     let bytes = u32::from_le_bytes([first[0], first[1], first[2], first[3]]);
     (bytes as usize).div_ceil(8)
 }
 
-/// Where the columns of one table's rows are.
+/// The positions of the columns in the rows of one table.
 #[derive(Clone, Debug)]
 pub struct RowLayout {
     columns: Vec<Place>,
     varying: Vec<usize>,
     fixed_end: usize,
-    /// The layouts of rows with fewer columns, the one with the fewest first.
+    /// The layouts of rows with fewer columns; the narrowest is the first.
     older: Vec<RowLayout>,
-    /// What those rows have in the columns that not all of them have.
+    /// The values of the added columns in rows that lack them.
     missing: Vec<Value>,
 }
 
@@ -88,7 +88,7 @@ enum At {
 }
 
 impl RowLayout {
-    /// The layout of rows with `columns`.
+    /// Creates the layout of rows with `columns`.
     pub fn new(columns: &[ColumnDef]) -> RowLayout {
         let of_first = |count: usize| {
             let columns = columns.iter().take(count);
@@ -106,7 +106,7 @@ impl RowLayout {
         layout
     }
 
-    /// The layout of rows with so many columns.
+    /// Returns the layout of rows with `width` columns.
     fn of_width(&self, width: usize) -> Option<&RowLayout> {
         if width == self.columns.len() {
             return Some(self);
@@ -115,7 +115,7 @@ impl RowLayout {
         self.older.get(width.checked_sub(fewest)?)
     }
 
-    /// What rows without `column` have in it.
+    /// Returns the value of `column` in rows that lack it.
     fn missing(&self, column: usize) -> &Value {
         let first = self.columns.len() - self.missing.len();
         let missing = column
@@ -124,7 +124,7 @@ impl RowLayout {
         missing.unwrap_or(&Value::Null)
     }
 
-    /// The layout of rows of values of these types.
+    /// Creates the layout of rows of values of these types.
     pub fn of_types(kinds: impl IntoIterator<Item = TypeKind>) -> RowLayout {
         let place = |kind| Place {
             kind,
@@ -156,12 +156,13 @@ impl RowLayout {
         }
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn width(&self) -> usize {
         self.columns.len()
     }
 
-    /// Whether `row` has one value a column, each of the column's type: what a table's rows always have.
+    /// Returns whether `row` has one value a column, each of the column's type. Rows of a table
+    /// always do.
     pub fn takes(&self, row: &[Value]) -> bool {
         let of_kind = |(place, value): (&Place, &Value)| is_of(value, place.kind);
         row.len() == self.columns.len() && self.columns.iter().zip(row).all(of_kind)
@@ -216,14 +217,17 @@ impl RowLayout {
         Ok(())
     }
 
-    /// A reader over an encoded row.
+    /// Returns a reader of an encoded row.
+    ///
+    /// # Errors
+    /// XX001 if the words are not a complete row.
     pub fn reader<'a>(&'a self, words: &'a [u64]) -> Result<RowReader<'a>, SqlError> {
         let bytes: &[u8] = bytemuck::cast_slice(words);
         let whole = RowReader::new(self, bytes).filter(|row| row.total <= bytes.len());
         whole.ok_or_else(corrupt)
     }
 
-    /// Do `words`, the beginning of a row, have all of `columns` in them?
+    /// Returns whether `words`, the beginning of a row, contain all of `columns`.
     pub fn reaches(&self, words: &[u64], columns: &[usize]) -> bool {
         let bytes: &[u8] = bytemuck::cast_slice(words);
         let Some(row) = RowReader::new(self, bytes) else {
@@ -237,7 +241,7 @@ impl RowLayout {
         ends.all(|end| end.is_some_and(|end| end <= bytes.len()))
     }
 
-    /// Decodes every column into `out`, one slot a column.
+    /// Decodes every column into `out`, which has one slot a column.
     pub fn decode(&self, words: &[u64], out: &mut [Value]) -> Result<(), SqlError> {
         let reader = self.reader(words)?;
         for (column, slot) in out.iter_mut().enumerate().take(self.columns.len()) {
@@ -246,8 +250,8 @@ impl RowLayout {
         Ok(())
     }
 
-    /// Decodes just `columns` (positions in the table), each into the slot of the same position. The
-    /// beginning of the row will do if it [`Self::reaches`] them.
+    /// Decodes only `columns` (positions in the table), each into the slot of the same position.
+    /// The beginning of a row suffices if [`Self::reaches`] holds for these columns.
     pub fn decode_some(
         &self,
         words: &[u64],
@@ -262,7 +266,7 @@ impl RowLayout {
     }
 }
 
-/// 54000: a row would have so many bytes.
+/// Returns error 54000: a row of `bytes` bytes is too big.
 pub fn row_too_big(bytes: usize) -> SqlError {
     SqlError::new(
         SqlState::PROGRAM_LIMIT_EXCEEDED,
@@ -383,7 +387,7 @@ mod tests {
         after.decode(&words, &mut out).expect("the row");
         assert_eq!(out[..2], row);
         assert_eq!(out[2..], [Value::Int8(7), Value::Null]);
-        // One column more than the first, one less than the last.
+        // One column more than the first layout, one less than the last.
         let between = RowLayout::new(&columns[..3]);
         let row = [Value::Int4(2), Value::Null, Value::Int8(8)];
         between.encode(&row, &mut words).expect("a row");

@@ -1,16 +1,16 @@
-//! Values of sequences, as evaluation draws them: from ranges that this machine has taken.
+//! The values of sequences. Evaluation draws them from ranges that this machine has taken.
 //!
 //! ```text
-//! cell ──take──► pool of the machine ──draw──► log of the statement ──► nextval
+//!     cell ──take──► pool of the machine ──draw──► log of the statement ──► nextval
 //! ```
-//! Evaluation cannot wait. Where the pool is empty `nextval` fails with an internal error
-//! ([`wanted_range`]); the session takes a range and runs the statement again. The second run gets
-//! the values of the first run from the statement's log, in the same order, and goes on with the
-//! pool.
+//! Evaluation cannot wait. If the pool is empty, `nextval` fails with an internal error
+//! ([`wanted_range`]). The session then takes a range and runs the statement again. The second run
+//! gets the values of the first run from the statement's log, in the same order. After them it
+//! draws from the pool.
 //!
-//! SEQ-1: a pool gives values in the order in which its ranges were taken, and no value returns to
-//! a pool once a later value was given. So a statement that begins after another one has ended
-//! draws a later value, on one machine.
+//! SEQ-1: a pool gives values in the order in which its ranges were taken. No value returns to a
+//! pool after a later value was given. On one machine, a statement that begins after another
+//! statement has ended therefore draws a later value.
 
 mod pool;
 mod range;
@@ -27,49 +27,50 @@ use self::range::Log;
 use crate::catalog::{Reached, Taken};
 use crate::error::{SqlError, SqlState};
 
-/// `nextval` has no value, or waits for a `setval` of the same statement. No client sees it.
+/// The internal error of `nextval` if the pool is empty, or if a `setval` of the same statement is
+/// pending. Clients never see it.
 const WANTS_RANGE: SqlState = SqlState::new(b"FPSEQ");
-/// Values that are taken at once, at least.
+/// The minimum number of values in a range.
 const RANGE: u64 = 32;
 
-/// The sequences of a session.
+/// The sequence state of a session.
 #[derive(Debug, Default)]
 pub struct Sequences {
     ranges: Arc<Ranges>,
     own: Mutex<Own>,
-    /// The statement has drawn values or called `setval`.
+    /// Whether the statement has drawn values or called `setval`.
     is_used: AtomicBool,
-    /// The transaction may only read. The session alone writes it, between statements.
+    /// Whether the transaction is read-only. Only the session writes it, between statements.
     read_only: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Own {
-    /// Pools of sequences that the transaction has made or altered.
+    /// The pools of sequences that the transaction has created or altered.
     private: HashMap<u32, Pool>,
-    /// Counts the takes of these.
+    /// The number of ranges that were taken for private pools.
     private_takes: u64,
-    /// The sequences that the transaction has altered, with the values that the machine's pools had
-    /// of them.
+    /// The sequences that the transaction has altered, and the unused values that the machine's
+    /// pools had.
     altered: Vec<(u32, Unused)>,
     /// `currval`
     current: HashMap<u32, i64>,
-    /// The sequence of `lastval`.
+    /// The sequence that `lastval` refers to.
     last: Option<u32>,
     /// The values that the statement has drawn.
     drawn: HashMap<u32, Log>,
     sets: Sets,
 }
 
-/// The calls of `setval` that the session has still to carry out.
+/// The calls of `setval` that the session still has to apply.
 #[derive(Debug, Default)]
 struct Sets {
     wanted: Vec<SetValue>,
-    /// Where those of the statement begin.
+    /// The index in `wanted` of the statement's first call.
     first: usize,
-    /// How many calls of the statement have been carried out.
+    /// The number of calls of the statement that have been applied.
     done: usize,
-    /// How many of these the run that goes on has still to pass.
+    /// The number of applied calls that the current run still has to skip.
     passed: usize,
 }
 
@@ -78,32 +79,32 @@ struct Sets {
 pub struct DrawnValues(HashMap<u32, Log>);
 
 impl DrawnValues {
-    /// The bytes of memory that they take, about.
+    /// Returns the approximate memory of the values, in bytes.
     pub fn bytes(&self) -> usize {
         self.0.values().map(Log::bytes).sum()
     }
 }
 
-/// A place in a transaction, as far as its sequences go.
+/// A position in a transaction, for the rollback of its sequence operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SequenceMark {
     altered: usize,
     takes: u64,
 }
 
-/// `setval`
+/// A call of `setval`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetValue {
     /// The oid of the sequence.
     pub id: u32,
-    /// The value.
+    /// The new value.
     pub value: i64,
-    /// The next value is another.
+    /// Whether the value counts as drawn (`is_called`): the next value is then a later one.
     pub was_given: bool,
 }
 
 impl Sequences {
-    /// Those of a session of a machine.
+    /// Creates the sequence state of a session on the machine that owns `ranges`.
     pub fn of(ranges: &Arc<Ranges>) -> Sequences {
         Sequences {
             ranges: Arc::clone(ranges),
@@ -113,7 +114,7 @@ impl Sequences {
         }
     }
 
-    /// `nextval`
+    /// Returns the next value (`nextval`).
     pub(crate) fn next(&self, id: u32) -> Result<i64, SqlError> {
         self.is_used.store(true, Ordering::Relaxed);
         let own = &mut *self.own.lock();
@@ -132,18 +133,18 @@ impl Sequences {
         Ok(value)
     }
 
-    /// `currval`
+    /// Returns the current value (`currval`).
     pub(crate) fn current(&self, id: u32) -> Option<i64> {
         self.own.lock().current.get(&id).copied()
     }
 
-    /// `lastval`
+    /// Returns the last value (`lastval`).
     pub(crate) fn last(&self) -> Option<i64> {
         let own = self.own.lock();
         own.current.get(&own.last?).copied()
     }
 
-    /// `setval`
+    /// Requests a `setval`, which the session applies.
     pub(crate) fn set(&self, set: SetValue) {
         self.is_used.store(true, Ordering::Relaxed);
         let own = &mut *self.own.lock();
@@ -153,13 +154,12 @@ impl Sequences {
         own.sets.want(set);
     }
 
-    /// Does the statement run in a transaction that may only read?
+    /// Returns whether the transaction of the statement is read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.read_only.load(Ordering::Relaxed)
     }
 
-    /// Takes the calls of `setval` that are still to be carried out; they count as carried out from
-    /// now on.
+    /// Takes the pending calls of `setval`. From now on they count as applied.
     pub fn take_sets(&self) -> Vec<SetValue> {
         match self.is_used.load(Ordering::Relaxed) {
             true => self.own.lock().sets.take(),
@@ -167,14 +167,14 @@ impl Sequences {
         }
     }
 
-    /// Another statement begins, in a transaction that may only read or in another one.
+    /// Begins another statement, in a transaction that is read-only or not.
     pub fn begin_in(&self, read_only: bool) {
         self.read_only.store(read_only, Ordering::Relaxed);
         self.end();
     }
 
-    /// The statement has ended: it is not run again. Values that it has claimed and not drawn go
-    /// back to their pools.
+    /// Ends the statement, which is not run again. Values that it has claimed but not drawn return
+    /// to their pools.
     pub fn end(&self) {
         if !self.is_used.swap(false, Ordering::Relaxed) {
             return;
@@ -195,7 +195,7 @@ impl Sequences {
         }
     }
 
-    /// The values that the statement has drawn; `None` where it has called `setval`.
+    /// Returns the values that the statement has drawn; `None` if it has called `setval`.
     pub fn drawn(&self) -> Option<DrawnValues> {
         if !self.is_used.load(Ordering::Relaxed) {
             return Some(DrawnValues::default());
@@ -207,7 +207,7 @@ impl Sequences {
         }
         let again = |(id, log): (&u32, &Log)| {
             let mut log = log.clone();
-            // They go back to the pool with the statement's own log.
+            // The claimed values return to the pool with the statement's own log.
             log.unclaim();
             log.rewind();
             (*id, log)
@@ -215,7 +215,7 @@ impl Sequences {
         Some(DrawnValues(own.drawn.iter().map(again).collect()))
     }
 
-    /// A statement is run again, after others: it gets the values that it has drawn.
+    /// Runs a statement again, after others: it gets the values in `drawn`.
     pub fn begin_again(&self, drawn: &DrawnValues) {
         self.end();
         if !drawn.0.is_empty() {
@@ -224,7 +224,7 @@ impl Sequences {
         }
     }
 
-    /// A part of the statement begins that is run again by itself; the parts before it are not.
+    /// Begins a part of the statement that can be run again without the parts before it.
     pub fn begin_part(&self) {
         if self.is_used.load(Ordering::Relaxed) {
             let own = &mut *self.own.lock();
@@ -233,8 +233,8 @@ impl Sequences {
         }
     }
 
-    /// The statement, or the part of it that has begun, is run again: it gets the values that it
-    /// has drawn.
+    /// Begins another run of the statement or of its current part: the run gets the same values
+    /// again.
     pub fn rewind(&self) {
         if self.is_used.load(Ordering::Relaxed) {
             let own = &mut *self.own.lock();
@@ -248,9 +248,9 @@ impl Sequences {
         self.ranges.lock(id).await
     }
 
-    /// How many values to take for a statement that waits for them; `None` where the pool has some
-    /// by now. The caller has the [`CellLock`]. A statement that has drawn many values claims those
-    /// that it takes.
+    /// Returns the number of values to take for a statement that waits for them; `None` if the pool
+    /// has values by now. The caller holds the [`CellLock`]. A statement that has drawn many values
+    /// claims the values that it takes.
     pub fn wanted(&self, id: u32) -> Option<u64> {
         self.is_used.store(true, Ordering::Relaxed);
         let own = &mut *self.own.lock();
@@ -269,14 +269,14 @@ impl Sequences {
         }
     }
 
-    /// Adds values of a sequence that were taken as [`Self::wanted`] told.
+    /// Adds values of a sequence that were taken according to [`Self::wanted`].
     pub fn add(&self, id: u32, taken: &Taken) {
         let own = &mut *self.own.lock();
         self.add_to(own, id, taken);
     }
 
-    /// As [`Self::add`], in the transaction that is open: other transactions do not see the
-    /// sequence as it is there.
+    /// Adds values like [`Self::add`], but for the open transaction only: other transactions do not
+    /// see its version of the sequence.
     pub fn add_private(&self, id: u32, taken: &Taken) {
         let own = &mut *self.own.lock();
         own.private.entry(id).or_default();
@@ -296,14 +296,14 @@ impl Sequences {
         }
     }
 
-    /// Has the transaction made the sequence, or altered it, and taken values since?
+    /// Returns whether the transaction has created or altered the sequence, and has taken values
+    /// since.
     pub fn is_private(&self, id: u32) -> bool {
         self.own.lock().private.contains_key(&id)
     }
 
-    /// Drops the values of a sequence that the machine has not given, and those that the statement
-    /// has claimed:
-    /// `setval` was carried out.
+    /// Drops the values that the machine has not given and those that the statement has claimed,
+    /// because `setval` was applied.
     pub fn forget(&self, id: u32) {
         let own = &mut *self.own.lock();
         if let Some(log) = own.drawn.get_mut(&id) {
@@ -315,8 +315,8 @@ impl Sequences {
         }
     }
 
-    /// The transaction alters a sequence: until it ends its values come from the cell as the
-    /// transaction has it. Returns the last value that the machine has given. The caller has the
+    /// Notes that the transaction alters a sequence: until it ends, its values come from its own
+    /// version of the cell. Returns the last value that the machine has given. The caller holds the
     /// [`CellLock`].
     pub fn alter(&self, id: u32) -> Option<Reached> {
         let own = &mut *self.own.lock();
@@ -333,8 +333,8 @@ impl Sequences {
         reached
     }
 
-    /// How far a sequence is, whose cell the transaction sees like this on the machine of this
-    /// number.
+    /// Returns the position of a sequence. `cell` and `taker` are its cell as the transaction sees
+    /// it, and `machine` is the number of this machine.
     pub fn reached(&self, id: u32, (cell, taker): (Reached, Option<u32>), machine: u32) -> Reached {
         let own = self.own.lock();
         let reached = match own.private.get(&id) {
@@ -345,7 +345,7 @@ impl Sequences {
         reached.unwrap_or(cell)
     }
 
-    /// Where the transaction is.
+    /// Returns the current position in the transaction.
     pub fn mark(&self) -> SequenceMark {
         let own = self.own.lock();
         SequenceMark {
@@ -354,7 +354,7 @@ impl Sequences {
         }
     }
 
-    /// The transaction goes back to where it was.
+    /// Rolls the transaction back to a position.
     pub fn back_to(&self, mark: SequenceMark) {
         let own = &mut *self.own.lock();
         while own.altered.len() > mark.altered
@@ -365,7 +365,7 @@ impl Sequences {
             self.ranges.put_back(id, unused);
         }
         if own.private_takes != mark.takes {
-            // Their cells are as they were, too.
+            // The cells of the sequences are rolled back, too.
             let (altered, drawn) = (&own.altered, &mut own.drawn);
             own.private.retain(|id, pool| {
                 drawn.get_mut(id).map(Log::unclaim);
@@ -376,7 +376,7 @@ impl Sequences {
         }
     }
 
-    /// The transaction has ended: its sequences are there for all, or never have been.
+    /// Ends the transaction: its version of the sequences becomes public or is discarded.
     pub fn settle(&self, committed: bool) {
         let own = &mut *self.own.lock();
         own.private_takes = 0;
@@ -395,7 +395,7 @@ impl Sequences {
         }
     }
 
-    /// DISCARD SEQUENCES
+    /// Forgets `currval` and `lastval` of all sequences (DISCARD SEQUENCES).
     pub fn discard(&self) {
         let own = &mut *self.own.lock();
         own.current.clear();
@@ -437,7 +437,7 @@ fn wants_range(id: u32) -> SqlError {
     SqlError::new(WANTS_RANGE, id.to_string())
 }
 
-/// The sequence that a statement waits for, if the error says that.
+/// Returns the sequence that a statement waits for, if the error is that internal error.
 pub fn wanted_range(error: &SqlError) -> Option<u32> {
     match error.sqlstate() == WANTS_RANGE {
         true => error.message().parse().ok(),

@@ -1,4 +1,4 @@
-//! The server process, as functions know it: its configuration and its log.
+//! The server process, as functions see it: its configuration and its log.
 
 use std::fmt::Debug;
 
@@ -13,6 +13,6 @@ pub trait Server: Debug + Send + Sync {
     /// Returns the path of the log file, if the log is in a file.
     fn log_file(&self) -> Option<String>;
 
-    /// Returns when the configuration was read last, in microseconds from 2000-01-01 UTC.
+    /// Returns the time of the last configuration load, in microseconds from 2000-01-01 UTC.
     fn configured(&self) -> i64;
 }

@@ -1,4 +1,5 @@
-//! The sessions of a database, as functions and views know them: what they do, and how to end that.
+//! The sessions of a database, as functions and views see them: their activity and how to signal
+//! them.
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -7,44 +8,44 @@ use fencepost_txn::Strength;
 
 use crate::advisory::Asked;
 
-/// What a session is told.
+/// A signal to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// To end what it runs.
+    /// Cancel the running statement.
     Cancel,
-    /// To end.
+    /// End the session.
     Terminate,
 }
 
-/// What came of a signal.
+/// The result of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signalled {
-    /// The session was told.
+    /// The signal was delivered.
     Told,
-    /// There is no such session.
+    /// The session does not exist.
     Nobody,
-    /// It is another role's.
+    /// The session belongs to another role.
     OfOthers,
-    /// It is a superuser's.
+    /// The session belongs to a superuser.
     OfSuperuser,
 }
 
-/// What a session does.
+/// The activity of a session, as in `pg_stat_activity.state`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activity {
-    /// It runs a statement.
+    /// The session runs a statement.
     Active,
-    /// Nothing.
+    /// The session waits for the client, outside a transaction.
     #[default]
     Idle,
-    /// Nothing, in a transaction.
+    /// The session waits for the client, in a transaction.
     IdleInTransaction,
-    /// Nothing, in a transaction that has failed.
+    /// The session waits for the client, in a failed transaction.
     IdleInFailed,
 }
 
 impl Activity {
-    /// All of them, in their order.
+    /// All activities, in their order.
     pub const ALL: [Activity; 4] = [
         Activity::Active,
         Activity::Idle,
@@ -52,7 +53,7 @@ impl Activity {
         Activity::IdleInFailed,
     ];
 
-    /// As `pg_stat_activity` calls it.
+    /// Returns the name in `pg_stat_activity`.
     pub fn name(self) -> &'static str {
         match self {
             Activity::Active => "active",
@@ -63,52 +64,53 @@ impl Activity {
     }
 }
 
-/// A session at one moment; times are microseconds from 2000-01-01 UTC.
+/// The state of a session; times are microseconds from 2000-01-01 UTC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionState {
-    /// Its number.
+    /// The number of the session.
     pub session: i32,
-    /// The role that it was opened for.
+    /// The role that opened the session.
     pub user: String,
     /// The database.
     pub database: String,
-    /// What the client calls itself.
+    /// The client's `application_name`.
     pub application: String,
-    /// Where the client is; `None` for one of this process.
+    /// The address of the client; `None` for a client in this process.
     pub client: Option<SocketAddr>,
-    /// When it was opened.
+    /// The time when the session was opened.
     pub opened: i64,
-    /// When its transaction began, where it is in one.
+    /// The time when the transaction began; `None` outside a transaction.
     pub transaction: Option<i64>,
-    /// When its last statement began, if there was any.
+    /// The time when the last statement began; `None` before the first one.
     pub statement: Option<i64>,
-    /// When it began to do what it does.
+    /// The time when the current activity began.
     pub since: i64,
-    /// What it does.
+    /// The current activity.
     pub activity: Activity,
     /// The text of its last statement.
     pub text: String,
-    /// What its transaction is called where rows are waited for.
+    /// The number that identifies its transaction in row-lock queues.
     pub coordinator: u32,
-    /// The tables of its last statement, and whether it changes them.
+    /// The tables of its last statement, and whether the statement changes them.
     pub tables: Vec<(u32, bool)>,
 }
 
-/// A place in the line of those who are going to write a row.
+/// An entry of a row-lock queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowTurn {
-    /// Where the row is.
+    /// The address of the row.
     pub row: u64,
-    /// The session, where that is known.
+    /// The session; `None` if it is unknown.
     pub session: Option<i32>,
-    /// What it has, or waits for.
+    /// The strength of the row lock that the session holds or waits for.
     pub strength: Strength,
-    /// It is its turn; the others wait.
+    /// Whether the lock is granted; otherwise the session waits.
     pub granted: bool,
 }
 
-/// Whom a session waits for, by the lines of all rows: those who have a row and are in its way; and who wants to write, and
-/// has nothing of the row yet, for those before it in line, too.
+/// Returns the sessions that a session waits for in the row-lock queues: the holders with a
+/// conflicting lock. A session that wants to write and holds no lock on the row also waits for the
+/// entries before it.
 pub fn waited_for(turns: &[RowTurn], session: i32) -> Vec<i32> {
     let mut all = Vec::new();
     for (at, turn) in turns.iter().enumerate() {
@@ -130,10 +132,11 @@ pub fn waited_for(turns: &[RowTurn], session: i32) -> Vec<i32> {
 
 /// The sessions of a database.
 pub trait Sessions: Debug + Send + Sync {
-    /// When this machine began: microseconds from 2000-01-01 UTC.
+    /// Returns the start time of this machine: microseconds from 2000-01-01 UTC.
     fn began(&self) -> i64;
 
-    /// Tells a session of any machine something, for a role that may be a superuser.
+    /// Sends a signal to a session on any machine. `by` is the calling role and whether it is a
+    /// superuser.
     fn signal<'a>(
         &'a self,
         session: i32,
@@ -141,16 +144,17 @@ pub trait Sessions: Debug + Send + Sync {
         by: (&'a str, bool),
     ) -> Asked<'a, Signalled>;
 
-    /// Whether a session has ended, `within_ms` from now at the latest.
+    /// Returns whether a session has ended; waits at most `within_ms` for it.
     fn has_ended(&self, session: i32, within_ms: u64) -> Asked<'_, bool>;
 
-    /// Ready in so many microseconds.
+    /// Waits for `us` microseconds.
     fn sleep(&self, us: u64) -> Asked<'_, ()>;
 
-    /// The lines of all rows of all machines that answer: of each row the one whose turn it is, and then who waits.
+    /// Returns the row-lock queues of all machines that reply. For each row, the granted entry
+    /// precedes the waiting entries.
     fn row_turns(&self) -> Asked<'_, Vec<RowTurn>>;
 
-    /// All sessions of all machines that answer.
+    /// Returns all sessions of all machines that reply.
     fn all(&self) -> Asked<'_, Vec<SessionState>>;
 }
 

@@ -1,14 +1,12 @@
-//! The one limit on recursion: how deep statements may be, and the stack that deep ones are handled
-//! on.
+//! The only limit on recursion: the maximum depth of statements, and the large stack for deep ones.
 //!
 //! ```text
 //!   shallow   at most `SHALLOW` levels    any thread's stack is enough
-//!   deep      more                        54001 on a plain stack; `with_room` runs it once more on a roomy one
-//!   too deep  beyond `LEVELS_MAX`         54001, as well as where less than `RESERVE_BYTES` of a roomy stack remain
+//!   deep      more                        54001 on a plain stack; `with_room` runs it again on a large one
+//!   too deep  beyond `LEVELS_MAX`         54001, also if a large stack has less than `RESERVE_BYTES` left
 //! ```
-//! Parsing, binding, planning, running and dropping a deep statement all happen on a roomy stack,
-//! so that code that recurses without asking (derived `Clone`, drop glue, sqlparser) has enough of
-//! it.
+//! A deep statement is parsed, bound, planned, run and dropped on a large stack. Code that recurses
+//! without a check (derived `Clone`, drop glue, sqlparser) therefore has enough stack.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -17,26 +15,27 @@ use std::task::{Context, Poll};
 
 use crate::error::{SqlError, SqlState};
 
-/// The least that `enough` leaves: binding a subquery takes some 60 KiB where nothing is optimized.
+/// The minimum stack that `enough` guarantees. Binding a subquery takes some 60 KiB without
+/// optimization.
 const RED_ZONE_BYTES: usize = 256 << 10;
-/// Size of a segment that `enough` adds.
+/// The size of a stack segment that `enough` adds.
 const SEGMENT_BYTES: usize = 2 << 20;
-/// Size of a roomy stack; only pages that are used take memory, until the statement has been
+/// The size of a large stack. Only its used pages take memory, until the statement has been
 /// handled.
 const ROOM_BYTES: usize = 1 << 30;
-/// The part of a roomy stack that is left to code that does not ask.
+/// The part of a large stack that is reserved for code without depth checks.
 const RESERVE_BYTES: usize = ROOM_BYTES / 4;
-/// Levels that a tree may have on any stack.
+/// The maximum depth of a tree on any stack.
 pub const SHALLOW: usize = 250;
-/// Levels that a tree may have at all.
+/// The maximum depth of a tree on a large stack.
 pub(crate) const LEVELS_MAX: usize = 50_000;
 
 thread_local! {
-    /// This thread runs on a roomy stack.
+    /// Whether this thread runs on a large stack.
     static ROOMY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Sets `ROOMY` back, also where the code panics.
+/// A guard that resets `ROOMY`, even if the code panics.
 struct Back;
 
 impl Drop for Back {
@@ -45,7 +44,7 @@ impl Drop for Back {
     }
 }
 
-/// Returns 54001.
+/// Returns error 54001.
 #[cold]
 pub(crate) fn too_deep() -> SqlError {
     SqlError::new(
@@ -55,15 +54,15 @@ pub(crate) fn too_deep() -> SqlError {
     .hint("The statement nests or chains too many expressions; split it up.")
 }
 
-/// Runs `f` where at least `RED_ZONE_BYTES` of stack are left.
+/// Runs `f` with at least `RED_ZONE_BYTES` of stack.
 pub(crate) fn enough<T>(f: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(RED_ZONE_BYTES, SEGMENT_BYTES, f)
 }
 
-/// Checks that a tree may have this many levels here.
+/// Checks that a tree of `levels` levels is allowed on this stack.
 ///
 /// # Errors
-/// 54001; `with_room` answers it by a larger stack, if there is one.
+/// 54001; `with_room` then uses a larger stack, if it is not on one already.
 pub(crate) fn check(levels: usize) -> Result<(), SqlError> {
     let fits = match is_roomy() {
         true => {
@@ -77,13 +76,13 @@ pub(crate) fn check(levels: usize) -> Result<(), SqlError> {
     }
 }
 
-/// Is this a roomy stack? A tree that is made on one is dropped and run on one.
+/// Returns whether this is a large stack. A tree that is made on one is dropped and run on one.
 #[must_use]
 pub fn is_roomy() -> bool {
     ROOMY.get()
 }
 
-/// Runs `f` on a roomy stack.
+/// Runs `f` on a large stack.
 pub fn roomy<T>(f: impl FnOnce() -> T) -> T {
     if is_roomy() {
         return f();
@@ -95,7 +94,7 @@ pub fn roomy<T>(f: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Runs `f`, and once more on a roomy stack where it fails with 54001.
+/// Runs `f`, and again on a large stack if it fails with 54001.
 ///
 /// # Errors
 /// Those of `f`.
@@ -108,7 +107,7 @@ pub fn with_room<T>(mut f: impl FnMut() -> Result<T, SqlError>) -> Result<T, Sql
     }
 }
 
-/// Returns a future that polls and drops `future` on a roomy stack.
+/// Returns a future that polls and drops `future` on a large stack.
 pub fn polled<F: Future>(future: F) -> Polled<F> {
     Polled(Some(Box::pin(future)))
 }
@@ -135,25 +134,25 @@ impl<F: Future> Drop for Polled<F> {
     }
 }
 
-/// Whether a tree was made on a roomy stack.
+/// A flag: whether a tree was made on a large stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deep(bool);
 
 impl Deep {
-    /// Returns whether what is made now is deep.
+    /// Returns the flag for a tree that is made now.
     #[must_use]
     pub fn now() -> Deep {
         Deep(is_roomy())
     }
 
-    /// Is it?
+    /// Returns whether the tree was made on a large stack.
     #[must_use]
     pub fn is_deep(self) -> bool {
         self.0
     }
 }
 
-/// A tree that is dropped on a stack like that on which it was made.
+/// A tree that is dropped on the kind of stack on which it was made.
 #[derive(Debug)]
 pub struct Tall<T: Default> {
     tree: T,
@@ -161,7 +160,7 @@ pub struct Tall<T: Default> {
 }
 
 impl<T: Default> Tall<T> {
-    /// Holds a tree that has just been made.
+    /// Wraps a tree that was just made on the current stack.
     pub fn new(tree: T) -> Tall<T> {
         let deep = Deep::now();
         Tall { tree, deep }
@@ -173,7 +172,7 @@ impl<T: Default> Tall<T> {
         &self.tree
     }
 
-    /// Returns whether the tree was made on a roomy stack.
+    /// Returns whether the tree was made on a large stack.
     #[must_use]
     pub fn has_depth(&self) -> bool {
         self.deep.is_deep()

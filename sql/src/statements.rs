@@ -1,29 +1,29 @@
-//! What statements have cost, as `pg_stat_statements` shows it, and those that a session has prepared, as
-//! `pg_prepared_statements` does.
+//! Statistics of statements, as `pg_stat_statements` shows them, and the prepared statements of a
+//! session, as `pg_prepared_statements` shows them.
 
 use std::fmt::Debug;
 
-/// What the runs of a statement have come to; times are in nanoseconds.
+/// The accumulated statistics of a statement; times are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatementTotals {
-    /// The text, with `$1` and so on for literals.
+    /// The text, with `$1` and so on in place of literals.
     pub text: String,
-    /// Runs to the end.
+    /// The number of completed runs.
     pub calls: u64,
-    /// All of their time.
+    /// The total time of all runs.
     pub total_ns: u64,
-    /// That of the shortest.
+    /// The time of the shortest run.
     pub min_ns: u64,
-    /// That of the longest.
+    /// The time of the longest run.
     pub max_ns: u64,
-    /// The sum of the squares of their times in microseconds.
+    /// The sum of the squares of the times in microseconds.
     pub squares_us: f64,
-    /// Rows given or changed.
+    /// The number of rows returned or changed.
     pub rows: u64,
 }
 
 impl StatementTotals {
-    /// The time of a run on average.
+    /// Returns the mean time of a run.
     pub fn mean_ns(&self) -> f64 {
         match self.calls {
             0 => 0.0,
@@ -31,7 +31,7 @@ impl StatementTotals {
         }
     }
 
-    /// How far from the average runs are: the standard deviation.
+    /// Returns the standard deviation of the time of a run.
     pub fn deviation_ns(&self) -> f64 {
         match self.calls {
             0 => 0.0,
@@ -43,51 +43,51 @@ impl StatementTotals {
         }
     }
 
-    /// A number for the text.
+    /// Returns the query identifier of the text.
     pub fn number(&self) -> i64 {
         number_of(&self.text)
     }
 }
 
-/// Bytes of a text that are kept.
+/// The maximum length of a text that is kept, in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// What of the text of a statement is kept.
+/// Returns the part of a statement's text that is kept.
 pub fn kept(text: &str) -> &str {
     &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]
 }
 
-/// A number for what is kept of a text, the same on every machine (FNV-1a).
+/// Returns the query identifier of a text: FNV-1a of the kept part, equal on every machine.
 pub fn number_of(text: &str) -> i64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     kept(text).bytes().fold(0xcbf2_9ce4_8422_2325, step) as i64
 }
 
-/// What this machine knows of the statements that it has run.
+/// The statistics of statements that this machine has run.
 pub trait Statements: Debug + Send + Sync {
-    /// All of them.
+    /// Returns the statistics of all statements.
     fn totals(&self) -> Vec<StatementTotals>;
 
-    /// Forgets them.
+    /// Discards all statistics.
     fn reset(&self);
 }
 
-/// What a session tells of a statement that it has prepared.
+/// A row of `pg_prepared_statements`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedInfo {
-    /// What the client said.
+    /// The text that the client sent.
     pub text: String,
-    /// The oids of the types of its parameters.
+    /// The oids of the parameter types.
     pub types: Vec<u32>,
-    /// When it was prepared: microseconds from 2000-01-01 UTC.
+    /// The time of preparation: microseconds from 2000-01-01 UTC.
     pub made: i64,
-    /// By PREPARE, not by the protocol.
+    /// Whether it was prepared by PREPARE and not by the extended protocol.
     pub from_sql: bool,
 }
 
-/// A statement that a session has prepared. What is told of it is made when somebody asks.
+/// A prepared statement of a session. Its information is built on request.
 pub trait NamedStatement: Debug + Send + Sync {
-    /// What is told of it.
+    /// Returns the information for `pg_prepared_statements`.
     fn shown(&self) -> NamedInfo;
 }
 

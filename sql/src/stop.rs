@@ -1,18 +1,18 @@
-//! Why a statement stops: an error of the SQL floors, or the transaction below it.
+//! The reasons why a statement stops: an SQL error, or a conflict of the transaction below.
 
 use fencepost_btree::IndexError;
 use fencepost_txn::{AbortReason, Stop};
 
 use crate::error::{SqlError, SqlState};
 
-/// Why a statement stops.
+/// The reason why a statement stops.
 #[derive(Clone, Debug)]
 pub enum Halt {
-    /// The transaction cannot go on; a conflict may be tried again from the start.
+    /// The transaction cannot continue. After a conflict it can be tried again from its start.
     Stop(Stop),
-    /// The statement is at fault, or a limit is reached.
+    /// The statement is wrong, or it reached a limit.
     Error(SqlError),
-    /// A table is not the version it was planned with: plan again.
+    /// A table has another version than the plan expects: the statement must be planned again.
     Stale,
 }
 
@@ -41,7 +41,7 @@ impl From<IndexError> for Halt {
 }
 
 impl Halt {
-    /// The error that a client sees.
+    /// Returns the error for the client.
     pub fn into_error(self) -> SqlError {
         match self {
             Halt::Error(error) => error,
@@ -50,7 +50,7 @@ impl Halt {
         }
     }
 
-    /// The error that a client sees, where the conflict is known to be about `what`.
+    /// Returns the error for the client, if the conflict is known to concern `what`.
     pub fn into_error_about(self, what: &str) -> SqlError {
         match self {
             Halt::Stop(Stop::Retry(reason)) => serialization_failure(&format!(
@@ -67,7 +67,7 @@ impl Halt {
         }
     }
 
-    /// May the same statements succeed in a new transaction?
+    /// Returns whether the same statements may succeed in a new transaction.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
@@ -75,7 +75,7 @@ impl Halt {
         )
     }
 
-    /// Did the transaction give way to one that stands in line for a row?
+    /// Returns whether the transaction gave way to another one that is queued for a row.
     pub fn is_held_by_intent(&self) -> bool {
         matches!(self, Halt::Stop(Stop::Retry(AbortReason::IntentHeld)))
     }

@@ -1,26 +1,28 @@
-//! Tables of the system: what the machines of a database know of themselves, as rows. They are in the
-//! schema `pg_catalog`, take no name from a user's table, and cannot be written.
+//! The system tables: rows about the state of the machines of a database. They are in the schema
+//! `pg_catalog`, take no name from a user's table, and are read-only.
 
 use crate::pg_catalog::Relation;
 use crate::types::{Type, TypeKind};
 
-/// A table of the system.
+/// A system table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SystemTable {
     /// `pg_fencepost_machines`: the machines of the configuration.
     Machines,
-    /// `pg_fencepost_regions`: the regions, and the machines that have them.
+    /// `pg_fencepost_regions`: the regions and the machines that store them.
     Regions,
-    /// `pg_fencepost_configurations`: the configuration; domains in the order of the machines.
+    /// `pg_fencepost_configurations`: the configuration, with failure domains in the order of the
+    /// machines.
     Configurations,
-    /// `pg_fencepost_reconfigurations`: when the steps to the last configurations happened on the machine that is
-    /// asked, in microseconds since the first of them.
+    /// `pg_fencepost_reconfigurations`: the times of the steps of recent reconfigurations on the
+    /// queried machine, in microseconds since the first step.
     Reconfigurations,
-    /// `pg_fencepost_partitions`: the partitions of tables, and the machines that have them.
+    /// `pg_fencepost_partitions`: the partitions of tables and the machines that store them.
     Partitions,
-    /// `pg_fencepost_ddl`: the statements that make the database again, empty; passwords are in them for superusers.
+    /// `pg_fencepost_ddl`: the statements that recreate the schema without data. Superusers also
+    /// see passwords.
     Ddl,
-    /// A relation that PostgreSQL has.
+    /// A system catalog or view that PostgreSQL has.
     Catalog(&'static Relation),
 }
 
@@ -34,7 +36,7 @@ impl SystemTable {
         SystemTable::Ddl,
     ];
 
-    /// The table of this name, which is folded already.
+    /// Returns the table with this name, which is already folded to lower case.
     pub fn named(schema: Option<&str>, name: &str) -> Option<SystemTable> {
         if let Some(relation) = Relation::named(schema, name) {
             return Some(SystemTable::Catalog(relation));
@@ -45,7 +47,7 @@ impl SystemTable {
         Self::ALL.into_iter().find(|table| table.name() == name)
     }
 
-    /// Its name.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             SystemTable::Machines => "pg_fencepost_machines",
@@ -58,7 +60,7 @@ impl SystemTable {
         }
     }
 
-    /// Its schema.
+    /// Returns the schema.
     pub const fn schema(self) -> &'static str {
         match self {
             SystemTable::Catalog(relation) => relation.schema,
@@ -66,7 +68,7 @@ impl SystemTable {
         }
     }
 
-    /// Its oid; 0 for one that PostgreSQL does not have.
+    /// Returns the oid; 0 for a table that PostgreSQL does not have.
     pub const fn oid(self) -> u32 {
         match self {
             SystemTable::Catalog(relation) => relation.oid,
@@ -74,7 +76,7 @@ impl SystemTable {
         }
     }
 
-    /// Names and types of its columns.
+    /// Returns the names and types of the columns.
     pub fn columns(self) -> &'static [(&'static str, Type)] {
         const BOOL: Type = Type::BOOL;
         const INT4: Type = Type::of(TypeKind::Int4);

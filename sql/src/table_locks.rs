@@ -1,17 +1,17 @@
-//! Locks of tables, which are kept until the transaction ends.
+//! Table locks. A transaction holds them until it ends.
 //!
 //! ```text
-//! a statement on rows   ACCESS SHARE, ROW SHARE, ROW EXCLUSIVE      TableUse
-//! LOCK TABLE            the mode that it names                      TableLocks
-//! DDL                   SHARE UPDATE EXCLUSIVE … ACCESS EXCLUSIVE   TableLocks
+//!     a statement on rows   ACCESS SHARE, ROW SHARE, ROW EXCLUSIVE         TableUse
+//!     LOCK TABLE            the mode that it names                         TableLocks
+//!     DDL                   SHARE UPDATE EXCLUSIVE … ACCESS EXCLUSIVE      TableLocks
 //! ```
-//! The locks of all three conflict as PostgreSQL's do, on any machine.
+//! The locks of all three conflict as in PostgreSQL, also across machines.
 
 use crate::advisory::{LockKey, LockMode, LockScope};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 
-/// The lock that a statement takes of a table it uses.
+/// A table lock that a statement takes implicitly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableUse {
     /// The oid of the table.
@@ -23,20 +23,21 @@ pub struct TableUse {
 /// The locks that a LOCK TABLE statement takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableLocks {
-    /// Oids and names of the tables, in the order in which they are locked.
+    /// The oids and names of the tables, in the order in which they are locked.
     pub tables: Vec<(u32, String)>,
-    /// How.
+    /// The lock mode.
     pub mode: LockMode,
-    /// Without NOWAIT.
+    /// Whether the statement waits for the locks; false for NOWAIT.
     pub waits: bool,
 }
 
 impl TableLocks {
-    /// Takes them, one after the other.
+    /// Takes the locks one after the other.
     ///
     /// # Errors
-    /// 55P03 where somebody else has one and nobody is to wait, or waits for longer than `lock_timeout`; 40P01 for whoever
-    /// closes a circle. The transaction has those that were taken before.
+    /// 55P03 if another session holds a conflicting lock under NOWAIT or for longer than
+    /// `lock_timeout`. 40P01 if a request closes a deadlock. The transaction keeps the locks that
+    /// were taken before.
     pub async fn take(&self, cx: &EvalContext) -> Result<(), SqlError> {
         let locks = cx.advisory.as_deref();
         let locks = locks.ok_or_else(|| SqlError::unsupported("LOCK TABLE outside a session"))?;

@@ -1,7 +1,7 @@
-//! A value of any SQL type, owned.
+//! An owned value of any SQL type.
 //!
-//! Fixed types hold no heap memory, and short text lives inside the value, so that a row of them is
-//! made and dropped without the allocator.
+//! Fixed-size types hold no heap memory, and short text is stored inline. A row of such values is
+//! created and dropped without the allocator.
 //!
 //! Invariants
 //! - VAL-1: a value carries no type modifier: `varchar(3)` and `text` are both `Text`.
@@ -12,7 +12,7 @@ use rust_decimal::Decimal;
 
 use crate::types::{EnumValue, Fields, Inet};
 
-/// A value.
+/// An SQL value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
     /// NULL of any type.
@@ -34,7 +34,7 @@ pub enum Value {
     Numeric(Decimal),
     /// text, varchar, char(n), name and literals of unknown type
     Text(CompactString),
-    /// citext, with its letters as they were written
+    /// citext, in its original case
     Citext(CompactString),
     /// bytea
     Bytea(Vec<u8>),
@@ -50,9 +50,9 @@ pub enum Value {
     TimeTz(TimeTz),
     /// interval
     Interval(Interval),
-    /// json: the text as it was written
+    /// json: the original text
     Json(CompactString),
-    /// jsonb: the text of its one form (see `types::json`)
+    /// jsonb: the text of its canonical form (see `types::json`)
     Jsonb(CompactString),
     /// An array of any type
     Array(Box<Array>),
@@ -66,41 +66,43 @@ pub enum Value {
     Oid(u32),
     /// A value of an enum
     Enum(EnumValue),
-    /// regclass and the other types of catalog objects
+    /// A value of regclass or another type of catalog objects
     Object(Box<Object>),
     /// A row, of a composite type or `record`
     Record(Box<Record>),
 }
 
-/// An object of the catalog: what it is shown as was found when the value was made. It is its oid.
+/// A reference to a catalog object (`regclass` and similar types). Its text was looked up when the
+/// value was made; its identity is the oid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Its oid; 0 for none.
+    /// The oid; 0 for none.
     pub oid: u32,
-    /// Its name, with its schema where that is not on the search path; `-` for none, digits for one that is not there.
+    /// The name, qualified unless its schema is on the search path. `-` for none; the digits of the
+    /// oid for a missing object.
     pub name: CompactString,
 }
 
-/// A time of day and its offset.
+/// A time of day with a UTC offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeTz {
     /// Local microseconds from midnight.
     pub us: i64,
-    /// Seconds west of UTC, as PostgreSQL keeps it.
+    /// Seconds west of UTC, as PostgreSQL stores it.
     pub west: i32,
 }
 
 impl TimeTz {
-    /// Microseconds from midnight UTC; may be of the day before or after.
+    /// Returns microseconds from midnight UTC. They can belong to the day before or after.
     pub fn utc_us(&self) -> i64 {
         self.us + i64::from(self.west) * 1_000_000
     }
 }
 
-/// A span of time. Months and days are kept apart, because they are not all of one length.
+/// A span of time. Months and days are separate fields because their lengths vary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interval {
-    /// Months; a year is 12 of them.
+    /// Months; a year is 12 months.
     pub months: i32,
     /// Days.
     pub days: i32,
@@ -109,38 +111,39 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Microseconds, with a month of 30 days of 24 hours: what intervals are compared by.
+    /// Returns the value by which intervals are compared: microseconds, with months of 30 days and
+    /// days of 24 hours.
     pub fn span(&self) -> i128 {
         let days = i128::from(self.months) * 30 + i128::from(self.days);
         days * 86_400_000_000 + i128::from(self.us)
     }
 }
 
-/// An array: rows of rows of values, all of one type or NULL.
+/// An array of one or more dimensions; its elements are of one type or NULL.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Array {
-    /// The dimensions from the outermost on; none for an empty array.
+    /// The dimensions, outermost first; empty for an empty array.
     pub dims: Vec<Dimension>,
-    /// The elements, the last dimension's next to each other.
+    /// The elements in row-major order: those of the last dimension are adjacent.
     pub values: Vec<Value>,
 }
 
 /// A row as a value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// What is in it.
+    /// The names and types of the fields.
     pub fields: Fields,
-    /// The values; a field that there is none for is NULL.
+    /// The values. A field beyond their number is NULL.
     pub values: Vec<Value>,
 }
 
 impl Record {
-    /// A row of these values.
+    /// Creates a record.
     pub fn new(fields: Fields, values: Vec<Value>) -> Record {
         Record { fields, values }
     }
 
-    /// The value of a field.
+    /// Returns the value of a field; NULL for a field beyond the values.
     pub fn get(&self, at: usize) -> &Value {
         const NONE: &Value = &Value::Null;
         self.values.get(at).unwrap_or(NONE)
@@ -156,14 +159,14 @@ impl From<Record> for Value {
 /// One dimension of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dimension {
-    /// How many there are.
+    /// The number of elements.
     pub len: i32,
-    /// The subscript of the first.
+    /// The subscript of the first element.
     pub lower: i32,
 }
 
 impl Array {
-    /// An array of one dimension.
+    /// Creates an array of one dimension, or an empty array.
     pub fn of(values: Vec<Value>) -> Array {
         Array {
             dims: match values.len() {
@@ -191,13 +194,13 @@ impl From<Array> for Value {
 }
 
 impl Value {
-    /// Is this NULL?
+    /// Returns whether the value is NULL.
     #[inline]
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
 
-    /// Bytes that do not lie in the value itself.
+    /// Returns the size of the heap memory of the value, in bytes.
     pub fn bytes_apart(&self) -> usize {
         match self {
             Value::Text(text) | Value::Citext(text) | Value::Json(text) | Value::Jsonb(text)
@@ -218,12 +221,12 @@ impl Value {
         }
     }
 
-    /// A text value.
+    /// Creates a text value.
     pub fn text(s: impl AsRef<str>) -> Value {
         Value::Text(CompactString::new(s.as_ref()))
     }
 
-    /// The value of any of the three integer types, or an oid.
+    /// Returns the value of any of the three integer types, or of an oid.
     #[inline]
     pub fn as_int(&self) -> Option<i64> {
         match *self {
@@ -236,7 +239,7 @@ impl Value {
         }
     }
 
-    /// The text of a text value.
+    /// Returns the text of a text value.
     #[inline]
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -245,7 +248,7 @@ impl Value {
         }
     }
 
-    /// The truth of a boolean; `None` for NULL.
+    /// Returns the value of a boolean; `None` for NULL.
     #[inline]
     pub fn as_bool(&self) -> Option<bool> {
         match self {

@@ -1,8 +1,8 @@
-//! The settings of a session: what SET, SHOW, RESET and `current_setting` see.
+//! The settings of a session: the values behind SET, SHOW, RESET and `current_setting`.
 //!
-//! A session holds its settings behind an `Arc` and clones them to change them, so a snapshot for a
-//! statement, a savepoint or SET LOCAL is one reference. The few that evaluation needs are kept
-//! parsed in fields.
+//! A session holds its settings behind an `Arc` and clones them to change them. A snapshot for a
+//! statement, a savepoint or SET LOCAL is therefore one reference. The few settings that evaluation
+//! needs are kept parsed in fields.
 
 mod rows;
 mod server;
@@ -25,12 +25,12 @@ use table::{Context, Known, known};
 pub use zone::parse_zone;
 pub(crate) use zone::{clock_offset, east, posix_zone};
 
-/// Is the value of a setting a list of names, each of which may stand in quotes?
+/// Returns whether the value of a setting is a list of names, each of which can be quoted.
 pub fn is_list(name: &str) -> bool {
     matches!(name, "search_path" | "temp_tablespaces")
 }
 
-/// How intervals are written.
+/// The output format of intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntervalStyle {
     /// `1 year 2 mons -3 days 04:05:06`
@@ -43,16 +43,16 @@ pub enum IntervalStyle {
     Iso,
 }
 
-/// How bytea is written as text.
+/// The output format of bytea.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteaOutput {
     /// `\x…`
     Hex,
-    /// Octal escapes.
+    /// The escape format: octal escapes.
     Escape,
 }
 
-/// How dates and moments are written.
+/// The output format of dates and timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DateStyle {
     /// `1997-12-17 07:37:16-08`
@@ -65,7 +65,8 @@ pub enum DateStyle {
     German,
 }
 
-/// The order of day, month and year in ambiguous dates, and in those that are written, but for ISO and German.
+/// The order of day, month and year in ambiguous input dates, and in output dates except in the
+/// styles ISO and German.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DateOrder {
     /// Month first.
@@ -76,41 +77,41 @@ pub enum DateOrder {
     Ymd,
 }
 
-/// Which statements run on the machine that has their data, and which are split among those that have partitions of
-/// their table: `fencepost.ship`.
+/// The setting `fencepost.ship`. It selects the statements that run on the machine that has their data.
+/// It also selects the reads that are split among the machines that have partitions of their table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shipping {
-    /// None.
+    /// No statement is shipped or split.
     Off,
-    /// Those about one partition of a table, where the memory of its machine is not mapped; reads of many are split
-    /// among such machines.
+    /// Ships statements on one partition of a table if the memory of its machine is not mapped.
+    /// Splits reads of many partitions among such machines.
     Auto,
-    /// Those about one partition wherever it is, and those about one key of any other table; reads of many
-    /// partitions are split among all machines.
+    /// Ships statements on one partition wherever it is, and statements on one key of any other
+    /// table. Splits reads of many partitions among all machines.
     Always,
 }
 
-/// Which of the queries that can run on DataFusion's operators do: `fencepost.analytics`.
+/// The eligible queries that run on DataFusion's operators: `fencepost.analytics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Analytics {
-    /// None.
+    /// No query.
     Off,
-    /// Those that look like much work.
+    /// The queries whose estimated work is large.
     Auto,
-    /// All.
+    /// All eligible queries.
     On,
 }
 
 /// All settings of a session.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `TimeZone`, ready for use.
+    /// `TimeZone`, parsed.
     pub time_zone: TimeZone,
     /// `IntervalStyle`
     pub interval_style: IntervalStyle,
     /// `bytea_output`
     pub bytea_output: ByteaOutput,
-    /// `extra_float_digits`: above 0 floats are written shortest-exact.
+    /// `extra_float_digits`; above 0, floats are written in the shortest exact form.
     pub extra_float_digits: i32,
     /// The style part of `DateStyle`.
     pub date_style: DateStyle,
@@ -124,11 +125,11 @@ pub struct Settings {
     pub analytics: Analytics,
     /// `fencepost.track_outcomes`
     pub track_outcomes: bool,
-    /// What differs from the table's defaults, by lower-case name.
+    /// The values that differ from the table's defaults, by lower-case name.
     values: BTreeMap<String, String>,
-    /// What RESET goes back to, where start-up options gave something else.
+    /// The values that RESET restores, where start-up options differ from the table's defaults.
     defaults: BTreeMap<String, String>,
-    /// The server's values, in place of the table's defaults.
+    /// The server's values, which replace the table's defaults.
     server: Arc<ServerSettings>,
 }
 
@@ -139,7 +140,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The settings of a fresh session.
+    /// Returns the settings of a new session.
     pub fn new() -> Settings {
         Settings {
             time_zone: TimeZone::UTC,
@@ -158,7 +159,7 @@ impl Settings {
         }
     }
 
-    /// The value of `name` in any case; `None` for an unknown one.
+    /// Returns the value of `name`, in any case; `None` if the name is unknown.
     pub fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         let name = lower(name);
         if let Some(value) = self.values.get(name.as_ref()) {
@@ -168,7 +169,7 @@ impl Settings {
             .map(|value| Cow::Owned(value.to_owned()))
     }
 
-    /// Sets `name` for the session after checking the value; the value is kept in canonical form.
+    /// Checks a value and sets `name` for the session. The value is kept in canonical form.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
         let name = lower(name).into_owned();
         let canonical = match known(&name) {
@@ -177,7 +178,7 @@ impl Settings {
                 let now = self.get(&name).unwrap_or_default();
                 setting.check(value, &now)?
             }
-            // Names with a dot are the client's own.
+            // Clients can set any name that contains a dot.
             None if name.contains('.') => value.to_owned(),
             None => return Err(unrecognized(&name)),
         };
@@ -196,13 +197,15 @@ impl Settings {
         Ok(())
     }
 
-    /// Sets a value that clients may not set: the server's own knowledge, like `is_superuser`.
+    /// Sets a value that clients cannot set because the server determines it, such as
+    /// `is_superuser`.
     pub fn set_fixed(&mut self, name: &str, value: &str) {
         self.defaults
             .insert(lower(name).into_owned(), value.to_owned());
     }
 
-    /// Name and value of whatever is not as in a fresh session, and whether RESET goes back to that value.
+    /// Returns the settings that differ from those of a new session: the name, the value, and
+    /// whether RESET restores that value.
     pub fn changed(&self) -> impl Iterator<Item = (&str, &str, bool)> {
         let pairs = |values, start_up| {
             let values: &BTreeMap<String, String> = values;
@@ -217,7 +220,7 @@ impl Settings {
             .chain(pairs(&self.values, false))
     }
 
-    /// Takes over what [`Self::changed`] told of another session's settings.
+    /// Applies one item of [`Self::changed`] of another session's settings.
     pub fn adopt(&mut self, name: &str, value: &str, start_up: bool) -> Result<(), SqlError> {
         let fixed = known(name).is_some_and(|setting| !setting.context.is_settable());
         match start_up {
@@ -230,25 +233,26 @@ impl Settings {
         }
     }
 
-    /// Takes over the server's values, as defaults of what the session and its start-up have not set.
+    /// Applies the server's values, as defaults of settings that neither the session nor its
+    /// start-up has set.
     pub fn follow(&mut self, server: &Arc<ServerSettings>) {
         let before = std::mem::replace(&mut self.server, Arc::clone(server));
         let names = before.iter().chain(server.iter()).map(|(name, _)| name);
         for name in names {
             if !self.values.contains_key(name) {
                 let value = self.default_of(name).unwrap_or_default().to_owned();
-                // The value has been checked before, so it applies.
+                // The value was checked earlier, so it applies.
                 let _ = self.apply(name, &value);
             }
         }
     }
 
-    /// Whether these are the server's values that the session follows.
+    /// Returns whether the session follows exactly these server values.
     pub fn follows(&self, server: &Arc<ServerSettings>) -> bool {
         Arc::ptr_eq(&self.server, server)
     }
 
-    /// Back to the default.
+    /// Restores the default of a setting (RESET).
     pub fn reset(&mut self, name: &str) -> Result<(), SqlError> {
         let name = lower(name);
         match known(&name) {
@@ -261,19 +265,19 @@ impl Settings {
         self.apply(&name, &default)
     }
 
-    /// All back to their defaults, but for who the session is.
+    /// Restores all defaults (RESET ALL), except those of `role` and `session_authorization`.
     pub fn reset_all(&mut self) {
         let names: Vec<String> = self.values.keys().cloned().collect();
         for name in names {
             if matches!(&*name, "role" | "session_authorization") {
                 continue;
             }
-            // A default has been checked before, so it applies.
+            // A default was checked earlier, so it applies.
             let _ = self.reset(&name);
         }
     }
 
-    /// All settings for SHOW ALL: name, value, description.
+    /// Returns all settings for SHOW ALL: name, value, description.
     pub fn all(&self) -> Vec<(&'static str, String, &'static str)> {
         let shown = rows::SETTINGS.iter().filter(|s| s.is_shown());
         let row = |s: &Known| {
@@ -283,7 +287,7 @@ impl Settings {
         shown.map(row).collect()
     }
 
-    /// All settings as `pg_settings` has them.
+    /// Returns all settings as `pg_settings` shows them.
     pub fn described(&self) -> impl Iterator<Item = Described> + '_ {
         let shown = rows::SETTINGS.iter().filter(|s| s.is_shown());
         shown.map(|s| {
@@ -313,7 +317,7 @@ impl Settings {
         })
     }
 
-    /// The settings whose changes the client is told of, in the order of start-up.
+    /// Returns the settings whose changes are reported to the client, in the order of start-up.
     pub fn reported(&self) -> Vec<(&'static str, String)> {
         table::REPORTED
             .iter()
@@ -328,7 +332,7 @@ impl Settings {
             .or_else(|| known(name).map(|s| s.default))
     }
 
-    /// Keeps the parsed fields in step with a canonical value.
+    /// Updates the parsed field of a setting from its canonical value.
     fn apply(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
         match name {
             "timezone" => self.time_zone = parse_zone(value)?,
@@ -384,35 +388,35 @@ impl Settings {
     }
 }
 
-/// A setting as `pg_settings` has it: numbers are without their unit.
+/// A row of `pg_settings`; numbers are without their unit.
 #[derive(Debug)]
 pub struct Described {
-    /// As PostgreSQL spells it.
+    /// The name in PostgreSQL's spelling.
     pub name: &'static str,
-    /// Its value.
+    /// The current value.
     pub value: String,
-    /// The unit of its numbers.
+    /// The unit of a number.
     pub unit: Option<&'static str>,
-    /// What it is about.
+    /// The category.
     pub category: &'static str,
-    /// What it does.
+    /// The short description.
     pub description: &'static str,
-    /// Who may set it.
+    /// The context: which users can set it, and when.
     pub context: &'static str,
-    /// What values it takes.
+    /// The values that it accepts.
     pub values: Values,
-    /// Where its value is from.
+    /// The source of the current value.
     pub source: &'static str,
-    /// What it is where nobody sets it.
+    /// The built-in default (`boot_val`).
     pub boot: String,
-    /// What RESET goes back to.
+    /// The value that RESET restores.
     pub reset: String,
 }
 
-/// 42501 for a setting that is for superusers.
+/// Checks that a user can set a setting.
 ///
 /// # Errors
-/// As it says.
+/// 42501 if the setting is for superusers and the user is not one.
 pub fn check_settable_by(name: &str, superuser: bool) -> Result<(), SqlError> {
     match known(&lower(name)) {
         Some(setting) if setting.context == Context::Superuser && !superuser => Err(SqlError::new(
@@ -423,7 +427,7 @@ pub fn check_settable_by(name: &str, superuser: bool) -> Result<(), SqlError> {
     }
 }
 
-/// The name of a setting as PostgreSQL spells it (`TimeZone`), or the name itself.
+/// Returns the name of a setting in PostgreSQL's spelling (`TimeZone`), or `name` itself.
 pub fn display_name(name: &str) -> &str {
     known(name).map_or(name, |s: &Known| s.name)
 }

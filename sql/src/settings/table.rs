@@ -1,4 +1,4 @@
-//! What a setting is: who may set it, and what values it takes.
+//! The definition of a setting: its context and the values that it accepts.
 
 use super::rows::SETTINGS;
 use super::unit;
@@ -7,10 +7,10 @@ use crate::error::{SqlError, SqlState};
 
 pub(super) use super::unit::Unit;
 
-/// The bytes of the longest name.
+/// The maximum length of a name, in bytes.
 const NAME_BYTES_MAX: usize = 63;
 
-/// The ParameterStatus messages of start-up, in PostgreSQL 15's order.
+/// The settings in the ParameterStatus messages at start-up, in the order of PostgreSQL 15.
 pub(super) const REPORTED: [&str; 13] = [
     "application_name",
     "client_encoding",
@@ -27,48 +27,48 @@ pub(super) const REPORTED: [&str; 13] = [
     "TimeZone",
 ];
 
-/// The version we answer with.
+/// The value of `server_version` that is reported to clients.
 pub const SERVER_VERSION: &str = "15.18";
 
-/// What values a setting takes.
+/// The type and range of a setting's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
     Bool,
-    /// A Boolean whose other value is not ours.
+    /// A Boolean of which only this value is supported.
     Only(bool),
     /// An integer in a range.
     Int(i64, i64),
-    /// A whole number of units in a range.
+    /// An integer number of units, in a range.
     Size(Unit, i64, i64),
-    /// A number in a range.
+    /// A floating-point number, in a range.
     Real(f64, f64),
-    /// Milliseconds, not only whole ones.
+    /// Milliseconds as a floating-point number, in a range.
     Span(f64, f64),
     Enum(&'static [&'static str]),
     Text,
-    /// A name of printable ASCII, which clients are told of.
+    /// A name of printable ASCII, which is reported to clients.
     Name,
     DateStyle,
     Encoding,
     Zone,
 }
 
-/// Who may set a setting, and when.
+/// The context of a setting: which users can set it, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Context {
-    /// Nobody: it says what the server is.
+    /// No user can set it: it reports a property of the server.
     Internal,
-    /// Who starts the server.
+    /// It is set at server start.
     Postmaster,
-    /// Who runs it.
+    /// The administrator of the server sets it.
     Sighup,
-    /// Who connects, for the session.
+    /// The client sets it at connection start, for the session.
     Backend,
-    /// A superuser who connects, for the session.
+    /// A superuser sets it at connection start, for the session.
     SuperuserBackend,
-    /// Superusers.
+    /// Superusers set it in a session.
     Superuser,
-    /// All.
+    /// Every user sets it in a session.
     User,
 }
 
@@ -85,13 +85,13 @@ impl Context {
         }
     }
 
-    /// Can a session set it?
+    /// Returns whether a session can set it after connection start.
     pub(super) fn is_settable(self) -> bool {
         matches!(self, Context::Superuser | Context::User)
     }
 }
 
-/// The category of settings that are not among those that are shown.
+/// The category of settings that `pg_settings` and SHOW ALL omit.
 const HIDDEN: &str = "Hidden";
 
 #[derive(Debug)]
@@ -104,12 +104,13 @@ pub(super) struct Known {
     pub(super) description: &'static str,
 }
 
-/// The setting called `name` (lower case).
+/// Returns the setting called `name`, in any case; `None` if it is unknown.
 pub(super) fn known(name: &str) -> Option<&'static Known> {
     SETTINGS.iter().find(|s| s.name.eq_ignore_ascii_case(name))
 }
 
-/// Cuts a name to 63 bytes, between characters; `?` takes the place of bytes outside printable ASCII.
+/// Truncates a name to 63 bytes at a character boundary. `?` replaces bytes outside printable
+/// ASCII.
 fn clean_name(value: &str) -> String {
     let name = &value[..value.floor_char_boundary(NAME_BYTES_MAX)];
     let printable = name.bytes().map(|byte| match byte {
@@ -120,7 +121,7 @@ fn clean_name(value: &str) -> String {
 }
 
 impl Known {
-    /// 55P02 for one that sessions cannot set.
+    /// Returns error 55P02 if sessions cannot set it.
     pub(super) fn check_settable(&self) -> Result<(), SqlError> {
         let why = match self.context {
             Context::Superuser | Context::User => return Ok(()),
@@ -135,12 +136,12 @@ impl Known {
         ))
     }
 
-    /// Is it among the settings that are shown?
+    /// Returns whether `pg_settings` and SHOW ALL include the setting.
     pub(super) fn is_shown(&self) -> bool {
         self.category != HIDDEN
     }
 
-    /// The unit of its numbers.
+    /// Returns the unit of the setting's numbers, if it has one.
     pub(super) fn unit(&self) -> Option<Unit> {
         match self.kind {
             Kind::Size(unit, ..) => Some(unit),
@@ -149,7 +150,7 @@ impl Known {
         }
     }
 
-    /// What `pg_settings` says of its values: their type, the least, the greatest, and all there are.
+    /// Returns the type, range and list of values that `pg_settings` shows.
     pub(super) fn values(&self) -> Values {
         let range = |low: String, high: String| Some((low, high));
         let (name, range, all) = match self.kind {
@@ -168,7 +169,7 @@ impl Known {
         Values { name, range, all }
     }
 
-    /// A canonical value without its unit.
+    /// Returns a canonical value as a number without its unit.
     pub(super) fn plain(&self, canonical: &str) -> String {
         let number = match self.unit() {
             Some(unit) => unit.read(canonical),
@@ -177,7 +178,10 @@ impl Known {
         number.map_or_else(|| canonical.to_owned(), unit::shown)
     }
 
-    /// The canonical form of `value`, or 22023.
+    /// Returns the canonical form of `value`. `now` is the current value.
+    ///
+    /// # Errors
+    /// 22023 if the setting does not accept the value.
     pub(super) fn check(&self, value: &str, now: &str) -> Result<String, SqlError> {
         let trimmed = value.trim();
         match self.kind {
@@ -223,7 +227,7 @@ impl Known {
                 if let Some(option) = options.iter().find(|o| **o == lowered) {
                     return Ok((*option).to_owned());
                 }
-                // The enums with on and off take all spellings of a Boolean.
+                // Enums that contain `on` and `off` accept all spellings of a Boolean.
                 let boolean = parse_bool(trimmed).map(on);
                 match boolean.filter(|b| options.contains(b)) {
                     Some(b) => Ok(b.to_owned()),
@@ -258,7 +262,7 @@ impl Known {
         })
     }
 
-    /// A number as an integer, rounded where it is none.
+    /// Rounds a number to an integer and checks its range.
     fn whole(
         &self,
         number: f64,
@@ -301,14 +305,14 @@ impl Known {
     }
 }
 
-/// What there is to say of the values of a setting.
+/// The values that a setting accepts, as `pg_settings` shows them.
 #[derive(Debug)]
 pub struct Values {
-    /// Their type.
+    /// The name of the value type (`vartype`).
     pub name: &'static str,
-    /// The least and the greatest.
+    /// The minimum and the maximum.
     pub range: Option<(String, String)>,
-    /// All of them.
+    /// All values of an enum.
     pub all: Option<&'static [&'static str]>,
 }
 
@@ -323,7 +327,7 @@ fn invalid(message: String) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-/// A Boolean as settings and `boolean` input spell it, unique prefixes too.
+/// Parses a Boolean as settings and `boolean` input spell it; unique prefixes are accepted.
 pub(crate) fn parse_bool(text: &str) -> Option<bool> {
     let lowered = text.to_ascii_lowercase();
     if lowered.is_empty() {
@@ -346,7 +350,7 @@ pub(crate) fn parse_bool(text: &str) -> Option<bool> {
     None
 }
 
-/// A style with an order; what is not said stays as it is `now`.
+/// Parses a `DateStyle` of a style and an order; a missing part keeps its value in `now`.
 fn date_style(text: &str, now: &str) -> Option<String> {
     let (mut style, mut order) = now.split_once(", ").unwrap_or(("ISO", "MDY"));
     let (mut styles, mut orders) = (Vec::new(), Vec::new());
@@ -369,7 +373,7 @@ fn date_style(text: &str, now: &str) -> Option<String> {
     if !agree(&styles) || !agree(&orders) {
         return None;
     }
-    // Dates in German are read as they are written.
+    // In the German style, input dates have the day first, as in the output.
     if styles.contains(&"German") {
         order = "DMY";
     }
