@@ -1,5 +1,5 @@
-//! The statements we read ourselves: transaction control, settings, PREPARE, COPY, EXPLAIN, and
-//! those that PostgreSQL has for maintenance, which are accepted.
+//! The statements that are parsed without sqlparser: transaction control, settings, PREPARE, COPY,
+//! EXPLAIN, DDL of many objects, and PostgreSQL's maintenance commands.
 
 mod absent;
 mod composite;
@@ -30,7 +30,7 @@ use crate::bound::{self, DiscardKind};
 use crate::error::{SqlError, SqlState};
 use crate::notify::{Listening, Notification};
 
-/// The statement's tree if it is one of ours.
+/// Parses the statement if it is one of these; otherwise returns `None`.
 pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, SqlError> {
     let Some(first) = tokens.first().filter(|t| t.kind == Kind::Word) else {
         return Ok(None);
@@ -116,7 +116,7 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
     Ok(Some(Statement::Ready(Box::new(statement))))
 }
 
-/// The statement behind CREATE, ALTER or DROP, if it is one of ours.
+/// Parses the statement after CREATE, ALTER or DROP, if it is one of these.
 fn definition(word: &str, c: &mut Cursor<'_>) -> Result<Option<bound::Statement>, SqlError> {
     for parse in [
         role::parse,
@@ -133,12 +133,13 @@ fn definition(word: &str, c: &mut Cursor<'_>) -> Result<Option<bound::Statement>
     Ok(None)
 }
 
-/// All that is left.
+/// Skips all remaining tokens.
 fn skip(cursor: &mut Cursor<'_>) {
     while cursor.next_token().is_some() {}
 }
 
-/// `ALTER SYSTEM SET …`, `ALTER SYSTEM RESET …`, `ALTER SYSTEM DRAIN MACHINE n`, `ALTER SYSTEM REMOVE MACHINE n`
+/// Parses `ALTER SYSTEM SET …`, `ALTER SYSTEM RESET …`, `ALTER SYSTEM DRAIN MACHINE n` and `ALTER
+/// SYSTEM REMOVE MACHINE n`.
 fn system(cursor: &mut Cursor<'_>) -> Result<bound::Statement, SqlError> {
     let statement = match () {
         () if cursor.accept("drain") => bound::Statement::DrainMachine,
@@ -179,7 +180,7 @@ fn discard(cursor: &mut Cursor<'_>) -> Result<bound::Statement, SqlError> {
     Err(cursor.unexpected())
 }
 
-/// `PREPARE name [(types)] AS statement`
+/// Parses `PREPARE name [(types)] AS statement`.
 fn prepare(cursor: &mut Cursor<'_>) -> Result<PrepareSyntax, SqlError> {
     if cursor.sees("transaction") {
         return Err(SqlError::unsupported("PREPARE TRANSACTION"));
@@ -203,7 +204,7 @@ fn prepare(cursor: &mut Cursor<'_>) -> Result<PrepareSyntax, SqlError> {
     Ok(PrepareSyntax { name, types, text })
 }
 
-/// The parts of a list between the commas outside of brackets.
+/// Splits a list at the commas outside parentheses.
 pub(super) fn top_level_parts(list: &str) -> Result<Vec<&str>, SqlError> {
     let mut parts = Vec::new();
     let (mut depth, mut start) = (0usize, 0);

@@ -1,14 +1,16 @@
-//! DROP of kinds of objects that there are none of: IF EXISTS is told so and goes on, others are told that theirs is
-//! not there. Of some kinds PostgreSQL brings objects of its own along, which are not to be dropped (0A000).
+//! DROP of kinds of objects that are not supported. IF EXISTS gives a notice; without it the object
+//! does not exist (an error). PostgreSQL itself has objects of some kinds. For these kinds, DROP of
+//! such an object or without IF EXISTS is not supported (0A000).
 
 use super::super::cursor::Cursor;
 use crate::bound::{DropAbsent, Statement};
 use crate::error::{SqlError, SqlState};
 
-/// The words of a kind, how messages call it, and whether the system has any.
+/// The words of a kind, its command tag, its name in messages, and whether the system has such
+/// objects.
 type Kind = (&'static [&'static str], &'static str, &'static str, bool);
 
-/// The longer ones first.
+/// Longer sequences of words come first.
 const KINDS: [Kind; 19] = [
     (&["rule"], "DROP RULE", "rule", false),
     (&["policy"], "DROP POLICY", "policy", false),
@@ -76,7 +78,7 @@ const KINDS: [Kind; 19] = [
     ),
 ];
 
-/// What the system has, and IF EXISTS finds.
+/// The names of system objects, which IF EXISTS finds.
 const OF_SYSTEM: [&str; 8] = [
     "c",
     "posix",
@@ -88,7 +90,7 @@ const OF_SYSTEM: [&str; 8] = [
     "count",
 ];
 
-/// The statement, if it drops something of such a kind.
+/// Parses the statement, if it drops an object of such a kind.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
     if word == "create" && c.sees("statistics") {
         return no_statistics(c).map(Some);
@@ -140,7 +142,7 @@ pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>,
     })))
 }
 
-/// CREATE STATISTICS: plans have no use for them, so there are none.
+/// Parses CREATE STATISTICS and rejects it: the planner does not use extended statistics.
 fn no_statistics(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     c.expect("statistics")?;
     c.accept_all(&["if", "not", "exists"]);

@@ -11,7 +11,7 @@ use crate::error::SqlError;
 /// The words that end a type.
 const ENDS: [&str; 3] = ["collate", "cascade", "restrict"];
 
-/// The statement behind CREATE or ALTER, if it is about a composite type.
+/// Parses the statement after CREATE or ALTER, if it concerns a composite type.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
     if !c.sees("type") || !is_composite(word, c) {
         return Ok(None);
@@ -27,7 +27,7 @@ pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>,
     Ok(Some(Statement::Composite(Box::new(syntax))))
 }
 
-/// Is what is behind the name of the type about its attributes?
+/// Returns whether attributes follow the name of the type.
 fn is_composite(word: &str, c: &Cursor<'_>) -> bool {
     let kind = |n: usize, kind: Kind| c.peek_after(n).is_some_and(|t| t.kind == kind);
     let is = |n: usize, word: &str| c.peek_after(n).is_some_and(|t| t.is(c.sql, word));
@@ -56,7 +56,7 @@ fn create(c: &mut Cursor<'_>) -> Result<Vec<(String, ast::DataType)>, SqlError> 
     Ok(attributes)
 }
 
-/// A type, and the collation behind it.
+/// Reads a type and its collation.
 fn data_type(c: &mut Cursor<'_>) -> Result<ast::DataType, SqlError> {
     let ends = |sql: &str, token: &Token| {
         matches!(token.kind, Kind::Comma | Kind::Close)

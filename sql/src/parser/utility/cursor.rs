@@ -6,7 +6,8 @@ use super::super::{Statement, parse_one};
 use crate::bound::{self, CursorOptions, Direction, Fetch};
 use crate::error::{SqlError, SqlState};
 
-/// `DECLARE name [BINARY] [INSENSITIVE | ASENSITIVE] [[NO] SCROLL] CURSOR [WITH HOLD | WITHOUT HOLD] FOR query`
+/// Parses `DECLARE name [BINARY] [INSENSITIVE | ASENSITIVE] [[NO] SCROLL] CURSOR [WITH HOLD |
+/// WITHOUT HOLD] FOR query`.
 pub(super) fn declare(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     let name = c.identifier()?;
     let options = options(c)?;
@@ -58,7 +59,7 @@ fn options(c: &mut Cursor<'_>) -> Result<CursorOptions, SqlError> {
     Ok(options)
 }
 
-/// 42P11
+/// Returns error 42P11 for two incompatible options.
 fn both(one: &str, other: &str) -> SqlError {
     SqlError::new(
         SqlState::INVALID_CURSOR_DEFINITION,
@@ -66,7 +67,7 @@ fn both(one: &str, other: &str) -> SqlError {
     )
 }
 
-/// `FETCH [direction] [FROM | IN] name`
+/// Parses `FETCH [direction] [FROM | IN] name`.
 pub(super) fn fetch(c: &mut Cursor<'_>, moves: bool) -> Result<bound::Statement, SqlError> {
     let direction = direction(c)?;
     if !c.accept("from") {
@@ -82,7 +83,7 @@ pub(super) fn fetch(c: &mut Cursor<'_>, moves: bool) -> Result<bound::Statement,
 
 fn direction(c: &mut Cursor<'_>) -> Result<Direction, SqlError> {
     if c.is_last() {
-        // A cursor may have the name of any of these.
+        // The cursor can have any of these words as its name.
         return Ok(Direction::Forward(1));
     }
     let plain = [
@@ -122,7 +123,7 @@ fn required(c: &mut Cursor<'_>) -> Result<i64, SqlError> {
     count(c)?.ok_or_else(|| c.unexpected())
 }
 
-/// A whole number with its sign, if one is here.
+/// Reads an integer with an optional sign, if there is one.
 fn count(c: &mut Cursor<'_>) -> Result<Option<i64>, SqlError> {
     let negative = c.accept_operator("-");
     let signed = negative || c.accept_operator("+");

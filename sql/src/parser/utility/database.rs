@@ -10,10 +10,10 @@ use crate::bound::{
 };
 use crate::error::{SqlError, SqlState};
 
-/// Locales whose order and classes of characters are those that there are here.
+/// The locales with the sort order and character classes that are used here.
 const LOCALES: [&str; 5] = ["C", "POSIX", "C.UTF-8", "C.utf8", "C.UTF8"];
 
-/// The statement behind CREATE, ALTER or DROP, if it is about databases.
+/// Parses the statement after CREATE, ALTER or DROP, if it concerns databases.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
     if !c.accept("database") {
         return Ok(None);
@@ -87,7 +87,7 @@ fn alter(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     Ok(Statement::AlterDatabase(AlterDatabase { name, change }))
 }
 
-/// SET or RESET of what sessions begin with.
+/// Reads SET or RESET of a default setting of sessions.
 pub(super) fn setting(c: &mut Cursor<'_>) -> Result<Option<SettingChange>, SqlError> {
     Ok(Some(if c.accept("set") {
         set(c)?
@@ -101,7 +101,7 @@ pub(super) fn setting(c: &mut Cursor<'_>) -> Result<Option<SettingChange>, SqlEr
     }))
 }
 
-/// What is behind SET.
+/// Reads a setting after SET.
 fn set(c: &mut Cursor<'_>) -> Result<SettingChange, SqlError> {
     let current = c.peek_after(1).is_some_and(|t| t.is(c.sql, "from"));
     if current {
@@ -144,7 +144,10 @@ fn drop_database(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     }))
 }
 
-/// The name of the option that begins here, which is none of those before.
+/// Reads the name of an option.
+///
+/// # Errors
+/// 42601 if the option occurs twice.
 fn option_name(
     c: &mut Cursor<'_>,
     token: Token,
@@ -163,7 +166,7 @@ fn option_name(
     Ok(name)
 }
 
-/// An option that ALTER DATABASE has, too.
+/// Reads an option that ALTER DATABASE has, too.
 fn option(
     c: &mut Cursor<'_>,
     (name, token): (&str, Token),
@@ -244,7 +247,7 @@ fn check_provider(c: &mut Cursor<'_>) -> Result<(), SqlError> {
     }
 }
 
-/// How it is copied is not for it to choose; both are what PostgreSQL has.
+/// Checks the STRATEGY, which is ignored; only PostgreSQL's two values are valid.
 fn check_strategy(c: &mut Cursor<'_>) -> Result<(), SqlError> {
     let strategy = value(c)?;
     match strategy.to_ascii_lowercase().as_str() {

@@ -1,4 +1,4 @@
-//! CREATE and ALTER DOMAIN. DROP DOMAIN is among the types.
+//! CREATE and ALTER DOMAIN. DROP DOMAIN is parsed with the other types.
 
 use sqlparser::ast;
 
@@ -9,7 +9,7 @@ use super::super::{Statement, parse_expression, syntax};
 use crate::bound::DomainChange;
 use crate::error::{SqlError, SqlState};
 
-/// The words that a rule begins with.
+/// The words that begin a constraint or another property.
 const RULES: [&str; 11] = [
     "not",
     "null",
@@ -24,7 +24,7 @@ const RULES: [&str; 11] = [
     "generated",
 ];
 
-/// The statement behind CREATE or ALTER, if it is about domains.
+/// Parses the statement after CREATE or ALTER, if it concerns domains.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
     let known = matches!(word, "create" | "alter");
     if !known || !c.accept("domain") {
@@ -115,7 +115,7 @@ fn default(c: &mut Cursor<'_>) -> Result<ast::Expr, SqlError> {
     }
 }
 
-/// What is behind CHECK.
+/// Parses a constraint after CHECK.
 fn check(c: &mut Cursor<'_>, name: Option<String>) -> Result<DomainCheckSyntax, SqlError> {
     let (start, end) = c.bracketed()?;
     let condition = parse_expression(c.sql.get(start..end).unwrap_or(""))?;

@@ -9,7 +9,7 @@ use crate::bound::{ExplainFormat, ExplainOptions};
 use crate::error::{SqlError, SqlState};
 use crate::settings::parse_bool;
 
-/// `EXPLAIN [ANALYZE] [VERBOSE] statement` or `EXPLAIN (option [value], …) statement`
+/// Parses `EXPLAIN [ANALYZE] [VERBOSE] statement` or `EXPLAIN (option [value], …) statement`.
 pub(super) fn parse(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     let mut options = ExplainOptions::default();
     if c.accept_kind(Kind::Open).is_some() {
@@ -43,7 +43,7 @@ pub(super) fn parse(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     })
 }
 
-/// Is it a CREATE that begins with the rows of a query?
+/// Returns whether a CREATE takes its rows from a query.
 fn is_made_of_query(statement: &Statement) -> bool {
     match statement {
         Statement::Sql(sql) => match sql.as_ref() {

@@ -5,7 +5,7 @@ use super::super::lexer::Kind;
 use crate::bound::{AlterExtension, CreateExtension, DropExtension, ExtensionChange, Statement};
 use crate::error::{SqlError, SqlState};
 
-/// The statement behind CREATE, ALTER or DROP, if it is about extensions.
+/// Parses the statement after CREATE, ALTER or DROP, if it concerns extensions.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
     if !c.accept("extension") {
         return Ok(None);
@@ -18,7 +18,7 @@ pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>,
     .map(Some)
 }
 
-/// A version, as a string or a name.
+/// Reads a version, which is a string or a name.
 fn version(c: &mut Cursor<'_>) -> Result<String, SqlError> {
     match c.peek() {
         Some(token) if token.kind == Kind::Word => c.identifier(),
@@ -37,7 +37,7 @@ fn create(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         } else if c.accept("version") {
             of_version.replace(version(c)?).is_some()
         } else if c.accept("cascade") {
-            // No extension needs another.
+            // CASCADE has no effect: no extension requires another.
             std::mem::replace(&mut cascade, true)
         } else if c.accept("from") {
             return Err(SqlError::unsupported("CREATE EXTENSION ... FROM"));

@@ -1,11 +1,11 @@
-//! VACUUM, ANALYZE, REINDEX, CLUSTER and LOCK TABLE: what PostgreSQL needs for upkeep, and what is said of it.
+//! Maintenance commands: VACUUM, ANALYZE, REINDEX, CLUSTER and LOCK TABLE.
 
 use super::super::cursor::Cursor;
 use super::super::lexer::Kind;
 use crate::error::{SqlError, SqlState};
 use crate::lock_mode::LockMode;
 
-/// What is to be done.
+/// A maintenance command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upkeep {
     /// VACUUM
@@ -24,34 +24,34 @@ pub enum Upkeep {
     Cluster,
     /// LOCK TABLE
     Lock {
-        /// How.
+        /// The lock mode.
         mode: LockMode,
-        /// Without NOWAIT.
+        /// False for NOWAIT.
         waits: bool,
     },
 }
 
-/// A statement for upkeep.
+/// The syntax tree of a maintenance command.
 #[derive(Debug)]
 pub struct UpkeepSyntax {
-    /// What is to be done.
+    /// The command.
     pub upkeep: Upkeep,
-    /// To which relations; none is all.
+    /// The relations; empty for all.
     pub targets: Vec<UpkeepTarget>,
-    /// It is to be done beside what others do.
+    /// CONCURRENTLY
     pub concurrently: bool,
 }
 
-/// What a statement for upkeep names.
+/// A relation of a maintenance command.
 #[derive(Debug)]
 pub struct UpkeepTarget {
-    /// Its schema.
+    /// The schema, if it is named.
     pub schema: Option<String>,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Columns of it, or the index of CLUSTER.
+    /// The columns, or the index of CLUSTER.
     pub parts: Vec<String>,
-    /// It alone, without its partitions.
+    /// ONLY: the relation without its partitions.
     pub only: bool,
 }
 
@@ -71,7 +71,7 @@ const OF_ANALYZE: [&str; 2] = ["verbose", "skip_locked"];
 const OF_REINDEX: [&str; 3] = ["verbose", "concurrently", "tablespace"];
 const OF_CLUSTER: [&str; 1] = ["verbose"];
 
-/// The modes of LOCK TABLE, those first that begin with others.
+/// The modes of LOCK TABLE. A mode whose words are a prefix of another mode comes later.
 const MODES: [(&[&str], LockMode); 8] = [
     (&["access", "share"], LockMode::AccessShare),
     (&["row", "share"], LockMode::RowShare),
@@ -86,7 +86,7 @@ const MODES: [(&[&str], LockMode); 8] = [
     (&["access", "exclusive"], LockMode::AccessExclusive),
 ];
 
-/// The statement, if it is one for upkeep.
+/// Parses the statement, if it is a maintenance command.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<UpkeepSyntax>, SqlError> {
     let syntax = match word {
         "vacuum" => vacuum(c)?,
@@ -192,7 +192,7 @@ fn of(upkeep: Upkeep, targets: Vec<UpkeepTarget>) -> UpkeepSyntax {
     }
 }
 
-/// Options in brackets, with what is said of each: those that the statement has.
+/// Reads options in parentheses with their values. Only the options in `known` are valid.
 fn options(
     c: &mut Cursor<'_>,
     statement: &str,

@@ -6,7 +6,7 @@ use super::super::{RESERVED, is_reserved};
 use crate::bound::{AlterRole, CreateRole, DropRole, RoleChange, RoleOptions, RoleRef, Statement};
 use crate::error::{SqlError, SqlState};
 
-/// The statement behind CREATE, ALTER or DROP, if it is about roles.
+/// Parses the statement after CREATE, ALTER or DROP, if it concerns roles.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
     let login = c.sees("user");
     if c.sees_all(&["user", "mapping"]) {
@@ -87,7 +87,7 @@ fn drop_roles(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     }
 }
 
-/// A role, and the token that names it.
+/// Reads a role and returns the token that names it.
 pub(super) fn role(c: &mut Cursor<'_>) -> Result<(RoleRef, Option<Token>), SqlError> {
     let token = c.peek();
     if let Some(word) = token.filter(|t| t.kind == Kind::Word) {
@@ -107,7 +107,7 @@ pub(super) fn role(c: &mut Cursor<'_>) -> Result<(RoleRef, Option<Token>), SqlEr
     Ok((RoleRef::Named(name), token))
 }
 
-/// The name of a role that is to be.
+/// Reads the name of a new role.
 fn new_name(c: &mut Cursor<'_>) -> Result<String, SqlError> {
     match role(c)? {
         (RoleRef::Named(name), token) if name == "public" => Err(reserved(c, token, &name)),
@@ -135,7 +135,7 @@ fn at(
     SqlError::new(state, message).or_at(position)
 }
 
-/// Roles with commas between them.
+/// Reads a comma-separated list of roles.
 pub(super) fn roles(c: &mut Cursor<'_>) -> Result<Vec<RoleRef>, SqlError> {
     let mut all = vec![role(c)?.0];
     while c.accept_kind(Kind::Comma).is_some() {
@@ -144,7 +144,7 @@ pub(super) fn roles(c: &mut Cursor<'_>) -> Result<Vec<RoleRef>, SqlError> {
     Ok(all)
 }
 
-/// The options of CREATE ROLE (`new`) or ALTER ROLE.
+/// Reads the options of CREATE ROLE (`new`) or ALTER ROLE.
 fn options(c: &mut Cursor<'_>, new: bool) -> Result<RoleOptions, SqlError> {
     let mut options = RoleOptions::default();
     let mut seen: Vec<&str> = Vec::new();
@@ -160,7 +160,7 @@ fn options(c: &mut Cursor<'_>, new: bool) -> Result<RoleOptions, SqlError> {
     Ok(options)
 }
 
-/// Takes one option; what it is about.
+/// Reads one option and returns its kind, by which duplicates are detected.
 fn option(
     c: &mut Cursor<'_>,
     new: bool,

@@ -15,7 +15,7 @@ use crate::bound::Volatility;
 use crate::catalog::{ArgMode, Parallel, RoutineKind};
 use crate::error::{SqlError, SqlState};
 
-/// The statement behind CREATE, ALTER or DROP, if it is about routines.
+/// Parses the statement after CREATE, ALTER or DROP, if it concerns routines.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
     let replace = word == "create" && c.sees_all(&["or", "replace"]);
     let kinds = ["function", "procedure", "routine"];
@@ -45,7 +45,7 @@ pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>,
     Ok(Some(Statement::Routine(Box::new(syntax))))
 }
 
-/// CALL
+/// Parses a CALL after its first word.
 pub(super) fn call(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     let rest = c.rest();
     let shift = c
@@ -61,7 +61,7 @@ pub(super) fn call(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     }
 }
 
-/// DO
+/// Parses a DO after its first word.
 pub(super) fn anonymous(c: &mut Cursor<'_>) -> Result<bound::Statement, SqlError> {
     let (mut language, mut body) = (None, None);
     while c.peek().is_some() {
@@ -83,7 +83,7 @@ pub(super) fn anonymous(c: &mut Cursor<'_>) -> Result<bound::Statement, SqlError
     }
 }
 
-/// 42704
+/// Returns error 42704 for an unknown language.
 fn no_language(name: &str) -> SqlError {
     SqlError::new(
         SqlState::UNDEFINED_OBJECT,
@@ -133,7 +133,7 @@ fn create(
     Ok(RoutineSyntax::Create(create))
 }
 
-/// Words that begin an option of CREATE FUNCTION, and so end a type.
+/// Returns whether a token begins an option of CREATE FUNCTION and therefore ends a type.
 fn is_option(sql: &str, token: &Token) -> bool {
     const OPTIONS: [&str; 21] = [
         "language",
@@ -203,7 +203,7 @@ fn option(c: &mut Cursor<'_>, create: &mut CreateRoutine) -> Result<(), SqlError
     Err(c.unexpected())
 }
 
-/// Takes an attribute that CREATE and ALTER have; false where there is none.
+/// Reads an attribute that CREATE and ALTER share; returns false if there is none.
 fn attribute(c: &mut Cursor<'_>, kind: RoutineKind, to: &mut Attributes) -> Result<bool, SqlError> {
     if c.accept_all(&["external", "security"]) || c.accept("security") {
         let says = c.accept("definer");
@@ -254,7 +254,7 @@ fn attribute(c: &mut Cursor<'_>, kind: RoutineKind, to: &mut Attributes) -> Resu
     }
 }
 
-/// A number, which is more than nothing.
+/// Reads a number that must be positive.
 fn positive(c: &mut Cursor<'_>, what: &str) -> Result<f32, SqlError> {
     let negative = c.accept_operator("-");
     if !negative {
@@ -274,7 +274,7 @@ fn positive(c: &mut Cursor<'_>, what: &str) -> Result<f32, SqlError> {
     }
 }
 
-/// `(argument, …)`
+/// Reads `(argument, …)`.
 fn arguments(c: &mut Cursor<'_>) -> Result<Vec<ArgSyntax>, SqlError> {
     c.expect_kind(Kind::Open)?;
     let mut args = Vec::new();
@@ -341,7 +341,7 @@ fn is_assignment(sql: &str, token: &Token) -> bool {
     token.kind == Kind::Operator && token.text(sql) == "="
 }
 
-/// Does a name come before the type?
+/// Returns whether a name precedes the type.
 fn has_name(c: &Cursor<'_>) -> bool {
     let Some(first) = c.peek() else {
         return false;
@@ -358,7 +358,7 @@ fn has_name(c: &Cursor<'_>) -> bool {
     if first.kind != Kind::Word || second.is(c.sql, "default") {
         return false;
     }
-    // Types of several words.
+    // The first words of type names of several words.
     const FIRST: [&str; 8] = [
         "double",
         "character",
@@ -390,7 +390,7 @@ fn has_name(c: &Cursor<'_>) -> bool {
     !setof && !goes_on
 }
 
-/// The type up to a token that ends it.
+/// Reads a type up to a token that `ends` accepts.
 fn type_until(
     c: &mut Cursor<'_>,
     ends: &dyn Fn(&str, &Token) -> bool,

@@ -7,10 +7,10 @@ use crate::bound::{CreateSchema, DropSchema, RenameSchema, RoleRef, Statement};
 use crate::error::{SqlError, SqlState};
 use crate::order::InOrder;
 
-/// What a schema can come with, in the order in which it is made.
+/// The kinds of schema elements of CREATE SCHEMA, in the order of their creation.
 const ELEMENTS: [&str; 6] = ["sequence", "table", "view", "index", "trigger", "grant"];
 
-/// What may stand between CREATE and such a word.
+/// The words that can stand between CREATE and such a word.
 const BETWEEN: [&str; 9] = [
     "or",
     "replace",
@@ -23,7 +23,7 @@ const BETWEEN: [&str; 9] = [
     "recursive",
 ];
 
-/// The statement behind CREATE, ALTER or DROP, if it is about schemas.
+/// Parses the statement after CREATE, ALTER or DROP, if it concerns schemas.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
     if !c.accept("schema") {
         return Ok(None);
@@ -72,7 +72,7 @@ fn create(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     }))
 }
 
-/// A statement that makes something in the schema, up to the next one; and its place in the order.
+/// Reads one schema element up to the next, and returns its rank in the order of creation.
 fn element(c: &mut Cursor<'_>) -> Result<(usize, String), SqlError> {
     let kind = match c.sees("grant") {
         true => c.peek(),
@@ -92,7 +92,7 @@ fn element(c: &mut Cursor<'_>) -> Result<(usize, String), SqlError> {
     let mut end = first;
     let mut depth = 0usize;
     while let Some(token) = c.peek() {
-        // `WITH GRANT OPTION` is no GRANT.
+        // The GRANT of `WITH GRANT OPTION` begins no element.
         let begins = token.is(c.sql, "create")
             || (token.is(c.sql, "grant") && !before.eq_ignore_ascii_case("with"));
         if begins && depth == 0 {

@@ -12,10 +12,10 @@ use crate::catalog::ObjectKind;
 use crate::catalog::acl::Privileges;
 use crate::error::{SqlError, SqlState};
 
-/// 0LP01
+/// The SQLSTATE `invalid_grant_operation`.
 const INVALID_GRANT: SqlState = SqlState::new(b"0LP01");
 
-/// The statement behind its first word, if it is one of these.
+/// Parses the statement after its first word, if it is one of these.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
     let statement = match word {
         "grant" | "revoke" => grant(c, word == "revoke")?,
@@ -49,7 +49,7 @@ fn of(syntax: SecuritySyntax) -> Statement {
     Statement::Security(Box::new(syntax))
 }
 
-/// Things with commas between them.
+/// Reads a comma-separated list.
 fn list<T>(
     c: &mut Cursor<'_>,
     one: &dyn Fn(&mut Cursor<'_>) -> Result<T, SqlError>,
@@ -61,7 +61,7 @@ fn list<T>(
     Ok(all)
 }
 
-/// Who privileges are given to; `None` is PUBLIC.
+/// Reads the grantees; `None` is PUBLIC.
 fn grantees(c: &mut Cursor<'_>) -> Result<Vec<Option<RoleRef>>, SqlError> {
     list(c, &|c| {
         c.accept("group");
@@ -137,7 +137,8 @@ fn grant_roles(
     })))
 }
 
-/// Names of privileges with their columns; ALL is none, or with columns one without a name.
+/// Reads privileges with their columns. ALL is an empty list; ALL with columns is one item without
+/// a name.
 fn privileges(c: &mut Cursor<'_>) -> Result<Vec<(String, Vec<String>)>, SqlError> {
     if c.accept("all") {
         c.accept("privileges");
@@ -159,7 +160,7 @@ fn columns(c: &mut Cursor<'_>) -> Result<Vec<String>, SqlError> {
     Ok(all)
 }
 
-/// What is behind ON.
+/// Reads the objects after ON.
 fn granted(c: &mut Cursor<'_>) -> Result<Granted, SqlError> {
     let all = [
         ("tables", ObjectKind::Table, Some(ObjectKind::View)),
@@ -224,7 +225,7 @@ fn granted_kind(c: &mut Cursor<'_>) -> Result<ObjectKind, SqlError> {
     Ok(ObjectKind::Table)
 }
 
-/// An object of a kind.
+/// Reads the name of an object of a kind.
 fn object(c: &mut Cursor<'_>, kind: ObjectKind) -> Result<ObjectName, SqlError> {
     let name = match kind {
         ObjectKind::Function | ObjectKind::Procedure => routine_name(c)?,
@@ -240,13 +241,13 @@ fn object(c: &mut Cursor<'_>, kind: ObjectKind) -> Result<ObjectName, SqlError> 
     Ok(ObjectName { kind, name })
 }
 
-/// Is it ALTER … OWNER TO, of whatever?
+/// Returns whether the statement is ALTER … OWNER TO, for any kind of object.
 fn changes_owner(c: &Cursor<'_>) -> bool {
     let mut at = 0;
     while let Some(token) = c.peek_after(at) {
         let to = c.peek_after(at + 1).is_some_and(|t| t.is(c.sql, "to"));
         if at > 1 && to && token.is(c.sql, "owner") && c.peek_after(at + 3).is_none() {
-            // RENAME [COLUMN] owner TO … is about a column.
+            // RENAME [COLUMN] owner TO … renames a column.
             let before = c.peek_after(at - 1).filter(|_| at > 2);
             return !before.is_some_and(|t| t.is(c.sql, "rename") || t.is(c.sql, "column"));
         }
@@ -255,7 +256,7 @@ fn changes_owner(c: &Cursor<'_>) -> bool {
     false
 }
 
-/// Is it ALTER … SET SCHEMA of a table, view or sequence?
+/// Returns whether the statement is ALTER … SET SCHEMA of a table, view or sequence.
 fn moves_relation(c: &Cursor<'_>) -> bool {
     let kinds = ["table", "view", "materialized", "sequence"];
     if !kinds.iter().any(|kind| c.sees(kind)) {
@@ -290,7 +291,7 @@ fn moved(c: &mut Cursor<'_>) -> Result<SecuritySyntax, SqlError> {
     })
 }
 
-/// Is it ALTER VIEW … RENAME?
+/// Returns whether the statement is ALTER VIEW … RENAME.
 fn renames_view(c: &Cursor<'_>) -> bool {
     let mut at = 1;
     while let Some(token) = c.peek_after(at) {
@@ -409,7 +410,7 @@ fn comment(c: &mut Cursor<'_>) -> Result<SecuritySyntax, SqlError> {
     Ok(SecuritySyntax::Comment {
         object,
         part,
-        // An empty one is none.
+        // An empty comment removes the comment.
         text: text.filter(|text| !text.is_empty()),
     })
 }
@@ -481,7 +482,7 @@ fn default_privileges(c: &mut Cursor<'_>) -> Result<DefaultPrivileges, SqlError>
     })
 }
 
-/// The privilege of a name, which has to be one of such objects.
+/// Returns the privilege with a name, which must be valid for this kind of object.
 pub(crate) fn privilege_of(kind: ObjectKind, name: &str) -> Result<Privileges, SqlError> {
     let Some(one) = Privileges::named(name) else {
         let message = format!("unrecognized privilege type \"{name}\"");
