@@ -1,5 +1,5 @@
-//! A column definition list without an alias, `FROM f() AS (a int, b text)`, which sqlparser does not read: the function's
-//! name is its alias.
+//! A column definition list without an alias: `FROM f() AS (a int, b text)`, which sqlparser does
+//! not read. The function's name becomes its alias.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use super::lexer::{Kind, Token};
 use super::patch::put;
 use crate::walk::{TreeMut, VisitorMut};
 
-/// What begins a query in brackets, as behind the AS of a WITH.
+/// The first words of a query in parentheses, as after the AS of a WITH.
 const QUERIES: [&str; 8] = [
     "select", "values", "with", "table", "insert", "update", "delete", "merge",
 ];
 
-/// The bytes of each such AS.
+/// Returns the byte range of each such AS.
 pub(super) fn words(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
     let found = tokens.windows(4).filter(|four| {
         let named = match four[3].kind {
@@ -29,16 +29,16 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
     found.map(|four| four[1].start..four[1].end).collect()
 }
 
-/// Puts a name in the place of the words that nobody else writes.
+/// Replaces each such AS by a name that users cannot write.
 pub(super) fn apply(patched: &mut String, words: &[Range<usize>]) {
     for range in words {
         put(patched, range.clone(), &format!("{EVERY_FIELD} "));
     }
 }
 
-/// Gives each such list the name of its function.
+/// Names each such list after its function.
 pub(super) fn name(tree: &mut impl TreeMut) {
-    // It looks at everything.
+    // The visitor never stops early.
     let _ = tree.walk_mut(&mut Namer);
 }
 

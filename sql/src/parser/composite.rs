@@ -2,32 +2,32 @@
 
 use sqlparser::ast;
 
-/// A statement about a composite type.
+/// A CREATE TYPE or ALTER TYPE statement for a composite type.
 #[derive(Clone, Debug)]
 pub struct CompositeSyntax {
     /// The schema, if it is named.
     pub schema: Option<String>,
     /// The name.
     pub name: String,
-    /// What it does.
+    /// The action of the statement.
     pub does: CompositeAction,
 }
 
-/// What such a statement does.
+/// The action of a statement on a composite type.
 #[derive(Clone, Debug)]
 pub enum CompositeAction {
-    /// CREATE TYPE … AS (…)
+    /// CREATE TYPE … AS (…): the attributes.
     Create(Vec<(String, ast::DataType)>),
-    /// ALTER TYPE … ATTRIBUTE, one after the other.
+    /// ALTER TYPE … ATTRIBUTE: the actions, in their order.
     Alter(Vec<AttributeSyntax>),
 }
 
-/// What ALTER TYPE does to an attribute.
+/// An ALTER TYPE action on an attribute.
 #[derive(Clone, Debug)]
 pub enum AttributeSyntax {
     /// ADD ATTRIBUTE
     Add(String, ast::DataType),
-    /// DROP ATTRIBUTE, which may be missing (true)
+    /// DROP ATTRIBUTE; true for IF EXISTS
     Drop(String, bool),
     /// ALTER ATTRIBUTE … TYPE
     Type(String, ast::DataType),

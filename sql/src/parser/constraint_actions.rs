@@ -1,56 +1,57 @@
-//! Actions of ALTER TABLE that sqlparser does not read; each stands alone in its statement.
+//! Actions of ALTER TABLE that sqlparser does not read. Each must be the only action of its
+//! statement.
 //!
 //! ```text
-//! ALTER TABLE t  ALTER COLUMN c DROP EXPRESSION   ALTER CONSTRAINT k DEFERRABLE …
-//!                ADD CONSTRAINT k { UNIQUE | PRIMARY KEY } USING INDEX i
+//!     ALTER TABLE t  ALTER COLUMN c DROP EXPRESSION     ALTER CONSTRAINT k DEFERRABLE …
+//!                    ADD CONSTRAINT k { UNIQUE | PRIMARY KEY } USING INDEX i
 //! ```
 
 use super::cursor::Cursor;
 use super::lexer::Token;
 use crate::error::SqlError;
 
-/// Such a statement.
+/// An ALTER TABLE statement with one of these actions.
 #[derive(Debug)]
 pub struct ConstraintActionSyntax {
     /// IF EXISTS
     pub if_exists: bool,
-    /// Schema and name of the table.
+    /// The schema and name of the table.
     pub table: (Option<String>, String),
-    /// What is done.
+    /// The action.
     pub does: ConstraintAction,
 }
 
-/// What is done.
+/// The action of the statement.
 #[derive(Debug)]
 pub enum ConstraintAction {
-    /// A generated column becomes a plain one.
+    /// Turns a generated column into a plain column.
     DropExpression {
         /// The column.
         column: String,
-        /// It may be none.
+        /// Whether a column that is not generated is accepted.
         if_exists: bool,
     },
-    /// A foreign key is checked at another time.
+    /// Changes when a foreign key is checked.
     Defer {
-        /// Its name.
+        /// The name of the constraint.
         name: String,
-        /// DEFERRABLE, INITIALLY DEFERRED
+        /// Whether it is DEFERRABLE, and whether it is INITIALLY DEFERRED.
         when: (bool, bool),
     },
-    /// An index becomes the constraint that it could have come with.
+    /// Makes an existing unique index the index of a new constraint.
     UseIndex {
-        /// The constraint's name, if it gets one of its own.
+        /// The name of the constraint; `None` for the name of the index.
         name: Option<String>,
-        /// PRIMARY KEY
+        /// Whether the constraint is a primary key; otherwise it is UNIQUE.
         primary: bool,
         /// The index.
         index: String,
-        /// DEFERRABLE, INITIALLY DEFERRED
+        /// Whether it is DEFERRABLE, and whether it is INITIALLY DEFERRED.
         when: (bool, bool),
     },
 }
 
-/// The statement, if it is one of these.
+/// Parses the statement; returns `None` if it has none of these actions.
 pub(super) fn alter(
     text: &str,
     tokens: &[Token],
@@ -109,7 +110,8 @@ pub(super) fn alter(
     }))
 }
 
-/// `[NOT] DEFERRABLE`, `INITIALLY { DEFERRED | IMMEDIATE }`
+/// Reads `[NOT] DEFERRABLE` and `INITIALLY { DEFERRED | IMMEDIATE }`. Returns whether the
+/// constraint is deferrable and whether it is initially deferred.
 fn when(c: &mut Cursor<'_>) -> Result<(bool, bool), SqlError> {
     let (mut deferrable, mut deferred) = (None, false);
     loop {

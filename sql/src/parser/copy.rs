@@ -1,4 +1,4 @@
-//! COPY: its syntax, old and new.
+//! The syntax of COPY, with the current and the legacy form of its options.
 
 use sqlparser::ast;
 
@@ -11,13 +11,13 @@ use crate::error::{SqlError, SqlState};
 /// A COPY statement.
 #[derive(Debug)]
 pub struct CopySyntax {
-    /// What is copied.
+    /// The table or query.
     pub source: CopyFrom,
-    /// In or out.
+    /// FROM or TO.
     pub direction: CopyDirection,
-    /// How; `force_quote` is resolved by the binder.
+    /// The options; the binder resolves `force_quote`.
     pub options: CopyOptions,
-    /// FORCE_QUOTE columns; empty and `force_quote_all` unset is none.
+    /// The FORCE_QUOTE columns. If empty and `force_quote_all` is unset, the option is absent.
     pub force_quote: Vec<String>,
     /// FORCE_QUOTE *
     pub force_quote_all: bool,
@@ -25,14 +25,14 @@ pub struct CopySyntax {
     pub force_null: Vec<String>,
     /// FORCE_NOT_NULL columns.
     pub force_not_null: Vec<String>,
-    /// WHERE: only these rows; the statement's text with blanks before it.
+    /// The WHERE condition of COPY FROM: the statement's text, with blanks before the condition.
     pub filter: Option<String>,
 }
 
-/// What a COPY copies.
+/// The object of a COPY.
 #[derive(Debug)]
 pub enum CopyFrom {
-    /// A table and maybe some of its columns.
+    /// A table, optionally some of its columns.
     Table {
         /// The schema, if given.
         schema: Option<String>,
@@ -45,7 +45,7 @@ pub enum CopyFrom {
     Query(Box<ast::Query>),
 }
 
-/// Reads what follows COPY.
+/// Parses the statement after the word COPY.
 pub(super) fn parse(cursor: &mut Cursor<'_>) -> Result<CopySyntax, SqlError> {
     let binary = cursor.accept("binary");
     let source = match cursor.peek().map(|t| t.kind) {
@@ -108,7 +108,7 @@ pub(super) fn parse(cursor: &mut Cursor<'_>) -> Result<CopySyntax, SqlError> {
     settle(copy, given)
 }
 
-/// Only the client's streams are at either end.
+/// Reads STDIN or STDOUT. Files and programs of the server are not supported.
 fn endpoint(cursor: &mut Cursor<'_>) -> Result<(), SqlError> {
     if cursor.accept("stdin") || cursor.accept("stdout") {
         return Ok(());
@@ -134,7 +134,7 @@ fn column_list(cursor: &mut Cursor<'_>) -> Result<Vec<String>, SqlError> {
     }
 }
 
-/// Options whose defaults depend on the format.
+/// The given options whose defaults depend on the format.
 #[derive(Default)]
 struct Given {
     delimiter: Option<String>,
@@ -152,7 +152,7 @@ fn legacy_delimiter(cursor: &mut Cursor<'_>, given: &mut Given) -> Result<(), Sq
     Ok(())
 }
 
-/// `CSV HEADER NULL 'x' …`
+/// Reads legacy options: `CSV HEADER NULL 'x' …`.
 fn legacy_options(
     cursor: &mut Cursor<'_>,
     copy: &mut CopySyntax,
@@ -195,7 +195,7 @@ fn legacy_options(
     Ok(())
 }
 
-/// `(FORMAT csv, HEADER true, …)`
+/// Reads options in parentheses: `(FORMAT csv, HEADER true, …)`.
 fn generic_options(
     cursor: &mut Cursor<'_>,
     copy: &mut CopySyntax,
@@ -284,7 +284,7 @@ fn boolean(cursor: &mut Cursor<'_>, option: &str) -> Result<bool, SqlError> {
             cursor.next_token();
             t.text(cursor.sql).to_owned()
         }
-        // The bare option means yes.
+        // An option without a value is true.
         _ => return Ok(true),
     };
     crate::settings::parse_bool(&value).ok_or_else(|| {
@@ -299,7 +299,7 @@ fn invalid(message: String) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-/// Fills in the format's defaults and checks what goes together.
+/// Sets the format's defaults and checks that the options are compatible.
 fn settle(mut copy: CopySyntax, given: Given) -> Result<CopySyntax, SqlError> {
     let csv = copy.options.format == CopyFormat::Csv;
     if copy.options.format == CopyFormat::Binary {

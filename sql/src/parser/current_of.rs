@@ -1,9 +1,9 @@
 //! `WHERE CURRENT OF cursor`, which sqlparser does not read.
 //!
 //! ```text
-//! UPDATE t SET a = 1 WHERE CURRENT OF c   becomes   UPDATE t SET a = 1 WHERE "$of" =    c
+//!     UPDATE t SET a = 1 WHERE CURRENT OF c   becomes   UPDATE t SET a = 1 WHERE "$of" = c
 //! ```
-//! It is all of a WHERE, and stands nowhere else: elsewhere it stays as it is, and is a syntax error.
+//! It must be the whole WHERE clause. In other places it stays as it is and gives a syntax error.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use sqlparser::ast;
 use super::lexer::{Kind, Token};
 use super::patch::put;
 
-/// The name that stands for it.
+/// The column name that replaces CURRENT OF.
 const MARK: &str = "$of";
 
-/// Where the two words are that each is written with.
+/// Returns the byte range of each CURRENT OF.
 pub(super) fn words(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let kind = |i: usize| tokens.get(i).map(|t: &Token| t.kind);
@@ -34,7 +34,7 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// Is it the WHERE of an UPDATE or DELETE that stands behind these?
+/// Returns whether the WHERE after these tokens belongs to an UPDATE or DELETE.
 fn changes(text: &str, before: &[Token]) -> bool {
     let mut depth = 0usize;
     for token in before.iter().rev() {
@@ -51,7 +51,7 @@ fn changes(text: &str, before: &[Token]) -> bool {
     false
 }
 
-/// Puts the mark where the words are; what follows stays where it is.
+/// Replaces the ranges by the mark, padded with blanks so that later text keeps its position.
 pub(super) fn apply(patched: &mut String, words: &[Range<usize>]) {
     for range in words {
         let shorter = format!("\"{MARK}\" =");
@@ -60,7 +60,7 @@ pub(super) fn apply(patched: &mut String, words: &[Range<usize>]) {
     }
 }
 
-/// The cursor that a WHERE names, if it is such a one.
+/// Returns the cursor that a WHERE clause names; `None` for any other condition.
 pub(crate) fn cursor_of(filter: &ast::Expr) -> Option<&ast::Ident> {
     match filter {
         ast::Expr::BinaryOp {

@@ -1,11 +1,11 @@
-//! Walking the tokens of a statement that we parse ourselves.
+//! A cursor over the tokens of statements that this parser reads without sqlparser.
 
 use std::borrow::Cow;
 
 use super::lexer::{Kind, Token, syntax_error};
 use crate::error::SqlError;
 
-/// A place in a statement's tokens.
+/// A position in a statement's tokens.
 pub(crate) struct Cursor<'a> {
     pub(crate) sql: &'a str,
     tokens: Cow<'a, [Token]>,
@@ -21,7 +21,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Over tokens of its own.
+    /// Creates a cursor that owns its tokens.
     pub(crate) fn owning(sql: &'a str, tokens: Vec<Token>) -> Cursor<'a> {
         Cursor {
             sql,
@@ -40,17 +40,18 @@ impl<'a> Cursor<'a> {
         token
     }
 
-    /// Is the current token the last one?
+    /// Returns whether the current token is the last one.
     pub(crate) fn is_last(&self) -> bool {
         self.at + 1 == self.tokens.len()
     }
 
-    /// The token `n` places behind the current one.
+    /// Returns the token `n` positions after the current one.
     pub(crate) fn peek_after(&self, n: usize) -> Option<Token> {
         self.tokens.get(self.at + n).copied()
     }
 
-    /// Takes all up to a token outside of brackets that ends it, which is not taken; its text.
+    /// Consumes tokens up to one outside parentheses that `ends` accepts, which is not consumed.
+    /// Returns the consumed text.
     pub(crate) fn text_until(&mut self, ends: &dyn Fn(&str, &Token) -> bool) -> &'a str {
         let (mut depth, mut range) = (0usize, None);
         while let Some(token) = self.peek() {
@@ -71,17 +72,17 @@ impl<'a> Cursor<'a> {
         text.unwrap_or("")
     }
 
-    /// 42601 at the current token.
+    /// Returns error 42601 at the current token.
     pub(crate) fn unexpected(&self) -> SqlError {
         syntax_error(self.sql, self.peek())
     }
 
-    /// Is the current token this keyword?
+    /// Returns whether the current token is this keyword.
     pub(crate) fn sees(&self, keyword: &str) -> bool {
         self.peek().is_some_and(|t| t.is(self.sql, keyword))
     }
 
-    /// Are the current tokens these keywords?
+    /// Returns whether the next tokens are these keywords.
     pub(crate) fn sees_all(&self, keywords: &[&str]) -> bool {
         keywords.iter().enumerate().all(|(i, keyword)| {
             self.tokens
@@ -90,14 +91,14 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Takes the keyword if it is here.
+    /// Consumes the keyword if it is the current token.
     pub(crate) fn accept(&mut self, keyword: &str) -> bool {
         let seen = self.sees(keyword);
         self.at += usize::from(seen);
         seen
     }
 
-    /// Takes the keywords if they are all here.
+    /// Consumes the keywords if they are the next tokens.
     pub(crate) fn accept_all(&mut self, keywords: &[&str]) -> bool {
         let seen = self.sees_all(keywords);
         if seen {
@@ -106,7 +107,10 @@ impl<'a> Cursor<'a> {
         seen
     }
 
-    /// Takes the keyword, or 42601.
+    /// Consumes the keyword.
+    ///
+    /// # Errors
+    /// 42601 if it is not the current token.
     pub(crate) fn expect(&mut self, keyword: &str) -> Result<(), SqlError> {
         match self.accept(keyword) {
             true => Ok(()),
@@ -114,19 +118,22 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes a token of this kind if it is here.
+    /// Consumes the current token if it is of this kind.
     pub(crate) fn accept_kind(&mut self, kind: Kind) -> Option<Token> {
         let token = self.peek().filter(|t| t.kind == kind)?;
         self.at += 1;
         Some(token)
     }
 
-    /// Takes a token of this kind, or 42601.
+    /// Consumes a token of this kind.
+    ///
+    /// # Errors
+    /// 42601 if the current token is of another kind.
     pub(crate) fn expect_kind(&mut self, kind: Kind) -> Result<Token, SqlError> {
         self.accept_kind(kind).ok_or_else(|| self.unexpected())
     }
 
-    /// Takes an operator if it is here.
+    /// Consumes the operator if it is the current token.
     pub(crate) fn accept_operator(&mut self, operator: &str) -> bool {
         let seen = self
             .peek()
@@ -135,7 +142,7 @@ impl<'a> Cursor<'a> {
         seen
     }
 
-    /// Takes an identifier, folded to lower case unless quoted.
+    /// Consumes an identifier, folded to lower case unless quoted.
     pub(crate) fn identifier(&mut self) -> Result<String, SqlError> {
         let token = self.peek();
         match token.map(|t| (t.kind, t.text(self.sql))) {
@@ -151,7 +158,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes a name with its schema.
+    /// Consumes a name with an optional schema.
     pub(crate) fn qualified(&mut self) -> Result<(Option<String>, String), SqlError> {
         let first = self.identifier()?;
         if self.accept_kind(Kind::Dot).is_none() {
@@ -160,7 +167,7 @@ impl<'a> Cursor<'a> {
         Ok((Some(first), self.identifier()?))
     }
 
-    /// Takes a string literal.
+    /// Consumes a string literal.
     pub(crate) fn string(&mut self) -> Result<String, SqlError> {
         let token = self.peek();
         match token.map(|t| (t.kind, t.text(self.sql))) {
@@ -181,7 +188,10 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// 42601 unless all is read.
+    /// Checks that all tokens are consumed.
+    ///
+    /// # Errors
+    /// 42601 at the current token.
     pub(crate) fn end(&self) -> Result<(), SqlError> {
         match self.peek() {
             None => Ok(()),
@@ -189,7 +199,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The text from the current token to the end.
+    /// Returns the text from the current token to the end.
     pub(crate) fn rest(&self) -> &'a str {
         match self.peek() {
             Some(token) => self.sql.get(token.start..).unwrap_or(""),
@@ -197,7 +207,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The whole text with nothing but blanks before the current token: positions stay.
+    /// Returns the whole text with blanks before the current token, so positions stay the same.
     pub(crate) fn rest_in_place(&self) -> String {
         let start = self.peek().map_or(self.sql.len(), |token| token.start);
         let (before, rest) = self.sql.split_at(start);
@@ -205,8 +215,8 @@ impl<'a> Cursor<'a> {
         before.chars().map(blank).chain(rest.chars()).collect()
     }
 
-    /// The bytes between this opening bracket, the current token, and its closing one, which is
-    /// taken too.
+    /// Consumes the parentheses that open at the current token, with their contents. Returns the
+    /// byte range between them.
     pub(crate) fn bracketed(&mut self) -> Result<(usize, usize), SqlError> {
         let open = self.expect_kind(Kind::Open)?;
         let mut depth = 1usize;
@@ -224,7 +234,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The text of a `'…'` literal.
+/// Returns the text of a `'…'` literal.
 pub(crate) fn unquoted(literal: &str) -> String {
     let inner = literal
         .strip_prefix('\'')
@@ -233,7 +243,7 @@ pub(crate) fn unquoted(literal: &str) -> String {
     inner.replace("''", "'")
 }
 
-/// The text of an `E'…'` literal with the plain escapes.
+/// Returns the text of an `E'…'` literal that has only simple escapes.
 fn escaped(literal: &str) -> Option<String> {
     let inner = literal.get(2..literal.len().checked_sub(1)?)?;
     if !literal.starts_with(['e', 'E']) {
@@ -253,7 +263,7 @@ fn escaped(literal: &str) -> Option<String> {
                 'n' => '\n',
                 'r' => '\r',
                 't' => '\t',
-                // The numeric escapes are not for option values.
+                // Option values do not use numeric escapes.
                 'x' | 'u' | 'U' | '0'..='9' => return None,
                 other => other,
             }),

@@ -15,9 +15,9 @@ use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use super::retoken::{is, is_at};
 use crate::error::{SqlError, SqlState};
 
-/// Precedes the name of a column of ON DELETE.
+/// Prefix of the name of a column in an ON DELETE list.
 const DELETE: &str = "$delete ";
-/// Precedes the action and the name of a column of ON UPDATE, where no list is allowed.
+/// Prefix of the action and name of a column in an ON UPDATE list, which is not allowed.
 const UPDATE: &str = "$update ";
 
 /// Moves the column lists of a CREATE TABLE or ALTER TABLE to the referenced columns.
@@ -31,7 +31,7 @@ pub(super) fn move_lists(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// Returns the mark of the columns and the parenthesis that opens them, if ON of such a list is at
+/// Returns the prefix for the columns and the opening parenthesis of the list, if its ON is at
 /// `at`.
 fn list_at(tokens: &[TokenWithSpan], at: usize) -> Option<(String, usize)> {
     if !is_at(tokens, at, Keyword::ON) || !is_at(tokens, at + 2, Keyword::SET) {
@@ -55,7 +55,7 @@ fn list_at(tokens: &[TokenWithSpan], at: usize) -> Option<(String, usize)> {
     opens.then_some((mark, at + 4))
 }
 
-/// Moves the list between `open` and its closing parenthesis; leaves what is no list to the parser.
+/// Moves the list between `open` and its closing parenthesis; leaves anything else to the parser.
 fn move_list(tokens: &mut Vec<TokenWithSpan>, on: usize, mark: &str, open: usize) {
     let Some(close) = (open..tokens.len()).find(|i| tokens[*i].token == Token::RParen) else {
         return;
@@ -97,8 +97,8 @@ fn move_list(tokens: &mut Vec<TokenWithSpan>, on: usize, mark: &str, open: usize
     tokens.splice(at..at, moved);
 }
 
-/// Returns the token behind the last referenced column, or behind the table's name where no columns
-/// are given.
+/// Returns the token after the last referenced column, or after the table's name if no columns are
+/// given.
 fn referenced_end(tokens: &[TokenWithSpan], on: usize) -> Option<usize> {
     let references = (0..on)
         .rev()
@@ -113,7 +113,7 @@ fn referenced_end(tokens: &[TokenWithSpan], on: usize) -> Option<usize> {
     }
 }
 
-/// Splits a list of referenced columns: those that are referenced, and the columns of ON DELETE.
+/// Splits a list of referenced columns into those that are referenced and the columns of ON DELETE.
 ///
 /// # Errors
 /// 0A000 if ON UPDATE has a list.

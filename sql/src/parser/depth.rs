@@ -1,23 +1,23 @@
-//! The limit on how deep a statement may be, told from its tokens before a tree is built.
+//! The limit on the depth of a statement. It is computed from the tokens, before a tree is built.
 //!
-//! A syntax tree is as deep as its brackets nest, plus as many operators as are chained beside each
-//! other at each open level (`1+1+1…` leans left). Dropping a tree recurses, so both are limited
-//! here, for any text; the binder limits the depth of what it recurses over once more.
+//! A syntax tree is as deep as its parentheses nest, plus the number of chained operators at each
+//! open level (`1+1+1…` leans left). Dropping a tree recurses, so both are limited here for any
+//! text. The binder limits the depth of its own recursion separately.
 
 use super::lexer::{Kind, Token};
 use crate::error::SqlError;
 use crate::stack::{is_roomy, too_deep};
 
-/// Open brackets and CASEs at one place, on any stack.
+/// The maximum number of open parentheses and CASEs on any stack.
 const NESTING_SHALLOW: usize = 200;
-/// Open brackets and CASEs at one place, as PostgreSQL's parser has it.
+/// The maximum number of open parentheses and CASEs, like that of PostgreSQL's parser.
 const NESTING_MAX: usize = 10_000;
-/// Operators between two commas, summed over the open levels, on any stack.
+/// The maximum number of operators between two commas, summed over the open levels, on any stack.
 const CHAIN_SHALLOW: usize = 4000;
-/// Operators between two commas, summed over the open levels.
+/// The maximum number of operators between two commas, summed over the open levels.
 const CHAIN_MAX: usize = 20_000;
 
-/// Words that make a tree deeper without a bracket.
+/// Words that make a tree deeper without a parenthesis.
 const CHAINING: [&str; 17] = [
     "and",
     "or",
@@ -38,18 +38,17 @@ const CHAINING: [&str; 17] = [
     "join",
 ];
 
-/// Words whose operand on the left is copied when they are read: a chain of them takes quadratic
-/// time.
+/// Words whose left operand is copied during parsing: a chain of them takes quadratic time.
 const COPYING: [&str; 5] = ["isnull", "notnull", "collate", "like", "ilike"];
-/// The weight of one of them.
+/// The weight of such a word.
 const COPYING_WEIGHT: usize = 10;
 
-/// Checks one statement.
+/// Checks the depth of one statement.
 ///
 /// # Errors
-/// 54001 where it is too deep for this stack (`stack`).
+/// 54001 if it is too deep for this stack (`stack`).
 pub(crate) fn check(sql: &str, tokens: &[Token]) -> Result<(), SqlError> {
-    // For each open level: is it a CASE, and how many operators has its current item chained.
+    // For each open level: whether it is a CASE, and the number of operators in its current item.
     let mut levels: Vec<(bool, usize)> = vec![(false, 0)];
     let mut total = 0;
     let (nesting_max, chain_max) = match is_roomy() {
@@ -72,7 +71,7 @@ pub(crate) fn check(sql: &str, tokens: &[Token]) -> Result<(), SqlError> {
                         break;
                     }
                 }
-                // What follows is chained to the bracket: `(…)(…)` or `a[1][2]`.
+                // An operand after the parenthesis is chained to it: `(…)(…)` or `a[1][2]`.
                 1
             }
             Kind::Comma | Kind::Semicolon => {

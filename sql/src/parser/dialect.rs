@@ -1,8 +1,8 @@
-//! The dialect we hand to sqlparser: its PostgreSQL dialect, but for a few things.
+//! The dialect that sqlparser uses: its PostgreSQL dialect with a few changes.
 //!
-//! sqlparser first tries every function argument as `expression => value` and, when no arrow follows,
-//! parses the expression again: nested calls take time exponential in their depth. With plain
-//! names before the arrow (all that PostgreSQL has) it does not.
+//! sqlparser first tries every function argument as `expression => value`. If no arrow follows, it
+//! parses the expression again, so nested calls take time exponential in their depth. With only
+//! plain names before the arrow, as in PostgreSQL, it does not.
 
 use std::any::TypeId;
 
@@ -20,11 +20,11 @@ use super::is_reserved;
 use super::prefixes::{arguments, call, prefixed};
 use super::subscripts::is_moved;
 
-/// The dialect, of texts with NATURAL in them or of others.
+/// The dialect, in a variant for texts that contain NATURAL and one for other texts.
 #[derive(Debug)]
 pub(super) struct Postgres {
-    /// A join whose condition comes behind the next one, `a JOIN b JOIN c ON … ON …`, is read as one with brackets around it.
-    /// Where there is NATURAL, which has no condition, it cannot be told from others.
+    /// Whether a join whose condition follows the next join, `a JOIN b JOIN c ON … ON …`, is read
+    /// as if in parentheses. With NATURAL, which has no condition, such a join is ambiguous.
     pub(super) nests_joins: bool,
 }
 
@@ -38,10 +38,10 @@ macro_rules! as_in_postgresql {
     };
 }
 
-/// What stands for the `*` of `(row).*`; no name that anybody writes.
+/// The replacement for the `*` of `(row).*`; users cannot write this name.
 pub(crate) const EVERY_FIELD: char = '\u{1}';
 
-/// What marks the lower bound of a BETWEEN SYMMETRIC.
+/// The mark of the lower bound of a BETWEEN SYMMETRIC.
 pub(crate) const SYMMETRIC: &str = "symmetric";
 
 fn between(
@@ -73,13 +73,13 @@ fn is_word(parser: &Parser<'_>, n: usize, keyword: Keyword) -> bool {
     matches!(&parser.peek_nth_token_ref(n).token, Token::Word(word) if word.keyword == keyword)
 }
 
-/// ISNULL, which is no word to the parser.
+/// Returns whether ISNULL follows, which is not a keyword of sqlparser.
 fn is_isnull(parser: &Parser<'_>) -> bool {
     matches!(&parser.peek_nth_token_ref(0).token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("isnull"))
 }
 
-/// Is it an operator that binds as all but the best known do, and that sqlparser gives another
-/// precedence?
+/// Returns whether the next token is an operator with PostgreSQL's precedence of "other operators",
+/// to which sqlparser gives another precedence.
 fn is_other_operator(parser: &Parser<'_>) -> bool {
     let quoted = || parser.peek_nth_token_ref(1).token == Token::LParen;
     match &parser.peek_nth_token_ref(0).token {
@@ -96,7 +96,7 @@ fn is_other_operator(parser: &Parser<'_>) -> bool {
     }
 }
 
-/// Returns the operator before an operand that sqlparser lets bind more than `+` does.
+/// Returns a prefix operator to which sqlparser gives a higher precedence than to `+`.
 fn prefix_operator(parser: &Parser<'_>) -> Option<UnaryOperator> {
     match &parser.peek_nth_token_ref(0).token {
         Token::Tilde => Some(UnaryOperator::BitwiseNot),
@@ -116,7 +116,7 @@ fn trim_side(keyword: Keyword) -> Option<TrimWhereField> {
     }
 }
 
-/// Behind the FROM of a TRIM that says nothing of what is trimmed.
+/// Parses the rest of a TRIM after FROM, if the TRIM does not name the characters to remove.
 fn trimmed(
     parser: &mut Parser<'_>,
     trim_where: Option<TrimWhereField>,
@@ -131,13 +131,15 @@ fn trimmed(
     })
 }
 
-/// Brackets that are looked through for a query in them: looking takes quadratic time.
+/// The maximum number of parentheses that are searched for a query; the search takes quadratic
+/// time.
 const BRACKETS_MAX: usize = 64;
 
-/// `(VALUES (1))`, and `((SELECT 1) UNION SELECT 2)`: a query that does not begin with a word of queries.
+/// Parses a query that does not begin with a keyword of queries: `(VALUES (1))` or `((SELECT 1)
+/// UNION SELECT 2)`.
 fn query_in_brackets(parser: &mut Parser<'_>) -> Option<Result<Box<Query>, ParserError>> {
     let opens = |n: usize| parser.peek_nth_token_ref(n).token == Token::LParen;
-    // Outside of so many a bracket is one around an expression.
+    // Beyond this many parentheses, the outermost one is taken as part of an expression.
     let brackets = (0..BRACKETS_MAX).find(|n| !opens(*n))?;
     let begins = |keyword| is_word(parser, brackets, keyword);
     let values = begins(Keyword::VALUES) && opens(brackets + 1);
@@ -155,7 +157,7 @@ fn bracketed_query(parser: &mut Parser<'_>) -> Result<Box<Query>, ParserError> {
     Ok(query)
 }
 
-/// Words that continue a query behind a query in brackets.
+/// Words that continue a query after a query in parentheses.
 const QUERY_CONTINUATIONS: [Keyword; 8] = [
     Keyword::EXCEPT,
     Keyword::FETCH,
@@ -167,10 +169,11 @@ const QUERY_CONTINUATIONS: [Keyword; 8] = [
     Keyword::UNION,
 ];
 
-/// Returns whether the first of some brackets, the last of which holds a query, holds a query.
+/// Returns whether the first of several opening parentheses encloses a query. The last of them
+/// does.
 ///
-/// The token behind each closing bracket decides: parsing both ways takes time exponential in the
-/// depth of nested brackets. Text without the closing bracket is an error either way.
+/// The token after each closing parenthesis decides. Trying both ways takes time exponential in the
+/// depth of the parentheses. A text without the closing parenthesis is an error either way.
 fn holds_query(parser: &Parser<'_>, brackets: usize) -> bool {
     let mut depth = 0;
     for at in parser.index().. {
@@ -202,7 +205,7 @@ fn continues_query(parser: &Parser<'_>, mut at: usize) -> bool {
     }
 }
 
-/// `= ANY (VALUES (1), (2))`
+/// Parses `= ANY (VALUES (1), (2))`.
 fn of_values(parser: &mut Parser<'_>, left: &Expr) -> Option<Result<Expr, ParserError>> {
     let compare_op = match &parser.peek_nth_token_ref(0).token {
         Token::Eq => BinaryOperator::Eq,
@@ -240,7 +243,8 @@ fn of_values(parser: &mut Parser<'_>, left: &Expr) -> Option<Result<Expr, Parser
     }))
 }
 
-/// How many words of a type's name stand before a literal of it, dots between them.
+/// Returns the number of words in a type's name before a literal of the type; dots separate the
+/// words.
 fn typed_literal(parser: &Parser<'_>) -> Option<usize> {
     let token = |n: usize| &parser.peek_nth_token_ref(n).token;
     let word = |n: usize| match token(n) {
@@ -265,7 +269,7 @@ fn typed_literal(parser: &Parser<'_>) -> Option<usize> {
     (is_text(2 * words - 1) && !(reserved && words == 1)).then_some(words)
 }
 
-/// Words that name a column only behind AS.
+/// Words that can name a column only after AS.
 #[rustfmt::skip]
 const ALIASES_BEHIND_AS: [Keyword; 38] = [
     Keyword::ARRAY, Keyword::AS, Keyword::CHAR, Keyword::CHARACTER, Keyword::CREATE, Keyword::DAY,
@@ -277,7 +281,7 @@ const ALIASES_BEHIND_AS: [Keyword; 38] = [
     Keyword::WITH, Keyword::WITHIN, Keyword::WITHOUT, Keyword::YEAR,
 ];
 
-/// Words before literals that the parser reads itself.
+/// Words before literals that sqlparser reads itself.
 const HAS_SYNTAX: [Keyword; 5] = [
     Keyword::INTERVAL,
     Keyword::DATE,
@@ -298,8 +302,8 @@ fn literal_of_type(parser: &mut Parser<'_>, words: usize) -> Result<Expr, Parser
     }))
 }
 
-/// `[NOT] LIKE pattern [ESCAPE expression]`. Where the expression is no literal a function escapes
-/// the pattern.
+/// Parses `[NOT] LIKE pattern [ESCAPE expression]`. If the expression is not a literal, a function
+/// call applies the escape to the pattern.
 fn like_pattern(
     dialect: &Postgres,
     parser: &mut Parser<'_>,
@@ -352,7 +356,7 @@ fn pattern_and_escape(
     })
 }
 
-/// The operator that LIKE or ILIKE stands for.
+/// Returns the operator that LIKE or ILIKE stands for.
 fn like_symbol(parser: &Parser<'_>, negated: bool) -> Option<BinaryOperator> {
     let at = usize::from(negated);
     match (
@@ -367,7 +371,7 @@ fn like_symbol(parser: &Parser<'_>, negated: bool) -> Option<BinaryOperator> {
     }
 }
 
-/// Behind `LIKE ALL`.
+/// Parses the rest of an expression after `LIKE ALL`.
 fn like_all(
     parser: &mut Parser<'_>,
     left: &Expr,
@@ -383,7 +387,7 @@ fn like_all(
     })
 }
 
-/// Behind the UNIQUE of a column: `NULLS NOT DISTINCT`, and what is said of when it is checked.
+/// Parses `NULLS NOT DISTINCT` and the deferrability after the UNIQUE of a column.
 fn unique_nulls(parser: &mut Parser<'_>) -> Result<ColumnOption, ParserError> {
     parser.expect_keyword(Keyword::NULLS)?;
     let nulls_distinct = match parser.parse_keyword(Keyword::NOT) {
@@ -404,7 +408,7 @@ fn unique_nulls(parser: &mut Parser<'_>) -> Result<ColumnOption, ParserError> {
 }
 
 impl Dialect for Postgres {
-    /// The parser asks for the PostgreSQL dialect by its type.
+    /// sqlparser checks for the PostgreSQL dialect by its type.
     fn dialect(&self) -> TypeId {
         TypeId::of::<PostgreSqlDialect>()
     }
@@ -451,7 +455,7 @@ impl Dialect for Postgres {
         BASE.get_next_precedence(parser)
     }
 
-    /// `FOR` is none in PostgreSQL: `SELECT 1 FOR UPDATE`.
+    /// `FOR` is not an alias in PostgreSQL: `SELECT 1 FOR UPDATE`.
     fn is_column_alias(&self, keyword: &Keyword, parser: &mut Parser<'_>) -> bool {
         !ALIASES_BEHIND_AS.contains(keyword) && BASE.is_column_alias(keyword, parser)
     }
@@ -468,7 +472,8 @@ impl Dialect for Postgres {
         Ok(Some(unique_nulls(parser).map(Some)))
     }
 
-    /// `TRIM(LEADING FROM x)`. `name 'literal'`: a literal of a type that has no syntax of its own.
+    /// Parses `TRIM(LEADING FROM x)`, and `name 'literal'`: a literal of a type without its own
+    /// syntax.
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         if let Err(error) = budget::spend() {
             return Some(Err(error));
@@ -506,7 +511,8 @@ impl Dialect for Postgres {
         Some(literal_of_type(parser, words))
     }
 
-    /// `BETWEEN SYMMETRIC`: the lower bound is marked. `COLLATE` behind what is no single term. `LIKE ALL`.
+    /// Parses `BETWEEN SYMMETRIC`, whose lower bound is marked; COLLATE after an operand that is
+    /// not a single term; and `LIKE ALL`.
     fn parse_infix(
         &self,
         parser: &mut Parser<'_>,
@@ -557,7 +563,7 @@ impl Dialect for Postgres {
         Some(between(self, parser, (expr, negated), word))
     }
 
-    /// `TABLE t` is read as `FROM t`, which takes its place (`table_query`).
+    /// `TABLE t` is replaced by `FROM t` and read as such (`table_query`).
     fn supports_from_first_select(&self) -> bool {
         true
     }

@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use crate::bound::DomainChange;
 
-/// A statement about domains.
+/// A CREATE DOMAIN or ALTER DOMAIN statement.
 #[derive(Clone, Debug)]
 pub enum DomainSyntax {
     /// CREATE DOMAIN
@@ -13,9 +13,9 @@ pub enum DomainSyntax {
         schema: Option<String>,
         /// The name.
         name: String,
-        /// What it is over.
+        /// The base type.
         base: ast::DataType,
-        /// What it is more than that, in the order of the text.
+        /// The constraints, default and collation, in the order of the text.
         rules: Vec<DomainRule>,
     },
     /// ALTER DOMAIN
@@ -24,12 +24,12 @@ pub enum DomainSyntax {
         schema: Option<String>,
         /// The name.
         name: String,
-        /// What happens to it.
+        /// The change.
         change: DomainRuleChange,
     },
 }
 
-/// What a domain is more than its base.
+/// A property that a domain adds to its base type.
 #[derive(Clone, Debug)]
 pub enum DomainRule {
     /// NOT NULL, or NULL (false)
@@ -40,28 +40,28 @@ pub enum DomainRule {
     Collate(String),
     /// CHECK
     Check(DomainCheckSyntax),
-    /// What only tables can have.
+    /// A property that only tables can have.
     Refused(String),
 }
 
-/// CHECK
+/// A CHECK constraint.
 #[derive(Clone, Debug)]
 pub struct DomainCheckSyntax {
-    /// Its name, if it is given one.
+    /// The name, if one is given.
     pub name: Option<String>,
     /// The condition.
     pub condition: Box<ast::Expr>,
-    /// Values that there are have to satisfy it: it is not NOT VALID.
+    /// Whether existing values are checked; false for NOT VALID.
     pub validate: bool,
 }
 
-/// What ALTER DOMAIN does.
+/// An action of ALTER DOMAIN.
 #[derive(Clone, Debug)]
 pub enum DomainRuleChange {
-    /// SET DEFAULT, DROP DEFAULT
+    /// SET DEFAULT, or DROP DEFAULT (`None`)
     Default(Option<Box<ast::Expr>>),
     /// ADD
     Add(DomainRule),
-    /// What has nothing to be bound in it.
+    /// A change that contains nothing to bind.
     Bound(DomainChange),
 }

@@ -1,29 +1,29 @@
 //! EXCLUDE in window frames, which sqlparser does not read.
 //!
 //! ```text
-//! ORDER BY x ROWS 1 PRECEDING EXCLUDE TIES   becomes   ORDER BY x, "$ties" ROWS 1 PRECEDING
+//!     ORDER BY x ROWS 1 PRECEDING EXCLUDE TIES   becomes   ORDER BY x, "$ties" ROWS 1 PRECEDING
 //! ```
-//! What is excluded becomes the last of the window's ORDER BY, from where the binder takes it. Where it is nothing, it
-//! is left out.
+//! The exclusion becomes the last item of the window's ORDER BY, where the binder finds it. EXCLUDE
+//! NO OTHERS is omitted.
 
 use std::ops::Range;
 
 use super::lexer::{Kind, Token};
 use super::patch::{insert, put};
 
-/// Names that stand for EXCLUDE CURRENT ROW, GROUP and TIES.
+/// The names that replace EXCLUDE CURRENT ROW, GROUP and TIES.
 pub(crate) const MARKS: [&str; 3] = ["$current", "$group", "$ties"];
 
-/// An EXCLUDE of a frame.
+/// An EXCLUDE clause of a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Exclusion {
-    /// Its bytes.
+    /// Its byte range.
     pub bytes: Range<usize>,
-    /// Where the frame begins, and what is to stand there; `None` where nothing is excluded.
+    /// The start of the frame and the text to insert there; `None` for EXCLUDE NO OTHERS.
     pub mark: Option<(usize, String)>,
 }
 
-/// All of a text, as they come.
+/// Returns all EXCLUDE clauses of a text, in order.
 pub(super) fn exclusions(text: &str, tokens: &[Token]) -> Vec<Exclusion> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let mut found = Vec::new();
@@ -42,7 +42,7 @@ pub(super) fn exclusions(text: &str, tokens: &[Token]) -> Vec<Exclusion> {
         } else {
             continue;
         };
-        // It ends the window.
+        // EXCLUDE is the last clause of a window.
         let closed = tokens
             .get(i + length)
             .is_some_and(|t| t.kind == Kind::Close);
@@ -58,7 +58,8 @@ pub(super) fn exclusions(text: &str, tokens: &[Token]) -> Vec<Exclusion> {
     found
 }
 
-/// The token that begins the frame whose end is before `end`, and whether its window has an ORDER BY.
+/// Returns the first token of the frame that ends before `end`, and whether its window has an ORDER
+/// BY.
 fn frame_before(text: &str, tokens: &[Token], end: usize) -> Option<(usize, bool)> {
     let is = |i: usize, word: &str| tokens[i].is(text, word);
     let is_unit = |i: usize| is(i, "rows") || is(i, "range") || is(i, "groups");
@@ -78,9 +79,9 @@ fn frame_before(text: &str, tokens: &[Token], end: usize) -> Option<(usize, bool
     None
 }
 
-/// The text without them, and with their marks.
+/// Removes the clauses from the text and inserts their marks.
 pub(super) fn apply(patched: &mut String, exclusions: &[Exclusion]) {
-    // From the last to the first, so that what is before stays where it is.
+    // The order is from last to first, so that earlier positions stay valid.
     for exclusion in exclusions.iter().rev() {
         let length = exclusion.bytes.len();
         let mark = exclusion.mark.as_ref();

@@ -1,5 +1,6 @@
-//! Identity columns: the options of `GENERATED … AS IDENTITY (…)`, in any order, which the rest of the statement is
-//! parsed without, and the actions of ALTER TABLE that sqlparser does not know.
+//! Identity columns. The options of `GENERATED … AS IDENTITY (…)` can have any order and are parsed
+//! separately from the rest of the statement. So are actions of ALTER TABLE that sqlparser does not
+//! know.
 
 use std::ops::Range;
 
@@ -10,22 +11,23 @@ use crate::bound::SequenceOptions;
 use crate::catalog::Identity;
 use crate::error::SqlError;
 
-/// `ALTER TABLE … ALTER COLUMN … { SET GENERATED … | DROP IDENTITY [IF EXISTS] | SET sequence option … | RESTART … }`
+/// `ALTER TABLE … ALTER COLUMN …` with one of the actions `SET GENERATED …`, `DROP IDENTITY [IF
+/// EXISTS]`, `SET sequence option …`, `RESTART …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentitySyntax {
-    /// Schema and name of the table.
+    /// The schema and name of the table.
     pub table: (Option<String>, String),
     /// The column.
     pub column: String,
     /// SET GENERATED; `None` is DROP IDENTITY.
     pub identity: Option<Identity>,
-    /// DROP IDENTITY IF EXISTS.
+    /// DROP IDENTITY IF EXISTS
     pub if_exists: bool,
-    /// RESTART and SET: what its sequence is to be, and no more.
+    /// The new options of the sequence; for statements of RESTART and SET options only.
     pub sequence: Option<SequenceOptions>,
 }
 
-/// What options of sequences begin with.
+/// The words that begin a sequence option.
 const OF_SEQUENCES: [&str; 7] = [
     "increment",
     "minvalue",
@@ -36,7 +38,7 @@ const OF_SEQUENCES: [&str; 7] = [
     "cycle",
 ];
 
-/// Such a statement, behind ALTER; `None` for any other.
+/// Parses such a statement after ALTER; returns `None` for any other.
 pub(super) fn alter(text: &str, tokens: &[Token]) -> Result<Option<IdentitySyntax>, SqlError> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let sets = |i: &usize| is(*i, "set") && is(i + 1, "generated");
@@ -51,7 +53,7 @@ pub(super) fn alter(text: &str, tokens: &[Token]) -> Result<Option<IdentitySynta
     c.accept("only");
     let table = c.qualified()?;
     if !c.accept("alter") {
-        // A column of that name goes.
+        // DROP of a column that has one of these words as its name.
         return Ok(None);
     }
     c.accept("column");
@@ -69,7 +71,7 @@ pub(super) fn alter(text: &str, tokens: &[Token]) -> Result<Option<IdentitySynta
             || c.sees("set") && next.is_some_and(|t| OF_SEQUENCES.iter().any(|w| t.is(text, w)))
     };
     if said(&c) {
-        // SET stands before each of the options but RESTART.
+        // SET precedes each option except RESTART.
         let mut left = Vec::new();
         while let Some(token) = c.next_token() {
             if !token.is(text, "set") {
@@ -107,7 +109,7 @@ fn sets_or_drops(c: &Cursor<'_>) -> bool {
     c.sees_all(&["set", "generated"]) || c.sees_all(&["drop", "identity"])
 }
 
-/// The tokens of the options of each identity column, with their brackets.
+/// Returns the token range of the options of each identity column, including the parentheses.
 pub(super) fn brackets(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let kind = |i: usize| tokens.get(i).map(|token| token.kind);
@@ -120,7 +122,7 @@ pub(super) fn brackets(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
     (0..tokens.len()).filter(opens).filter_map(closes).collect()
 }
 
-/// The options of the identity column whose name is at the character `column`.
+/// Returns the options of the identity column whose name is at the character `column`.
 pub(crate) fn identity_options(sql: &str, column: u32) -> Result<SequenceOptions, SqlError> {
     let tokens = lexer::tokens(sql)?;
     let is_identity = |i: &usize| {

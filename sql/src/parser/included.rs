@@ -1,11 +1,12 @@
-//! `UNIQUE (a) INCLUDE (b)` and `PRIMARY KEY (a) INCLUDE (b)`, whose INCLUDE sqlparser does not read in constraints.
+//! The INCLUDE of `UNIQUE (a) INCLUDE (b)` and `PRIMARY KEY (a) INCLUDE (b)`. sqlparser does not
+//! read it in constraints.
 
 use std::ops::Range;
 
 use super::lexer::{self, Kind, Token, position};
 use super::search_cycle::opening;
 
-/// The tokens of each `INCLUDE (…)` behind the columns of a key.
+/// Returns the token range of each `INCLUDE (…)` after the columns of a key.
 pub(super) fn clauses(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let of_table = (is(0, "create") || is(0, "alter")) && (1..4).any(|i| is(i, "table"));
@@ -22,7 +23,7 @@ pub(super) fn clauses(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
     found.filter_map(clause).collect()
 }
 
-/// The columns that are included behind a key whose last column is written at a position.
+/// Returns the included columns of the key whose last column is at the given position.
 pub(crate) fn included(sql: &str, last_column: u32) -> Vec<String> {
     let tokens = lexer::tokens(sql).unwrap_or_default();
     let behind = |clause: &Range<usize>| {

@@ -1,10 +1,12 @@
-//! The actions of ALTER TABLE, ALTER INDEX and ALTER MATERIALIZED VIEW that say how PostgreSQL keeps or reads rows, which
-//! is of no concern here: dumps are full of them. What they name has to be there. Storage parameters and UNLOGGED are kept, for dumps.
+//! Actions of ALTER TABLE, ALTER INDEX and ALTER MATERIALIZED VIEW that concern the physical
+//! storage of rows in PostgreSQL. Dumps contain many of them. They have no effect here, but the
+//! objects that they name must exist. Storage parameters and UNLOGGED are recorded for dumps.
 //!
 //! ```text
-//! ALTER TABLE t  ALTER c SET STATISTICS n | STORAGE s | COMPRESSION m | (…)   ALTER c RESET (…)
-//!                CLUSTER ON i   SET WITHOUT { CLUSTER | OIDS }   SET { LOGGED | UNLOGGED }   SET (…)   RESET (…)
-//!                SET TABLESPACE pg_default   SET ACCESS METHOD heap   REPLICA IDENTITY …
+//!     ALTER TABLE t  ALTER c SET STATISTICS n | STORAGE s | COMPRESSION m | (…)     ALTER c RESET (…)
+//!                    CLUSTER ON i     SET WITHOUT { CLUSTER | OIDS }     SET { LOGGED | UNLOGGED }
+//!                    SET (…)     RESET (…)
+//!                    SET TABLESPACE pg_default     SET ACCESS METHOD heap     REPLICA IDENTITY …
 //! ```
 
 use super::cursor::Cursor;
@@ -13,20 +15,20 @@ use super::storage::{self, StorageOptions, is_storage_option};
 use crate::error::{SqlError, SqlState};
 use crate::settings::parse_bool;
 
-/// Such a statement.
+/// An ALTER statement that has only such actions.
 #[derive(Debug)]
 pub struct KeepingSyntax {
-    /// What it is about.
+    /// The kind of the object.
     pub of: KeptKind,
     /// IF EXISTS
     pub if_exists: bool,
-    /// Schema and name.
+    /// The schema and name.
     pub name: (Option<String>, String),
-    /// What has to be there.
+    /// The objects that must exist, and the settings to record.
     pub parts: Vec<KeptPart>,
 }
 
-/// What such a statement is about.
+/// The kind of object of such a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptKind {
     /// A table.
@@ -37,7 +39,7 @@ pub enum KeptKind {
     Materialized,
 }
 
-/// What an action names.
+/// A part of an action that is checked or recorded.
 #[derive(Debug)]
 pub enum KeptPart {
     /// A column of the table.
@@ -48,15 +50,15 @@ pub enum KeptPart {
     Set(StorageOptions),
     /// RESET (…)
     Reset(Vec<String>),
-    /// SET LOGGED (false), SET UNLOGGED
+    /// SET UNLOGGED; false for SET LOGGED
     Unlogged(bool),
 }
 
-/// Those of views, which are done something about.
+/// The options of views, which have an effect.
 const OPTIONS_OF_VIEWS: [&str; 3] = ["security_barrier", "security_invoker", "check_option"];
 const OPTIONS_OF_COLUMNS: [&str; 2] = ["n_distinct", "n_distinct_inherited"];
 
-/// The statement, if all of its actions are such.
+/// Parses the statement; returns `None` if one of its actions has an effect.
 pub(super) fn alter(text: &str, tokens: &[Token]) -> Result<Option<KeepingSyntax>, SqlError> {
     let mut c = Cursor::new(text, &tokens[1..]);
     let of = match () {
@@ -91,7 +93,7 @@ pub(super) fn alter(text: &str, tokens: &[Token]) -> Result<Option<KeepingSyntax
     }))
 }
 
-/// An action, and what it names; `None` for one that does something.
+/// Parses an action and the part that it names. The outer `None` is an action that has an effect.
 fn action(c: &mut Cursor<'_>, of: KeptKind) -> Result<Option<Option<KeptPart>>, SqlError> {
     if c.accept("alter") {
         c.accept("column");
@@ -161,14 +163,15 @@ fn action(c: &mut Cursor<'_>, of: KeptKind) -> Result<Option<Option<KeptPart>>, 
     Ok(Some(None))
 }
 
-/// Is it a view, by the first of the options in parentheses? ALTER TABLE may be about one.
+/// Returns whether the first option in parentheses is a view option. ALTER TABLE can refer to a
+/// view.
 fn is_view_option(c: &Cursor<'_>) -> bool {
     let first = c.peek_after(2);
     first.is_some_and(|token| OPTIONS_OF_VIEWS.iter().any(|name| token.is(c.sql, name)))
 }
 
-/// What CREATE TABLE, CREATE INDEX and CREATE MATERIALIZED VIEW say of where and how rows are kept: TABLESPACE, and USING
-/// of a table, of which there is one way each.
+/// Returns the TABLESPACE of a CREATE TABLE, CREATE INDEX or CREATE MATERIALIZED VIEW, and the
+/// USING of a table. Only one value of each is allowed.
 pub(super) fn places(text: &str, tokens: &[Token]) -> Result<Vec<Token>, SqlError> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let kinds = ["table", "index", "materialized"];
@@ -225,7 +228,8 @@ pub(super) fn places(text: &str, tokens: &[Token]) -> Result<Vec<Token>, SqlErro
     Ok(found)
 }
 
-/// The places of those WITH in CREATE TABLE, CREATE INDEX and CREATE MATERIALIZED VIEW that have storage parameters.
+/// Returns the positions of each WITH that can hold storage parameters, in a CREATE TABLE, CREATE
+/// INDEX or CREATE MATERIALIZED VIEW.
 pub(super) fn withs(text: &str, tokens: &[Token]) -> Vec<usize> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let mut depth = 0usize;
@@ -234,7 +238,7 @@ pub(super) fn withs(text: &str, tokens: &[Token]) -> Vec<usize> {
         match token.kind {
             Kind::Open => depth += 1,
             Kind::Close => depth = depth.saturating_sub(1),
-            // What follows is a query.
+            // A query follows.
             _ if depth == 0 && is(i, "as") => break,
             _ if depth == 0 && is(i, "with") => found.push(i),
             _ => {}
@@ -243,7 +247,8 @@ pub(super) fn withs(text: &str, tokens: &[Token]) -> Vec<usize> {
     found
 }
 
-/// `WITH (…)` at a place, where it has nothing but what changes nothing here; else nothing.
+/// Returns the tokens of the `WITH (…)` at a position if all its parameters have no effect, else
+/// none.
 fn storage(
     text: &str,
     tokens: &[Token],
@@ -271,7 +276,10 @@ fn storage(
     })
 }
 
-/// 42704 for the access method of a table that is not the only one.
+/// Checks the access method of a table.
+///
+/// # Errors
+/// 42704 for a method other than heap.
 fn check_method(name: &str) -> Result<(), SqlError> {
     match name {
         "heap" => Ok(()),
@@ -282,7 +290,7 @@ fn check_method(name: &str) -> Result<(), SqlError> {
     }
 }
 
-/// 42704, or 0A000 for the other one that there is.
+/// Returns the error for a tablespace: 0A000 for pg_global, 42704 for any other.
 fn no_tablespace(name: &str) -> SqlError {
     match name {
         "pg_global" => SqlError::unsupported("the tablespace pg_global"),
@@ -293,7 +301,7 @@ fn no_tablespace(name: &str) -> SqlError {
     }
 }
 
-/// Is it an action on a column that is none of ours?
+/// Returns whether an action on a column has no effect here, and consumes it.
 fn column_action(c: &mut Cursor<'_>) -> Result<bool, SqlError> {
     let of_columns = |name: &str| OPTIONS_OF_COLUMNS.contains(&name);
     let opens = |c: &Cursor<'_>| {
@@ -333,7 +341,10 @@ fn statistics(c: &mut Cursor<'_>) -> Result<(), SqlError> {
     c.expect_kind(Kind::Integer).map(|_| ())
 }
 
-/// `(name = value, …)` or `(name, …)`: 22023 where one is not known.
+/// Reads `(name = value, …)` or `(name, …)`.
+///
+/// # Errors
+/// 22023 for an unknown name.
 fn options(c: &mut Cursor<'_>, known: &dyn Fn(&str) -> bool) -> Result<(), SqlError> {
     c.expect_kind(Kind::Open)?;
     loop {

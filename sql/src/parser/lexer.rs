@@ -1,12 +1,12 @@
-//! A quick lexer over SQL text: where tokens begin and end, and of what kind they are.
+//! A fast lexer over SQL text: the boundaries and kinds of tokens.
 //!
 //! It allocates nothing and knows no grammar. Statement splitting, the depth limit, literal lifting
-//! and the statements we parse ourselves work on it; the rest goes on to sqlparser, whose own
-//! lexer reads the same text.
+//! and the statements that are parsed here use it. All other text goes to sqlparser, whose own
+//! lexer reads it again.
 
 use crate::error::{SqlError, SqlState};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A keyword or an identifier without quotes.
@@ -50,17 +50,17 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// The token's text.
+    /// Returns the token's text.
     pub(crate) fn text<'a>(&self, sql: &'a str) -> &'a str {
         sql.get(self.start..self.end).unwrap_or("")
     }
 
-    /// Is it this keyword?
+    /// Returns whether the token is this keyword.
     pub(crate) fn is(&self, sql: &str, keyword: &str) -> bool {
         self.kind == Kind::Word && self.is_one_of(sql, &[keyword])
     }
 
-    /// Is its text one of these, whose letters may be large or small in it?
+    /// Returns whether the token's text is one of these words, in any case.
     pub(crate) fn is_one_of(&self, sql: &str, words: &[&str]) -> bool {
         let text = sql.as_bytes().get(self.start..self.end);
         let text = text.unwrap_or_default();
@@ -69,20 +69,20 @@ impl Token {
     }
 }
 
-/// Walks the tokens of a text.
+/// An iterator over the tokens of a text.
 #[derive(Clone)]
 pub(crate) struct Lexer<'a> {
     sql: &'a str,
     at: usize,
 }
 
-/// Bits of [`CLASSES`].
+/// The bits of [`CLASSES`].
 const BLANK: u8 = 1;
 const WORD_START: u8 = 2;
 const WORD: u8 = 4;
 const OPERATOR: u8 = 8;
 
-/// What a byte may be part of: each one of each statement is looked up here.
+/// The classes of each byte. The lexer looks up every byte of every statement here.
 static CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
     let mut b = 0;
@@ -110,13 +110,13 @@ impl<'a> Lexer<'a> {
         Lexer { sql, at: 0 }
     }
 
-    /// Zero behind the end.
+    /// Returns a byte of the text; 0 after the end.
     #[inline(always)]
     fn byte(&self, i: usize) -> u8 {
         self.sql.as_bytes().get(i).copied().unwrap_or(0)
     }
 
-    /// Goes on behind all bytes of a class. The zero at the end is of none.
+    /// Skips all bytes of a class. The 0 at the end belongs to no class.
     #[inline(always)]
     fn skip(&mut self, class: u8) {
         let mut at = self.at;
@@ -126,7 +126,7 @@ impl<'a> Lexer<'a> {
         self.at = at;
     }
 
-    /// The next token; `None` at the end.
+    /// Returns the next token; `None` at the end.
     pub(crate) fn next_token(&mut self) -> Result<Option<Token>, SqlError> {
         self.skip_blank()?;
         let start = self.at;
@@ -215,7 +215,7 @@ impl<'a> Lexer<'a> {
         Err(lexical(self.sql, start, "unterminated /* comment"))
     }
 
-    /// Reads to the closing quote; the opening one is at `open`.
+    /// Reads up to the closing quote; the opening one is at `open`.
     fn quoted(
         &mut self,
         start: usize,
@@ -266,7 +266,10 @@ impl<'a> Lexer<'a> {
         Ok(kind)
     }
 
-    /// A word must not begin where a number ends.
+    /// Checks that no word begins directly after a number or parameter.
+    ///
+    /// # Errors
+    /// 42601 with PostgreSQL's "trailing junk" message.
     fn no_junk(&self, start: usize, behind: &str) -> Result<(), SqlError> {
         if !is_of(self.byte(self.at), WORD_START) {
             return Ok(());
@@ -290,7 +293,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// `$1`, or a dollar-quoted string.
+    /// Reads `$1` or a dollar-quoted string.
     fn dollar(&mut self, start: usize) -> Result<Kind, SqlError> {
         self.at += 1;
         if self.byte(self.at).is_ascii_digit() {
@@ -355,7 +358,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// All tokens of a text.
+/// Returns all tokens of a text.
 pub(crate) fn tokens(sql: &str) -> Result<Vec<Token>, SqlError> {
     let mut lexer = Lexer::new(sql);
     let mut out = Vec::new();
@@ -365,13 +368,14 @@ pub(crate) fn tokens(sql: &str) -> Result<Vec<Token>, SqlError> {
     Ok(out)
 }
 
-/// The position of a byte in characters, from 1.
+/// Converts a byte offset to a position in characters, from 1.
 pub(crate) fn position(sql: &str, byte: usize) -> u32 {
     let before = sql.get(..byte).unwrap_or(sql);
     u32::try_from(before.chars().count() + 1).unwrap_or(u32::MAX)
 }
 
-/// 42601 for text that is no tokens: PostgreSQL shows all from the bad token on.
+/// Returns error 42601 for text that is not a token. Like PostgreSQL, the message shows the rest of
+/// the text.
 #[cold]
 fn lexical(sql: &str, start: usize, what: &str) -> SqlError {
     SqlError::new(
@@ -381,7 +385,7 @@ fn lexical(sql: &str, start: usize, what: &str) -> SqlError {
     .at(position(sql, start))
 }
 
-/// 42601 at a token, or at the end of the text.
+/// Returns error 42601 at a token, or at the end of the text.
 #[cold]
 pub(crate) fn syntax_error(sql: &str, token: Option<Token>) -> SqlError {
     match token {

@@ -1,17 +1,17 @@
-//! Literal lifting: an unprepared statement's literals become parameters, so that the same text with
-//! other values finds the same plan.
+//! Literal lifting: the literals of an unprepared statement become parameters. The same text with
+//! other values then finds the same plan.
 //!
 //! ```text
-//!   UPDATE t SET a = a + 5 WHERE b = 'x'   ──▶   UPDATE t SET a = a + $1 WHERE b = $2/*:it*/
+//!     UPDATE t SET a = a + 5 WHERE b = 'x'   ──▶   UPDATE t SET a = a + $1 WHERE b = $2/*:it*/
 //! ```
-//! The comment at the end tells the literals' kinds, so the lifted text alone is the key of a plan
-//! cache. A number keeps the type that PostgreSQL gives the literal; a string stays of unknown type,
-//! to be told by its surroundings as an untyped parameter is.
+//! The comment at the end records the literals' kinds, so the lifted text alone is the key of a
+//! plan cache. A number keeps the type that PostgreSQL gives the literal. A string has an unknown
+//! type, which its context determines as for an untyped parameter.
 //!
-//! A literal is lifted only behind a token that an expression must follow, and never where its
-//! value is part of the meaning: ORDER BY and GROUP BY (ordinals), type modifiers, typed literals.
-//! Statements with GROUP BY or DISTINCT are left alone, because their expressions are matched by
-//! text. If the lifted text does not bind, bind the original for the right error.
+//! A literal is lifted only after a token that an expression must follow. It is never lifted where
+//! its value is part of the meaning: ORDER BY and GROUP BY (ordinals), type modifiers, typed
+//! literals. Statements with GROUP BY or DISTINCT are not lifted, because their expressions are
+//! matched by text. If the lifted text does not bind, bind the original to get the right error.
 
 use compact_str::CompactString;
 use rust_decimal::Decimal;
@@ -21,15 +21,15 @@ use super::lexer::{Kind, Lexer, Token};
 use crate::types::{Type, numeric};
 use crate::value::Value;
 
-/// More literals than this are not worth a plan of their own.
+/// The maximum number of literals; longer statements are not worth a cached plan.
 const LITERALS_MAX: usize = 64;
 
 /// A lifted statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lifted {
-    /// The text with parameters, which is also the cache key.
+    /// The text with parameters. It is also the cache key.
     pub text: String,
-    /// The literals: the value of `$1` and so on.
+    /// The literals: the values of `$1` and so on.
     pub literals: Vec<Literal>,
 }
 
@@ -42,12 +42,12 @@ pub enum Literal {
     Int8(i64),
     /// A longer integer, or one with a point or exponent.
     Numeric(Decimal),
-    /// A string of yet unknown type.
+    /// A string of unknown type.
     Text(CompactString),
 }
 
 impl Literal {
-    /// The parameter's type; unknown for a string.
+    /// Returns the parameter's type; unknown for a string.
     pub fn ty(&self) -> Type {
         match self {
             Literal::Int4(_) => Type::INT4,
@@ -57,7 +57,7 @@ impl Literal {
         }
     }
 
-    /// Its value; that of a string is still text, for the input function of the parameter's type.
+    /// Returns the value. A string is still text, for the input function of the parameter's type.
     pub fn value(&self) -> Value {
         match self {
             Literal::Int4(v) => Value::Int4(*v),
@@ -77,7 +77,7 @@ impl Literal {
     }
 }
 
-/// Keywords behind which an expression begins.
+/// Keywords after which an expression begins.
 const BEFORE_EXPRESSION: [&str; 19] = [
     "select",
     "where",
@@ -100,10 +100,10 @@ const BEFORE_EXPRESSION: [&str; 19] = [
     "values",
 ];
 
-/// Functions of names that are told when the statement is bound.
+/// Functions whose first argument is a name that the binder resolves.
 const OF_NAMES: [&str; 4] = ["nextval", "currval", "setval", "pg_get_serial_sequence"];
 
-/// Words that a type modifier may follow in brackets.
+/// Type names that a modifier in parentheses can follow.
 const TYPES_WITH_MODIFIER: [&str; 18] = [
     "char",
     "character",
@@ -125,7 +125,8 @@ const TYPES_WITH_MODIFIER: [&str; 18] = [
     "localtimestamp",
 ];
 
-/// Lifts the literals of a SELECT, INSERT, UPDATE or DELETE; `None` where there is nothing to gain.
+/// Lifts the literals of a SELECT, INSERT, UPDATE or DELETE; returns `None` if lifting has no
+/// benefit.
 pub fn lift(sql: &str) -> Option<Lifted> {
     let mut lexer = Lexer::new(sql);
     let first = lexer.next_token().ok()??;
@@ -158,20 +159,20 @@ pub fn lift(sql: &str) -> Option<Lifted> {
 struct Walk<'a> {
     sql: &'a str,
     text: String,
-    /// How much of the source is in `text`.
+    /// The number of source bytes already copied to `text`.
     copied: usize,
     literals: Vec<Literal>,
-    /// The bracket depth of an ORDER BY we are in.
+    /// The parenthesis depth of the current ORDER BY.
     order_by_at: Option<usize>,
-    /// The bracket depth of a type modifier we are in.
+    /// The parenthesis depth of the current type modifier.
     modifier_at: Option<usize>,
     depth: usize,
-    /// It is a SELECT: with INTO it makes a table.
+    /// Whether the statement is a SELECT, which creates a table if it has INTO.
     selects: bool,
 }
 
 impl Walk<'_> {
-    /// `None` gives up on the whole statement.
+    /// Handles one token; `None` gives up on the whole statement.
     fn token(
         &mut self,
         token: Token,
@@ -210,7 +211,7 @@ impl Walk<'_> {
 
     fn word(&mut self, token: Token) -> Option<()> {
         let sql = self.sql;
-        // The length tells most words from these.
+        // The length alone excludes most words.
         match token.end - token.start {
             4 if self.selects && token.is(sql, "into") => return None,
             5 if token.is_one_of(sql, &["group", "union"]) => return None,
@@ -238,7 +239,7 @@ impl Walk<'_> {
         if token.kind == Kind::String && self.is_named(before, before_that) {
             return Some(());
         }
-        // A minus that has nothing to its left is the literal's sign.
+        // A minus without a left operand is the sign of the literal.
         let minus = before.kind == Kind::Operator && before.text(self.sql) == "-";
         let signed = minus
             && token.kind != Kind::String
@@ -263,7 +264,8 @@ impl Walk<'_> {
         Some(())
     }
 
-    /// Does a function's first argument follow that is a name, or a second one?
+    /// Returns whether the next token is an argument of a function in `OF_NAMES` that is a name:
+    /// the first, or a second one.
     fn is_named(&self, before: Token, before_that: Option<Token>) -> bool {
         match before.kind {
             Kind::Open => before_that.is_some_and(|word| word.is_one_of(self.sql, &OF_NAMES)),
@@ -303,7 +305,7 @@ impl Walk<'_> {
         Some(Literal::Numeric(if negative { -value } else { value }))
     }
 
-    /// Must an expression follow this token?
+    /// Returns whether an expression must follow this token.
     fn expression_follows(&self, token: Token) -> bool {
         match token.kind {
             Kind::Open | Kind::Comma => true,
@@ -313,7 +315,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Would this token take the number before the minus does?
+    /// Returns whether this token binds to the number before it more strongly than a minus sign.
     fn binds_tighter_than_minus(&self, token: Token) -> bool {
         match token.kind {
             Kind::Cast | Kind::Open | Kind::Dot => true,

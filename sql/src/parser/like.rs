@@ -1,9 +1,10 @@
-//! `LIKE table [INCLUDING …]` among the columns of CREATE TABLE, which sqlparser reads only where it stands alone.
+//! `LIKE table [INCLUDING …]` among the columns of CREATE TABLE. sqlparser reads it only as the
+//! sole element.
 //!
 //! ```text
-//! CREATE TABLE t (a int, LIKE u INCLUDING ALL)   becomes   CREATE TABLE t (a int, "$l" x             )
+//!     CREATE TABLE t (a int, LIKE u INCLUDING ALL)   becomes   CREATE TABLE t (a int, "$l" x    )
 //! ```
-//! The binder takes the column of that name for what stands at its place.
+//! The binder replaces a column of that name by the LIKE clause at its position.
 
 use std::ops::Range;
 
@@ -12,16 +13,16 @@ use super::lexer::{self, Kind, Token};
 use super::patch::put;
 use crate::error::SqlError;
 
-/// What such an element is for sqlparser: it is no longer than the shortest one.
+/// The column definition that replaces a LIKE; it is no longer than the shortest LIKE.
 const COLUMN: &str = "\"$l\" x";
 
-/// The name of the column that stands for one.
+/// The name of that column.
 pub(crate) const MARK: &str = "$l";
 
-/// `LIKE table` with what comes along.
+/// A LIKE clause: the table and the properties to copy.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct LikeSyntax {
-    /// Schema and name of the table.
+    /// The schema and name of the table.
     pub table: (Option<String>, String),
     /// INCLUDING COMMENTS
     pub comments: bool,
@@ -37,7 +38,7 @@ pub(crate) struct LikeSyntax {
     pub indexes: bool,
 }
 
-/// The bytes of all of them.
+/// Returns the byte ranges of all LIKE clauses.
 pub(super) fn elements(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let mut found = Vec::new();
@@ -66,7 +67,7 @@ pub(super) fn elements(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
         if begins && is(i + 1, "like") && named {
             began = Some(tokens[i + 1].start);
         }
-        // Only the list of columns has them.
+        // Only the list of columns has LIKE clauses.
         if depth == 0 && token.kind == Kind::Close {
             break;
         }
@@ -74,7 +75,7 @@ pub(super) fn elements(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
     found
 }
 
-/// Puts columns in their places.
+/// Replaces the LIKE clauses by columns.
 pub(super) fn apply(patched: &mut String, elements: &[Range<usize>]) {
     for bytes in elements {
         let blanks = " ".repeat(bytes.len().saturating_sub(COLUMN.len()));
@@ -82,7 +83,7 @@ pub(super) fn apply(patched: &mut String, elements: &[Range<usize>]) {
     }
 }
 
-/// The one at this character of a statement.
+/// Parses the LIKE clause at a character position of a statement.
 pub(crate) fn like_at(sql: &str, position: u32) -> Result<LikeSyntax, SqlError> {
     let tokens = lexer::tokens(sql)?;
     let mut found = elements(sql, &tokens).into_iter();
@@ -115,7 +116,7 @@ pub(crate) fn like_at(sql: &str, position: u32) -> Result<LikeSyntax, SqlError> 
         let mut told = told.into_iter();
         match told.find(|(word, _)| c.accept(word)) {
             Some((_, of)) => *of = is,
-            // There is one way to store and to compress, and there are no such statistics.
+            // STORAGE, COMPRESSION and STATISTICS have no effect here.
             None if ["storage", "compression", "statistics"]
                 .iter()
                 .any(|word| c.accept(word)) => {}

@@ -1,5 +1,5 @@
-//! What sqlparser does not know of materialized views: REFRESH, ALTER, and `WITH [NO] DATA`, which CREATE TABLE AS may
-//! say, too.
+//! Syntax of materialized views that sqlparser does not read: REFRESH, ALTER, and `WITH [NO] DATA`,
+//! which CREATE TABLE AS can have, too.
 
 use std::ops::Range;
 
@@ -10,17 +10,17 @@ use crate::error::SqlError;
 /// REFRESH MATERIALIZED VIEW.
 #[derive(Debug)]
 pub struct RefreshSyntax {
-    /// CONCURRENTLY.
+    /// CONCURRENTLY
     pub concurrently: bool,
-    /// Its schema.
+    /// The schema, if it is named.
     pub schema: Option<String>,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Not WITH NO DATA.
+    /// False for WITH NO DATA.
     pub with_data: bool,
 }
 
-/// Behind REFRESH.
+/// Parses the statement after REFRESH.
 pub(super) fn refresh(c: &mut Cursor<'_>) -> Result<RefreshSyntax, SqlError> {
     c.expect("materialized")?;
     c.expect("view")?;
@@ -39,7 +39,7 @@ pub(super) fn refresh(c: &mut Cursor<'_>) -> Result<RefreshSyntax, SqlError> {
     })
 }
 
-/// The tokens of `WITH [NO] DATA` at the end of a CREATE … AS, and whether it is WITH DATA.
+/// Returns the token range of `WITH [NO] DATA` at the end of a CREATE … AS, and true for WITH DATA.
 pub(super) fn data_clause_at(text: &str, tokens: &[Token]) -> Option<(Range<usize>, bool)> {
     let ends = |words: &[&str]| {
         let start = tokens.len().checked_sub(words.len())?;
@@ -58,13 +58,14 @@ pub(super) fn data_clause_at(text: &str, tokens: &[Token]) -> Option<(Range<usiz
         .or_else(without)
 }
 
-/// Whether a CREATE … AS says WITH DATA, or WITH NO DATA (false).
+/// Returns true if a CREATE … AS ends with WITH DATA, false for WITH NO DATA.
 pub(crate) fn data_clause(sql: &str) -> Option<bool> {
     let tokens = lexer::tokens(sql).ok()?;
     data_clause_at(sql, &tokens).map(|(_, with_data)| with_data)
 }
 
-/// The words of ALTER MATERIALIZED VIEW behind the first: sqlparser is given ALTER TABLE.
+/// Returns the words MATERIALIZED VIEW of an ALTER MATERIALIZED VIEW. sqlparser reads it as ALTER
+/// TABLE.
 pub(super) fn altered<'t>(text: &str, tokens: &'t [Token]) -> Option<[&'t Token; 2]> {
     match tokens {
         [alter, materialized, view, ..]
@@ -78,7 +79,7 @@ pub(super) fn altered<'t>(text: &str, tokens: &'t [Token]) -> Option<[&'t Token;
     }
 }
 
-/// Is it ALTER MATERIALIZED VIEW?
+/// Returns whether the statement is ALTER MATERIALIZED VIEW.
 pub(crate) fn alters_materialized(sql: &str) -> bool {
     let tokens = lexer::tokens(sql);
     tokens.is_ok_and(|tokens| altered(sql, &tokens).is_some())

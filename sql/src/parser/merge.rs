@@ -1,22 +1,23 @@
-//! MERGE: what sqlparser does not read of its WHEN clauses, DO NOTHING and INSERT DEFAULT VALUES. Each becomes a clause that
-//! it reads, as short, and what was meant is found in the text once more.
+//! The parts of MERGE's WHEN clauses that sqlparser does not read: DO NOTHING and INSERT DEFAULT
+//! VALUES. Each is replaced by a clause that it reads and that is no longer. The original meaning
+//! is read from the text again.
 
 use std::ops::Range;
 
 use super::lexer::{Kind, Token};
 
-/// What a WHEN clause says.
+/// A WHEN clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WhenSyntax {
-    /// WHEN MATCHED.
+    /// Whether it is WHEN MATCHED.
     pub matched: bool,
-    /// DO NOTHING.
+    /// Whether its action is DO NOTHING.
     pub nothing: bool,
-    /// INSERT DEFAULT VALUES.
+    /// Whether its action is INSERT DEFAULT VALUES.
     pub default_values: bool,
 }
 
-/// The WHEN clauses of a MERGE by their tokens; none of any other statement.
+/// Returns the tokens of each WHEN clause of a MERGE; empty for any other statement.
 fn clauses<'a>(text: &str, tokens: &'a [Token]) -> Vec<&'a [Token]> {
     let mut depth = 0usize;
     let mut cases = 0usize;
@@ -46,7 +47,7 @@ fn clauses<'a>(text: &str, tokens: &'a [Token]) -> Vec<&'a [Token]> {
     ranges.map(|(from, to)| &tokens[from..to]).collect()
 }
 
-/// Where the words stand one after the other.
+/// Returns the byte range of a sequence of words.
 fn find(text: &str, tokens: &[Token], words: &[&str]) -> Option<Range<usize>> {
     let fits = |window: &&[Token]| {
         window
@@ -61,7 +62,7 @@ fn find(text: &str, tokens: &[Token], words: &[&str]) -> Option<Range<usize>> {
 const NOTHING: &[&str] = &["then", "do", "nothing"];
 const DEFAULT_VALUES: &[&str] = &["then", "insert", "default", "values"];
 
-/// What the WHEN clauses of a MERGE say.
+/// Returns the WHEN clauses of a MERGE.
 pub(super) fn whens(text: &str, tokens: &[Token]) -> Vec<WhenSyntax> {
     let each = clauses(text, tokens).into_iter().map(|clause| WhenSyntax {
         matched: !clause.get(1).is_some_and(|token| token.is(text, "not")),
@@ -71,7 +72,8 @@ pub(super) fn whens(text: &str, tokens: &[Token]) -> Vec<WhenSyntax> {
     each.collect()
 }
 
-/// What stands for what in the text that sqlparser reads; bytes and what comes there, no longer.
+/// Returns the replacements for sqlparser: byte ranges and texts that are no longer than the
+/// ranges.
 pub(super) fn patches(text: &str, tokens: &[Token]) -> Vec<(Range<usize>, &'static str)> {
     let mut patches = Vec::new();
     for clause in clauses(text, tokens) {

@@ -1,5 +1,5 @@
-//! Words that sqlparser takes for names and PostgreSQL does not: `SELECT 1 FROM FROM`, `SELECT * FORM t`,
-//! `DROP TABLE table`.
+//! Words that sqlparser accepts as names and PostgreSQL does not: `SELECT 1 FROM FROM`, `SELECT *
+//! FORM t`, `DROP TABLE table`.
 
 use super::is_reserved;
 use super::lexer::{Kind, Token, syntax_error};
@@ -14,6 +14,9 @@ const NO_BEGINNING: [&str; 38] = [
     "placing", "primary", "references", "returning", "union", "where", "window",
 ];
 
+/// Checks that no such word is used as a name.
+///
+/// # Errors
 /// 42601 at the first of them.
 pub(super) fn check(text: &str, tokens: &[Token]) -> Result<(), SqlError> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
@@ -27,7 +30,7 @@ pub(super) fn check(text: &str, tokens: &[Token]) -> Result<(), SqlError> {
             let word = token.text(text).to_ascii_lowercase();
             is_reserved(&word) && list.is_none_or(|list| list.contains(&word.as_str()))
         };
-        // Behind a dot or AS any word is a name.
+        // After a dot or AS, any word is a name.
         let is_name = |i: usize| i > 0 && (kind(i - 1) == Some(Kind::Dot) || is(i - 1, "as"));
         let clause = ["from", "join", "where"].iter().any(|word| is(i - 1, word));
         let of_list = || {
@@ -45,7 +48,7 @@ pub(super) fn check(text: &str, tokens: &[Token]) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// Is the name of a table there, which a statement makes, changes or drops?
+/// Returns whether the token is the name of a table that a statement creates, alters or drops.
 fn is_object(i: usize, is: &dyn Fn(usize, &str) -> bool) -> bool {
     let verb = ["create", "alter", "drop"].iter().any(|word| is(0, word));
     let only = is(i, "only") || is(i, "if") || is(i, "all") || is(i, "from");

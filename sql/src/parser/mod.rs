@@ -1,15 +1,17 @@
-//! From text to syntax trees.
+//! The parser: from text to syntax trees.
 //!
 //! ```text
 //!   text ─lexer─▶ tokens ─depth─▶ statements ─┬─ utility ─▶ our own trees (COPY, SET, BEGIN, …)
 //!                                             └─ sqlparser ─▶ its syntax tree
 //! ```
-//! sqlparser's PostgreSQL dialect reads queries, DML and DDL. The statements that it reads badly or
-//! not at all are read here (`utility`), a few others are patched before it sees them.
+//! sqlparser's PostgreSQL dialect reads queries, DML and DDL. `utility` parses the statements that
+//! sqlparser cannot parse or parses incorrectly. A few other statements are patched before
+//! sqlparser reads them.
 //!
 //! Invariants
 //! - PAR-1: no text makes a tree so deep that dropping or binding it overflows a 2 MiB stack
-//!   (`depth`), unless it is made and dropped on a roomy stack (`stack`; watched by `tests::deep_text_is_refused`).
+//!   (`depth`). The exception is a tree that is made and dropped on a large stack (`stack`). The
+//!   test is `tests::deep_text_is_refused`.
 //! - PAR-2: positions in errors count characters of the whole text, from 1.
 
 mod budget;
@@ -116,16 +118,17 @@ use crate::stack::{self, Tall};
 use lexer::{Kind, Token};
 use sqlparser::ast::Expr;
 
-/// One statement of a text.
+/// One statement of a text, parsed.
 pub struct Parsed {
     tree: Box<dyn Tree>,
-    /// Its text, without the semicolon.
+    /// The text of the statement, without the semicolon.
     pub text: String,
-    /// How many characters of the whole text come before it.
+    /// The number of characters before the statement in the whole text.
     pub offset: u32,
 }
 
-/// A syntax tree that whoever has it need not know how to drop: that takes some hundreds of functions, in each crate.
+/// A syntax tree behind a trait object. Dropping a tree takes some hundreds of functions; the trait
+/// object keeps them out of each crate that owns one.
 trait Tree: Send + Sync {
     fn statement(&self) -> &Statement;
     fn is_deep(&self) -> bool;
@@ -142,10 +145,10 @@ impl Tree for Tall<Statement> {
 }
 
 impl Parsed {
-    /// Checks that this stack is enough for the tree.
+    /// Checks that this stack is large enough for the tree.
     ///
     /// # Errors
-    /// 54001 where the tree is deep and the stack is not roomy.
+    /// 54001 if the tree is deep and the stack is not a large one.
     pub(crate) fn check_stack(&self) -> Result<(), SqlError> {
         if self.tree.is_deep() && !stack::is_roomy() {
             return Err(stack::too_deep());
@@ -153,14 +156,14 @@ impl Parsed {
         Ok(())
     }
 
-    /// Its syntax tree.
+    /// Returns the syntax tree.
     pub fn statement(&self) -> &Statement {
         self.tree.statement()
     }
 }
 
 impl fmt::Debug for Parsed {
-    /// The text says what the tree is.
+    /// Prints the text, which determines the tree.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parsed = f.debug_struct("Parsed");
         parsed.field("text", &self.text);
@@ -168,88 +171,88 @@ impl fmt::Debug for Parsed {
     }
 }
 
-/// A syntax tree.
+/// The syntax tree of a statement.
 #[derive(Debug)]
 pub enum Statement {
-    /// A query, DML or DDL.
+    /// A query, DML or DDL, as sqlparser parsed it.
     Sql(Box<sqlparser::ast::Statement>),
-    /// A statement without names to resolve; it needs no binding.
+    /// A statement without names to resolve, which needs no binding.
     Ready(Box<bound::Statement>),
-    /// COPY.
+    /// COPY
     Copy(Box<CopySyntax>),
-    /// PREPARE.
+    /// PREPARE
     Prepare(Box<PrepareSyntax>),
-    /// ALTER COLUMN … SET GENERATED, DROP IDENTITY.
+    /// ALTER COLUMN … SET GENERATED and DROP IDENTITY.
     Identity(Box<IdentitySyntax>),
-    /// DROP EXPRESSION, ALTER CONSTRAINT, ADD CONSTRAINT … USING INDEX.
+    /// DROP EXPRESSION, ALTER CONSTRAINT, and ADD CONSTRAINT … USING INDEX.
     ConstraintAction(Box<ConstraintActionSyntax>),
-    /// ALTER TABLE with actions that PostgreSQL does in several passes.
+    /// ALTER TABLE with actions that PostgreSQL runs in several passes.
     Passes {
         /// The statement of the first pass.
         first: Box<Statement>,
-        /// The texts of the others.
+        /// The texts of the statements of the later passes.
         later: Vec<String>,
     },
-    /// ALTER TABLE about how rows are kept.
+    /// ALTER TABLE with actions about physical storage.
     Keeping(Box<KeepingSyntax>),
     /// ATTACH and DETACH PARTITION.
     Partition(Box<PartitionSyntax>),
-    /// DECLARE … CURSOR.
+    /// DECLARE … CURSOR
     Declare {
         /// The cursor's name.
         name: String,
-        /// Its options.
+        /// The cursor's options.
         options: bound::CursorOptions,
         /// The query.
         query: Box<Statement>,
     },
-    /// REFRESH MATERIALIZED VIEW.
+    /// REFRESH MATERIALIZED VIEW
     Refresh(Box<RefreshSyntax>),
-    /// About functions and procedures.
+    /// A statement about functions or procedures.
     Routine(Box<RoutineSyntax>),
     /// CREATE and ALTER DOMAIN.
     Domain(Box<DomainSyntax>),
     /// A statement about a composite type.
     Composite(Box<CompositeSyntax>),
-    /// About triggers.
+    /// A statement about triggers.
     Trigger(Box<TriggerSyntax>),
-    /// ALTER VIEW.
+    /// ALTER VIEW
     View(Box<AlterViewSyntax>),
-    /// VACUUM and its kin.
+    /// VACUUM and other maintenance commands.
     Upkeep(Box<UpkeepSyntax>),
-    /// About privileges, owners and comments.
+    /// A statement about privileges, owners or comments.
     Security(Box<SecuritySyntax>),
-    /// EXPLAIN.
+    /// EXPLAIN
     Explain {
-        /// How.
+        /// The options.
         options: bound::ExplainOptions,
-        /// What is explained.
+        /// The statement to explain.
         statement: Box<Statement>,
     },
 }
 
 impl Default for Statement {
-    /// The statement that leaves nothing to do.
+    /// A placeholder that owns nothing, so dropping it is trivial.
     fn default() -> Statement {
         Statement::Ready(Box::new(bound::Statement::Commit { chain: false }))
     }
 }
 
-/// PREPARE.
+/// The PREPARE statement.
 #[derive(Debug)]
 pub struct PrepareSyntax {
-    /// The statement's name.
+    /// The name of the prepared statement.
     pub name: String,
-    /// The types of its first parameters.
+    /// The declared types of the first parameters.
     pub types: Vec<sqlparser::ast::DataType>,
-    /// The text after AS.
+    /// The text of the statement after AS.
     pub text: String,
 }
 
-/// Returns the statements of a text; none for an empty one.
+/// Parses a text into its statements; an empty text has none.
 ///
 /// # Errors
-/// 42601 and its kin; 54001 where a statement is too deep.
+/// 42601 and other syntax errors; 54001 if a statement is too deep.
 pub fn parse(sql: &str) -> Result<Vec<Parsed>, SqlError> {
     stack::with_room(|| parse_here(sql))
 }
@@ -289,7 +292,8 @@ fn parse_here(sql: &str) -> Result<Vec<Parsed>, SqlError> {
     Ok(statements)
 }
 
-/// The tokens of each statement, without the semicolons. Those within a body of SQL end no statement.
+/// Splits the tokens into statements, without the semicolons. A semicolon inside a BEGIN ATOMIC
+/// body ends no statement.
 fn split<'t>(sql: &str, tokens: &'t [Token]) -> Vec<&'t [Token]> {
     let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0usize);
     for (i, token) in tokens.iter().enumerate() {
@@ -325,7 +329,7 @@ fn parse_one(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
     parse_alone(text, tokens)
 }
 
-/// Parses a statement of a single pass.
+/// Parses a statement that runs in a single pass.
 fn parse_alone(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
     if tokens.first().is_some_and(|first| first.is(text, "alter"))
         && let Some(syntax) = identity::alter(text, tokens)?
@@ -353,20 +357,21 @@ fn parse_alone(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
     }
 }
 
-/// Parses a query that stands alone, as the catalog keeps views.
+/// Parses a query on its own, such as a view's text in the catalog.
 pub(crate) fn parse_query(sql: &str) -> Result<Box<sqlparser::ast::Query>, SqlError> {
     let tokens = lexer::tokens(sql)?;
     depth::check(sql, &tokens)?;
     syntax::query(sql, &tokens)
 }
 
-/// Whether an INSERT says OVERRIDING SYSTEM VALUE, or USER VALUE (false).
+/// Returns true if an INSERT has OVERRIDING SYSTEM VALUE, false for OVERRIDING USER VALUE.
 pub(crate) fn overriding(sql: &str) -> Option<bool> {
     let tokens = lexer::tokens(sql).ok()?;
     syntax::overriding_at(sql, &tokens).map(|(_, system)| system)
 }
 
-/// The expression behind the columns of ON CONFLICT, `(a) WHERE …`, in its place.
+/// Parses the WHERE expression after the columns of ON CONFLICT, `(a) WHERE …`, at its position in
+/// the text.
 pub(crate) fn conflict_filter(sql: &str) -> Result<Option<Expr>, SqlError> {
     let tokens = lexer::tokens(sql)?;
     let Some(range) = syntax::conflict_filter_at(sql, &tokens) else {
@@ -376,7 +381,7 @@ pub(crate) fn conflict_filter(sql: &str) -> Result<Option<Expr>, SqlError> {
     parse_expression(&alone).map(Some)
 }
 
-/// Is it a DROP INDEX CONCURRENTLY?
+/// Returns whether the statement is DROP INDEX CONCURRENTLY.
 pub(crate) fn drops_concurrently(sql: &str) -> bool {
     let words = ["drop", "index", "concurrently"];
     let tokens = lexer::tokens(sql).unwrap_or_default();
@@ -384,13 +389,14 @@ pub(crate) fn drops_concurrently(sql: &str) -> bool {
     tokens.len() > words.len() && pairs.fold(true, |all, (token, word)| all && token.is(sql, word))
 }
 
-/// Says a CREATE INDEX that it is ON ONLY the table?
+/// Returns whether a CREATE INDEX has ON ONLY.
 pub(crate) fn index_only(sql: &str) -> bool {
     let tokens = lexer::tokens(sql);
     tokens.is_ok_and(|tokens| partition::index_only(sql, &tokens).is_some())
 }
 
-/// What ON CONFLICT names, each without brackets around it, where there are not only columns among it.
+/// Returns the elements of an ON CONFLICT target without parentheses, if not all of them are
+/// columns.
 pub(crate) fn conflict_target(sql: &str) -> Result<Option<Vec<Expr>>, SqlError> {
     let tokens = lexer::tokens(sql)?;
     let Some(range) = syntax::conflict_expressions_at(sql, &tokens) else {
@@ -399,7 +405,7 @@ pub(crate) fn conflict_target(sql: &str) -> Result<Option<Vec<Expr>>, SqlError> 
     let mut parts = Vec::new();
     for part in utility::top_level_parts(sql.get(range).unwrap_or(""))? {
         let mut expr = parse_expression(without_class(part)?)?;
-        // Any index serves whose columns these are, whatever their collation.
+        // The collation does not matter: any index on these expressions qualifies.
         while let Expr::Nested(inner) | Expr::Collate { expr: inner, .. } = expr {
             expr = *inner;
         }
@@ -408,7 +414,7 @@ pub(crate) fn conflict_target(sql: &str) -> Result<Option<Vec<Expr>>, SqlError> 
     Ok(Some(parts))
 }
 
-/// What stands before the name of an operator class, `lower(a) text_pattern_ops`.
+/// Removes an operator class from an index element, as in `lower(a) text_pattern_ops`.
 fn without_class(part: &str) -> Result<&str, SqlError> {
     let tokens = lexer::tokens(part)?;
     let before = match &tokens[..] {
@@ -419,12 +425,12 @@ fn without_class(part: &str) -> Result<&str, SqlError> {
     Ok(part.get(..before.end).filter(|_| ends).unwrap_or(part))
 }
 
-/// What the WHEN clauses of a MERGE say.
+/// Returns the WHEN clauses of a MERGE.
 pub(crate) fn whens(sql: &str) -> Vec<WhenSyntax> {
     lexer::tokens(sql).map_or_else(|_| Vec::new(), |tokens| merge::whens(sql, &tokens))
 }
 
-/// The statements of a body that was written as SQL: `RETURN expression`, or `BEGIN ATOMIC … END`.
+/// Returns the statements of an SQL-standard body: `RETURN expression`, or `BEGIN ATOMIC … END`.
 pub(crate) fn atomic_body(sql: &str) -> Result<String, SqlError> {
     let tokens = lexer::tokens(sql)?;
     let inner = match &tokens[..] {
@@ -447,14 +453,14 @@ pub(crate) fn atomic_body(sql: &str) -> Result<String, SqlError> {
     Ok(texts.collect::<Vec<_>>().join("; "))
 }
 
-/// Parses an expression that stands alone, as the catalog keeps DEFAULTs.
+/// Parses an expression on its own, such as a DEFAULT in the catalog.
 pub fn parse_expression(sql: &str) -> Result<Expr, SqlError> {
     let tokens = lexer::tokens(sql)?;
     depth::check(sql, &tokens)?;
     syntax::expression(sql, &tokens)
 }
 
-/// The position in the whole text of an error in one of its statements.
+/// Shifts the position of an error from a statement to the whole text.
 fn shifted(error: SqlError, offset: u32) -> SqlError {
     match error.fields().position {
         Some(position) => error.at(position + offset),
@@ -462,7 +468,7 @@ fn shifted(error: SqlError, offset: u32) -> SqlError {
     }
 }
 
-/// The character position of a line and column (both from 1) in a text.
+/// Converts a line and column (both from 1) of a text to a character position.
 pub(crate) fn position_of(text: &str, line: u64, column: u64) -> u32 {
     if line == 0 {
         return 0;
@@ -477,7 +483,7 @@ pub(crate) fn position_of(text: &str, line: u64, column: u64) -> u32 {
     u32::try_from(before + column).unwrap_or(u32::MAX)
 }
 
-/// Words that PostgreSQL reserves: as identifiers they need quotes.
+/// PostgreSQL's reserved words: as identifiers they need quotes.
 #[rustfmt::skip]
 const RESERVED: [&str; 77] = [
     "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "both", "case",
@@ -491,7 +497,7 @@ const RESERVED: [&str; 77] = [
     "unique", "user", "using", "variadic", "when", "where", "window", "with",
 ];
 
-/// Is the word reserved?
+/// Returns whether the word is reserved.
 pub fn is_reserved(word: &str) -> bool {
     RESERVED.binary_search(&word).is_ok()
 }

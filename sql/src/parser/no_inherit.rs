@@ -1,17 +1,18 @@
-//! `CHECK (…) NO INHERIT`, which sqlparser does not read: ENFORCED stands for it, which PostgreSQL 15 has not.
+//! `CHECK (…) NO INHERIT`, which sqlparser does not read. It is replaced by ENFORCED, which
+//! PostgreSQL 15 does not have.
 
 use super::lexer::{Kind, Token, syntax_error};
 use super::patch::put;
 use crate::error::SqlError;
 
-/// The bytes of each NO INHERIT, with what is said before it of the constraint.
+/// The byte range of a NO INHERIT, including a NOT VALID before it.
 pub(super) struct NoInherit {
     start: usize,
     end: usize,
     not_valid: bool,
 }
 
-/// Those of a text.
+/// Returns all NO INHERIT clauses of a text.
 pub(super) fn found(text: &str, tokens: &[Token]) -> Result<Vec<NoInherit>, SqlError> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let mut all = Vec::new();
@@ -52,7 +53,7 @@ fn closing(tokens: &[Token], open: usize) -> Option<usize> {
     })
 }
 
-/// Puts what stands for them in their places.
+/// Replaces the clauses.
 pub(super) fn apply(patched: &mut String, all: &[NoInherit]) {
     for of in all {
         let words = match of.not_valid {

@@ -1,5 +1,6 @@
-//! `PARTITION BY` of CREATE TABLE: PostgreSQL has it before WITH and sqlparser after, so it is parsed by itself and is
-//! blank where the rest is parsed. And partitions that come and go: ATTACH and DETACH PARTITION.
+//! `PARTITION BY` of CREATE TABLE, and ATTACH and DETACH PARTITION. PostgreSQL has PARTITION BY
+//! before WITH, sqlparser after it. The clause is therefore parsed separately and blanked out for
+//! the rest.
 
 use std::ops::Range;
 
@@ -11,25 +12,25 @@ use super::patch::put;
 use super::syntax;
 use crate::error::SqlError;
 
-/// Schema and name.
+/// A schema and a name.
 pub type Name = (Option<String>, String);
 
 /// ATTACH or DETACH PARTITION.
 #[derive(Debug)]
 pub struct PartitionSyntax {
-    /// The partitioned table, or index.
+    /// The partitioned table or index.
     pub parent: Name,
-    /// It is an index.
+    /// Whether it is an index.
     pub of_index: bool,
     /// IF EXISTS
     pub if_exists: bool,
     /// The partition.
     pub partition: Name,
-    /// What happens to it.
+    /// The change.
     pub change: PartitionChange,
 }
 
-/// What happens to a partition.
+/// The change of a partition.
 #[derive(Debug)]
 pub enum PartitionChange {
     /// ATTACH; an index has no bound.
@@ -38,7 +39,7 @@ pub enum PartitionChange {
     Detach,
 }
 
-/// Such a statement; `None` for any other.
+/// Parses such a statement; returns `None` for any other.
 pub(super) fn alter(text: &str, tokens: &[Token]) -> Result<Option<PartitionSyntax>, SqlError> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let changes = |i: &usize| (is(*i, "attach") || is(*i, "detach")) && is(i + 1, "partition");
@@ -98,7 +99,8 @@ fn nothing_left(c: &Cursor<'_>, text: &str) -> Result<(), SqlError> {
     }
 }
 
-/// `FOR VALUES …` or `DEFAULT`: as of a CREATE TABLE, which is written over what stands before.
+/// Parses `FOR VALUES …` or `DEFAULT` as the clause of a CREATE TABLE, whose text replaces the text
+/// before it.
 fn bound(text: &str, range: Range<usize>, tokens: &[Token]) -> Result<ast::ForValues, SqlError> {
     const CREATE: &str = "CREATE TABLE a PARTITION OF b ";
     let alone = only(text, range.clone());
@@ -115,7 +117,7 @@ fn bound(text: &str, range: Range<usize>, tokens: &[Token]) -> Result<ast::ForVa
     }
 }
 
-/// Says a CREATE INDEX that it is ON ONLY the table?
+/// Returns the ONLY of a CREATE INDEX … ON ONLY.
 pub(super) fn index_only(text: &str, tokens: &[Token]) -> Option<Token> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let creates = is(0, "create") && (is(1, "index") || is(1, "unique"));
@@ -123,7 +125,8 @@ pub(super) fn index_only(text: &str, tokens: &[Token]) -> Option<Token> {
     (creates && is(at + 1, "only")).then(|| tokens[at + 1])
 }
 
-/// The bytes of the clause and of the strategy with its columns, if the statement has one.
+/// Returns the byte range of the clause and that of the strategy with its columns, if the statement
+/// has one.
 pub(super) fn clause(text: &str, tokens: &[Token]) -> Option<(Range<usize>, Range<usize>)> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let creates_table = is(0, "create") && (1..4).any(|i| is(i, "table"));
@@ -146,7 +149,7 @@ pub(super) fn clause(text: &str, tokens: &[Token]) -> Option<(Range<usize>, Rang
     None
 }
 
-/// The bracket that closes the first one.
+/// Returns the parenthesis that closes the first one.
 fn closed(tokens: &[Token]) -> Option<&Token> {
     let mut depth = 0usize;
     tokens.iter().find(|token| match token.kind {
@@ -162,7 +165,7 @@ fn closed(tokens: &[Token]) -> Option<&Token> {
     })
 }
 
-/// `text` with blanks in the place of all that is not `kept`; lines and columns stay.
+/// Replaces all of `text` except `kept` by blanks; lines and columns stay.
 pub(super) fn only(text: &str, kept: Range<usize>) -> String {
     let blank = |part: &str| -> String {
         let of = |c: char| if c == '\n' { '\n' } else { ' ' };
@@ -172,7 +175,7 @@ pub(super) fn only(text: &str, kept: Range<usize>) -> String {
     blank(&text[..kept.start]) + kept_text + &blank(&text[kept.end..])
 }
 
-/// `text` with blanks in the place of `clause`.
+/// Replaces `clause` in `text` by blanks.
 pub(super) fn without(text: &str, clause: Range<usize>) -> String {
     let blank = only(&text[clause.clone()], 0..0);
     let mut rest = text.to_owned();

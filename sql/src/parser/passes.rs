@@ -1,17 +1,18 @@
-//! The passes of an ALTER TABLE with several actions: PostgreSQL runs all that drop before all that add.
+//! The passes of an ALTER TABLE with several actions. PostgreSQL runs all actions that drop before
+//! all actions that add.
 //!
 //! ```text
-//!   drop ─► type ─► column ─► attribute ─► key ─► other constraint or default ─► rest
+//!     drop ─► type ─► column ─► attribute ─► key ─► other constraint or default ─► rest
 //! ```
-//! Actions of one pass are one statement, in the order in which they are written, unless sqlparser does not read one of
-//! them. Each statement keeps its place in the text.
+//! The actions of one pass form one statement, in the order of the text. An action that sqlparser
+//! does not read is a statement of its own. Each statement keeps its position in the text.
 
 use std::ops::Range;
 
 use super::lexer::{Kind, Token};
 use super::partition::only;
 
-/// A pass, in the order in which they run.
+/// A pass, in the order of execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Pass {
     Drop,
@@ -23,15 +24,16 @@ enum Pass {
     Rest,
 }
 
-/// An action: its tokens, and the pass it is of.
+/// An action: its tokens and its pass.
 struct Action<'t> {
     tokens: &'t [Token],
     pass: Pass,
-    /// It is read alone.
+    /// Whether it must be the only action of a statement.
     alone: bool,
 }
 
-/// Returns the texts of the statements that do what an ALTER TABLE says, in their order; none where it is one already.
+/// Returns the texts of the statements that replace an ALTER TABLE, in their order; none if it
+/// needs no split.
 pub(super) fn steps(text: &str, tokens: &[Token]) -> Vec<String> {
     let Some(first) = first_action(text, tokens) else {
         return Vec::new();
@@ -47,7 +49,7 @@ pub(super) fn steps(text: &str, tokens: &[Token]) -> Vec<String> {
     if actions.iter().any(|action| action.tokens.is_empty()) {
         return Vec::new();
     }
-    // Stable: those of a pass stay in their order.
+    // The sort is stable: actions of one pass keep their order.
     actions.sort_by_key(|action| action.pass);
     let mut groups: Vec<Vec<&Action<'_>>> = Vec::new();
     for action in &actions {
@@ -68,7 +70,7 @@ pub(super) fn steps(text: &str, tokens: &[Token]) -> Vec<String> {
         .collect()
 }
 
-/// The position of the first action's first token.
+/// Returns the index of the first action's first token.
 fn first_action(text: &str, tokens: &[Token]) -> Option<usize> {
     let is = |at: usize, word: &str| tokens.get(at).is_some_and(|token| token.is(text, word));
     let of_kind = |at: usize, kind: Kind| tokens.get(at).is_some_and(|of| of.kind == kind);
@@ -90,7 +92,7 @@ fn first_action(text: &str, tokens: &[Token]) -> Option<usize> {
     Some(at + usize::from(star)).filter(|at| *at < tokens.len())
 }
 
-/// The tokens between the commas outside brackets.
+/// Splits tokens at the commas outside parentheses.
 fn split(tokens: &[Token]) -> Vec<&[Token]> {
     let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0usize);
     for (at, token) in tokens.iter().enumerate() {
@@ -137,7 +139,7 @@ fn pass_of(text: &str, tokens: &[Token]) -> Pass {
     }
 }
 
-/// Is an action read by a parser that reads a single one?
+/// Returns whether the parser of an action accepts only a single action.
 fn is_alone(text: &str, tokens: &[Token]) -> bool {
     let words = Words { text, tokens };
     let column = words.after_column();
@@ -167,7 +169,7 @@ impl<'a> Words<'a> {
             && pairs.fold(true, |all, (w, t)| all && t.is(self.text, w))
     }
 
-    /// Do these words stand in it one after the other, outside brackets?
+    /// Returns whether these words occur in the action in a row, outside parentheses.
     fn has(&self, words: &[&str]) -> bool {
         let mut depth = 0usize;
         for (at, token) in self.tokens.iter().enumerate() {
@@ -187,7 +189,7 @@ impl<'a> Words<'a> {
         false
     }
 
-    /// The two words behind ALTER [COLUMN] and its column, in lower case.
+    /// Returns the two words after ALTER [COLUMN] and the column, in lower case.
     fn after_column(&self) -> Option<[&'static str; 2]> {
         const KNOWN: [&str; 16] = [
             "drop",
@@ -217,7 +219,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// The statement that does what the actions of a group say.
+/// Returns the statement that runs the actions of a group.
 fn step(text: &str, actions: &[Token], group: &[&Action<'_>]) -> String {
     let span = |tokens: &[Token]| -> Option<Range<usize>> {
         Some(tokens.first()?.start..tokens.last()?.end)
@@ -227,7 +229,7 @@ fn step(text: &str, actions: &[Token], group: &[&Action<'_>]) -> String {
     for (nth, range) in group.iter().filter_map(|of| span(of.tokens)).enumerate() {
         let mut before = only(&text[from..range.start], 0..0);
         if nth > 0 {
-            // The comma before it is among what is left out.
+            // The comma before the action is part of the removed text.
             before.pop();
             before.push(',');
         }

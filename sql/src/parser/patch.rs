@@ -1,7 +1,7 @@
-//! Patches of a text on its way to the parser.
+//! Patches of a text before sqlparser parses it.
 //!
-//! The ranges of all patches are found in the original text. Ranges overlap only in a text that is no statement. A patch
-//! whose range is no longer valid is skipped, and the parser rejects the text.
+//! The ranges of all patches are computed in the original text. Ranges overlap only in an invalid
+//! statement. A patch whose range is no longer valid is skipped, and the parser rejects the text.
 
 use std::ops::Range;
 

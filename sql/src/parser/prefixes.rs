@@ -1,7 +1,7 @@
-//! Expressions that begin with a word of their own.
+//! Expressions that begin with a keyword.
 //!
-//! sqlparser reads such a word once more as a name where what follows it has a mistake, and so
-//! takes time that is exponential in how deep they nest. Here what can be no name is read once.
+//! If an error follows such a word, sqlparser reads the word again as a name. This takes time
+//! exponential in the nesting depth. The words that cannot be names are therefore read here, once.
 
 use sqlparser::ast::{
     CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
@@ -11,7 +11,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
-/// Words of sqlparser's that are functions, or nothing, where a bracket follows.
+/// Keywords of sqlparser that are functions, or nothing special, if a parenthesis follows.
 const FUNCTIONS: [Keyword; 11] = [
     Keyword::BOX,
     Keyword::CEIL,
@@ -26,7 +26,7 @@ const FUNCTIONS: [Keyword; 11] = [
     Keyword::SUBSTR,
 ];
 
-/// Reads an expression that begins with such a word; `None` where none does. `between` is the
+/// Parses an expression that begins with such a word; returns `None` for others. `between` is the
 /// precedence of IN.
 pub(super) fn prefixed(parser: &mut Parser<'_>, between: u8) -> Option<Result<Expr, ParserError>> {
     let Token::Word(word) = parser.peek_nth_token_ref(0).token.clone() else {
@@ -70,7 +70,7 @@ fn behind<'a>(
     read(parser)
 }
 
-/// `ARRAY(SELECT …)`
+/// Parses `ARRAY(SELECT …)`.
 fn array_of(parser: &mut Parser<'_>, name: Ident) -> Result<Expr, ParserError> {
     parser.expect_token(&Token::LParen)?;
     let query = parser.parse_query()?;
@@ -78,7 +78,7 @@ fn array_of(parser: &mut Parser<'_>, name: Ident) -> Result<Expr, ParserError> {
     Ok(call(name, FunctionArguments::Subquery(query)))
 }
 
-/// `OVERLAY(x PLACING y FROM 1 FOR 2)`, or a call of the function
+/// Parses `OVERLAY(x PLACING y FROM 1 FOR 2)`, or a plain call of the function.
 fn overlay(parser: &mut Parser<'_>, name: Ident) -> Result<Expr, ParserError> {
     parser.expect_token(&Token::LParen)?;
     let first = parser.parse_expr()?;
@@ -106,7 +106,7 @@ fn overlay(parser: &mut Parser<'_>, name: Ident) -> Result<Expr, ParserError> {
     })
 }
 
-/// `POSITION(x IN y)`
+/// Parses `POSITION(x IN y)`.
 fn position(parser: &mut Parser<'_>, between: u8) -> Result<Expr, ParserError> {
     parser.expect_token(&Token::LParen)?;
     let expr = Box::new(parser.parse_subexpr(between)?);
@@ -116,7 +116,7 @@ fn position(parser: &mut Parser<'_>, between: u8) -> Result<Expr, ParserError> {
     Ok(Expr::Position { expr, r#in })
 }
 
-/// `interval(0) '1.5 seconds'`
+/// Parses `interval(0) '1.5 seconds'`.
 fn rounded_interval(parser: &mut Parser<'_>) -> Result<Expr, ParserError> {
     parser.expect_token(&Token::LParen)?;
     let digits = parser.parse_literal_uint()?;

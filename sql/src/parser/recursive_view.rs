@@ -1,11 +1,12 @@
-//! `CREATE RECURSIVE VIEW v (a, b) AS query`, which is `CREATE VIEW v AS WITH RECURSIVE v (a, b) AS (query) SELECT a, b FROM v`.
+//! `CREATE RECURSIVE VIEW v (a, b) AS query`. It means `CREATE VIEW v AS WITH RECURSIVE v (a, b) AS
+//! (query) SELECT a, b FROM v`.
 
 use super::cursor::Cursor;
 use super::lexer::{Kind, Token};
 use crate::error::SqlError;
 use crate::functions::quote_ident;
 
-/// The statement without RECURSIVE.
+/// Rewrites the statement without RECURSIVE; returns `None` for any other statement.
 pub(super) fn plain(text: &str, tokens: &[Token]) -> Result<Option<String>, SqlError> {
     let mut c = Cursor::new(text, tokens);
     if !c.accept("create") {

@@ -1,12 +1,12 @@
-//! Operators that sqlparser gives too much: in `a IS DISTINCT FROM b AND c` it takes `b AND c` for what a is compared with,
-//! and in `-a ^ b` the minus for that of the power.
+//! Corrections of operator precedence. sqlparser reads `a IS DISTINCT FROM b AND c` as a comparison
+//! with `b AND c`. In `-a ^ b` it applies the minus before the power.
 
 use sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator};
 
 use super::lexer::{Kind, Token};
 use crate::walk::{TreeMut, VisitorMut};
 
-/// Groups the operators of a tree as PostgreSQL does, where its text has such.
+/// Regroups the operators of a tree as PostgreSQL does, if its text has such operators.
 pub(super) fn regroup(tree: &mut impl TreeMut, text: &str, tokens: &[Token]) {
     let concerns = |i: usize| {
         let distinct = tokens[i].is(text, "distinct") && i > 0;
@@ -15,7 +15,7 @@ pub(super) fn regroup(tree: &mut impl TreeMut, text: &str, tokens: &[Token]) {
         behind("is") || behind("not") || power
     };
     if (0..tokens.len()).any(concerns) {
-        // It looks at everything.
+        // The visitor never stops early.
         let _ = tree.walk_mut(&mut Regrouped);
     }
 }
@@ -23,13 +23,14 @@ pub(super) fn regroup(tree: &mut impl TreeMut, text: &str, tokens: &[Token]) {
 struct Regrouped;
 
 impl VisitorMut for Regrouped {
-    /// Parts come before what they are parts of.
+    /// Children are visited before their parents.
     fn expr_end(&mut self, expr: &mut Expr) {
         give_back(expr);
     }
 }
 
-/// Does an operator bind less than what stands before its left side?
+/// Returns whether an operator binds less than the expression `than` that ends with its left
+/// operand.
 fn is_weaker(operator: &BinaryOperator, than: &Expr) -> bool {
     use BinaryOperator::{And, Or, PGExp};
     match than {
@@ -44,7 +45,7 @@ fn is_weaker(operator: &BinaryOperator, than: &Expr) -> bool {
     }
 }
 
-/// The last operand.
+/// Returns the last operand of an expression.
 fn last(expr: &mut Expr) -> Option<&mut Box<Expr>> {
     match expr {
         Expr::IsDistinctFrom(_, right)
@@ -59,7 +60,7 @@ fn nothing() -> Expr {
     Expr::Identifier(ast::Ident::new(""))
 }
 
-/// Leaves its last operand only what stands before a weaker operator, which takes its place.
+/// Reduces the last operand to the part before a weaker operator, and makes that operator the root.
 fn give_back(expr: &mut Expr) {
     let weaker =
         |expr: &Expr, of: &Expr| matches!(expr, Expr::BinaryOp { op, .. } if is_weaker(op, of));

@@ -1,7 +1,7 @@
-//! Names inside expressions that the catalog keeps as text.
+//! Names inside expressions that the catalog stores as text.
 //!
-//! A column is a word, or a quoted identifier, that no bracket, dot or string follows: so functions, relations and
-//! typed literals are left alone. Words behind `::` are types.
+//! A column is a word or quoted identifier that no parenthesis, dot or string follows. Functions,
+//! relations and typed literals are therefore not matched. Words after `::` are types.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::is_reserved;
 use super::lexer::{self, Kind, Token};
 use super::patch::{insert, put};
 
-/// Returns the tokens IF EXISTS of an ALTER INDEX, which sqlparser does not know there.
+/// Returns the tokens IF EXISTS of an ALTER INDEX, which sqlparser does not accept there.
 pub(super) fn index_if_exists<'t>(text: &str, tokens: &'t [Token]) -> &'t [Token] {
     let words = ["alter", "index", "if", "exists"];
     let fits = tokens.len() > 4 && words.iter().zip(tokens).all(|(word, t)| t.is(text, word));
@@ -19,24 +19,24 @@ pub(super) fn index_if_exists<'t>(text: &str, tokens: &'t [Token]) -> &'t [Token
     }
 }
 
-/// Is the statement an ALTER INDEX IF EXISTS?
+/// Returns whether the statement is ALTER INDEX IF EXISTS.
 pub(crate) fn alters_index_if_exists(sql: &str) -> bool {
     let tokens = lexer::tokens(sql).unwrap_or_default();
     !index_if_exists(sql, &tokens).is_empty()
 }
 
-/// Does the expression name the column `name`?
+/// Returns whether the expression refers to the column `name`.
 pub(crate) fn mentions(text: &str, name: &str) -> bool {
     !places(text, name).is_empty()
 }
 
-/// Does the text say the name, of whatever?
+/// Returns whether the text contains the name, of any kind of object.
 pub fn names(text: &str, name: &str) -> bool {
     let tokens = lexer::tokens(text).unwrap_or_default();
     tokens.iter().any(|token| match token.kind {
         Kind::Word => token.text(text).eq_ignore_ascii_case(name),
         Kind::QuotedIdent => unquoted(token.text(text)) == name,
-        // As of `nextval('name')`.
+        // For example in `nextval('name')`.
         Kind::String => token
             .text(text)
             .to_lowercase()
@@ -45,7 +45,7 @@ pub fn names(text: &str, name: &str) -> bool {
     })
 }
 
-/// The names that the text says, of whatever.
+/// Returns all names in the text, of any kind of object.
 pub(crate) fn all_names(text: &str) -> BTreeSet<String> {
     let tokens = lexer::tokens(text).unwrap_or_default();
     let name = |token: &Token| match token.kind {
@@ -56,7 +56,7 @@ pub(crate) fn all_names(text: &str) -> BTreeSet<String> {
     tokens.iter().filter_map(name).collect()
 }
 
-/// Does the text call the function `name`?
+/// Returns whether the text calls the function `name`.
 pub fn calls(text: &str, name: &str) -> bool {
     let tokens = lexer::tokens(text).unwrap_or_default();
     tokens.windows(2).any(|pair| {
@@ -69,7 +69,7 @@ pub fn calls(text: &str, name: &str) -> bool {
     })
 }
 
-/// The expression with the schema before each call of `name` that has none.
+/// Adds the schema to each unqualified call of `name`.
 pub(crate) fn with_schema(text: &str, name: &str, schema: &str) -> String {
     let tokens = lexer::tokens(text).unwrap_or_default();
     let mut out = text.to_owned();
@@ -88,7 +88,7 @@ pub(crate) fn with_schema(text: &str, name: &str, schema: &str) -> String {
     out
 }
 
-/// The expression with the column `from` called `to`.
+/// Renames the column `from` to `to`.
 pub(crate) fn renamed(text: &str, from: &str, to: &str) -> String {
     let mut renamed = text.to_owned();
     for token in places(text, from).into_iter().rev() {
@@ -97,7 +97,8 @@ pub(crate) fn renamed(text: &str, from: &str, to: &str) -> String {
     renamed
 }
 
-/// The text with the schema `from` of the objects `named` called `to`; `None` where it may be something else that is called so.
+/// Renames the schema `from` of the objects that `named` accepts. Returns `None` if a name may
+/// refer to something else.
 pub fn with_schema_renamed(
     text: &str,
     (from, to): (&str, &str),
@@ -113,7 +114,7 @@ pub fn with_schema_renamed(
     let mut out = text.to_owned();
     for (i, token) in tokens.iter().enumerate().rev() {
         if token.kind == Kind::String {
-            // As of `nextval('schema.name')`.
+            // For example in `nextval('schema.name')`.
             let inside = super::cursor::unquoted(token.text(text));
             let parts = lexer::tokens(&inside).unwrap_or_default();
             let is_name = parts.len() == 3 && parts[1].kind == Kind::Dot;
@@ -141,7 +142,7 @@ pub fn with_schema_renamed(
     Some(out)
 }
 
-/// A name in three tokens with its schema called `to`, if it is of one of these.
+/// Renames the schema of a name of three tokens, if `named` accepts the object.
 fn renamed_schema(
     text: &str,
     parts: &[Token],
@@ -182,7 +183,7 @@ fn unquoted(token: &str) -> String {
     inner.unwrap_or_default().replace("\"\"", "\"")
 }
 
-/// An identifier as it is to be written.
+/// Returns an identifier with quotes if it needs them.
 pub fn quoted(name: &str) -> String {
     let plain = name
         .bytes()

@@ -1,16 +1,16 @@
-//! What sqlparser reads in another spelling only.
+//! Syntax that sqlparser reads only in another spelling.
 //!
 //! ```text
-//! SUBSTRING(x SIMILAR p ESCAPE e)    is   SUBSTRING(x FROM p FOR e)
-//! ORDER BY x USING <                 is   ORDER BY x ASC
-//! FETCH FIRST n ROWS ONLY OFFSET m   is   LIMIT n OFFSET m
-//! integer ARRAY[4]                   is   integer[4]
-//! FETCH FIRST (1 + 1) ROWS ONLY      is   LIMIT (1 + 1)
-//! GROUP BY DISTINCT a, b             is   GROUP BY a, b
-//! GROUPING SETS (a, GROUPING SETS (b, c))   is   GROUPING SETS (a, b, c)
+//!     SUBSTRING(x SIMILAR p ESCAPE e)           is   SUBSTRING(x FROM p FOR e)
+//!     ORDER BY x USING <                        is   ORDER BY x ASC
+//!     FETCH FIRST n ROWS ONLY OFFSET m          is   LIMIT n OFFSET m
+//!     integer ARRAY[4]                          is   integer[4]
+//!     FETCH FIRST (1 + 1) ROWS ONLY             is   LIMIT (1 + 1)
+//!     GROUP BY DISTINCT a, b                    is   GROUP BY a, b
+//!     GROUPING SETS (a, GROUPING SETS (b, c))   is   GROUPING SETS (a, b, c)
 //! ```
-//! No spelling is longer than what it stands for, so positions stay. A text of nothing but these words is looked through a few
-//! times, and not from each of them to its end.
+//! No new spelling is longer than the original, so positions stay. The search is linear: a text
+//! that repeats these words is not searched to its end from each of them.
 
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use super::lexer::{Kind, Token};
 use crate::error::SqlError;
 use crate::types::TypeKind;
 
-/// Last words of types that are not their names in the catalog.
+/// The last words of type names that differ from their names in the catalog.
 const OTHER_NAMES: [&str; 14] = [
     "bigint",
     "bit",
@@ -38,21 +38,21 @@ const OTHER_NAMES: [&str; 14] = [
     "varying",
 ];
 
-/// Words that are no types, behind which an array may be.
+/// Words that are not types and that can precede an array.
 const BEFORE_EXPRESSIONS: [&str; 8] = [
     "between", "by", "escape", "ilike", "like", "overlaps", "return", "values",
 ];
 
-/// Words for several sets in one GROUP BY.
+/// The words for several grouping sets in one GROUP BY.
 const SETS: [&str; 3] = ["rollup", "cube", "grouping"];
 
 type Respelled = (Range<usize>, &'static str);
 
-/// The brackets of a text, by its tokens.
+/// The parentheses of a text, by token.
 struct Brackets {
-    /// The one that is open last before each token.
+    /// For each token, the innermost open parenthesis before it.
     around: Vec<Option<usize>>,
-    /// Where each one that opens closes; nowhere, where there is none.
+    /// For each opening parenthesis, its closing one, if there is one.
     ends: Vec<Option<usize>>,
 }
 
@@ -78,7 +78,7 @@ impl Brackets {
         brackets
     }
 
-    /// The tokens from one on that are in the same brackets, and in none within, up to `end` or a semicolon.
+    /// Returns the tokens from `from` on at the same parenthesis level, up to `end` or a semicolon.
     fn level<'t>(
         &'t self,
         tokens: &'t [Token],
@@ -103,10 +103,10 @@ impl Brackets {
     }
 }
 
-/// What is to be replaced, and by what.
+/// Returns the byte ranges to replace and their replacements.
 ///
 /// # Errors
-/// Where there is no such spelling.
+/// If the syntax has no equivalent spelling.
 pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Respelled>, SqlError> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let (brackets, last_set) = (OnceCell::new(), OnceCell::new());
@@ -153,7 +153,8 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Respelled>, SqlE
     Ok(found)
 }
 
-/// DISTINCT of GROUP BY changes nothing where there is one set, and ALL nothing at all; whether there may be `sets`.
+/// Handles DISTINCT and ALL of GROUP BY. DISTINCT has no effect with one grouping set, and ALL
+/// never has. `sets` tells whether the text can have several sets.
 fn of_groups(text: &str, tokens: &[Token], sets: bool) -> Result<Option<Respelled>, SqlError> {
     let Some((first, rest)) = tokens.split_first() else {
         return Ok(None);
@@ -172,7 +173,8 @@ fn of_groups(text: &str, tokens: &[Token], sets: bool) -> Result<Option<Respelle
     Ok(Some((first.start..first.end, "")))
 }
 
-/// The words and brackets of GROUPING SETS among those of another one: its sets are sets of that.
+/// Returns the words and parentheses of GROUPING SETS inside GROUPING SETS: the inner sets become
+/// sets of the outer one.
 fn sets_of_sets(text: &str, tokens: &[Token], at: usize, brackets: &Brackets) -> Vec<Respelled> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let among = brackets.around[at].filter(|open| *open >= 2);
@@ -186,7 +188,7 @@ fn sets_of_sets(text: &str, tokens: &[Token], at: usize, brackets: &Brackets) ->
     blank.to_vec()
 }
 
-/// What the words of a FETCH that is before OFFSET are in a LIMIT.
+/// Returns the replacements that turn a FETCH before OFFSET into a LIMIT.
 fn limit_of(
     text: &str,
     tokens: &[Token],
@@ -203,7 +205,7 @@ fn limit_of(
         let what = "OFFSET behind FETCH ... WITH TIES";
         return Err(SqlError::unsupported(what));
     }
-    // sqlparser knows a literal behind FETCH FIRST, and nothing else.
+    // After FETCH FIRST, sqlparser accepts only a literal.
     let opens = tokens.get(fetch + 2).is_some_and(|t| t.kind == Kind::Open);
     let computes = opens && rows != fetch + 5;
     if !is(rows + 1, "only") || !(computes || is(rows + 2, "offset")) {
@@ -220,7 +222,8 @@ fn limit_of(
     Ok(spelled.to_vec())
 }
 
-/// Is the last token the end of a type? One of users is known behind `::`, and where columns and functions are made.
+/// Returns whether the last token ends a type. A user-defined type is recognized only after `::`
+/// and in definitions of columns and functions.
 fn ends_a_type(text: &str, tokens: &[Token]) -> bool {
     let Some((last, before)) = tokens.split_last() else {
         return false;
@@ -239,7 +242,7 @@ fn ends_a_type(text: &str, tokens: &[Token]) -> bool {
         }
         Kind::QuotedIdent => defines() || cast(),
         Kind::Close => {
-            // As in `numeric(10, 2)`; further back there is none, however many brackets there are.
+            // As in `numeric(10, 2)`; the opening parenthesis is never further back.
             let open = before
                 .iter()
                 .rev()
@@ -255,7 +258,8 @@ fn ends_a_type(text: &str, tokens: &[Token]) -> bool {
     }
 }
 
-/// Are the brackets that these tokens leave open last those of SUBSTRING, and is there something in them?
+/// Returns whether the innermost open parenthesis of these tokens belongs to SUBSTRING and is not
+/// empty.
 fn is_in_substring(text: &str, tokens: &[Token], brackets: &Brackets) -> bool {
     let Some(open) = brackets.around[tokens.len()] else {
         return false;

@@ -1,12 +1,12 @@
-//! Forms that sqlparser reads once its tokens are changed.
+//! Syntax that sqlparser reads after its tokens are changed.
 //!
 //! ```text
-//! t.order, 1 AS table                    is   t."order", 1 AS "table"
-//! FOR UPDATE SKIP LOCKED LIMIT 1         is   LIMIT 1 FOR UPDATE SKIP LOCKED
-//! MERGE INTO t USING a JOIN b ON … ON …  is   MERGE INTO t USING (a JOIN b ON …) ON …
-//! CREATE TABLE t (CHECK (…) NOT VALID)   is   CREATE TABLE t (CHECK (…)), as no row is there yet
+//!     t.order, 1 AS table                     is   t."order", 1 AS "table"
+//!     FOR UPDATE SKIP LOCKED LIMIT 1          is   LIMIT 1 FOR UPDATE SKIP LOCKED
+//!     MERGE INTO t USING a JOIN b ON … ON …   is   MERGE INTO t USING (a JOIN b ON …) ON …
+//!     CREATE TABLE t (CHECK (…) NOT VALID)    is   CREATE TABLE t (CHECK (…)), as t has no rows yet
 //! ```
-//! The tokens keep their places in the text, which errors name.
+//! The tokens keep their positions in the text, which errors report.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -33,12 +33,12 @@ pub(super) fn retoken(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// Returns true if the token is the keyword, quoted or not.
+/// Returns whether the token is the keyword, quoted or not.
 pub(super) fn is(token: &TokenWithSpan, keyword: Keyword) -> bool {
     matches!(&token.token, Token::Word(word) if word.keyword == keyword)
 }
 
-/// Returns true if there is a token at `at` and it is the keyword.
+/// Returns whether the token at `at` exists and is the keyword.
 pub(super) fn is_at(tokens: &[TokenWithSpan], at: usize, keyword: Keyword) -> bool {
     tokens.get(at).is_some_and(|token| is(token, keyword))
 }
@@ -50,10 +50,10 @@ fn starts(tokens: &[TokenWithSpan], keywords: &[Keyword]) -> bool {
     })
 }
 
-/// Puts quotes around the keywords that are names by where they stand.
+/// Quotes the keywords that are names by their position.
 ///
-/// Behind a dot each keyword is a name, unless it is called. Behind AS a reserved one is where
-/// nothing of what it would begin follows.
+/// After a dot each keyword is a name, unless it is called. After AS, a reserved keyword is a name
+/// unless the tokens after it continue the construct that the keyword would begin.
 fn quote_labels(tokens: &mut [TokenWithSpan]) {
     let queries = [
         Keyword::SELECT,
@@ -109,7 +109,8 @@ fn limit_before_locks(tokens: &mut [TokenWithSpan]) {
     }
 }
 
-/// Returns the end of the limits that begin at a token: ON CONFLICT and RETURNING of an INSERT may follow.
+/// Returns the end of the limits that begin at a token. ON CONFLICT and RETURNING of an INSERT can
+/// follow.
 fn limit_end(tokens: &[TokenWithSpan], from: usize) -> usize {
     let level = level_end(tokens, from);
     let mut behind = top_level(&tokens[from..level])
@@ -117,7 +118,7 @@ fn limit_end(tokens: &[TokenWithSpan], from: usize) -> usize {
     behind.next().map_or(level, |(at, _)| from + at)
 }
 
-/// Returns the end of the locking clause that begins at a token, if one does.
+/// Returns the end of the locking clause that begins at a token, if there is one.
 fn lock_end(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     let strength = [Keyword::UPDATE, Keyword::SHARE];
     if !is_at(tokens, at, Keyword::FOR) || !strength.iter().any(|of| is_at(tokens, at + 1, *of)) {
@@ -144,7 +145,7 @@ fn lock_end(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     Some(end.min(tokens.len()))
 }
 
-/// Returns where the brackets end that the token is in, or the statement.
+/// Returns the end of the enclosing parentheses of a token, or of the statement.
 fn level_end(tokens: &[TokenWithSpan], from: usize) -> usize {
     let mut depth = 0usize;
     for (at, token) in tokens.iter().enumerate().skip(from) {
@@ -159,7 +160,7 @@ fn level_end(tokens: &[TokenWithSpan], from: usize) -> usize {
     tokens.len()
 }
 
-/// Returns the tokens that stand in no brackets, with where they are.
+/// Returns the tokens outside parentheses and their indexes.
 fn top_level(tokens: &[TokenWithSpan]) -> impl Iterator<Item = (usize, &TokenWithSpan)> {
     let mut depth = 0usize;
     tokens.iter().enumerate().filter(move |(_, token)| {
@@ -172,7 +173,7 @@ fn top_level(tokens: &[TokenWithSpan]) -> impl Iterator<Item = (usize, &TokenWit
     })
 }
 
-/// Puts brackets around the joins that a MERGE takes its rows from.
+/// Adds parentheses around the joins of the source of a MERGE.
 fn enclose_source(tokens: &mut Vec<TokenWithSpan>) {
     let find = |from: usize, to: usize, keyword: Keyword| {
         let mut within = top_level(tokens).filter(|(at, _)| (from..to).contains(at));
@@ -203,7 +204,7 @@ fn enclose_source(tokens: &mut Vec<TokenWithSpan>) {
     tokens.insert(using + 1, open);
 }
 
-/// Leaves out the NOT VALID of the constraints that a CREATE TABLE has beside its columns.
+/// Removes NOT VALID from the table constraints of a CREATE TABLE.
 fn drop_not_valid(tokens: &mut Vec<TokenWithSpan>) {
     let table = (1..4).find(|at| is_at(tokens, *at, Keyword::TABLE));
     let opens = |from: usize| (from..tokens.len()).find(|at| tokens[*at].token == Token::LParen);

@@ -8,25 +8,25 @@ use crate::bound::{SettingChange, Volatility};
 use crate::catalog::{ArgMode, Parallel, RoutineKind};
 use crate::error::{SqlError, SqlState};
 
-/// A statement about routines.
+/// A statement about functions or procedures.
 #[derive(Clone, Debug)]
 pub enum RoutineSyntax {
     /// CREATE FUNCTION, CREATE PROCEDURE
     Create(CreateRoutine),
-    /// DROP FUNCTION and its kin
+    /// DROP FUNCTION, DROP PROCEDURE, DROP ROUTINE
     Drop(DropRoutine),
-    /// ALTER FUNCTION and its kin
+    /// ALTER FUNCTION, ALTER PROCEDURE, ALTER ROUTINE
     Alter(AlterRoutine),
     /// CALL
     Call(ast::Function),
 }
 
-/// CREATE FUNCTION, CREATE PROCEDURE
+/// CREATE FUNCTION or CREATE PROCEDURE.
 #[derive(Clone, Debug)]
 pub struct CreateRoutine {
     /// OR REPLACE
     pub or_replace: bool,
-    /// Which of them.
+    /// Function or procedure.
     pub kind: RoutineKind,
     /// The schema, if it is named.
     pub schema: Option<String>,
@@ -38,18 +38,18 @@ pub struct CreateRoutine {
     pub returns: Option<ReturnsSyntax>,
     /// LANGUAGE
     pub language: Option<String>,
-    /// What CREATE and ALTER say of it alike.
+    /// The attributes that CREATE and ALTER share.
     pub attributes: Attributes,
     /// SET
     pub settings: Vec<SettingChange>,
-    /// AS, or the body itself
+    /// The body, after AS or in SQL-standard form.
     pub body: Option<Body>,
 }
 
-/// What CREATE and ALTER say of a routine alike.
+/// The attributes that CREATE and ALTER share.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attributes {
-    /// IMMUTABLE and its kin
+    /// IMMUTABLE, STABLE or VOLATILE
     pub volatility: Option<Volatility>,
     /// STRICT
     pub strict: Option<bool>,
@@ -65,16 +65,16 @@ pub struct Attributes {
     pub rows: Option<f32>,
 }
 
-/// A body.
+/// The body of a routine.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// A string.
+    /// A body as a string.
     Text(String),
-    /// RETURN expression, or BEGIN ATOMIC … END.
+    /// An SQL-standard body: RETURN expression, or BEGIN ATOMIC … END.
     Sql(String),
 }
 
-/// RETURNS
+/// The result of a function (RETURNS).
 #[derive(Clone, Debug)]
 pub enum ReturnsSyntax {
     /// A type, or SETOF it.
@@ -83,71 +83,71 @@ pub enum ReturnsSyntax {
     Table(Vec<ArgSyntax>),
 }
 
-/// An argument.
+/// An argument or result column of a routine.
 #[derive(Clone, Debug)]
 pub struct ArgSyntax {
-    /// Its name; empty for none.
+    /// The name; empty if it has none.
     pub name: String,
-    /// Which way it goes.
+    /// IN, OUT, INOUT, VARIADIC or TABLE.
     pub mode: ArgMode,
-    /// Its type.
+    /// The type.
     pub ty: TypeSyntax,
-    /// Its default as SQL text.
+    /// The default as SQL text.
     pub default: Option<String>,
 }
 
-/// A type where routines have one.
+/// The type of an argument, a result or a PL/pgSQL variable.
 #[derive(Clone, Debug)]
 pub struct TypeSyntax {
-    /// SETOF
+    /// Whether SETOF precedes it.
     pub set: bool,
-    /// What it is.
+    /// The type itself.
     pub of: TypeOf,
 }
 
-/// What a type is.
+/// A type as it is written.
 #[derive(Clone, Debug)]
 pub enum TypeOf {
     /// A type by its name.
     Named(Box<ast::DataType>),
-    /// `name%TYPE`, by the parts of its name.
+    /// `name%TYPE`, as the parts of the name.
     Like(Vec<String>),
-    /// `name%ROWTYPE`
+    /// `name%ROWTYPE`, as the parts of the name.
     Row(Vec<String>),
 }
 
-/// A routine as DROP and ALTER name it.
+/// The name of a routine in a DROP, ALTER or similar statement.
 #[derive(Clone, Debug)]
 pub struct RoutineName {
     /// The schema, if it is named.
     pub schema: Option<String>,
     /// The name.
     pub name: String,
-    /// Its arguments, if they are said.
+    /// The arguments, if they are given.
     pub args: Option<Vec<ArgSyntax>>,
 }
 
-/// DROP FUNCTION and its kin
+/// DROP FUNCTION, DROP PROCEDURE or DROP ROUTINE.
 #[derive(Clone, Debug)]
 pub struct DropRoutine {
-    /// Which kind; `None` is either.
+    /// The kind; `None` for ROUTINE.
     pub kind: Option<RoutineKind>,
     /// IF EXISTS
     pub if_exists: bool,
-    /// Which.
+    /// The routines to drop.
     pub routines: Vec<RoutineName>,
     /// CASCADE
     pub cascade: bool,
 }
 
-/// ALTER FUNCTION and its kin
+/// ALTER FUNCTION, ALTER PROCEDURE or ALTER ROUTINE.
 #[derive(Clone, Debug)]
 pub struct AlterRoutine {
-    /// Which kind; `None` is either.
+    /// The kind; `None` for ROUTINE.
     pub kind: Option<RoutineKind>,
-    /// Which.
+    /// The routine.
     pub routine: RoutineName,
-    /// What becomes of it.
+    /// The change.
     pub change: RoutineChange,
 }
 
@@ -158,9 +158,9 @@ pub enum RoutineChange {
     Rename(String),
     /// SET SCHEMA
     Schema(String),
-    /// What else it says of itself.
+    /// Changes of attributes and settings.
     Attributes {
-        /// IMMUTABLE and its kin
+        /// The new attributes.
         attributes: Attributes,
         /// SET and RESET
         settings: Vec<SettingChange>,
@@ -168,7 +168,7 @@ pub enum RoutineChange {
 }
 
 impl TypeSyntax {
-    /// Reads a type.
+    /// Parses a type. `set` tells whether SETOF precedes it.
     pub fn parse(text: &str, set: bool) -> Result<TypeSyntax, SqlError> {
         let tokens = lexer::tokens(text)?;
         depth::check(text, &tokens)?;
@@ -180,7 +180,7 @@ impl TypeSyntax {
             for (i, token) in names.iter().enumerate() {
                 match (i % 2, token.kind) {
                     (0, Kind::Word) => parts.push(token.text(text).to_ascii_lowercase()),
-                    // An argument of the body that a variable is like.
+                    // An argument such as `$1`, of which a variable copies the type.
                     (0, Kind::Param) => parts.push(token.text(text).to_owned()),
                     (0, Kind::QuotedIdent) => {
                         let inner = token.text(text).trim_matches('"');

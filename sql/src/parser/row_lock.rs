@@ -1,5 +1,5 @@
-//! `FOR NO KEY UPDATE` and `FOR KEY SHARE`, which sqlparser does not read: they become FOR UPDATE and FOR SHARE, and a mark
-//! is the first of the relations behind OF.
+//! `FOR NO KEY UPDATE` and `FOR KEY SHARE`, which sqlparser does not read. They become FOR UPDATE
+//! and FOR SHARE with a mark before the first relation after OF.
 
 use sqlparser::ast::ObjectName;
 
@@ -7,7 +7,7 @@ use super::dialect::EVERY_FIELD;
 use super::lexer::{Kind, Token};
 use super::patch::put;
 
-/// A clause of a text: `NO KEY UPDATE` or `KEY SHARE` in it, with OF where that follows.
+/// A `NO KEY UPDATE` or `KEY SHARE` clause, including OF if that follows.
 pub(super) struct WeakLock {
     start: usize,
     end: usize,
@@ -39,7 +39,7 @@ pub(super) fn clauses(text: &str, tokens: &[Token]) -> Vec<WeakLock> {
     found
 }
 
-/// Writes the clauses as sqlparser reads them. A text may become longer by a byte for each.
+/// Rewrites the clauses for sqlparser. The text can grow by one byte for each.
 pub(super) fn apply(patched: &mut String, clauses: &[WeakLock]) {
     for clause in clauses.iter().rev() {
         let dot = if clause.names { "." } else { "" };
@@ -50,7 +50,7 @@ pub(super) fn apply(patched: &mut String, clauses: &[WeakLock]) {
     }
 }
 
-/// Whether the relations behind OF begin with the mark.
+/// Returns whether the relations after OF begin with the mark.
 pub(crate) fn is_weak(of: &ObjectName) -> bool {
     let first = of.0.first().and_then(|part| part.as_ident());
     first.is_some_and(|ident| ident.value.starts_with(EVERY_FIELD))

@@ -1,7 +1,7 @@
-//! ROWS FROM, which sqlparser does not read: it becomes a function of a name that stands for it, whose arguments are the
-//! calls.
+//! ROWS FROM, which sqlparser does not read. It becomes a function with a special name, whose
+//! arguments are the calls.
 //!
-//! `SELECT rows FROM (VALUES (1)) AS v (rows)` is not that: what is in its brackets is no call.
+//! `SELECT rows FROM (VALUES (1)) AS v (rows)` is not ROWS FROM: its parentheses contain no call.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use super::lexer::{Kind, Token};
 use super::patch::put;
 use crate::error::SqlError;
 
-/// What stands for ROWS FROM.
+/// The function name that replaces ROWS FROM.
 pub(crate) const ROWS_FROM: &str = "$rows";
 
-/// The bytes of each `ROWS FROM` before a bracket.
+/// Returns the byte range of each `ROWS FROM` before a parenthesis.
 pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Range<usize>>, SqlError> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let mut found = Vec::new();
@@ -38,7 +38,7 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Range<usize>>, S
     Ok(found)
 }
 
-/// Does a call of a function begin here?
+/// Returns whether a function call begins here.
 fn is_call(text: &str, tokens: &[Token]) -> bool {
     let is_query = ["select", "values", "with", "table"]
         .into_iter()
@@ -51,7 +51,7 @@ fn is_call(text: &str, tokens: &[Token]) -> bool {
     named && behind.next().is_some_and(|token| token.kind == Kind::Open)
 }
 
-/// The text with what stands for them, which is shorter.
+/// Replaces the ranges by the function name, which is shorter.
 pub(super) fn apply(patched: &mut String, words: &[Range<usize>]) {
     for range in words {
         let mark = format!("\"{ROWS_FROM}\"");

@@ -1,9 +1,9 @@
-//! SEARCH and CYCLE of a query of WITH, which sqlparser does not read: they are blanked out, and the tree has their text where
-//! it has room for a name.
+//! SEARCH and CYCLE of a WITH query, which sqlparser does not read. They are blanked out; the tree
+//! carries their text in a name.
 //!
 //! ```text
-//! SEARCH { BREADTH | DEPTH } FIRST BY column, … SET column
-//! CYCLE column, … SET column [TO value DEFAULT value] USING column
+//!     SEARCH { BREADTH | DEPTH } FIRST BY column, … SET column
+//!     CYCLE column, … SET column [TO value DEFAULT value] USING column
 //! ```
 
 use sqlparser::ast;
@@ -15,14 +15,14 @@ use super::position_of;
 use crate::error::SqlError;
 use crate::walk::{TreeMut, VisitorMut};
 
-/// Both clauses of a query.
+/// The SEARCH and CYCLE clauses of a WITH query.
 #[derive(Debug)]
 pub(crate) struct SearchCycle {
     pub(crate) search: Option<Search>,
     pub(crate) cycle: Option<Cycle>,
 }
 
-/// SEARCH
+/// A SEARCH clause.
 #[derive(Debug)]
 pub(crate) struct Search {
     pub(crate) depth: bool,
@@ -30,25 +30,25 @@ pub(crate) struct Search {
     pub(crate) sequence: String,
 }
 
-/// CYCLE
+/// A CYCLE clause.
 #[derive(Debug)]
 pub(crate) struct Cycle {
     pub(crate) columns: Vec<String>,
     pub(crate) mark: String,
-    /// TO and DEFAULT, as they are written.
+    /// The TO and DEFAULT expressions, as text.
     pub(crate) values: Option<(String, String)>,
     pub(crate) path: String,
 }
 
-/// The clauses of one query of a text.
+/// The clauses of one WITH query and their position in a text.
 pub(super) struct Clauses {
-    /// The place of the query's name, in characters from 1.
+    /// The position of the query's name, in characters from 1.
     position: u32,
     pub(super) tokens: std::ops::Range<usize>,
     text: String,
 }
 
-/// Those of a text.
+/// Returns the clauses of all WITH queries of a text.
 pub(super) fn clauses(text: &str, tokens: &[Token]) -> Result<Vec<Clauses>, SqlError> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let mut found = Vec::new();
@@ -80,7 +80,7 @@ pub(super) fn clauses(text: &str, tokens: &[Token]) -> Result<Vec<Clauses>, SqlE
     Ok(found)
 }
 
-/// The token that is the name of the query of WITH whose closing bracket is here.
+/// Returns the token of the name of the WITH query whose closing parenthesis is at `close`.
 fn name_before(text: &str, tokens: &[Token], close: usize) -> Option<usize> {
     let is = |i: usize, word: &str| tokens[i].is(text, word);
     let mut at = opening(tokens, close)?.checked_sub(1)?;
@@ -98,7 +98,7 @@ fn name_before(text: &str, tokens: &[Token], close: usize) -> Option<usize> {
     matches!(tokens[at].kind, Kind::Word | Kind::QuotedIdent).then_some(at)
 }
 
-/// The bracket that one closes.
+/// Returns the opening parenthesis for a closing one.
 pub(super) fn opening(tokens: &[Token], close: usize) -> Option<usize> {
     let mut depth = 0usize;
     (0..=close).rev().find(|i| {
@@ -161,9 +161,9 @@ fn names(c: &mut Cursor<'_>) -> Result<Vec<String>, SqlError> {
     Ok(names)
 }
 
-/// Gives the queries of a tree their clauses.
+/// Attaches the clauses to the WITH queries of a tree.
 pub(super) fn attach(tree: &mut impl TreeMut, text: &str, clauses: &[Clauses]) {
-    // It looks at everything.
+    // The visitor never stops early.
     let _ = tree.walk_mut(&mut Attacher { text, clauses });
 }
 
@@ -185,7 +185,7 @@ impl VisitorMut for Attacher<'_> {
     }
 }
 
-/// The clauses of a query of WITH, if it has any.
+/// Returns the clauses of a WITH query, if it has any.
 pub(crate) fn search_cycle(cte: &ast::Cte) -> Result<Option<SearchCycle>, SqlError> {
     let text = cte
         .from
@@ -198,7 +198,8 @@ pub(crate) fn search_cycle(cte: &ast::Cte) -> Result<Option<SearchCycle>, SqlErr
     clause(&mut Cursor::new(text, &tokens)).map(Some)
 }
 
-/// The text of a query that is written from its tree, with what stands for what sqlparser does not know as it is written.
+/// Restores the original spelling of replaced constructs in the text of a query that was deparsed
+/// from its tree.
 pub(crate) fn spelled(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -237,7 +238,7 @@ pub(crate) fn spelled(text: &str) -> String {
     out + rest
 }
 
-/// Where the quote is that ends a name.
+/// Returns the position of the quote that ends a name.
 fn closing_quote(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut at = 0;

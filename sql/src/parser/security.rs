@@ -4,25 +4,25 @@ use super::routine::RoutineName;
 use crate::bound::RoleRef;
 use crate::catalog::ObjectKind;
 
-/// A statement about privileges, owners or comments, whose objects have to be found.
+/// A statement about privileges, owners or comments, whose objects must be looked up.
 #[derive(Clone, Debug)]
 pub enum SecuritySyntax {
     /// GRANT, REVOKE
     Grant(GrantSyntax),
     /// ALTER … OWNER TO
     Owner {
-        /// Whose owner changes.
+        /// The object.
         object: ObjectName,
-        /// It may be missing.
+        /// Whether IF EXISTS is given.
         if_exists: bool,
         /// The new owner.
         to: RoleRef,
     },
     /// ALTER … SET SCHEMA
     Schema {
-        /// What moves.
+        /// The object to move.
         object: ObjectName,
-        /// It may be missing.
+        /// Whether IF EXISTS is given.
         if_exists: bool,
         /// The new schema.
         to: String,
@@ -33,45 +33,45 @@ pub enum SecuritySyntax {
     RenameView {
         /// The view.
         object: ObjectName,
-        /// It may be missing.
+        /// Whether IF EXISTS is given.
         if_exists: bool,
-        /// The column; `None` is the view.
+        /// The column to rename; `None` renames the view.
         column: Option<String>,
         /// The new name.
         to: String,
     },
     /// COMMENT ON
     Comment {
-        /// What it is on.
+        /// The object.
         object: ObjectName,
-        /// A column of it, or a constraint.
+        /// The column or constraint of the object, if the comment is on one.
         part: Option<String>,
-        /// The text; `None` takes it away.
+        /// The text; `None` removes the comment.
         text: Option<String>,
     },
 }
 
-/// An object as a statement names it.
+/// The name of an object in a statement.
 #[derive(Clone, Debug)]
 pub struct ObjectName {
-    /// What it is; a table may turn out to be a view or a sequence.
+    /// The kind of the object. A table may turn out to be a view or a sequence.
     pub kind: ObjectKind,
-    /// Schema and name, and the arguments of a routine.
+    /// The schema and name, and the arguments of a routine.
     pub name: RoutineName,
 }
 
 /// GRANT and REVOKE of privileges.
 #[derive(Clone, Debug)]
 pub struct GrantSyntax {
-    /// REVOKE
+    /// True for REVOKE, false for GRANT.
     pub revoke: bool,
-    /// WITH GRANT OPTION, GRANT OPTION FOR
+    /// WITH GRANT OPTION, or GRANT OPTION FOR
     pub option: bool,
-    /// The privileges, ALL is empty, each with the columns that it is of.
+    /// The privileges, each with its columns; empty for ALL.
     pub privileges: Vec<(String, Vec<String>)>,
-    /// Of what.
+    /// The objects.
     pub objects: Granted,
-    /// Who gets or loses them; `None` is PUBLIC.
+    /// The roles; `None` is PUBLIC.
     pub grantees: Vec<Option<RoleRef>>,
     /// CASCADE
     pub cascade: bool,
@@ -79,11 +79,11 @@ pub struct GrantSyntax {
     pub by: Option<RoleRef>,
 }
 
-/// What privileges are of.
+/// The objects of a GRANT or REVOKE.
 #[derive(Clone, Debug)]
 pub enum Granted {
-    /// These.
+    /// The named objects.
     Named(Vec<ObjectName>),
-    /// ALL of a kind IN SCHEMA; those that are also of the second kind.
+    /// ALL objects of a kind IN SCHEMA, and those of the second kind.
     AllIn(ObjectKind, Option<ObjectKind>, Vec<String>),
 }

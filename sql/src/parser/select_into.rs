@@ -1,8 +1,8 @@
-//! `SELECT … INTO t FROM …`, which is `CREATE TABLE t AS SELECT … FROM …`.
+//! `SELECT … INTO t FROM …`, which means `CREATE TABLE t AS SELECT … FROM …`.
 
 use sqlparser::ast::{self, SetExpr, helpers::stmt_create_table::CreateTableBuilder};
 
-/// The statement as one that makes a table, if its query has an INTO.
+/// Converts a query with INTO to a CREATE TABLE AS; returns other statements unchanged.
 pub(super) fn made(statement: ast::Statement) -> ast::Statement {
     let ast::Statement::Query(mut query) = statement else {
         return statement;
@@ -18,7 +18,7 @@ pub(super) fn made(statement: ast::Statement) -> ast::Statement {
     }
 }
 
-/// Takes the INTO out of the first SELECT.
+/// Removes the INTO from the first SELECT and returns it.
 fn into_of(body: &mut SetExpr) -> Option<ast::SelectInto> {
     match body {
         SetExpr::Select(select) => select.into.take(),

@@ -1,13 +1,13 @@
-//! Forms that PostgreSQL shows definitions in and that sqlparser does not read.
+//! Syntax in which PostgreSQL deparses definitions and that sqlparser does not read.
 //!
 //! ```text
-//! FETCH FIRST (3) ROWS   RANGE '1 day'::interval PRECEDING   x OPERATOR(pg_catalog.=) ANY (…)   FROM t*
+//!     FETCH FIRST (3) ROWS   RANGE '1 day'::interval PRECEDING   x OPERATOR(pg_catalog.=) ANY (…)   FROM t*
 //! ```
-//! What can be left out of them without a change of what they say is blanked out.
+//! The parts that can be omitted without a change of meaning are blanked out.
 
 use super::lexer::{Kind, Token};
 
-/// What is to be blanked out.
+/// Returns the tokens to blank out.
 pub(super) fn words(text: &str, tokens: &[Token]) -> Vec<Token> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let kind = |i: usize| tokens.get(i).map(|t: &Token| t.kind);
@@ -39,8 +39,9 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Vec<Token> {
     found
 }
 
-/// Before ANY, SOME and ALL, which sqlparser takes for functions then, an operator binds without the word, the brackets
-/// and the schema as it would with them.
+/// Returns the tokens of OPERATOR(…) around an operator before ANY, SOME or ALL, which sqlparser
+/// takes for functions there. Without OPERATOR, the parentheses and the schema, such an operator
+/// has the same precedence.
 fn operator(i: usize, (text, tokens): (&str, &[Token])) -> Vec<Token> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let kind = |i: usize| tokens.get(i).map(|t: &Token| t.kind);
@@ -56,7 +57,7 @@ fn operator(i: usize, (text, tokens): (&str, &[Token])) -> Vec<Token> {
     found
 }
 
-/// Is it the `*` of `FROM t*`, which says that tables of its kind are meant, too?
+/// Returns whether the token is the `*` of `FROM t*`, which includes descendant tables.
 fn is_star_of_table(text: &str, tokens: &[Token], i: usize) -> bool {
     const BEHIND: [&str; 19] = [
         "where",

@@ -1,6 +1,8 @@
-//! Storage parameters, `WITH (fillfactor = 70)`: they change nothing here, and are kept for who asks and for dumps.
+//! Storage parameters, `WITH (fillfactor = 70)`. They have no effect here and are recorded for
+//! catalog queries and dumps.
 //!
-//! In a key's constraint, where sqlparser reads none, a comment stands for them, which has the number of their token.
+//! sqlparser does not read them in a key constraint. There, a comment replaces them and records the
+//! index of their token.
 
 use super::cursor::Cursor;
 use super::dialect::EVERY_FIELD;
@@ -10,22 +12,22 @@ use super::search_cycle::opening;
 use crate::error::{SqlError, SqlState};
 use crate::settings::parse_bool;
 
-/// Parameters with their values.
+/// Storage parameters and their values.
 pub type StorageOptions = Vec<(String, String)>;
 
-/// What a value may be.
+/// The type and range of a parameter's value.
 #[derive(Clone, Copy)]
 enum Of {
     Bool,
     Int(i64, i64),
     Real(f64, f64),
-    /// `auto`, besides what a truth may be.
+    /// `auto` or a Boolean.
     Auto,
 }
 
 const MAX: i64 = i32::MAX as i64;
 
-/// The parameters of tables and indexes. Some of methods that there are none of are accepted, too.
+/// The parameters of tables and indexes, including some of access methods that do not exist here.
 const OPTIONS: [(&str, Of); 31] = [
     ("fillfactor", Of::Int(10, 100)),
     ("parallel_workers", Of::Int(0, 1024)),
@@ -75,7 +77,7 @@ const OPTIONS: [(&str, Of); 31] = [
 fn known(name: &str) -> Option<Of> {
     let mut all = OPTIONS.iter();
     let found = all.find(|(known, _)| *known == name);
-    // What is said of what is kept elsewhere is as what is said of the table.
+    // A toast parameter takes the same values as the parameter of the table.
     let plain = || {
         known(
             name.strip_prefix("toast.")
@@ -85,12 +87,15 @@ fn known(name: &str) -> Option<Of> {
     found.map(|(_, of)| *of).or_else(plain)
 }
 
-/// Is it a parameter of a table's or index's storage?
+/// Returns whether a name is a storage parameter of a table or index.
 pub(crate) fn is_storage_option(name: &str) -> bool {
     known(name).is_some()
 }
 
-/// 22023 for what there is not, or a value that none is.
+/// Checks a parameter and its value.
+///
+/// # Errors
+/// 22023 for an unknown parameter or an invalid value.
 pub(super) fn check(name: &str, value: &str) -> Result<(), SqlError> {
     let bad = |message: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
     let bounds = |low: &str, high: &str| {
@@ -121,7 +126,7 @@ pub(super) fn check(name: &str, value: &str) -> Result<(), SqlError> {
     }
 }
 
-/// `name [= value], …`, and whether there is more than names and values.
+/// Reads `name [= value], …`.
 pub(super) fn list(c: &mut Cursor<'_>) -> Result<StorageOptions, SqlError> {
     let mut all = StorageOptions::new();
     while c.peek().is_some_and(|token| token.kind != Kind::Close) {
@@ -150,7 +155,7 @@ pub(super) fn list(c: &mut Cursor<'_>) -> Result<StorageOptions, SqlError> {
     Ok(all)
 }
 
-/// The tokens of `WITH (…)` at a place.
+/// Returns the token range of the `WITH (…)` at a position.
 pub(super) fn with_at(
     text: &str,
     tokens: &[Token],
@@ -163,7 +168,7 @@ pub(super) fn with_at(
     opens.then_some(at..=close)
 }
 
-/// What stands in the brackets behind the WITH at a place.
+/// Returns the parameters in the parentheses after the WITH at a position.
 pub(super) fn options_at(
     text: &str,
     tokens: &[Token],
@@ -175,7 +180,8 @@ pub(super) fn options_at(
     list(&mut Cursor::new(text, &tokens[at + 2..*range.end()]))
 }
 
-/// The parameters that CREATE TABLE, CREATE INDEX or CREATE MATERIALIZED VIEW says; those of Fencepost's own are left out.
+/// Returns the storage parameters of a CREATE TABLE, CREATE INDEX or CREATE MATERIALIZED VIEW,
+/// without Fencepost's own parameters.
 pub(crate) fn storage_options(sql: &str) -> Result<StorageOptions, SqlError> {
     let tokens = lexer::tokens(sql)?;
     let mut all = StorageOptions::new();
@@ -186,13 +192,13 @@ pub(crate) fn storage_options(sql: &str) -> Result<StorageOptions, SqlError> {
     Ok(all)
 }
 
-/// Says a CREATE TABLE that it is UNLOGGED?
+/// Returns whether a CREATE TABLE is UNLOGGED.
 pub(crate) fn is_unlogged(sql: &str) -> bool {
     let tokens = lexer::tokens(sql).unwrap_or_default();
     tokens.len() > 2 && tokens[0].is(sql, "create") && tokens[1].is(sql, "unlogged")
 }
 
-/// The places of those WITH that are of keys in the constraints of a table.
+/// Returns the token index of each WITH in a key constraint of a table.
 pub(super) fn of_keys(text: &str, tokens: &[Token]) -> Result<Vec<usize>, SqlError> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let table = (is(0, "create") || is(0, "alter")) && (1..4).any(|i| is(i, "table"));
@@ -216,7 +222,7 @@ pub(super) fn of_keys(text: &str, tokens: &[Token]) -> Result<Vec<usize>, SqlErr
     Ok(found)
 }
 
-/// Puts comments in their places.
+/// Replaces the parameters by comments.
 pub(super) fn apply(patched: &mut String, text: &str, tokens: &[Token], places: &[usize]) {
     for at in places {
         let Some(range) = with_at(text, tokens, *at) else {
@@ -224,7 +230,7 @@ pub(super) fn apply(patched: &mut String, text: &str, tokens: &[Token], places: 
         };
         let (start, end) = (tokens[*at].start, tokens[*range.end()].end);
         let comment = format!("COMMENT '{EVERY_FIELD}{at}'");
-        // What is as short has the name of no parameter, and is refused.
+        // A shorter WITH has no valid parameter and is rejected.
         let Some(blanks) = (end - start).checked_sub(comment.len()) else {
             continue;
         };
@@ -232,7 +238,10 @@ pub(super) fn apply(patched: &mut String, text: &str, tokens: &[Token], places: 
     }
 }
 
-/// The parameters that the comment of a constraint stands for; 42601 for one that somebody has written.
+/// Returns the parameters that the comment of a constraint stands for.
+///
+/// # Errors
+/// 42601 for a comment that the user wrote.
 pub(crate) fn options_of_key(sql: &str, comment: &str) -> Result<StorageOptions, SqlError> {
     let tokens = lexer::tokens(sql)?;
     let at = comment

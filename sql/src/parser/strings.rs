@@ -1,10 +1,11 @@
-//! String literals in a row: with a line break between them they are one, and without there is an error.
+//! Adjacent string literals. With a line break between them they are one literal; without one they
+//! are an error.
 
 use super::lexer::{Kind, Token, syntax_error};
 use crate::error::SqlError;
 
-/// The text with such literals as one, where there are any. What stands behind stays in its line and column, but the
-/// positions of errors there are some letters further than in the text as it was.
+/// Joins adjacent literals, if there are any. Later text keeps its line and column. The character
+/// positions of errors after a joined literal are larger than in the original text.
 pub(super) fn joined(sql: &str, tokens: &[Token]) -> Result<Option<String>, SqlError> {
     let follows = |i: usize| {
         let is_first = matches!(tokens[i].kind, Kind::String) || is_escaped(sql, &tokens[i]);
@@ -22,7 +23,7 @@ pub(super) fn joined(sql: &str, tokens: &[Token]) -> Result<Option<String>, SqlE
             i += 1;
             continue;
         }
-        // All but the quote that closes it; the next ones go on from there.
+        // Copies the literal without its closing quote; the next literals continue it.
         out.push_str(&sql[copied..tokens[i].end - 1]);
         let mut rest = String::new();
         while let Some(next) = tokens.get(i + 1).filter(|next| next.kind == Kind::String) {
@@ -44,7 +45,8 @@ pub(super) fn joined(sql: &str, tokens: &[Token]) -> Result<Option<String>, SqlE
     Ok(Some(out))
 }
 
-/// `E'…'` and its kin, but no text in dollars.
+/// Returns whether the token is a quoted literal with a prefix, such as `E'…'`, and not
+/// dollar-quoted.
 fn is_escaped(sql: &str, token: &Token) -> bool {
     token.kind == Kind::OtherString && token.text(sql).ends_with('\'')
 }

@@ -1,11 +1,12 @@
-//! Assignments to parts of arrays and of jsonb, `SET a[1] = …` and `INSERT INTO t (a[1], a[2]) …`, which sqlparser does not
-//! read.
+//! Assignments to elements of arrays and jsonb, `SET a[1] = …` and `INSERT INTO t (a[1], a[2]) …`,
+//! which sqlparser does not read.
 //!
 //! ```text
-//! SET a[i + 1] = 0   becomes   SET a.‹i + 1]› = 0
+//!     SET a[i + 1] = 0   becomes   SET a.‹i + 1]› = 0
 //! ```
-//! where what is in `‹›` is one name, made of the same characters moved to where no text has any (`MOVED`): so the tree has
-//! the subscripts where they belong, and all else stays where it is.
+//! The text in `‹›` is one name. It consists of the same characters, moved to a range that no text
+//! uses (`MOVED`). The tree then has the subscripts in the right place, and all other text keeps
+//! its position.
 
 use std::ops::Range;
 
@@ -17,15 +18,15 @@ use super::patch::put;
 use crate::error::SqlError;
 use crate::order::InOrder;
 
-/// How far the characters are moved: to a plane for private use.
+/// The offset of moved characters: a private-use plane of Unicode.
 const MOVED: u32 = 0xF_0000;
 
-/// Is it such a character?
+/// Returns whether a character is a moved one.
 pub(super) fn is_moved(ch: char) -> bool {
     u32::from(ch) >= MOVED
 }
 
-/// The bytes of the subscripts of each target, from the first bracket to the last.
+/// Returns the byte range of the subscripts of each target, from the first bracket to the last.
 pub(super) fn targets(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let bracket = |i: usize| tokens.get(i).is_some_and(|t| t.text(text) == "[");
@@ -34,7 +35,7 @@ pub(super) fn targets(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
         return found;
     }
     let mut depth = 0usize;
-    // How deep the SETs are that we are in.
+    // The parenthesis depths of the open SET clauses.
     let mut sets: Vec<usize> = Vec::new();
     for (i, token) in tokens.iter().enumerate() {
         match token.kind {
@@ -73,7 +74,7 @@ pub(super) fn targets(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
     found
 }
 
-/// The tokens in the brackets at `open`, where they are the columns of an INSERT.
+/// Returns the tokens in the parentheses at `open`, if they are the columns of an INSERT.
 fn column_list(text: &str, tokens: &[Token], open: usize) -> Option<Range<usize>> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     if tokens[open].text(text) != "(" || open == 0 {
@@ -89,7 +90,7 @@ fn column_list(text: &str, tokens: &[Token], open: usize) -> Option<Range<usize>
     (merges || inserts().is_some()).then_some(open + 1..tokens.len())
 }
 
-/// The targets of a list in brackets.
+/// Collects the targets of a list in parentheses.
 fn items(text: &str, tokens: &[Token], list: Range<usize>, found: &mut Vec<Range<usize>>) {
     let mut at = list.start;
     while at < list.end {
@@ -101,7 +102,7 @@ fn items(text: &str, tokens: &[Token], list: Range<usize>, found: &mut Vec<Range
     }
 }
 
-/// The first token behind a name with dots.
+/// Returns the first token after a qualified name.
 fn name(tokens: &[Token], at: usize) -> usize {
     match is_name(tokens, at) {
         true => fields(tokens, at + 1),
@@ -109,7 +110,7 @@ fn name(tokens: &[Token], at: usize) -> usize {
     }
 }
 
-/// The first token behind any number of dots with names.
+/// Returns the first token after any number of dots with names.
 fn fields(tokens: &[Token], mut at: usize) -> usize {
     while tokens.get(at).is_some_and(|t| t.kind == Kind::Dot) && is_name(tokens, at + 1) {
         at += 2;
@@ -122,7 +123,7 @@ fn is_name(tokens: &[Token], at: usize) -> bool {
     token.is_some_and(|t| matches!(t.kind, Kind::Word | Kind::QuotedIdent))
 }
 
-/// Adds the subscripts of the target at `at`; the first token behind it.
+/// Collects the subscripts of the target at `at`; returns the first token after it.
 fn target(text: &str, tokens: &[Token], at: usize, found: &mut Vec<Range<usize>>) -> usize {
     let bracket = |i: usize| tokens.get(i).is_some_and(|t| t.text(text) == "[");
     let mut end = name(tokens, at);
@@ -139,7 +140,7 @@ fn target(text: &str, tokens: &[Token], at: usize, found: &mut Vec<Range<usize>>
                 _ => {}
             }
             end += 1;
-            // Those that stand behind each other are one.
+            // Consecutive subscripts form one range.
             if depth == 0 && !bracket(end) {
                 break;
             }
@@ -150,7 +151,8 @@ fn target(text: &str, tokens: &[Token], at: usize, found: &mut Vec<Range<usize>>
     end
 }
 
-/// The text with names in the place of the subscripts, from its end on: their bytes are more than before.
+/// Replaces the subscripts by names, from the end of the text on, because the names have more
+/// bytes.
 pub(super) fn apply(patched: &mut String, targets: &[Range<usize>]) {
     let mut targets: Vec<&Range<usize>> = targets.iter().collect();
     targets.order_by_key(|range| std::cmp::Reverse(range.start));
@@ -164,12 +166,12 @@ pub(super) fn apply(patched: &mut String, targets: &[Range<usize>]) {
     }
 }
 
-/// The subscripts that a part of a target's name stands for; `None` for a name.
+/// Returns the subscripts that a part of a target's name stands for; `None` for a plain name.
 pub(crate) fn subscripts_of(ident: &ast::Ident) -> Result<Option<Vec<ast::Subscript>>, SqlError> {
     if ident.quote_style.is_some() || !ident.value.starts_with(is_moved) {
         return Ok(None);
     }
-    // They are read at the place where they stand, for errors in them.
+    // They are parsed at their original position, so errors report it.
     let start = ident.span.start;
     let (lines, blanks) = (start.line.saturating_sub(1), start.column.saturating_sub(3));
     let mut text = "\n".repeat(usize::try_from(lines).unwrap_or(0));

@@ -1,4 +1,4 @@
-//! The statements that sqlparser reads, and its errors in PostgreSQL's words.
+//! The statements that sqlparser parses, and its errors in PostgreSQL's wording.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use crate::error::{SqlError, SqlState};
 use crate::stack::too_deep;
 use crate::walk::TreeMut;
 
-/// sqlparser's own limit of depth. It is never met: the tokens have been checked (`depth`).
+/// sqlparser's own depth limit. It is never reached, because `depth` has checked the tokens.
 const RECURSION_MAX: usize = 1 << 30;
 
 static NATURAL: Postgres = Postgres { nests_joins: false };
@@ -52,7 +52,7 @@ pub(super) fn statement(text: &str, tokens: &[Token]) -> Result<Statement, SqlEr
     Ok(Statement::Sql(Box::new(select_into::made(parsed))))
 }
 
-/// A statement that is put together of parts of `text`, whose errors are at its places.
+/// Parses a statement that is composed of parts of `text`. Its errors have positions in `text`.
 pub(super) fn plain_statement(
     whole: &str,
     text: &str,
@@ -120,7 +120,10 @@ fn parser(patched: &str, text: &str, tokens: &[Token]) -> Result<Parser<'static>
         .with_tokens_with_locations(retoken(read)))
 }
 
-/// 42601 unless the parser has read all.
+/// Checks that the parser has read the whole text.
+///
+/// # Errors
+/// 42601 at the next token.
 fn finished(parser: &mut Parser<'_>, text: &str, tokens: &[Token]) -> Result<(), SqlError> {
     let next = parser.peek_token();
     if next.token == SqlToken::EOF {
@@ -130,20 +133,20 @@ fn finished(parser: &mut Parser<'_>, text: &str, tokens: &[Token]) -> Result<(),
     Err(at_location(text, tokens, start.line, start.column))
 }
 
-/// What a tree is to be that sqlparser has made.
+/// Completes a tree from sqlparser with the constructs that it does not read.
 fn finish(tree: &mut impl TreeMut, text: &str, tokens: &[Token]) {
     regroup::regroup(tree, text, tokens);
     if !column_types::words(text, tokens).is_empty() {
         column_types::name(tree);
     }
-    // What is wrong about them the text has been refused for.
+    // Invalid clauses were rejected earlier.
     let clauses = search_cycle::clauses(text, tokens).unwrap_or_default();
     if !clauses.is_empty() {
         search_cycle::attach(tree, text, &clauses);
     }
 }
 
-/// Where the `*` of each `(row).*` is.
+/// Returns the offset of the `*` of each `(row).*`.
 fn stars_of_rows(text: &str, tokens: &[Token]) -> impl Iterator<Item = usize> {
     tokens.windows(3).filter_map(move |three| {
         let is_star = matches!(three[0].kind, Kind::Close | Kind::Param)
@@ -154,7 +157,7 @@ fn stars_of_rows(text: &str, tokens: &[Token]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Blanks out words that change nothing here and that sqlparser does not know; positions stay.
+/// Replaces the syntax that sqlparser does not read; positions stay the same.
 fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> {
     misplaced::check(text, tokens)?;
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
@@ -276,7 +279,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         );
     }
     if let Some(target) = target {
-        // A column in the place of the expressions, which are read apart.
+        // A column replaces the expressions, which are parsed separately.
         let blanks = " ".repeat(target.len() - 1);
         put(&mut patched, target, &("x".to_owned() + &blanks));
     }
@@ -307,13 +310,13 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         .first()
         .filter(|table| table_query::is_inserted(text, tokens, table))
     {
-        // Here FROM would be taken for an alias; what follows is told of at another place than it stands.
+        // FROM would be read as an alias here. Errors after the longer text have wrong positions.
         put(&mut patched, table.start..table.end, "SELECT * FROM");
     }
     Ok(Cow::Owned(patched))
 }
 
-/// Is it the name in `name.*` where rows are compared or cast? `name` alone says the same there.
+/// Returns whether a `name.*` is compared or cast as a row; `name` alone means the same there.
 fn is_compared_row(text: &str, tokens: &[Token], i: usize) -> bool {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let kind = |i: usize| tokens.get(i).map(|t: &Token| t.kind);
@@ -332,13 +335,14 @@ fn is_compared_row(text: &str, tokens: &[Token], i: usize) -> bool {
     is_row && (is(i + 3, "is") || compares(i + 3) || casts || behind())
 }
 
-/// May ONLY, which says that no other table is one of its kind, stand behind the word?
+/// Returns whether ONLY, which excludes descendant tables, can follow the token.
 fn may_be_only(text: &str, before: Token) -> bool {
     let words = ["from", "join", "update", "using", "into", "truncate"];
     before.kind == Kind::Comma || words.iter().any(|word| before.is(text, word))
 }
 
-/// The bytes between the brackets behind ON CONFLICT, where more than names and commas is there.
+/// Returns the byte range between the parentheses after ON CONFLICT, if they contain more than
+/// names and commas.
 pub(super) fn conflict_expressions_at(text: &str, tokens: &[Token]) -> Option<Range<usize>> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let open = (2..tokens.len())
@@ -364,7 +368,7 @@ pub(super) fn conflict_expressions_at(text: &str, tokens: &[Token]) -> Option<Ra
     None
 }
 
-/// The bytes of `WHERE …` behind the columns of ON CONFLICT.
+/// Returns the byte range of `WHERE …` after the columns of ON CONFLICT.
 pub(super) fn conflict_filter_at(text: &str, tokens: &[Token]) -> Option<Range<usize>> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let on = (0..tokens.len()).find(|&i| {
@@ -392,7 +396,8 @@ pub(super) fn conflict_filter_at(text: &str, tokens: &[Token]) -> Option<Range<u
     None
 }
 
-/// The commas between the names of `FOR UPDATE OF a, b`: sqlparser reads one name, which may have dots.
+/// Returns the commas between the names of `FOR UPDATE OF a, b`: sqlparser reads one name, which
+/// can have dots.
 fn locked_commas(text: &str, tokens: &[Token]) -> Vec<Token> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let has = |i: usize, kind: Kind| tokens.get(i).is_some_and(|t: &Token| t.kind == kind);
@@ -413,7 +418,7 @@ fn locked_commas(text: &str, tokens: &[Token]) -> Vec<Token> {
     commas
 }
 
-/// Where `OVERRIDING SYSTEM VALUE` is, and whether it is that and not USER.
+/// Returns the position of OVERRIDING … VALUE, and true for SYSTEM, false for USER.
 pub(super) fn overriding_at(text: &str, tokens: &[Token]) -> Option<(usize, bool)> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     (0..tokens.len()).find_map(|i| {
@@ -426,13 +431,13 @@ pub(super) fn overriding_at(text: &str, tokens: &[Token]) -> Option<(usize, bool
     })
 }
 
-/// Statements of PostgreSQL that we do not have, by their first words.
+/// The first words of PostgreSQL statements that are not supported.
 const COMMANDS: [&str; 13] = [
     "alter", "call", "cluster", "comment", "create", "drop", "grant", "import", "reassign",
     "refresh", "revoke", "security", "with",
 ];
 
-/// What to say of a statement that sqlparser refuses: a command we do not have is 0A000.
+/// Returns the error for a statement that sqlparser rejects; 0A000 for an unsupported command.
 fn refused(error: ParserError, text: &str, tokens: &[Token]) -> SqlError {
     let word = |i: usize| {
         tokens
@@ -458,7 +463,8 @@ fn refused(error: ParserError, text: &str, tokens: &[Token]) -> SqlError {
     syntax_fault(error, text, tokens)
 }
 
-/// What PostgreSQL has in statements about tables, and in some others, that we do not have: by words in a row.
+/// Unsupported features of PostgreSQL: the first word of the statement, consecutive words, and the
+/// name of the feature.
 const FEATURES: [(&str, &[&str], &str); 12] = [
     ("create", &["exclude", "using"], "an EXCLUDE constraint"),
     ("create", &["exclude", "("], "an EXCLUDE constraint"),
@@ -474,7 +480,7 @@ const FEATURES: [(&str, &[&str], &str); 12] = [
     ("load", &["load"], "LOAD"),
 ];
 
-/// Functions of XML, whose arguments have a syntax of their own.
+/// XML functions, whose arguments have their own syntax.
 const OF_XML: [&str; 9] = [
     "xmlagg",
     "xmlconcat",
@@ -487,7 +493,7 @@ const OF_XML: [&str; 9] = [
     "xmlserialize",
 ];
 
-/// The feature that a statement which sqlparser refuses has words of.
+/// Returns the unsupported feature whose words a rejected statement contains.
 fn feature_of(text: &str, tokens: &[Token]) -> Option<&'static str> {
     let first = tokens.first()?;
     let stands = |words: &[&str]| {
@@ -505,7 +511,7 @@ fn feature_of(text: &str, tokens: &[Token]) -> Option<&'static str> {
     }
     let of = |pair: &[Token]| pair[0].is(text, "partition") && pair[1].is(text, "of");
     if let Some(at) = tokens.windows(2).position(of) {
-        // Behind the name, which may have a schema.
+        // A parenthesis after the name, which may have a schema.
         let mut behind = tokens[at + 2..].iter().take(4);
         if behind.any(|token| token.kind == Kind::Open) {
             return Some("columns of a partition that differ from its table's");
@@ -531,19 +537,19 @@ fn syntax_fault(error: ParserError, text: &str, tokens: &[Token]) -> SqlError {
     match location(&message) {
         Some((line, column)) => at_location(text, tokens, line, column),
         None if message.contains("found: EOF") => syntax_error(text, None),
-        // sqlparser has parsed it and then found it wrong, without saying where.
+        // sqlparser has parsed the statement and then rejected it, without a position.
         None => SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error: {message}")),
     }
 }
 
-/// `… at Line: 1, Column: 8`
+/// Parses the location in a message: `… at Line: 1, Column: 8`.
 fn location(message: &str) -> Option<(u64, u64)> {
     let (_, tail) = message.rsplit_once(" at Line: ")?;
     let (line, column) = tail.split_once(", Column: ")?;
     Some((line.parse().ok()?, column.parse().ok()?))
 }
 
-/// 42601 at the token at a line and column.
+/// Returns error 42601 at the token at a line and column.
 fn at_location(text: &str, tokens: &[Token], line: u64, column: u64) -> SqlError {
     let position = position_of(text, line, column);
     if position == 0 {

@@ -1,16 +1,17 @@
-//! `TABLE t`, which is `SELECT * FROM t`: sqlparser is given `FROM t`, which it reads as such a query and takes no more
-//! room. So a query that was written to begin with FROM is refused here.
+//! `TABLE t`, which means `SELECT * FROM t`. It is replaced by `FROM t`, which sqlparser reads as
+//! that query and which is no longer. A query that begins with FROM in the original text is
+//! therefore rejected here.
 
 use super::lexer::{Kind, Token, syntax_error};
 use crate::error::SqlError;
 
-/// Does a query begin at token `i`, where one may?
+/// Returns whether a query can begin at token `i`.
 fn begins(text: &str, tokens: &[Token], i: usize) -> bool {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let Some(before) = i.checked_sub(1) else {
         return true;
     };
-    // Behind a dot or AS a word is a name.
+    // After a dot or AS, a word is a name.
     let is_name = |i: usize| i > 0 && (tokens[i - 1].kind == Kind::Dot || is(i - 1, "as"));
     let of_query = || (0..3).any(|first| is(first, "create") || is(first, "prepare"));
     match tokens[before].kind {
@@ -18,7 +19,7 @@ fn begins(text: &str, tokens: &[Token], i: usize) -> bool {
         Kind::Open => !(before > 0 && is(before - 1, "trim")),
         Kind::Close => is(0, "with"),
         _ => {
-            // `UNION ALL`, and not `IS DISTINCT`.
+            // `UNION ALL`, but not `IS DISTINCT`.
             let quantified = before > 0 && (is(before, "all") || is(before, "distinct"));
             let before = before - usize::from(quantified);
             let operators = ["union", "intersect", "except"];
@@ -28,10 +29,10 @@ fn begins(text: &str, tokens: &[Token], i: usize) -> bool {
     }
 }
 
-/// The words TABLE that a query begins with.
+/// Returns the TABLE tokens that begin a query.
 ///
 /// # Errors
-/// 42601 where a query begins with FROM.
+/// 42601 if a query begins with FROM.
 pub(super) fn tables(text: &str, tokens: &[Token]) -> Result<Vec<Token>, SqlError> {
     let mut found = Vec::new();
     let mut depth = 0usize;
@@ -58,7 +59,7 @@ pub(super) fn tables(text: &str, tokens: &[Token]) -> Result<Vec<Token>, SqlErro
     Ok(found)
 }
 
-/// Is it that of `INSERT INTO t TABLE …`, without columns?
+/// Returns whether the token is the TABLE of `INSERT INTO t TABLE …` without columns.
 pub(super) fn is_inserted(text: &str, tokens: &[Token], table: &Token) -> bool {
     let Some(at) = tokens.iter().position(|token| token == table) else {
         return false;

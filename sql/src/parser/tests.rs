@@ -1,4 +1,4 @@
-//! Texts and their trees.
+//! Tests of the parser: texts and their trees.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::bound::{self, SystemChange};
 use crate::error::{SqlError, SqlState};
 use crate::notify::{Listening, Notification};
 
-/// Runs a check on a stack as small as a worker's.
+/// Runs a check on a stack as small as that of a worker thread.
 fn on_small_stack(check: fn()) {
     let thread = std::thread::Builder::new()
         .stack_size(2 << 20)
@@ -17,7 +17,7 @@ fn on_small_stack(check: fn()) {
     thread.join().expect("the check holds on a 2 MiB stack");
 }
 
-/// Parses and binds, as a session does before it plans.
+/// Parses and binds a text, as a session does before planning.
 fn parse_and_bind(sql: &str) -> Result<(), SqlError> {
     let context = crate::EvalContext::new(Arc::new(crate::Settings::new()), 0, 1);
     for parsed in parse(sql)? {
@@ -138,7 +138,7 @@ fn what_is_just_allowed_fits_the_stack() {
     });
 }
 
-/// Each of these was looked through from each of its words on.
+/// The parser once searched each of these texts again from each of its words.
 #[test]
 fn what_repeats_a_word_does_not_take_forever() {
     const MEGABYTE: usize = 1 << 20;
@@ -353,7 +353,7 @@ fn literals_are_lifted() {
     );
     assert_eq!(lifted.literals[0], Literal::Int4(-5));
     assert_eq!(lifted.literals[1], Literal::Text("x'y".into()));
-    // What must stay as it is.
+    // Statements that must not be lifted.
     for sql in [
         "select a from t order by 1",
         "select a, count(*) from t where b = 1 group by 1",
@@ -387,7 +387,7 @@ fn literals_are_lifted() {
         let value = sql.parse().expect("a number");
         assert_eq!(one(&format!("select {sql}")), Literal::Numeric(value));
     }
-    // More digits than any type has.
+    // The number has more digits than any type.
     assert_eq!(lift(&format!("select {}", "9".repeat(60))), None);
 }
 
@@ -400,7 +400,8 @@ fn words_are_told_by_their_letters_large_or_small() {
     for sql in ["select", "SELECT", "sElEcT", "Select(", "select é"] {
         assert!(is(sql, "select"), "{sql}");
     }
-    // Letters beyond ASCII are as they are, though the same bit tells large ones apart.
+    // Characters beyond ASCII are compared unchanged, although the same bit distinguishes their
+    // case.
     for (sql, word) in [
         ("é", "É"),
         ("selec", "select"),

@@ -2,7 +2,7 @@
 
 use crate::catalog::{Events, Timing};
 
-/// A statement about a trigger, and the table that it names.
+/// A statement about a trigger of a table.
 #[derive(Clone, Debug)]
 pub struct TriggerSyntax {
     /// The trigger's name.
@@ -11,11 +11,11 @@ pub struct TriggerSyntax {
     pub schema: Option<String>,
     /// The table.
     pub table: String,
-    /// What is done.
+    /// The action.
     pub does: TriggerAction,
 }
 
-/// What is done about a trigger.
+/// The action of a statement about a trigger.
 #[derive(Clone, Debug)]
 pub enum TriggerAction {
     /// CREATE TRIGGER
@@ -27,36 +27,36 @@ pub enum TriggerAction {
     },
     /// ALTER TRIGGER … RENAME TO
     Rename(String),
-    /// COMMENT ON TRIGGER; `None` takes it away.
+    /// COMMENT ON TRIGGER; `None` removes the comment.
     Comment(Option<String>),
 }
 
-/// CREATE TRIGGER
+/// The CREATE TRIGGER statement.
 #[derive(Clone, Debug)]
 pub struct CreateTrigger {
     /// OR REPLACE
     pub or_replace: bool,
-    /// CONSTRAINT, with what it says besides.
+    /// The clauses of a constraint trigger; `None` for other triggers.
     pub constraint: Option<ConstraintSyntax>,
-    /// BEFORE or AFTER.
+    /// BEFORE, AFTER or INSTEAD OF.
     pub timing: Timing,
-    /// At what.
+    /// The events that fire the trigger.
     pub events: Events,
-    /// UPDATE OF
+    /// The columns of UPDATE OF.
     pub columns: Vec<String>,
-    /// FOR EACH ROW
+    /// True for FOR EACH ROW, false for FOR EACH STATEMENT.
     pub row: bool,
-    /// REFERENCING: OLD TABLE and NEW TABLE
+    /// REFERENCING: the names of OLD TABLE and NEW TABLE.
     pub transition: [Option<String>; 2],
-    /// WHEN
+    /// The WHEN condition, as text.
     pub condition: Option<String>,
     /// The function, with its schema if that is named.
     pub function: (Option<String>, String),
-    /// What it is given.
+    /// The arguments of the function.
     pub args: Vec<String>,
 }
 
-/// What a CONSTRAINT TRIGGER says besides.
+/// The clauses that only a CONSTRAINT TRIGGER has.
 #[derive(Clone, Debug, Default)]
 pub struct ConstraintSyntax {
     /// FROM: a table, with its schema if that is named.

@@ -1,18 +1,19 @@
-//! `ALTER COLUMN … TYPE … COLLATE name`, which sqlparser does not read: it is blanked out, and looked up again by the column's name.
+//! `ALTER COLUMN … TYPE … COLLATE name`, which sqlparser does not read. It is blanked out and later
+//! found again by the column's name.
 
 use std::ops::Range;
 
 use super::cursor::Cursor;
 use super::lexer::{self, Kind, Token};
 
-/// COLLATE of a column's new type.
+/// The COLLATE of a column's new type.
 pub(super) struct TypeCollation {
     pub(super) tokens: Range<usize>,
     column: String,
     name: (Option<String>, String),
 }
 
-/// Those of an ALTER TABLE.
+/// Returns all such clauses of an ALTER TABLE.
 pub(super) fn found(text: &str, tokens: &[Token]) -> Vec<TypeCollation> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let mut all = Vec::new();
@@ -24,7 +25,7 @@ pub(super) fn found(text: &str, tokens: &[Token]) -> Vec<TypeCollation> {
         let at = if data { i - 3 } else { i - 1 };
         let mut behind = i + 1..tokens.len();
         let ends = |i: usize| tokens[i].kind == Kind::Comma || is(i, "using");
-        // A comma in brackets is one of a type's numbers.
+        // A comma in parentheses belongs to a type modifier.
         let mut depth = 0usize;
         let collate = behind.find(|i| {
             match tokens[*i].kind {
@@ -51,7 +52,7 @@ pub(super) fn found(text: &str, tokens: &[Token]) -> Vec<TypeCollation> {
     all
 }
 
-/// What an ALTER TABLE says of the collation of a column's new type: schema and name.
+/// Returns the collation of a column's new type in an ALTER TABLE: schema and name.
 pub(crate) fn type_collation(sql: &str, column: &str) -> Option<(Option<String>, String)> {
     let tokens = lexer::tokens(sql).ok()?;
     let mut all = found(sql, &tokens).into_iter();

@@ -1,12 +1,13 @@
-//! Literals and names with Unicode escapes: `U&'d\0061t'`, `U&"d!0061t" UESCAPE '!'`. sqlparser reads neither the names nor
-//! UESCAPE; so each is handed to it as it would be written without escapes, which is never longer.
+//! Literals and names with Unicode escapes: `U&'d\0061t'`, `U&"d!0061t" UESCAPE '!'`. sqlparser
+//! reads neither such names nor UESCAPE. Each is replaced by its form without escapes, which is
+//! never longer.
 
 use std::ops::Range;
 
 use super::lexer::{Kind, Token, position};
 use crate::error::{SqlError, SqlState};
 
-/// What is to be replaced, and by what.
+/// Returns the byte ranges to replace and their replacements.
 pub(super) fn literals(
     text: &str,
     tokens: &[Token],
@@ -32,14 +33,14 @@ pub(super) fn literals(
     Ok(found)
 }
 
-/// The bytes between the quotes of such a token.
+/// Returns the byte range between the quotes of such a token.
 fn escaped(token: &Token, text: &str) -> Option<Range<usize>> {
     let is_such = matches!(token.kind, Kind::OtherString | Kind::QuotedIdent)
         && matches!(token.text(text).as_bytes(), [b'u' | b'U', b'&', ..]);
     is_such.then(|| token.start + 3..token.end - 1)
 }
 
-/// The character behind UESCAPE, and where its literal ends.
+/// Returns the character after UESCAPE and the end of its literal.
 fn escape_character(text: &str, token: Option<&Token>) -> Result<(char, usize), SqlError> {
     let Some(token) = token.filter(|t| t.kind == Kind::String) else {
         let near = token.map_or("", |t| t.text(text));
@@ -65,14 +66,14 @@ fn refused(text: &str, at: usize, what: String) -> SqlError {
     SqlError::new(SqlState::SYNTAX_ERROR, what).at(position(text, at))
 }
 
-/// The text between the quotes without escapes; quotes in it stay doubled.
+/// Decodes the text between the quotes; quotes in it stay doubled.
 fn decoded(
     text: &str,
     inner: Range<usize>,
     (quote, escape): (char, char),
 ) -> Result<String, SqlError> {
     let mut out = String::with_capacity(inner.len());
-    // The first half of a surrogate pair, and where it stands.
+    // The first half of a surrogate pair.
     let mut first: Option<u32> = None;
     let mut at = inner.start;
     while let Some(c) = text[at..inner.end].chars().next() {

@@ -1,17 +1,18 @@
-//! `JOIN … USING (a, b) AS alias`, which sqlparser does not read: the alias is one more name in the list, with a mark before it.
+//! `JOIN … USING (a, b) AS alias`, which sqlparser does not read. The alias becomes the last name
+//! of the list, with a mark before it.
 
 use super::dialect::EVERY_FIELD;
 use super::lexer::{Kind, Token};
 use super::patch::put;
 
-/// What stands for `) AS alias`, and where.
+/// The byte range of `) AS alias` and the marked name.
 pub(super) struct Alias {
     start: usize,
     end: usize,
     name: String,
 }
 
-/// Those of a text.
+/// Returns all such aliases of a text.
 pub(super) fn aliases(text: &str, tokens: &[Token]) -> Vec<Alias> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let named = |i: usize| {
@@ -44,7 +45,7 @@ pub(super) fn aliases(text: &str, tokens: &[Token]) -> Vec<Alias> {
     found
 }
 
-/// The text with the aliases in the lists, which is as long.
+/// Moves the aliases into the lists; the length of the text stays the same.
 pub(super) fn apply(patched: &mut String, aliases: &[Alias]) {
     for of in aliases {
         let within = format!(",{})", of.name);
@@ -53,7 +54,7 @@ pub(super) fn apply(patched: &mut String, aliases: &[Alias]) {
     }
 }
 
-/// The alias that the last name of a USING is, if it is one.
+/// Returns the alias if the last name of a USING is one.
 pub(crate) fn using_alias(name: &str) -> Option<&str> {
     name.strip_prefix(EVERY_FIELD)
 }
