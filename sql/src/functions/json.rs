@@ -1,4 +1,4 @@
-//! Looking into JSON: `-> ->> #> #>> @> <@ ? ?| ?&`, types, lengths, and rows of parts.
+//! Access to JSON: `-> ->> #> #>> @> <@ ? ?| ?&`, types, lengths, and set-returning functions.
 
 use super::library::pure;
 use super::rows::{RowsFunction, of_rows};
@@ -69,7 +69,7 @@ const fn rows(
     }
 }
 
-/// The text of a document of either type, and whether it is jsonb.
+/// Returns the text of a json or jsonb document, and whether it is jsonb.
 pub(super) fn text_of(value: Option<&Value>) -> Result<(&str, bool), SqlError> {
     match value {
         Some(Value::Json(text)) => Ok((text, false)),
@@ -78,7 +78,7 @@ pub(super) fn text_of(value: Option<&Value>) -> Result<(&str, bool), SqlError> {
     }
 }
 
-/// A text as a document of one of the types.
+/// Creates a json or jsonb document from a text.
 pub(super) fn of_text(text: &str, binary: bool) -> Value {
     match binary {
         true => Value::Jsonb(text.into()),
@@ -86,12 +86,12 @@ pub(super) fn of_text(text: &str, binary: bool) -> Value {
     }
 }
 
-/// The first argument, read.
+/// Parses the first argument.
 pub(super) fn document(args: &[Value]) -> Result<Json<'_>, SqlError> {
     parse(text_of(args.first())?.0)
 }
 
-/// What was found, as a document or as text.
+/// Returns the found element, as a document or as text.
 fn found(json: Option<&Json<'_>>, binary: bool, as_text: bool) -> Outcome {
     let Some(json) = json else {
         return Ok(Value::Null);
@@ -140,7 +140,7 @@ fn length(args: &[Value]) -> Outcome {
     }
 }
 
-/// 22023.
+/// Returns error 22023.
 #[cold]
 pub(super) fn refused(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
@@ -149,7 +149,7 @@ pub(super) fn refused(message: impl Into<String>) -> SqlError {
 fn contained(args: &[Value], whole: usize, part: usize) -> Outcome {
     let whole = parse(text_of(args.get(whole))?.0)?;
     let part = parse(text_of(args.get(part))?.0)?;
-    // An array has what stands alone in it, but only at the top.
+    // An array contains a scalar that is one of its elements, but only at the top level.
     let alone = !matches!(part.is, Kind::Array(_) | Kind::Object(_));
     Ok(Value::Bool(match &whole.is {
         Kind::Array(elements) if alone => elements.iter().any(|e| equal(e, &part)),
@@ -173,7 +173,7 @@ fn equal(a: &Json<'_>, b: &Json<'_>) -> bool {
     json::compare(a.raw, b.raw).is_eq()
 }
 
-/// Is it a key, or a string among the elements?
+/// Returns whether the string is a key of an object or an element of an array.
 fn exists(json: &Json<'_>, key: &str) -> bool {
     let is = |json: &Json<'_>| matches!(&json.is, Kind::Text(text) if text == key);
     match &json.is {

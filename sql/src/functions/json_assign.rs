@@ -1,7 +1,7 @@
-//! A jsonb with another value at the end of a path: `SET j['a'][0] = …`.
+//! Assignments to a path of a jsonb value: `SET j['a'][0] = …`.
 //!
-//! What is missing on the way is made: an array for a step that is a number, an object for any other, and nulls in the
-//! places of an array before the one that is meant.
+//! Missing parts of the path are created: an array for a step that is a number, an object for any
+//! other step. Array elements before the assigned one become null.
 
 use super::ScalarFunction;
 use super::json::refused;
@@ -12,10 +12,11 @@ use crate::types::TypeKind::Any;
 use crate::types::json::{self, Json, Kind, parse};
 use crate::value::Value;
 
-/// The most elements of an array in a jsonb.
+/// The maximum number of elements of a jsonb array.
 const ELEMENTS_MAX: usize = 33_554_431;
 
-/// A jsonb, what is to be in it, and the steps to its place: integers and texts.
+/// Assigns by a path. The arguments are the jsonb value, the new value and the path's integers and
+/// texts.
 pub static WITH_JSON: ScalarFunction = variadic("['']=", &[Any], Any, |a, _| {
     let [whole, new, steps @ ..] = a else {
         return Err(mismatch("an assignment to a part of jsonb"));
@@ -54,7 +55,7 @@ struct Set<'a> {
 }
 
 impl Set<'_> {
-    /// Appends a part, `depth` steps down the path.
+    /// Appends an element that is `depth` steps down the path.
     fn write(&self, json: &Json<'_>, depth: usize, out: &mut String) -> Result<(), SqlError> {
         let Some(step) = self.path.get(depth) else {
             out.push_str(self.new);
@@ -146,7 +147,7 @@ impl Set<'_> {
         Ok(())
     }
 
-    /// Appends what is to be `depth` steps down the path, where nothing is yet.
+    /// Appends the new value with the missing path from `depth` on.
     fn make(&self, depth: usize, out: &mut String) -> Result<(), SqlError> {
         let mut closing = Vec::new();
         for step in self.path.iter().skip(depth) {
@@ -172,7 +173,7 @@ impl Set<'_> {
     }
 }
 
-/// 54000 for too many elements.
+/// Returns error 54000 for too many elements.
 fn check_count(elements: usize) -> Result<(), SqlError> {
     match elements >= ELEMENTS_MAX {
         true => Err(SqlError::new(

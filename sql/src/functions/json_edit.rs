@@ -1,4 +1,4 @@
-//! Changing jsonb: `|| - #-`, `jsonb_set`, `jsonb_insert`, and stripping and printing it.
+//! Changes of jsonb: `|| - #-`, `jsonb_set`, `jsonb_insert`, strip_nulls and pretty-printing.
 
 use super::array::seeing_nulls;
 use super::json::{document, of_text, refused, text_of};
@@ -57,7 +57,7 @@ fn array(elements: &[&str]) -> Value {
     Value::Jsonb(format!("[{}]", elements.join(", ")).into())
 }
 
-/// An object from keys and texts of values, the last of equal keys.
+/// Creates an object from keys and texts of values; the last of equal keys wins.
 fn object<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Outcome {
     let mut text = String::from("{");
     for (i, (key, value)) in pairs.enumerate() {
@@ -123,7 +123,8 @@ fn without_element(text: &str, index: i32) -> Outcome {
     }
 }
 
-/// The place that an index means, from the end if it is negative; else whether it is behind the end.
+/// Returns the position for an index, which counts from the end if it is negative. The error tells
+/// whether the index is beyond the end.
 fn place(index: i64, len: usize) -> Result<usize, bool> {
     let at = if index < 0 { index + len as i64 } else { index };
     match usize::try_from(at) {
@@ -140,7 +141,7 @@ enum Change {
     Delete,
 }
 
-/// jsonb_set, and what is to be done with a new value that is NULL.
+/// Evaluates jsonb_set_lax: jsonb_set with a choice of how to treat a NULL value.
 fn set_lax(args: &[Value]) -> Outcome {
     let [target, path, new, rest @ ..] = args else {
         return Err(mismatch("jsonb_set_lax"));
@@ -236,7 +237,7 @@ struct Edit<'a> {
 }
 
 impl Edit<'_> {
-    /// Appends a part, `depth` steps down the path.
+    /// Appends an element that is `depth` steps down the path.
     fn write(&self, json: &Json<'_>, depth: usize, out: &mut String) -> Result<(), SqlError> {
         let Some(step) = self.steps.get(depth) else {
             out.push_str(json.raw);
@@ -351,7 +352,7 @@ fn strip(json: &Json<'_>, binary: bool, out: &mut String) {
     }
 }
 
-/// Appends a document with a line for each part.
+/// Appends a document with each element on its own line.
 fn pretty(json: &Json<'_>, depth: usize, out: &mut String) {
     let line = |depth: usize, out: &mut String| {
         out.push('\n');

@@ -1,4 +1,4 @@
-//! Making JSON of values: `to_json`, `json_build_…`, `json_object`.
+//! Creation of JSON from values: `to_json`, `json_build_…`, `json_object`.
 
 use std::borrow::Cow;
 
@@ -48,7 +48,7 @@ const fn built(name: &'static str, result: TypeKind, eval: super::library::Body)
     }
 }
 
-/// A text that was put together as a document of one of the types.
+/// Converts a generated text to json or jsonb.
 fn made(text: String, binary: bool) -> Outcome {
     if text.len() > VALUE_BYTES_MAX {
         return Err(too_long());
@@ -71,7 +71,7 @@ fn single(args: &[Value], binary: bool, cx: &EvalContext) -> Outcome {
 /// Appends a value as JSON.
 fn write(value: &Value, cx: &EvalContext, out: &mut String) {
     if out.len() > VALUE_BYTES_MAX {
-        // The caller refuses it.
+        // The caller rejects the oversized text.
         return;
     }
     let plain = |ty: Type| to_text(value, &ty, &cx.settings);
@@ -100,7 +100,7 @@ fn write(value: &Value, cx: &EvalContext, out: &mut String) {
     }
 }
 
-/// The settings, but for the style of dates.
+/// Returns the settings with the date style ISO.
 fn in_iso(cx: &EvalContext) -> Cow<'_, Settings> {
     let settings = &*cx.settings;
     match settings.date_style {
@@ -113,7 +113,7 @@ fn in_iso(cx: &EvalContext) -> Cow<'_, Settings> {
     }
 }
 
-/// A moment as ISO 8601 has it: a T between date and time, minutes in the offset.
+/// Converts a timestamp to ISO 8601: a T between date and time, and minutes in the offset.
 fn iso(text: &str) -> String {
     let Some((date, rest)) = text.split_once(' ') else {
         return text.to_owned();
@@ -154,7 +154,7 @@ fn level(
     out.push(']');
 }
 
-/// `row_to_json`
+/// Evaluates `row_to_json`.
 fn row(args: &[Value], cx: &EvalContext) -> Outcome {
     let [Value::Record(row), pretty @ ..] = args else {
         return Err(mismatch("row_to_json"));
@@ -164,7 +164,7 @@ fn row(args: &[Value], cx: &EvalContext) -> Outcome {
     made(out, false)
 }
 
-/// The fields of a row, each behind its name, on lines of their own if it is to be pretty.
+/// Appends the fields of a row with their names, each on its own line if `pretty`.
 fn write_row(row: &value::Record, pretty: bool, cx: &EvalContext, out: &mut String) {
     out.push('{');
     for (i, field) in row.fields.iter().enumerate() {
@@ -229,7 +229,7 @@ pub(super) fn build_object(args: &[Value], binary: bool, cx: &EvalContext) -> Ou
                     "key value must be scalar, not array, composite, or json",
                 ));
             }
-            // As it is written in JSON, without quotes.
+            // The key is the JSON text without quotes.
             Value::Bool(b) => b.to_string(),
             key => to_text(key, &Type::TEXT, &cx.settings),
         };
@@ -241,7 +241,7 @@ pub(super) fn build_object(args: &[Value], binary: bool, cx: &EvalContext) -> Ou
     made(out, binary)
 }
 
-/// Keys and values from one array or two.
+/// Creates an object from keys and values in one or two arrays.
 fn object(args: &[Value], binary: bool) -> Outcome {
     let wrong = || {
         SqlError::new(
@@ -304,7 +304,7 @@ fn object(args: &[Value], binary: bool) -> Outcome {
     made(out, binary)
 }
 
-/// A document of the other type, or the same.
+/// Converts a document to json, or to jsonb if `binary`.
 pub(super) fn converted(value: &Value, binary: bool) -> Outcome {
     let (text, _) = text_of(Some(value))?;
     match binary {

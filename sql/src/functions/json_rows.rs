@@ -1,8 +1,8 @@
-//! Rows of JSON objects: `json_populate_record`, `json_to_recordset` and their kin.
+//! Rows from JSON objects: `json_populate_record`, `json_to_recordset` and similar functions.
 //!
-//! A field takes the value of the key of its name, by way of its text: an object or an array as a document where the field
-//! is one, as a row or an array where it is that, and a string as what it says. A key that is missing leaves the field as
-//! it is in the row that is given, or NULL.
+//! A field takes the value of the key with its name, converted by way of text. An object or an
+//! array becomes a document, a row or an array, depending on the field's type; a string becomes its
+//! contents. If the key is missing, the field keeps its value in the given row, or is NULL.
 
 use super::json::{refused, text_of};
 use super::library::variadic;
@@ -17,8 +17,8 @@ use crate::value::{Array, Dimension, Record, Value};
 
 type Outcome = Result<Value, SqlError>;
 
-/// The row of an object: behind a row that says what is in it, one whose values it has before, or NULL, the object, and
-/// the name of the function for messages.
+/// Converts an object to a row. The arguments are a row that determines the type, a row of default
+/// values or NULL, the object, and the function's name for messages.
 pub static JSON_RECORD: ScalarFunction = stable("json record", |a, cx| match a {
     [Value::Record(_), base, Value::Null, Value::Text(_)] => Ok(base.clone()),
     [Value::Record(shape), base, json, Value::Text(name)] => {
@@ -28,7 +28,7 @@ pub static JSON_RECORD: ScalarFunction = stable("json record", |a, cx| match a {
     _ => Err(mismatch("a row of JSON")),
 });
 
-/// An array of the rows of an array of objects; of NULL there are none.
+/// Converts an array of objects to an array of rows; NULL gives none.
 pub static JSON_RECORDS: ScalarFunction = stable("json records", |a, cx| match a {
     [Value::Record(_), _, Value::Null, Value::Text(_)] => Ok(Array::default().into()),
     [Value::Record(shape), base, json, Value::Text(name)] => {
@@ -63,14 +63,14 @@ const fn stable(name: &'static str, eval: super::library::Body) -> ScalarFunctio
     }
 }
 
-/// Who makes values of JSON.
+/// The conversion context of one call.
 struct Of<'a> {
     /// The name of the function.
     name: &'a str,
     cx: &'a EvalContext,
 }
 
-/// An array on its way: how deep it goes, which the first that is no array tells, and what is in it.
+/// An array under construction. Its number of dimensions is known once an element is not an array.
 struct Gathered<'a> {
     key: &'a str,
     element: Type,
@@ -105,7 +105,7 @@ impl Of<'_> {
         Ok(Record::new(fields.clone(), values).into())
     }
 
-    /// NULL, where that is a value of the type.
+    /// Returns NULL after checking the domain's constraints.
     fn null(&self, ty: Type) -> Outcome {
         if let TypeKind::Domain(domain) = ty.kind {
             check_domain(domain, &Value::Null, self.cx)?;
@@ -152,7 +152,7 @@ impl Of<'_> {
         .into())
     }
 
-    /// Adds what is in an array, whose place among those around it is `path`.
+    /// Adds the elements of an array. `path` is its position in the enclosing arrays.
     fn gather(
         &self,
         to: &mut Gathered<'_>,
@@ -199,7 +199,7 @@ impl Of<'_> {
     }
 }
 
-/// 22P02
+/// Returns error 22P02.
 fn no_array(key: &str, path: &[usize]) -> SqlError {
     let error = SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "expected JSON array");
     let places: String = path.iter().map(|at| format!("[{at}]")).collect();

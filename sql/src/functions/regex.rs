@@ -1,11 +1,12 @@
-//! Regular expressions: `~` and its kin, `regexp_…`, SIMILAR TO and `substring(… FROM …)`.
+//! Regular expressions: `~` and related operators, `regexp_…`, SIMILAR TO and `substring(… FROM
+//! …)`.
 //!
-//! Patterns are PostgreSQL's advanced ones, translated (`translate`) for the `regex-automata` crate, which
-//! looks at each character a bounded number of times whatever the pattern is. Those with back references, or
-//! that look around, are matched by trying (`looking`).
+//! Patterns are PostgreSQL's advanced regular expressions. `translate` converts them for the
+//! `regex-automata` crate, which processes each character a bounded number of times for any
+//! pattern. Patterns with back references or lookaround are matched by backtracking (`looking`).
 //!
-//! Of the matches that begin first the longest counts, as POSIX has it; with a quantifier that is not
-//! greedy, the one that the pattern prefers.
+//! The leftmost match wins, and of several leftmost matches the longest, as in POSIX. With a
+//! non-greedy quantifier, the match that the pattern prefers wins.
 
 mod compiled;
 mod looking;
@@ -113,7 +114,7 @@ fn text(args: &[Value], i: usize) -> Result<&str, SqlError> {
         .ok_or_else(|| mismatch("a regular expression function"))
 }
 
-/// Does a text match a pattern of a jsonpath?
+/// Returns whether a text matches a pattern of a jsonpath.
 pub(super) fn is_path_match(text: &str, pattern: &str, flags: &str) -> Result<bool, SqlError> {
     Compiled::get(pattern, flags)?.is_match(text)
 }
@@ -124,7 +125,10 @@ fn matches(args: &[Value], flags: &str, negated: bool) -> Outcome {
     Ok(Value::Bool(found != negated))
 }
 
-/// The flag g, where only one match is asked for.
+/// Rejects the flag g in functions that return one match.
+///
+/// # Errors
+/// 22023 if the flag is set.
 fn refuse_global(flags: &str, function: &str) -> Result<(), SqlError> {
     if flags.contains('g') {
         return Err(SqlError::new(
@@ -135,7 +139,7 @@ fn refuse_global(flags: &str, function: &str) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// The groups of a match, or all of it where there are none.
+/// Returns the groups of a match, or the whole match if there are none.
 fn groups(input: &str, found: &compiled::Match) -> Value {
     let piece = |span: &Option<(usize, usize)>| match span {
         Some((start, end)) => input.get(*start..*end).map_or(Value::Null, Value::text),
@@ -183,7 +187,8 @@ fn split(args: &[Value], flags: &str, name: &str) -> Outcome {
     let mut from = 0;
     compiled.for_each(input, 0, usize::MAX, |found| {
         let (start, end) = found.whole();
-        // What is at the end, or ends no later than the one before, is no separator.
+        // A match at the end, or one that ends no later than the previous match, is not a
+        // separator.
         if start < input.len() && end > from {
             pieces.push(Value::text(&input[from..start]));
             from = end;
@@ -207,7 +212,7 @@ fn count(args: &[Value]) -> Outcome {
     Ok(Value::Int4(count as i32))
 }
 
-/// What a pattern finds; its first group, if it has one and that is asked for.
+/// Returns the match of a pattern, or its first group if `group` is set and it has one.
 fn part(input: &str, pattern: &str, group: bool) -> Outcome {
     let Some(found) = Compiled::get(pattern, "")?.find(input, 0)? else {
         return Ok(Value::Null);
@@ -220,7 +225,7 @@ fn part(input: &str, pattern: &str, group: bool) -> Outcome {
     Ok(piece.map_or(Value::Null, Value::text))
 }
 
-/// A pattern of LIKE whose escape is another than the backslash, as one whose escape that is.
+/// Converts a LIKE pattern with another escape character to one that uses the backslash.
 fn like_escaped(pattern: &str, escape: &str) -> Outcome {
     let mut letters = escape.chars();
     let escape = letters.next();

@@ -1,4 +1,4 @@
-//! Comparisons of items, which are true, false or unknown.
+//! Comparisons of jsonpath items, with the results true, false and unknown.
 
 use std::cmp::Ordering;
 
@@ -8,11 +8,11 @@ use crate::functions::regex::is_path_match;
 use crate::types::json;
 use crate::types::jsonpath::Comparison;
 
-/// How one item is beside another; `None` is unknown.
+/// Compares two items; `None` is unknown.
 pub(super) fn compared(how: Comparison, left: &Item<'_>, right: &Item<'_>) -> Option<bool> {
     let order = match (left, right) {
         (Item::Null, Item::Null) => Ordering::Equal,
-        // Null is nothing but null.
+        // Null is equal only to null.
         (Item::Null, _) | (_, Item::Null) => return Some(how == Comparison::NotEqual),
         (Item::Bool(left), Item::Bool(right)) => left.cmp(right),
         (Item::Number(left), Item::Number(right)) => json::compare(left, right),
@@ -29,7 +29,7 @@ pub(super) fn compared(how: Comparison, left: &Item<'_>, right: &Item<'_>) -> Op
     })
 }
 
-/// Does a text begin with another?
+/// Returns whether a text begins with another; `None` is unknown.
 pub(super) fn starts_with(left: &Item<'_>, right: &Item<'_>) -> Option<bool> {
     match (left, right) {
         (Item::Text(text), Item::Text(beginning)) => Some(text.starts_with(&**beginning)),
@@ -37,7 +37,7 @@ pub(super) fn starts_with(left: &Item<'_>, right: &Item<'_>) -> Option<bool> {
     }
 }
 
-/// Does a text match a pattern?
+/// Returns whether a text matches a pattern; `None` is unknown.
 pub(super) fn like_regex(item: &Item<'_>, pattern: &str, flags: &str) -> Option<bool> {
     let Item::Text(text) = item else {
         return None;
@@ -45,12 +45,16 @@ pub(super) fn like_regex(item: &Item<'_>, pattern: &str, flags: &str) -> Option<
     is_path_match(text, pattern, &of_regex(flags)).ok()
 }
 
-/// 2201B for a pattern that is none.
+/// Checks a pattern of `like_regex`.
+///
+/// # Errors
+/// 2201B for an invalid pattern.
 pub fn check_path_regex(pattern: &str, flags: &str) -> Result<(), SqlError> {
     is_path_match("", pattern, &of_regex(flags)).map(|_| ())
 }
 
-/// The flags of regular expressions for those of XQuery: there a dot matches no line break unless it is said.
+/// Translates XQuery flags to those of regular expressions. In XQuery a dot matches no line break
+/// by default.
 fn of_regex(flags: &str) -> String {
     let has = |flag: char| flags.contains(flag);
     let mut all = String::new();

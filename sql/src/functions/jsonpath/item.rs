@@ -1,20 +1,20 @@
-//! What a path finds: parts of the document, and what is made of them.
+//! The items that a jsonpath returns: elements of the document and values computed from them.
 
 use std::borrow::Cow;
 
 use crate::types::json::{Json, Kind, quote};
 
-/// An item.
+/// An item of a jsonpath result.
 #[derive(Clone, Debug)]
 pub(super) enum Item<'j> {
     Null,
     Bool(bool),
-    /// As jsonb writes it.
+    /// A number in the text form of jsonb.
     Number(Cow<'j, str>),
     Text(Cow<'j, str>),
     Array(&'j Json<'j>),
     Object(&'j Json<'j>),
-    /// What keyvalue() makes of a key.
+    /// The result of keyvalue() for a key.
     Pair {
         id: usize,
         key: &'j str,
@@ -23,7 +23,7 @@ pub(super) enum Item<'j> {
 }
 
 impl<'j> Item<'j> {
-    /// A part of a document.
+    /// Converts an element of a document.
     pub(super) fn of(json: &'j Json<'j>) -> Item<'j> {
         match &json.is {
             Kind::Null => Item::Null,
@@ -35,7 +35,7 @@ impl<'j> Item<'j> {
         }
     }
 
-    /// What type() says.
+    /// Returns the result of type().
     pub(super) fn type_name(&self) -> &'static str {
         match self {
             Item::Null => "null",
@@ -47,7 +47,7 @@ impl<'j> Item<'j> {
         }
     }
 
-    /// Its keys and values; `None` for what is no object.
+    /// Returns the keys and values of an object; `None` for other items.
     pub(super) fn pairs(&self) -> Option<Vec<(&'j str, Item<'j>)>> {
         match self {
             Item::Object(json) => match &json.is {
@@ -66,7 +66,7 @@ impl<'j> Item<'j> {
         }
     }
 
-    /// Its parts; `None` for what has none.
+    /// Returns the elements of an array or the values of an object; `None` for other items.
     pub(super) fn parts(&self) -> Option<Vec<Item<'j>>> {
         match self {
             Item::Array(json) => Some(super::elements(json).iter().map(Item::of).collect()),
@@ -77,7 +77,7 @@ impl<'j> Item<'j> {
         }
     }
 
-    /// Appends it as jsonb.
+    /// Appends the item in the text form of jsonb.
     pub(super) fn write(&self, out: &mut String) {
         match self {
             Item::Null => out.push_str("null"),

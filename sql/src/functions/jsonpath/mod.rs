@@ -43,12 +43,13 @@ pub(super) static ROWS: &[RowsFunction] = &[
     RowsFunction { function: pure("jsonb_path_query", &[Jsonb, JsonPath, Jsonb, Bool], Jsonb, |a, _| rows(a)), columns: &[("", Jsonb)] },
 ];
 
-/// The last argument, where it is given.
+/// Returns the `silent` argument; false if it is omitted.
 fn silent(args: &[Value]) -> bool {
     args.get(3) == Some(&Value::Bool(true))
 }
 
-/// Shows `f` the items of a path, as far as they were found, and what went wrong.
+/// Evaluates a path and passes `f` the items, the error that ended the evaluation, and whether the
+/// path is lax.
 fn found<T>(
     args: &[Value],
     silent: bool,
@@ -82,7 +83,7 @@ fn found<T>(
     f(items, ended, path.lax)
 }
 
-/// The items; none where they cannot be had and nothing is to be said of that.
+/// Passes `f` the items of a path. If the evaluation fails silently, there are none.
 fn items<T>(
     args: &[Value],
     f: impl FnOnce(Vec<Item<'_>>) -> Result<T, SqlError>,
@@ -90,7 +91,7 @@ fn items<T>(
     let silent = silent(args);
     found(args, silent, |items, ended, _| match ended {
         Err(fault) if !silent => Err(fault.into_error()),
-        // Nothing is found where something went wrong.
+        // After a failure the result is empty.
         Err(_) => f(Vec::new()),
         Ok(()) => f(items),
     })
@@ -98,7 +99,7 @@ fn items<T>(
 
 fn exists(args: &[Value], silent: bool) -> Outcome {
     found(args, silent, |items, ended, lax| match ended {
-        // The first one is enough.
+        // In lax mode, one item is enough.
         _ if lax && !items.is_empty() => Ok(Value::Bool(true)),
         Err(fault) if !silent => Err(fault.into_error()),
         Err(_) => Ok(Value::Null),
@@ -155,7 +156,7 @@ fn rows(args: &[Value]) -> Outcome {
     })
 }
 
-/// The elements of an array.
+/// Returns the elements of an array.
 fn elements<'j>(json: &'j Json<'j>) -> &'j [Json<'j>] {
     match &json.is {
         Kind::Array(elements) => elements,

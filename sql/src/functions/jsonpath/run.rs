@@ -1,7 +1,8 @@
-//! Finding the items of a path.
+//! Evaluation of a jsonpath.
 //!
-//! All items are found before anybody looks at them; those that were found before something went wrong are there.
-//! What goes wrong is *soft* where a filter takes it for unknown and a silent function for nothing, else hard.
+//! All items are found before the caller sees them. Items that were found before an error stay
+//! available. An error is *soft* if a filter treats it as unknown and a silent function ignores it;
+//! otherwise it is hard.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -22,7 +23,7 @@ const INVALID_SUBSCRIPT: SqlState = SqlState::new(b"22033");
 const NON_NUMERIC: SqlState = SqlState::new(b"22036");
 const SINGLETON_REQUIRED: SqlState = SqlState::new(b"22038");
 
-/// What went wrong.
+/// An error of the evaluation.
 pub(super) enum Fault {
     Soft(SqlError),
     Hard(SqlError),
@@ -39,23 +40,23 @@ fn soft<T>(state: SqlState, what: impl Into<String>) -> Result<T, Fault> {
     Err(Fault::Soft(SqlError::new(state, what.into())))
 }
 
-/// A path over a document.
+/// The evaluation of a path over a document.
 pub(super) struct Run<'j> {
     path: &'j Path,
     root: &'j Json<'j>,
     vars: Option<&'j Json<'j>>,
-    /// Objects that keyvalue() was asked of, besides the document.
+    /// The number of objects besides the document on which keyvalue() was called.
     objects: Cell<usize>,
 }
 
-/// Where an expression stands.
+/// The context of an expression.
 #[derive(Clone)]
 struct Place<'j> {
-    /// `@`
+    /// The current item, `@`.
     current: Item<'j>,
-    /// Of the innermost array, for `last`.
+    /// The size of the innermost array, for `last`.
     size: usize,
-    /// What does not fit is passed over.
+    /// Whether structural errors are ignored.
     passes: bool,
 }
 
@@ -72,7 +73,7 @@ impl<'j> Run<'j> {
         }
     }
 
-    /// All items.
+    /// Finds all items.
     pub(super) fn all(&self, out: &mut Found<'j>) -> Result<(), Fault> {
         let place = Place {
             current: Item::of(self.root),
@@ -82,7 +83,7 @@ impl<'j> Run<'j> {
         self.chain(&self.path.root, &place, out)
     }
 
-    /// The items of an expression.
+    /// Finds the items of an expression.
     fn chain(&self, chain: &'j Chain, place: &Place<'j>, out: &mut Found<'j>) -> Result<(), Fault> {
         let steps = &chain.steps[..];
         let item = match &chain.head {
@@ -134,7 +135,7 @@ impl<'j> Run<'j> {
         })
     }
 
-    /// As [`Run::chain`], and of arrays their elements.
+    /// Finds items like [`Run::chain`], and replaces arrays by their elements in lax mode.
     fn taken_apart(
         &self,
         chain: &'j Chain,
@@ -155,7 +156,8 @@ impl<'j> Run<'j> {
         Ok(())
     }
 
-    /// What `steps` lead to from an item; `unwraps` says whether an array may be taken apart for the first of them.
+    /// Finds the items to which `steps` lead from an item. `unwraps` tells whether the first step
+    /// can unwrap an array.
     fn steps(
         &self,
         steps: &'j [Step],
@@ -244,7 +246,7 @@ impl<'j> Run<'j> {
         }
     }
 
-    /// The parts of an item at these levels.
+    /// Finds the descendants of an item between two levels.
     fn deep(
         &self,
         (level, from, to): (u32, u32, u32),
@@ -423,7 +425,7 @@ impl<'j> Run<'j> {
         self.steps(rest, made, place, true, out)
     }
 
-    /// Whether a condition holds; `None` is unknown. Only what is hard goes wrong here.
+    /// Evaluates a condition; `None` is unknown. It fails only with hard errors.
     fn truth(&self, of: &'j Predicate, place: &Place<'j>) -> Result<Option<bool>, Fault> {
         Ok(match of {
             Predicate::And(left, right) => match self.truth(left, place)? {
@@ -446,7 +448,7 @@ impl<'j> Run<'j> {
                 let mut found = Vec::new();
                 match self.chain(inner, place, &mut found) {
                     Err(Fault::Hard(error)) => return Err(Fault::Hard(error)),
-                    // The first one is enough.
+                    // In lax mode, one item is enough.
                     _ if self.path.lax && !found.is_empty() => Some(true),
                     Err(Fault::Soft(_)) => None,
                     Ok(()) => Some(!found.is_empty()),
@@ -466,7 +468,7 @@ impl<'j> Run<'j> {
         })
     }
 
-    /// Whether a test holds for any pair of items.
+    /// Returns whether a test holds for any pair of items.
     fn tested(
         &self,
         (left, right): (&'j Chain, Option<&'j Chain>),
@@ -519,7 +521,7 @@ fn negated<'j>(text: &str) -> Item<'j> {
     }))
 }
 
-/// A number, or a text that is one.
+/// Converts a number, or a text that contains one.
 fn double<'j>(text: &str) -> Result<Item<'j>, Fault> {
     let settings = crate::settings::Settings::default();
     let value = text_in(&Type::FLOAT8, text, &settings).ok();
@@ -530,7 +532,7 @@ fn double<'j>(text: &str) -> Result<Item<'j>, Fault> {
     let decimal = value.and_then(|value| numeric::from_f64(value, 15).ok());
     match decimal {
         Some(decimal) => Ok(number(&decimal)),
-        // A number too large for the type, or no number.
+        // The number is out of the type's range, or the text is not a number.
         None => {
             let what = match parse(text).is_ok() {
                 true => "numeric argument",

@@ -1,4 +1,4 @@
-//! Compiled patterns, the last few of each thread kept.
+//! Compiled patterns. Each thread caches the most recently used ones.
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -14,49 +14,50 @@ use super::translate::{Translated, invalid, translated};
 use crate::error::SqlError;
 use crate::functions::long::check_stop;
 
-/// How many patterns a thread keeps.
+/// The number of patterns that a thread caches.
 const KEPT: usize = 32;
-/// How much memory a compiled pattern may take.
+/// The maximum memory of a compiled pattern, in bytes.
 pub(super) const PATTERN_BYTES_MAX: usize = 4 << 20;
 
-/// The longest pattern that is compiled; PostgreSQL refuses those above some 70,000 characters as too complex.
+/// The maximum length of a pattern, in bytes. PostgreSQL rejects patterns above some 70,000
+/// characters as too complex.
 const PATTERN_TEXT_MAX: usize = 64 << 10;
-/// Matches between two looks at whether the call is to stop.
+/// The number of matches between two checks whether the call must stop.
 const MATCHES: usize = 256;
 
-/// A pattern that is ready for use.
+/// A compiled pattern.
 pub(super) enum Compiled {
-    /// One that is matched in one pass.
+    /// A pattern that is matched in one pass.
     Plain(Box<Plain>),
-    /// One that looks around or refers back.
+    /// A pattern with lookaround or back references.
     Looking(Looking),
 }
 
 /// A pattern that is matched in one pass.
 pub(super) struct Plain {
-    /// Tells whether there is a match, and where the first one begins.
+    /// Decides whether there is a match and finds where the first one begins.
     first: meta::Regex,
     /// Finds the longest match from there.
     longest: PikeVM,
     pattern: Translated,
-    /// The same for searches that take long.
+    /// The automata for searches that take long.
     steps: OnceCell<Steps>,
 }
 
 impl Plain {
-    /// The automata for a search in `bytes` bytes, if that takes long.
+    /// Returns the automata for a search in `bytes` bytes, if that takes long.
     fn steps(&self, bytes: usize) -> Result<Option<&Steps>, SqlError> {
         if !steps::is_long(self.longest.get_nfa().states().len(), bytes) {
             return Ok(None);
         }
         if self.steps.get().is_none() {
-            // Another search cannot have made them meanwhile.
+            // The cell is empty: no other search on this thread runs in between.
             let _ = self.steps.set(Steps::new(&self.pattern)?);
         }
         Ok(self.steps.get())
     }
 
-    /// Where the first match from a byte of the text on begins, and its end if that is known.
+    /// Returns the start of the first match from a byte offset on, and its end if that is known.
     fn find(&self, text: &str, from: usize) -> Result<Option<(usize, Option<usize>)>, SqlError> {
         if let Some(steps) = self.steps(text.len() - from)? {
             match steps.find(text, from) {
@@ -85,13 +86,13 @@ impl Plain {
     }
 }
 
-/// Where a match is, and where its groups are: bytes of the text.
+/// The byte ranges of a match and of its groups.
 pub(super) struct Match {
     pub(super) spans: Vec<Option<(usize, usize)>>,
 }
 
 impl Match {
-    /// All of it.
+    /// Returns the byte range of the whole match.
     pub(super) fn whole(&self) -> (usize, usize) {
         self.spans.first().copied().flatten().unwrap_or((0, 0))
     }
@@ -102,7 +103,7 @@ thread_local! {
 }
 
 impl Compiled {
-    /// The compiled form of a pattern under some flags.
+    /// Returns the compiled form of a pattern with the given flags.
     pub(super) fn get(pattern: &str, flags: &str) -> Result<Rc<Compiled>, SqlError> {
         if pattern.len() > PATTERN_TEXT_MAX {
             return Err(invalid("regular expression is too complex"));
@@ -110,7 +111,7 @@ impl Compiled {
         let key = format!("{flags}/{pattern}");
         let known = CACHE.with_borrow_mut(|kept| {
             let at = kept.iter().position(|(k, _)| *k == key)?;
-            // The one used last is the last.
+            // The entries are ordered by last use, the most recent last.
             let entry = kept.remove(at);
             let compiled = Rc::clone(&entry.1);
             kept.push(entry);
@@ -164,7 +165,7 @@ impl Compiled {
         })))
     }
 
-    /// Is there a match?
+    /// Returns whether a text matches.
     pub(super) fn is_match(&self, text: &str) -> Result<bool, SqlError> {
         match self {
             Compiled::Plain(pattern) => pattern.is_match(text),
@@ -172,12 +173,12 @@ impl Compiled {
         }
     }
 
-    /// The first match from a byte of the text on.
+    /// Returns the first match from a byte offset on.
     pub(super) fn find(&self, text: &str, from: usize) -> Result<Option<Match>, SqlError> {
         self.find_with(text, from, &mut None)
     }
 
-    /// As [`Self::find`], with memory that is used from match to match.
+    /// Finds a match like [`Self::find`], with memory that is reused from match to match.
     fn find_with(
         &self,
         text: &str,
@@ -210,7 +211,8 @@ impl Compiled {
         Ok(found.is_match().then_some(Match { spans }))
     }
 
-    /// Calls `each` on the matches from a byte of the text on, one behind the other, at most `limit`; how many there are.
+    /// Calls `each` on consecutive matches from a byte offset on, at most `limit`. Returns the
+    /// number of matches.
     pub(super) fn for_each(
         &self,
         text: &str,
@@ -231,7 +233,7 @@ impl Compiled {
             let (start, end) = found.whole();
             at = match end > start {
                 true => end,
-                // Behind an empty match the search goes on one character later.
+                // After an empty match the search continues one character later.
                 false => end + text[end..].chars().next().map_or(1, char::len_utf8),
             };
             each(found)?;
@@ -241,7 +243,7 @@ impl Compiled {
     }
 }
 
-/// 2201B, with the library's reason in PostgreSQL's words where it has some.
+/// Returns error 2201B with the library's reason, in PostgreSQL's wording where it has one.
 #[cold]
 pub(super) fn unreadable(error: &dyn std::fmt::Display) -> SqlError {
     let text = error.to_string();

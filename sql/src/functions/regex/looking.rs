@@ -1,7 +1,8 @@
-//! Patterns that look around, or refer back to what a group has matched: `(?=…)`, `(?!…)`, `(?<=…)`, `(?<!…)` and `\1`.
+//! Patterns with lookaround or back references: `(?=…)`, `(?!…)`, `(?<=…)`, `(?<!…)` and `\1`.
 //!
-//! No automaton matches these; `fancy-regex` tries one way after the other. How often it may turn back is limited, so a
-//! pattern that takes forever ends with 2201B, as one that is too complex for PostgreSQL does.
+//! No automaton matches these; `fancy-regex` backtracks. The number of backtracking steps is
+//! limited: a pattern that exceeds it ends with 2201B, like a pattern that is too complex for
+//! PostgreSQL.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,12 +12,12 @@ use super::compiled::{Match, PATTERN_BYTES_MAX, unreadable};
 use super::translate::{Translated, invalid};
 use crate::error::SqlError;
 
-/// How often a search may turn back.
+/// The maximum number of backtracking steps of a search.
 const TURNS_MAX: usize = 1_000_000;
-/// Steps of a compiled pattern.
+/// The maximum number of instructions of a compiled pattern.
 const STEPS_MAX: usize = 100_000;
 
-/// A pattern of this kind that is ready for use.
+/// A compiled pattern with lookaround or back references.
 pub(super) struct Looking {
     pattern: Regex,
 }
@@ -39,7 +40,7 @@ impl Looking {
         Ok(Looking { pattern })
     }
 
-    /// The first match from a byte of the text on.
+    /// Returns the first match from a byte offset on.
     pub(super) fn find(&self, text: &str, from: usize) -> Result<Option<Match>, SqlError> {
         let found = unbroken(|| self.pattern.captures_from_pos(text, from))?;
         let found = found.map_err(|error| refused(&error))?;
@@ -51,7 +52,8 @@ impl Looking {
     }
 }
 
-/// What `work` gives; XX000 where the library breaks off, so that no pattern ends more than its statement.
+/// Runs `work` and converts a panic of the library to error XX000, so that a pattern ends at most
+/// its statement.
 fn unbroken<T>(work: impl FnOnce() -> T) -> Result<T, SqlError> {
     catch_unwind(AssertUnwindSafe(work))
         .map_err(|_| SqlError::internal("the regular expression library has failed"))

@@ -1,4 +1,4 @@
-//! The n-th match of a pattern, or a group of it: `regexp_substr` and `regexp_instr`.
+//! The n-th match of a pattern or a group of it: `regexp_substr` and `regexp_instr`.
 
 use super::compiled::Compiled;
 use super::replace::{refused, start_of};
@@ -13,7 +13,7 @@ fn number(args: &[Value], at: usize) -> Option<i32> {
     }
 }
 
-/// Where the group is that is asked for, of the match that is asked for.
+/// Returns the byte range of the requested group of the requested match.
 fn span(
     args: &[Value],
     (flags, group): (usize, usize),
@@ -41,14 +41,14 @@ fn span(
     Ok(found.and_then(|found| found.spans.get(group).copied().flatten()))
 }
 
-/// `regexp_substr(text, pattern, start, n, flags, group)`
+/// Evaluates `regexp_substr(text, pattern, start, n, flags, group)`.
 pub(super) fn part(args: &[Value]) -> Outcome {
     let span = span(args, (4, 5), "regexp_substr()")?;
     let piece = span.and_then(|(start, end)| text(args, 0).ok()?.get(start..end));
     Ok(piece.map_or(Value::Null, Value::text))
 }
 
-/// `regexp_instr(text, pattern, start, n, behind it, flags, group)`
+/// Evaluates `regexp_instr(text, pattern, start, n, endoption, flags, group)`.
 pub(super) fn place(args: &[Value]) -> Outcome {
     let behind = number(args, 4).unwrap_or(0);
     if behind != 0 && behind != 1 {

@@ -6,7 +6,7 @@ use crate::error::{SqlError, SqlState};
 use crate::functions::long::{VALUE_BYTES_MAX, too_long};
 use crate::value::Value;
 
-/// The byte where the `start`-th character is.
+/// Returns the byte offset of the `start`-th character.
 pub(super) fn start_of(input: &str, start: i32) -> Result<usize, SqlError> {
     match usize::try_from(start) {
         Ok(nth @ 1..) => Ok(input.char_indices().nth(nth - 1).map_or(
@@ -24,7 +24,8 @@ pub(super) fn refused(what: &str, value: i32) -> SqlError {
     )
 }
 
-/// Text, pattern and replacement, then flags, or, with a `nth` to begin with, start, which match, and flags.
+/// Evaluates regexp_replace. The arguments are text, pattern, replacement and flags. With an `nth`,
+/// they are text, pattern, replacement, start, the number of the match, and flags.
 pub(super) fn replaced(args: &[Value], nth: Option<usize>) -> Outcome {
     let (input, pattern, new) = (text(args, 0)?, text(args, 1)?, text(args, 2)?);
     let (flags, from, nth) = match nth {

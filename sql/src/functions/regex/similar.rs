@@ -1,10 +1,11 @@
-//! SIMILAR TO: the patterns of the SQL standard as regular expressions.
+//! SIMILAR TO: conversion of SQL-standard patterns to regular expressions.
 
 use crate::error::{SqlError, SqlState};
 
-/// A pattern of SIMILAR TO as a regular expression; `None` for the backslash as its escape.
+/// Converts a SIMILAR TO pattern to a regular expression. Without an `escape`, the backslash is the
+/// escape character.
 ///
-/// `a#"b#"c` (with `#` as the escape) has the part that substring is to give between `#"`.
+/// In `a#"b#"c` (with `#` as the escape), the part between `#"` is the result of substring.
 pub(super) fn translated(pattern: &str, escape: Option<&str>) -> Result<String, SqlError> {
     let escape = match escape {
         None => Some('\\'),
@@ -30,7 +31,8 @@ pub(super) fn translated(pattern: &str, escape: Option<&str>) -> Result<String, 
         if after_escape {
             match c {
                 '"' if !in_bracket => {
-                    // The parts before and behind match as little, the middle as much as they can.
+                    // The parts before and after match as little as possible, the middle as much as
+                    // possible.
                     out.push_str(match quotes {
                         0 => "){1,1}?(",
                         1 => "){1,1}(?:",
@@ -65,7 +67,7 @@ pub(super) fn translated(pattern: &str, escape: Option<&str>) -> Result<String, 
                 }
                 '%' => out.push_str(".*"),
                 '_' => out.push('.'),
-                // Groups of these patterns give nothing.
+                // Groups in these patterns capture nothing.
                 '(' => out.push_str("(?:"),
                 '\\' | '.' | '^' | '$' => {
                     out.push('\\');

@@ -1,13 +1,15 @@
-//! Searches for large patterns in long texts, byte by byte, so that a statement can be stopped meanwhile.
+//! Searches for large patterns in long texts, byte by byte, so that a statement can be stopped
+//! during a search.
 //!
 //! ```text
-//! forward  ─► the end of the first match
-//! backward ─► its begin
-//! longest  ─► the end of the longest match that begins there
+//!     forward  ─► the end of the first match
+//!     backward ─► its start
+//!     longest  ─► the end of the longest match that starts there
 //! ```
-//! Each of the three is an automaton whose states are made as they are needed. A state of a large pattern is dear: it costs as
-//! much as the pattern is long. The library searches without a break, for minutes at worst; here each few bytes are followed by
-//! a look at whether the call is to stop.
+//! Each of the three is a lazy automaton: its states are built when they are needed. Building a
+//! state takes time proportional to the size of the pattern. The library searches without
+//! interruption, for minutes in the worst case. This search checks every few bytes whether the call
+//! must stop.
 
 use std::cell::RefCell;
 
@@ -20,26 +22,28 @@ use super::translate::Translated;
 use crate::error::SqlError;
 use crate::functions::long::check_stop;
 
-/// States of a pattern from which on it is large.
+/// The minimum number of states of a large pattern.
 const STATES_MIN: usize = 256;
-/// States times bytes of a text from which on the search takes long.
+/// The minimum of the states times the bytes of the text for a search that takes long.
 const STEPS_MIN: usize = 10_000_000;
-/// Bytes between two looks at whether the call is to stop.
+/// The number of bytes between two checks whether the call must stop.
 const BYTES: usize = 64;
-/// Bytes for the states of an automaton. Where they are full, its states are made anew.
+/// The memory for the states of an automaton, in bytes. When it is full, the states are rebuilt.
 const STATES_BYTES: usize = 2 * PATTERN_BYTES_MAX;
 
-/// Returns whether a search of a pattern with `states` states in `bytes` bytes is to be stopped on demand.
+/// Returns whether a search of a pattern with `states` states in `bytes` bytes must be
+/// interruptible.
 #[inline]
 pub(super) fn is_long(states: usize, bytes: usize) -> bool {
     states >= STATES_MIN && states.saturating_mul(bytes) >= STEPS_MIN
 }
 
-/// Why a search has no result.
+/// The reason why a search has no result.
 pub(super) enum Stopped {
-    /// The statement is to stop.
+    /// The statement must stop.
     Error(SqlError),
-    /// The automaton cannot decide: the text has characters beyond ASCII, and the pattern boundaries of words.
+    /// The automaton cannot decide: the text has characters beyond ASCII, and the pattern has word
+    /// boundaries.
     Undecided,
 }
 
@@ -49,7 +53,7 @@ impl From<SqlError> for Stopped {
     }
 }
 
-/// An automaton and its states.
+/// A lazy automaton and its states.
 struct Automaton {
     dfa: DFA,
     cache: RefCell<Cache>,
@@ -63,7 +67,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Makes the automata.
+    /// Creates the automata.
     pub(super) fn new(pattern: &Translated) -> Result<Steps, SqlError> {
         let longest = if pattern.lazy {
             MatchKind::LeftmostFirst
@@ -77,12 +81,12 @@ impl Steps {
         })
     }
 
-    /// Returns whether the text has a match from a byte on.
+    /// Returns whether the text has a match.
     pub(super) fn is_match(&self, text: &str) -> Result<bool, Stopped> {
         Ok(self.forward.end(&Input::new(text))?.is_some())
     }
 
-    /// Returns where the first match from a byte of the text on is.
+    /// Returns the byte range of the first match from a byte offset on.
     pub(super) fn find(&self, text: &str, from: usize) -> Result<Option<(usize, usize)>, Stopped> {
         let Some(end) = self.forward.end(&Input::new(text).range(from..))? else {
             return Ok(None);
@@ -117,7 +121,8 @@ impl Automaton {
         Ok(Automaton { dfa, cache })
     }
 
-    /// The end of the match that begins first, or at the begin of an anchored input.
+    /// Returns the end of the match that begins first, or of the one at the start of an anchored
+    /// input.
     fn end(&self, input: &Input<'_>) -> Result<Option<usize>, Stopped> {
         let cache = &mut *self.cache.borrow_mut();
         let (dfa, text) = (&self.dfa, input.haystack());
@@ -130,7 +135,7 @@ impl Automaton {
                 .map_err(|_| Stopped::Undecided)?;
             if state.is_tagged() {
                 if state.is_match() {
-                    // A match is known one byte late.
+                    // The automaton reports a match one byte late.
                     end = Some(at);
                 } else if state.is_dead() {
                     return Ok(end);
@@ -154,7 +159,7 @@ impl Automaton {
         }
     }
 
-    /// The begin of the longest match that ends where the input does.
+    /// Returns the start of the longest match that ends where the input does.
     fn begin(&self, input: &Input<'_>) -> Result<Option<usize>, Stopped> {
         let cache = &mut *self.cache.borrow_mut();
         let (dfa, text) = (&self.dfa, input.haystack());

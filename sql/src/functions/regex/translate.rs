@@ -1,27 +1,28 @@
-//! PostgreSQL's patterns in the syntax of `regex-automata`, which is that of `fancy-regex`, too.
+//! Translation of PostgreSQL's patterns to the syntax of `regex-automata`, which `fancy-regex`
+//! shares.
 
 use regex_automata::util::syntax;
 
 use crate::error::{SqlError, SqlState};
 
-/// A pattern as the crate reads it, and how.
+/// A translated pattern and the options with which the crate must read it.
 pub(super) struct Translated {
     pub(super) text: String,
     pub(super) insensitive: bool,
-    /// `.` and `[^…]` do not match a line feed.
+    /// Whether `.` and `[^…]` do not match a line feed.
     pub(super) newline_stops_dot: bool,
-    /// `^` and `$` match at line feeds too.
+    /// Whether `^` and `$` also match at line feeds.
     pub(super) newline_anchors: bool,
-    /// Blanks and comments in the pattern do not count.
+    /// Whether blanks and comments in the pattern are ignored.
     pub(super) expanded: bool,
-    /// It has a quantifier that is not greedy.
+    /// Whether it has a non-greedy quantifier.
     pub(super) lazy: bool,
-    /// It looks around, or refers back.
+    /// Whether it has lookaround or back references.
     pub(super) looks: bool,
 }
 
 impl Translated {
-    /// How the library reads the text.
+    /// Returns the syntax options with which the library reads the text.
     pub(super) fn syntax(&self) -> syntax::Config {
         syntax::Config::new()
             .case_insensitive(self.insensitive)
@@ -72,7 +73,7 @@ pub(super) fn translated(pattern: &str, flags: &str) -> Result<Translated, SqlEr
         set(flag, &mut out)?;
     }
     let mut rest = pattern.strip_prefix("***:").unwrap_or(pattern);
-    // Options may stand in front of the pattern.
+    // Options can precede the pattern.
     if let Some(body) = rest.strip_prefix("(?")
         && let Some((options, behind)) = body.split_once(')')
         && !options.is_empty()
@@ -125,23 +126,23 @@ pub(super) fn invalid(why: &str) -> SqlError {
 struct Reader {
     rest: Vec<char>,
     at: usize,
-    /// What was read last can have a quantifier.
+    /// Whether the last element can have a quantifier.
     repeatable: bool,
-    /// The brackets that are open.
+    /// The open parentheses.
     open: Vec<Bracket>,
-    /// Groups that have begun; true of those that have ended.
+    /// For each group so far, whether it has ended.
     groups: Vec<bool>,
     out: Translated,
 }
 
-/// What an opening bracket has begun.
+/// The construct that an opening parenthesis has begun.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bracket {
-    /// A group that is counted, by its place.
+    /// A capturing group, by its index.
     Group(usize),
-    /// One that is not.
+    /// A non-capturing group.
     Plain,
-    /// A condition on what is around: no group in it counts, and nothing in it refers back.
+    /// A lookaround constraint: it contains no capturing groups and no back references.
     Around,
 }
 
@@ -202,7 +203,7 @@ impl Reader {
                     }
                     self.greed();
                 }
-                // With these the crate would see more than is meant.
+                // The crate would give these characters a special meaning.
                 '#' | '&' | '~' | '-' | ' ' if !self.out.expanded => {
                     escaped(c, &mut self.out.text);
                 }
@@ -212,7 +213,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What begins with a `(`.
+    /// Translates a construct that begins with `(`.
     fn bracket_opens(&mut self) -> Result<(), SqlError> {
         let around = ["?=", "?!", "?<=", "?<!"].into_iter();
         if let Some(around) = around.into_iter().find(|begin| self.starts_with(begin)) {
@@ -254,7 +255,8 @@ impl Reader {
         Ok(())
     }
 
-    /// What begins with a digit, at that: a reference to a group, or where there are not so many a code in octal digits.
+    /// Translates a digit after a backslash: a reference to a group, or an octal code if there are
+    /// not that many groups.
     fn refer_back(&mut self) -> Result<String, SqlError> {
         let digits = &self.rest[self.at..];
         let count = digits.iter().take_while(|c| c.is_ascii_digit()).count();
@@ -275,7 +277,7 @@ impl Reader {
         Ok(format!("(?:\\{group})"))
     }
 
-    /// Up to three octal digits.
+    /// Translates up to three octal digits.
     fn octal(&mut self) -> Result<String, SqlError> {
         let digits = self.rest[self.at..].iter().map_while(|c| c.to_digit(8));
         let digits: Vec<u32> = digits.take(3).collect();
@@ -287,7 +289,7 @@ impl Reader {
         Ok(format!("\\x{{{code:x}}}"))
     }
 
-    /// A `?` behind a quantifier.
+    /// Translates a `?` after a quantifier.
     fn greed(&mut self) {
         if self.peek(0) == Some('?') {
             self.at += 1;
@@ -296,7 +298,7 @@ impl Reader {
         }
     }
 
-    /// What follows a backslash.
+    /// Translates an escape after its backslash.
     fn escape(&mut self, in_bracket: bool) -> Result<(), SqlError> {
         let Some(c) = self.peek(0) else {
             return Err(invalid("invalid escape \\ sequence"));
@@ -338,7 +340,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Hexadecimal digits: so many, or with 0 as many as there are.
+    /// Translates `count` hexadecimal digits, or as many as there are if `count` is 0.
     fn code(&mut self, count: usize) -> Result<String, SqlError> {
         let most = if count == 0 { 8 } else { count };
         let mut digits = String::new();
@@ -354,7 +356,7 @@ impl Reader {
         Ok(format!("\\x{{{digits}}}"))
     }
 
-    /// The characters of a bracket expression, behind its `[`.
+    /// Translates a bracket expression after its `[`.
     fn bracket(&mut self) -> Result<(), SqlError> {
         self.out.text.push('[');
         let mut first = true;
@@ -394,7 +396,7 @@ impl Reader {
         }
     }
 
-    /// `[:alpha:]`, behind its first `[`.
+    /// Translates a character class such as `[:alpha:]`, after its first `[`.
     fn class(&mut self) -> Result<(), SqlError> {
         const NAMES: [&str; 13] = [
             "alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct",
