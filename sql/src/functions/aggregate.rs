@@ -1,7 +1,7 @@
-//! Aggregates: what a group's rows add up to.
+//! Aggregate functions over a group's rows.
 //!
-//! An accumulator that needs its input in order or without duplicates keeps it until the end and
-//! sorts it then, as PostgreSQL does.
+//! An accumulator that needs its input in order or without duplicates keeps the input until the end
+//! and sorts it then, as PostgreSQL does.
 
 mod gather;
 mod ordered_set;
@@ -24,16 +24,16 @@ use crate::error::SqlError;
 use crate::types::TypeKind;
 use crate::value::{Interval, Value};
 
-/// Bytes of a row that is kept, beside its values.
+/// The size of a kept row besides its values, in bytes.
 const ROW_BYTES: usize = size_of::<(Vec<Value>, Vec<Value>)>();
 
 /// The state of one aggregate over one group.
 #[derive(Clone, Debug)]
 pub struct Accumulator {
     state: State,
-    /// Sort keys and arguments kept for the end, if order or DISTINCT needs them.
+    /// The sort keys and arguments of kept rows, if ORDER BY or DISTINCT needs them.
     kept: Option<Vec<(Vec<Value>, Vec<Value>)>>,
-    /// Bytes of what is kept.
+    /// The size of the kept rows, in bytes.
     kept_bytes: usize,
 }
 
@@ -82,7 +82,7 @@ enum State {
 }
 
 impl Accumulator {
-    /// The state before any row.
+    /// Creates the state for an empty group.
     pub fn new(aggregate: &Aggregate) -> Accumulator {
         let input = aggregate.args.first().map(|e| e.ty.kind);
         let state = match (aggregate.kind, input) {
@@ -144,7 +144,7 @@ impl Accumulator {
         }
     }
 
-    /// Takes one row of the group in.
+    /// Adds one row of the group.
     pub fn update(
         &mut self,
         aggregate: &Aggregate,
@@ -155,8 +155,9 @@ impl Accumulator {
         self.update_in_set(aggregate, (row, row), params, cx)
     }
 
-    /// As [`Accumulator::update`], for a grouping set: `grouped` is the row with NULL for the keys that are not in the set,
-    /// of which the direct arguments of an aggregate with WITHIN GROUP are made.
+    /// Adds one row like [`Accumulator::update`], for a grouping set. `grouped` is the row with
+    /// NULL for the keys that are not in the set. The direct arguments of a WITHIN GROUP aggregate
+    /// are evaluated on it.
     ///
     /// # Errors
     /// Those of the arguments.
@@ -204,7 +205,7 @@ impl Accumulator {
         Ok(())
     }
 
-    /// Bytes that grow with the rows of the group.
+    /// Returns the memory that grows with the rows of the group, in bytes.
     pub fn bytes(&self) -> usize {
         let state = match &self.state {
             State::Text(Some(text)) => text.len(),
@@ -215,12 +216,12 @@ impl Accumulator {
         state + self.kept_bytes
     }
 
-    /// The number of rows that are kept to be put in order at the end.
+    /// Returns the number of kept rows, which are sorted at the end.
     pub fn kept(&self) -> usize {
         self.kept.as_ref().map_or(0, Vec::len)
     }
 
-    /// Compares two rows that are kept.
+    /// Compares two kept rows.
     pub fn compare_kept(&self, aggregate: &Aggregate, a: usize, b: usize) -> Ordering {
         let kept = self.kept.as_deref().unwrap_or(&[]);
         match (kept.get(a), kept.get(b)) {
@@ -229,8 +230,9 @@ impl Accumulator {
         }
     }
 
-    /// Takes some of the rows in that are kept: those at `order`, which goes on behind `before`, in this order. The last
-    /// call of all is followed by [`Self::forget_kept`].
+    /// Adds the kept rows at the indexes in `order`, in this order. `before` is the index of the
+    /// row before them, from the previous call. After the last call, the caller calls
+    /// [`Self::forget_kept`].
     ///
     /// # Errors
     /// Those of the aggregate.
@@ -257,7 +259,7 @@ impl Accumulator {
         Ok(())
     }
 
-    /// Puts the rows that are kept in this order.
+    /// Sorts the kept rows in the order of these indexes.
     pub fn arrange_kept(&mut self, order: &[u32]) {
         if let Some(kept) = &mut self.kept {
             let mut all = std::mem::take(kept);
@@ -266,13 +268,13 @@ impl Accumulator {
         }
     }
 
-    /// Forgets the rows that are kept.
+    /// Discards the kept rows.
     pub fn forget_kept(&mut self) {
         self.kept = None;
         self.kept_bytes = 0;
     }
 
-    /// The result for the group.
+    /// Returns the result for the group.
     pub fn finish(mut self, aggregate: &Aggregate) -> Result<Value, SqlError> {
         if let Some(mut kept) = self.kept.take() {
             kept.sort_by(|a, b| compare_rows(aggregate, a, b));
@@ -315,7 +317,7 @@ impl Accumulator {
         })
     }
 
-    /// Takes one row's arguments in; NULLs do not count.
+    /// Adds one row's arguments; NULLs do not count.
     fn add(&mut self, args: &[Value]) -> Result<(), SqlError> {
         let Some(value) = args.first() else {
             if let State::Count(count) = &mut self.state {
@@ -382,7 +384,7 @@ impl Accumulator {
                 *count += 1;
             }
             State::Extreme { best, wanted } => {
-                // Of equal ones that look different the last is kept, as in PostgreSQL.
+                // The last one of equal values with different texts is kept, as in PostgreSQL.
                 if best.is_null() || compare(value, best) != wanted.reverse() {
                     *best = value.clone();
                 }
@@ -434,7 +436,7 @@ impl Accumulator {
     }
 }
 
-/// Compares two rows that are kept: keys and arguments of each.
+/// Compares two kept rows, which are pairs of sort keys and arguments.
 fn compare_rows(
     aggregate: &Aggregate,
     (keys_a, args_a): &(Vec<Value>, Vec<Value>),
@@ -462,7 +464,7 @@ fn bits(kind: AggregateKind, a: &Value, b: &Value) -> Result<Value, SqlError> {
         AggregateKind::BitOr => x | y,
         _ => x ^ y,
     };
-    // Both are sign-extended, so the result fits where both came from.
+    // Both operands are sign-extended, so the result fits their type.
     Ok(match a {
         Value::Int2(_) => Value::Int2(v as i16),
         Value::Int4(_) => Value::Int4(v as i32),

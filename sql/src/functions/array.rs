@@ -1,4 +1,4 @@
-//! Arrays: making them, taking them apart, and their shape.
+//! Functions that create arrays, take them apart and describe their dimensions.
 
 use super::library::{Body, pure};
 use super::long::{VALUE_BYTES_MAX, too_long};
@@ -12,10 +12,10 @@ use crate::value::{Array, Dimension, Value};
 
 type Outcome = Result<Value, SqlError>;
 
-/// The most elements that a function makes.
+/// The maximum number of elements of a function's result.
 const ELEMENTS_MAX: usize = (1 << 27) - 1;
 
-/// A function that sees NULLs.
+/// Defines a function that is called for NULL arguments, too.
 pub(super) const fn seeing_nulls(
     name: &'static str,
     args: &'static [crate::types::TypeKind],
@@ -44,7 +44,7 @@ const fn constructor(name: &'static str, eval: Body) -> ScalarFunction {
 /// `ARRAY[a, b, …]`
 pub static ARRAY_OF: ScalarFunction = constructor("ARRAY", |a, _| Ok(Array::of(a.to_vec()).into()));
 
-/// An array of `char(n)` as one of texts, each with its blanks up to the length `n`.
+/// Converts an array of `char(n)` to an array of text, each padded with blanks to the length `n`.
 pub static PADDED_ELEMENTS: ScalarFunction = constructor("padded", |a, _| match a {
     [Value::Array(array), Value::Int4(length)] => {
         let mut array = Array::clone(array);
@@ -62,13 +62,14 @@ pub static PADDED_ELEMENTS: ScalarFunction = constructor("padded", |a, _| match 
     _ => Ok(Value::Null),
 });
 
-/// `ARRAY[a, b, …]` of arrays.
+/// `ARRAY[a, b, …]` of arrays
 pub static ARRAY_OF_ARRAYS: ScalarFunction = constructor("ARRAY", |a, _| stacked(a));
 
-/// `array[i][j]…`: the element, or NULL where there is none.
+/// `array[i][j]…`: the element, or NULL if there is none.
 pub static SUBSCRIPT: ScalarFunction = constructor("[]", |a, _| subscript(a));
 
-/// `array[l:u]…`: which bounds are left out, a bit each, and then two bounds a dimension.
+/// `array[l:u]…`. The arguments are the array, a bit mask of the omitted bounds, and two bounds for
+/// each dimension.
 pub static SLICE: ScalarFunction = constructor("[:]", |a, _| slice(a));
 
 #[rustfmt::skip]
@@ -107,7 +108,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("trim_array", &[AnyArray, Int4], AnyArray, trimmed),
 ];
 
-/// The array that an argument is.
+/// Returns an array argument.
 pub(super) fn array(args: &[Value], i: usize) -> Result<&Array, SqlError> {
     match args.get(i) {
         Some(Value::Array(array)) => Ok(array),
@@ -128,7 +129,7 @@ fn dimension(args: &[Value], of: impl Fn(&Dimension) -> i32) -> Outcome {
     Ok(dim.map_or(Value::Null, |dim| Value::Int4(of(dim))))
 }
 
-/// Arrays of one shape as the rows of an array with one dimension more.
+/// Stacks arrays of equal dimensions into an array with one more dimension.
 pub(super) fn stacked(parts: &[Value]) -> Outcome {
     const MISMATCH: &str =
         "multidimensional arrays must have array expressions with matching dimensions";
@@ -137,7 +138,7 @@ pub(super) fn stacked(parts: &[Value]) -> Outcome {
     let mut values = Vec::new();
     let mut rows = 0i32;
     for part in parts {
-        // NULL and empty arrays have no shape.
+        // NULL and empty arrays have no dimensions.
         let (shape, elements): (&[Dimension], &[Value]) = match part {
             Value::Array(array) => (&array.dims, &array.values),
             _ => (&[], &[]),
@@ -264,7 +265,7 @@ fn collect(
     }
 }
 
-/// An array with one element more, at its end or in front.
+/// Adds an element at the end or the beginning of an array.
 fn extended(to: &Value, value: &Value, in_front: bool) -> Outcome {
     let mut array = match to {
         Value::Array(array) => Array::clone(array),
@@ -315,7 +316,7 @@ fn joined(a: &Array, b: &Array) -> Outcome {
             dims[0].len += b.dims[0].len;
             dims
         }
-        // A row more at the end.
+        // Appends one row.
         1 if a.dims[1..] == b.dims => {
             let mut dims = a.dims.clone();
             dims[0].len += 1;
@@ -432,7 +433,7 @@ fn trimmed(args: &[Value], _: &EvalContext) -> Outcome {
     Ok(kept.into())
 }
 
-/// Are two elements equal, NULLs too?
+/// Returns whether two elements are equal; NULLs are equal to each other.
 pub(super) fn equal(a: &Value, b: &Value) -> bool {
     compare(a, b).is_eq()
 }

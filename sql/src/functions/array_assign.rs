@@ -1,7 +1,7 @@
-//! An array with another value in one of its elements, or with others in a part of it: `SET a[1] = …`, `SET a[2:3] = …`.
+//! Assignments to an element or slice of an array: `SET a[1] = …`, `SET a[2:3] = …`.
 //!
-//! Where there is no array an empty one takes its place. An array of one dimension grows to have the element, with NULLs
-//! between; one of several dimensions does not grow.
+//! A NULL array counts as empty. An array of one dimension grows to include the element, with NULLs
+//! in between. An array of several dimensions does not grow.
 
 use super::ScalarFunction;
 use super::library::variadic;
@@ -10,10 +10,10 @@ use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind::Any;
 use crate::value::{Array, Dimension, Value};
 
-/// The most elements of an array.
+/// The maximum number of elements of an array.
 const ELEMENTS_MAX: i64 = (1 << 27) - 1;
 
-/// An array, the value of an element, and its subscripts.
+/// Assigns an element. The arguments are the array, the value and the subscripts.
 pub static WITH_ELEMENT: ScalarFunction = variadic("[]=", &[Any], Any, |a, _| match a {
     [array, value, places @ ..] => {
         let places = places.iter().map(place).collect::<Result<Vec<i32>, _>>()?;
@@ -24,7 +24,8 @@ pub static WITH_ELEMENT: ScalarFunction = variadic("[]=", &[Any], Any, |a, _| ma
     _ => Err(mismatch("an assignment to an element")),
 });
 
-/// An array, an array of values, which bounds are left out, a bit each, and then two bounds a dimension.
+/// Assigns a slice. The arguments are the array, the array of values, a bit mask of the omitted
+/// bounds, and two bounds for each dimension.
 pub static WITH_SLICE: ScalarFunction = variadic("[:]=", &[Any], Any, |a, _| match a {
     [array, values, Value::Int4(left_out), bounds @ ..] => {
         let mut given = Vec::with_capacity(bounds.len());
@@ -50,7 +51,10 @@ fn array_of(value: &Value) -> Array {
     }
 }
 
-/// A subscript; 22004 for NULL.
+/// Returns a subscript.
+///
+/// # Errors
+/// 22004 for NULL.
 fn place(value: &Value) -> Result<i32, SqlError> {
     match value {
         Value::Int4(place) => Ok(*place),
@@ -61,7 +65,7 @@ fn place(value: &Value) -> Result<i32, SqlError> {
     }
 }
 
-/// Sets an element; where that fails the array is as it was.
+/// Sets an element. On an error, the array stays unchanged.
 pub fn set_element(array: &mut Array, value: &Value, places: &[i32]) -> Result<(), SqlError> {
     if array.dims.is_empty() {
         let one = |lower: &i32| Dimension {
@@ -89,7 +93,7 @@ pub fn set_element(array: &mut Array, value: &Value, places: &[i32]) -> Result<(
     Ok(())
 }
 
-/// Sets what is between bounds, two a dimension, where `None` is as far as the array goes.
+/// Sets the slice between `bounds`, two for each dimension. A bound of `None` is that of the array.
 fn set_slice(array: &mut Array, values: &Array, bounds: &[Option<i32>]) -> Result<(), SqlError> {
     if array.dims.is_empty() {
         *array = first_slice(values, bounds)?;
@@ -142,7 +146,7 @@ fn set_slice(array: &mut Array, values: &Array, bounds: &[Option<i32>]) -> Resul
     Ok(())
 }
 
-/// The next place within the parts, the last dimension first.
+/// Advances to the next subscripts within the slice; the last dimension varies fastest.
 fn next(place: &mut [i32], parts: &[(i32, i32)]) {
     for (at, (from, to)) in place.iter_mut().zip(parts).rev() {
         if *at < *to {
@@ -153,7 +157,7 @@ fn next(place: &mut [i32], parts: &[(i32, i32)]) {
     }
 }
 
-/// An array that is nothing but its slice.
+/// Creates an array that consists of the slice only.
 fn first_slice(values: &Array, bounds: &[Option<i32>]) -> Result<Array, SqlError> {
     let mut dims = Vec::with_capacity(bounds.len() / 2);
     let mut wanted = 1i64;
@@ -191,7 +195,7 @@ fn first_slice(values: &Array, bounds: &[Option<i32>]) -> Result<Array, SqlError
     })
 }
 
-/// Makes an array of one dimension so large that it has these places.
+/// Enlarges an array of one dimension to include these subscripts.
 fn grow(array: &mut Array, (from, to): (i32, i32)) -> Result<(), SqlError> {
     let [dim] = array.dims.as_mut_slice() else {
         return Ok(());
@@ -239,7 +243,7 @@ fn check_bounds(lower: i32, len: i32) -> Result<(), SqlError> {
     }
 }
 
-/// 2202E
+/// Returns error 2202E.
 fn subscript_error(message: &str) -> SqlError {
     SqlError::new(SqlState::ARRAY_SUBSCRIPT_ERROR, message)
 }

@@ -1,4 +1,4 @@
-//! Arrays: what is in them, as sets and as text.
+//! Functions that search arrays, treat them as sets, or convert them from and to text.
 
 use super::array::{array, equal, seeing_nulls};
 use super::library::{pure, stable};
@@ -67,12 +67,12 @@ fn has(array: &Array, value: &Value) -> bool {
     array.values.iter().any(|v| equal(v, value))
 }
 
-/// Is every element of `part` in `whole`? NULL is in nothing.
+/// Returns whether every element of `part` is in `whole`; NULL is in no array.
 fn contains(whole: &Array, part: &Array) -> bool {
     part.values.iter().all(|v| !v.is_null() && has(whole, v))
 }
 
-/// The first subscript of an array of one dimension.
+/// Returns the first subscript of an array of one dimension.
 fn one_dimension(array: &Array) -> Result<i32, SqlError> {
     match array.dims.as_slice() {
         [] => Ok(1),
@@ -127,7 +127,7 @@ fn to_string(args: &[Value], cx: &EvalContext) -> Outcome {
     Ok(Value::text(String::from_utf8(out).unwrap_or_default()))
 }
 
-/// A text cut at a separator; without one into characters.
+/// Splits a text at a separator; a NULL separator splits it into characters.
 pub(super) fn pieces(args: &[Value]) -> Outcome {
     let Some(Value::Text(text)) = args.first() else {
         return Ok(Value::Null);
@@ -149,7 +149,7 @@ pub(super) fn pieces(args: &[Value]) -> Outcome {
     Ok(Array::of(pieces).into())
 }
 
-/// `text [NOT] [I]LIKE ANY (patterns)`
+/// Evaluates `text [NOT] [I]LIKE ANY (patterns)`.
 fn like_some(args: &[Value], insensitive: bool, negated: bool) -> Outcome {
     let [text, Value::Array(patterns)] = args else {
         return Ok(Value::Null);

@@ -1,4 +1,4 @@
-//! to_char, to_date, to_timestamp and to_number: values by a template.
+//! to_char, to_date, to_timestamp and to_number: conversions by a template.
 
 mod moment;
 mod number;
@@ -47,7 +47,7 @@ fn text(args: &[Value], i: usize) -> Result<&str, SqlError> {
         .ok_or_else(|| mismatch("a formatting function"))
 }
 
-/// A moment as C's `ctime` shows it, with microseconds and its zone.
+/// Formats a timestamp like C's `ctime`, with microseconds and the time zone.
 pub(super) fn time_of_day(moment: &Value, cx: &EvalContext) -> Outcome {
     const TEMPLATE: &str = "Dy Mon DD HH24:MI:SS.US YYYY TZ";
     moment::to_char(moment, TEMPLATE, &cx.settings.time_zone)

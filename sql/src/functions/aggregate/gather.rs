@@ -1,4 +1,4 @@
-//! Aggregates that keep all of their input: `array_agg` and those that make JSON.
+//! Aggregates that collect all of their input: `array_agg` and the JSON aggregates.
 
 use crate::bound::AggregateKind;
 use crate::error::{SqlError, SqlState};
@@ -8,23 +8,23 @@ use crate::functions::mismatch;
 use crate::types::json;
 use crate::value::{Array, Value};
 
-/// The most bytes that one aggregate gathers, as PostgreSQL limits an array.
+/// The maximum size of one aggregate's input, in bytes, as PostgreSQL limits an array.
 const GATHERED_BYTES_MAX: usize = (1 << 30) - 1;
 
-/// The input so far, and what is to be made of it.
+/// The collected input of an aggregate and the form of its result.
 #[derive(Clone, Debug)]
 pub(super) struct Gather {
     kind: AggregateKind,
-    /// The arguments of the rows, one after the other.
+    /// The arguments of all rows, concatenated.
     values: Vec<Value>,
-    /// The elements of a JSON list stand on lines of their own.
+    /// Whether each element of a JSON array stands on its own line.
     lines: bool,
-    /// Bytes of the values.
+    /// The size of the values in bytes.
     bytes: usize,
 }
 
 impl Gather {
-    /// `None` for an aggregate that does not keep its input.
+    /// Returns the state of an aggregate; `None` for one that does not collect its input.
     pub(super) fn new(kind: AggregateKind) -> Option<Gather> {
         let keeps = matches!(
             kind,
@@ -42,7 +42,7 @@ impl Gather {
         })
     }
 
-    /// Takes one row's arguments in, NULLs too.
+    /// Adds one row's arguments, including NULLs.
     pub(super) fn add(&mut self, args: &[Value]) -> Result<(), SqlError> {
         let object = matches!(
             self.kind,
@@ -77,12 +77,12 @@ impl Gather {
         Ok(())
     }
 
-    /// Bytes of the input so far.
+    /// Returns the size of the collected input, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// 54000
+    /// Returns error 54000 for a result that is too large.
     #[cold]
     fn too_large(&self) -> SqlError {
         match self.kind {
@@ -94,7 +94,7 @@ impl Gather {
         }
     }
 
-    /// The result; NULL over no rows.
+    /// Returns the result; NULL if there were no rows.
     pub(super) fn finish(self) -> Result<Value, SqlError> {
         if self.values.is_empty() {
             return Ok(Value::Null);
@@ -153,7 +153,7 @@ impl Gather {
     }
 }
 
-/// A value that the binder has made JSON.
+/// Returns the text of a value that the binder has converted to JSON.
 fn json_text(value: &Value) -> Result<&str, SqlError> {
     match value {
         Value::Null => Ok("null"),

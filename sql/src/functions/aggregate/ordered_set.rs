@@ -1,6 +1,6 @@
-//! What aggregates with WITHIN GROUP make of a group, all of whose rows are there, in order.
+//! Ordered-set aggregates (WITHIN GROUP) over the sorted rows of a group.
 //!
-//! Direct arguments are the same for all rows of a group, so those of its first row do.
+//! Direct arguments are equal for all rows of a group, so those of its first row are used.
 
 use std::cmp::Ordering;
 
@@ -10,10 +10,10 @@ use crate::functions::interval::{minus, plus, times};
 use crate::functions::{compare, mismatch, sort_compare};
 use crate::value::Value;
 
-/// Keys and direct arguments of a row.
+/// The sort keys and the direct arguments of a row.
 type Row = (Vec<Value>, Vec<Value>);
 
-/// The result over the rows of a group.
+/// Returns the result over the rows of a group.
 pub(super) fn result(
     kind: OrderedSet,
     aggregate: &Aggregate,
@@ -41,7 +41,8 @@ pub(super) fn result(
     }
 }
 
-/// The value that a fraction of all is up to; of two neighbours what is between them, where it is continuous.
+/// Returns the value at a fraction of the sorted values. `percentile_cont` interpolates between two
+/// neighbors.
 fn percentile(kind: OrderedSet, fraction: &Value, values: &[Value]) -> Result<Value, SqlError> {
     let fraction = match fraction {
         Value::Null => return Ok(Value::Null),
@@ -79,7 +80,7 @@ fn percentile(kind: OrderedSet, fraction: &Value, values: &[Value]) -> Result<Va
     }
 }
 
-/// The most frequent value, and of several the first.
+/// Returns the most frequent value; the first of several.
 fn mode(values: &[Value]) -> Value {
     let mut best = (0, &Value::Null);
     for same in values.chunk_by(|a, b| compare(a, b) == Ordering::Equal) {
@@ -90,7 +91,7 @@ fn mode(values: &[Value]) -> Value {
     best.1.clone()
 }
 
-/// Where a row would be among those that are there.
+/// Returns the result of a hypothetical-set aggregate: the rank of a row among the existing rows.
 fn hypothetical(kind: OrderedSet, aggregate: &Aggregate, rows: &[Row]) -> Result<Value, SqlError> {
     let beside = |a: &[Value], b: &[Value]| {
         let keys = a.iter().zip(b).zip(&aggregate.order_by);

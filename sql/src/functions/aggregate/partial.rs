@@ -1,16 +1,18 @@
-//! What one part of a group's rows adds up to, as values that go to whoever merges the parts.
+//! Partial aggregates: the results over parts of a group, encoded as values for the machine that
+//! merges them.
 //!
 //! ```text
-//! count              how many
-//! sum, avg           of integers up to 4 bytes and floats: the sum; of others [mantissa | scale]; NULL for none
-//! avg                and how many
-//! min, max, bool_*   what it is so far
+//!     count             the count
+//!     sum, avg          of integers up to 4 bytes and floats: the sum; of others [mantissa | scale]; NULL for none
+//!     avg               and the count
+//!     min, max, bool_*  the result so far
 //! ```
-//! An aggregate that needs all of its input together has no such values: one over distinct arguments, one
-//! with an order of its own, and `string_agg`, whose result depends on the order anyway.
+//! Some aggregates need all of their input together and have no partial form. These are aggregates
+//! with DISTINCT, aggregates with an ORDER BY, and `string_agg`, whose result depends on the order
+//! anyway.
 //!
 //! # Failure
-//! The values come from other machines: what cannot be merged is an error, never a panic.
+//! The values come from other machines: values that cannot be merged are an error, never a panic.
 
 use super::{Accumulator, State, mismatch, out_of_range};
 use crate::bound::{Aggregate, AggregateKind};
@@ -23,7 +25,7 @@ use crate::value::Value;
 const SUM_BYTES: usize = 20;
 
 impl Aggregate {
-    /// The types of the values that stand for a part of its input; `None` where it cannot be had in parts.
+    /// Returns the types of the partial result; `None` if the aggregate has no partial form.
     pub fn partial_types(&self) -> Option<Vec<TypeKind>> {
         use TypeKind::{Bool, Bytea, Float4, Float8, Int2, Int4, Int8};
         if self.distinct || !self.order_by.is_empty() {
@@ -61,7 +63,7 @@ impl Aggregate {
 }
 
 impl Accumulator {
-    /// How many values stand for what was taken in.
+    /// Returns the number of values of the partial result.
     pub fn partial_width(&self) -> usize {
         match self.state {
             State::AvgNumeric { .. } | State::AvgFloat { .. } | State::Span { .. } => 2,
@@ -69,7 +71,7 @@ impl Accumulator {
         }
     }
 
-    /// Appends the values that stand for what was taken in, as many as [`Aggregate::partial_types`] has.
+    /// Appends the values of the partial result, as many as [`Aggregate::partial_types`] has.
     pub fn partial(&self, out: &mut Vec<Value>) {
         match &self.state {
             State::Count(count) => out.push(Value::Int8(*count)),
@@ -91,14 +93,14 @@ impl Accumulator {
             }
             State::Extreme { best, .. } => out.push(best.clone()),
             State::Bool { result, .. } => out.push(result.map_or(Value::Null, Value::Bool)),
-            // They have no parts.
+            // These aggregates have no partial form.
             State::Gather(_) | State::Bits { .. } | State::Stats(_) => out.push(Value::Null),
             State::Text(text) => out.push(text.clone().map_or(Value::Null, Value::Text)),
             State::Bytes(bytes) => out.push(bytes.clone().map_or(Value::Null, Value::Bytea)),
         }
     }
 
-    /// Takes in what another part came to.
+    /// Merges the partial result of another part.
     pub fn merge(&mut self, part: &[Value]) -> Result<(), SqlError> {
         let (Some(first), rest) = (part.first(), part.get(1)) else {
             return Err(mismatch("a partial aggregate"));
@@ -149,7 +151,7 @@ impl Accumulator {
                     *best = first.clone();
                 }
             }
-            // What they come to is of the type that they take in.
+            // The partial result has the type of the input.
             State::SumInt { .. }
             | State::SumFloat4(_)
             | State::SumFloat8(_)
@@ -172,7 +174,7 @@ fn sum_value(sum: &Sum) -> Value {
     partial_sum(sum.parts())
 }
 
-/// The value that stands for a sum with these digits, so many of them behind the point.
+/// Encodes a sum: its digits and the number of digits after the decimal point.
 pub fn partial_sum((mantissa, scale): (i128, u32)) -> Value {
     let mut bytes = Vec::with_capacity(SUM_BYTES);
     bytes.extend_from_slice(&mantissa.to_le_bytes());

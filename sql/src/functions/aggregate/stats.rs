@@ -1,7 +1,7 @@
-//! Variances and deviations, of one variable and of two.
+//! Variances and standard deviations of one variable, and statistics of two.
 //!
-//! Floats are added up by Youngs and Cramer's method, as in PostgreSQL, which keeps what they lose small;
-//! other numbers are numerics, whose sums are exact.
+//! Floats are accumulated by Youngs and Cramer's method, as in PostgreSQL, which keeps the rounding
+//! error small. Other numbers are numerics, whose sums are exact.
 
 use rust_decimal::Decimal;
 
@@ -11,7 +11,7 @@ use crate::functions::decimal::{self, Sum};
 use crate::functions::mismatch;
 use crate::value::Value;
 
-/// The input so far.
+/// The accumulated input.
 #[derive(Clone, Debug)]
 pub(super) struct Stats {
     statistic: Statistic,
@@ -20,9 +20,10 @@ pub(super) struct Stats {
 
 #[derive(Clone, Debug)]
 enum Input {
-    /// Exact: how many, their sum and the sum of their squares.
+    /// Exact numbers: the count, the sum and the sum of the squares.
     Exact { count: i64, sum: Sum, squares: Sum },
-    /// Floats: of each variable the sum and the squares of the distances from the mean, and of both the product.
+    /// Floats: for each variable the sum and the sum of squared deviations from the mean. For two
+    /// variables also the sum of the products of deviations.
     Floats {
         count: f64,
         x: f64,
@@ -53,7 +54,7 @@ impl Stats {
         Stats { statistic, input }
     }
 
-    /// Takes one row's arguments in, none of them NULL.
+    /// Adds one row's arguments, none of which is NULL.
     pub(super) fn add(&mut self, args: &[Value]) -> Result<(), SqlError> {
         match &mut self.input {
             Input::Exact {
@@ -82,7 +83,7 @@ impl Stats {
                     Some(Value::Float8(v)) => Ok(*v),
                     _ => Err(mismatch("a variance")),
                 };
-                // Of two variables PostgreSQL has the dependent one first.
+                // As in PostgreSQL, the dependent variable is the first of two.
                 let (new_x, new_y) = match args {
                     [one] => (float(Some(one))?, 0.0),
                     _ => (float(args.get(1))?, float(args.first())?),
@@ -94,7 +95,8 @@ impl Stats {
                     let from_x = new_x * *count - *x;
                     let from_y = new_y * *count - *y;
                     let scale = 1.0 / (*count * (*count - 1.0));
-                    // One variable is divided and two are multiplied: the last digit tells.
+                    // For the same last digit as PostgreSQL, one variable divides and two variables
+                    // multiply.
                     *xx += match args.len() {
                         1 => from_x * from_x / (*count * (*count - 1.0)),
                         _ => from_x * from_x * scale,
@@ -102,7 +104,7 @@ impl Stats {
                     *yy += from_y * from_y * scale;
                     *xy += from_x * from_y * scale;
                 }
-                // What is infinite has no distance from any mean.
+                // The deviation of an infinite value from a mean is undefined.
                 if !x.is_finite() {
                     (*xx, *xy) = (f64::NAN, f64::NAN);
                 }
@@ -114,7 +116,7 @@ impl Stats {
         }
     }
 
-    /// The result; NULL where there is too little.
+    /// Returns the result; NULL if there are too few rows.
     pub(super) fn finish(self) -> Result<Value, SqlError> {
         match self.input {
             Input::Exact {

@@ -12,10 +12,10 @@ use crate::types::calendar::{
 use crate::types::zone;
 use crate::value::Value;
 
-/// What fields show of a value.
+/// The fields of a timestamp or interval.
 struct Moment {
     span: bool,
-    /// 0 is 1 BC.
+    /// The year; 0 is 1 BC.
     year: i64,
     month: i64,
     day: i64,
@@ -23,7 +23,7 @@ struct Moment {
     minute: i64,
     second: i64,
     us: i64,
-    /// Days from 2000-01-01; of an interval none.
+    /// Days from 2000-01-01; 0 for an interval.
     days: i64,
     zone: Option<(i32, String)>,
 }
@@ -89,7 +89,7 @@ impl Moment {
         }
     }
 
-    /// The year as it is shown: 1 BC is 1.
+    /// Returns the year as it is shown: 1 BC is 1.
     fn shown_year(&self, year: i64) -> i64 {
         match year {
             _ if self.span => year,
@@ -98,7 +98,7 @@ impl Moment {
         }
     }
 
-    /// Days from Sunday.
+    /// Returns the day of the week; 0 is Sunday.
     fn weekday(&self) -> i64 {
         (self.days + 6).rem_euclid(7)
     }
@@ -110,7 +110,7 @@ impl Moment {
         }
     }
 
-    /// The year, week and day of the year by ISO 8601.
+    /// Returns the year, week and day of the year by ISO 8601.
     fn iso(&self) -> (i64, i64, i64) {
         let monday = self.days - (self.days + 5).rem_euclid(7);
         let (year, _, _) = civil_from_days(monday + 3);
@@ -141,7 +141,7 @@ impl Moment {
             0 => 12,
             hour => hour,
         };
-        // A sign has a place of its own here, and none in other fields.
+        // The sign takes an extra position in these fields and no position in others.
         let clock = |value: i64| if value < 0 { 3 } else { 2 };
         let year = self.shown_year(self.year);
         match field.name {
@@ -221,7 +221,7 @@ impl Moment {
         Ok(())
     }
 
-    /// Fields that are words, and those of the zone.
+    /// Formats the fields that are words, and those of the time zone.
     fn word(&self, name: &str, field: &Field, out: &mut String) -> Result<(), SqlError> {
         let afternoon = self.hour.rem_euclid(24) >= 12;
         let choose = |no: &str, yes: &str, which: bool| {
@@ -294,7 +294,7 @@ impl Moment {
     }
 }
 
-/// `st`, `nd`, `rd` or `th`, by the last digits.
+/// Returns the suffix `st`, `nd`, `rd` or `th` for a number.
 pub(super) fn ordinal(digits: &str) -> &'static str {
     let last = |n: usize| {
         digits

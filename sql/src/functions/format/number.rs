@@ -1,7 +1,8 @@
 //! to_char of numbers.
 //!
-//! The template is looked at twice: `Shape` says how many digits stand on both sides of the point and
-//! where the sign goes, and `Writer` then walks along it digit by digit, as PostgreSQL does.
+//! The template is processed twice. `Shape` determines the number of digits on both sides of the
+//! decimal point and the position of the sign. `Writer` then follows the template digit by digit,
+//! as PostgreSQL does.
 
 use rust_decimal::Decimal;
 
@@ -12,7 +13,7 @@ use crate::functions::decimal;
 use crate::types::numeric;
 use crate::value::Value;
 
-/// A part of a template.
+/// A token of a template.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
     Nine,
@@ -69,7 +70,7 @@ pub(super) fn tokens(template: &str) -> Vec<Token> {
         let known = TOKENS.iter().find(|(name, _)| {
             rest.starts_with(name) || (upper.starts_with(name) && !name.eq_ignore_ascii_case("th"))
         });
-        // Both cases mean the same, but for these.
+        // The case of a token matters only for `RN`.
         let known = match known {
             Some((_, Token::Roman(_))) if rest.starts_with("rn") => Some(Token::Roman(false)),
             other => other.map(|(_, token)| token.clone()),
@@ -115,7 +116,7 @@ pub(super) fn tokens(template: &str) -> Vec<Token> {
     found
 }
 
-/// Where the sign of the template's S goes.
+/// The position of the sign that the template's S requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum SignAt {
     #[default]
@@ -124,7 +125,7 @@ enum SignAt {
     Behind,
 }
 
-/// What a template says.
+/// The format that a template describes.
 #[derive(Debug, Default)]
 pub(super) struct Shape {
     pub(super) before: usize,
@@ -230,7 +231,8 @@ impl Shape {
     }
 }
 
-/// A number by a template. With EEEE a tie is rounded to an `even` digit, else away from 0.
+/// Formats a number by a template. With EEEE a tie is rounded to an `even` digit if that is set,
+/// otherwise away from 0.
 pub(super) fn to_char(value: &Decimal, template: &str, even: bool) -> Outcome {
     let tokens = tokens(template);
     let mut shape = Shape::of(&tokens)?;
@@ -274,19 +276,19 @@ pub(super) fn to_char(value: &Decimal, template: &str, even: bool) -> Outcome {
 
 struct Writer {
     shape: Shape,
-    /// Digits with a point, or `#`.
+    /// The digits and the decimal point, or `#` if the number does not fit.
     digits: Vec<u8>,
-    /// The place in `digits`.
+    /// The current index in `digits`.
     at: usize,
     spaces: usize,
     negative: bool,
     sign_written: bool,
-    /// Where the last digit is that FM does not leave out.
+    /// The index of the last digit that FM keeps.
     last: Option<usize>,
-    /// The place among the digits of the template.
+    /// The index among the digits of the template.
     nth: usize,
     count: usize,
-    /// A digit has been written just now.
+    /// Whether a digit was just written.
     inside: bool,
     out: String,
 }
@@ -315,7 +317,7 @@ impl Writer {
             if let Some(last) = &mut last
                 && shape.zero_end > spaces
             {
-                // The point takes a place too.
+                // The decimal point takes a position, too.
                 let kept = (shape.zero_end - spaces).min(digits.len().saturating_sub(1));
                 *last = (*last).max(kept);
             }
@@ -369,7 +371,7 @@ impl Writer {
         }
     }
 
-    /// Does a zero in front of the point stand where the template has a 9?
+    /// Returns whether a zero before the decimal point stands at a 9 of the template.
     fn leads_with_zero(&self) -> bool {
         !self.shape.zero
             && self.at == 0
@@ -450,7 +452,7 @@ impl Writer {
     }
 }
 
-/// Up to 3999, else `#`.
+/// Formats a number in Roman numerals up to 3999, others as `#`.
 fn roman(value: &Decimal, tokens: &[Token]) -> String {
     const ONES: [&str; 10] = ["", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX"];
     const TENS: [&str; 10] = ["", "X", "XX", "XXX", "XL", "L", "LX", "LXX", "LXXX", "XC"];
@@ -479,7 +481,7 @@ fn roman(value: &Decimal, tokens: &[Token]) -> String {
     }
 }
 
-/// ` 1.235e+03`
+/// Formats a number in scientific notation: ` 1.235e+03`.
 fn scientific(value: &Decimal, shape: &Shape, even: bool) -> String {
     let digits = value.mantissa().unsigned_abs().to_string();
     let mut exponent = digits.len() as i32 - 1 - value.scale() as i32;

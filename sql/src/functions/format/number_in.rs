@@ -1,4 +1,4 @@
-//! to_number: a text by a template.
+//! to_number: parses a text by a template.
 
 use super::Outcome;
 use super::number::{Shape, Token, tokens};
@@ -28,7 +28,8 @@ pub(super) fn to_number(text: &str, template: &str) -> Outcome {
                 if !matches!(token, Token::Point) || !after_point {
                     rest = rest.trim_start();
                 }
-                // A sign may stand before the digits, and behind them where the template has it.
+                // A sign can precede the digits. It can follow them only where the template has a
+                // sign.
                 if let Some(tail) = rest.strip_prefix('-').or(rest.strip_prefix('<')) {
                     negative = true;
                     rest = tail;

@@ -1,4 +1,4 @@
-//! to_date and to_timestamp: a text by a template.
+//! to_date and to_timestamp: parse a text by a template.
 
 use super::template::{DAYS, MONTHS, Part, ROMAN, case_matters, parts};
 use crate::error::{SqlError, SqlState};
@@ -6,7 +6,7 @@ use crate::types::calendar::{
     DAY_US, SECOND_US, check_date, check_timestamp, days_from_civil, days_in_month,
 };
 
-/// What a text gave.
+/// The fields that were read from a text.
 #[derive(Default)]
 pub(super) struct Read {
     text: String,
@@ -28,7 +28,7 @@ pub(super) struct Read {
     zone: Option<(i32, i32, i32)>,
 }
 
-/// Reads a text by a template.
+/// Parses a text by a template.
 pub(super) fn moment(text: &str, template: &str) -> Result<Read, SqlError> {
     let parts = parts(template);
     let mut reader = Reader { rest: text };
@@ -39,7 +39,7 @@ pub(super) fn moment(text: &str, template: &str) -> Result<Read, SqlError> {
     for (i, part) in parts.iter().enumerate() {
         match part {
             Part::Text(text) => {
-                // As many characters as the template has, whatever they are.
+                // Skips as many characters as the template text has, whatever they are.
                 reader.blanks();
                 for _ in text.chars() {
                     reader.skip_one();
@@ -48,7 +48,7 @@ pub(super) fn moment(text: &str, template: &str) -> Result<Read, SqlError> {
             Part::Separator(_) => reader.separators(),
             Part::Field(field) => {
                 reader.blanks();
-                // Without digits behind it a number ends where the digits do.
+                // If no numeric field follows, a number takes all its digits.
                 let alone = match parts.get(i + 1) {
                     Some(Part::Field(next)) => !is_number(next.name),
                     _ => true,
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
         self.rest = chars.as_str();
     }
 
-    /// Blanks and punctuation; a sign in front of a digit stays.
+    /// Skips blanks and punctuation, but not a sign before a digit.
     fn separators(&mut self) {
         let mut skipped = 0;
         while let Some(c) = self.rest.chars().next() {
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number of so many digits at most, or of any number of them.
+    /// Reads a number of at most `digits` digits, or of any number of digits if it stands alone.
     fn number(&mut self, name: &str, digits: usize, alone: bool) -> Result<(i64, usize), SqlError> {
         let (negative, body) = match self.rest.strip_prefix('-') {
             Some(body) => (true, body),
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         Ok((if negative { -value } else { value }, count))
     }
 
-    /// One of some words; the longest that fits, in any case.
+    /// Reads one of several words in any case; the longest match wins.
     fn word(&mut self, name: &str, words: &[&str]) -> Result<usize, SqlError> {
         let fits = |word: &str| {
             self.rest
@@ -193,7 +193,7 @@ impl Read {
                     "US" => 6,
                     other => other[2..].parse().unwrap_or(6),
                 };
-                // Digits of a fraction: 12 is 120 of a thousand.
+                // The digits are those of a fraction: 12 is 120 thousandths.
                 let (value, count) = reader.number(name, digits, true)?;
                 if count > digits {
                     return Err(SqlError::new(
@@ -283,7 +283,7 @@ impl Read {
             (Some(year), Some(century)) if year.abs() < 100 => (century - 1) * 100 + year,
             (Some(year), _) => year,
             (None, Some(century)) => (century - 1) * 100 + 1,
-            // Without a year it is 1 BC.
+            // A missing year is 1 BC.
             (None, None) => 0,
         };
         let year = match (self.bc, year) {
@@ -319,13 +319,13 @@ impl Read {
         Ok(days_from_civil(year, month, day))
     }
 
-    /// The date.
+    /// Returns the date.
     pub(super) fn date(&self) -> Result<i32, SqlError> {
         let days = i32::try_from(self.days()?).map_err(|_| self.out_of_range())?;
         check_date(days, &self.text)
     }
 
-    /// The local time, in microseconds.
+    /// Returns the local time, in microseconds.
     pub(super) fn local(&self) -> Result<i64, SqlError> {
         let mut hour = self.hour;
         if self.twelve || self.afternoon.is_some() {
@@ -362,14 +362,14 @@ impl Read {
         check_timestamp(us.ok_or_else(|| self.out_of_range())?)
     }
 
-    /// Seconds east of UTC, if the text had them.
+    /// Returns the offset from UTC in seconds, positive to the east; `None` if the text has none.
     pub(super) fn offset(&self) -> Option<i32> {
         self.zone
             .map(|(sign, hours, minutes)| sign * (hours * 3600 + minutes * 60))
     }
 }
 
-/// A year of fewer than four digits is one near 2020.
+/// Completes a year of fewer than four digits to the nearest year to 2020.
 fn near(value: i64, digits: usize) -> i64 {
     match (digits, value) {
         (0..=2, 0..=69) => value + 2000,

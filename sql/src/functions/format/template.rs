@@ -5,25 +5,25 @@
 pub(super) enum Part {
     /// A field.
     Field(Field),
-    /// Text in quotes, or characters that are letters or digits and no field.
+    /// Quoted text, or letters and digits that are not a field.
     Text(String),
     /// Blanks and punctuation.
     Separator(String),
 }
 
-/// A field, as it is written and changed.
+/// A field of a template with its modifiers.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
-    /// The name in the table, upper case where the case makes no difference.
+    /// The name in the table; upper case if the case does not matter.
     pub(super) name: &'static str,
-    /// FM: no padding.
+    /// FM: no padding
     pub(super) bare: bool,
-    /// TH or th behind it.
+    /// The suffix TH (true) or th (false) after the field.
     pub(super) ordinal: Option<bool>,
 }
 
-/// The fields that begin with a letter: how they are called, and how else they may be written; longer ones before those
-/// that they begin with.
+/// Returns the fields that begin with a letter, and their names in `Field`. A field precedes the
+/// fields that are prefixes of it.
 fn fields(letter: u8) -> &'static [(&'static str, &'static str)] {
     match letter.to_ascii_uppercase() {
         b'A' => &[
@@ -108,7 +108,8 @@ fn fields(letter: u8) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// The text in the quotes that a template begins with, and what stands behind them. A backslash quotes what follows it.
+/// Returns the quoted text at the beginning of a template, and the rest. A backslash escapes the
+/// next character.
 pub(super) fn quoted(template: &str) -> (String, &str) {
     let mut text = String::new();
     let mut chars = template[1..].char_indices();
@@ -122,17 +123,17 @@ pub(super) fn quoted(template: &str) -> (String, &str) {
     (text, "")
 }
 
-/// These mean something else in another case.
+/// Fields whose case affects the output.
 const CASED: [&str; 14] = [
     "A.D.", "AD", "A.M.", "AM", "B.C.", "BC", "P.M.", "PM", "DAY", "DY", "MONTH", "MON", "RM", "TZ",
 ];
 
-/// Whether the field means something else in another case.
+/// Returns whether the case of the field affects the output.
 pub(super) fn case_matters(name: &str) -> bool {
     CASED.iter().any(|cased| cased.eq_ignore_ascii_case(name))
 }
 
-/// The parts of a template.
+/// Splits a template into its parts.
 pub(super) fn parts(template: &str) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     let mut rest = template;
