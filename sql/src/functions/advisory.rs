@@ -1,4 +1,4 @@
-//! `pg_advisory_lock` and its kin.
+//! `pg_advisory_lock` and the other functions of advisory locks.
 
 use super::library::waiting;
 use super::{ScalarFunction, mismatch};

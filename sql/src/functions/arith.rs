@@ -6,13 +6,13 @@ use crate::error::{SqlError, SqlState};
 use crate::types::calendar::{DATE_MAX, DATE_MIN};
 use crate::value::Value;
 
-/// 22012.
+/// Returns error 22012.
 #[cold]
 pub(super) fn division_by_zero() -> SqlError {
     SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")
 }
 
-/// One operator on two values of the class.
+/// Applies an operator to two values of the class.
 #[inline]
 pub(super) fn apply(
     op: ArithOp,
@@ -123,7 +123,10 @@ fn float4(op: ArithOp, a: f32, b: f32) -> Result<f32, SqlError> {
     Ok(result)
 }
 
-/// 22003 for a float that left the finite or sank to zero.
+/// Checks the result of a float operation.
+///
+/// # Errors
+/// 22003 if a finite operand overflowed to infinity or underflowed to zero.
 pub(super) fn check_float(overflow: bool, underflow: bool) -> Result<(), SqlError> {
     let what = match (overflow, underflow) {
         (true, _) => "overflow",
@@ -163,7 +166,7 @@ fn date_diff(a: i32, b: i32) -> Result<Value, SqlError> {
         .ok_or_else(|| out_of_range("integer"))
 }
 
-/// Unary minus.
+/// Negates a value (unary minus).
 pub(super) fn negate(class: ArithClass, value: &Value) -> Result<Value, SqlError> {
     match (class, value) {
         (_, Value::Null) => Ok(Value::Null),

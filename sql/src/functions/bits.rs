@@ -1,4 +1,4 @@
-//! Operators on the bits of integers.
+//! Bitwise operators on integers.
 
 use super::library::pure;
 use super::{ScalarFunction, mismatch};
@@ -28,7 +28,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure(">>", &[Int8, Int4], Int8, |a, _| shifted(a, false)),
 ];
 
-/// Both are sign-extended, so the result fits where both came from.
+/// Applies an operator to two integers. Both are sign-extended, so the result fits their type.
 fn both(args: &[Value], f: fn(i64, i64) -> i64) -> Result<Value, SqlError> {
     match args {
         [Value::Int2(x), Value::Int2(y)] => Ok(Value::Int2(f((*x).into(), (*y).into()) as i16)),
@@ -47,7 +47,8 @@ fn inverted(args: &[Value]) -> Result<Value, SqlError> {
     }
 }
 
-/// By as many bits as the processor takes of the count: its lowest five, or six of a bigint.
+/// Shifts an integer. As on the processor, only the lowest five bits of the count are used, six for
+/// a bigint.
 fn shifted(args: &[Value], left: bool) -> Result<Value, SqlError> {
     match args {
         [Value::Int2(x), Value::Int4(by)] => {

@@ -1,4 +1,4 @@
-//! `pg_blocking_pids`: whom a session waits for, on any machine.
+//! `pg_blocking_pids`: the sessions for which a session waits, on any machine.
 
 use super::library::{stable, waiting};
 use super::{ScalarFunction, Waited};
@@ -13,7 +13,7 @@ const INT4S: TypeKind = TypeKind::Array(Element::INT4);
 #[rustfmt::skip]
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     waiting("pg_blocking_pids", &[TypeKind::Int4], INT4S, blocking),
-    // No snapshot waits for another.
+    // Safe snapshots never wait here.
     stable("pg_safe_snapshot_blocking_pids", &[TypeKind::Int4], INT4S, |_, _| Ok(Array::default().into())),
 ];
 

@@ -1,4 +1,4 @@
-//! Conversions between types, and when PostgreSQL makes them by itself.
+//! Casts between types, and the contexts in which they apply.
 
 use rust_decimal::Decimal;
 
@@ -11,18 +11,18 @@ use crate::types::calendar::DAY_US;
 use crate::types::{self, Type, TypeCategory, TypeKind, calendar, numeric, zone};
 use crate::value::{Interval, TimeTz, Value};
 
-/// How much asking a cast needs.
+/// The context in which a cast applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CastContext {
-    /// Made wherever it helps.
+    /// The cast applies in any expression.
     Implicit,
-    /// Made when a value is stored in a column.
+    /// The cast applies when a value is stored in a column.
     Assignment,
-    /// Only where it is written.
+    /// The cast applies only if it is written.
     Explicit,
 }
 
-/// How much asking the cast from one type to another needs; `None` if there is none.
+/// Returns the context of the cast from one type to another; `None` if there is no cast.
 pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
     use CastContext::{Assignment, Explicit, Implicit};
     use TypeKind as T;
@@ -91,29 +91,30 @@ pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
         (T::RefCursor | T::JsonPath, b) if b.is_string() => Some(Assignment),
         (a, T::RefCursor | T::JsonPath) => a.is_string().then_some(Explicit),
         (a, b) if a.is_string() && b.is_string() => Some(Implicit),
-        // The rest goes through text.
+        // The remaining casts go through text.
         (_, b) if b.is_string() => Some(Assignment),
         (a, _) if a.is_string() => Some(Explicit),
         _ => None,
     }
 }
 
-/// How stable the cast between two types is: those between local and absolute times read `TimeZone`.
+/// Returns the volatility of the cast between two types. Casts between local and absolute times
+/// read `TimeZone`.
 pub fn cast_volatility(from: Type, to: Type) -> Volatility {
     if matches!(to.kind, TypeKind::Domain(_)) {
-        // Its rules change.
+        // The constraints of a domain can change.
         return Volatility::Stable;
     }
     if from.kind.is_row() || to.kind.is_row() {
-        // As the fields are cast, and their domains' rules.
+        // The fields are cast, and the constraints of their domains can change.
         return Volatility::Stable;
     }
     if from.element().is_some() && to.kind.is_string() {
-        // Elements are written as settings say.
+        // The text form of elements depends on settings.
         return Volatility::Stable;
     }
     if from.element().or(to.element()).is_some() {
-        // As the elements are cast.
+        // The cast is as volatile as that of the elements.
         let of = |t: Type| t.element().unwrap_or(Type::TEXT);
         return cast_volatility(of(from), of(to));
     }
@@ -129,7 +130,7 @@ pub fn cast_volatility(from: Type, to: Type) -> Volatility {
                 | TypeKind::Interval
         )
     };
-    // Names of objects change, and those of labels.
+    // Objects and enum labels can be renamed.
     let names_objects =
         to.kind.is_object() || (matches!(from.kind, TypeKind::Enum(_)) && to.kind.is_string());
     let reads_settings = names_objects
@@ -149,12 +150,13 @@ pub fn cast_volatility(from: Type, to: Type) -> Volatility {
     }
 }
 
-/// Stores a value in a column or parameter of type `to`: the assignment cast with its length checks.
+/// Converts a value for a column or parameter of type `to`: the assignment cast with its length
+/// checks.
 pub fn assign(value: Value, from: &Type, to: &Type, cx: &EvalContext) -> Result<Value, SqlError> {
     cast(value, from, to, false, cx)
 }
 
-/// Converts a value. `explicit` casts cut text that is too long.
+/// Converts a value. `explicit` casts truncate text that is too long.
 pub fn cast(
     value: Value,
     from: &Type,
@@ -218,7 +220,8 @@ fn convert(
     match (value, to.kind) {
         (Value::Text(text), _) => {
             let plain = Type::of(to.kind);
-            // What the modifier of an interval says matters to how a number without a unit is read.
+            // The fields of an interval's type modifier determine how a number without a unit is
+            // read.
             let plain = if to.kind == T::Interval { *to } else { plain };
             let value = types::text_in_at(&plain, &text, &cx.settings, Some(cx.transaction_start))?;
             if let Value::Record(row) = &value {
@@ -236,7 +239,7 @@ fn convert(
             }
             Ok(Value::Array(array))
         }
-        // A value of the enum as it was, where it has been changed meanwhile.
+        // The value may be of an older version of the enum type.
         (Value::Enum(value), T::Enum(of)) => of.named(value.name()).map(Value::from),
         (value @ Value::Json(_), T::Jsonb) => super::json_make::converted(&value, true),
         (value @ Value::Jsonb(_), T::Json) => super::json_make::converted(&value, false),
@@ -263,7 +266,7 @@ fn convert(
     }
 }
 
-/// A number or boolean that stands alone.
+/// Converts a JSON number or boolean.
 fn from_jsonb(text: &str, to: &Type, cx: &EvalContext) -> Result<Value, SqlError> {
     let json = types::json::parse(text)?;
     match (&json.is, to.kind) {
@@ -312,7 +315,7 @@ fn convert_time(value: Value, to: TypeKind, cx: &EvalContext) -> Result<Value, S
     }
 }
 
-/// Casts to and from times of day.
+/// Converts between types with a time of day.
 fn convert_clock(value: Value, to: TypeKind, cx: &EvalContext) -> Result<Value, SqlError> {
     use TypeKind as T;
     let zone = &cx.settings.time_zone;
@@ -347,7 +350,7 @@ fn to_string(value: Value, from: &Type, to: &Type, cx: &EvalContext) -> Result<V
     let text = match value {
         Value::Text(text) => text,
         Value::Bool(b) => return Ok(Value::text(if b { "true" } else { "false" })),
-        // Other than where it is shown, always with its bits.
+        // Unlike the output function, the cast always shows the netmask length.
         Value::Inet(inet) => inet.with_its_bits().into(),
         other => types::checked_text(&other, from, &cx.settings)?.into(),
     };
@@ -382,7 +385,7 @@ fn from_int(v: i64, to: TypeKind) -> Result<Value, SqlError> {
 fn from_numeric(v: &Decimal, to: TypeKind) -> Result<Value, SqlError> {
     match to {
         TypeKind::Float8 => Ok(Value::Float8(numeric::to_f64(v))),
-        // One rounding, from the digits.
+        // The number is rounded once, from its digits.
         TypeKind::Float4 => Ok(Value::Float4(v.to_string().parse().unwrap_or(0.0))),
         _ => match numeric::to_i64(v) {
             Some(whole) => from_int(whole, to),
@@ -394,7 +397,7 @@ fn from_numeric(v: &Decimal, to: TypeKind) -> Result<Value, SqlError> {
 /// Rounds half to even, as PostgreSQL's float casts do.
 fn from_float(v: f64, to: TypeKind) -> Result<Value, SqlError> {
     let rounded = v.round_ties_even();
-    // 2^63 is the first float that is no bigint.
+    // 2^63 is the smallest float above the range of bigint.
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if rounded.is_nan() || !(-LIMIT..LIMIT).contains(&rounded) {
         return Err(out_of_range(to.name()));
@@ -411,7 +414,7 @@ fn to_float4(v: f64) -> Result<Value, SqlError> {
     Ok(Value::Float4(narrow))
 }
 
-/// 42846: there is no such cast.
+/// Returns error 42846: there is no such cast.
 #[cold]
 pub(crate) fn no_cast(from: &Type, to: &Type) -> SqlError {
     SqlError::new(

@@ -1,4 +1,4 @@
-//! Functions about objects of the catalog, which clients describe a database with.
+//! System information functions about catalog objects, with which clients describe a database.
 
 use std::sync::Arc;
 
@@ -129,7 +129,8 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     }),
 ];
 
-/// The oid of the partition that a row is in, of the oid of the partitioned table and the columns that tell it.
+/// Returns the oid of the partition of a row. The arguments are the oid of the partitioned table
+/// and the columns of the partition key.
 pub static PARTITION_OF: ScalarFunction = ScalarFunction {
     strict: false,
     ..stable("partition_of", &[Oid], Oid, |args, cx| {
@@ -149,12 +150,12 @@ pub static PARTITION_OF: ScalarFunction = ScalarFunction {
     })
 };
 
-/// Does the last argument say that it is to be pretty?
+/// Returns whether the last argument requests pretty-printing.
 fn is_pretty(args: &[Value]) -> bool {
     args.last().and_then(Value::as_bool) == Some(true)
 }
 
-/// An expression over the columns of a relation.
+/// Deparses an expression over the columns of a relation.
 fn expression(args: &[Value], cx: &EvalContext) -> Outcome {
     let Some(Value::Text(kept)) = args.first() else {
         return Ok(Value::Null);
@@ -178,7 +179,7 @@ fn text(text: Option<String>) -> Value {
     text.map_or(Value::Null, Value::text)
 }
 
-/// The name of a type with its modifier, as SQL writes it.
+/// Returns the SQL name of a type with its modifier.
 fn format_type(args: &[Value], cx: &EvalContext) -> Outcome {
     let of = match args {
         [Value::Null, ..] => return Ok(Value::Null),
@@ -189,7 +190,7 @@ fn format_type(args: &[Value], cx: &EvalContext) -> Outcome {
     let known = TypeKind::from_oid(of).filter(|kind| *kind != TypeKind::Unknown);
     let name = match (known, typmod) {
         (Some(kind), Some(typmod)) if typmod >= 0 => Some(Type::with(kind, typmod).name()),
-        // Of which nothing is known but the kind of type.
+        // A char with an unknown length.
         (Some(TypeKind::BpChar), Some(_)) => Some("bpchar".to_owned()),
         _ => pg::type_name(&cx.catalog(), of, cx),
     };
@@ -199,7 +200,7 @@ fn format_type(args: &[Value], cx: &EvalContext) -> Outcome {
     }))
 }
 
-/// Is a relation found by its name alone?
+/// Returns whether a relation is found by its unqualified name.
 fn is_visible(args: &[Value], cx: &EvalContext) -> Outcome {
     let snapshot = cx.catalog();
     let name = pg::relation_name(&snapshot, oid(args));
@@ -217,7 +218,7 @@ fn type_is_visible(args: &[Value], cx: &EvalContext) -> Outcome {
     })))
 }
 
-/// The privileges on an object of some kind where none were granted: everybody's, and those of its owner.
+/// Returns the default privileges on an object of some kind: those of PUBLIC and of its owner.
 fn default_privileges(args: &[Value], cx: &EvalContext) -> Outcome {
     let [Value::Text(kind), _] = args else {
         return Ok(Value::Null);
@@ -309,14 +310,14 @@ fn view_definition(args: &[Value], cx: &EvalContext) -> Outcome {
     };
     let snapshot = cx.catalog();
     let view = snapshot.queries().into_iter().find(|view| view.id == of);
-    // A column to wrap at says that it is pretty, too.
+    // A wrap column as the argument also requests pretty-printing.
     let wraps = matches!(args.get(1), Some(Value::Int4(_)));
     let reader = pg::reader(&snapshot, cx, wraps || is_pretty(args));
     let shown = |view: &Arc<ViewDef>| pg::view_definition(&reader, view);
     Ok(text(view.as_ref().map(shown)))
 }
 
-/// What may be done to the rows of a relation, and to which columns; columns are told of views alone.
+/// Returns which events a relation allows. For views, also returns which columns can be updated.
 fn updatable(args: &[Value], cx: &EvalContext) -> (Events, Option<Vec<bool>>) {
     let catalog = cx.catalog();
     let with_triggers = args.last().and_then(Value::as_bool) == Some(true);
@@ -359,7 +360,7 @@ fn column_is_updatable(args: &[Value], cx: &EvalContext) -> Outcome {
     Ok(Value::Bool(changes && known))
 }
 
-/// The comment on an object of a class, or of any.
+/// Returns the comment on an object of a class, or of any class.
 fn object_description(args: &[Value], cx: &EvalContext) -> Outcome {
     let class = args.get(1).and_then(Value::as_text);
     let catalog = cx.catalog();
@@ -389,14 +390,14 @@ fn serial_sequence(args: &[Value], cx: &EvalContext) -> Outcome {
     Ok(text(pg::serial_sequence(&cx.catalog(), table.oid, column)?))
 }
 
-/// A function or procedure of users.
+/// Returns a user-defined function or procedure.
 fn routine(args: &[Value], cx: &EvalContext) -> Option<(Arc<RoutineDef>, Arc<Snapshot>)> {
     let catalog = cx.catalog();
     let routine = catalog.routine_by_id(oid(args))?;
     Some((routine, catalog))
 }
 
-/// A type in a routine's signature, with its schema where it is not found without.
+/// Returns the name of a type in a routine's signature, qualified if it is not on the search path.
 fn type_shown(ty: Type, catalog: &Snapshot, cx: &EvalContext) -> String {
     match ty.plain() == ty && !ty.kind.is_users() {
         true => ty.name(),
@@ -421,7 +422,7 @@ fn function_result(args: &[Value], cx: &EvalContext) -> Outcome {
     Ok(text(result))
 }
 
-/// An object as messages call it.
+/// Describes an object as error messages do.
 fn described(args: &[Value], cx: &EvalContext) -> Outcome {
     let (class, catalog) = (oid(args), cx.catalog());
     let id = args.get(1..).map_or(0, oid);
@@ -477,7 +478,7 @@ fn arguments(of: &pg::Procedure, cx: &EvalContext) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// Where names without a schema are looked for.
+/// Returns the schemas of the search path.
 fn current_schemas(args: &[Value], cx: &EvalContext) -> Outcome {
     let implicit = args.first().and_then(Value::as_bool) == Some(true);
     let catalog = cx.catalog();
@@ -500,10 +501,10 @@ fn to_object(args: &[Value], kind: TypeKind, cx: &EvalContext) -> Outcome {
     }
 }
 
-/// Below this it is bytes.
+/// Smaller sizes are shown in bytes.
 const SMALL: i64 = 10 * 1024;
 
-/// In the unit that leaves at most five digits.
+/// Shows a size in the unit that leaves at most five digits.
 fn size_pretty(args: &[Value], _: &EvalContext) -> Outcome {
     const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
     const MOST: i64 = SMALL;
@@ -511,7 +512,7 @@ fn size_pretty(args: &[Value], _: &EvalContext) -> Outcome {
     if size.abs() < MOST {
         return Ok(Value::text(format!("{size} bytes")));
     }
-    // Twice as much is carried along, so that it is rounded once, at the end.
+    // The size is kept in half units, so that it is rounded only once, at the end.
     size >>= 9;
     let mut unit = 1;
     while size.abs() >= 2 * MOST - 1 && unit + 1 < UNITS.len() {

@@ -1,4 +1,4 @@
-//! Functions that give rows about objects of the catalog.
+//! Set-returning functions about catalog objects.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -50,7 +50,8 @@ fn named(of: u32, cx: &EvalContext) -> Result<Value, SqlError> {
     super::objects::named(&Value::Oid(of), RegClass, cx)
 }
 
-/// A partition, or an index of one, and what it is part of, up to what is part of nothing; none of any other relation.
+/// Returns a partition, or an index of one, and all of its ancestors up to the root; empty for any
+/// other relation.
 pub(super) fn ancestors(of: u32, cx: &EvalContext) -> Vec<u32> {
     let catalog = cx.catalog();
     let mut all = Vec::new();
@@ -71,7 +72,7 @@ pub(super) fn ancestors(of: u32, cx: &EvalContext) -> Vec<u32> {
     all
 }
 
-/// What is part of a partitioned table or index, itself first, each level behind the one above.
+/// Returns the partitions of a partitioned table or index, level by level, beginning with itself.
 fn partition_tree(args: &[Value], cx: &EvalContext) -> Result<Value, SqlError> {
     let catalog = cx.catalog();
     let top = oid(args);
@@ -111,22 +112,22 @@ fn partition_tree(args: &[Value], cx: &EvalContext) -> Result<Value, SqlError> {
     Ok(of_rows(4, rows))
 }
 
-/// Kinds, whether labels, and words.
+/// The keywords of PostgreSQL: each line has a category, whether it can be a bare label, and words.
 const KEYWORDS: &str = include_str!("keywords.txt");
 
-/// The words that are names only in quotes, or only in some places.
+/// The keywords that must be quoted as identifiers, at least in some positions.
 static QUOTED: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
     let lines = KEYWORDS.lines();
     let lines = lines.filter(|line| !line.starts_with(['#', 'U']));
     lines.flat_map(|line| line.split(' ').skip(2)).collect()
 });
 
-/// Does a name that is this word stand in quotes?
+/// Returns whether a name that is this word must be quoted.
 pub fn is_quoted(word: &str) -> bool {
     QUOTED.contains(word)
 }
 
-/// The words that SQL has a use for.
+/// Returns the rows of `pg_get_keywords`.
 fn keywords() -> Value {
     let mut words = Vec::new();
     for line in KEYWORDS.lines().filter(|line| !line.starts_with('#')) {
@@ -158,7 +159,7 @@ fn keywords() -> Value {
     of_rows(5, words.into_iter().flat_map(row).collect())
 }
 
-/// Each element with its number.
+/// Returns each element and its number.
 fn expanded(args: &[Value]) -> Result<Value, SqlError> {
     let array = array(args, 0)?;
     let rows = (1..).zip(&array.values);

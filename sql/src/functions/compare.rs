@@ -1,4 +1,4 @@
-//! Order and equality of values.
+//! Ordering and equality of values.
 //!
 //! Text compares by bytes (the C collation, which for UTF-8 is code point order). NaN is equal to
 //! itself and above all other floats.
@@ -10,8 +10,8 @@ use crate::types::citext::folded;
 use crate::types::json;
 use crate::value::{Array, Record, Value};
 
-/// The order of two values of one type, or of two integers of any width. NULLs are equal to each
-/// other and above the rest. Values of types that do not compare are ordered by their type.
+/// Compares two values of one type, or two integers of any width. NULLs are equal to each other and
+/// above all other values. Values of types without an order are ordered by their type.
 #[inline]
 pub fn compare(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
@@ -51,7 +51,8 @@ fn compare_rest(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-/// Element by element, then by size, then by shape. NULL elements are equal, and above the others.
+/// Compares arrays element by element, then by number of elements, then by dimensions. NULL
+/// elements are equal to each other and above the others.
 fn arrays(a: &Array, b: &Array) -> Ordering {
     let lens = |array: &Array| array.dims.iter().map(|d| d.len).collect::<Vec<_>>();
     let lowers = |array: &Array| array.dims.iter().map(|d| d.lower).collect::<Vec<_>>();
@@ -66,7 +67,8 @@ fn arrays(a: &Array, b: &Array) -> Ordering {
         .then_with(|| lowers(a).cmp(&lowers(b)))
 }
 
-/// Field by field, then by their number. NULLs are equal, and above the others.
+/// Compares records field by field, then by the number of fields. NULLs are equal to each other and
+/// above the others.
 fn records(a: &Record, b: &Record) -> Ordering {
     let fields = a.values.iter().zip(&b.values);
     let mut orders = fields.map(|(a, b)| compare(a, b));
@@ -109,13 +111,13 @@ fn rank(value: &Value) -> u8 {
     }
 }
 
-/// Are two values not distinct (NULL is the same as NULL)?
+/// Returns whether two values are not distinct: NULL is equal to NULL.
 #[inline]
 pub fn same(a: &Value, b: &Value) -> bool {
     compare(a, b) == Ordering::Equal
 }
 
-/// The order for ORDER BY.
+/// Compares two values for ORDER BY.
 #[inline]
 pub fn sort_compare(a: &Value, b: &Value, desc: bool, nulls_first: bool) -> Ordering {
     match (a.is_null(), b.is_null()) {
@@ -131,7 +133,7 @@ pub fn sort_compare(a: &Value, b: &Value, desc: bool, nulls_first: bool) -> Orde
     }
 }
 
-/// Hashes a value so that values that are the `same` hash alike.
+/// Hashes a value; values that are the `same` have equal hashes.
 pub fn hash_value(value: &Value, hasher: &mut impl Hasher) {
     if let Some(v) = value.as_int() {
         return v.hash(hasher);

@@ -1,4 +1,4 @@
-//! The place of the row that a cursor of the session is on.
+//! The function that returns the position of a session's cursor.
 
 use super::library::volatile;
 use super::{ScalarFunction, mismatch};

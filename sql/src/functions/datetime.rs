@@ -72,10 +72,11 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("isfinite", &[TimestampTz], Bool, |a, _| Ok(Value::Bool(!matches!(a, [Value::TimestampTz(i64::MIN | i64::MAX)])))),
 ];
 
-/// Returns the zone of an abbreviation, a name or a POSIX offset, which counts to the west.
+/// Returns the time zone of an abbreviation, a name or a POSIX offset, which is positive to the
+/// west.
 ///
 /// # Errors
-/// 22023 where it is none of them.
+/// 22023 if it is none of them.
 pub(super) fn named(name: &str) -> Result<TimeZone, SqlError> {
     let offset = abbreviated_offset(name).map(|seconds| Offset::from_seconds(seconds).ok());
     let zone = match offset {
@@ -90,8 +91,8 @@ pub(super) fn named(name: &str) -> Result<TimeZone, SqlError> {
     })
 }
 
-/// Returns the start of the unit that a moment is in. Units below a day keep the offset of the
-/// moment, which tells two equal local times apart.
+/// Returns the start of the unit that contains a timestamp. Units below a day keep the UTC offset
+/// of the timestamp, which distinguishes two equal local times.
 fn truncated_in(zone: &TimeZone, unit: &str, us: i64) -> Result<i64, SqlError> {
     let local = zone::to_local(zone, us);
     let start = truncated(unit, local)?;
@@ -113,7 +114,7 @@ fn truncated_in(zone: &TimeZone, unit: &str, us: i64) -> Result<i64, SqlError> {
     })
 }
 
-/// The start of the unit that a local time is in.
+/// Returns the start of the unit that contains a local time.
 fn truncated(unit: &str, us: i64) -> Result<i64, SqlError> {
     if us == i64::MIN || us == i64::MAX {
         return Ok(us);
@@ -121,7 +122,7 @@ fn truncated(unit: &str, us: i64) -> Result<i64, SqlError> {
     let days = us.div_euclid(DAY_US);
     let (year, month, _) = civil_from_days(days);
     let month_start = |year: i32, month: u32| days_from_civil(year, month, 1) * DAY_US;
-    // Years before 1 count from 1 BC = 0, as the calendar does.
+    // The calendar's year 0 is 1 BC.
     let years = |length: i32| (year - 1).div_euclid(length) * length + 1;
     let lowered = unit.to_ascii_lowercase();
     let unit_us = match lowered.trim_end_matches('s') {
@@ -172,7 +173,7 @@ fn to_timestamp(args: &[Value], _: &EvalContext) -> Outcome {
         .map_err(|_| out_of_range())
 }
 
-/// 22008: there is no such date.
+/// Returns error 22008: the date does not exist.
 #[cold]
 pub(super) fn no_date(year: i32, month: i32, day: i32) -> SqlError {
     SqlError::new(
@@ -181,7 +182,10 @@ pub(super) fn no_date(year: i32, month: i32, day: i32) -> SqlError {
     )
 }
 
-/// The days of a date since the epoch of types; 22008 where there is no such date.
+/// Returns the days from 2000-01-01 to a date.
+///
+/// # Errors
+/// 22008 if the date does not exist.
 pub(super) fn days_of(year: i32, month: i32, day: i32) -> Result<i64, SqlError> {
     let refused = || no_date(year, month, day);
     // A negative year is BC; there is no year 0.

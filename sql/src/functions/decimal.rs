@@ -1,8 +1,8 @@
 //! numeric arithmetic with PostgreSQL's result scales.
 //!
-//! `rust_decimal` rounds results that do not fit; we must not, so the arithmetic is on the
-//! mantissas. A result that has more digits than a numeric holds is 22003, unless the digits
-//! behind are zeros.
+//! `rust_decimal` rounds results that do not fit, but PostgreSQL does not, so the arithmetic works
+//! on the mantissas. A result with more digits than a numeric holds is error 22003, unless the
+//! excess digits are trailing zeros.
 
 use rust_decimal::Decimal;
 
@@ -10,9 +10,9 @@ use super::arith::division_by_zero;
 use crate::error::SqlError;
 use crate::types::numeric::{MAX_MANTISSA, from_parts, overflow};
 
-/// The significant digits that a quotient has at least.
+/// The minimum number of significant digits of a quotient.
 const MIN_SIGNIFICANT_DIGITS: i32 = 16;
-/// PostgreSQL's digit groups have this many decimal digits.
+/// The number of decimal digits in one of PostgreSQL's digit groups.
 const GROUP_DIGITS: i32 = 4;
 
 pub(super) fn add(a: &Decimal, b: &Decimal) -> Result<Decimal, SqlError> {
@@ -35,7 +35,7 @@ pub(super) fn mul(a: &Decimal, b: &Decimal) -> Result<Decimal, SqlError> {
         if let Some(product) = x.checked_mul(y) {
             break product;
         }
-        // Zeros behind the point may be what is too much.
+        // Removing trailing zeros after the point may make the product fit.
         if xs > 0 && x % 10 == 0 {
             x /= 10;
             xs -= 1;
@@ -49,7 +49,7 @@ pub(super) fn mul(a: &Decimal, b: &Decimal) -> Result<Decimal, SqlError> {
     from_parts(negative, product, xs + ys)
 }
 
-/// The quotient, rounded half away from zero at the scale PostgreSQL chooses.
+/// Divides; rounds half away from zero at the scale that PostgreSQL chooses.
 pub(super) fn div(a: &Decimal, b: &Decimal) -> Result<Decimal, SqlError> {
     if b.is_zero() {
         return Err(division_by_zero());
@@ -63,7 +63,7 @@ pub(super) fn div(a: &Decimal, b: &Decimal) -> Result<Decimal, SqlError> {
     let mut rest = dividend % divisor;
     let mut left = shift;
     while left > 0 {
-        // The rest is below 2^96, so nine digits at a time stay below 2^128.
+        // The remainder is below 2^96, so nine digits at a time stay below 2^128.
         let step = left.min(9);
         let power = 10u128.pow(step);
         rest *= power;
@@ -81,7 +81,7 @@ pub(super) fn div(a: &Decimal, b: &Decimal) -> Result<Decimal, SqlError> {
     from_parts(negative && quotient != 0, quotient, scale)
 }
 
-/// The remainder, with the dividend's sign.
+/// Returns the remainder, with the dividend's sign.
 pub(super) fn modulo(a: &Decimal, b: &Decimal) -> Result<Decimal, SqlError> {
     if b.is_zero() {
         return Err(division_by_zero());
@@ -91,14 +91,14 @@ pub(super) fn modulo(a: &Decimal, b: &Decimal) -> Result<Decimal, SqlError> {
     from_parts(rest < 0, rest.unsigned_abs(), scale)
 }
 
-/// Both mantissas at the larger scale.
+/// Returns both mantissas at the larger scale.
 fn aligned(a: &Decimal, b: &Decimal) -> Result<(i128, i128, u32), SqlError> {
     let scale = a.scale().max(b.scale());
     let at_scale = |d: &Decimal| d.mantissa().checked_mul(10i128.pow(scale - d.scale()));
     match (at_scale(a), at_scale(b)) {
         (Some(a), Some(b)) => Ok((a, b, scale)),
-        // Then the wider one at least has fewer digits behind the point; without zeros to give
-        // up there is no way.
+        // Without trailing zeros, the operand that is too wide may have fewer digits after the
+        // point.
         _ => shortened(a, b),
     }
 }
@@ -114,7 +114,7 @@ fn shortened(a: &Decimal, b: &Decimal) -> Result<(i128, i128, u32), SqlError> {
     Ok((at_scale(&a)?, at_scale(&b)?, scale))
 }
 
-/// The power of 10,000 of the first digit group, and that group.
+/// Returns the power of 10,000 of the first digit group, and that group.
 fn leading_group(d: &Decimal) -> (i32, u32) {
     let mantissa = d.mantissa().unsigned_abs();
     if mantissa == 0 {
@@ -132,7 +132,8 @@ fn leading_group(d: &Decimal) -> (i32, u32) {
     (weight, group as u32)
 }
 
-/// At least 16 significant digits, and never fewer digits behind the point than the inputs have.
+/// Returns the scale of a quotient: at least 16 significant digits, and at least as many digits
+/// after the point as each operand.
 fn quotient_scale(a: &Decimal, b: &Decimal) -> u32 {
     let (weight_a, first_a) = leading_group(a);
     let (weight_b, first_b) = leading_group(b);
@@ -144,7 +145,8 @@ fn quotient_scale(a: &Decimal, b: &Decimal) -> u32 {
     scale.max(a.scale() as i32).max(b.scale() as i32).max(0) as u32
 }
 
-/// The square root, rounded at the scale PostgreSQL chooses. The argument is not negative.
+/// Returns the square root, rounded at the scale that PostgreSQL chooses. The argument is not
+/// negative.
 pub(super) fn sqrt(a: &Decimal) -> Result<Decimal, SqlError> {
     let (weight, _) = leading_group(a);
     let whole_weight = (weight + 1) * GROUP_DIGITS / 2 - 1;
@@ -162,9 +164,10 @@ pub(super) fn sqrt(a: &Decimal) -> Result<Decimal, SqlError> {
     from_parts(false, root, scale)
 }
 
-/// The square root, rounded at this scale, which is at least half of the argument's.
+/// Returns the square root, rounded at this scale, which is at least half of the argument's scale.
 ///
-/// Digit by digit, two of the argument for one of the root: what is kept stays as short as the root.
+/// Each step takes two digits of the argument and gives one digit of the root, so intermediate
+/// values stay as short as the root.
 pub(super) fn sqrt_at(a: &Decimal, scale: u32) -> Result<Decimal, SqlError> {
     let zeros = (2 * scale).saturating_sub(a.scale()) as usize;
     let mut digits = a.mantissa().unsigned_abs().to_string();
@@ -192,7 +195,7 @@ pub(super) fn sqrt_at(a: &Decimal, scale: u32) -> Result<Decimal, SqlError> {
     from_parts(false, root, scale)
 }
 
-/// A whole power, at the scale PostgreSQL chooses.
+/// Returns an integer power, at the scale that PostgreSQL chooses.
 pub(super) fn power(base: &Decimal, exponent: &Decimal) -> Result<Decimal, SqlError> {
     let whole = exponent.normalize();
     if whole.scale() != 0 {
@@ -238,7 +241,7 @@ pub(super) fn power(base: &Decimal, exponent: &Decimal) -> Result<Decimal, SqlEr
     crate::types::numeric::round(&quotient, scale)
 }
 
-/// A sum that has not been cut to a numeric yet: exact as long as it fits.
+/// A sum that is not yet limited to the range of numeric. It is exact until it overflows 128 bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum {
     mantissa: i128,
@@ -254,12 +257,12 @@ impl Sum {
         self.add_parts(value.mantissa(), value.scale())
     }
 
-    /// What makes it up, for [`Sum::add_parts`].
+    /// Returns the mantissa and scale, for [`Sum::add_parts`].
     pub(super) fn parts(&self) -> (i128, u32) {
         (self.mantissa, self.scale)
     }
 
-    /// Adds `mantissa` with so many digits behind the point.
+    /// Adds `mantissa` with `digits` digits after the decimal point.
     pub(super) fn add_parts(&mut self, mantissa: i128, digits: u32) -> Result<(), SqlError> {
         let scale = self.scale.max(digits);
         let shifted = |mantissa: i128, by: u32| {
@@ -277,7 +280,10 @@ impl Sum {
         from_parts(self.mantissa < 0, self.mantissa.unsigned_abs(), self.scale)
     }
 
-    /// The mean; the total itself must be a numeric.
+    /// Returns the mean.
+    ///
+    /// # Errors
+    /// 22003 if the total is not a valid numeric.
     pub(super) fn mean(&self, count: i64) -> Result<Decimal, SqlError> {
         div(&self.total()?, &Decimal::from(count))
     }

@@ -1,4 +1,4 @@
-//! What a domain asks of its values.
+//! The constraints of domains.
 
 use crate::binder::domain_conditions;
 use crate::bound::Expr;
@@ -7,14 +7,17 @@ use crate::error::{ErrorFields, SqlError, SqlState};
 use crate::types::Domain;
 use crate::value::Value;
 
-/// 23502 or 23514 where a value of a domain's root is no value of the domain, as the domain is now: what names a domain
-/// may be older than its rules.
+/// Checks a value of a domain's base type against the current definition of the domain. A plan can
+/// contain an older definition.
+///
+/// # Errors
+/// 23502 or 23514 if a constraint is violated.
 pub fn check_domain(domain: Domain, value: &Value, cx: &EvalContext) -> Result<(), SqlError> {
     let now = cx.catalog().types().domain(domain.definition().id);
     check_rules(now.unwrap_or(domain), value, cx)
 }
 
-/// The same for the rules of a definition that is known to be the newest.
+/// Checks a value against a definition that is known to be current; see [`check_domain`].
 pub fn check_rules(domain: Domain, value: &Value, cx: &EvalContext) -> Result<(), SqlError> {
     if value.is_null() && domain.is_not_null() {
         return Err(null_refused(domain));
@@ -30,7 +33,7 @@ pub fn check_rules(domain: Domain, value: &Value, cx: &EvalContext) -> Result<()
     Ok(())
 }
 
-/// The conditions of a domain's own constraints, in their order.
+/// Returns the conditions of a domain's own constraints, in their order.
 pub fn conditions(domain: Domain, cx: &EvalContext) -> Result<&'static [Expr], SqlError> {
     domain.conditions(|| {
         let definition = domain.definition();
@@ -39,13 +42,13 @@ pub fn conditions(domain: Domain, cx: &EvalContext) -> Result<&'static [Expr], S
     })
 }
 
-/// A condition is broken by what is false; NULL will do.
+/// Returns whether a value satisfies a condition: only false violates it, NULL does not.
 pub fn satisfies(condition: &Expr, value: &Value, cx: &EvalContext) -> Result<bool, SqlError> {
     let row = std::slice::from_ref(value);
     Ok(super::eval(condition, row, &[], cx)? != Value::Bool(false))
 }
 
-/// 23502
+/// Returns error 23502 for a domain that is NOT NULL.
 #[cold]
 fn null_refused(domain: Domain) -> SqlError {
     let definition = domain.definition();
@@ -59,7 +62,7 @@ fn null_refused(domain: Domain) -> SqlError {
     })
 }
 
-/// 23514
+/// Returns error 23514 for a violated check constraint.
 #[cold]
 fn refused(domain: Domain, constraint: &str) -> SqlError {
     let definition = domain.definition();

@@ -1,6 +1,7 @@
-//! Functions of PostgreSQL that there are none of here: who calls one is told so, 0A000, and not that it does not exist.
+//! The names of PostgreSQL functions that are not supported. A call of one reports 0A000 instead of
+//! "function does not exist".
 
-/// How names of such functions begin.
+/// Prefixes of the names of unsupported functions.
 #[rustfmt::skip]
 const PREFIXES: [&str; 25] = [
     "binary_upgrade_", "brin_", "database_to_xml", "gin_", "json_to_ts", "jsonb_to_ts", "lo_", "pg_backup_",
@@ -9,7 +10,7 @@ const PREFIXES: [&str; 25] = [
     "tsquery_", "txid_snapshot_", "xml", "cursor_to_xml",
 ];
 
-/// The others, in order.
+/// The names of other unsupported functions, sorted.
 #[rustfmt::skip]
 const NAMES: [&str; 159] = [
     "aclexplode", "area", "array_to_tsvector", "box", "center", "circle", "current_query", "currtid2",
@@ -46,7 +47,7 @@ const NAMES: [&str; 159] = [
     "upper_inc", "upper_inf", "websearch_to_tsquery", "width", "xpath", "xpath_exists",
 ];
 
-/// Whether a name is that of such a function.
+/// Returns whether a name belongs to an unsupported function.
 pub(crate) fn is_elsewhere(name: &str) -> bool {
     let begins = PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     begins || NAMES.binary_search(&name).is_ok()

@@ -1,4 +1,4 @@
-//! `enum_range`, whose other forms are constants of the type.
+//! `enum_range` with two bounds; the binder replaces its other forms by constants.
 
 use super::{ScalarFunction, compare, mismatch};
 use crate::bound::Volatility;
@@ -7,7 +7,8 @@ use crate::error::SqlError;
 use crate::types::TypeKind::{Any, AnyArray};
 use crate::value::{Array, Value};
 
-/// `enum_range(lower, upper)`, behind all values of the enum; NULL is no bound.
+/// `enum_range(lower, upper)`. The array of all values precedes these arguments; a NULL bound is
+/// open.
 pub static ENUM_RANGE: ScalarFunction = ScalarFunction {
     name: "enum_range",
     args: &[Any],

@@ -1,7 +1,7 @@
-//! Evaluating a bound expression over a row.
+//! Evaluation of a bound expression over a row.
 //!
-//! Operands that are columns, parameters or constants are looked at in place; only what is computed
-//! is made. Recursion is as deep as the expression, which the binder limits.
+//! Operands that are columns, parameters or constants are read in place; only computed values are
+//! created. The recursion is as deep as the expression, whose depth the binder limits.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::value::Value;
 
-/// The value of an expression.
+/// Returns the value of an expression.
 pub fn eval(
     expr: &Expr,
     row: &[Value],
@@ -21,7 +21,7 @@ pub fn eval(
     Scope { row, params, cx }.eval(expr)
 }
 
-/// Is a condition true (and not false or NULL)?
+/// Returns whether a condition is true, and not false or NULL.
 pub fn eval_predicate(
     expr: &Expr,
     row: &[Value],
@@ -31,7 +31,8 @@ pub fn eval_predicate(
     Ok(Scope { row, params, cx }.truth(expr)? == Some(true))
 }
 
-/// The number of rows that a LIMIT (or, with `offset`, an OFFSET) expression means; `None` for NULL.
+/// Returns the number of rows of a LIMIT expression, or of an OFFSET expression if `offset` is set;
+/// `None` for NULL.
 pub fn eval_row_count(
     expr: &Expr,
     params: &[Value],
@@ -64,7 +65,7 @@ struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// The operand in place, or computed into `space`.
+    /// Returns the operand in place, or computes it into `space`.
     #[inline]
     fn operand<'b>(&self, expr: &'b Expr, space: &'b mut Value) -> Result<&'b Value, SqlError>
     where
@@ -130,13 +131,13 @@ impl<'a> Scope<'a> {
             Node::Extreme { greatest, args, .. } => self.extreme(*greatest, args),
             Node::Outer(slot) => self.outer(*slot).cloned(),
             Node::Routine(call) => self.routine(call),
-            // Whoever evaluates one that may have changed has run it before.
+            // The executor has run the subquery before, if its result may have changed.
             Node::Subquery(sub) => self.outer(sub.result).cloned(),
             _ => Ok(self.truth(expr)?.map_or(Value::Null, Value::Bool)),
         }
     }
 
-    /// What an extension has brought along; all others run elsewhere.
+    /// Calls a function that an extension provides. Other routines run outside of evaluation.
     fn routine(&self, call: &RoutineCall) -> Result<Value, SqlError> {
         let Some(function) = call.routine.provided() else {
             return Err(SqlError::unsupported("a function of users here"));
@@ -151,7 +152,8 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Outer slots lie behind the parameters, the first one last: so a text may have any number of parameters.
+    /// Returns an outer reference. Their slots follow the parameters, the first one last, so a
+    /// statement can have any number of parameters.
     fn outer(&self, slot: usize) -> Result<&'a Value, SqlError> {
         let place = self.params.len().checked_sub(slot + 1);
         place
@@ -159,7 +161,7 @@ impl<'a> Scope<'a> {
             .ok_or_else(no_param)
     }
 
-    /// A boolean expression; `None` for NULL.
+    /// Evaluates a boolean expression; `None` for NULL.
     fn truth(&self, expr: &Expr) -> Result<Option<bool>, SqlError> {
         match &expr.node {
             Node::Compare {
@@ -235,7 +237,7 @@ impl<'a> Scope<'a> {
                 pattern,
                 escape,
             } => self.like(*kind, *negated, input, pattern, escape.as_deref()),
-            // The nodes below are those that `eval` has arms for.
+            // `eval` handles all other nodes.
             _ => match self.eval(expr)? {
                 Value::Bool(b) => Ok(Some(b)),
                 Value::Null => Ok(None),
@@ -248,7 +250,7 @@ impl<'a> Scope<'a> {
         let (mut a, mut b) = (Value::Null, Value::Null);
         let left = self.operand(left, &mut a)?;
         if left.is_null() {
-            // The other side still has its say where it fails.
+            // The other operand is still evaluated, because it may fail.
             self.operand(right, &mut b)?;
             return Ok(None);
         }
@@ -259,7 +261,7 @@ impl<'a> Scope<'a> {
         Ok(Some(op.holds(compare(left, right))))
     }
 
-    /// AND (`stop_at` false) or OR (`stop_at` true) by three-valued logic.
+    /// Evaluates AND (`and`) or OR in three-valued logic.
     fn all(&self, parts: &[Expr], and: bool) -> Result<Option<bool>, SqlError> {
         let mut result = Some(and);
         for part in parts {

@@ -1,6 +1,6 @@
 //! EXTRACT and date_part: one field of a date or time.
 //!
-//! EXTRACT gives a numeric, date_part the same number as a double.
+//! EXTRACT returns a numeric, date_part the same number as a double.
 
 use rust_decimal::Decimal;
 
@@ -31,7 +31,7 @@ fn date_part(args: &[Value], cx: &EvalContext) -> Outcome {
     Ok(as_double(extract(args, cx)?))
 }
 
-/// What date_part gives where EXTRACT gives `field`.
+/// Converts a result of EXTRACT to that of date_part.
 pub(super) fn as_double(field: Value) -> Value {
     match field {
         Value::Numeric(v) => Value::Float8(numeric::to_f64(&v)),
@@ -68,7 +68,7 @@ fn extract(args: &[Value], cx: &EvalContext) -> Outcome {
     }
     .or_else(|| date_field(&field, local))
     .or_else(|| match (date, field.as_str()) {
-        // A date's epoch has no fraction.
+        // The epoch of a date has no fraction.
         (true, "epoch") => whole(local / SECOND_US + EPOCH_SHIFT_SECONDS),
         (true, _) => None,
         (false, _) => time_field(&field, local),
@@ -107,7 +107,7 @@ fn zone_field(field: &str, local: i64, offset: i32) -> Field {
 }
 
 fn epoch(us: i64) -> Field {
-    // The last years are behind what 64 bits count from there.
+    // The epoch of the latest years exceeds 64 bits.
     let us = i128::from(us) + i128::from(EPOCH_SHIFT_SECONDS * SECOND_US);
     Some(Decimal::try_from_i128_with_scale(us, 6).map_err(|_| numeric::overflow()))
 }
@@ -115,7 +115,7 @@ fn epoch(us: i64) -> Field {
 fn date_field(field: &str, local: i64) -> Field {
     let days = local.div_euclid(DAY_US);
     let (year, month, day) = civil_from_days(days);
-    // Shown years have no 0: 1 BC is -1.
+    // The year as shown: there is no year 0, and 1 BC is -1.
     let shown = i64::from(if year > 0 { year } else { year - 1 });
     let period = |length: i64| {
         if shown > 0 {
@@ -146,7 +146,7 @@ fn date_field(field: &str, local: i64) -> Field {
     }
 }
 
-/// The day of the Julian period, with the time as its fraction.
+/// Returns the day of the Julian period, with the time of day as its fraction.
 fn julian(local: i64) -> Field {
     const DAY_OF_2000: i64 = 2_451_545;
     let day = Decimal::from(local.div_euclid(DAY_US) + DAY_OF_2000);
@@ -172,7 +172,7 @@ fn time_field(field: &str, local: i64) -> Field {
     }
 }
 
-/// The ISO year and week of a date: week 1 has the year's first Thursday.
+/// Returns the ISO year and week of a date. Week 1 contains the year's first Thursday.
 fn iso_week(days: i64) -> (i64, i64) {
     let thursday = days - (days + 5).rem_euclid(7) + 3;
     let (year, _, _) = civil_from_days(thursday);

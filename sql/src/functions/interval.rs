@@ -1,7 +1,8 @@
-//! Intervals: arithmetic, and what they do to dates and times.
+//! Intervals: arithmetic with them, and their addition to dates and times.
 //!
-//! Months and days are added by the calendar, the rest as microseconds; of a `timestamptz` the first two
-//! in the session's time zone. The operators are rows of the library under their symbols.
+//! Months and days are added by the calendar, the rest as microseconds. For a `timestamptz`, months
+//! and days are added in the session's time zone. The operators are functions of the library, named
+//! after their symbols.
 
 use super::library::{pure, stable};
 use super::{ScalarFunction, mismatch};
@@ -86,7 +87,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("justify_interval", &[Span], Span, |a, _| Ok(Value::Interval(justify_interval(span(a)?)?))),
     pure("age", &[Timestamp, Timestamp], Span, |a, _| age(a, &TimeZone::UTC)),
     stable("age", &[TimestampTz, TimestampTz], Span, |a, cx| age(a, &cx.settings.time_zone)),
-    // Rows have no numbers of transactions, so that each is as old as can be.
+    // Rows have no transaction numbers, so each has the maximum age.
     pure("age", &[Xid], Int4, |_, _| Ok(Value::Int4(i32::MAX))),
     stable("age", &[Timestamp], Span, |a, cx| {
         age(&[Value::Timestamp(today(cx)), a[0].clone()], &TimeZone::UTC)
@@ -177,7 +178,7 @@ fn clock_shifted(args: &[Value], sign: i64) -> Outcome {
     }
 }
 
-/// The same moment of the day at another offset east of UTC.
+/// Converts a timetz to another UTC offset, in seconds east.
 fn at_offset(time: &TimeTz, east: i32) -> TimeTz {
     let local = time.utc_us() + i64::from(east) * SECOND_US;
     TimeTz {
@@ -186,7 +187,7 @@ fn at_offset(time: &TimeTz, east: i32) -> TimeTz {
     }
 }
 
-/// The sum of two intervals.
+/// Returns the sum of two intervals.
 pub(super) fn plus(a: &Interval, b: &Interval) -> Result<Interval, SqlError> {
     let sum = || {
         Some(Interval {
@@ -198,7 +199,7 @@ pub(super) fn plus(a: &Interval, b: &Interval) -> Result<Interval, SqlError> {
     sum().ok_or_else(out_of_range)
 }
 
-/// The difference of two intervals.
+/// Returns the difference of two intervals.
 pub(super) fn minus(a: &Interval, b: &Interval) -> Result<Interval, SqlError> {
     let difference = || {
         Some(Interval {
@@ -221,7 +222,7 @@ fn narrow(v: f64) -> Result<i32, SqlError> {
     Ok(v as i32)
 }
 
-/// Rounded to microseconds, so that what floats lose does not show.
+/// Rounds to microseconds, to hide floating-point errors.
 fn steady(v: f64) -> f64 {
     (v * 1e6).round_ties_even() / 1e6
 }
@@ -229,7 +230,7 @@ fn steady(v: f64) -> f64 {
 fn scaled(span: &Interval, scale: impl Fn(f64) -> f64) -> Result<Interval, SqlError> {
     let months = narrow(scale(f64::from(span.months)))?;
     let days = narrow(scale(f64::from(span.days)))?;
-    // What is left of a month goes down to days, what is left of a day to time.
+    // The fraction of a month becomes days, the fraction of a day becomes time.
     let left_of_month = scale(f64::from(span.months)) - f64::from(months);
     let month_days = steady(left_of_month * f64::from(DAYS_PER_MONTH));
     let left_of_days = scale(f64::from(span.days)) - f64::from(days) + month_days.fract();
@@ -252,12 +253,12 @@ fn scaled(span: &Interval, scale: impl Fn(f64) -> f64) -> Result<Interval, SqlEr
     })
 }
 
-/// The interval so many times.
+/// Multiplies an interval by a number.
 pub(super) fn times(span: &Interval, by: f64) -> Result<Interval, SqlError> {
     scaled(span, |v| v * by)
 }
 
-/// The interval divided by a number, which may not be 0.
+/// Divides an interval by a number, which must not be 0.
 pub(super) fn divided(span: &Interval, by: f64) -> Result<Interval, SqlError> {
     if by == 0.0 {
         return Err(super::arith::division_by_zero());
@@ -265,7 +266,7 @@ pub(super) fn divided(span: &Interval, by: f64) -> Result<Interval, SqlError> {
     scaled(span, |v| v / by)
 }
 
-/// A local time, some interval later.
+/// Adds an interval to a local timestamp.
 pub(super) fn add_local(us: i64, by: &Interval) -> Result<i64, SqlError> {
     if us == i64::MIN || us == i64::MAX {
         return Ok(us);
@@ -287,7 +288,7 @@ pub(super) fn add_local(us: i64, by: &Interval) -> Result<i64, SqlError> {
     check_timestamp(moved)
 }
 
-/// A moment, some interval later by the calendar of a zone.
+/// Adds an interval to a timestamptz, by the calendar of a time zone.
 pub(super) fn add_zoned(us: i64, by: &Interval, zone: &TimeZone) -> Result<i64, SqlError> {
     if us == i64::MIN || us == i64::MAX {
         return Ok(us);
@@ -305,7 +306,7 @@ fn moved_by(us: i64, by: i64) -> Result<i64, SqlError> {
     check_timestamp(us.checked_add(by).unwrap_or(i64::MAX - 1))
 }
 
-/// A moment that is not infinite, moved by microseconds.
+/// Adds microseconds to a timestamp, unless it is infinite.
 fn moved(us: i64, by: i64) -> Result<i64, SqlError> {
     match us {
         i64::MIN | i64::MAX => Ok(us),
@@ -313,7 +314,7 @@ fn moved(us: i64, by: i64) -> Result<i64, SqlError> {
     }
 }
 
-/// The offset that an interval means as a time zone, in microseconds.
+/// Returns the UTC offset that an interval means as a time zone, in microseconds.
 fn offset(by: &Interval) -> Result<i64, SqlError> {
     if by.months != 0 || by.days != 0 {
         let shown = Value::Interval(*by);
@@ -423,13 +424,13 @@ fn justify_interval(span: &Interval) -> Result<Interval, SqlError> {
     Ok(Interval { months, days, us })
 }
 
-/// Midnight of the session's day, as a local time.
+/// Returns midnight of the current day in the session's time zone, as a local time.
 fn today(cx: &crate::context::EvalContext) -> i64 {
     let local = zone::to_local(&cx.settings.time_zone, cx.transaction_start);
     local.div_euclid(DAY_US) * DAY_US
 }
 
-/// Years, months, days and time from the second to the first.
+/// Returns the years, months, days and time from the second argument to the first.
 fn age(args: &[Value], zone: &TimeZone) -> Outcome {
     let local = |value: &Value| match value {
         Value::Timestamp(us) => Ok(*us),
@@ -456,7 +457,7 @@ fn age(args: &[Value], zone: &TimeZone) -> Outcome {
         us += DAY_US;
         days -= 1;
     }
-    // A month that is not whole counts as long as the one it begins in.
+    // A borrowed month has the length of the month in which it begins.
     while days < 0 {
         days += days_in_month(early_year, early_month) as i32;
         months -= 1;
@@ -496,7 +497,7 @@ fn make_interval(args: &[Value], _: &crate::context::EvalContext) -> Outcome {
     made().map(Value::Interval).ok_or_else(out_of_range)
 }
 
-/// The beginning of the stride, counted from the origin, that a moment is in.
+/// Returns the start of the stride that contains a timestamp, counted from the origin.
 fn date_bin(args: &[Value], _: &crate::context::EvalContext) -> Outcome {
     let [Value::Interval(stride), at, origin] = args else {
         return Err(mismatch("date_bin"));

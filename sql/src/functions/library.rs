@@ -1,4 +1,4 @@
-//! The tables of named functions, and finding the signatures of a name.
+//! The tables of named functions, and the lookup of a name's signatures.
 
 use super::{
     ScalarFunction, Waiting, advisory, array, array_search, bits, blocking, catalog, cursors,
@@ -12,10 +12,10 @@ use crate::error::SqlError;
 use crate::types::TypeKind;
 use crate::value::Value;
 
-/// What a function does.
+/// The implementation of a function.
 pub(crate) type Body = fn(&[Value], &EvalContext) -> Result<Value, SqlError>;
 
-/// A strict, immutable function.
+/// Defines a strict, immutable function.
 pub(crate) const fn pure(
     name: &'static str,
     args: &'static [TypeKind],
@@ -34,7 +34,7 @@ pub(crate) const fn pure(
     }
 }
 
-/// A function whose result holds for a statement.
+/// Defines a stable function: its result does not change within a statement.
 pub(super) const fn stable(
     name: &'static str,
     args: &'static [TypeKind],
@@ -47,7 +47,7 @@ pub(super) const fn stable(
     }
 }
 
-/// A function whose result may differ from call to call.
+/// Defines a volatile function.
 pub(crate) const fn volatile(
     name: &'static str,
     args: &'static [TypeKind],
@@ -60,7 +60,7 @@ pub(crate) const fn volatile(
     }
 }
 
-/// A strict, volatile function that may have to wait.
+/// Defines a strict, volatile function that may have to wait.
 pub(super) const fn waiting(
     name: &'static str,
     args: &'static [TypeKind],
@@ -77,7 +77,8 @@ pub(super) const fn waiting(
     }
 }
 
-/// A function that sees NULLs and takes its last argument any number of times.
+/// Defines a function that is called for NULL arguments and takes its last argument any number of
+/// times.
 pub(super) const fn variadic(
     name: &'static str,
     args: &'static [TypeKind],
@@ -91,7 +92,7 @@ pub(super) const fn variadic(
     }
 }
 
-/// As [`variadic`], of a function whose result depends on settings.
+/// Defines a function like [`variadic`] whose result depends on settings.
 pub(super) const fn stable_variadic(
     name: &'static str,
     args: &'static [TypeKind],
@@ -150,12 +151,12 @@ static TABLES: [&[ScalarFunction]; 43] = [
     privileges::OF_ROLES,
 ];
 
-/// All functions.
+/// Returns all functions.
 pub fn library() -> impl Iterator<Item = &'static ScalarFunction> {
     TABLES.iter().flat_map(|table| table.iter())
 }
 
-/// All signatures of a function name.
+/// Returns all functions with a name.
 pub fn candidates(name: &str) -> impl Iterator<Item = &'static ScalarFunction> {
     library().filter(move |f| f.name == name)
 }

@@ -1,7 +1,7 @@
 //! LIKE and ILIKE.
 //!
-//! The match keeps one fallback, the last `%`, which is enough: what an earlier `%` could still take,
-//! the later one can too. So the time is at most text × pattern.
+//! The match keeps one fallback, the last `%`. One is enough: a later `%` can match everything that
+//! an earlier one could still match. The time is therefore at most text × pattern.
 
 use crate::error::{SqlError, SqlState};
 
@@ -10,10 +10,13 @@ use crate::error::{SqlError, SqlState};
 pub struct LikeEscape(Option<char>);
 
 impl LikeEscape {
-    /// The default.
+    /// The default escape character.
     pub const BACKSLASH: LikeEscape = LikeEscape(Some('\\'));
 
-    /// From `ESCAPE 'c'`; the empty string means no escape.
+    /// Returns the escape character of `ESCAPE 'c'`; the empty string means no escape.
+    ///
+    /// # Errors
+    /// 22025 if the text is longer than one character.
     pub fn from_text(text: &str) -> Result<LikeEscape, SqlError> {
         let mut chars = text.chars();
         let escape = chars.next();
@@ -27,7 +30,7 @@ impl LikeEscape {
     }
 }
 
-/// One step of a pattern.
+/// An element of a pattern.
 enum Step {
     Any,
     One,
@@ -35,7 +38,7 @@ enum Step {
     End,
 }
 
-/// The next step of the pattern and what is left of it.
+/// Returns the next element of the pattern and the rest of it.
 fn step(pattern: &str, escape: LikeEscape) -> Result<(Step, &str), SqlError> {
     let mut chars = pattern.chars();
     let Some(c) = chars.next() else {
@@ -58,7 +61,7 @@ fn step(pattern: &str, escape: LikeEscape) -> Result<(Step, &str), SqlError> {
     Ok((step, chars.as_str()))
 }
 
-/// Does the text match the pattern?
+/// Returns whether the text matches the pattern.
 pub fn like(
     text: &str,
     pattern: &str,
@@ -67,11 +70,11 @@ pub fn like(
 ) -> Result<bool, SqlError> {
     let equal = |a: char, b: char| a == b || (insensitive && a.to_lowercase().eq(b.to_lowercase()));
     let (mut text, mut pattern) = (text, pattern);
-    // Where to go on when the match fails: the text at the last `%` and the pattern behind it.
+    // The fallback after a mismatch: the text at the last `%` and the pattern after it.
     let mut fallback: Option<(&str, &str)> = None;
     loop {
         if text.is_empty() {
-            // Going back could only leave more text unmatched.
+            // The fallback would leave even more text unmatched.
             return Ok(pattern.bytes().all(|b| b == b'%'));
         }
         let (next, behind) = step(pattern, escape)?;
@@ -107,8 +110,8 @@ pub fn like(
     }
 }
 
-/// The text that everything a LIKE pattern matches starts with; for index ranges. The flag tells that
-/// the pattern is that text and nothing else.
+/// Returns the common prefix of all texts that match a LIKE pattern, for index ranges. The flag
+/// tells whether the pattern consists of that prefix only.
 pub fn like_prefix(pattern: &str, escape: LikeEscape) -> (String, bool) {
     let mut prefix = String::new();
     let mut rest = pattern;

@@ -1,14 +1,16 @@
-//! Calls that take long: they run on a thread of their own, and values are limited in size.
+//! Long calls: calls that may take long run on a thread of their own, and values are limited in
+//! size.
 //!
 //! ```text
-//! evaluate ──► an immutable call with long arguments ──► Evaluated::Long ──► LongCall::run on another thread
-//!     ▲                                                                              │
-//!     └───────────── evaluate again, with the results of the long calls so far ◄─────┘
+//!     evaluate ──► an immutable call with long arguments ──► Evaluated::Long ──► LongCall::run on another thread
+//!         ▲                                                                               │
+//!         └───────────── evaluate again, with the results of the long calls so far ◄─────┘
 //! ```
-//! An executor has one thread. A call that parses megabytes would stop every session of it.
+//! An executor has one thread. A call that parses megabytes would block every session of the
+//! executor.
 //!
-//! Repeated work has no effect before its last long call. A volatile function of the same expression is called
-//! again, so a sequence may skip values.
+//! Repeated work has no effect before its last long call. But a volatile function in the same
+//! expression is called again, so a sequence may skip values.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -24,17 +26,18 @@ use crate::value::Value;
 
 type Outcome = Result<Value, SqlError>;
 
-/// Bytes of the shorter of two arguments, say of a pattern, from which on the work may be as long as the product of both.
+/// The minimum size of the shorter of two arguments, such as a pattern, in bytes. Above it, the
+/// work may be proportional to the product of both sizes.
 const PATTERN_BYTES: usize = 256;
-/// Such a product from which on a call counts as long.
+/// The minimum of that product for a long call.
 const LONG_STEPS: usize = 16 << 20;
-/// The longest value that an expression makes.
+/// The maximum size of a value that an expression creates, in bytes.
 pub(crate) const VALUE_BYTES_MAX: usize = match cfg!(test) {
     true => 1 << 20,
     false => 256 << 20,
 };
 
-/// A call that is to run on a thread of its own.
+/// A call to run on another thread.
 #[derive(Debug)]
 pub struct LongCall {
     work: Work,
@@ -50,20 +53,20 @@ enum Work {
         to: Type,
         explicit: bool,
     },
-    /// A value of the type is read from its text.
+    /// Reads a value of the type from its text.
     Read(Type),
 }
 
-/// The result of work that evaluates expressions, of which some may have long calls.
+/// The result of work that evaluates expressions, some of which may contain long calls.
 #[derive(Debug)]
 pub enum Evaluated<T> {
     /// The result of the work.
     Done(Result<T, SqlError>),
-    /// The work is to be done again, with the result of `call` behind the results that are known.
+    /// The work must be repeated. The caller first appends the result of `call` to `known`.
     Long {
-        /// The call that another thread runs.
+        /// The call to run on another thread.
         call: LongCall,
-        /// The results of the calls before it.
+        /// The results of the earlier calls.
         known: KnownCalls,
     },
 }
@@ -76,12 +79,13 @@ pub struct KnownCalls {
 }
 
 impl KnownCalls {
-    /// Adds the result of the call that they were given with.
+    /// Adds the result of the call that was returned together with these results.
     pub fn push(&mut self, result: Outcome) {
         self.results.push(result);
     }
 
-    /// The result of `work`, if it is the one at `place`: another time a volatile function may lead elsewhere.
+    /// Returns the result at `place`, if it is that of `work`. In a repetition, a volatile function
+    /// may lead to other calls.
     fn result(&mut self, place: usize, work: Work) -> Option<Outcome> {
         if !self.calls.get(place)?.is_same(work) {
             self.calls.truncate(place);
@@ -114,11 +118,11 @@ struct Deferral {
 
 thread_local! {
     static DEFERRAL: RefCell<Deferral> = RefCell::default();
-    /// The request to stop the long call that this thread runs.
+    /// The stop flag of the long call that this thread runs.
     static STOP: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
-/// Does `work`, which evaluates expressions with `cx`, up to its first long call.
+/// Runs `work`, which evaluates expressions with `cx`, up to its first long call.
 #[inline(always)]
 pub fn in_parts<T>(cx: &EvalContext, work: impl FnOnce() -> Result<T, SqlError>) -> Evaluated<T> {
     let giving = Giving::begin(cx);
@@ -129,7 +133,7 @@ pub fn in_parts<T>(cx: &EvalContext, work: impl FnOnce() -> Result<T, SqlError>)
     }
 }
 
-/// Does `work` again, given the results of its long calls so far, up to the next.
+/// Runs `work` again with the results of its earlier long calls, up to the next one.
 pub fn next_part<T>(
     cx: &EvalContext,
     known: KnownCalls,
@@ -137,12 +141,12 @@ pub fn next_part<T>(
 ) -> Evaluated<T> {
     DEFERRAL.with_borrow_mut(|deferral| deferral.known = known);
     let part = in_parts(cx, work);
-    // No call may have been met this time.
+    // This run may have met no call.
     drop(DEFERRAL.take());
     part
 }
 
-/// How work that has met long calls goes on.
+/// Returns the next step of work that has met long calls.
 #[cold]
 fn ended<T>(outcome: Result<T, SqlError>) -> Evaluated<T> {
     let mut ended = DEFERRAL.take();
@@ -158,7 +162,7 @@ fn ended<T>(outcome: Result<T, SqlError>) -> Evaluated<T> {
     }
 }
 
-/// Has long calls given away until it is dropped.
+/// A guard: long calls are deferred until it is dropped.
 struct Giving<'a>(&'a EvalContext);
 
 impl<'a> Giving<'a> {
@@ -176,7 +180,7 @@ impl Drop for Giving<'_> {
     }
 }
 
-/// Calls a function, or gives the call away.
+/// Calls a function or defers the call.
 #[inline]
 pub(super) fn call(function: &'static ScalarFunction, args: &[Value], cx: &EvalContext) -> Outcome {
     if is_long(args)
@@ -188,7 +192,7 @@ pub(super) fn call(function: &'static ScalarFunction, args: &[Value], cx: &EvalC
     limited((function.eval)(args, cx)?)
 }
 
-/// Casts a value, or gives the cast away.
+/// Casts a value or defers the cast.
 #[inline]
 pub(super) fn cast_value(
     value: Value,
@@ -204,10 +208,10 @@ pub(super) fn cast_value(
     limited(cast(value, from, to, explicit, cx)?)
 }
 
-/// Reads a value from its text, or gives the work away.
+/// Reads a value from its text or defers the work.
 ///
 /// # Errors
-/// Those of the type's input.
+/// Those of the type's input function.
 #[inline]
 pub fn read_text(text: &str, ty: &Type, cx: &EvalContext) -> Outcome {
     if reads_long(ty, text.len()) && cx.long_calls.are_given_away() {
@@ -216,13 +220,13 @@ pub fn read_text(text: &str, ty: &Type, cx: &EvalContext) -> Outcome {
     text_in(ty, text, &cx.settings)
 }
 
-/// Whether a call with such arguments may take long.
+/// Returns whether a call with these arguments may take long.
 #[inline]
 fn is_long(args: &[Value]) -> bool {
     args.iter().any(has_bytes) && are_long(args)
 }
 
-/// Whether the value may be of any length.
+/// Returns whether the value's type has no bound on its length.
 #[inline]
 fn has_bytes(value: &Value) -> bool {
     matches!(
@@ -273,10 +277,10 @@ fn defer(args: &[Value], cx: &EvalContext, work: Work) -> Outcome {
 }
 
 impl LongCall {
-    /// Runs the call on this thread until it ends, or `stop` is set.
+    /// Runs the call on this thread until it ends or `stop` is set.
     ///
     /// # Errors
-    /// Those of the call, and 57014 where `stop` is set.
+    /// Those of the call, and 57014 if `stop` is set.
     pub fn run(self, stop: Arc<AtomicBool>) -> Result<Value, SqlError> {
         STOP.set(Some(stop));
         let cx = EvalContext::new(self.settings, 0, 0);
@@ -296,10 +300,10 @@ impl LongCall {
     }
 }
 
-/// Ends a long call that is to stop; its loops call this now and then.
+/// Checks whether the long call of this thread must stop. Its loops call this regularly.
 ///
 /// # Errors
-/// 57014.
+/// 57014 if it must stop.
 pub(crate) fn check_stop() -> Result<(), SqlError> {
     let stops = STOP.with_borrow(|stop| {
         let stop = stop.as_ref();
@@ -314,7 +318,7 @@ pub(crate) fn check_stop() -> Result<(), SqlError> {
     }
 }
 
-/// A value, if it is not too long.
+/// Checks the size of a value.
 #[inline]
 fn limited(value: Value) -> Outcome {
     let bytes = match &value {
@@ -330,7 +334,7 @@ fn limited(value: Value) -> Outcome {
     }
 }
 
-/// Returns 54000, as PostgreSQL does for a buffer that cannot grow.
+/// Returns error 54000, as PostgreSQL does for a buffer that cannot grow.
 #[cold]
 pub(crate) fn too_long() -> SqlError {
     SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "out of memory").detail(format!(

@@ -48,7 +48,7 @@ fn clock(hours: i32, minutes: i32, seconds: f64) -> Result<i64, SqlError> {
     Ok(total)
 }
 
-/// Seconds with two digits before the point, as the message has them.
+/// Formats seconds with two digits before the point, for the error message.
 fn shown(seconds: f64) -> String {
     let text = seconds.to_string();
     match text.split('.').next() {

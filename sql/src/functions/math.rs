@@ -67,7 +67,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         _ => Err(mismatch("scale")),
     }),
     volatile("random", &[], Float8, |_, cx| {
-        // 53 bits make every float of [0, 1) at an even distance.
+        // With 53 bits, the floats in [0, 1) are evenly spaced.
         Ok(Value::Float8((cx.random_bits() >> 11) as f64 / (1u64 << 53) as f64))
     }),
     volatile("setseed", &[Float8], Void, |a, cx| match a {
@@ -126,7 +126,7 @@ fn logarithm(args: &[Value], f: fn(f64) -> f64) -> Outcome {
     }
 }
 
-/// ceil (`up`) and floor of a numeric.
+/// Evaluates ceil (`up`) or floor of a numeric.
 fn toward(args: &[Value], up: bool) -> Outcome {
     let [Value::Numeric(v)] = args else {
         return Err(mismatch("ceil"));

@@ -1,4 +1,4 @@
-//! Trigonometry in degrees, exact where the result is: `sind(30)` is one half.
+//! Trigonometric functions in degrees, with exact results where they exist: `sind(30)` is one half.
 
 use super::library::pure;
 use super::{ScalarFunction, mismatch};
@@ -43,7 +43,7 @@ fn float(args: &[Value], f: impl Fn(f64) -> f64) -> Outcome {
     }
 }
 
-/// A function that is not defined for infinite angles.
+/// Applies a function that is not defined for infinite angles.
 fn finite(args: &[Value], f: impl Fn(f64) -> f64) -> Outcome {
     match args {
         [Value::Float8(v)] if v.is_infinite() => Err(out_of_range()),
@@ -51,7 +51,7 @@ fn finite(args: &[Value], f: impl Fn(f64) -> f64) -> Outcome {
     }
 }
 
-/// A function that is defined from -1 to 1.
+/// Applies a function that is defined from -1 to 1.
 fn within(args: &[Value], f: impl Fn(f64) -> f64) -> Outcome {
     match args {
         [Value::Float8(v)] if v.abs() > 1.0 => Err(out_of_range()),
@@ -59,17 +59,17 @@ fn within(args: &[Value], f: impl Fn(f64) -> f64) -> Outcome {
     }
 }
 
-/// Up to 30 degrees, so that the sine of 30 is one half.
+/// Returns the sine of an angle up to 30 degrees, scaled so that the sine of 30 is one half.
 fn small_sine(degrees: f64) -> f64 {
     degrees.to_radians().sin() / 30f64.to_radians().sin() / 2.0
 }
 
-/// Up to 60 degrees, so that the cosine of 60 is one half.
+/// Returns the cosine of an angle up to 60 degrees, scaled so that the cosine of 60 is one half.
 fn small_cosine(degrees: f64) -> f64 {
     1.0 - (1.0 - degrees.to_radians().cos()) / (1.0 - 60f64.to_radians().cos()) / 2.0
 }
 
-/// Of an angle from 0 to 90 degrees.
+/// Returns the sine of an angle from 0 to 90 degrees.
 fn quarter_sine(degrees: f64) -> f64 {
     match degrees <= 30.0 {
         true => small_sine(degrees),
@@ -77,7 +77,7 @@ fn quarter_sine(degrees: f64) -> f64 {
     }
 }
 
-/// Of an angle from 0 to 90 degrees.
+/// Returns the cosine of an angle from 0 to 90 degrees.
 fn quarter_cosine(degrees: f64) -> f64 {
     match degrees <= 60.0 {
         true => small_cosine(degrees),
@@ -85,7 +85,8 @@ fn quarter_cosine(degrees: f64) -> f64 {
     }
 }
 
-/// The angle of the first quarter with the same sine and cosine, but for their signs.
+/// Returns the angle of the first quadrant with the same sine and cosine except for their signs,
+/// and the signs.
 fn folded(degrees: f64) -> (f64, f64, f64) {
     let mut angle = degrees % 360.0;
     let mut sine_sign = 1.0;
@@ -115,7 +116,7 @@ fn cosine(degrees: f64) -> f64 {
     sign * quarter_cosine(angle)
 }
 
-/// Without a negative zero.
+/// Replaces a negative zero by zero.
 fn plain(v: f64) -> f64 {
     if v == 0.0 { 0.0 } else { v }
 }
@@ -134,7 +135,7 @@ fn cotangent(degrees: f64) -> f64 {
     plain(sine_sign * cosine_sign * cotangent)
 }
 
-/// 30 for one half, 90 for one.
+/// Returns the arc sine, scaled so that it is 30 for one half and 90 for one.
 fn arc_sine(v: f64) -> f64 {
     let positive = |v: f64| match v <= 0.5 {
         true => v.asin() / 0.5f64.asin() * 30.0,
@@ -143,7 +144,7 @@ fn arc_sine(v: f64) -> f64 {
     if v < 0.0 { -positive(-v) } else { positive(v) }
 }
 
-/// 45 for one.
+/// Returns the arc tangent, scaled so that it is 45 for one.
 fn arc_tangent(v: f64) -> f64 {
     v.atan() / 1f64.atan() * 45.0
 }

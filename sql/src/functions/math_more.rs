@@ -142,7 +142,7 @@ fn floats(args: &[Value], f: impl Fn(f64, f64) -> f64) -> Outcome {
     }
 }
 
-/// A function that is defined from -1 to 1.
+/// Applies a function that is defined from -1 to 1.
 fn within(args: &[Value], f: impl Fn(f64) -> f64) -> Outcome {
     match args {
         [Value::Float8(v)] if v.abs() > 1.0 => Err(SqlError::new(

@@ -1,6 +1,6 @@
-//! MD5, for the function `md5` and for extensions that have it. It protects nothing that is our own.
+//! MD5, for the function `md5` and for extensions. Nothing in Fencepost relies on its security.
 
-/// The digest of a message (RFC 1321).
+/// Returns the digest of a message (RFC 1321).
 pub(crate) fn digest(message: &[u8]) -> [u8; 16] {
     const SHIFTS: [[u32; 4]; 4] = [
         [7, 12, 17, 22],
@@ -28,7 +28,7 @@ pub(crate) fn digest(message: &[u8]) -> [u8; 16] {
                 2 => (b ^ c ^ d, (3 * i + 5) % 16),
                 _ => (c ^ (b | !d), (7 * i) % 16),
             };
-            // The constants are defined as these digits of sines.
+            // RFC 1321 defines the constants as these digits of sines.
             let constant = ((i as f64 + 1.0).sin().abs() * 4_294_967_296.0) as u32;
             let sum = a
                 .wrapping_add(mixed)

@@ -1,8 +1,8 @@
 //! The function library: operators, functions, casts and aggregates by PostgreSQL's rules.
 //!
-//! `eval` walks a bound expression; the operators and casts it meets have a file each, the named
-//! functions are rows of tables (`library`), each with its signature and a plain function.
-//! Nothing here keeps state: all that a function may know is its arguments and the `EvalContext`.
+//! `eval` evaluates a bound expression. Each group of operators and casts has its own file. The
+//! named functions are rows of tables (`library`), each with its signature and a plain function.
+//! The functions keep no state: they see only their arguments and the `EvalContext`.
 
 mod advisory;
 mod aggregate;
@@ -103,48 +103,49 @@ pub use series::Series;
 pub use spread::spread_candidate;
 pub use string::{quote_ident, quote_literal};
 
-/// The function that tells the partition of a row: see `catalog`.
+/// Returns the function that computes the partition of a row; see `catalog`.
 pub fn partition_of() -> &'static ScalarFunction {
     &catalog::PARTITION_OF
 }
 
-/// Returns the function that makes the version of a row from its values.
+/// Returns the function that computes the version of a row from its values.
 pub fn row_version() -> &'static ScalarFunction {
     &row_version::ROW_VERSION
 }
 
-/// Does it give its first value with another one in a part of it?
+/// Returns whether the function returns its first argument with a changed part.
 pub fn changes_a_part(function: &ScalarFunction) -> bool {
     [&WITH_FIELD, &WITH_ELEMENT, &WITH_SLICE, &WITH_JSON].contains(&function)
 }
 
-/// A scalar function of one signature.
+/// A scalar function with one signature.
 pub struct ScalarFunction {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// The types of its arguments.
+    /// The types of the arguments.
     pub args: &'static [TypeKind],
-    /// The last argument may be given any number of times.
+    /// Whether the last argument can be given any number of times.
     pub variadic: bool,
-    /// The type of its result.
+    /// The type of the result.
     pub result: TypeKind,
-    /// NULL in gives NULL out, without a call.
+    /// Whether a NULL argument gives NULL without a call.
     pub strict: bool,
-    /// What its result depends on.
+    /// The volatility: what the result depends on.
     pub volatility: Volatility,
-    /// What it does.
+    /// The implementation.
     pub eval: fn(&[Value], &EvalContext) -> Result<Value, SqlError>,
-    /// What it does where it may have to wait; `eval` then only says that it cannot.
+    /// The implementation if the function may have to wait; `eval` then only returns an error.
     pub wait: Option<Waiting>,
 }
 
-/// What a function does that may have to wait.
+/// The implementation of a function that may have to wait.
 pub type Waiting = for<'a> fn(&[Value], &'a EvalContext) -> Waited<'a>;
 
-/// A function's value, once it is there.
+/// The future value of a function that may have to wait.
 pub type Waited<'a> = Pin<Box<dyn Future<Output = Result<Value, SqlError>> + Send + 'a>>;
 
-/// Without the address of its code, which each process has at another place: plans are compared by this text.
+/// Omits the address of the code, which differs from process to process: plans are compared by this
+/// text.
 impl std::fmt::Debug for ScalarFunction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}{:?} -> {:?}", self.name, self.args, self.result)
@@ -157,13 +158,13 @@ impl PartialEq for ScalarFunction {
     }
 }
 
-/// XX000: a value that is not of the type the binder promised.
+/// Returns error XX000: a value does not have the type that the binder promised.
 #[cold]
 pub(crate) fn mismatch(what: &str) -> SqlError {
     SqlError::internal(format!("unexpected value type in {what}"))
 }
 
-/// 22003 for a type: `integer out of range`.
+/// Returns error 22003 for a type: `integer out of range`.
 #[cold]
 fn out_of_range(type_name: &str) -> SqlError {
     SqlError::new(

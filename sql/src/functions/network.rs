@@ -101,7 +101,7 @@ fn macs(args: &[Value], bits: Bits) -> Result<Value, SqlError> {
     Ok(Value::MacAddr(std::array::from_fn(|at| bits(a[at], b[at]))))
 }
 
-/// All bits of the address are the network's.
+/// Sets the netmask length to all bits of the address.
 fn whole(inet: Inet) -> Value {
     inet.with_bits(inet.bits_max()).unwrap_or(inet).into()
 }
@@ -130,7 +130,7 @@ fn with_length(args: &[Value]) -> Result<Inet, SqlError> {
         .ok_or_else(|| invalid(&format!("invalid mask length: {length}")))
 }
 
-/// The address as a number.
+/// Returns the address as a number.
 fn number(inet: &Inet) -> u128 {
     let bytes = inet.address().iter();
     bytes.fold(0, |number, byte| number << 8 | u128::from(*byte))

@@ -1,4 +1,4 @@
-//! Normal forms of Unicode: NORMALIZE and IS NORMALIZED.
+//! Unicode normalization: NORMALIZE and IS NORMALIZED.
 
 use unicode_normalization::{UnicodeNormalization, is_nfc, is_nfd, is_nfkc, is_nfkd};
 
@@ -18,7 +18,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("is_normalized", &[Text, Text], Bool, |a, _| is_normalized(a)),
 ];
 
-/// A normal form.
+/// A Unicode normalization form.
 #[derive(Clone, Copy)]
 enum Form {
     C,
@@ -43,7 +43,7 @@ fn form_of(name: &str) -> Result<Form, SqlError> {
         .ok_or_else(|| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message()))
 }
 
-/// The text, and the form, which is NFC where nothing is said.
+/// Returns the text and the normalization form, which is NFC by default.
 fn of<'a>(args: &'a [Value], function: &'static str) -> Result<(&'a str, Form), SqlError> {
     match args {
         [Value::Text(text)] => Ok((text, Form::C)),

@@ -1,4 +1,4 @@
-//! `pg_notify` and what a session listens to.
+//! `pg_notify`, and the channels that a session listens on.
 
 use super::library::{stable, volatile};
 use super::rows::RowsFunction;
@@ -19,7 +19,8 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
             Ok(Value::text(""))
         })
     },
-    // What waits for a session waits in its memory, not in a queue of all.
+    // Pending notifications are kept in the memory of the receiving session, so there is no shared
+    // queue.
     volatile("pg_notification_queue_usage", &[], Float8, |_, _| Ok(Value::Float8(0.0))),
 ];
 

@@ -1,4 +1,4 @@
-//! regclass and its kin: catalog objects by their names, and names by oids.
+//! regclass and the other types of catalog objects: lookup by name, and names by oid.
 
 use super::quote_ident as quoted;
 use super::signatures;
@@ -10,7 +10,7 @@ use crate::pg_catalog::{self, Procedure};
 use crate::types::TypeKind;
 use crate::value::{Object, Value};
 
-/// The object that a text names or a number is the oid of.
+/// Returns the object with a name or an oid.
 pub fn named(value: &Value, kind: TypeKind, cx: &EvalContext) -> Result<Value, SqlError> {
     let snapshot = cx.catalog();
     let oid = match (value, value.as_int()) {
@@ -28,7 +28,7 @@ pub fn named(value: &Value, kind: TypeKind, cx: &EvalContext) -> Result<Value, S
     Ok(Value::Object(Box::new(Object { oid, name })))
 }
 
-/// The object that a text names, or NULL.
+/// Returns the object with a name, or NULL.
 pub fn find_or_null(text: &str, kind: TypeKind, cx: &EvalContext) -> Result<Value, SqlError> {
     match named(&Value::text(text), kind, cx) {
         Err(error) if is_missing(&error) => Ok(Value::Null),
@@ -126,7 +126,7 @@ fn find(
     }
 }
 
-/// The function of `pg_catalog` of a name.
+/// Returns the function of `pg_catalog` with a name.
 fn of_catalog(schema: Option<&str>, name: &str) -> Result<Option<u32>, SqlError> {
     let mut named = Procedure::named(name).filter(|_| schema.is_none_or(|of| of == CATALOG_SCHEMA));
     let first = named.next().map(|of| of.oid);
@@ -143,7 +143,10 @@ fn ambiguous(name: &str) -> SqlError {
     )
 }
 
-/// The function of users of a name, along the search path where no schema is said; 42725 where there are several.
+/// Returns the user-defined function with a name, along the search path unless a schema is given.
+///
+/// # Errors
+/// 42725 if there are several.
 fn routine(
     snapshot: &Snapshot,
     (schema, name): (Option<&str>, &str),
@@ -161,7 +164,7 @@ fn routine(
     }
 }
 
-/// The relation of a name, along the search path where no schema is said.
+/// Returns the relation with a name, along the search path unless a schema is given.
 fn along_path(
     snapshot: &Snapshot,
     schema: Option<&str>,
@@ -179,7 +182,7 @@ fn along_path(
     })
 }
 
-/// The identifiers of a name, folded unless they are in quotes.
+/// Splits a qualified name into identifiers, folded to lower case unless quoted.
 pub fn parts(text: &str) -> Result<Vec<String>, SqlError> {
     let invalid = || SqlError::new(SqlState::INVALID_NAME, "invalid name syntax");
     let mut parts = Vec::new();
@@ -218,7 +221,7 @@ pub fn parts(text: &str) -> Result<Vec<String>, SqlError> {
     }
 }
 
-/// How an object is shown.
+/// Returns the displayed name of an object.
 fn shown(snapshot: &Snapshot, oid: u32, kind: TypeKind, cx: &EvalContext) -> Option<String> {
     match kind {
         TypeKind::RegClass => {

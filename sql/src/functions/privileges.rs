@@ -1,7 +1,8 @@
-//! `has_table_privilege` and its kin, and `pg_has_role`.
+//! `has_table_privilege` and similar functions, and `pg_has_role`.
 //!
-//! Each asks for a role, by name or oid, or for the current one; for an object by name or oid; and for privileges by name, of
-//! which one is enough. Of what is not there by an oid the answer is NULL.
+//! Each takes a role by name or oid (by default the current role), an object by name or oid, and a
+//! list of privileges by name. One of these privileges suffices. For an oid that does not exist,
+//! the result is NULL.
 
 use super::library::stable;
 use super::{ScalarFunction, objects, signatures};
@@ -15,7 +16,7 @@ use crate::value::Value;
 
 type Outcome = Result<Value, SqlError>;
 
-/// The signatures of a function that asks for a kind of objects.
+/// Defines the signatures of a function for one kind of objects.
 macro_rules! asks {
     ($name:literal, $of:expr) => {
         [
@@ -29,7 +30,7 @@ macro_rules! asks {
     };
 }
 
-/// The same of a column.
+/// Defines the signatures for columns.
 macro_rules! asks_column {
     ($table:expr) => {
         [
@@ -88,7 +89,7 @@ pub(super) static OF_ROLES: &[ScalarFunction] = &[
     stable("pg_has_role", &[Oid, Text], Bool, role),
 ];
 
-/// The oid of the role that an argument is of.
+/// Returns the oid of a role argument.
 fn role_of(value: &Value, snapshot: &Snapshot) -> Result<u32, SqlError> {
     match value {
         Value::Text(name) if name == "public" => Ok(PUBLIC),
@@ -109,7 +110,7 @@ fn oid_of(value: &Value) -> u32 {
         .unwrap_or(0)
 }
 
-/// Who is asked for, and the arguments behind.
+/// Returns the role that is checked and the remaining arguments.
 fn asker<'a>(
     args: &'a [Value],
     rest: usize,
@@ -125,7 +126,7 @@ fn asker<'a>(
     }
 }
 
-/// Privileges by name, each of which may be asked for with the right to give it on.
+/// Parses a list of privileges, and for each whether WITH GRANT OPTION is required.
 fn wanted(text: &Value) -> Result<Vec<(Privileges, bool)>, SqlError> {
     let text = text.as_text().unwrap_or_default();
     let one = |part: &str| {
@@ -143,7 +144,7 @@ fn wanted(text: &Value) -> Result<Vec<(Privileges, bool)>, SqlError> {
     text.split(',').map(one).collect()
 }
 
-/// The object of a kind that an argument is of; `None` for an oid of nothing.
+/// Returns the object of an argument; `None` for an oid that does not exist.
 fn object_of(
     value: &Value,
     kind: ObjectKind,
@@ -160,7 +161,7 @@ fn object_of(
             let id = named(TypeKind::RegClass)?;
             let known = snapshot.object_of_relation(id);
             if known.is_none() && matches!(value, Value::Text(_)) {
-                // One of the system's, which everybody may read.
+                // A system relation, which every role can read.
                 return Ok(Some(Object::new(ObjectKind::Index, id)));
             }
             known.or_else(|| pg::relation_name(snapshot, id).and(found(id)))
@@ -188,7 +189,7 @@ fn object_of(
     })
 }
 
-/// Does it have one of these of an object?
+/// Returns whether the role has one of the privileges on an object.
 fn has_one(security: &Security, role: u32, object: Object, wanted: &[(Privileges, bool)]) -> bool {
     wanted.iter().any(|(one, option)| match option {
         true => security.may_grant(role, object, *one),
@@ -255,7 +256,8 @@ fn column(args: &[Value], cx: &EvalContext) -> Outcome {
     ))
 }
 
-/// USAGE is to have a role's privileges, MEMBER to be able to become it; with the option, to make others that.
+/// Evaluates pg_has_role. USAGE: the member has the role's privileges. MEMBER: the member can SET
+/// ROLE to it. With the option: the member can grant the membership to others.
 fn role(args: &[Value], cx: &EvalContext) -> Outcome {
     let snapshot = cx.catalog();
     let (member, rest) = asker(args, 2, cx, &snapshot)?;

@@ -1,4 +1,4 @@
-//! Rows: making them of values, taking fields out, and what is asked of them.
+//! Functions that create rows, extract fields and check rows.
 
 use super::library::variadic;
 use super::rows::of_rows;
@@ -11,7 +11,7 @@ use crate::types::composites::Field;
 use crate::types::{Composite, Fields, Type, TypeKind};
 use crate::value::{Record, Value};
 
-/// `ROW(a, b, …)`: behind a row that says what is in it and has nothing, the values.
+/// `ROW(a, b, …)`. The arguments are an empty row that determines the fields, and the values.
 pub static ROW: ScalarFunction = variadic("ROW", &[Any], TypeKind::Record, |a, _| match a {
     [Value::Record(shape), values @ ..] => {
         Ok(Record::new(shape.fields.clone(), values.to_vec()).into())
@@ -28,7 +28,7 @@ pub static FIELD: ScalarFunction = variadic("field", &[Any], Any, |a, _| match a
     _ => Err(mismatch("a field of a row")),
 });
 
-/// `row IS [NOT] NULL`: all of it is, or none of it.
+/// `row IS [NOT] NULL`: true if all fields are NULL, or all are not NULL.
 pub static ROW_IS_NULL: ScalarFunction = variadic("row is null", &[Any], Bool, |a, _| match a {
     [Value::Record(row), Value::Bool(negated)] => {
         let mut all = (0..row.fields.len()).map(|at| row.get(at).is_null() != *negated);
@@ -38,7 +38,8 @@ pub static ROW_IS_NULL: ScalarFunction = variadic("row is null", &[Any], Bool, |
     _ => Err(mismatch("IS NULL of a row")),
 });
 
-/// A row with another value in one of its fields, by its position; of none, one that has nothing else.
+/// Returns a row with another value in one field, given by its position. A NULL row counts as a row
+/// of NULLs.
 pub static WITH_FIELD: ScalarFunction = variadic("with field", &[Any], Any, |a, _| match a {
     [Value::Record(shape), row, Value::Int4(at), value] => {
         let mut values: Vec<Value> = match row {
@@ -55,7 +56,8 @@ pub static WITH_FIELD: ScalarFunction = variadic("with field", &[Any], Any, |a, 
     _ => Err(mismatch("an assignment to a field")),
 });
 
-/// The fields of each row of an array, one row after the other; how many there are in each comes behind.
+/// Returns the fields of all rows of an array, concatenated. The second argument is the number of
+/// fields of a row.
 pub static FIELDS_OF_ALL: ScalarFunction = variadic("fields", &[Any], Any, |a, _| match a {
     [Value::Array(rows), Value::Int4(width)] => {
         let width = usize::try_from(*width).unwrap_or(0);
@@ -72,7 +74,7 @@ pub static FIELDS_OF_ALL: ScalarFunction = variadic("fields", &[Any], Any, |a, _
     _ => Err(mismatch("unnest of rows")),
 });
 
-/// 42703
+/// Returns error 42703.
 #[cold]
 pub(crate) fn no_field(name: &str) -> SqlError {
     SqlError::new(
@@ -81,7 +83,7 @@ pub(crate) fn no_field(name: &str) -> SqlError {
     )
 }
 
-/// The expression that makes a row of these.
+/// Returns an expression that creates a row of these values.
 pub fn row_of(fields: Fields, values: Vec<Expr>) -> Expr {
     let ty = Type::of(fields.kind());
     let shape = Expr::constant(ty, Record::new(fields, Vec::new()).into());
@@ -90,7 +92,7 @@ pub fn row_of(fields: Fields, values: Vec<Expr>) -> Expr {
     Expr::new(ty, Node::Call { function, args })
 }
 
-/// What is in a row that an expression makes, and the values.
+/// Returns the fields and values of an expression that creates a row; `None` for others.
 pub fn parts_of(expr: &Expr) -> Option<(&Fields, &[Expr])> {
     let Node::Call { function, args } = &expr.node else {
         return None;
@@ -104,7 +106,7 @@ pub fn parts_of(expr: &Expr) -> Option<(&Fields, &[Expr])> {
     }
 }
 
-/// A row as one of a composite type, field by field.
+/// Converts a row to a composite type, field by field.
 pub(super) fn converted(
     row: Record,
     to: Composite,
@@ -122,7 +124,7 @@ pub(super) fn converted(
     Ok(Record::new(Fields::Named(to), values).into())
 }
 
-/// 42846: a row of another number of fields.
+/// Returns error 42846: the row has another number of fields.
 #[cold]
 pub(crate) fn wrong_width(given: usize, wanted: &Fields, from: Option<TypeKind>) -> SqlError {
     let few = match given < wanted.len() {
@@ -134,7 +136,7 @@ pub(crate) fn wrong_width(given: usize, wanted: &Fields, from: Option<TypeKind>)
     SqlError::new(SqlState::CANNOT_COERCE, message).detail(format!("Input has too {few} columns."))
 }
 
-/// A value that came from outside, checked by what domains ask of its fields.
+/// Checks the domain constraints of the fields in a value that came from a client.
 static CHECKED: ScalarFunction = variadic("checked", &[Any], Any, |a, cx| match a {
     [value] => {
         let rows = match value {
@@ -151,7 +153,7 @@ static CHECKED: ScalarFunction = variadic("checked", &[Any], Any, |a, cx| match 
     _ => Err(mismatch("a check of a row")),
 });
 
-/// A parameter of a type that may have fields of domains: they are checked where there are such.
+/// Wraps a parameter in a check of domain constraints, if its type has fields of domains.
 pub fn checked(param: Expr) -> Expr {
     let kind = param.ty.kind;
     let of = kind.element().unwrap_or(kind).as_composite();
@@ -171,7 +173,7 @@ fn has_domains(of: Composite) -> bool {
     })
 }
 
-/// What domains ask of the fields of a row that was read.
+/// Checks the domain constraints of the fields of a row that was read.
 pub fn check_fields(row: &Record, cx: &EvalContext) -> Result<(), SqlError> {
     for (at, Field { ty, .. }) in row.fields.iter().enumerate() {
         match (ty.kind, row.get(at)) {

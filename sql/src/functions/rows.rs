@@ -1,7 +1,7 @@
-//! Functions that give rows.
+//! Set-returning functions.
 //!
-//! Such a function is a plain one that gives an array: of its values, or, with several columns, of its
-//! rows. Who asks for rows takes the array apart (`TableFunction::Rows`).
+//! Such a function is a scalar function that returns an array: of its values, or of its rows if it
+//! has several columns. The executor splits the array into rows (`TableFunction::Rows`).
 
 use super::array::array;
 use super::library::pure;
@@ -9,11 +9,11 @@ use super::{ScalarFunction, mismatch};
 use crate::types::TypeKind::{self, AnyArray, Bool, Int4, Text};
 use crate::value::{Array, Dimension, Value};
 
-/// A function that gives rows.
+/// A set-returning function.
 pub struct RowsFunction {
-    /// What it does.
+    /// The function that returns the rows as an array.
     pub function: ScalarFunction,
-    /// Its columns; a name that is empty is that of the function or its alias.
+    /// The columns. An empty name stands for the name of the function or its alias.
     pub columns: &'static [(&'static str, TypeKind)],
 }
 
@@ -46,7 +46,7 @@ static TABLES: [&[RowsFunction]; 6] = [
     super::notify::ROWS,
 ];
 
-/// All signatures of the functions of this name that give rows.
+/// Returns all set-returning functions with a name.
 pub fn rows_candidates(name: &str) -> impl Iterator<Item = &'static RowsFunction> {
     TABLES
         .iter()
@@ -54,7 +54,7 @@ pub fn rows_candidates(name: &str) -> impl Iterator<Item = &'static RowsFunction
         .filter(move |f| f.function.name == name)
 }
 
-/// Rows as an array of two dimensions.
+/// Creates an array of two dimensions from rows.
 pub(super) fn of_rows(width: usize, values: Vec<Value>) -> Value {
     let rows = values.len() / width.max(1);
     if rows == 0 {

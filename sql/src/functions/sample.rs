@@ -1,4 +1,4 @@
-//! What TABLESAMPLE keeps: each row with the same probability, by its own throw of the dice.
+//! TABLESAMPLE: each row is selected independently with the same probability.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -11,12 +11,12 @@ use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind::{Any, Bool, Float4, Float8};
 use crate::value::Value;
 
-/// 2202H
+/// The SQLSTATE `invalid_tablesample_argument`.
 const INVALID_ARGUMENT: SqlState = SqlState::new(b"2202H");
-/// 2202G
+/// The SQLSTATE `invalid_tablesample_repeat`.
 const INVALID_REPEAT: SqlState = SqlState::new(b"2202G");
 
-/// Is a row kept, of so many percent?
+/// Decides at random whether a row is selected, given a percentage.
 pub static SAMPLED: ScalarFunction = ScalarFunction {
     strict: false,
     ..volatile("tablesample", &[Float4], Bool, |args, cx| {
@@ -24,8 +24,8 @@ pub static SAMPLED: ScalarFunction = ScalarFunction {
     })
 };
 
-/// The same by a seed and what is in the row, or in its key: the answer for a row is the same on every machine, and for
-/// as long as the row is.
+/// Decides whether a row is selected, given a percentage, a seed and the row's values or key
+/// (REPEATABLE). The result for a row is the same on every machine, until the row changes.
 pub static SAMPLED_AGAIN: ScalarFunction = ScalarFunction {
     strict: false,
     variadic: true,
@@ -53,9 +53,12 @@ fn again(args: &[Value], _: &EvalContext) -> Result<Value, SqlError> {
     Ok(Value::Bool(keeps(Some(percent), hasher.finish())?))
 }
 
-/// Does a throw keep the row? 2202H where the percentage is none.
+/// Returns whether a random number selects the row.
+///
+/// # Errors
+/// 2202H for an invalid percentage.
 fn keeps(percent: Option<&Value>, throw: u64) -> Result<bool, SqlError> {
-    /// What is above every throw.
+    /// 2^64, which is above every random number.
     const ALL: f64 = 18_446_744_073_709_551_616.0;
     match percent {
         Some(Value::Float4(percent)) if (0.0..=100.0).contains(percent) => {
@@ -97,7 +100,7 @@ mod tests {
             assert_eq!(one, kept(1.0));
             assert_eq!(one == other, percent == 0.0 || percent == 100.0);
             let count = one.iter().filter(|kept| **kept).count() as f32;
-            // Nine standard deviations at most.
+            // The tolerance is at most nine standard deviations.
             assert!(
                 (count / 100.0 - percent).abs() < 4.5,
                 "{count} of {percent}"

@@ -1,4 +1,4 @@
-//! Functions of sequences. The binder has made oids of the names.
+//! Functions of sequences. The binder has resolved the names to oids.
 
 use super::ScalarFunction;
 use super::library::volatile;
@@ -35,7 +35,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     }),
 ];
 
-/// Returns whether a function gives values that were drawn from a sequence, and does nothing else.
+/// Returns whether a function only returns values drawn from a sequence.
 pub fn draws(function: &ScalarFunction) -> bool {
     matches!(function.name, "nextval" | "currval" | "lastval")
 }
@@ -62,7 +62,10 @@ fn set(args: &[Value], cx: &EvalContext, was_given: bool) -> Outcome {
     Ok(Value::Int8(value))
 }
 
-/// 25006 in a transaction that may only read, but for temporary sequences.
+/// Checks that the transaction can change a sequence.
+///
+/// # Errors
+/// 25006 in a read-only transaction, unless the sequence is temporary.
 fn check_writable(id: u32, function: &str, cx: &EvalContext) -> Result<(), SqlError> {
     if !cx.sequences.is_read_only() {
         return Ok(());
@@ -74,7 +77,7 @@ fn check_writable(id: u32, function: &str, cx: &EvalContext) -> Result<(), SqlEr
     Err(SqlError::read_only(format_args!("{function}()")))
 }
 
-/// 55000
+/// Returns error 55000.
 fn undefined(what: &str) -> SqlError {
     SqlError::new(
         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,

@@ -7,18 +7,19 @@ use super::{decimal, interval};
 use crate::error::{SqlError, SqlState};
 use crate::value::{Interval, Value};
 
-/// The values of a generate_series, made as they are asked for.
+/// An iterator over the values of a generate_series.
 #[derive(Clone, Debug)]
 pub struct Series {
     next: Value,
     stop: Value,
     step: Value,
-    /// Where the days of a series of timestamptz begin.
+    /// The time zone in which days are added to a timestamptz.
     zone: TimeZone,
 }
 
 impl Series {
-    /// A series from its arguments: start, stop and maybe step, of one type. NULL gives no rows.
+    /// Creates a series from its arguments: start, stop and an optional step, of one type. NULL
+    /// gives no rows.
     pub fn new(args: &[Value], zone: &TimeZone) -> Result<Series, SqlError> {
         let (Some(start), Some(stop)) = (args.first(), args.get(1)) else {
             return Err(super::mismatch("generate_series"));
@@ -49,7 +50,7 @@ impl Series {
         })
     }
 
-    /// The next value.
+    /// Returns the next value; `None` at the end.
     pub fn next_value(&mut self) -> Result<Option<Value>, SqlError> {
         let (value, following) = match (&self.next, &self.stop, &self.step) {
             (Value::Int4(next), Value::Int4(stop), Value::Int4(step)) => {
@@ -105,7 +106,7 @@ impl Series {
     }
 }
 
-/// Is a moment behind the last one of a series?
+/// Returns whether a timestamp is beyond the end of a series.
 fn passed(next: i64, stop: i64, step: &Interval) -> bool {
     if step.span() > 0 {
         next > stop

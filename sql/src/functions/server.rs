@@ -1,4 +1,5 @@
-//! Functions about the server and values in it, and about features that are missing here: standbys, row security.
+//! Functions about the server and about values in it, and functions of features that are not
+//! supported: standbys, row security.
 
 use std::sync::Arc;
 
@@ -70,7 +71,10 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("pg_get_replica_identity_index", &[RegClass], RegClass, |_, _| Ok(Value::Null)),
 ];
 
-/// The server, for a superuser; 42501 for others.
+/// Returns the server.
+///
+/// # Errors
+/// 42501 if the current role is not a superuser.
 fn administered<'a>(
     cx: &'a EvalContext,
     function: &str,
@@ -85,7 +89,7 @@ fn administered<'a>(
     }
 }
 
-/// The path of the log file, as far as the server has one.
+/// Returns the path of the log file, if the server has one.
 fn log_file(_: &[Value], cx: &EvalContext) -> Outcome {
     let server = administered(cx, "pg_current_logfile")?;
     Ok(server
@@ -101,13 +105,13 @@ pub(super) fn num_nonnulls(args: &[Value]) -> Value {
     Value::Int4((args.len() - nulls(args)) as i32)
 }
 
-/// When the machine that is asked began.
+/// Returns the start time of the queried machine.
 fn began(_: &[Value], cx: &EvalContext) -> Outcome {
     let sessions = cx.sessions.as_ref();
     Ok(sessions.map_or(Value::Null, |sessions| Value::TimestampTz(sessions.began())))
 }
 
-/// A function that takes values of any types, NULLs too.
+/// Defines a function that takes values of any types, including NULLs.
 const fn counted(name: &'static str, eval: Body) -> ScalarFunction {
     variadic(name, &[Any], Int4, eval)
 }
@@ -116,7 +120,8 @@ fn nulls(args: &[Value]) -> usize {
     args.iter().filter(|value| value.is_null()).count()
 }
 
-/// As many bytes as a value takes in PostgreSQL's rows, about: those on the wire, and one or four that tell how many.
+/// Returns the approximate size of a value in PostgreSQL's rows: its bytes on the wire, and one or
+/// four for the length.
 fn size(args: &[Value]) -> Value {
     let Some(value) = args.first() else {
         return Value::Null;
@@ -153,7 +158,7 @@ fn to_object(args: &[Value], kind: TypeKind, cx: &EvalContext) -> Outcome {
     }
 }
 
-/// The oid of a relation that has rows or entries of its own.
+/// Returns the oid of a relation that stores rows or index entries itself.
 fn stored(args: &[Value], cx: &EvalContext) -> Option<u32> {
     let catalog = cx.catalog();
     let of = oid(args);
@@ -168,7 +173,7 @@ fn stored(args: &[Value], cx: &EvalContext) -> Option<u32> {
 const BTREE: u32 = 403;
 const HASH: u32 = 405;
 
-/// What an access method can.
+/// Returns a property of an access method.
 fn of_method(method: u32, property: &str) -> Value {
     let ordered = match method {
         BTREE => true,
@@ -182,7 +187,7 @@ fn of_method(method: u32, property: &str) -> Value {
     }
 }
 
-/// The index that the first argument is the oid of, and its table.
+/// Returns the index whose oid is the first argument, and its table.
 fn index(args: &[Value], cx: &EvalContext) -> Option<(Arc<TableDef>, usize)> {
     let of = oid(args);
     let table = cx.catalog().relation(of)?;
@@ -190,7 +195,7 @@ fn index(args: &[Value], cx: &EvalContext) -> Option<(Arc<TableDef>, usize)> {
     Some((table, at))
 }
 
-/// What an index can.
+/// Returns a property of an index.
 fn of_index(args: &[Value], cx: &EvalContext) -> Outcome {
     let Some((table, at)) = index(args, cx) else {
         return Ok(Value::Null);
@@ -203,7 +208,7 @@ fn of_index(args: &[Value], cx: &EvalContext) -> Outcome {
     })
 }
 
-/// What a column of an index can.
+/// Returns a property of an index column.
 fn of_index_column(args: &[Value], cx: &EvalContext) -> Outcome {
     let Some((table, at)) = index(args, cx) else {
         return Ok(Value::Null);

@@ -98,7 +98,7 @@ fn set_config(args: &[Value], cx: &EvalContext) -> Outcome {
     Ok(Value::text(set))
 }
 
-/// Version 4, variant 1.
+/// Returns a random UUID of version 4, variant 1.
 fn random_uuid(cx: &EvalContext) -> [u8; 16] {
     let mut bytes = [0u8; 16];
     bytes[..8].copy_from_slice(&cx.random_bits().to_be_bytes());

@@ -1,4 +1,4 @@
-//! `pg_cancel_backend`, `pg_terminate_backend`, and `pg_sleep` and its kin.
+//! `pg_cancel_backend`, `pg_terminate_backend`, `pg_sleep` and related functions.
 
 use super::library::waiting;
 use super::{ScalarFunction, Waited, mismatch};
@@ -28,7 +28,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     }),
 ];
 
-/// Waits for so many microseconds; not at all for a time that has passed, or is no number.
+/// Waits for `us` microseconds; returns at once for a negative number or NaN.
 fn sleep(us: f64, cx: &EvalContext) -> Waited<'_> {
     Box::pin(async move {
         if us > 0.0 {
@@ -82,7 +82,7 @@ fn signal<'a>(args: &[Value], cx: &'a EvalContext, signal: Signal) -> Waited<'a>
     })
 }
 
-/// 42501
+/// Returns error 42501 for a signal to another role's session.
 fn denied(signal: Signal, superuser: bool) -> SqlError {
     let message = match (signal, superuser) {
         (Signal::Cancel, true) => "must be a superuser to cancel superuser query",

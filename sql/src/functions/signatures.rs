@@ -8,7 +8,7 @@ use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::pg_catalog::{self, Operator, Procedure};
 
-/// The word for the operand that an operator does not have.
+/// The name of a missing operand.
 const NONE: &str = "none";
 
 /// Returns the oid of the function that a text such as `f(integer)` names.
@@ -155,7 +155,7 @@ fn split(text: &str) -> Result<(&str, Vec<&str>), SqlError> {
     }
 }
 
-/// The parts of a list, cut at commas outside of quotes and parentheses.
+/// Splits a list at commas outside quotes and parentheses.
 fn commas(list: &str) -> Vec<&str> {
     let (mut parts, mut from) = (Vec::new(), 0);
     let (mut depth, mut is_quoted) = (0u32, false);
@@ -175,7 +175,7 @@ fn commas(list: &str) -> Vec<&str> {
     parts
 }
 
-/// The name of an operator without its schema.
+/// Returns the name of an operator without its schema.
 fn operator_name(text: &str) -> &str {
     let text = text.trim_ascii();
     text.strip_prefix("pg_catalog.").unwrap_or(text)

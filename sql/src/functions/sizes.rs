@@ -1,7 +1,7 @@
-//! What relations take: the rows of a table with what leads to all of them, and the nodes of an index.
+//! Sizes of relations: the rows of a table with its primary tree, and the nodes of an index.
 //!
-//! It is counted when it is asked for, by a walk through the nodes of the trees ([`BTree::taken`]). Of a row that is
-//! longer than an object its head is counted.
+//! A size is computed on request by a walk through the nodes of the trees ([`BTree::taken`]). Of a
+//! row that is longer than an object, only the head is counted.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         Box::pin(async move {
             match cx.catalog().database_named(&name) {
                 Some(of) if of.id == cx.database_oid() => database(cx).await,
-                // What is not of this database is not known here.
+                // The size of another database is unknown here.
                 Some(_) => Ok(Value::Null),
                 None => Err(SqlError::new(
                     SqlState::INVALID_CATALOG_NAME,
@@ -59,16 +59,16 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("pg_size_bytes", &[Text], Int8, size_bytes),
 ];
 
-/// What of a relation.
+/// The part of a relation to measure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
-    /// Itself.
+    /// The relation itself.
     Relation,
     /// Its indexes.
     Indexes,
-    /// Both.
+    /// The relation and its indexes.
     All,
-    /// What it has not.
+    /// A part that relations do not have here.
     Nothing,
 }
 
@@ -77,7 +77,7 @@ fn oid(args: &[Value]) -> u32 {
     oid.and_then(|oid| u32::try_from(oid).ok()).unwrap_or(0)
 }
 
-/// Is it the fork that there is?
+/// Returns whether the fork is `main`; other valid forks do not exist here.
 fn fork(args: &[Value]) -> Result<bool, SqlError> {
     match args.get(1).and_then(Value::as_text) {
         Some("main") => Ok(true),
@@ -98,7 +98,7 @@ fn sized<'a>(args: &[Value], cx: &'a EvalContext, what: What) -> Waited<'a> {
     Box::pin(async move {
         let catalog = cx.catalog();
         let Some(table) = catalog.relation(id) else {
-            // What takes nothing is there all the same.
+            // A relation that stores nothing still exists.
             let there = catalog.object_of_relation(id).is_some()
                 || Relation::all().iter().any(|relation| relation.oid == id);
             return Ok(match there {
@@ -122,14 +122,14 @@ fn sized<'a>(args: &[Value], cx: &'a EvalContext, what: What) -> Waited<'a> {
     })
 }
 
-/// A stop as an error.
+/// Converts a stopped transaction to an error.
 fn told(stop: Stop) -> SqlError {
     Halt::Stop(stop).into_error()
 }
 
 async fn of_table(table: &TableDef, machine: &Machine, what: What) -> Result<i64, Stop> {
     let mut bytes = 0;
-    // What a partitioned table seems to have is its partitions'.
+    // The partitions store the rows of a partitioned table.
     if table.is_parent() {
         return Ok(0);
     }
@@ -166,7 +166,7 @@ async fn of_index(table: &TableDef, index: &IndexDef, machine: &Machine) -> Resu
     Ok(bytes as i64)
 }
 
-/// What all tables take, and the catalog.
+/// Returns the size of all tables and of the catalog.
 async fn database(cx: &EvalContext) -> Result<Value, SqlError> {
     let Some(machine) = machine(cx) else {
         return Ok(Value::Null);
@@ -182,13 +182,13 @@ async fn database(cx: &EvalContext) -> Result<Value, SqlError> {
     Ok(Value::Int8(bytes))
 }
 
-/// A number of bytes, perhaps in units of more.
+/// Parses a size in bytes with an optional unit.
 fn size_bytes(args: &[Value], _: &EvalContext) -> Result<Value, SqlError> {
     let text = args.first().and_then(Value::as_text).unwrap_or("");
     let trimmed = text.trim();
     let wrong = |message: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
     let digits = trimmed.find(|c: char| c.is_ascii_alphabetic());
-    // An exponent is part of the number.
+    // An exponent belongs to the number.
     let digits = match digits {
         Some(at) if trimmed[at..].starts_with(['e', 'E']) => trimmed[at + 1..]
             .find(|c: char| c.is_ascii_alphabetic())

@@ -40,7 +40,7 @@ fn refused(unit: &str, known: bool, name: &str) -> SqlError {
     SqlError::new(state, format!("unit \"{unit}\" {what} for type {name}"))
 }
 
-/// Units that exist, though not for every type.
+/// Returns whether a unit exists, for any type.
 fn is_unit(unit: &str) -> bool {
     const UNITS: [&str; 22] = [
         "microseconds",
@@ -69,7 +69,7 @@ fn is_unit(unit: &str) -> bool {
     UNITS.contains(&unit)
 }
 
-/// One name for the many that a unit has.
+/// Returns the canonical name of a unit.
 fn canonical(unit: &str) -> String {
     let lowered = unit.to_ascii_lowercase();
     let one = match lowered.as_str() {
@@ -160,7 +160,7 @@ fn of_span(unit: &str, span: &Interval) -> Field {
         "century" => whole(years / 100),
         "millennium" => whole(years / 1000),
         "epoch" => {
-            // A year has 365.25 days here, a month 30.
+            // A year has 365.25 days here and a month 30.
             let quarter_days = years * 1461 + months * 120 + i64::from(span.days) * 4;
             let us =
                 i128::from(quarter_days) * i128::from(21_600 * SECOND_US) + i128::from(span.us);

@@ -1,4 +1,4 @@
-//! Calls of functions of any number of arguments whose last one is an array of them: `format('%s', VARIADIC a)`.
+//! Calls with VARIADIC of functions that take any number of arguments: `format('%s', VARIADIC a)`.
 
 use super::library::{Body, stable_variadic};
 use super::{ScalarFunction, json_make, mismatch, server, string, string_more};
@@ -40,7 +40,8 @@ static FUNCTIONS: [ScalarFunction; 9] = [
     }),
 ];
 
-/// What a call with VARIADIC of this name does; the types are those of the arguments before the array.
+/// Returns the function for a VARIADIC call of this name. Its types are those of the arguments
+/// before the array.
 pub fn spread_candidate(name: &str) -> Option<&'static ScalarFunction> {
     FUNCTIONS.iter().find(|function| function.name == name)
 }
@@ -57,7 +58,8 @@ const fn spread(
     }
 }
 
-/// The elements as texts; of no array there are none where `without` says so, else the result is NULL.
+/// Converts the elements to texts. Without an array there are none if `without` is set; otherwise
+/// the result is NULL.
 fn texts(args: &[Value], cx: &EvalContext, without: bool, call: Body) -> Outcome {
     let text = |value: &Value| match value {
         Value::Null => Value::Null,
@@ -75,7 +77,7 @@ fn texts(args: &[Value], cx: &EvalContext, without: bool, call: Body) -> Outcome
     }
 }
 
-/// The elements as they are; of no array the result is NULL.
+/// Passes the elements unchanged. Without an array the result is NULL.
 fn values(args: &[Value], cx: &EvalContext, call: Body) -> Outcome {
     match args {
         [Value::Array(array)] => call(&array.values, cx),

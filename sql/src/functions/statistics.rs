@@ -1,4 +1,4 @@
-//! `pg_stat_get_…` and `pg_stat_reset…`: what all machines have counted, asked of them when it is asked for.
+//! `pg_stat_get_…` and `pg_stat_reset…`: each call collects the counters of all machines.
 
 use super::library::{stable, volatile, waiting};
 use super::{ScalarFunction, Waited};
@@ -9,7 +9,7 @@ use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind::{Float8, Int4, Int8, Oid, Text, TimestampTz, Void};
 use crate::value::Value;
 
-/// A count of a table or an index.
+/// Defines a function that returns a counter of a table or an index.
 macro_rules! of_relation {
     ($name:literal, $count:expr) => {
         waiting($name, &[Oid], Int8, |a, cx| {
@@ -18,7 +18,7 @@ macro_rules! of_relation {
     };
 }
 
-/// A count of the database.
+/// Defines a function that returns a counter of the database.
 macro_rules! of_database {
     ($name:literal, $count:expr) => {
         waiting($name, &[Oid], Int8, |a, cx| {
@@ -27,14 +27,14 @@ macro_rules! of_database {
     };
 }
 
-/// What nobody counts.
+/// Defines a function for a counter that is not maintained; it returns 0.
 macro_rules! nothing {
     ($name:literal) => {
         stable($name, &[Oid], Int8, |_, _| Ok(Value::Int8(0)))
     };
 }
 
-/// What has not been.
+/// Defines a function for an event that is not recorded; it returns NULL.
 macro_rules! never {
     ($name:literal) => {
         stable($name, &[Oid], TimestampTz, |_, _| Ok(Value::Null))
@@ -48,7 +48,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         let id = oid(a);
         Box::pin(reset(cx, Some(vec![id]), "pg_stat_reset_single_table_counters"))
     }),
-    // Nothing that it names is counted.
+    // None of the shared statistics are maintained.
     stable("pg_stat_reset_shared", &[Text], Void, reset_shared),
     volatile("pg_stat_clear_snapshot", &[], Void, |_, _| Ok(Value::text(""))),
     volatile("pg_stat_force_next_flush", &[], Void, |_, _| Ok(Value::text(""))),
@@ -102,7 +102,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     waiting("pg_stat_get_db_numbackends", &[Oid], Int4, |a, cx| Box::pin(sessions_of(oid(a), cx))),
 ];
 
-/// Rows put in, changed and taken out.
+/// Returns the number of rows inserted, updated and deleted.
 fn changes(totals: &Totals, id: u32) -> i64 {
     let counts = [Count::Inserted, Count::Updated, Count::Deleted];
     counts.iter().map(|count| totals.of(id, *count)).sum()
@@ -115,7 +115,7 @@ fn oid(args: &[Value]) -> u32 {
     }
 }
 
-/// How many sessions a database has.
+/// Returns the number of sessions in a database.
 async fn sessions_of(database: u32, cx: &EvalContext) -> Result<Value, SqlError> {
     let name = cx
         .catalog()
@@ -140,7 +140,7 @@ fn asked<'a>(
     asked_of(cx.database_oid(), cx, move |totals| answer(totals, id))
 }
 
-/// The same of any database.
+/// Applies `answer` to the counters of a database.
 fn asked_of<'a>(
     database: u32,
     cx: &'a EvalContext,
@@ -155,7 +155,10 @@ fn asked_of<'a>(
     })
 }
 
-/// Only superusers may, as nothing else is granted.
+/// Checks that the current role can call a function. Execution cannot be granted.
+///
+/// # Errors
+/// 42501 if the role is not a superuser.
 fn allowed(cx: &EvalContext, function: &str) -> Result<(), SqlError> {
     let known = cx.catalog().role(&cx.current_user())?;
     match known.is_some_and(|role| role.superuser) {

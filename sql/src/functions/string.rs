@@ -11,7 +11,7 @@ use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind::{BpChar, Bytea, Int4, Int8, Text, Unknown};
 use crate::value::Value;
 
-/// The longest text that a function makes.
+/// The maximum length of a text that a function creates, in bytes.
 const TEXT_BYTES_MAX: usize = 256 << 20;
 
 type Outcome = Result<Value, SqlError>;
@@ -146,7 +146,7 @@ fn concat_two(args: &[Value], _: &EvalContext) -> Outcome {
     Ok(Value::Text(out))
 }
 
-/// The texts behind the first, with that between them.
+/// Joins the texts after the first argument, with the first as the separator.
 pub(super) fn joined_with(args: &[Value]) -> Outcome {
     match args {
         [Value::Text(separator), rest @ ..] => joined(rest, separator),
@@ -170,7 +170,7 @@ pub(super) fn joined(parts: &[Value], separator: &str) -> Outcome {
     Ok(Value::Text(out))
 }
 
-/// The positions, from 0, that `substring(… from start for length)` covers.
+/// Returns the positions, from 0, that `substring(… from start for length)` covers.
 fn window(args: &[Value]) -> Result<(usize, usize), SqlError> {
     let start = number(args, 1)? - 1;
     let end = match args.get(2) {
@@ -346,7 +346,7 @@ fn chr(args: &[Value], _: &EvalContext) -> Outcome {
     }
 }
 
-/// A text as a literal; one with backslashes in the form that has escapes.
+/// Quotes a text as a literal; a text with backslashes becomes an `E'…'` literal.
 pub fn quote_literal(text: &str) -> String {
     let doubled = text.replace('\'', "''");
     match doubled.contains('\\') {
@@ -355,7 +355,7 @@ pub fn quote_literal(text: &str) -> String {
     }
 }
 
-/// An identifier, in quotes where it needs them.
+/// Quotes an identifier if it needs quotes.
 pub fn quote_ident(name: &str) -> String {
     let plain = name
         .bytes()
@@ -400,7 +400,7 @@ fn encode(args: &[Value], cx: &EvalContext) -> Outcome {
             let shown = to_text(&args[0], &Type::BYTEA, &settings);
             Ok(Value::text(&shown[2..]))
         }
-        // Less is escaped than where values are written.
+        // This escapes fewer bytes than the output function of bytea.
         "escape" => {
             let mut shown = String::with_capacity(bytes.len());
             for byte in bytes {

@@ -75,7 +75,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     }),
 ];
 
-/// Returns the encoding of a name; `role` says what it is of in the error.
+/// Returns the encoding with a name. `role` describes the encoding in the error.
 ///
 /// # Errors
 /// 22023 for an unknown name, 0A000 for an encoding that is not converted.
@@ -118,7 +118,8 @@ fn position(bytes: &[u8], part: &[u8]) -> i32 {
     found.map_or(0, |at| at as i32 + 1)
 }
 
-/// Replaces so many characters from a place on; as many as the new text has, if it is not told.
+/// Replaces characters of a text from a position on. By default it replaces as many as the new text
+/// has.
 fn overlay(args: &[Value]) -> Outcome {
     let [
         Value::Text(text),
@@ -136,7 +137,8 @@ fn overlay(args: &[Value]) -> Outcome {
     Ok(Value::text(out))
 }
 
-/// How much stays before what is replaced from `start` on, and where that ends; `new` is how much it is if `count` is not told.
+/// Returns the length before the part that is replaced from `start` on, and the end of that part.
+/// `new` returns the length of the part if `count` is not given.
 fn overlaid(
     start: i32,
     count: &[Value],
@@ -170,7 +172,7 @@ fn byte_overlay(args: &[Value]) -> Outcome {
     Ok(Value::Bytea(out))
 }
 
-/// `format('%s %I %L %1$s %-10s %%', …)`
+/// Evaluates `format('%s %I %L %1$s %-10s %%', …)`.
 pub(super) fn formatted(args: &[Value], settings: &crate::settings::Settings) -> Outcome {
     let Some((Value::Text(format), values)) = args.split_first() else {
         return Ok(Value::Null);
@@ -232,7 +234,7 @@ pub(super) fn formatted(args: &[Value], settings: &crate::settings::Settings) ->
                 .ok_or_else(too_few)?;
             width = match value {
                 Value::Null => None,
-                // Arguments come as texts.
+                // The arguments are converted to text before the call.
                 value => match value.as_text().map(str::parse) {
                     Some(Ok(width)) => Some(width),
                     _ => {

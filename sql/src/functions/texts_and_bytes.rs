@@ -1,4 +1,4 @@
-//! More functions on text and bytea: escapes of Unicode, names in parts, single bits.
+//! More functions on text and bytea: Unicode escapes, parts of identifiers, single bits.
 
 use super::library::{pure, stable};
 use super::string_more::encoding;
@@ -38,7 +38,8 @@ fn refused(message: &str) -> SqlError {
     SqlError::new(SqlState::SYNTAX_ERROR, message)
 }
 
-/// `\XXXX`, `\+XXXXXX`, `\uXXXX` and `\UXXXXXXXX` are characters, two backslashes are one.
+/// Evaluates unistr: `\XXXX`, `\+XXXXXX`, `\uXXXX` and `\UXXXXXXXX` are characters, two backslashes
+/// are one.
 fn unescaped(args: &[Value]) -> Outcome {
     let [Value::Text(text)] = args else {
         return Err(mismatch("unistr"));
@@ -99,7 +100,8 @@ fn unescaped(args: &[Value]) -> Outcome {
     Ok(Value::text(out))
 }
 
-/// The parts of a qualified name; what stands behind it is refused, unless that is said not to matter.
+/// Evaluates parse_ident: the parts of a qualified name. Text after the name is an error in strict
+/// mode.
 fn identifiers(args: &[Value]) -> Outcome {
     let Some(Value::Text(text)) = args.first() else {
         return Err(mismatch("parse_ident"));
