@@ -1,10 +1,10 @@
-//! Arrays as text and in binary.
+//! The text and binary forms of arrays.
 //!
 //! ```text
-//! text     {1,NULL,"a b"}   {{1,2},{3,4}}   [0:1]={a,b}
-//! binary   dimensions, has NULLs, OID of the elements (4 bytes each)
-//!          for each dimension: how many, subscript of the first
-//!          for each element: its length or -1, and its binary form
+//!     text     {1,NULL,"a b"}   {{1,2},{3,4}}   [0:1]={a,b}
+//!     binary   dimensions, has NULLs, OID of the elements (4 bytes each)
+//!              for each dimension: the number of elements, the subscript of the first
+//!              for each element: its length or -1, and its binary form
 //! ```
 
 use super::enclosed::{enclose, is_oversized};
@@ -13,10 +13,10 @@ use crate::error::{SqlError, SqlState};
 use crate::settings::Settings;
 use crate::value::{Array, Dimension, Value};
 
-/// The most dimensions an array has.
+/// The maximum number of dimensions of an array.
 pub const DIMENSIONS_MAX: usize = 6;
 
-/// 54000 for an array of too many dimensions.
+/// Returns error 54000 for an array of too many dimensions.
 #[cold]
 pub fn too_many_dimensions(count: usize) -> SqlError {
     SqlError::new(
@@ -72,7 +72,7 @@ fn level(
         if i > 0 {
             out.push(b',');
         }
-        // The caller refuses an oversized text: the rest of it is not needed.
+        // The caller rejects an oversized text, so the rest is not needed.
         if is_oversized(out.len() - begin) {
             break;
         }
@@ -97,7 +97,7 @@ fn one(value: &Value, element: &Type, settings: &Settings, out: &mut Vec<u8>) {
     enclose(out, start, |_| b'\\');
 }
 
-/// What C calls a space.
+/// Returns whether C's `isspace` accepts the byte.
 pub(super) fn is_blank(b: u8) -> bool {
     b.is_ascii_whitespace() || b == 0x0b
 }
@@ -159,7 +159,7 @@ pub(super) fn from_binary(bytes: &[u8], element: TypeKind) -> Result<Array, SqlE
             .ok_or_else(invalid_binary)?;
         dims.push(Dimension { len, lower });
     }
-    // Each element takes at least the bytes of its length.
+    // Each element takes at least the four bytes of its length.
     if elements > rest.len() / 4 {
         return Err(invalid_binary());
     }

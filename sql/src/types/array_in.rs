@@ -1,4 +1,4 @@
-//! Reading arrays: `{1,2}`, `{{a,"b c"},{NULL,d}}`, `[2:3]={x,y}`.
+//! Input of arrays: `{1,2}`, `{{a,"b c"},{NULL,d}}`, `[2:3]={x,y}`.
 
 use super::array::{DIMENSIONS_MAX, is_blank, too_many_dimensions};
 use super::{Type, TypeKind, text_in_at};
@@ -65,7 +65,7 @@ pub(super) fn parse(
 struct Reader<'a> {
     text: &'a str,
     at: usize,
-    /// How many there are in each dimension, once one of its rows has ended.
+    /// The length of each dimension, known after its first row has ended.
     dims: Vec<Option<i32>>,
     values: Vec<Value>,
     element: Type,
@@ -93,13 +93,13 @@ impl Reader<'_> {
         }
     }
 
-    /// The next byte that is not blank.
+    /// Skips blanks and returns the next byte.
     fn peek(&mut self) -> Option<u8> {
         self.blanks();
         self.byte()
     }
 
-    /// `[l:u][l:u]=`, if it is there.
+    /// Reads the optional bounds `[l:u][l:u]=`.
     fn bounds(&mut self) -> Result<Vec<Dimension>, SqlError> {
         let mut bounds = Vec::new();
         while self.peek() == Some(b'[') {
@@ -140,7 +140,7 @@ impl Reader<'_> {
         Ok(bounds)
     }
 
-    /// One pair of braces, `depth` pairs deep.
+    /// Reads one pair of braces at nesting level `depth`.
     fn level(&mut self, depth: usize) -> Result<(), SqlError> {
         if depth >= DIMENSIONS_MAX {
             return Err(too_many_dimensions(depth + 1));
@@ -148,7 +148,7 @@ impl Reader<'_> {
         const MISMATCH: &str =
             "Multidimensional arrays must have sub-arrays with matching dimensions.";
         if self.dims.len() == depth {
-            // A level below rows of values cannot begin.
+            // A new dimension is not allowed below rows that already have values.
             self.dims.push(None);
         }
         self.at += 1;
@@ -202,7 +202,7 @@ impl Reader<'_> {
     fn element(&mut self) -> Result<(), SqlError> {
         let mut text = Vec::new();
         let mut quoted = false;
-        // The end of what counts: blanks behind an element do not, unless they are escaped.
+        // The length without trailing blanks, except escaped ones.
         let mut kept = 0;
         let mut in_quotes = false;
         let mut closed = false;

@@ -1,4 +1,4 @@
-//! boolean.
+//! The text form of boolean.
 
 use crate::error::SqlError;
 use crate::settings::parse_bool;

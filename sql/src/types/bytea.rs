@@ -1,4 +1,4 @@
-//! bytea: hex and escape forms.
+//! The hex and escape forms of bytea.
 
 use crate::error::{SqlError, SqlState};
 use crate::settings::ByteaOutput;
@@ -15,7 +15,7 @@ fn parse_hex(hex: &str) -> Result<Vec<u8>, SqlError> {
     let mut out = Vec::with_capacity(hex.len() / 2);
     let mut high = None;
     for c in hex.chars() {
-        // Blanks may stand between bytes.
+        // Blanks are allowed between bytes.
         if high.is_none() && matches!(c, ' ' | '\n' | '\t' | '\r') {
             continue;
         }

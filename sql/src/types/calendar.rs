@@ -1,26 +1,27 @@
-//! Days and microseconds against the (proleptic Gregorian) calendar, counted from 2000-01-01.
+//! Conversions between dates of the proleptic Gregorian calendar and days or microseconds from
+//! 2000-01-01.
 
 use crate::error::{SqlError, SqlState};
 
-/// Microseconds of a day.
+/// Microseconds per day.
 pub const DAY_US: i64 = 86_400_000_000;
-/// Microseconds of a second.
+/// Microseconds per second.
 pub const SECOND_US: i64 = 1_000_000;
 /// Seconds from 1970-01-01 to 2000-01-01.
 pub const EPOCH_SHIFT_SECONDS: i64 = 946_684_800;
 /// Days from 1970-01-01 to 2000-01-01.
 pub const EPOCH_SHIFT_DAYS: i32 = 10_957;
 
-/// The first date there is: 4714-11-24 BC.
+/// The first valid date: 4714-11-24 BC.
 pub const DATE_MIN: i32 = -2_451_545;
-/// The last date there is: 5874897-12-31.
+/// The last valid date: 5874897-12-31.
 pub const DATE_MAX: i32 = 2_145_031_948;
-/// The first moment there is: 4714-11-24 BC 00:00.
+/// The first valid timestamp: 4714-11-24 BC 00:00.
 pub const TIMESTAMP_MIN: i64 = -211_813_488_000_000_000;
-/// The first moment there is not any more: 294277-01-01 00:00.
+/// The first timestamp that is too late: 294277-01-01 00:00.
 pub const TIMESTAMP_END: i64 = 9_223_371_331_200_000_000;
 
-/// Days from 2000-01-01 to a date; year 0 is 1 BC. The month is 1 to 12.
+/// Returns the days from 2000-01-01 to a date; year 0 is 1 BC. The month is 1 to 12.
 pub fn days_from_civil(year: i32, month: u32, day: u32) -> i64 {
     let year = i64::from(year) - i64::from(month <= 2);
     let era = year.div_euclid(400);
@@ -31,7 +32,7 @@ pub fn days_from_civil(year: i32, month: u32, day: u32) -> i64 {
     era * 146_097 + day_of_era - 730_425
 }
 
-/// Year (0 is 1 BC), month and day of a date.
+/// Returns the year (0 is 1 BC), month and day of a date.
 pub fn civil_from_days(days: i64) -> (i32, u32, u32) {
     let shifted = days + 730_425;
     let era = shifted.div_euclid(146_097);
@@ -50,7 +51,7 @@ pub fn civil_from_days(days: i64) -> (i32, u32, u32) {
     (year as i32, month, day)
 }
 
-/// How many days a month has.
+/// Returns the number of days of a month.
 pub fn days_in_month(year: i32, month: u32) -> u32 {
     match month {
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
@@ -60,7 +61,7 @@ pub fn days_in_month(year: i32, month: u32) -> u32 {
     }
 }
 
-/// Midnight of a date; the infinities stay.
+/// Returns midnight of a date; infinite dates become infinite timestamps.
 pub fn timestamp_of_date(days: i32) -> Result<i64, SqlError> {
     match days {
         i32::MIN => Ok(i64::MIN),
@@ -77,7 +78,7 @@ pub fn timestamp_of_date(days: i32) -> Result<i64, SqlError> {
     }
 }
 
-/// The date of a moment; the infinities stay.
+/// Returns the date of a timestamp; infinite timestamps become infinite dates.
 pub fn date_of_timestamp(us: i64) -> i32 {
     match us {
         i64::MIN => i32::MIN,
@@ -86,7 +87,10 @@ pub fn date_of_timestamp(us: i64) -> i32 {
     }
 }
 
-/// A date in range or infinite, else 22008.
+/// Checks that a date is in range or infinite.
+///
+/// # Errors
+/// 22008 if it is out of range; `text` is the input for the message, if it is not empty.
 pub fn check_date(days: i32, text: &str) -> Result<i32, SqlError> {
     if days == i32::MIN || days == i32::MAX || (DATE_MIN..=DATE_MAX).contains(&days) {
         return Ok(days);
@@ -98,7 +102,10 @@ pub fn check_date(days: i32, text: &str) -> Result<i32, SqlError> {
     Err(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, message))
 }
 
-/// A moment in range or infinite, else 22008.
+/// Checks that a timestamp is in range or infinite.
+///
+/// # Errors
+/// 22008 if it is out of range.
 pub fn check_timestamp(us: i64) -> Result<i64, SqlError> {
     if us == i64::MIN || us == i64::MAX || (TIMESTAMP_MIN..TIMESTAMP_END).contains(&us) {
         return Ok(us);

@@ -1,6 +1,6 @@
-//! citext, the type of the extension of that name: texts that are the same whatever the case of their letters.
+//! citext, the case-insensitive text type of the extension of that name.
 //!
-//! A value keeps its letters as they were written; what compares, sorts, hashes or keys it looks at [`folded`].
+//! A value keeps its original case. Comparisons, sorts, hashes and keys use [`folded`].
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -12,16 +12,16 @@ use parking_lot::Mutex;
 use crate::catalog::PUBLIC_SCHEMA;
 use crate::functions::quote_ident;
 
-/// What there is of the type.
+/// The definition of the type in a database.
 #[derive(Debug, PartialEq)]
 pub struct CitextDef {
-    /// The type's oid.
+    /// The oid of the type.
     pub id: u32,
-    /// The oid of the type of its arrays.
+    /// The oid of the array type.
     pub array_id: u32,
     /// The name in the catalog.
     pub name: String,
-    /// The name in messages, in quotes where it needs them, with its schema where that is not `public`.
+    /// The name in messages: quoted if needed, and qualified unless the schema is `public`.
     pub shown: String,
     /// The name of the array type in the catalog.
     pub array_name: String,
@@ -30,7 +30,7 @@ pub struct CitextDef {
 }
 
 impl CitextDef {
-    /// The type of this schema and name.
+    /// Creates the definition for a schema and name.
     pub fn named(id: u32, array_id: u32, (schema, name): (&str, &str)) -> CitextDef {
         let shown = match schema {
             PUBLIC_SCHEMA => quote_ident(name),
@@ -47,15 +47,15 @@ impl CitextDef {
     }
 }
 
-/// The type, as a database has it. It is the same one whatever it is called.
+/// The citext type of a database. Two values are equal if their oids are, whatever the names.
 #[derive(Clone, Copy)]
 pub struct Citext(&'static CitextDef);
 
-/// Every definition that there has been.
+/// Every definition that the process has seen.
 static DEFINITIONS: Mutex<Vec<&'static CitextDef>> = Mutex::new(Vec::new());
 
 impl Citext {
-    /// The type of a definition, which is kept for as long as the process lives.
+    /// Returns the type for a definition, which is kept until the process ends.
     pub fn of(definition: CitextDef) -> Citext {
         let mut all = DEFINITIONS.lock();
         if let Some(same) = all.iter().find(|of| ***of == definition) {
@@ -66,13 +66,13 @@ impl Citext {
         Citext(kept)
     }
 
-    /// Its definition.
+    /// Returns the definition.
     pub const fn definition(self) -> &'static CitextDef {
         self.0
     }
 }
 
-/// What a text is compared by.
+/// Returns the folded text by which values are compared.
 pub fn folded(text: &str) -> Cow<'_, str> {
     let plain = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase();
     match text.bytes().all(plain) {
@@ -107,7 +107,7 @@ impl Ord for Citext {
     }
 }
 
-/// Plans are compared by this text, on several machines.
+/// Plans are compared by this text across machines.
 impl fmt::Debug for Citext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "citext {}", self.0.id)

@@ -1,13 +1,13 @@
-//! Composite types: those that CREATE TYPE … AS (…) makes, and those of the rows of tables; and `record`, the type of rows
-//! of no such type, whose values say themselves what is in them.
+//! Composite types: those of CREATE TYPE … AS (…) and the row types of tables. Also `record`, the
+//! type of other rows, whose values carry their own field names and types.
 //!
-//! Definitions are kept as those of enums are: one that says the same is the same one. The type of a table's rows is
-//! defined where it is first named.
+//! Definitions are interned as those of enums are: equal definitions are the same one. The row type
+//! of a table is defined when it is first named.
 //!
 //! Invariants
-//! - COMPOSITE-1: a field keeps its place for good, as values that are stored have their fields by their places; one that
-//!   is added has a place that none had before.
-//! - COMPOSITE-2: no type is part of itself.
+//! - COMPOSITE-1: a field never changes its place, because stored values identify their fields by
+//!   place. A new field gets a place that no field had before.
+//! - COMPOSITE-2: no type contains itself.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -23,47 +23,47 @@ use super::{Type, TypeKind};
 use crate::catalog::PUBLIC_SCHEMA;
 use crate::functions::quote_ident;
 
-/// The oid of a table's row type is that of the table and this.
+/// The bit that turns a table's oid into the oid of its row type.
 pub const ROW_TYPE: u32 = 1 << 29;
-/// The oid of the type of arrays of a table's rows is that of the table and this.
+/// The bit that turns a table's oid into the oid of the array type of its rows.
 pub const ROW_ARRAY: u32 = 1 << 30;
 
-/// What there is of a composite type.
+/// The definition of a composite type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompositeDef {
-    /// The type's oid.
+    /// The oid of the type.
     pub id: u32,
-    /// The oid of the type of its arrays.
+    /// The oid of the array type.
     pub array_id: u32,
-    /// The oid of the relation whose rows are of it, or which stands for it in `pg_class`.
+    /// The oid of the relation that has the row type, or of the type's own entry in `pg_class`.
     pub relation: u32,
     /// The name in the catalog.
     pub name: String,
-    /// The name in messages, in quotes where it needs them, with its schema where that is not `public`.
+    /// The name in messages: quoted if needed, and qualified unless the schema is `public`.
     pub shown: String,
     /// The name of the array type in the catalog.
     pub array_name: String,
     /// The name of the array type in messages.
     pub array_shown: String,
-    /// What is in it, in order.
+    /// The fields, in order.
     pub fields: Vec<Field>,
-    /// How many places there have been.
+    /// The number of places that have ever been used.
     pub places: u16,
 }
 
-/// What a row has under a name.
+/// A field of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
     /// The name.
     pub name: String,
-    /// The type that it was declared to be, which may be a domain.
+    /// The declared type, which can be a domain.
     pub ty: Type,
-    /// Its place in values that are stored.
+    /// The place in stored values.
     pub place: u16,
 }
 
 impl CompositeDef {
-    /// A type of this schema and name.
+    /// Creates a definition for a schema and name.
     pub fn named(
         (id, array_id, relation): (u32, u32, u32),
         (schema, name): (&str, &str),
@@ -84,7 +84,7 @@ impl CompositeDef {
         definition
     }
 
-    /// Gives it another name.
+    /// Renames the type.
     pub fn rename(&mut self, schema: &str, name: &str) {
         self.shown = match schema {
             PUBLIC_SCHEMA => quote_ident(name),
@@ -95,12 +95,12 @@ impl CompositeDef {
         self.array_shown = format!("{}[]", self.shown);
     }
 
-    /// Is it the type of a table's rows?
+    /// Returns whether it is the row type of a table.
     pub fn is_of_table(&self) -> bool {
         self.id & ROW_TYPE != 0
     }
 
-    /// Is it, or is part of it, the type with this oid, or arrays of it?
+    /// Returns whether the type with this oid, or an array of it, is this type or part of it.
     pub fn has(&self, oid: u32) -> bool {
         self.id == oid
             || self
@@ -110,7 +110,7 @@ impl CompositeDef {
     }
 }
 
-/// Is a type the one with this oid, or is that part of it?
+/// Returns whether a type is the one with this oid, or contains it.
 pub fn is_made_of(kind: TypeKind, oid: u32) -> bool {
     kind.oid() == oid
         || match kind {
@@ -121,15 +121,15 @@ pub fn is_made_of(kind: TypeKind, oid: u32) -> bool {
         }
 }
 
-/// A composite type. It is the same type whatever becomes of its fields.
+/// A composite type. Two values are equal if their oids are, whatever the fields.
 #[derive(Clone, Copy)]
 pub struct Composite(&'static CompositeDef);
 
-/// Every definition that there has been, by oid.
+/// Every definition that the process has seen, by oid.
 static DEFINITIONS: Mutex<Option<HashMap<u32, Vec<&'static CompositeDef>>>> = Mutex::new(None);
 
 impl Composite {
-    /// The type of a definition.
+    /// Returns the type for a definition.
     pub fn of(definition: CompositeDef) -> Composite {
         let alike = |kept: &&&'static CompositeDef| {
             let mut fields = kept.fields.iter().zip(&definition.fields);
@@ -146,7 +146,7 @@ impl Composite {
         Composite(kept)
     }
 
-    /// Its definition.
+    /// Returns the definition.
     pub const fn definition(self) -> &'static CompositeDef {
         self.0
     }
@@ -178,37 +178,37 @@ impl Ord for Composite {
     }
 }
 
-/// Plans are compared by this text, on several machines.
+/// Plans are compared by this text across machines.
 impl fmt::Debug for Composite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "composite {}", self.0.id)
     }
 }
 
-/// What is in a row.
+/// The fields of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fields {
-    /// What is in a composite type.
+    /// The fields of a composite type.
     Named(Composite),
-    /// Of a row of none: `record`.
+    /// The fields of a `record`.
     Own(Arc<[Field]>),
 }
 
 impl Fields {
-    /// Those of a `record`, with these names and types.
+    /// Creates the fields of a `record` from names and types.
     pub fn own(named: impl IntoIterator<Item = (String, Type)>) -> Fields {
         let fields = named.into_iter().zip(0..);
         let field = |((name, ty), place)| Field { name, ty, place };
         Fields::Own(fields.map(field).collect())
     }
 
-    /// Those of a `record` of such values: f1, f2 and so on.
+    /// Creates the fields of a `record` of such values, named f1, f2 and so on.
     pub fn numbered(types: impl IntoIterator<Item = Type>) -> Fields {
         let named = types.into_iter().enumerate();
         Fields::own(named.map(|(at, ty)| (format!("f{}", at + 1), ty)))
     }
 
-    /// The type of such rows.
+    /// Returns the type of rows with these fields.
     pub fn kind(&self) -> TypeKind {
         match self {
             Fields::Named(of) => TypeKind::Composite(*of),
@@ -216,7 +216,7 @@ impl Fields {
         }
     }
 
-    /// The field of a name.
+    /// Returns the position of the field with a name.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.iter().position(|field| field.name == name)
     }
@@ -234,12 +234,12 @@ impl Deref for Fields {
 }
 
 impl TypeKind {
-    /// A composite type, or `record`.
+    /// Returns whether the type is composite or `record`.
     pub const fn is_row(self) -> bool {
         matches!(self, TypeKind::Composite(_) | TypeKind::Record)
     }
 
-    /// The composite type, if it is one.
+    /// Returns the composite type, if it is one.
     pub const fn as_composite(self) -> Option<Composite> {
         match self {
             TypeKind::Composite(of) => Some(of),

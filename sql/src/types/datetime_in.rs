@@ -1,7 +1,7 @@
-//! Reading dates and times: ISO forms, `DateStyle`-ordered ones, month names, zones.
+//! Input of dates and times: ISO forms, forms in the order of `DateStyle`, month names, time zones.
 //!
-//! The text is cut into fields from left to right; each field says by its shape what it is, and
-//! fills in its part of `Fields`. A part given twice is an error.
+//! The text is split into fields from left to right. The shape of each field determines its
+//! meaning, and it sets its part of `Fields`. A part that is given twice is an error.
 
 use jiff::tz::TimeZone;
 
@@ -91,7 +91,7 @@ pub(super) fn timestamptz(
     in_range(us, text)
 }
 
-/// A time of day; a date or zone beside it does not count.
+/// Reads a time of day; a date or time zone in the text is ignored.
 pub(super) fn time(text: &str, settings: &Settings, now: Option<i64>) -> Result<i64, SqlError> {
     const NAME: &str = "time";
     let fields = read_time(text, NAME, settings)?;
@@ -111,7 +111,7 @@ pub(super) fn time(text: &str, settings: &Settings, now: Option<i64>) -> Result<
     }
 }
 
-/// A time of day with its offset, which is the session's where the text has none.
+/// Reads a time of day with its UTC offset, by default that of the session's time zone.
 pub(super) fn timetz(
     text: &str,
     settings: &Settings,
@@ -139,7 +139,7 @@ pub(super) fn timetz(
     };
     let east = match &fields.zone {
         Some(Zone::Offset(seconds)) => *seconds,
-        // Without a date it cannot be told whether it is summer there.
+        // The offset of a named zone, such as its daylight-saving time, needs a date.
         Some(Zone::Named(_)) if fields.day.is_none() => return Err(syntax()),
         Some(Zone::Named(zone)) => offset_there(zone),
         None => offset_there(&settings.time_zone),
@@ -159,7 +159,7 @@ fn fixed_moment(special: Special) -> i64 {
     }
 }
 
-/// The local time the fields give.
+/// Returns the local time of the fields.
 fn local(fields: &Fields, name: &str, text: &str) -> Result<i64, SqlError> {
     let days = days_of(fields).map_err(|f| fault(f, name, text))?;
     let us = days
@@ -217,7 +217,10 @@ fn fault(fault: Fault, name: &str, text: &str) -> SqlError {
     }
 }
 
-/// Days of the date the fields give, checked against the calendar.
+/// Returns the days from 2000-01-01 to the date of the fields.
+///
+/// # Errors
+/// The date must exist in the calendar.
 fn days_of(fields: &Fields) -> Result<i64, Fault> {
     let (Some(year), Some(month), Some(day)) = (fields.year, fields.month, fields.day) else {
         return Err(Fault::Syntax);
@@ -241,7 +244,7 @@ fn days_of(fields: &Fields) -> Result<i64, Fault> {
     Ok(days_from_civil(year, month, day))
 }
 
-/// A zone by name, abbreviation or POSIX-like offset.
+/// Returns the time zone of a name, an abbreviation or a POSIX offset.
 fn named_zone(word: &str) -> Option<Zone> {
     match abbreviated_offset(word) {
         Some(offset) => Some(Zone::Offset(offset)),
@@ -249,7 +252,7 @@ fn named_zone(word: &str) -> Option<Zone> {
     }
 }
 
-/// Which of three numbers is year, month and day; a first number of three digits or more is the
+/// Returns the order of three numbers of a date; a first number of three or more digits is the
 /// year.
 fn order_of(first_digits: usize, order: DateOrder) -> DateOrder {
     if first_digits >= 3 {

@@ -1,11 +1,11 @@
-//! Writing dates and times, as `DateStyle` says.
+//! Output of dates and times in the styles of `DateStyle`.
 //!
 //! ```text
-//!            1997-12-17                      moment with its zone
-//! ISO        1997-12-17                      1997-12-17 07:37:16-08
-//! SQL        12/17/1997   17/12/1997         12/17/1997 07:37:16 PST
-//! Postgres   12-17-1997   17-12-1997         Wed Dec 17 07:37:16 1997 PST    Wed 17 Dec …
-//! German     17.12.1997                      17.12.1997 07:37:16 PST
+//!               date                        timestamp with its zone
+//!     ISO       1997-12-17                  1997-12-17 07:37:16-08
+//!     SQL       12/17/1997   17/12/1997     12/17/1997 07:37:16 PST
+//!     Postgres  12-17-1997   17-12-1997     Wed Dec 17 07:37:16 1997 PST   Wed 17 Dec …
+//!     German    17.12.1997                  17.12.1997 07:37:16 PST
 //! ```
 //! The second form is that of the order DMY.
 
@@ -77,7 +77,7 @@ fn infinite(us: i64, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Date and time of day; the day, whose era comes behind all else.
+/// Writes date and time of day. Returns the day, whose era the caller writes at the end.
 fn local(us: i64, settings: &Settings, out: &mut Vec<u8>) -> Day {
     let days = us.div_euclid(DAY_US);
     let day = Day::of(days);
@@ -134,7 +134,7 @@ fn time(of_day: i64, out: &mut Vec<u8>) {
 /// A day of the calendar.
 #[derive(Clone, Copy)]
 struct Day {
-    /// As it is written: from 1, be it BC or AD.
+    /// The year as it is shown: from 1, both BC and AD.
     year: i32,
     bc: bool,
     month: u32,

@@ -1,11 +1,13 @@
-//! Domains: the types that CREATE DOMAIN makes, each another type with rules of its own.
+//! Domains: the types of CREATE DOMAIN, each a base type with constraints.
 //!
-//! Values of a domain are values of its root, the type at the end of its bases, and are stored, compared and sent as
-//! those: an expression is never *of* a domain. What is of one is what values go into: a column, which has it beside its
-//! own type, a cast, an argument, a variable. Definitions are kept as those of enums are.
+//! Values of a domain are values of its root type, the type at the end of its chain of base types.
+//! They are stored, compared and sent as such: an expression never has a domain type. A domain is
+//! the type of a target of values: a column (which has it next to its own type), a cast, an
+//! argument or a variable. Definitions are interned as those of enums are.
 //!
 //! Invariants
-//! - DOMAIN-1: a domain's base is older than the domain, so bases end at a type that is none.
+//! - DOMAIN-1: a domain's base is older than the domain, so the chain of bases ends at a type that
+//!   is not a domain.
 //! - DOMAIN-2: the root's kind never changes.
 
 use std::cmp::Ordering;
@@ -22,42 +24,42 @@ use crate::error::SqlError;
 use crate::functions::quote_ident;
 use crate::order::InOrder;
 
-/// What there is of a domain.
+/// The definition of a domain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DomainDef {
-    /// The type's oid.
+    /// The oid of the type.
     pub id: u32,
-    /// The schema it is in.
+    /// The schema.
     pub schema: String,
     /// The name in the catalog.
     pub name: String,
-    /// The name in messages, in quotes where it needs them, with its schema where that is not `public`.
+    /// The name in messages: quoted if needed, and qualified unless the schema is `public`.
     pub shown: String,
-    /// The type that it was made of, which may be a domain, too.
+    /// The base type, which can be a domain, too.
     pub base: Type,
     /// NOT NULL
     pub not_null: bool,
     /// The DEFAULT as SQL text.
     pub default: Option<String>,
-    /// CHECK constraints, in the order of their names.
+    /// The CHECK constraints, in the order of their names.
     pub checks: Vec<DomainCheck>,
 }
 
 /// A CHECK constraint of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainCheck {
-    /// Its oid.
+    /// The oid of the constraint.
     pub id: u32,
-    /// Its name.
+    /// The name of the constraint.
     pub name: String,
     /// The condition as SQL text, over VALUE.
     pub text: String,
-    /// All values that there were are known to satisfy it.
+    /// Whether all existing values are known to satisfy it.
     pub validated: bool,
 }
 
 impl DomainDef {
-    /// A domain of this schema and name over a base, without rules.
+    /// Creates a domain over a base type, without constraints.
     pub fn named(id: u32, (schema, name): (&str, &str), base: Type) -> DomainDef {
         let mut definition = DomainDef {
             id,
@@ -73,7 +75,7 @@ impl DomainDef {
         definition
     }
 
-    /// Gives it another name.
+    /// Renames the domain.
     pub fn rename(&mut self, schema: &str, name: &str) {
         self.shown = match schema {
             PUBLIC_SCHEMA => quote_ident(name),
@@ -84,21 +86,21 @@ impl DomainDef {
     }
 }
 
-/// A definition, and its conditions once they have been bound.
+/// A definition, and its conditions after they have been bound.
 struct Kept {
     definition: DomainDef,
     conditions: OnceLock<Result<Vec<Expr>, SqlError>>,
 }
 
-/// A domain. It is the same type whatever becomes of its rules.
+/// A domain. Two values are equal if their oids are, whatever the constraints.
 #[derive(Clone, Copy)]
 pub struct Domain(&'static Kept);
 
-/// Every definition that there has been.
+/// Every definition that the process has seen.
 static DEFINITIONS: Mutex<Vec<&'static Kept>> = Mutex::new(Vec::new());
 
 impl Domain {
-    /// The domain of a definition, whose constraints are put in their order.
+    /// Returns the domain for a definition, whose constraints are sorted by name.
     pub fn of(mut definition: DomainDef) -> Domain {
         definition.checks.order_by(|a, b| a.name.cmp(&b.name));
         let mut all = DEFINITIONS.lock();
@@ -116,12 +118,12 @@ impl Domain {
         Domain(kept)
     }
 
-    /// Its definition.
+    /// Returns the definition.
     pub const fn definition(self) -> &'static DomainDef {
         &self.0.definition
     }
 
-    /// The type whose values it has, with its modifier.
+    /// Returns the root type, with its modifier.
     pub fn root(self) -> Type {
         let base = self.definition().base;
         match base.kind {
@@ -130,7 +132,7 @@ impl Domain {
         }
     }
 
-    /// The domain and those that it is over, the last one first.
+    /// Returns the chain of domains; the domain itself is the last one.
     pub fn levels(self) -> Vec<Domain> {
         let mut all = vec![self];
         let mut base = self.definition().base.kind;
@@ -142,7 +144,7 @@ impl Domain {
         all
     }
 
-    /// Is it, or is it over, the type with this oid?
+    /// Returns whether the domain or a type in its chain of bases has this oid.
     pub fn is_over(self, oid: u32) -> bool {
         let base = self.definition().base;
         self.definition().id == oid
@@ -152,24 +154,25 @@ impl Domain {
             }
     }
 
-    /// Whether NULL is refused, be it by a domain that this one is over.
+    /// Returns whether the domain or a domain below it is NOT NULL.
     pub fn is_not_null(self) -> bool {
         self.levels().iter().any(|of| of.definition().not_null)
     }
 
-    /// What a column has that is given nothing: of the nearest domain that says something.
+    /// Returns the DEFAULT of the nearest domain in the chain that has one.
     pub fn default(self) -> Option<&'static str> {
         let mut levels = self.levels().into_iter().rev();
         levels.find_map(|of| of.definition().default.as_deref())
     }
 
-    /// Has it no rules at all?
+    /// Returns whether the domain and its bases have no constraints.
     pub fn is_free(self) -> bool {
         let ruled = |of: &Domain| of.definition().not_null || !of.definition().checks.is_empty();
         !self.levels().iter().any(ruled)
     }
 
-    /// The conditions of its own constraints, which `bind` makes where they are not yet.
+    /// Returns the conditions of the domain's own constraints. `bind` creates them on the first
+    /// call.
     pub(crate) fn conditions(
         self,
         bind: impl FnOnce() -> Result<Vec<Expr>, SqlError>,
@@ -181,7 +184,7 @@ impl Domain {
     }
 }
 
-/// Are two types alike, down to what is said of them by now?
+/// Returns whether two types and their current definitions are the same.
 pub fn is_same(a: Type, b: Type) -> bool {
     let of_elements = |kind: TypeKind| kind.element().unwrap_or(kind);
     match (of_elements(a.kind), of_elements(b.kind)) {
@@ -220,7 +223,7 @@ impl Ord for Domain {
     }
 }
 
-/// Plans are compared by this text, on several machines.
+/// Plans are compared by this text across machines.
 impl fmt::Debug for Domain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "domain {}", self.definition().id)

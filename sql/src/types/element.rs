@@ -1,8 +1,8 @@
-//! The types of arrays: one for each type that elements can have.
+//! The array types: one for each possible element type.
 
 use super::{Citext, Composite, Enum, TypeKind};
 
-/// Element type, OID, name and catalog name of each array type.
+/// The element type, OID, name and catalog name of each built-in array type.
 const ARRAYS: [(TypeKind, u32, &str, &str); 34] = [
     (TypeKind::Bool, 1000, "boolean[]", "_bool"),
     (TypeKind::Bytea, 1001, "bytea[]", "_bytea"),
@@ -46,7 +46,8 @@ const ARRAYS: [(TypeKind, u32, &str, &str); 34] = [
     (TypeKind::RefCursor, 2201, "refcursor[]", "_refcursor"),
     (TypeKind::JsonPath, 4073, "jsonpath[]", "_jsonpath"),
     (TypeKind::Xid, 1011, "xid[]", "_xid"),
-    // The catalog's own, which begin at 0; behind the others of these elements.
+    // These types belong to the catalog, and their subscripts begin at 0. They follow the ordinary
+    // arrays of the same elements.
     (TypeKind::Int2, INT2VECTOR, "int2vector", "int2vector"),
     (TypeKind::Oid, OIDVECTOR, "oidvector", "oidvector"),
 ];
@@ -54,13 +55,13 @@ const ARRAYS: [(TypeKind, u32, &str, &str); 34] = [
 const INT2VECTOR: u32 = 22;
 const OIDVECTOR: u32 = 30;
 
-/// The type of an array's elements.
+/// The element type of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Element(Of);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Of {
-    /// By its place in the table.
+    /// A built-in type, by its index in the table.
     Listed(u8),
     Enum(Enum),
     Citext(Citext),
@@ -75,7 +76,7 @@ impl Element {
     /// text
     pub const TEXT: Element = Element(Of::Listed(5));
 
-    /// The type itself.
+    /// Returns the element type itself.
     pub const fn kind(self) -> TypeKind {
         match self.0 {
             Of::Listed(place) => ARRAYS[place as usize].0,
@@ -112,7 +113,8 @@ impl Element {
         }
     }
 
-    /// The elements of the built-in array type that `matches` its OID and catalog name.
+    /// Returns the element type of the built-in array type whose OID and catalog name `matches`
+    /// accepts.
     pub(super) fn find(matches: impl Fn(u32, &str) -> bool) -> Option<Element> {
         let place = ARRAYS.iter().position(|a| matches(a.1, a.3))?;
         Some(Element(Of::Listed(place as u8)))
@@ -124,7 +126,8 @@ const _: () = assert!(matches!(Element::INT4.kind(), TypeKind::Int4));
 const _: () = assert!(matches!(Element::TEXT.kind(), TypeKind::Text));
 
 impl TypeKind {
-    /// The type of arrays of this; `None` for arrays themselves and what no column can be.
+    /// Returns the array type of this type; `None` for arrays and for types that no column can
+    /// have.
     pub fn array(self) -> Option<TypeKind> {
         if let TypeKind::Enum(of) = self {
             return Some(TypeKind::Array(Element(Of::Enum(of))));
@@ -139,12 +142,12 @@ impl TypeKind {
         Some(TypeKind::Array(Element(Of::Listed(place as u8))))
     }
 
-    /// int2vector and oidvector, which are written without braces.
+    /// Returns whether the type is int2vector or oidvector, which are written without braces.
     pub const fn is_vector(self) -> bool {
         matches!(self.oid(), INT2VECTOR | OIDVECTOR)
     }
 
-    /// The type of an array's elements.
+    /// Returns the element type of an array.
     pub const fn element(self) -> Option<TypeKind> {
         match self {
             TypeKind::Array(element) => Some(element.kind()),
@@ -152,7 +155,7 @@ impl TypeKind {
         }
     }
 
-    /// Stands for several types in the signature of a function.
+    /// Returns whether the type stands for several types in the signature of a function.
     pub const fn is_polymorphic(self) -> bool {
         matches!(
             self,

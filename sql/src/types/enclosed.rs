@@ -1,17 +1,17 @@
-//! Texts in double quotes, as rows and arrays hold the texts of their parts.
+//! Double-quoted texts, in which rows and arrays hold the texts of their elements.
 //!
-//! A quote inside is written twice, so each level of nesting doubles the quotes of the levels in
-//! it: a row in thirty rows would take gigabytes. A text that would be longer than the limit is not
-//! written; `is_oversized` tells.
+//! A quote inside is doubled, so each nesting level doubles the quotes of the inner levels. Thirty
+//! nested rows would take gigabytes. A text that would exceed the limit is not written;
+//! `is_oversized` detects this.
 
 use crate::functions::VALUE_BYTES_MAX;
 use crate::value::Value;
 
-/// Rows in rows from which on the text is beyond the limit, as each of them has twice the quotes of
-/// the next one in it.
+/// The nesting depth of rows above which the text exceeds the limit: each row has twice the quotes
+/// of the next inner one.
 const ROWS_MAX: usize = 30;
 
-/// Returns whether rows nest so deep in `values` that no text holds them.
+/// Returns whether rows in `values` are nested too deeply for any text.
 pub(super) fn nests_too_deep<'a>(values: impl Iterator<Item = &'a Value>) -> bool {
     any_deeper(values, ROWS_MAX)
 }
@@ -24,10 +24,9 @@ fn any_deeper<'a>(mut values: impl Iterator<Item = &'a Value>, rows: usize) -> b
     })
 }
 
-/// Encloses what `out` has from `start` on in quotes, with an escape before each quote and
-/// backslash.
+/// Encloses the bytes of `out` from `start` on in quotes, and escapes each quote and backslash.
 ///
-/// `escape` gives the byte that stands before such a byte. A result beyond the limit is left
+/// `escape` returns the byte to put before such a byte. A result beyond the limit is left
 /// oversized.
 pub(super) fn enclose(out: &mut Vec<u8>, start: usize, escape: impl Fn(u8) -> u8) {
     let text = &out[start..];
@@ -39,7 +38,7 @@ pub(super) fn enclose(out: &mut Vec<u8>, start: usize, escape: impl Fn(u8) -> u8
     if length > VALUE_BYTES_MAX {
         return oversize(out, start);
     }
-    // From the back on, so that no byte is overwritten before it is moved.
+    // From back to front, so that no byte is overwritten before it is moved.
     let (mut from, mut to) = (out.len(), start + length);
     out.resize(to, b'"');
     to -= 1;
@@ -55,13 +54,13 @@ pub(super) fn enclose(out: &mut Vec<u8>, start: usize, escape: impl Fn(u8) -> u8
     out[start] = b'"';
 }
 
-/// Makes the text from `start` on one that is too long.
+/// Makes the text from `start` on oversized.
 pub(super) fn oversize(out: &mut Vec<u8>, start: usize) {
     let least = start + VALUE_BYTES_MAX + 1;
     out.resize(out.len().max(least), b' ');
 }
 
-/// Returns whether a text is longer than any value may be.
+/// Returns whether a text exceeds the maximum size of a value.
 pub(super) fn is_oversized(text_bytes: usize) -> bool {
     text_bytes > VALUE_BYTES_MAX
 }

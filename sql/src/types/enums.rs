@@ -1,12 +1,13 @@
-//! Enums: the types that CREATE TYPE … AS ENUM makes.
+//! Enums: the types of CREATE TYPE … AS ENUM.
 //!
-//! A type is plain data that is copied everywhere, so what it says of an enum is a reference to its definition. A
-//! definition never changes and is kept for as long as the process lives; one that says the same is the same one, so
-//! there are as many as there have been definitions, however often the catalog is read.
+//! A type is plain data that is copied freely, so it refers to the definition of an enum.
+//! Definitions are interned: they never change, and they live until the process ends. Equal
+//! definitions are the same one. Their number is therefore bounded by the number of different
+//! definitions, not of catalog reads.
 //!
 //! Invariants
-//! - ENUM-1: a label keeps its oid and its place for good, so that rows, which have the oid, and keys, which have the
-//!   place, are right whatever is added between the labels or renamed.
+//! - ENUM-1: a label never changes its oid and its place. Rows contain the oid and keys contain the
+//!   place, so both stay correct when labels are added or renamed.
 //! - ENUM-2: labels are in the order of their places.
 
 use std::cmp::Ordering;
@@ -21,21 +22,21 @@ use crate::functions::quote_ident;
 use crate::order::InOrder;
 use crate::value::Value;
 
-/// Bytes that the name of a label may have.
+/// The maximum length of a label, in bytes.
 pub const LABEL_BYTES_MAX: usize = 63;
 
-/// What there is of an enum.
+/// The definition of an enum.
 #[derive(Debug, PartialEq)]
 pub struct EnumDef {
-    /// The type's oid.
+    /// The oid of the type.
     pub id: u32,
-    /// The oid of the type of its arrays.
+    /// The oid of the array type.
     pub array_id: u32,
     /// The name in the catalog.
     pub name: String,
-    /// The name in messages, in quotes where it needs them, with its schema where that is not `public`.
+    /// The name in messages: quoted if needed, and qualified unless the schema is `public`.
     pub shown: String,
-    /// The values (ENUM-2).
+    /// The labels (ENUM-2).
     pub labels: Vec<Label>,
     /// The name of the array type in the catalog.
     pub array_name: String,
@@ -44,7 +45,7 @@ pub struct EnumDef {
 }
 
 impl EnumDef {
-    /// An enum of this schema and name.
+    /// Creates an enum for a schema and name.
     pub fn named(
         id: u32,
         array_id: u32,
@@ -67,18 +68,18 @@ impl EnumDef {
     }
 }
 
-/// One value of an enum.
+/// A label of an enum.
 #[derive(Debug, PartialEq)]
 pub struct Label {
-    /// Its oid.
+    /// The oid of the label.
     pub id: u32,
-    /// Where it is among the others.
+    /// The position in the sort order (`enumsortorder`).
     pub place: f64,
-    /// Its name.
+    /// The text of the label.
     pub name: String,
 }
 
-/// An enum. It is the same type whatever becomes of its labels.
+/// An enum type. Two values are equal if their oids are, whatever the labels.
 #[derive(Clone, Copy)]
 pub struct Enum(&'static EnumDef);
 
@@ -86,11 +87,11 @@ pub struct Enum(&'static EnumDef);
 #[derive(Clone, Copy)]
 pub struct EnumValue(&'static Label);
 
-/// Every definition that there has been.
+/// Every definition that the process has seen.
 static DEFINITIONS: Mutex<Vec<&'static EnumDef>> = Mutex::new(Vec::new());
 
 impl Enum {
-    /// The enum of a definition, whose labels are put in their order.
+    /// Returns the enum for a definition, whose labels are sorted by place.
     pub fn of(mut definition: EnumDef) -> Enum {
         definition
             .labels
@@ -104,17 +105,20 @@ impl Enum {
         Enum(kept)
     }
 
-    /// Its definition.
+    /// Returns the definition.
     pub const fn definition(self) -> &'static EnumDef {
         self.0
     }
 
-    /// Its values, in order.
+    /// Returns the values, in order.
     pub fn values(self) -> impl DoubleEndedIterator<Item = EnumValue> {
         self.0.labels.iter().map(EnumValue)
     }
 
-    /// The value of a name, or 22P02.
+    /// Returns the value with a label.
+    ///
+    /// # Errors
+    /// 22P02 if there is none.
     pub fn named(self, name: &str) -> Result<EnumValue, SqlError> {
         let mut all = self.values();
         all.find(|value| value.name() == name).ok_or_else(|| {
@@ -125,7 +129,8 @@ impl Enum {
         })
     }
 
-    /// The value that an earlier definition of the type had this name for, if it is still one.
+    /// Returns the value that had this label in an earlier definition of the type, if it still
+    /// exists.
     pub fn formerly(self, name: &str) -> Option<EnumValue> {
         let all = DEFINITIONS.lock();
         let mut earlier = all.iter().rev().filter(|of| of.id == self.0.id);
@@ -138,24 +143,24 @@ impl Enum {
         self.with_oid(oid?)
     }
 
-    /// The value of an oid, as rows have it.
+    /// Returns the value with an oid, as it is stored in rows.
     pub fn with_oid(self, oid: u32) -> Option<EnumValue> {
         self.values().find(|value| value.oid() == oid)
     }
 }
 
 impl EnumValue {
-    /// Its name.
+    /// Returns the label.
     pub fn name(self) -> &'static str {
         &self.0.name
     }
 
-    /// Its oid.
+    /// Returns the oid.
     pub fn oid(self) -> u32 {
         self.0.id
     }
 
-    /// Where it is among the others.
+    /// Returns the position in the sort order.
     pub fn place(self) -> f64 {
         self.0.place
     }
@@ -193,7 +198,7 @@ impl Ord for Enum {
     }
 }
 
-/// Plans are compared by this text, on several machines.
+/// Plans are compared by this text across machines.
 impl fmt::Debug for Enum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "enum {}", self.0.id)

@@ -1,7 +1,8 @@
-//! real and double precision.
+//! The text form of real and double precision.
 //!
-//! Output is the shortest text that reads back as the same number, laid out as C's `%g` does:
-//! plain between 1e-5 and 1e15 (1e6 for real), with a two-digit exponent outside.
+//! Output is the shortest text that reads back as the same number, formatted like C's `%g`: without
+//! an exponent between 1e-5 and 1e15 (1e6 for real), otherwise with an exponent of at least two
+//! digits.
 
 use std::io::Write;
 
@@ -42,7 +43,7 @@ fn check<'a>(text: &'a str, name: &str) -> Result<&'a str, SqlError> {
     }
 }
 
-/// Did a finite text become infinite, or one that is not zero become zero?
+/// Returns whether a finite text became infinite, or a non-zero text became zero.
 fn is_lost(text: &str, value: f64) -> bool {
     let mantissa = text.split(['e', 'E']).next().unwrap_or("");
     if value.is_infinite() {
@@ -103,7 +104,8 @@ fn special(value: f64, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Turns Rust's `-d.ddde-x` into `%g`'s layout; `precision` is where plain notation ends.
+/// Converts Rust's `-d.ddde-x` to the format of `%g`; `precision` is the exponent at which plain
+/// notation ends.
 fn lay_out(scientific: &[u8], precision: i32, out: &mut Vec<u8>) {
     let split = scientific
         .iter()
@@ -159,7 +161,7 @@ fn lay_out(scientific: &[u8], precision: i32, out: &mut Vec<u8>) {
     }
 }
 
-/// Room for one number in scientific notation, without the heap.
+/// A stack buffer for one number in scientific notation.
 struct Buffer {
     bytes: [u8; 64],
     len: usize,
@@ -175,7 +177,7 @@ impl Buffer {
 
     fn write(&mut self, args: std::fmt::Arguments<'_>) {
         let mut rest = &mut self.bytes[..];
-        // 64 bytes hold 17 digits and an exponent.
+        // 64 bytes are enough for 17 digits and an exponent.
         let _ = rest.write_fmt(args);
         self.len = 64 - rest.len();
     }

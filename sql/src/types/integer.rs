@@ -1,4 +1,4 @@
-//! smallint, integer, bigint.
+//! The text form of smallint, integer and bigint.
 
 use crate::error::{SqlError, SqlState};
 
@@ -29,7 +29,8 @@ pub(super) fn parse<T: Integer>(text: &str) -> Result<T, SqlError> {
     }
     let mut value: i64 = 0;
     for digit in digits {
-        // Counted down, because the most negative value has no positive twin.
+        // The value is accumulated as a negative number, because the smallest value has no positive
+        // counterpart.
         value = value
             .checked_mul(10)
             .and_then(|v| v.checked_sub(i64::from(digit - b'0')))

@@ -1,8 +1,8 @@
-//! Intervals: what a modifier leaves of one, and how they are written.
+//! Intervals: their type modifier and their text output.
 //!
 //! ```text
-//! typmod   fields << 16 | digits     fields: a bit for each that is kept, 7FFF all; digits: FFFF any
-//! binary   microseconds (8), days (4), months (4)
+//!     typmod   fields << 16 | digits  fields: a bit for each that is kept, 7FFF all; digits: FFFF any
+//!     binary   microseconds (8), days (4), months (4)
 //! ```
 
 use std::fmt::{self, Write};
@@ -25,11 +25,12 @@ const ANY_DIGITS: i32 = 0xffff;
 const HOUR_US: i64 = 3600 * SECOND_US;
 const MINUTE_US: i64 = 60 * SECOND_US;
 
-/// The fields that an interval type names, from the largest to the smallest.
+/// The fields that an interval type can name, from the largest to the smallest.
 pub const FIELDS: [&str; 6] = ["YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"];
 const FIELD_BITS: [i32; 6] = [YEAR, MONTH, DAY, HOUR, MINUTE, SECOND];
 
-/// The modifier of `interval [first [to last]] [(digits)]`; `None` for fields that do not go together.
+/// Returns the modifier of `interval [first [to last]] [(digits)]`; `None` for an invalid
+/// combination of fields.
 pub fn typmod(first: Option<&str>, last: Option<&str>, digits: Option<u64>) -> Option<i32> {
     let place = |name: &str| FIELDS.iter().position(|f| name.eq_ignore_ascii_case(f));
     let fields = match (first, last) {
@@ -37,7 +38,7 @@ pub fn typmod(first: Option<&str>, last: Option<&str>, digits: Option<u64>) -> O
         (Some(first), None) => FIELD_BITS[place(first)?],
         (Some(first), Some(last)) => {
             let (first, last) = (place(first)?, place(last)?);
-            // Years and months stand by themselves.
+            // Years and months cannot be combined with smaller fields.
             if first >= last || (first < 2 && last > 1) {
                 return None;
             }
@@ -58,7 +59,8 @@ fn fields_of(typmod: i32) -> i32 {
     }
 }
 
-/// The last field that a modifier keeps, by its place in [`FIELDS`]; `None` if it keeps all.
+/// Returns the index in [`FIELDS`] of the last field that a modifier keeps; `None` if it keeps all
+/// fields.
 pub(super) fn last_field(typmod: i32) -> Option<usize> {
     match fields_of(typmod) {
         ALL_FIELDS => None,
@@ -66,12 +68,12 @@ pub(super) fn last_field(typmod: i32) -> Option<usize> {
     }
 }
 
-/// Is it `interval minute to second`?
+/// Returns whether the type is `interval minute to second`.
 pub(super) fn is_minute_to_second(typmod: i32) -> bool {
     fields_of(typmod) == MINUTE | SECOND
 }
 
-/// Appends ` day to second(3)` or what else the modifier says.
+/// Writes the type's name with its modifier, such as `interval day to second(3)`.
 pub(super) fn write_typmod(typmod: i32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("interval")?;
     let fields = fields_of(typmod);
@@ -90,7 +92,7 @@ pub(super) fn write_typmod(typmod: i32, f: &mut fmt::Formatter<'_>) -> fmt::Resu
     }
 }
 
-/// What the modifier leaves of an interval: fields below the last are cut off, seconds rounded.
+/// Applies a modifier to an interval: truncates fields below the last one and rounds seconds.
 pub(super) fn fit(span: Interval, typmod: i32) -> Result<Interval, SqlError> {
     let Interval { months, days, us } = span;
     let cut = match last_field(typmod).map(|i| FIELD_BITS[i]) {
@@ -120,7 +122,7 @@ pub(super) fn fit(span: Interval, typmod: i32) -> Result<Interval, SqlError> {
     })
 }
 
-/// 22008.
+/// Returns error 22008.
 #[cold]
 pub fn out_of_range() -> SqlError {
     SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "interval out of range")
@@ -146,7 +148,7 @@ pub(super) fn to_binary(span: &Interval, out: &mut Vec<u8>) {
     out.extend_from_slice(&span.months.to_be_bytes());
 }
 
-/// An interval cut into the fields that are shown.
+/// An interval split into the fields that are shown.
 struct Parts {
     years: i64,
     months: i64,
@@ -170,7 +172,7 @@ impl Parts {
         }
     }
 
-    /// Seconds without a sign, of two digits if they are padded.
+    /// Writes the seconds without a sign, with two digits if `padded`.
     fn seconds(&self, padded: bool, out: &mut Vec<u8>) {
         if padded {
             two(self.seconds, out);
@@ -188,7 +190,7 @@ fn two(value: i64, out: &mut Vec<u8>) {
     integer::format(value.abs(), out);
 }
 
-/// The fraction of a second, without zeros at the end; its sign does not matter.
+/// Writes the fraction of a second without trailing zeros; its sign is ignored.
 pub(super) fn fraction(us: i64, out: &mut Vec<u8>) {
     let mut rest = us.abs();
     if rest == 0 {
@@ -259,7 +261,7 @@ fn postgres(span: &Interval, parts: &Parts, out: &mut Vec<u8>) {
 fn verbose(span: &Interval, parts: &Parts, out: &mut Vec<u8>) {
     out.push(b'@');
     let start = out.len();
-    // All signs are as seen from the first.
+    // All signs are relative to that of the first field.
     let mut ago = None;
     let mut shown = |value: i64, unit: &str, out: &mut Vec<u8>| {
         if value == 0 {
@@ -323,7 +325,7 @@ fn sql(span: &Interval, parts: &Parts, out: &mut Vec<u8>) {
     if !negative && !positive {
         text.push('0');
     } else if (negative && positive) || (year_month && day_time) {
-        // Not what the standard has: all parts, each with its sign.
+        // Unlike the SQL standard, this shows all fields, each with its sign.
         let _ = write!(
             text,
             "{}{}-{} {}{} {}",
@@ -380,7 +382,7 @@ fn iso(span: &Interval, parts: &Parts, out: &mut Vec<u8>) {
     }
 }
 
-/// Days and the rest of some microseconds: what `timestamp - timestamp` gives.
+/// Splits microseconds into days and the rest: the result of `timestamp - timestamp`.
 pub fn of_difference(us: i64) -> Interval {
     Interval {
         months: 0,

@@ -1,8 +1,9 @@
-//! Reading intervals: `1 year 2 mons -3 days 04:05:06 ago`, `1-2 3 4:05:06` and the forms of ISO 8601.
+//! Input of intervals: `1 year 2 mons -3 days 04:05:06 ago`, `1-2 3 4:05:06` and the forms of ISO
+//! 8601.
 //!
-//! The text is cut into numbers, times and words, which are looked at from the last to the first: a
-//! word says the unit of the number before it, and a number without one is seconds, or days before a
-//! time, or what the type's last field is.
+//! The text is split into numbers, times and words, which are processed from the last to the first.
+//! A word is the unit of the number before it. A number without a unit is in seconds, in days
+//! before a time, or in the type's last field.
 
 use super::calendar::{DAY_US, SECOND_US};
 use super::interval::{self, FIELDS};
@@ -54,7 +55,7 @@ enum Unit {
     Millennium,
 }
 
-/// What was read so far, and which units have been.
+/// The interval read so far, and the units that have occurred.
 #[derive(Default)]
 struct Sum {
     months: i64,
@@ -87,7 +88,7 @@ impl Sum {
         Ok(())
     }
 
-    /// A fraction of something that has `unit_us` microseconds.
+    /// Adds a fraction of a unit that has `unit_us` microseconds.
     fn fraction_us(&mut self, fraction: f64, unit_us: i64) -> Read<()> {
         self.add_us((fraction * unit_us as f64).round() as i64)
     }
@@ -161,7 +162,7 @@ impl Sum {
     }
 }
 
-/// A number of months or days, which is kept in four bytes.
+/// Checks that a number of months or days fits four bytes.
 fn small(v: i64) -> Read<i64> {
     match i32::try_from(v) {
         Ok(_) => Ok(v),
@@ -181,7 +182,7 @@ const TIME_BITS: u32 = 1 << Unit::Second as u32
 const SECOND_BITS: u32 =
     1 << Unit::Second as u32 | 1 << Unit::Millisecond as u32 | 1 << Unit::Microsecond as u32;
 
-/// A number, a time or a word of the text.
+/// Splits the text into numbers, times and words.
 fn cut(text: &str) -> Read<Vec<&str>> {
     let bytes = text.as_bytes();
     let mut fields = Vec::new();
@@ -193,7 +194,7 @@ fn cut(text: &str) -> Read<Vec<&str>> {
             at = number_end(bytes, at);
         } else if matches!(first, b'+' | b'-') {
             at += 1;
-            // Blanks behind a sign do not count; the sign is told by the byte at the start.
+            // Blanks after a sign are ignored; the sign is the byte at the start.
             while bytes.get(at).is_some_and(u8::is_ascii_whitespace) {
                 at += 1;
             }
@@ -216,7 +217,7 @@ fn cut(text: &str) -> Read<Vec<&str>> {
     Ok(fields)
 }
 
-/// The end of digits with `:`, `.` and, for years and months, `-` among them.
+/// Returns the end of a sequence of digits with `:`, `.` and, for years and months, `-`.
 fn number_end(bytes: &[u8], mut at: usize) -> usize {
     while let Some(b) = bytes.get(at) {
         let dash = *b == b'-' && bytes.get(at + 1).is_some_and(u8::is_ascii_digit);
@@ -235,7 +236,7 @@ fn plain(text: &str, typmod: i32, sql: bool) -> Read<Interval> {
     let mut sum = Sum::default();
     let mut unit = None;
     let mut ago = false;
-    // The standard has one sign, in front, for all of the interval.
+    // In the SQL standard, one leading sign applies to the whole interval.
     let signs = fields.iter().filter(|f| f.starts_with(['-', '+'])).count();
     let all_negative = sql && signs == 1 && fields.first().is_some_and(|f| f.starts_with('-'));
     for (i, field) in fields.iter().enumerate().rev() {
@@ -291,7 +292,7 @@ fn plain(text: &str, typmod: i32, sql: bool) -> Read<Interval> {
     sum.finish(ago)
 }
 
-/// Digits with a fraction or without.
+/// Reads digits with an optional fraction.
 fn number(body: &str) -> Read<(i64, f64)> {
     let (whole, fraction) = match body.split_once('.') {
         None => (body, ""),
@@ -311,12 +312,13 @@ fn number(body: &str) -> Read<(i64, f64)> {
     Ok((whole, fraction))
 }
 
-/// `hh:mm`, `hh:mm:ss[.f]`, `mm:ss.f`
+/// Reads `hh:mm`, `hh:mm:ss[.f]` or `mm:ss.f`.
 fn clock(body: &str, minutes_first: bool) -> Read<i64> {
     let parts: Vec<&str> = body.split(':').collect();
     let whole = |text: &str| text.parse::<i64>().map_err(|_| Fault::Syntax);
     let (hours, minutes, seconds) = match parts.as_slice() {
-        // Two parts are minutes and seconds if there is a fraction, or if the type ends so.
+        // Two parts are minutes and seconds if there is a fraction, or if the type is `interval
+        // minute to second`.
         [minutes, seconds] if seconds.contains('.') => (0, whole(minutes)?, number(seconds)?),
         [minutes, seconds] if minutes_first => (0, whole(minutes)?, number(seconds)?),
         [hours, minutes] => (whole(hours)?, whole(minutes)?, (0, 0.0)),
@@ -353,7 +355,7 @@ fn unit_of(word: &str) -> Option<Unit> {
     })
 }
 
-/// `1Y2M3DT4H5M6.7S`, `0001-02-03T04:05:06`: what follows the P.
+/// Reads the text after the P: `1Y2M3DT4H5M6.7S` or `0001-02-03T04:05:06`.
 fn iso(text: &str) -> Read<Interval> {
     let (date, time) = match text.split_once('T') {
         None => (text, None),
@@ -398,7 +400,7 @@ fn iso(text: &str) -> Read<Interval> {
     sum.finish(false)
 }
 
-/// Numbers that each have a letter behind them.
+/// Reads numbers that are each followed by a letter.
 fn designated(text: &str, sum: &mut Sum, unit: impl Fn(char) -> Option<Unit>) -> Read<()> {
     let mut rest = text;
     while !rest.is_empty() {

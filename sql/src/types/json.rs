@@ -1,10 +1,11 @@
-//! JSON: reading it, and the one form that jsonb has.
+//! JSON: its parser, and the canonical form of jsonb.
 //!
-//! Both types are kept as text. That of json is as it was written; that of jsonb has its keys sorted by
-//! length and then by bytes, each once (the last wins), numbers as `numeric` writes them, and one blank
-//! behind `,` and `:`. A part of such a text is such a text, so looking into a document gives slices.
+//! Both types are stored as text. That of json is the original text. The canonical form of jsonb
+//! has its keys sorted by length and then by bytes, without duplicates (the last one wins). Numbers
+//! have the form of `numeric`, and one blank follows each `,` and `:`. An element of such a text is
+//! again in this form, so access to an element returns a slice.
 //!
-//! Failure: no text makes the reader panic; documents nest at most `DEPTH_MAX` deep (54001).
+//! Failure: no text makes the parser panic; documents nest at most `DEPTH_MAX` deep (54001).
 
 mod number;
 mod order;
@@ -16,37 +17,37 @@ use crate::error::{SqlError, SqlState};
 pub use number::plain as plain_number;
 pub use order::{compare, hash, push_key};
 
-/// How deep documents may nest.
+/// The maximum nesting depth of a document.
 const DEPTH_MAX: usize = 1000;
 
-/// A part of a document.
+/// An element of a document, or a whole document.
 #[derive(Clone, Debug)]
 pub struct Json<'a> {
-    /// Its text.
+    /// The text of the element.
     pub raw: &'a str,
-    /// What it is.
+    /// The kind and contents.
     pub is: Kind<'a>,
 }
 
-/// What a part of a document is.
+/// The kind and contents of an element.
 #[derive(Clone, Debug)]
 pub enum Kind<'a> {
     /// null
     Null,
     /// true or false
     Bool(bool),
-    /// A number, as it is written.
+    /// A number; its text is [`Json::raw`].
     Number,
     /// A string, without its quotes and escapes.
     Text(Cow<'a, str>),
-    /// Its elements.
+    /// The elements of an array.
     Array(Vec<Json<'a>>),
-    /// Its keys and values, in the order of the text.
+    /// The keys and values of an object, in the order of the text.
     Object(Vec<(Cow<'a, str>, Json<'a>)>),
 }
 
 impl<'a> Json<'a> {
-    /// The value of a key; the last of several.
+    /// Returns the value of a key; the last one of duplicates.
     pub fn get(&self, key: &str) -> Option<&Json<'a>> {
         match &self.is {
             Kind::Object(pairs) => pairs.iter().rev().find(|(k, _)| k == key).map(|(_, v)| v),
@@ -54,7 +55,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// An element by its place; a negative one counts from the end.
+    /// Returns an element of an array by its index; a negative index counts from the end.
     pub fn at(&self, index: i64) -> Option<&Json<'a>> {
         match &self.is {
             Kind::Array(elements) => {
@@ -68,7 +69,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The key or element that a path's step means.
+    /// Returns the key or element that a step of a path selects.
     pub fn step(&self, step: &str) -> Option<&Json<'a>> {
         match &self.is {
             Kind::Array(_) => self.at(step.trim_start().parse().ok()?),
@@ -76,7 +77,8 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// As text: a string without its quotes, anything else as it is written; `None` for null.
+    /// Returns the text of a string without its quotes, or the text of any other element; `None`
+    /// for null.
     pub fn text(&self) -> Option<&str> {
         match &self.is {
             Kind::Null => None,
@@ -85,7 +87,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The name of its type.
+    /// Returns the name of the type, as in `json_typeof`.
     pub fn type_name(&self) -> &'static str {
         match self.is {
             Kind::Null => "null",
@@ -98,20 +100,23 @@ impl<'a> Json<'a> {
     }
 }
 
-/// The text, if it is JSON.
+/// Checks that a text is JSON and returns it.
+///
+/// # Errors
+/// 22P02 if it is not JSON.
 pub fn check(text: &str) -> Result<&str, SqlError> {
     parse(text)?;
     Ok(text)
 }
 
-/// A text in the form of jsonb.
+/// Converts a text to the canonical form of jsonb.
 pub fn normal(text: &str) -> Result<String, SqlError> {
     let mut out = String::with_capacity(text.len());
     write(&parse(text)?, &mut out)?;
     Ok(out)
 }
 
-/// The text of the binary form: a version before it.
+/// Reads the binary form of jsonb: a version byte and the text.
 pub(super) fn from_binary(bytes: &[u8]) -> Result<String, SqlError> {
     match bytes.split_first() {
         Some((1, text)) => normal(super::check_utf8(text)?),
@@ -127,7 +132,7 @@ pub(super) fn to_binary(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Appends a document in the form of jsonb.
+/// Appends a document in the canonical form of jsonb.
 pub fn write(json: &Json<'_>, out: &mut String) -> Result<(), SqlError> {
     match &json.is {
         Kind::Null | Kind::Bool(_) => out.push_str(json.raw),
@@ -163,12 +168,12 @@ pub fn write(json: &Json<'_>, out: &mut String) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// Each key once, with its last value, in the order of jsonb.
+/// Returns each key once, with its last value, in the order of jsonb.
 fn sorted<'p, 'a>(pairs: &'p [(Cow<'a, str>, Json<'a>)]) -> Vec<(&'p str, &'p Json<'a>)> {
     let mut sorted: Vec<(&str, &Json<'a>)> = pairs.iter().map(|(k, v)| (&**k, v)).collect();
     let ordered = |a: &str, b: &str| (a.len(), a).cmp(&(b.len(), b));
     sorted.sort_by(|(a, _), (b, _)| ordered(a, b));
-    // The sort is stable: of equal keys the last one written is the last here.
+    // The sort is stable: of equal keys, the last one in the text is the last one here.
     sorted.reverse();
     sorted.dedup_by(|(a, _), (b, _)| a == b);
     sorted.reverse();
@@ -182,7 +187,7 @@ fn refuse_nul(text: &str) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// 22P05: text cannot have the character 0 in it.
+/// Returns error 22P05: text cannot contain the character 0.
 #[cold]
 pub fn no_nul() -> SqlError {
     SqlError::new(
@@ -211,7 +216,7 @@ pub fn quote(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// Reads a document.
+/// Parses a document.
 pub fn parse(text: &str) -> Result<Json<'_>, SqlError> {
     let mut reader = Reader { text, at: 0 };
     let json = reader.value(0)?;
@@ -247,7 +252,7 @@ impl<'a> Reader<'a> {
         .detail(detail)
     }
 
-    /// 22P02: something else should be here.
+    /// Returns error 22P02: something else is expected at the current position.
     #[cold]
     fn expected(&self, what: &str) -> SqlError {
         let rest = &self.text[self.at..];
@@ -431,7 +436,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A backslash and what it stands for.
+    /// Reads an escape sequence.
     fn escaped(&mut self) -> Result<char, SqlError> {
         self.at += 1;
         let c = match self.byte() {

@@ -1,4 +1,4 @@
-//! What a type is called, numbered and sized.
+//! The types: their names, oids, sizes and modifiers.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::{Citext, Composite, Domain, Element, Enum, interval};
 /// A type with its modifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Type {
-    /// Which type.
+    /// The type without its modifier.
     pub kind: TypeKind,
     /// PostgreSQL's type modifier: length + 4 for char and varchar, `(precision << 16 | scale) + 4`
     /// for numeric, fractional digits for timestamps; -1 for none.
@@ -55,17 +55,17 @@ pub enum TypeKind {
     Interval,
     /// uuid
     Uuid,
-    /// inet: the address of a host, maybe with its network
+    /// inet: the address of a host, optionally with its network
     Inet,
     /// cidr: the address of a network
     Cidr,
     /// macaddr
     MacAddr,
-    /// oid: what the catalog calls its rows
+    /// oid: the number of a catalog object
     Oid,
     /// xid: the version of a row
     Xid,
-    /// "char": one byte, which the catalog uses for kinds of things
+    /// "char": one byte, which the catalog uses for kinds of objects
     Char,
     /// regclass: the oid of a relation, shown by its name
     RegClass,
@@ -87,54 +87,54 @@ pub enum TypeKind {
     RegRole,
     /// json, as it was written
     Json,
-    /// jsonb, in its one form
+    /// jsonb, in its canonical form
     Jsonb,
-    /// jsonpath, in its one form
+    /// jsonpath, in its canonical form
     JsonPath,
     /// refcursor: the name of a cursor
     RefCursor,
-    /// An enum, which CREATE TYPE made.
+    /// An enum type.
     Enum(Enum),
-    /// citext, which CREATE EXTENSION made.
+    /// citext, the type of the extension.
     Citext(Citext),
-    /// A domain, which CREATE DOMAIN made: what values go into, and never what an expression is of.
+    /// A domain. It is a type of columns and other targets, never of an expression.
     Domain(Domain),
-    /// A composite type, which CREATE TYPE or a table made.
+    /// A composite type or the row type of a table.
     Composite(Composite),
-    /// record: a row that says itself what is in it.
+    /// record: a row whose values carry their field names and types.
     Record,
     /// An array, of any number of dimensions.
     Array(Element),
-    /// A literal or parameter whose type nothing has told yet.
+    /// A literal or parameter whose type is not yet known.
     Unknown,
     /// The result of a function that returns nothing.
     Void,
-    /// In a signature: any type, also an unknown one.
+    /// In a signature: any type, including unknown.
     Any,
     /// In a signature: an array, whose elements are the signature's `AnyElement`.
     AnyArray,
-    /// In a signature: one type, the same everywhere in it.
+    /// In a signature: one type, the same at each occurrence.
     AnyElement,
-    /// In a signature: as `AnyElement`, and no array.
+    /// In a signature: like `AnyElement`, but not an array.
     AnyNonArray,
-    /// In a signature: as `AnyElement`, and an enum.
+    /// In a signature: like `AnyElement`, but an enum.
     AnyEnum,
-    /// In a signature: the type that all these arguments have in common.
+    /// In a signature: the common type of all such arguments.
     AnyCompatible,
     /// In a signature: an array of the signature's `AnyCompatible`.
     AnyCompatibleArray,
-    /// In a signature: as `AnyCompatible`, and no array.
+    /// In a signature: like `AnyCompatible`, but not an array.
     AnyCompatibleNonArray,
 }
 
-/// The groups that implicit casts and operator choice stay within.
+/// PostgreSQL's type categories, which guide implicit casts and the choice of operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TypeCategory {
     /// bool
     Boolean,
-    /// the numbers
+    /// numeric types
     Numeric,
-    /// the texts
+    /// string types
     String,
     /// dates, times and timestamps
     DateTime,
@@ -148,7 +148,7 @@ pub enum TypeCategory {
     Composite,
     /// arrays
     Array,
-    /// the rest
+    /// all other types
     UserDefined,
     /// unknown
     Unknown,
@@ -157,7 +157,7 @@ pub enum TypeCategory {
 }
 
 impl TypeKind {
-    /// Every type a column can have.
+    /// All built-in types that a column can have.
     pub const COLUMN_TYPES: [TypeKind; 29] = [
         TypeKind::Bool,
         TypeKind::Int2,
@@ -190,7 +190,7 @@ impl TypeKind {
         TypeKind::RefCursor,
     ];
 
-    /// What stands for several types in the signatures of users' functions.
+    /// The polymorphic types of user-defined functions.
     pub const POLYMORPHIC: [TypeKind; 7] = [
         TypeKind::AnyArray,
         TypeKind::AnyElement,
@@ -201,7 +201,7 @@ impl TypeKind {
         TypeKind::AnyCompatibleNonArray,
     ];
 
-    /// Types of catalog objects, which are shown by name and which no column of a user's table has.
+    /// The types of catalog objects, which are shown by name. No column of a user table has them.
     pub const OBJECT_TYPES: [TypeKind; 9] = [
         TypeKind::RegClass,
         TypeKind::RegType,
@@ -214,7 +214,7 @@ impl TypeKind {
         TypeKind::RegRole,
     ];
 
-    /// PostgreSQL's OID of the type.
+    /// Returns PostgreSQL's OID of the type.
     pub const fn oid(self) -> u32 {
         match self {
             TypeKind::Bool => 16,
@@ -274,7 +274,7 @@ impl TypeKind {
         }
     }
 
-    /// The built-in type with this OID.
+    /// Returns the built-in type with this OID.
     pub fn from_oid(oid: u32) -> Option<TypeKind> {
         match oid {
             705 => return Some(TypeKind::Unknown),
@@ -288,7 +288,7 @@ impl TypeKind {
             .or_else(|| Element::find(|array, _| array == oid).map(TypeKind::Array))
     }
 
-    /// The built-in type with this name in the catalog.
+    /// Returns the built-in type with this name in the catalog.
     pub fn from_catalog_name(name: &str) -> Option<TypeKind> {
         if name == TypeKind::Record.name() {
             return Some(TypeKind::Record);
@@ -300,7 +300,7 @@ impl TypeKind {
             .or_else(|| Element::find(|_, array| array == name).map(TypeKind::Array))
     }
 
-    /// The name in messages and in `format_type`.
+    /// Returns the name in messages and in `format_type`.
     pub const fn name(self) -> &'static str {
         match self {
             TypeKind::Bool => "boolean",
@@ -360,7 +360,8 @@ impl TypeKind {
         }
     }
 
-    /// The name in the catalog (`pg_type.typname`), also the output name of a cast.
+    /// Returns the name in the catalog (`pg_type.typname`), which is also the output name of a
+    /// cast.
     pub const fn catalog_name(self) -> &'static str {
         match self {
             TypeKind::Bool => "bool",
@@ -385,7 +386,7 @@ impl TypeKind {
         }
     }
 
-    /// The size on the wire: bytes, or -1 for a varying one.
+    /// Returns the size in bytes on the wire, or -1 if it varies.
     pub const fn size(self) -> i16 {
         match self {
             TypeKind::Domain(of) => of.definition().base.kind.size(),
@@ -443,7 +444,7 @@ impl TypeKind {
         }
     }
 
-    /// The group the type is in.
+    /// Returns the type category.
     pub const fn category(self) -> TypeCategory {
         match self {
             TypeKind::Domain(of) => of.definition().base.kind.category(),
@@ -502,7 +503,8 @@ impl TypeKind {
         }
     }
 
-    /// Returns whether values of the type are equal or not; of arrays, whether elements are.
+    /// Returns whether the type has an equality operator; for arrays, whether the element type has
+    /// one.
     pub fn has_equality(self) -> bool {
         !matches!(
             self.element().unwrap_or(self),
@@ -515,7 +517,7 @@ impl TypeKind {
         self.has_equality() && self.element().unwrap_or(self) != TypeKind::Xid
     }
 
-    /// Is it the type its category prefers?
+    /// Returns whether it is the preferred type of its category.
     pub const fn is_preferred(self) -> bool {
         matches!(
             self,
@@ -528,12 +530,12 @@ impl TypeKind {
         )
     }
 
-    /// smallint, integer or bigint.
+    /// Returns whether the type is smallint, integer or bigint.
     pub const fn is_integer(self) -> bool {
         matches!(self, TypeKind::Int2 | TypeKind::Int4 | TypeKind::Int8)
     }
 
-    /// A type whose values are `Value::Text`.
+    /// Returns whether the type's values are `Value::Text`.
     pub const fn is_string(self) -> bool {
         matches!(
             self,
@@ -548,7 +550,7 @@ impl TypeKind {
         )
     }
 
-    /// A type that a user made, or of arrays of one.
+    /// Returns whether the type is user-defined, or an array of a user-defined type.
     pub const fn is_users(self) -> bool {
         match self {
             TypeKind::Enum(_)
@@ -565,12 +567,12 @@ impl TypeKind {
         }
     }
 
-    /// citext.
+    /// Returns whether the type is citext.
     pub const fn is_citext(self) -> bool {
         matches!(self, TypeKind::Citext(_))
     }
 
-    /// A type of catalog objects.
+    /// Returns whether the type is one of catalog objects.
     pub const fn is_object(self) -> bool {
         matches!(
             self,
@@ -634,10 +636,10 @@ impl Type {
     pub const JSONB: Type = Type::of(TypeKind::Jsonb);
     /// refcursor
     pub const REFCURSOR: Type = Type::of(TypeKind::RefCursor);
-    /// not known yet
+    /// unknown
     pub const UNKNOWN: Type = Type::of(TypeKind::Unknown);
 
-    /// The type whose values it has: itself, but for a domain.
+    /// Returns the type of the values: the root type of a domain, otherwise the type itself.
     pub fn plain(self) -> Type {
         match self.kind {
             TypeKind::Domain(of) => of.root(),
@@ -645,7 +647,7 @@ impl Type {
         }
     }
 
-    /// The domain, if it is one.
+    /// Returns the domain, if it is one.
     pub fn as_domain(self) -> Option<Domain> {
         match self.kind {
             TypeKind::Domain(of) => Some(of),
@@ -653,39 +655,39 @@ impl Type {
         }
     }
 
-    /// The type of arrays of this, with its modifier.
+    /// Returns the array type of this type, with its modifier.
     pub fn array(self) -> Option<Type> {
         let kind = self.kind.array()?;
         Some(Type { kind, ..self })
     }
 
-    /// The type of an array's elements, with its modifier.
+    /// Returns the element type of an array, with its modifier.
     pub fn element(self) -> Option<Type> {
         let kind = self.kind.element()?;
         Some(Type { kind, ..self })
     }
 
-    /// The type without a modifier.
+    /// Returns the type without a modifier.
     pub const fn of(kind: TypeKind) -> Type {
         Type { kind, typmod: -1 }
     }
 
-    /// The type with a modifier.
+    /// Returns the type with a modifier.
     pub const fn with(kind: TypeKind, typmod: i32) -> Type {
         Type { kind, typmod }
     }
 
-    /// `varchar(n)`.
+    /// Returns `varchar(n)`.
     pub const fn varchar(n: i32) -> Type {
         Type::with(TypeKind::VarChar, n + 4)
     }
 
-    /// `char(n)`.
+    /// Returns `char(n)`.
     pub const fn char(n: i32) -> Type {
         Type::with(TypeKind::BpChar, n + 4)
     }
 
-    /// `numeric(precision, scale)`.
+    /// Returns `numeric(precision, scale)`.
     pub const fn numeric(precision: u8, scale: u8) -> Type {
         Type::with(
             TypeKind::Numeric,
@@ -693,17 +695,17 @@ impl Type {
         )
     }
 
-    /// PostgreSQL's OID.
+    /// Returns PostgreSQL's OID.
     pub const fn oid(&self) -> u32 {
         self.kind.oid()
     }
 
-    /// The size on the wire: bytes, or -1 for a varying one.
+    /// Returns the size in bytes on the wire, or -1 if it varies.
     pub const fn size(&self) -> i16 {
         self.kind.size()
     }
 
-    /// The declared length of a `char(n)` or `varchar(n)`, in characters.
+    /// Returns the declared length of a `char(n)` or `varchar(n)`, in characters.
     pub fn length(&self) -> Option<usize> {
         match self.kind {
             TypeKind::VarChar | TypeKind::BpChar if self.typmod >= 4 => {
@@ -713,7 +715,7 @@ impl Type {
         }
     }
 
-    /// The declared precision and scale of a `numeric(p, s)`.
+    /// Returns the declared precision and scale of a `numeric(p, s)`.
     pub fn precision_scale(&self) -> Option<(u32, u32)> {
         if self.kind != TypeKind::Numeric || self.typmod < 4 {
             return None;
@@ -722,7 +724,7 @@ impl Type {
         Some((packed >> 16, packed & 0x7ff))
     }
 
-    /// The name with its modifier, as `format_type` writes it.
+    /// Returns the name with its modifier, as `format_type` shows it.
     pub fn name(&self) -> String {
         self.to_string()
     }

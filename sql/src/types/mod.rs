@@ -1,8 +1,8 @@
-//! The types: their identity (OID, name, size), and how values are read and written.
+//! The types: their identity (OID, name, size), and the input and output of their values.
 //!
 //! `text_in`/`text_out` and `binary_in`/`binary_out` are the two wire forms; each type has its own
-//! file with its readers and writers. Readers take any bytes a client sends and answer with an
-//! error, never a panic.
+//! file with its input and output functions. Input functions accept any bytes that a client sends,
+//! and report an error instead of panicking.
 
 mod array;
 mod array_in;
@@ -53,10 +53,11 @@ use crate::functions::too_long;
 use crate::settings::Settings;
 use crate::value::Value;
 
-/// Bytes of a value from which on it counts as long.
+/// The minimum size of a long value, in bytes.
 pub const LONG_BYTES: usize = 256 << 10;
 
-/// Returns whether it may take long to read a value of a type that is encoded in so many bytes: more than to copy them.
+/// Returns whether the input of a value of `bytes` bytes may take long. Types whose input only
+/// copies the bytes are never slow.
 #[inline]
 pub fn reads_long(ty: &Type, bytes: usize) -> bool {
     let copies = matches!(
@@ -66,9 +67,9 @@ pub fn reads_long(ty: &Type, bytes: usize) -> bool {
     bytes >= LONG_BYTES && !copies
 }
 
-/// Reads a value from its text form, the type's length limit included.
+/// Reads a value from its text form and checks the type's length limit.
 ///
-/// `now`, `today` and their kin need the clock, so they are for [`text_in_at`].
+/// `now`, `today` and similar words need the clock, so they require [`text_in_at`].
 pub fn text_in(ty: &Type, text: &str, settings: &Settings) -> Result<Value, SqlError> {
     text_in_at(ty, text, settings, None)
 }
@@ -179,10 +180,10 @@ pub fn text_out(value: &Value, ty: &Type, settings: &Settings, out: &mut Vec<u8>
     }
 }
 
-/// Appends the text form of a value that is not NULL, for a client.
+/// Appends the text form of a non-NULL value, for a client.
 ///
 /// # Errors
-/// 54000 where the text of a row or an array is longer than a value may be.
+/// 54000 if the text of a row or an array exceeds the maximum size of a value.
 #[inline]
 pub fn checked_text_out(
     value: &Value,
@@ -199,24 +200,24 @@ pub fn checked_text_out(
     }
 }
 
-/// Returns the text form as a string, for a value that a statement makes.
+/// Returns the text form as a string, for a value that a statement creates.
 ///
 /// # Errors
-/// 54000 where the text of a row or an array is longer than a value may be.
+/// 54000 if the text of a row or an array exceeds the maximum size of a value.
 pub fn checked_text(value: &Value, ty: &Type, settings: &Settings) -> Result<String, SqlError> {
     let mut out = Vec::new();
     checked_text_out(value, ty, settings, &mut out)?;
     Ok(String::from_utf8(out).unwrap_or_default())
 }
 
-/// The text form as a string; for casts to text and messages.
+/// Returns the text form as a string, for casts to text and messages.
 pub fn to_text(value: &Value, ty: &Type, settings: &Settings) -> String {
     let mut out = Vec::new();
     text_out(value, ty, settings, &mut out);
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Reads a value from its binary form, the type's length limit included.
+/// Reads a value from its binary form and checks the type's length limit.
 pub fn binary_in(ty: &Type, bytes: &[u8]) -> Result<Value, SqlError> {
     let value = match ty.kind {
         TypeKind::Bool => Value::Bool(fixed::<1>(bytes)?[0] != 0),
@@ -340,7 +341,7 @@ fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], SqlError> {
     })
 }
 
-/// 22P03: bytes that are no value.
+/// Returns error 22P03 for an invalid binary form.
 #[cold]
 fn invalid_binary() -> SqlError {
     SqlError::new(
@@ -349,7 +350,7 @@ fn invalid_binary() -> SqlError {
     )
 }
 
-/// 22007 for a date, time or interval.
+/// Returns error 22007 for a date, time or interval.
 #[cold]
 fn invalid_datetime(type_name: &str, text: &str) -> SqlError {
     SqlError::new(
@@ -358,7 +359,7 @@ fn invalid_datetime(type_name: &str, text: &str) -> SqlError {
     )
 }
 
-/// 22P02 as every input function words it.
+/// Returns error 22P02 with the message of all input functions.
 #[cold]
 fn invalid_input(type_name: &str, text: &str) -> SqlError {
     SqlError::new(

@@ -1,23 +1,24 @@
 //! inet, cidr and macaddr.
 //!
-//! An inet is the address of a host with the bits of its network; a cidr is one whose other bits are zero, and a value of
-//! both is an [`Inet`]. In a row it is its family, the bits and the address, the highest byte first.
+//! An inet is the address of a host with the netmask length of its network. A cidr is an address
+//! whose host bits are zero. Both are stored as an [`Inet`]. In a row it is the family, the netmask
+//! length and the address, highest byte first.
 
 use std::cmp::Ordering;
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::error::{SqlError, SqlState};
 
-/// The address of a host, and how many of its bits are its network's.
+/// A host address and its netmask length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Inet {
     v6: bool,
     bits: u8,
-    /// An IPv4 address is in the first four; the others are zero.
+    /// The address; IPv4 uses the first four bytes, and the others are zero.
     bytes: [u8; 16],
 }
 
-/// What IPv4 and IPv6 are called on the wire.
+/// The numbers of IPv4 and IPv6 in the binary form.
 const FAMILIES: [u8; 2] = [2, 3];
 
 impl From<IpAddr> for Inet {
@@ -39,37 +40,37 @@ impl From<IpAddr> for Inet {
 }
 
 impl Inet {
-    /// 4 or 6.
+    /// Returns the family: 4 or 6.
     pub fn family(&self) -> i32 {
         if self.v6 { 6 } else { 4 }
     }
 
-    /// Is it an IPv6 address?
+    /// Returns whether it is an IPv6 address.
     pub fn is_v6(&self) -> bool {
         self.v6
     }
 
-    /// Bits of the network.
+    /// Returns the netmask length in bits.
     pub fn bits(&self) -> u8 {
         self.bits
     }
 
-    /// The bits of an address of its family.
+    /// Returns the number of bits of an address of this family.
     pub fn bits_max(&self) -> u8 {
         if self.v6 { 128 } else { 32 }
     }
 
-    /// The bytes of the address.
+    /// Returns the bytes of the address.
     pub fn address(&self) -> &[u8] {
         &self.bytes[..usize::from(self.bits_max() / 8)]
     }
 
-    /// The same address with so many bits, where an address has as many.
+    /// Returns the same address with another netmask length; `None` if it exceeds the address.
     pub fn with_bits(self, bits: u8) -> Option<Inet> {
         (bits <= self.bits_max()).then_some(Inet { bits, ..self })
     }
 
-    /// The same family and bits with each byte of the address changed.
+    /// Returns the same family and netmask length, with each byte of the address changed.
     pub fn map(mut self, change: impl Fn(usize, u8) -> u8) -> Inet {
         for at in 0..self.address().len() {
             self.bytes[at] = change(at, self.bytes[at]);
@@ -77,18 +78,18 @@ impl Inet {
         self
     }
 
-    /// The part of the byte at this place that is the network's.
+    /// Returns the netmask for the byte at this index.
     pub fn mask(&self, at: usize) -> u8 {
         let bits = usize::from(self.bits).saturating_sub(at * 8).min(8);
         !(0xFF_u16 >> bits) as u8
     }
 
-    /// Its network: the other bits are zero.
+    /// Returns the network: the address with zero host bits.
     pub fn network(self) -> Inet {
         self.map(|at, byte| byte & self.mask(at))
     }
 
-    /// How many bits two addresses of one family have in common.
+    /// Returns the number of leading bits that two addresses of one family have in common.
     pub fn common_bits(&self, other: &Inet) -> u8 {
         let pairs = self.address().iter().zip(other.address());
         let mut common = 0;
@@ -102,17 +103,17 @@ impl Inet {
         common
     }
 
-    /// Are so many bits of both the same?
+    /// Returns whether two addresses agree in their first `bits` bits.
     pub fn agrees(&self, other: &Inet, bits: u8) -> bool {
         self.v6 == other.v6 && self.common_bits(other) >= bits
     }
 
-    /// What it is ordered by: the family, the network, its bits, the address.
+    /// Returns the sort key: the family, the network, the netmask length, the address.
     fn order(&self) -> (bool, [u8; 16], u8, [u8; 16]) {
         (self.v6, self.network().bytes, self.bits, self.bytes)
     }
 
-    /// Bytes that sort as the values do, and none of which begins another.
+    /// Appends bytes that sort as the values do, none of which is a prefix of another.
     pub fn push_key(&self, out: &mut Vec<u8>) {
         out.push(u8::from(self.v6));
         out.extend_from_slice(self.network().address());
@@ -120,19 +121,19 @@ impl Inet {
         out.extend_from_slice(self.address());
     }
 
-    /// Bytes of it in a row.
+    /// Returns the size in a row, in bytes.
     pub fn row_bytes(&self) -> usize {
         2 + self.address().len()
     }
 
-    /// Writes it into a row.
+    /// Writes the value into a row.
     pub fn put(&self, out: &mut [u8]) {
         out[0] = FAMILIES[usize::from(self.v6)];
         out[1] = self.bits;
         out[2..self.row_bytes()].copy_from_slice(self.address());
     }
 
-    /// Reads it from a row.
+    /// Reads a value from a row; `None` for invalid bytes.
     pub fn get(bytes: &[u8]) -> Option<Inet> {
         let (head, address) = bytes.split_first_chunk::<2>()?;
         let v6 = head[0] == FAMILIES[1];
@@ -151,7 +152,7 @@ impl Inet {
         Some(inet)
     }
 
-    /// The address alone.
+    /// Returns the text of the address without the netmask length.
     pub fn host(&self) -> String {
         match self.v6 {
             false => self.dotted(4, 0),
@@ -164,7 +165,8 @@ impl Inet {
         bytes.map(u8::to_string).collect::<Vec<_>>().join(".")
     }
 
-    /// The first of the longest runs of zeros is left out; addresses that stand for IPv4 ones end with these.
+    /// Returns the text of an IPv6 address. The first one of the longest runs of zeros is omitted.
+    /// Addresses that contain an IPv4 address end with that address.
     fn colons(&self) -> String {
         let words = Ipv6Addr::from(self.bytes).segments();
         let (mut start, mut len) = (0, 0);
@@ -190,12 +192,12 @@ impl Inet {
         }
     }
 
-    /// The text with its bits.
+    /// Returns the text with the netmask length.
     pub fn with_its_bits(&self) -> String {
         format!("{}/{}", self.host(), self.bits)
     }
 
-    /// A network in its shortest form.
+    /// Returns the shortest text of a network.
     pub fn abbreviated(&self) -> String {
         let bytes = usize::from(self.bits).div_ceil(8);
         match (self.v6, bytes) {
@@ -205,7 +207,7 @@ impl Inet {
         }
     }
 
-    /// Of an IPv6 network what is behind its words goes.
+    /// Omits the words of an IPv6 network after its netmask.
     fn shortest(&self) -> String {
         let words = Ipv6Addr::from(self.bytes).segments();
         let count = usize::from(self.bits).div_ceil(16);
@@ -264,8 +266,8 @@ fn read_v6(text: &str) -> Option<Inet> {
     })
 }
 
-/// Fewer than four numbers are a network's, and the bits may not go beyond the next one; a cidr's bits are told by its
-/// class where they are not given.
+/// Reads an IPv4 address. With fewer than four numbers it is a network, and the netmask can extend
+/// at most into the next number. The default netmask of a cidr is that of its address class.
 fn read_v4(text: &str, is_cidr: bool) -> Option<Inet> {
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address, Some(read_bits(bits, 32)?)),
@@ -285,7 +287,7 @@ fn read_v4(text: &str, is_cidr: bool) -> Option<Inet> {
         None if count == 4 => 32,
         _ => return None,
     };
-    // A class D network that is nothing but its class.
+    // `224` alone is a class D network.
     let bits = match (is_cidr, text) {
         (true, "224") => 4,
         _ => bits,
@@ -315,7 +317,8 @@ pub(super) fn format(inet: &Inet, is_cidr: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Family, bits, whether it is a cidr, how many bytes follow, and these.
+/// Appends the family, the netmask length, whether it is a cidr, the number of address bytes, and
+/// the address.
 pub(super) fn to_binary(inet: &Inet, is_cidr: bool, out: &mut Vec<u8>) {
     let address = inet.address();
     out.push(FAMILIES[usize::from(inet.v6)]);
@@ -339,7 +342,8 @@ pub(super) fn from_binary(bytes: &[u8], is_cidr: bool) -> Result<Inet, SqlError>
     Ok(inet)
 }
 
-/// Six groups behind colons or hyphens, two or three of fewer, or all digits at once.
+/// Reads a macaddr: six groups with colons or hyphens, two or three longer groups, or all digits
+/// without separators.
 pub(super) fn parse_mac(text: &str) -> Result<[u8; 6], SqlError> {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_hexdigit());
     let text = text.trim();

@@ -1,7 +1,7 @@
-//! numeric: text and binary forms, and the limits of what we hold.
+//! numeric: its text and binary forms, and its limits.
 //!
-//! A numeric is a 96-bit mantissa and a scale of at most 28. What does not fit is 22003: digits are
-//! never dropped, except by a rounding that PostgreSQL does too.
+//! A numeric is a 96-bit mantissa and a scale of at most 28. A value that does not fit gives error
+//! 22003. Digits are never dropped, except where PostgreSQL rounds, too.
 
 use rust_decimal::Decimal;
 
@@ -12,7 +12,7 @@ pub const MAX_MANTISSA: u128 = (1 << 96) - 1;
 /// The largest scale.
 pub const MAX_SCALE: u32 = 28;
 
-/// 22003: more digits than we hold.
+/// Returns error 22003: the value has too many digits.
 #[cold]
 pub fn overflow() -> SqlError {
     SqlError::new(
@@ -22,7 +22,8 @@ pub fn overflow() -> SqlError {
     .detail("Values of type numeric have at most 28 digits here.")
 }
 
-/// A numeric from its parts; trailing zeros behind the point give way if it does not fit otherwise.
+/// Creates a numeric from its parts. Trailing zeros after the point are removed if it does not fit
+/// otherwise.
 pub fn from_parts(negative: bool, mantissa: u128, scale: u32) -> Result<Decimal, SqlError> {
     let (mut mantissa, mut scale) = (mantissa, scale);
     while scale > 0 && (mantissa > MAX_MANTISSA || scale > MAX_SCALE) {
@@ -140,7 +141,7 @@ pub fn format(value: &Decimal, out: &mut Vec<u8>) {
 pub fn to_binary(value: &Decimal, out: &mut Vec<u8>) {
     let scale = value.scale();
     let mantissa = value.mantissa().unsigned_abs();
-    // Groups of four digits must line up with the point.
+    // Groups of four digits must be aligned with the decimal point.
     let missing = (4 - scale % 4) % 4;
     let (whole, fraction) = split(mantissa, scale);
     let mut groups = [0i16; 20];
@@ -184,7 +185,7 @@ pub fn to_binary(value: &Decimal, out: &mut Vec<u8>) {
     }
 }
 
-/// The digits before and behind the point.
+/// Returns the digits before and after the decimal point.
 fn split(mantissa: u128, scale: u32) -> (u128, u128) {
     let power = 10u128.pow(scale);
     (mantissa / power, mantissa % power)
@@ -232,7 +233,7 @@ pub fn from_binary(bytes: &[u8]) -> Result<Decimal, SqlError> {
             .and_then(|m| m.checked_add(u128::from(group)))
             .ok_or_else(overflow)?;
     }
-    // The mantissa so far has this many digits behind the point.
+    // The number of digits after the decimal point in the mantissa so far.
     let have = (i64::from(count) - 1 - weight) * 4;
     if mantissa == 0 {
         return from_parts(false, 0, scale.min(i64::from(MAX_SCALE)) as u32);
@@ -245,20 +246,20 @@ pub fn from_binary(bytes: &[u8]) -> Result<Decimal, SqlError> {
             .and_then(|p| mantissa.checked_mul(p))
             .ok_or_else(overflow)?;
     }
-    // Digits beyond the stated scale are cut, as PostgreSQL does.
+    // Digits beyond the declared scale are truncated, as in PostgreSQL.
     for _ in scale..have {
         mantissa /= 10;
     }
     from_parts(negative, mantissa, scale as u32)
 }
 
-/// Rounds half away from zero to `scale` digits behind the point, padding with zeros; a negative
-/// scale rounds before the point.
+/// Rounds half away from zero to `scale` digits after the decimal point, and pads with zeros. A
+/// negative scale rounds before the point.
 pub fn round(value: &Decimal, scale: i32) -> Result<Decimal, SqlError> {
     rescale(value, scale, true)
 }
 
-/// Cuts to `scale` digits behind the point, padding with zeros.
+/// Truncates to `scale` digits after the decimal point, and pads with zeros.
 pub fn trunc(value: &Decimal, scale: i32) -> Result<Decimal, SqlError> {
     rescale(value, scale, false)
 }
@@ -292,7 +293,7 @@ fn rescale(value: &Decimal, scale: i32, rounding: bool) -> Result<Decimal, SqlEr
     from_parts(negative, back, 0)
 }
 
-/// The integer nearest to a numeric, halves away from zero; `None` where it is no i64.
+/// Returns the nearest integer, halves rounded away from zero; `None` if it does not fit an i64.
 pub fn to_i64(value: &Decimal) -> Option<i64> {
     let power = 10i128.pow(value.scale());
     let mantissa = value.mantissa();
@@ -304,7 +305,7 @@ pub fn to_i64(value: &Decimal) -> Option<i64> {
     i64::try_from(whole).ok()
 }
 
-/// The double nearest to a numeric.
+/// Returns the nearest double.
 pub fn to_f64(value: &Decimal) -> f64 {
     let mut text = Vec::with_capacity(32);
     format(value, &mut text);
@@ -314,7 +315,8 @@ pub fn to_f64(value: &Decimal) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// The numeric of a double with `digits` significant digits (15 for double precision, 6 for real).
+/// Converts a double to a numeric of `digits` significant digits (15 for double precision, 6 for
+/// real).
 pub fn from_f64(value: f64, digits: usize) -> Result<Decimal, SqlError> {
     if !value.is_finite() {
         return Err(SqlError::unsupported("numeric NaN or infinity"));

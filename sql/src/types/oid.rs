@@ -1,4 +1,4 @@
-//! oid: an unsigned integer of 32 bits, which text may give with a sign, as PostgreSQL reads it.
+//! oid: an unsigned 32-bit integer. As in PostgreSQL, its text form can have a sign.
 
 use super::{TypeKind, invalid_input};
 use crate::error::{SqlError, SqlState};
@@ -19,7 +19,8 @@ pub fn parse(text: &str) -> Result<u32, SqlError> {
     }
 }
 
-/// Names of catalog objects are found by casts, which know the catalog.
+/// Returns error 0A000 for a parameter of an object type. Only casts know the catalog and can
+/// resolve names.
 #[cold]
 pub fn no_names(kind: TypeKind) -> SqlError {
     SqlError::unsupported(format!("a parameter of type {kind}"))

@@ -1,9 +1,9 @@
-//! Rows as text and in binary.
+//! The text and binary forms of rows.
 //!
 //! ```text
-//! text     (1,"a b",)     a field that is NULL is empty, an empty text is ""
-//! binary   number of fields (4 bytes)
-//!          for each field: OID of its type, its length or -1 (4 bytes each), and its binary form
+//!     text     (1,"a b",)  a NULL field is empty, an empty text is ""
+//!     binary   number of fields (4 bytes)
+//!              for each field: OID of its type, its length or -1 (4 bytes each), and its binary form
 //! ```
 
 use super::array::is_blank;
@@ -153,7 +153,8 @@ pub(super) fn parse(
     Ok(Record::new(Fields::Named(of), values))
 }
 
-/// The text of a field, `None` for NULL, and where it ends; `None` where the literal ends before it.
+/// Reads a field: its text (`None` for NULL) and its end. Returns `None` if the text ends within
+/// the field.
 fn one(bytes: &[u8], mut at: usize) -> Option<(Option<Vec<u8>>, usize)> {
     let mut part = Vec::new();
     let mut quoted = false;
@@ -180,7 +181,7 @@ fn one(bytes: &[u8], mut at: usize) -> Option<(Option<Vec<u8>>, usize)> {
     }
 }
 
-/// 0A000: nothing says what is in it.
+/// Returns error 0A000: the fields of a `record` are unknown.
 #[cold]
 pub(super) fn no_input() -> SqlError {
     SqlError::new(
@@ -190,12 +191,12 @@ pub(super) fn no_input() -> SqlError {
 }
 
 impl Record {
-    /// Each value, as many as there are fields.
+    /// Returns each value, as many as there are fields.
     fn all(&self) -> impl Iterator<Item = &Value> {
         (0..self.fields.len()).map(|at| self.get(at))
     }
 
-    /// Each value with the type that it is of.
+    /// Returns each value and its type.
     pub fn typed(&self) -> impl Iterator<Item = (&Value, Type)> {
         self.all()
             .zip(self.fields.iter().map(|field| field.ty.plain()))

@@ -1,12 +1,15 @@
-//! The text types: encoding, lengths, blank padding.
+//! The text types: encoding, length limits, blank padding.
 
 use crate::error::{SqlError, SqlState};
 use crate::types::Type;
 
-/// The bytes of an identifier that count.
+/// The maximum length of an identifier, in bytes.
 const NAME_BYTES_MAX: usize = 63;
 
-/// Text from bytes off the wire: UTF-8 without NUL, else 22021.
+/// Checks that bytes from the client are UTF-8 without NUL, and returns them as text.
+///
+/// # Errors
+/// 22021 if they are not.
 pub fn check_utf8(bytes: &[u8]) -> Result<&str, SqlError> {
     let bad_at = match std::str::from_utf8(bytes) {
         Ok(text) => match bytes.iter().position(|b| *b == 0) {
@@ -35,7 +38,7 @@ pub fn check_utf8(bytes: &[u8]) -> Result<&str, SqlError> {
     ))
 }
 
-/// Cuts an identifier to 63 bytes, between characters.
+/// Truncates an identifier to 63 bytes at a character boundary.
 pub(super) fn clip_name(text: &str) -> &str {
     if text.len() <= NAME_BYTES_MAX {
         return text;
@@ -43,8 +46,8 @@ pub(super) fn clip_name(text: &str) -> &str {
     &text[..text.floor_char_boundary(NAME_BYTES_MAX)]
 }
 
-/// Cuts a "char" to its one byte, or character. `\ooo` is the byte with that number; those that are no character of their own
-/// stay as they are written.
+/// Truncates a "char" to one byte or character. `\ooo` is the byte with that octal number; one that
+/// is not a character by itself stays as it is written.
 pub(super) fn clip_char(text: &str) -> &str {
     const ASCII: [u8; 128] = {
         let mut all = [0; 128];
@@ -66,7 +69,7 @@ pub(super) fn clip_char(text: &str) -> &str {
     text.chars().next().map_or("", |c| &text[..c.len_utf8()])
 }
 
-/// Appends the blanks that `char(n)` is short of.
+/// Appends blanks up to the length of a `char(n)`.
 pub(super) fn pad(text: &str, ty: &Type, out: &mut Vec<u8>) {
     if let Some(length) = ty.length() {
         let have = text.chars().count();

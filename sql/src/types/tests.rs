@@ -1,4 +1,4 @@
-//! Values read and written.
+//! Tests of the text and binary forms of values.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::{Type, TypeKind, binary_in, binary_out, calendar, numeric, text_in, t
 use crate::settings::Settings;
 use crate::value::{Array, Dimension, Interval, TimeTz, Value};
 
-/// One value of every kind, and its type.
+/// Generates a value of every type, with its type.
 fn any_value() -> impl Strategy<Value = (Type, Value)> {
     prop_oneof![
         any::<bool>().prop_map(|v| (Type::BOOL, Value::Bool(v))),
@@ -125,7 +125,7 @@ fn lengths_are_kept() {
     assert_eq!(error.sqlstate().as_str(), "22003");
 }
 
-/// What PostgreSQL's send functions give.
+/// The expected bytes are those of PostgreSQL's send functions.
 #[test]
 fn binary_forms_are_those_of_postgresql() {
     let array = |ty: Type| ty.array().expect("an array type");

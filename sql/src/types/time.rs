@@ -5,10 +5,13 @@ use super::interval::fraction;
 use crate::error::{SqlError, SqlState};
 use crate::value::TimeTz;
 
-/// The largest offset from UTC: a bit less than 16 hours.
+/// The exclusive limit of a UTC offset, in seconds: 16 hours.
 const OFFSET_LIMIT: i32 = 16 * 3600;
 
-/// A time of day in range, else 22008.
+/// Checks that a time of day is in range.
+///
+/// # Errors
+/// 22008 if it is not.
 pub(super) fn check(us: i64) -> Result<i64, SqlError> {
     match us {
         0..=DAY_US => Ok(us),
@@ -42,7 +45,7 @@ pub(super) fn to_binary(time: &TimeTz, out: &mut Vec<u8>) {
     out.extend_from_slice(&time.west.to_be_bytes());
 }
 
-/// `hh:mm:ss[.ffffff]`
+/// Appends `hh:mm:ss[.ffffff]`.
 pub(super) fn format(us: i64, out: &mut Vec<u8>) {
     let seconds = (us / SECOND_US) as u32;
     two(seconds / 3600, out);
@@ -53,7 +56,7 @@ pub(super) fn format(us: i64, out: &mut Vec<u8>) {
     fraction(us % SECOND_US, out);
 }
 
-/// `hh:mm:ss[.ffffff]±hh[:mm[:ss]]`
+/// Appends `hh:mm:ss[.ffffff]±hh[:mm[:ss]]`.
 pub(super) fn format_tz(time: &TimeTz, out: &mut Vec<u8>) {
     format(time.us, out);
     out.push(if time.west > 0 { b'-' } else { b'+' });

@@ -1,4 +1,5 @@
-//! Length limits: what `varchar(n)`, `char(n)`, `numeric(p, s)` and `timestamp(p)` do to a value.
+//! Type modifiers: the effect of `varchar(n)`, `char(n)`, `numeric(p, s)` and `timestamp(p)` on a
+//! value.
 
 use rust_decimal::Decimal;
 
@@ -6,8 +7,10 @@ use super::{Type, TypeKind, interval, numeric};
 use crate::error::{SqlError, SqlState};
 use crate::value::{TimeTz, Value};
 
-/// Makes a value of the type's kind fit the type's modifier. An explicit cast cuts text that is too
-/// long, else it is 22001 unless only blanks are lost.
+/// Applies the type's modifier to a value of the type's kind.
+///
+/// # Errors
+/// 22001 for text that is too long, unless the cast is explicit or only blanks are lost.
 pub fn apply_typmod(value: Value, ty: &Type, explicit: bool) -> Result<Value, SqlError> {
     match (value, ty.kind) {
         (Value::Text(text), TypeKind::BpChar) => {
@@ -57,7 +60,7 @@ fn limit<'a>(text: &'a str, ty: &Type, explicit: bool) -> Result<&'a str, SqlErr
     let Some(length) = ty.length() else {
         return Ok(text);
     };
-    // No more bytes than characters allowed: no need to count.
+    // A text with at most `length` bytes has at most `length` characters.
     if text.len() <= length {
         return Ok(text);
     }

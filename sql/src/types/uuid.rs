@@ -1,8 +1,8 @@
-//! uuid.
+//! The text form of uuid.
 
 use crate::error::SqlError;
 
-/// 32 hex digits, a hyphen allowed after each group of four, braces around them allowed.
+/// Reads 32 hex digits, with optional hyphens after groups of four and optional braces around them.
 pub(super) fn parse(text: &str) -> Result<[u8; 16], SqlError> {
     read(text.as_bytes()).ok_or_else(|| super::invalid_input("uuid", text))
 }

@@ -1,7 +1,7 @@
-//! Between local and absolute time in a time zone.
+//! Conversions between local and absolute time in a time zone.
 //!
-//! A local time that a zone skips is read with the offset before the jump; one that happens twice
-//! is the later one, as PostgreSQL does.
+//! A local time that a zone skips uses the offset before the change. A local time that occurs twice
+//! means the later one, as in PostgreSQL.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -9,12 +9,12 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 
 use super::calendar::{DAY_US, EPOCH_SHIFT_SECONDS, SECOND_US, civil_from_days};
 
-/// The offset east of UTC, in seconds, at an absolute moment.
+/// Returns the offset in seconds east of UTC at an absolute time.
 pub fn offset_at(zone: &TimeZone, us: i64) -> i32 {
     moment(us).map_or(0, |moment| zone.to_offset(moment).seconds())
 }
 
-/// What a zone's time is called at an absolute moment: `PST`, or `+03` where it has no name.
+/// Returns a zone's abbreviation at an absolute time: `PST`, or `+03` if it has no name.
 pub fn abbreviation_at(zone: &TimeZone, us: i64) -> String {
     let Some(moment) = moment(us) else {
         return String::new();
@@ -33,11 +33,11 @@ fn moment(us: i64) -> Option<Timestamp> {
     Timestamp::from_second(seconds).ok()
 }
 
-/// The offset east of UTC, in seconds, at a local time given as microseconds.
+/// Returns the offset in seconds east of UTC at a local time in microseconds.
 pub fn offset_at_local(zone: &TimeZone, local_us: i64) -> i32 {
     let (year, month, day) = civil_from_days(local_us.div_euclid(DAY_US));
     let seconds = local_us.rem_euclid(DAY_US) / SECOND_US;
-    // Beyond the years that jiff knows, zones stay as they are at the last of them.
+    // Outside the range of jiff, zones stay as they are in the last supported year.
     let known = year.clamp(-9998, 9998);
     let day = if known == year { day } else { day.min(28) };
     let local = DateTime::new(
@@ -59,7 +59,7 @@ pub fn offset_at_local(zone: &TimeZone, local_us: i64) -> i32 {
     }
 }
 
-/// The local time at an absolute moment.
+/// Converts an absolute time to local time.
 pub fn to_local(zone: &TimeZone, us: i64) -> i64 {
     match us {
         i64::MIN | i64::MAX => us,
@@ -67,7 +67,7 @@ pub fn to_local(zone: &TimeZone, us: i64) -> i64 {
     }
 }
 
-/// The absolute moment of a local time.
+/// Converts a local time to absolute time.
 pub fn to_absolute(zone: &TimeZone, local_us: i64) -> i64 {
     match local_us {
         i64::MIN | i64::MAX => local_us,

@@ -1,14 +1,14 @@
-//! Abbreviations of time zones that literals and AT TIME ZONE know: PostgreSQL's default set.
+//! The time zone abbreviations that literals and AT TIME ZONE accept: PostgreSQL's default set.
 
-/// Returns the offset east of UTC, in seconds, that an abbreviation stands for at any time of the
-/// year.
+/// Returns the fixed offset of an abbreviation, in seconds east of UTC.
 pub(crate) fn abbreviated_offset(word: &str) -> Option<i32> {
     let lowered = word.to_ascii_lowercase();
     let at = ABBREVIATIONS.binary_search_by_key(&lowered.as_str(), |(name, _)| *name);
     at.ok().map(|at| ABBREVIATIONS[at].1)
 }
 
-/// Abbreviations, in order, and their offsets. Those that once had others have their latest.
+/// Abbreviations, sorted, and their offsets. An abbreviation whose offset changed has the latest
+/// one.
 #[rustfmt::skip]
 const ABBREVIATIONS: [(&str, i32); 195] = [
     ("acdt", 37_800), ("acsst", 37_800), ("acst", 34_200), ("act", -18_000), ("acwst", 31_500),

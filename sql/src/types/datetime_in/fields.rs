@@ -1,4 +1,4 @@
-//! Cutting a date or time text into fields.
+//! The splitting of a date or time text into fields.
 
 use jiff::tz::TimeZone;
 
@@ -6,10 +6,10 @@ use super::{named_zone, order_of};
 use crate::settings::DateOrder;
 use crate::types::calendar::{DAY_US, SECOND_US, civil_from_days, days_from_civil};
 
-/// The Julian day of 2000-01-01.
+/// The Julian day number of 2000-01-01.
 const JULIAN_EPOCH: i64 = 2_451_545;
 
-/// What a text gave.
+/// The fields that were read from a text.
 #[derive(Default)]
 pub(super) struct Fields {
     pub(super) year: Option<i32>,
@@ -18,34 +18,34 @@ pub(super) struct Fields {
     pub(super) time_us: Option<i64>,
     pub(super) zone: Option<Zone>,
     pub(super) bc: bool,
-    /// The year was given by two digits: AD it is one near us.
+    /// Whether the year had two digits: without BC it means the nearest such year.
     pub(super) two_digits: bool,
     pub(super) special: Option<Special>,
-    /// A time is read: a date may be left out.
+    /// Whether a time is read, so that the date is optional.
     time_only: bool,
 }
 
-/// A word that is a whole moment.
+/// A word that stands for a whole timestamp.
 #[derive(Clone, Copy)]
 pub(super) enum Special {
     Infinity,
     MinusInfinity,
     Epoch,
     Now,
-    /// Midnight UTC.
+    /// Midnight UTC (`allballs`).
     AllBalls,
-    /// Days from today.
+    /// A number of days from today.
     Day(i32),
 }
 
-/// A zone in the text.
+/// A time zone in the text.
 pub(super) enum Zone {
     /// Seconds east of UTC.
     Offset(i32),
     Named(TimeZone),
 }
 
-/// What is wrong with a text.
+/// The error in a text.
 pub(super) enum Fault {
     Syntax,
     Range,
@@ -84,7 +84,7 @@ impl Fields {
         Fields::default().fill(text, order)
     }
 
-    /// A time of day, perhaps behind a date.
+    /// Reads a time of day, optionally after a date.
     pub(super) fn read_time(text: &str, order: DateOrder) -> Result<Fields, Fault> {
         let fields = Fields {
             time_only: true,
@@ -116,7 +116,8 @@ impl Fields {
         Ok(self)
     }
 
-    /// A field that starts with a digit: a time, a date, or a number whose place is found later.
+    /// Reads a field that starts with a digit: a time, a date, or a number whose meaning is found
+    /// later.
     fn numeric<'a>(
         &mut self,
         text: &'a str,
@@ -153,7 +154,7 @@ impl Fields {
         Ok(rest)
     }
 
-    /// `yyyymmdd` or `yymmdd`.
+    /// Reads `yyyymmdd` or `yymmdd`.
     fn packed_date(&mut self, number: &str, year_digits: usize) -> Result<(), Fault> {
         let (year, rest) = number.split_at(year_digits);
         let (month, day) = rest.split_at(2);
@@ -163,7 +164,7 @@ impl Fields {
         Ok(())
     }
 
-    /// `hhmmss` or `hhmm` behind a date.
+    /// Reads `hhmmss` or `hhmm` after a date.
     fn packed_time<'a>(&mut self, text: &'a str, number: &str) -> Result<&'a str, Fault> {
         let part = |i: usize| number.get(i..i + 2).map_or(Ok(0), parse::<i64>);
         let seconds = clock(part(0)?, part(2)?, part(4)?)?;
@@ -172,7 +173,7 @@ impl Fields {
         Ok(rest)
     }
 
-    /// Three parts with a separator, one of them maybe a month's name.
+    /// Reads three parts with a separator, one of which can be a month name.
     fn dated<'a>(
         &mut self,
         text: &'a str,
@@ -206,7 +207,7 @@ impl Fields {
             .collect();
         match named.as_slice() {
             [] => self.three(parts, order)?,
-            // A month's name is not the last of them.
+            // A month name cannot be the last part.
             [at @ (0 | 1)] => {
                 self.month = month_number(parts[*at]);
                 self.two(parts[1 - at], parts[2], order)?;
@@ -228,7 +229,7 @@ impl Fields {
         Ok(())
     }
 
-    /// `yyyy.ddd`
+    /// Reads `yyyy.ddd`.
     fn day_of_year(&mut self, year: &str, day: &str) -> Result<(), Fault> {
         if year.len() < 3 || !year.bytes().chain(day.bytes()).all(|b| b.is_ascii_digit()) {
             return Err(Fault::Syntax);
@@ -251,7 +252,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Day and year beside a named month.
+    /// Sets day and year next to a named month.
     fn two(&mut self, first: &str, second: &str, order: DateOrder) -> Result<(), Fault> {
         let year_first = order == DateOrder::Ymd && second.len() < 3;
         let (day, year) = if first.len() > 2 || year_first {
@@ -263,7 +264,7 @@ impl Fields {
         self.set_year(year)
     }
 
-    /// Numbers that stood alone: with a month's name they are day and year.
+    /// Assigns meanings to separate numbers: next to a month name they are day and year.
     fn place(&mut self, numbers: &[&str], order: DateOrder) -> Result<(), Fault> {
         match (numbers, self.month) {
             ([], _) => Ok(()),
@@ -282,7 +283,7 @@ impl Fields {
         Ok(())
     }
 
-    /// `hh:mm[:ss[.ffffff]]`
+    /// Reads `hh:mm[:ss[.ffffff]]`.
     fn time<'a>(&mut self, text: &'a str) -> Result<&'a str, Fault> {
         if self.time_us.is_some() {
             return Err(Fault::Syntax);
@@ -311,7 +312,7 @@ impl Fields {
         Ok(rest)
     }
 
-    /// A field with a sign: an offset from UTC, or an infinity.
+    /// Reads a field with a sign: a UTC offset or an infinity.
     fn signed<'a>(&mut self, text: &'a str) -> Result<&'a str, Fault> {
         let (sign, body) = match text.strip_prefix('-') {
             Some(body) => (-1, body),
@@ -362,7 +363,7 @@ impl Fields {
         Ok(rest)
     }
 
-    /// `numbers` stand before it, and their places are not known.
+    /// Reads a word. `numbers` are the numbers before it whose meanings are unknown.
     fn word<'a>(
         &mut self,
         text: &'a str,
@@ -482,7 +483,7 @@ fn clock(hours: i64, minutes: i64, seconds: i64) -> Result<i64, Fault> {
     Ok(hours * 3600 + minutes * 60 + seconds)
 }
 
-/// `.ffffff`, rounded to microseconds.
+/// Reads `.ffffff`, rounded to microseconds.
 fn fraction(text: &str) -> Result<(i64, &str), Fault> {
     let Some(body) = text.strip_prefix('.') else {
         return Ok((0, text));

@@ -2,12 +2,13 @@
 
 use crate::error::{SqlError, SqlState};
 
-/// More digits than this a number does not have before its point.
+/// The maximum number of digits before the decimal point.
 const WHOLE_DIGITS_MAX: i64 = 131_072;
-/// Nor more than this behind it.
+/// The maximum number of digits after the decimal point.
 const FRACTION_DIGITS_MAX: i64 = 16_383;
 
-/// A number without an exponent: sign, digits before the point without zeros in front, and behind it.
+/// Returns a number without an exponent: whether it is negative, the digits before the point
+/// without leading zeros, and the digits after the point.
 pub fn plain(text: &str) -> Result<(bool, String, String), SqlError> {
     let (negative, body) = match text.strip_prefix('-') {
         Some(body) => (true, body),
@@ -47,7 +48,7 @@ pub fn plain(text: &str) -> Result<(bool, String, String), SqlError> {
     Ok((negative, whole.trim_start_matches('0').to_owned(), fraction))
 }
 
-/// Appends a number as numeric writes it.
+/// Appends a number in the form of numeric.
 pub(super) fn write(text: &str, out: &mut String) -> Result<(), SqlError> {
     let simple = !text.contains(['e', 'E']) && !text.starts_with("-0");
     if simple {

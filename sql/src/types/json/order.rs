@@ -1,10 +1,10 @@
-//! The order of jsonb documents, by keys that sort as PostgreSQL sorts the documents.
+//! The sort order of jsonb documents, by keys that sort like PostgreSQL sorts the documents.
 //!
 //! ```text
-//! null < string < number < false < true < array < object
-//! arrays and objects by how many they have, then part by part
+//!     null < string < number < false < true < array < object
+//!     arrays and objects by number of elements, then element by element
 //! ```
-//! A document that is no array or object counts as an array of one element, before those that are.
+//! A scalar document counts as an array of one element, before real arrays.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -18,7 +18,7 @@ const BOOL: u8 = 3;
 const ARRAY: u8 = 0x10;
 const OBJECT: u8 = 0x11;
 
-/// The order of two texts in the form of jsonb.
+/// Compares two texts in the form of jsonb.
 pub fn compare(a: &str, b: &str) -> Ordering {
     if a == b {
         return Ordering::Equal;
@@ -26,7 +26,7 @@ pub fn compare(a: &str, b: &str) -> Ordering {
     key(a).cmp(&key(b))
 }
 
-/// Hashes a text in the form of jsonb, equal documents alike.
+/// Hashes a text in the form of jsonb; equal documents have equal hashes.
 pub fn hash(text: &str, hasher: &mut impl Hasher) {
     key(text).hash(hasher);
 }
@@ -39,7 +39,7 @@ fn key(text: &str) -> Vec<u8> {
 
 /// Appends bytes that sort as the documents do.
 pub fn push_key(text: &str, out: &mut Vec<u8>) {
-    // What is no document is not in the form of jsonb, and nobody's value.
+    // A text in the form of jsonb always parses.
     let Ok(json) = parse(text) else {
         return;
     };
@@ -83,13 +83,14 @@ fn part(json: &Json<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// A string has no character 0 in it, which ends it here.
+/// Appends a string. The terminator 0 is unambiguous, because the string contains no character 0.
 fn push_text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
     out.push(0);
 }
 
-/// Sign, how many digits before the point (less than none for zeros behind it), and the digits.
+/// Appends the sign, the number of digits before the point (negative for leading zeros after it),
+/// and the digits.
 fn push_number(text: &str, out: &mut Vec<u8>) {
     const ZERO: u8 = 0x80;
     let Ok((negative, whole, fraction)) = number::plain(text) else {

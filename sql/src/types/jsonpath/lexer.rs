@@ -1,31 +1,31 @@
-//! The words of a jsonpath.
+//! The lexer of jsonpath.
 
 use crate::error::{SqlError, SqlState};
 use crate::types::json::plain_number;
 
-/// A word.
+/// A token of a jsonpath.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
-    /// A name without quotes.
+    /// An unquoted name.
     Name(String),
-    /// A string in quotes.
+    /// A quoted string.
     Text(String),
     /// `$name`
     Variable(String),
     /// A number, as jsonb writes it.
     Number(String),
-    /// What is none of these.
+    /// An operator or punctuation character.
     Sign(&'static str),
 }
 
-/// A word, where it begins, and where it ends.
+/// A token and its byte range.
 pub(super) struct Word {
     pub(super) token: Token,
     pub(super) from: usize,
     pub(super) to: usize,
 }
 
-/// The longer ones first.
+/// The operators; longer ones come first.
 const SIGNS: [&str; 32] = [
     "**", "&&", "||", "==", "!=", "<>", "<=", ">=", "?", "%", "$", ".", "[", "]", "{", "}", "(",
     ")", "|", "&", "!", "=", "<", ">", "@", "#", ",", "*", ":", "-", "+", "/",
@@ -35,7 +35,7 @@ fn is_special(c: char) -> bool {
     c.is_ascii_whitespace() || "?%$.[]{}()|&!=<>@#,*:-+/\\\"".contains(c)
 }
 
-/// 42601 at a place of the text.
+/// Returns error 42601 at a position of the text.
 pub(super) fn unexpected(text: &str, from: usize, to: usize) -> SqlError {
     let what = match text.get(from..to).filter(|near| !near.is_empty()) {
         Some(near) => format!("syntax error at or near \"{near}\" of jsonpath input"),
@@ -44,7 +44,7 @@ pub(super) fn unexpected(text: &str, from: usize, to: usize) -> SqlError {
     SqlError::new(SqlState::SYNTAX_ERROR, what)
 }
 
-/// All words of a text.
+/// Returns all tokens of a text.
 pub(super) fn words(text: &str) -> Result<Vec<Word>, SqlError> {
     let mut lexer = Lexer { text, at: 0 };
     let mut words = Vec::new();
@@ -194,7 +194,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// What stands behind a backslash.
+    /// Reads an escape after its backslash.
     fn escape(&mut self, out: &mut String) -> Result<(), SqlError> {
         let Some(c) = self.next() else {
             return Err(self.wrong("unexpected end after backslash at end"));

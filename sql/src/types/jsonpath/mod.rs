@@ -1,10 +1,10 @@
-//! jsonpath: a language for parts of jsonb documents.
+//! jsonpath: a language that selects elements of jsonb documents.
 //!
 //! ```text
-//! text ──lexer──▶ tokens ──parser──▶ Path ──writer──▶ the one form that PostgreSQL shows
-//!                                      └──functions/jsonpath──▶ items of a document
+//!     text ──lexer──▶ tokens ──parser──▶ Path ──writer──▶ the canonical text that PostgreSQL shows
+//!                                            └──functions/jsonpath──▶ items of a document
 //! ```
-//! Values of the type are kept as that text, and parsed where they are used.
+//! Values of the type are stored as the canonical text and parsed when they are used.
 //!
 //! Failure: no text makes the parser panic; expressions nest at most `DEPTH_MAX` deep (54001).
 
@@ -16,28 +16,29 @@ use crate::error::SqlError;
 
 pub use parser::parse;
 
-/// How deep expressions may nest.
+/// The maximum nesting depth of expressions.
 const DEPTH_MAX: usize = 300;
 
-/// A path.
+/// A parsed jsonpath.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
-    /// What does not fit the document is no error: arrays are taken apart, and what is missing is missing.
+    /// Lax mode: structural errors are ignored, arrays are unwrapped, and missing elements select
+    /// nothing.
     pub lax: bool,
     /// The expression.
     pub root: Chain,
 }
 
-/// Something, and steps from there on.
+/// A primary expression and the steps applied to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
-    /// Where it begins.
+    /// The primary expression.
     pub head: Head,
     /// The steps.
     pub steps: Vec<Step>,
 }
 
-/// Where a chain begins.
+/// A primary expression, at which a chain begins.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Head {
     /// `$`
@@ -58,13 +59,13 @@ pub enum Head {
     Text(String),
     /// `a + b`
     Binary(Operator, Box<Chain>, Box<Chain>),
-    /// `+a` or `-a`; whether it is negated.
+    /// `+a` or `-a`; true for `-`.
     Sign(bool, Box<Chain>),
-    /// A condition.
+    /// A predicate in parentheses, used as a value.
     Truth(Box<Predicate>),
 }
 
-/// An operator of numbers.
+/// An arithmetic operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// `+`
@@ -79,7 +80,7 @@ pub enum Operator {
     Mod,
 }
 
-/// A step.
+/// An accessor, filter or method of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// `.key`
@@ -98,7 +99,7 @@ pub enum Step {
     Method(Method),
 }
 
-/// A method.
+/// An item method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// abs()
@@ -119,7 +120,7 @@ pub enum Method {
     Type,
 }
 
-/// A comparison.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `==`
@@ -136,7 +137,7 @@ pub enum Comparison {
     GreaterOrEqual,
 }
 
-/// What is true, false or unknown.
+/// An expression that is true, false or unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Predicate {
     /// `a && b`
@@ -158,7 +159,7 @@ pub enum Predicate {
 }
 
 impl Operator {
-    /// As it is written.
+    /// Returns the operator's text.
     pub fn name(self) -> &'static str {
         match self {
             Operator::Add => "+",
@@ -171,7 +172,7 @@ impl Operator {
 }
 
 impl Comparison {
-    /// As it is written.
+    /// Returns the operator's text.
     pub fn name(self) -> &'static str {
         match self {
             Comparison::Equal => "==",
@@ -185,7 +186,7 @@ impl Comparison {
 }
 
 impl Method {
-    /// All of them by their names.
+    /// All methods and their names.
     const NAMES: [(&'static str, Method); 8] = [
         ("abs", Method::Abs),
         ("ceiling", Method::Ceiling),
@@ -197,14 +198,14 @@ impl Method {
         ("type", Method::Type),
     ];
 
-    /// Its name.
+    /// Returns the name of the method.
     pub fn name(self) -> &'static str {
         let found = Method::NAMES.iter().find(|(_, method)| *method == self);
         found.map_or("", |(name, _)| name)
     }
 }
 
-/// A text in the one form of the type.
+/// Converts a text to the canonical form of the type.
 pub fn normal(text: &str) -> Result<String, SqlError> {
     Ok(writer::written(&parse(text)?))
 }

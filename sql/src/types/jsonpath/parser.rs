@@ -1,12 +1,12 @@
-//! From the words of a jsonpath to what they mean.
+//! The parser of jsonpath.
 //!
 //! ```text
-//! truth    = and { "||" and }                 and   = operand { "&&" operand }
-//! operand  = "!" grouped | sum [ == | < | … sum | starts with … | like_regex … ]
-//! sum      = product { + | - product }         product = signed { * | / | % signed }
-//! signed   = [ + | - ] signed | primary { step }
+//!     truth    = and { "||" and }                and      = operand { "&&" operand }
+//!     operand  = "!" grouped | sum [ == | < | … sum | starts with … | like_regex … ]
+//!     sum      = product { + | - product }       product  = signed { * | / | % signed }
+//!     signed   = [ + | - ] signed | primary { step }
 //! ```
-//! What is in parentheses is a value or a condition; which one is asked where it matters.
+//! Parentheses contain a value or a condition; the parser checks which one where it matters.
 
 use super::lexer::{Token, Word, unexpected, words};
 use super::{Chain, Comparison, DEPTH_MAX, Head, Method, Operator, Path, Predicate, Step};
@@ -14,7 +14,7 @@ use crate::error::{SqlError, SqlState};
 use crate::functions::check_path_regex;
 use crate::stack;
 
-/// Reads a path.
+/// Parses a path.
 pub fn parse(text: &str) -> Result<Path, SqlError> {
     let words = words(text)?;
     if words.is_empty() {
@@ -44,7 +44,7 @@ pub fn parse(text: &str) -> Result<Path, SqlError> {
     Ok(Path { lax, root })
 }
 
-/// What parentheses may hold.
+/// The contents of parentheses: a value or a condition.
 enum Either {
     Value(Chain),
     Truth(Predicate),
@@ -120,7 +120,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads what is within something else.
+    /// Parses an expression one nesting level deeper.
     fn deeper(
         &mut self,
         read: fn(&mut Self) -> Result<Either, SqlError>,
@@ -134,7 +134,7 @@ impl Parser<'_> {
         Ok(inner)
     }
 
-    /// A condition or a value.
+    /// Parses a condition or a value.
     fn either(&mut self) -> Result<Either, SqlError> {
         self.deeper(Self::disjunction)
     }
@@ -177,7 +177,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `(condition)`
+    /// Parses `(condition)`.
     fn grouped(&mut self) -> Result<Predicate, SqlError> {
         self.expect("(")?;
         let inner = self.either()?;
@@ -307,7 +307,7 @@ impl Parser<'_> {
         }))
     }
 
-    /// What begins a chain, and its steps.
+    /// Parses a primary expression and its steps.
     fn primary(&mut self) -> Result<Either, SqlError> {
         if self.sign("(") {
             let inner = self.either()?;
@@ -315,7 +315,7 @@ impl Parser<'_> {
             if !self.sees_step() {
                 return Ok(inner);
             }
-            // Steps go on from where those inside end.
+            // The steps continue the chain in the parentheses.
             let mut chain = inner.into_chain();
             self.steps(&mut chain.steps)?;
             return Ok(Either::Value(chain));
@@ -434,7 +434,7 @@ impl Parser<'_> {
     }
 }
 
-/// The flags of like_regex, each once and in the order in which they are shown.
+/// Returns the flags of like_regex without duplicates, in the order in which they are shown.
 fn known_flags(given: &str) -> Result<String, SqlError> {
     if let Some(wrong) = given.chars().find(|c| !"ismxq".contains(*c)) {
         return Err(SqlError::new(
@@ -455,7 +455,10 @@ fn known_flags(given: &str) -> Result<String, SqlError> {
     Ok("ismxq".chars().filter(|flag| has(*flag)).collect())
 }
 
-/// 42601 where `@` stands outside of a filter, or `last` outside of a subscript.
+/// Checks the use of `@` and `last`.
+///
+/// # Errors
+/// 42601 for `@` outside a filter, or `last` outside a subscript.
 fn check(chain: &Chain, (filtered, subscript): (bool, bool)) -> Result<(), SqlError> {
     let wrong = |what: &str| Err(SqlError::new(SqlState::SYNTAX_ERROR, what));
     match &chain.head {

@@ -1,9 +1,9 @@
-//! A jsonpath as PostgreSQL shows it.
+//! The text output of jsonpath, as PostgreSQL shows it.
 
 use super::{Chain, Head, Operator, Path, Predicate, Step};
 use crate::types::json::quote;
 
-/// How tightly something is bound: what is inside gets parentheses unless it is bound more tightly.
+/// Operator precedence: an operand is put in parentheses unless its precedence is higher.
 const OR: u8 = 0;
 const AND: u8 = 1;
 const COMPARISON: u8 = 2;
@@ -12,7 +12,7 @@ const PRODUCT: u8 = 4;
 const SIGN: u8 = 5;
 const ALONE: u8 = 6;
 
-/// The text.
+/// Returns the canonical text of a path.
 pub(super) fn written(path: &Path) -> String {
     let mut out = String::new();
     if !path.lax {
