@@ -1,4 +1,4 @@
-//! The relations that objects are in, by oid: an object's class.
+//! The oids of the system catalogs that contain objects: the class of an object.
 
 /// `pg_default_acl`
 pub const DEFAULT_ACL: u32 = 826;

@@ -1,6 +1,6 @@
-//! What the catalog keeps as text, as it is shown: see [`Reader`].
+//! Deparsing of definitions that the catalog stores as text; see [`Reader`].
 //!
-//! What cannot be shown so is shown as it was written.
+//! A text that cannot be deparsed is shown as it was written.
 
 use super::view_text::view_text;
 use super::without_parentheses;
@@ -9,7 +9,7 @@ use crate::catalog::{Snapshot, TableDef, ViewDef};
 use crate::context::EvalContext;
 use crate::types::domains::DomainCheck;
 
-/// How definitions are shown to a session: `pretty` is without parentheses that say nothing.
+/// Returns a deparser for a session. `pretty` omits redundant parentheses.
 pub fn reader<'a>(snapshot: &'a Snapshot, cx: &'a EvalContext, pretty: bool) -> Reader<'a> {
     let indented = true;
     Reader {
@@ -20,7 +20,7 @@ pub fn reader<'a>(snapshot: &'a Snapshot, cx: &'a EvalContext, pretty: bool) -> 
     }
 }
 
-/// An expression.
+/// Deparses an expression.
 pub fn expression(reader: &Reader<'_>, text: &str, over: Over<'_>) -> String {
     let shown = reader.expression(text, over);
     shown.unwrap_or_else(|| match reader.style.pretty {
@@ -29,7 +29,7 @@ pub fn expression(reader: &Reader<'_>, text: &str, over: Over<'_>) -> String {
     })
 }
 
-/// A condition, `(a > 1)`.
+/// Deparses a condition, such as `(a > 1)`.
 pub fn condition(reader: &Reader<'_>, text: &str, over: Over<'_>) -> String {
     reader.expression(text, over).unwrap_or_else(|| {
         let mut inside = text;
@@ -43,27 +43,27 @@ pub fn condition(reader: &Reader<'_>, text: &str, over: Over<'_>) -> String {
     })
 }
 
-/// The expression of an index; several are separated by commas.
+/// Deparses the expression of an index; several are separated by commas.
 pub fn index_expression(reader: &Reader<'_>, table: &TableDef, text: &str) -> Option<String> {
     reader.index_expression(text, Over::Table(table))
 }
 
-/// The constraint of a domain.
+/// Deparses the constraint of a domain.
 pub fn domain_check(reader: &Reader<'_>, check: &DomainCheck, base: crate::types::Type) -> String {
     let valid = if check.validated { "" } else { " NOT VALID" };
     let shown = condition(reader, &check.text, Over::Domain(base));
     format!("CHECK ({shown}){valid}")
 }
 
-/// How `.*` reads in a parsed text, behind a row in parentheses.
+/// The form of `.*` in a parsed text, after a row in parentheses.
 const EVERY_FIELD_OF: &str = ".\u{1}";
 
-/// The query of a view.
+/// Deparses the query of a view.
 pub fn view_definition(reader: &Reader<'_>, view: &ViewDef) -> String {
     let text = reader.view(view).unwrap_or_else(|| {
         let path = search_path(reader.snapshot, reader.cx);
         let text = view_text(view, reader.snapshot, &path);
-        // `(row).*` is parsed with another character than the star.
+        // In a parsed text, `(row).*` contains another character instead of the star.
         format!(" {}", text.replace(EVERY_FIELD_OF, ".*"))
     });
     format!("{text};")

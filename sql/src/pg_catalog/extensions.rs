@@ -1,4 +1,4 @@
-//! The extensions that a database has, and those that there are.
+//! The installed and the available extensions.
 
 use super::privileges::owner;
 use super::rows::Rows;
@@ -7,7 +7,7 @@ use crate::catalog::{Object, ObjectKind, Snapshot};
 use crate::extensions::{AVAILABLE, Extension};
 use crate::value::Value;
 
-/// `pg_extension`.
+/// Adds the rows of `pg_extension`.
 pub fn extensions(rows: &mut Rows, around: &Around<'_>) {
     for of in around.snapshot.extensions() {
         let known = Extension::named(&of.name);
@@ -27,7 +27,8 @@ pub fn extensions(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// The oid of the extension that is there from the start, and what it is for where nobody has said something else.
+/// Returns the oid and default comment of the built-in extension; `None` if its comment was
+/// changed.
 pub fn first_comment(snapshot: &Snapshot) -> Option<(u32, &'static str)> {
     let first = snapshot.extensions().iter().find(|of| of.is_built_in())?;
     let object = Object::new(ObjectKind::Extension, first.id);
@@ -37,7 +38,7 @@ pub fn first_comment(snapshot: &Snapshot) -> Option<(u32, &'static str)> {
     Some((first.id, known.comment))
 }
 
-/// `pg_available_extensions`.
+/// Adds the rows of `pg_available_extensions`.
 pub fn available(rows: &mut Rows, around: &Around<'_>) {
     for of in &AVAILABLE {
         let installed = around.snapshot.extension(of.name);
@@ -53,7 +54,7 @@ pub fn available(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_available_extension_versions`.
+/// Adds the rows of `pg_available_extension_versions`.
 pub fn versions(rows: &mut Rows, around: &Around<'_>) {
     for of in &AVAILABLE {
         let installed = around.snapshot.extension(of.name);

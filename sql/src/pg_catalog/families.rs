@@ -1,4 +1,5 @@
-//! Partitioned tables and partitions: `pg_partitioned_table`, `pg_inherits`, and bounds as PostgreSQL writes them.
+//! Partitioned tables and partitions: `pg_partitioned_table`, `pg_inherits`, and deparsed partition
+//! bounds.
 
 use super::Around;
 use super::rows::{Rows, vector};
@@ -10,7 +11,7 @@ use crate::settings::Settings;
 use crate::types::{TypeKind, text_out};
 use crate::value::Value;
 
-/// `pg_partitioned_table`.
+/// Adds the rows of `pg_partitioned_table`.
 pub fn partitioned_tables(rows: &mut Rows, around: &Around<'_>) {
     for table in around.snapshot.tables() {
         let Some(key) = table.partition_key() else {
@@ -39,7 +40,8 @@ pub fn partitioned_tables(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_inherits`: partitions, and the indexes that came with that.
+/// Adds the rows of `pg_inherits`: partitions, and the indexes that belong to indexes of the
+/// parent.
 pub fn inherits(rows: &mut Rows, around: &Around<'_>) {
     for table in around.snapshot.tables() {
         let Some(of) = table.partition_of_table() else {
@@ -57,7 +59,7 @@ pub fn inherits(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `RANGE (a, b)`
+/// Deparses a partition key, such as `RANGE (a, b)`.
 pub fn partition_key(table: &TableDef) -> Option<String> {
     let key = table.partition_key()?;
     let columns = key
@@ -68,14 +70,14 @@ pub fn partition_key(table: &TableDef) -> Option<String> {
     Some(format!("{} ({columns})", key.strategy.name()))
 }
 
-/// `FOR VALUES …` of a partition.
+/// Deparses the bound of a partition: `FOR VALUES …`.
 pub fn partition_bound(snapshot: &Snapshot, table: &TableDef) -> Option<String> {
     let of = table.partition_of_table()?;
     let parent = snapshot.table_by_id(of.parent).ok()??;
     bound_text(&parent, &of.bound)
 }
 
-/// A bound of a partition of `parent`.
+/// Deparses a bound of a partition of `parent`.
 pub fn bound_text(parent: &TableDef, bound: &Bound) -> Option<String> {
     let key = parent.partition_key()?;
     Some(match bound {
@@ -96,7 +98,7 @@ pub fn bound_text(parent: &TableDef, bound: &Bound) -> Option<String> {
     })
 }
 
-/// `(1, MINVALUE)`
+/// Deparses the values of a range bound, such as `(1, MINVALUE)`.
 pub fn edges_text(parent: &TableDef, key: &PartitionKey, edges: &[Edge]) -> String {
     let edges = edges.iter().enumerate().map(|(at, edge)| match edge {
         Edge::Min => "MINVALUE".to_owned(),
@@ -110,7 +112,7 @@ fn kind_of(parent: &TableDef, key: &PartitionKey, at: usize) -> TypeKind {
     parent.columns[key.columns[at]].ty.kind
 }
 
-/// A constant as PostgreSQL writes it, with its type where that is asked for and not plain.
+/// Deparses a constant. `typed` adds its type if that is not obvious.
 fn constant(value: &Value, kind: TypeKind, typed: bool) -> String {
     let settings = Settings::new();
     let mut text = Vec::new();
@@ -128,7 +130,7 @@ fn constant(value: &Value, kind: TypeKind, typed: bool) -> String {
     }
 }
 
-/// The condition that the rows of a partition meet, above all that of the tables above it.
+/// Returns the partition constraint, including the constraints of the tables above.
 pub fn partition_constraint(snapshot: &Snapshot, table: &TableDef) -> Option<String> {
     let mut parts = Vec::new();
     conditions(snapshot, table, &mut parts)?;
@@ -139,7 +141,7 @@ pub fn partition_constraint(snapshot: &Snapshot, table: &TableDef) -> Option<Str
     }
 }
 
-/// The parts of that condition; `None` where the table is no partition.
+/// Collects the parts of the partition constraint; returns `None` if the table is not a partition.
 fn conditions(snapshot: &Snapshot, table: &TableDef, parts: &mut Vec<String>) -> Option<()> {
     let of = table.partition_of_table()?;
     let parent = snapshot.table_by_id(of.parent).ok()??;
@@ -243,7 +245,7 @@ fn of_bound(parent: &TableDef, key: &PartitionKey, bound: &Bound, with_nulls: bo
                 let some = (0..key.columns.len()).map(|at| format!("({} IS NOT NULL)", name(at)));
                 all.extend(some);
             }
-            // What both ends have in common.
+            // The common prefix of both bounds.
             let text = |at: usize, value: &Value| constant(value, kind_of(parent, key, at), true);
             let mut same = 0;
             while let (Some(Edge::Value(a)), Some(Edge::Value(b))) = (from.get(same), to.get(same))
@@ -261,7 +263,7 @@ fn of_bound(parent: &TableDef, key: &PartitionKey, bound: &Bound, with_nulls: bo
                     let is_last = !matches!(edges.get(at + 1), Some(Edge::Value(_)));
                     let operator = match (is_last, edges.get(at + 1)) {
                         (true, None) => last,
-                        // What follows is MINVALUE or MAXVALUE.
+                        // MINVALUE or MAXVALUE follows.
                         (true, Some(Edge::Max)) if strict == "<" => "<=",
                         (true, Some(Edge::Min)) if strict == ">" => ">=",
                         _ => strict,

@@ -1,4 +1,4 @@
-//! `information_schema`: who was granted what.
+//! The privilege views of `information_schema`.
 
 use super::Around;
 use super::rows::Rows;
@@ -17,7 +17,7 @@ fn role(security: &Security, role: u32) -> Value {
     }
 }
 
-/// Grantor, grantee, privilege, and whether it may be given on.
+/// Returns the grantor, grantee, privilege and grant option of each privilege in a list.
 fn granted(security: &Security, acl: &Acl, owner: u32) -> Vec<[(&'static str, Value); 4]> {
     let mut all = Vec::new();
     for item in acl {
@@ -36,7 +36,7 @@ fn granted(security: &Security, acl: &Acl, owner: u32) -> Vec<[(&'static str, Va
     all
 }
 
-/// Tables and views, with schema and name and the numbers of columns by name.
+/// Returns tables and views with schema, name and the names of their columns.
 fn relations(around: &Around<'_>) -> Vec<(Object, String, String, Vec<String>)> {
     let mut all = Vec::new();
     for table in around.snapshot.tables() {
@@ -52,7 +52,7 @@ fn relations(around: &Around<'_>) -> Vec<(Object, String, String, Vec<String>)> 
     all
 }
 
-/// `table_privileges` and `role_table_grants`.
+/// Adds the rows of `table_privileges` and `role_table_grants`.
 pub fn tables(rows: &mut Rows, around: &Around<'_>) {
     let security = around.snapshot.security();
     for (object, schema, name, _) in relations(around) {
@@ -70,7 +70,8 @@ pub fn tables(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `column_privileges` and `role_column_grants`: of tables as a whole, and of columns alone.
+/// Adds the rows of `column_privileges` and `role_column_grants`: privileges on whole tables and on
+/// single columns.
 pub fn columns(rows: &mut Rows, around: &Around<'_>) {
     let security = around.snapshot.security();
     for (object, schema, name, columns) in relations(around) {
@@ -101,7 +102,7 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `routine_privileges` and `role_routine_grants`.
+/// Adds the rows of `routine_privileges` and `role_routine_grants`.
 pub fn routines(rows: &mut Rows, around: &Around<'_>) {
     let security = around.snapshot.security();
     for routine in around.snapshot.all_routines() {
@@ -121,7 +122,7 @@ pub fn routines(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `usage_privileges` and `role_usage_grants`, of sequences.
+/// Adds the rows of `usage_privileges` and `role_usage_grants`, for sequences.
 pub fn usage(rows: &mut Rows, around: &Around<'_>) {
     let security = around.snapshot.security();
     for sequence in around.snapshot.sequences() {
@@ -141,7 +142,7 @@ pub fn usage(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `applicable_roles`: who is a member of what.
+/// Adds the rows of `applicable_roles`: the memberships of roles.
 pub fn applicable(rows: &mut Rows, around: &Around<'_>) {
     let security = around.snapshot.security();
     for member in around.snapshot.roles() {

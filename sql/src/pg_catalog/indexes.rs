@@ -1,4 +1,4 @@
-//! `pg_index`: the indexes of tables, with the order of their keys.
+//! `pg_index`: the indexes of tables and the order of their keys.
 
 use super::Around;
 use super::objects::{DEFAULT_COLLATION, shown};
@@ -7,7 +7,7 @@ use crate::catalog::{Collation, IndexDef, IndexKind, TableDef};
 use crate::types::TypeKind;
 use crate::value::Value;
 
-/// `pg_index`.
+/// Adds the rows of `pg_index`.
 pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
     for table in around.snapshot.tables() {
         for index in shown(&table) {
@@ -30,7 +30,7 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
             };
             let include = index.more.include.iter().copied();
             let numbers = keys.clone().map(|key| key.column).chain(include);
-            // An expression has no number.
+            // The number of an expression is 0.
             let number = |at: usize| table.columns.get(at).map_or(0, |of| of.attnum);
             let numbers = numbers.map(|at| Value::Int2(number(at)));
             let expressions = index.more.expressions.iter();
@@ -71,7 +71,7 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// The operator class by which an index compares values of a type.
+/// Returns the operator class by which an index compares values of a type.
 fn class_of(kind: TypeKind, index: IndexKind) -> u32 {
     use TypeKind as T;
     let (btree, hash) = match kind {
@@ -103,7 +103,8 @@ fn class_of(kind: TypeKind, index: IndexKind) -> u32 {
     }
 }
 
-/// The oid of the collation of a key column: what was said of it, or of the table's column.
+/// Returns the oid of a key column's collation: that of the index, or else that of the table's
+/// column.
 fn collation_of(table: &TableDef, index: &IndexDef, at: usize) -> u32 {
     let said = index.more.look(at).and_then(|look| look.collation);
     let column = table.columns.get(index.columns[at].column);
@@ -111,7 +112,7 @@ fn collation_of(table: &TableDef, index: &IndexDef, at: usize) -> u32 {
     said.or(of_column).map_or(DEFAULT_COLLATION, Collation::oid)
 }
 
-/// The oids of classes that are no type's own.
+/// Returns the oids of operator classes that are not the default of a type.
 fn named_class(name: &str, index: IndexKind) -> Option<u32> {
     let (btree, hash) = match name {
         "text_pattern_ops" => (4217, 10056),

@@ -1,4 +1,4 @@
-//! `information_schema`.
+//! The views of `information_schema`.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn number(number: u32) -> Value {
     Value::Int4(number as i32)
 }
 
-/// `schemata`.
+/// Adds the rows of `schemata`.
 pub fn schemata(rows: &mut Rows, around: &Around<'_>) {
     for (oid, name) in namespaces(around.snapshot) {
         rows.add([
@@ -38,26 +38,26 @@ pub fn schemata(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `information_schema_catalog_name`.
+/// Adds the row of `information_schema_catalog_name`.
 pub fn catalog_name(rows: &mut Rows, around: &Around<'_>) {
     rows.add([("catalog_name", Value::text(around.database))]);
 }
 
-/// `enabled_roles`.
+/// Adds the rows of `enabled_roles`.
 pub fn enabled_roles(rows: &mut Rows, around: &Around<'_>) {
     for role in around.snapshot.roles() {
         rows.add([("role_name", Value::text(&role.name))]);
     }
 }
 
-/// The tables of the standard's, which materialized views are not.
+/// Returns the tables in the sense of the SQL standard, without materialized views.
 fn standard(around: &Around<'_>) -> Vec<Arc<TableDef>> {
     let mut tables = around.snapshot.tables();
     tables.retain(|table| table.materialized.is_none());
     tables
 }
 
-/// `tables`.
+/// Adds the rows of `tables`.
 pub fn tables(rows: &mut Rows, around: &Around<'_>) {
     let mut add = |schema: &str, name: &str, kind: &str, users: bool| {
         rows.add([
@@ -90,7 +90,7 @@ pub fn tables(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `views`.
+/// Adds the rows of `views`.
 pub fn views(rows: &mut Rows, around: &Around<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     for view in around.snapshot.views() {
@@ -127,7 +127,7 @@ pub fn views(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `sequences`, but for those of identity columns.
+/// Adds the rows of `sequences`, except those of identity columns.
 pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
     let all = around.snapshot.sequences();
     for sequence in all.filter(|sequence| !is_of_identity(around, sequence)) {
@@ -150,10 +150,10 @@ pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// What is known of a column of a type, by the names of `columns`.
+/// Returns the values that describe a type, by the names of the columns of `columns`.
 pub(super) fn of_type(ty: Type, snapshot: &Snapshot) -> Vec<(&'static str, Value)> {
     use TypeKind as T;
-    // A domain over another one has nothing but that.
+    // A domain over another domain has only these columns.
     if let Some(base) = ty.as_domain() {
         let definition = base.definition();
         return vec![
@@ -199,7 +199,7 @@ pub(super) fn of_type(ty: Type, snapshot: &Snapshot) -> Vec<(&'static str, Value
             all.push(("datetime_precision", number(digits)));
         }
         T::VarChar | T::BpChar | T::Text => {
-            /// What no text is longer than.
+            /// The maximum length of a text, in bytes.
             const OCTETS_MAX: u32 = 1 << 30;
             let length = ty.length().map(|length| length as u32);
             let octets = length.map_or(OCTETS_MAX, |length| length.saturating_mul(4));
@@ -214,7 +214,7 @@ pub(super) fn of_type(ty: Type, snapshot: &Snapshot) -> Vec<(&'static str, Value
     all
 }
 
-/// The names of a domain.
+/// Returns the names of a domain.
 fn of_domain(domain: Domain, around: &Around<'_>) -> [(&'static str, Value); 3] {
     let definition = domain.definition();
     [
@@ -229,7 +229,7 @@ fn all_domains(around: &Around<'_>) -> Vec<Domain> {
     types.iter().filter_map(|ty| ty.as_domain()).collect()
 }
 
-/// `domains`.
+/// Adds the rows of `domains`.
 pub fn domains(rows: &mut Rows, around: &Around<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     for domain in all_domains(around) {
@@ -247,14 +247,14 @@ pub fn domains(rows: &mut Rows, around: &Around<'_>) {
         let own = own.chain(of_domain(domain, around));
         let mut of_base = of_type(definition.base, around.snapshot);
         if definition.base.element().is_some() {
-            // PostgreSQL looks whether the domain is an array itself.
+            // PostgreSQL shows the type of a base that is an array instead of ARRAY.
             of_base[0].1 = Value::text(definition.base.kind.name());
         }
         rows.add(own.chain(of_base));
     }
 }
 
-/// `domain_constraints`.
+/// Adds the rows of `domain_constraints`.
 pub fn domain_constraints(rows: &mut Rows, around: &Around<'_>) {
     for domain in all_domains(around) {
         for check in &domain.definition().checks {
@@ -273,7 +273,7 @@ pub fn domain_constraints(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// What is NULL unless it is said.
+/// The columns that are NULL by default.
 pub(super) const NUMBERS: [&str; 8] = [
     "character_maximum_length",
     "character_octet_length",
@@ -285,13 +285,13 @@ pub(super) const NUMBERS: [&str; 8] = [
     "maximum_cardinality",
 ];
 
-/// `columns`. What is not said is NULL there, and not 0.
+/// Adds the rows of `columns`. Missing numbers are NULL, not 0.
 pub fn columns(rows: &mut Rows, around: &Around<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     type Column<'a> = (&'a str, Type, Collation);
     let mut add = |schema: &str, table: &str, (name, ty, of): Column<'_>, more: [Value; 6]| {
         let [position, default, nullable, updatable, identity, generated] = more;
-        // The database's is not told of.
+        // The default collation of the database is not shown.
         let said = |text: &str| match of {
             Collation::Default => Value::Null,
             _ => Value::text(text),
@@ -408,7 +408,7 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// Calls `add` with each constraint, whose names are the first columns.
+/// Calls `add` with each constraint; its names are the first columns.
 fn constraints(
     around: &Around<'_>,
     mut add: impl FnMut(&TableDef, &Constraint<'_>, [(&'static str, Value); 3]),
@@ -437,7 +437,7 @@ fn table_names(around: &Around<'_>, table: &TableDef) -> [(&'static str, Value);
     ]
 }
 
-/// `table_constraints`.
+/// Adds the rows of `table_constraints`.
 pub fn table_constraints(rows: &mut Rows, around: &Around<'_>) {
     constraints(around, |table, constraint, names| {
         let (kind, deferrable, deferred) = match constraint {
@@ -471,7 +471,7 @@ pub fn table_constraints(rows: &mut Rows, around: &Around<'_>) {
     });
 }
 
-/// `key_column_usage`.
+/// Adds the rows of `key_column_usage`.
 pub fn key_column_usage(rows: &mut Rows, around: &Around<'_>) {
     constraints(around, |table, constraint, names| {
         let parent = match constraint {
@@ -480,7 +480,7 @@ pub fn key_column_usage(rows: &mut Rows, around: &Around<'_>) {
             Constraint::Foreign(key) => around.snapshot.relation(key.parent).map(|of| (of, *key)),
         };
         for (nth, at) in constraint.columns(table).into_iter().enumerate() {
-            // Where in the parent's key the column is that it refers to.
+            // The position of the referenced column in the parent's key.
             let of_parent = parent.as_ref().and_then(|(parent, key)| {
                 let mut columns = parent_index(parent, key)?.columns.iter();
                 let position = columns.position(|of| of.column == key.parent_columns[nth])?;
@@ -500,7 +500,7 @@ pub fn key_column_usage(rows: &mut Rows, around: &Around<'_>) {
     });
 }
 
-/// `constraint_column_usage`: of a foreign key the columns that it refers to.
+/// Adds the rows of `constraint_column_usage`. For a foreign key, they are the referenced columns.
 pub fn constraint_column_usage(rows: &mut Rows, around: &Around<'_>) {
     constraints(around, |table, constraint, names| {
         let parent = match constraint {
@@ -519,7 +519,7 @@ pub fn constraint_column_usage(rows: &mut Rows, around: &Around<'_>) {
     });
 }
 
-/// `check_constraints`.
+/// Adds the rows of `check_constraints`.
 pub fn check_constraints(rows: &mut Rows, around: &Around<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     constraints(around, |table, constraint, names| {
@@ -546,7 +546,7 @@ pub fn check_constraints(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `referential_constraints`.
+/// Adds the rows of `referential_constraints`.
 pub fn referential_constraints(rows: &mut Rows, around: &Around<'_>) {
     constraints(around, |_, constraint, names| {
         let Constraint::Foreign(key) = constraint else {

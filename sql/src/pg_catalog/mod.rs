@@ -1,26 +1,30 @@
-//! The schemas `pg_catalog` and `information_schema`: what is stored, as PostgreSQL's clients ask for it.
+//! The schemas `pg_catalog` and `information_schema`: the catalog as PostgreSQL's clients query it.
 //!
 //! # Picture
 //! ```text
-//! relations.txt ─► relation.rs  which relations there are, and their columns
-//! Snapshot ──────► objects.rs   pg_class, pg_attribute, pg_index, pg_constraint, pg_attrdef
-//! types.txt ─────► types.rs     pg_type
-//!                  builtin/     pg_proc of pg_catalog, pg_operator, pg_cast, pg_aggregate, operator classes
-//!                  families.rs  partitioned tables and partitions
-//!                  depend/      pg_depend, pg_shdepend, pg_rewrite
-//!                  routines.rs   pg_proc of users' functions     triggers.rs      pg_trigger
-//!                  user_types.rs what of pg_type users made, pg_enum
-//!                  server.rs    namespaces, roles, databases, settings, access methods and their kin
-//!                  privileges.rs owners, privileges, comments     grants.rs  those of information_schema
-//!                  extensions.rs pg_extension and its kin
-//!                  views.rs     pg_tables and pg_indexes          information.rs  information_schema
-//!                  names.rs     names and oids of objects         shown.rs        definitions as SQL
-//!                  definitions.rs expressions and queries in them
-//!                  standard.rs  more of information_schema: routines, where types are used
+//!     relations.txt ─► relation.rs     the relations and their columns
+//!     Snapshot ──────► objects.rs      pg_class, pg_attribute, pg_index, pg_constraint, pg_attrdef
+//!     types.txt ─────► types.rs        pg_type
+//!          builtin/       pg_proc of pg_catalog, pg_operator, pg_cast, pg_aggregate, operator classes
+//!          families.rs    partitioned tables and partitions
+//!          depend/        pg_depend, pg_shdepend, pg_rewrite
+//!          routines.rs    pg_proc of user-defined functions
+//!          triggers.rs    pg_trigger
+//!          user_types.rs  the user-defined types of pg_type, pg_enum
+//!          server.rs      namespaces, roles, databases, settings, access methods and similar
+//!          privileges.rs  owners, privileges, comments
+//!          grants.rs      privileges in information_schema
+//!          extensions.rs  pg_extension, pg_available_extensions
+//!          views.rs       pg_tables, pg_indexes
+//!          information.rs information_schema
+//!          names.rs       names and oids of objects
+//!          shown.rs       definitions as SQL
+//!          definitions.rs expressions and queries in definitions
+//!          standard.rs    more of information_schema: routines, usage of types
 //! ```
-//! Nothing is stored for it: rows are made of a catalog's snapshot when they are asked for. A relation that has no
-//! rows here is about something that is not there, and is empty. Objects have PostgreSQL's oids where PostgreSQL has them, and
-//! are the user's from 16384 on.
+//! These relations store nothing: their rows are computed from a catalog snapshot on request. A
+//! relation without rows here concerns a feature that does not exist, and is empty. Objects that
+//! PostgreSQL has have PostgreSQL's oids. The oids of user objects begin at 16384.
 
 mod builtin;
 pub mod class;
@@ -75,21 +79,21 @@ pub use triggers::{trigger_comment, trigger_definition};
 pub use user_types::{domain_check, domain_check_text};
 pub use view_text::view_text;
 
-/// What rows are made of.
+/// The inputs from which rows are computed.
 pub struct Around<'a> {
-    /// The catalog, as whoever asks sees it.
+    /// The catalog as the querying transaction sees it.
     pub snapshot: &'a Snapshot,
-    /// The session.
+    /// The evaluation context of the session.
     pub cx: &'a EvalContext,
-    /// The database's name.
+    /// The name of the database.
     pub database: &'a str,
-    /// The session's cursors.
+    /// The cursors of the session.
     pub cursors: &'a [CursorInfo],
-    /// The statements that the session has prepared.
+    /// The prepared statements of the session.
     pub prepared: &'a HashMap<Box<str>, Arc<dyn NamedStatement>>,
 }
 
-/// All rows of a relation.
+/// Returns all rows of a relation.
 pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>> {
     let mut rows = rows::Rows::of(relation);
     let make: fn(&mut rows::Rows, &Around<'_>) = match (relation.schema, relation.name) {

@@ -1,4 +1,4 @@
-//! Names and oids of objects.
+//! The names and oids of objects.
 
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
@@ -16,7 +16,7 @@ pub const PUBLIC_NAMESPACE: u32 = 2200;
 /// The oid of `information_schema`.
 pub const INFORMATION_NAMESPACE: u32 = 13207;
 
-/// The schemas, with their oids.
+/// Returns the schemas and their oids.
 pub fn namespaces(snapshot: &Snapshot) -> Vec<(u32, String)> {
     let system = [
         (PG_CATALOG_NAMESPACE, CATALOG_SCHEMA),
@@ -30,19 +30,19 @@ pub fn namespaces(snapshot: &Snapshot) -> Vec<(u32, String)> {
     system.chain(own.map(|(name, oid)| (oid, name))).collect()
 }
 
-/// The oid of a schema.
+/// Returns the oid of a schema.
 pub fn namespace_oid(snapshot: &Snapshot, name: &str) -> Option<u32> {
     let mut all = namespaces(snapshot).into_iter();
     all.find(|(_, of)| of == name).map(|(oid, _)| oid)
 }
 
-/// The name of a schema.
+/// Returns the name of a schema.
 pub fn namespace_name(snapshot: &Snapshot, oid: u32) -> Option<String> {
     let mut all = namespaces(snapshot).into_iter();
     all.find(|(of, _)| *of == oid).map(|(_, name)| name)
 }
 
-/// The oid of a table, an index or a relation of the catalog.
+/// Returns the oid of a table, an index or a system relation.
 pub fn relation_oid(snapshot: &Snapshot, schema: Option<&str>, name: &str) -> Option<u32> {
     if let Some(relation) = Relation::named(schema, name) {
         return Some(relation.oid);
@@ -64,7 +64,7 @@ pub fn relation_oid(snapshot: &Snapshot, schema: Option<&str>, name: &str) -> Op
     table.index(name).map(|index| index.id)
 }
 
-/// Schema and name of a relation.
+/// Returns the schema and name of a relation.
 pub fn relation_name(snapshot: &Snapshot, oid: u32) -> Option<(String, String)> {
     let mut of_catalog = Relation::all().iter();
     if let Some(relation) = of_catalog.find(|relation| relation.oid == oid) {
@@ -93,7 +93,7 @@ pub fn relation_name(snapshot: &Snapshot, oid: u32) -> Option<(String, String)> 
     Some((table.schema.clone(), name.clone()))
 }
 
-/// The oid of a type, as SQL or the catalog calls it, along the search path.
+/// Returns the oid of a type by its SQL or catalog name, along the search path.
 pub fn type_oid(snapshot: &Snapshot, name: &str, cx: &EvalContext) -> Option<u32> {
     if let Some(oid) = types::by_name(name) {
         return Some(oid);
@@ -104,7 +104,7 @@ pub fn type_oid(snapshot: &Snapshot, name: &str, cx: &EvalContext) -> Option<u32
     Some(ty.oid())
 }
 
-/// The name of a type, as SQL calls it; with its schema where that is not on the search path.
+/// Returns the SQL name of a type, qualified if its schema is not on the search path.
 pub fn type_name(snapshot: &Snapshot, oid: u32, cx: &EvalContext) -> Option<String> {
     let Some(ty) = snapshot.type_by_id(oid) else {
         return types::sql_name(oid);
@@ -119,13 +119,13 @@ pub fn type_name(snapshot: &Snapshot, oid: u32, cx: &EvalContext) -> Option<Stri
     Some(name)
 }
 
-/// The oid of a role.
+/// Returns the oid of a role.
 pub fn role_oid(snapshot: &Snapshot, name: &str) -> Option<u32> {
     let role = snapshot.role(name).ok()??;
     Some(role.id)
 }
 
-/// The name of a role.
+/// Returns the name of a role.
 pub fn role_name(snapshot: &Snapshot, oid: u32) -> Option<String> {
     let roles = snapshot.roles();
     let of = |role: &&std::sync::Arc<RoleDef>| role.id == oid;

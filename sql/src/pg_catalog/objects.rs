@@ -16,15 +16,15 @@ use crate::types::composites::ROW_TYPE;
 use crate::types::{Type, TypeKind};
 use crate::value::{Array, Value};
 
-/// Access methods.
+/// The oids of the access methods.
 const HEAP: u32 = 2;
 const BTREE: u32 = 403;
 const HASH: u32 = 405;
-/// The collation `default`.
+/// The oid of the collation `default`.
 pub(super) const DEFAULT_COLLATION: u32 = 100;
 
-/// Returns whether a table has triggers, or foreign keys, which PostgreSQL keeps by triggers: its own, and those that lead
-/// to it or to a table that has it for a partition.
+/// Returns whether a table has triggers. As in PostgreSQL, foreign keys count: its own, and those
+/// that reference it or a table of which it is a partition.
 fn has_triggers(snapshot: &Snapshot, table: &Arc<TableDef>) -> bool {
     let rules = &table.rules;
     if !rules.foreign_keys.is_empty() || !rules.triggers.is_empty() {
@@ -42,12 +42,12 @@ fn namespace(around: &Around<'_>, schema: &str) -> Value {
     Value::Oid(namespace_oid(around.snapshot, schema).unwrap_or(0))
 }
 
-/// The indexes that users know of.
+/// Returns the indexes that are visible to users.
 pub fn shown(table: &TableDef) -> impl Iterator<Item = &IndexDef> {
     table.indexes.iter().filter(|index| !index.is_hidden())
 }
 
-/// `u` of unlogged tables, and what belongs to them.
+/// Returns `relpersistence` of a table: `u` for unlogged tables.
 fn persistence_of(table: &TableDef) -> Value {
     match table.rules.storage.unlogged {
         true => Value::text("u"),
@@ -55,7 +55,7 @@ fn persistence_of(table: &TableDef) -> Value {
     }
 }
 
-/// `t` of temporary relations, `p` of others.
+/// Returns `relpersistence`: `t` for temporary relations, `p` for others.
 fn persistence(schema: &str) -> Value {
     Value::text(match temporary::is_temporary(schema) {
         true => "t",
@@ -63,7 +63,7 @@ fn persistence(schema: &str) -> Value {
     })
 }
 
-/// `pg_class`.
+/// Adds the rows of `pg_class`.
 pub fn classes(rows: &mut Rows, around: &Around<'_>) {
     let snapshot = around.snapshot;
     let common = |oid: u32, name: &str, kind: &str, columns: usize| {
@@ -217,7 +217,7 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// The options of a view, or how something is kept.
+/// Returns `reloptions`: the options of a view, or storage parameters.
 fn options(of: &[(String, String)]) -> Value {
     let all: Vec<Value> = of
         .iter()
@@ -229,7 +229,7 @@ fn options(of: &[(String, String)]) -> Value {
     }
 }
 
-/// What a sequence has as a relation.
+/// The columns of a sequence as a relation.
 pub const SEQUENCE_COLUMNS: [(&str, Type); 3] = [
     ("last_value", Type::INT8),
     ("log_cnt", Type::INT8),
@@ -243,7 +243,7 @@ fn method(index: &IndexDef) -> u32 {
     }
 }
 
-/// Whether values of a type are passed by value, how they are aligned, and how they are stored.
+/// Returns whether values of a type are passed by value, their alignment, and their storage.
 pub fn shape(ty: Type) -> (bool, &'static str, &'static str) {
     match ty.kind.size() {
         1 => (true, "c", "p"),
@@ -257,19 +257,19 @@ pub fn shape(ty: Type) -> (bool, &'static str, &'static str) {
     }
 }
 
-/// The collation of values of a type.
+/// Returns the collation of a type.
 pub fn collation(kind: TypeKind) -> u32 {
     match kind {
         TypeKind::Text | TypeKind::Citext(_) | TypeKind::VarChar | TypeKind::BpChar => {
             DEFAULT_COLLATION
         }
-        // C, for names.
+        // The collation C.
         TypeKind::Name => 950,
         _ => 0,
     }
 }
 
-/// What PostgreSQL keeps of a type with each column.
+/// Returns the columns of `pg_attribute` that depend on the type.
 fn column(name: &str, declared: Type, number: i16) -> [(&'static str, Value); 12] {
     let ty = declared.plain();
     let (by_value, align, storage) = shape(ty);
@@ -289,10 +289,10 @@ fn column(name: &str, declared: Type, number: i16) -> [(&'static str, Value); 12
     ]
 }
 
-/// Of columns that are no partition's.
+/// The value for columns that a partition does not inherit.
 const IS_LOCAL: (&str, Value) = ("attislocal", Value::Bool(true));
 
-/// `pg_attribute`.
+/// Adds the rows of `pg_attribute`.
 pub fn attributes(rows: &mut Rows, around: &Around<'_>) {
     for relation in Relation::all() {
         for (number, (name, ty)) in (1..).zip(&relation.columns) {
@@ -379,7 +379,7 @@ pub fn attributes(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// Does a default of the table take its values of this sequence?
+/// Returns whether a default of the table uses this sequence.
 pub fn takes_values_of(snapshot: &Snapshot, table: &TableDef, sequence: u32) -> bool {
     let mut columns = table.columns.iter();
     columns.any(|column| {
@@ -388,7 +388,7 @@ pub fn takes_values_of(snapshot: &Snapshot, table: &TableDef, sequence: u32) -> 
     })
 }
 
-/// The sequences that a default of a table takes its values of.
+/// Returns the sequences that a default of a table uses.
 pub(super) fn sequences_of<'a>(
     snapshot: &'a Snapshot,
     table: &'a TableDef,
@@ -397,7 +397,7 @@ pub(super) fn sequences_of<'a>(
     let called = move |sequence: &&Arc<SequenceDef>| {
         let name = quoted(&sequence.name).replace('\'', "''");
         let schema = quoted(&sequence.schema).replace('\'', "''");
-        // A name without a schema is of `public`, or was written beside a table of its schema.
+        // An unqualified sequence is in `public` or in the schema of the table.
         let near = sequence.schema == PUBLIC_SCHEMA || sequence.schema == table.schema;
         default.is_some_and(|default| {
             default.contains(&format!("nextval('{schema}.{name}'"))
@@ -410,7 +410,10 @@ pub(super) fn sequences_of<'a>(
         .map(|sequence| &**sequence)
 }
 
-/// The sequence that a column of the relation with this oid owns; 42703 where there is no such column.
+/// Returns the sequence that a column of the relation with this oid owns.
+///
+/// # Errors
+/// 42703 if the column does not exist.
 pub fn serial_sequence(
     snapshot: &Snapshot,
     oid: u32,
@@ -437,7 +440,7 @@ pub fn serial_sequence(
     }))
 }
 
-/// Does a sequence give an identity column its values?
+/// Returns whether a sequence belongs to an identity column.
 pub fn is_of_identity(around: &Around<'_>, sequence: &SequenceDef) -> bool {
     let table = sequence
         .owner
@@ -450,7 +453,7 @@ pub fn is_of_identity(around: &Around<'_>, sequence: &SequenceDef) -> bool {
     })
 }
 
-/// `pg_sequence`.
+/// Adds the rows of `pg_sequence`.
 pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
     for sequence in around.snapshot.sequences() {
         rows.add([
@@ -466,7 +469,7 @@ pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_description`.
+/// Adds the rows of `pg_description`.
 pub fn descriptions(rows: &mut Rows, around: &Around<'_>) {
     for table in around.snapshot.tables_and_views() {
         for (column, text) in &table.rules.comments {
@@ -490,7 +493,7 @@ pub fn descriptions(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// The comment on a table, or on a column of it by its number.
+/// Returns the comment on a table, or on a column of it by its number.
 pub fn comment(snapshot: &Snapshot, table: u32, column: Option<i64>) -> Option<String> {
     let table = snapshot.relation(table).filter(|of| of.id == table)?;
     let mut all = table.rules.comments.iter();
@@ -498,8 +501,8 @@ pub fn comment(snapshot: &Snapshot, table: u32, column: Option<i64>) -> Option<S
     all.find(|(on, _)| wanted(on)).map(|(_, text)| text.clone())
 }
 
-/// The default of a column, or what it is generated by. An identity has a sequence instead. What is only a text has its
-/// type written with it.
+/// Returns the default of a column or its generation expression; `None` for an identity column. A
+/// plain string literal gets the type of the column.
 pub fn expression(column: &ColumnDef) -> Option<String> {
     if let Some(generated) = &column.more.generated {
         return Some(format!("({generated})"));
@@ -510,7 +513,7 @@ pub fn expression(column: &ColumnDef) -> Option<String> {
     Some(typed_text(default, column.ty))
 }
 
-/// The text of a default, with the type where it is only a text.
+/// Returns the text of a default, with the type if it is a plain string literal.
 pub fn typed_text(default: &str, ty: Type) -> String {
     let inside = default
         .strip_prefix('\'')
@@ -519,7 +522,7 @@ pub fn typed_text(default: &str, ty: Type) -> String {
         Some(inside) if !inside.replace("''", "").contains('\'') => {
             let kind = ty.plain().kind;
             let name = match kind {
-                // `character` alone is one of a single letter.
+                // `character` alone means a length of one.
                 TypeKind::BpChar => "bpchar",
                 kind => kind.name(),
             };
@@ -529,7 +532,7 @@ pub fn typed_text(default: &str, ty: Type) -> String {
     }
 }
 
-/// `pg_attrdef`: the expressions are kept as they were written.
+/// Adds the rows of `pg_attrdef`. The expressions are stored as they were written.
 pub fn defaults(rows: &mut Rows, around: &Around<'_>) {
     for table in around.snapshot.tables_and_views() {
         for column in &table.columns {
@@ -546,7 +549,7 @@ pub fn defaults(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// What has no oid of its own has one of its table's, which no other of its kind has.
+/// Returns a unique oid, derived from the table's, for a part of a table without an oid of its own.
 pub(super) fn part_oid(table: u32, number: i16) -> u32 {
     const COLUMNS_MAX: u32 = 1600;
     table
@@ -554,7 +557,7 @@ pub(super) fn part_oid(table: u32, number: i16) -> u32 {
         .wrapping_add(u32::from(number.unsigned_abs()))
 }
 
-/// `pg_constraint`: those that indexes keep have the oids of these.
+/// Adds the rows of `pg_constraint`. A constraint with an index has the oid of the index.
 pub fn constraints(rows: &mut Rows, around: &Around<'_>) {
     super::user_types::constraints(rows, around);
     for table in around.snapshot.tables() {
@@ -620,7 +623,7 @@ pub fn constraints(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// What only some constraints have.
+/// Returns the columns that only some constraints have.
 fn more(
     table: &TableDef,
     constraint: &Constraint<'_>,
@@ -680,7 +683,7 @@ fn more(
     }
 }
 
-/// The index by which a parent's rows are found (FK-1).
+/// Returns the index by which the rows of a parent table are found (FK-1).
 pub fn parent_index<'a>(parent: &'a TableDef, key: &ForeignKeyDef) -> Option<&'a IndexDef> {
     let position = parent.referenced_index(key)?;
     parent.indexes.get(position)

@@ -1,4 +1,4 @@
-//! Owners, lists of privileges, and comments, as relations of the catalog have them.
+//! Owners, privileges and comments in the system catalogs.
 
 use super::extensions::first_comment;
 use super::rows::Rows;
@@ -8,18 +8,18 @@ use crate::catalog::{Object, ObjectKind, Security, Snapshot};
 use crate::functions::quote_ident;
 use crate::value::{Array, Value};
 
-/// Whose an object is.
+/// Returns the oid of an object's owner.
 pub fn owner(snapshot: &Snapshot, kind: ObjectKind, id: u32) -> Value {
     Value::Oid(snapshot.security().owner(Object::new(kind, id)))
 }
 
-/// The name of whose it is.
+/// Returns the name of an object's owner.
 pub fn owner_name(snapshot: &Snapshot, kind: ObjectKind, id: u32) -> Value {
     let security = snapshot.security();
     Value::text(security.role_name(security.owner(Object::new(kind, id))))
 }
 
-/// Who may do what with it, or NULL where nothing was granted or revoked.
+/// Returns the privileges on an object; NULL if none were granted or revoked.
 pub fn acl(snapshot: &Snapshot, kind: ObjectKind, id: u32) -> Value {
     let security = snapshot.security();
     let object = Object::new(kind, id);
@@ -32,7 +32,7 @@ pub fn acl(snapshot: &Snapshot, kind: ObjectKind, id: u32) -> Value {
         .map_or(Value::Null, |acl| shown(security, acl))
 }
 
-/// The same of a column.
+/// Returns the privileges on a column; NULL if none were granted.
 pub fn column_acl(snapshot: &Snapshot, kind: ObjectKind, id: u32, column: i16) -> Value {
     let security = snapshot.security();
     let about = security.about(Object::new(kind, id));
@@ -40,7 +40,7 @@ pub fn column_acl(snapshot: &Snapshot, kind: ObjectKind, id: u32, column: i16) -
     acl.map_or(Value::Null, |(_, acl)| shown(security, acl))
 }
 
-/// A list as PostgreSQL shows it.
+/// Returns a list of privileges as PostgreSQL shows it.
 pub fn shown(security: &Security, acl: &Acl) -> Value {
     let items = acl
         .iter()
@@ -61,7 +61,7 @@ fn shown_item(security: &Security, item: &AclItem) -> String {
     )
 }
 
-/// `pg_auth_members`.
+/// Adds the rows of `pg_auth_members`.
 pub fn members(rows: &mut Rows, around: &Around<'_>) {
     for member in around.snapshot.roles() {
         for of in &member.member_of {
@@ -75,7 +75,7 @@ pub fn members(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_group`: roles that nobody logs in as.
+/// Adds the rows of `pg_group`: the roles without LOGIN.
 pub fn groups(rows: &mut Rows, around: &Around<'_>) {
     let roles = around.snapshot.roles();
     for group in roles.iter().filter(|role| !role.login) {
@@ -91,7 +91,7 @@ pub fn groups(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_default_acl`.
+/// Adds the rows of `pg_default_acl`.
 pub fn defaults(rows: &mut Rows, around: &Around<'_>) {
     let security = around.snapshot.security();
     for of in security.defaults() {
@@ -112,7 +112,7 @@ pub fn defaults(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_init_privs`: what the schema `public` began with.
+/// Adds the row of `pg_init_privs`: the initial privileges of the schema `public`.
 pub fn initial(rows: &mut Rows, around: &Around<'_>) {
     if !around.snapshot.has_first_public() {
         return;
@@ -127,12 +127,12 @@ pub fn initial(rows: &mut Rows, around: &Around<'_>) {
     ]);
 }
 
-/// Is the class one that all databases have in common?
+/// Returns whether all databases share the objects of a class.
 fn is_shared(class: u32) -> bool {
     matches!(class, class::DATABASE | class::ROLE)
 }
 
-/// `pg_description`, but for tables and their columns.
+/// Adds the rows of `pg_description`, except those of tables and their columns.
 pub fn descriptions(rows: &mut Rows, around: &Around<'_>) {
     if let Some((id, text)) = first_comment(around.snapshot) {
         rows.add([
@@ -154,7 +154,7 @@ pub fn descriptions(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_shdescription`.
+/// Adds the rows of `pg_shdescription`.
 pub fn shared_descriptions(rows: &mut Rows, around: &Around<'_>) {
     for about in around.snapshot.security().abouts() {
         for (_, text) in about.comments.iter().filter(|_| is_shared(about.class)) {
@@ -167,7 +167,7 @@ pub fn shared_descriptions(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// The comment on an object that is no table; of any class where none is told.
+/// Returns the comment on an object that is not a table; of any class if `class` is `None`.
 pub fn comment(snapshot: &Snapshot, class: Option<u32>, id: u32, column: i16) -> Option<String> {
     let is_extension = class.is_none_or(|class| class == class::EXTENSION);
     let first = first_comment(snapshot).filter(|(of, _)| *of == id && is_extension);

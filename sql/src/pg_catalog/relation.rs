@@ -1,4 +1,4 @@
-//! Which relations there are.
+//! The list of system relations.
 
 use std::sync::LazyLock;
 
@@ -7,15 +7,15 @@ use crate::types::{Element, Type, TypeKind};
 /// A relation of the catalog.
 #[derive(Debug)]
 pub struct Relation {
-    /// Its oid.
+    /// The oid.
     pub oid: u32,
-    /// Its schema.
+    /// The schema.
     pub schema: &'static str,
-    /// Its name.
+    /// The name.
     pub name: &'static str,
     /// `r` for a table, `v` for a view.
     pub kind: &'static str,
-    /// Names and types of its columns.
+    /// The names and types of the columns.
     pub columns: Vec<(&'static str, Type)>,
 }
 
@@ -32,7 +32,7 @@ static RELATIONS: LazyLock<Vec<Relation>> = LazyLock::new(|| {
     lines.filter_map(relation).collect()
 });
 
-/// A line that says nothing is a remark.
+/// Parses a line; returns `None` for a comment.
 fn relation(line: &'static str) -> Option<Relation> {
     let mut words = line.split(' ');
     let (schema, oid) = (words.next()?, words.next()?.parse().ok()?);
@@ -47,7 +47,7 @@ fn relation(line: &'static str) -> Option<Relation> {
     })
 }
 
-/// What is of a type that is not there is shown as text.
+/// Returns the type with a name; text for a type that does not exist here.
 fn type_of(name: &str) -> Type {
     Type::of(match name {
         "_aclitem" => TypeKind::Array(Element::TEXT),
@@ -56,12 +56,12 @@ fn type_of(name: &str) -> Type {
 }
 
 impl Relation {
-    /// All of them.
+    /// Returns all relations.
     pub fn all() -> &'static [Relation] {
         &RELATIONS
     }
 
-    /// The one of this name; without a schema those of `pg_catalog` are found.
+    /// Returns the relation with a name; the default schema is `pg_catalog`.
     pub fn named(schema: Option<&str>, name: &str) -> Option<&'static Relation> {
         let schema = schema.unwrap_or("pg_catalog");
         let mut all = Relation::all().iter();

@@ -1,4 +1,4 @@
-//! Functions and procedures of users: pg_proc, and their definitions as SQL.
+//! User-defined functions and procedures: their rows in pg_proc and their definitions as SQL.
 
 use std::fmt::Write;
 
@@ -12,20 +12,21 @@ use crate::functions::quote_ident as quoted;
 use crate::types::{Type, TypeKind};
 use crate::value::{Array, Value};
 
-/// The languages with their oids.
+/// The oid of the language c.
 pub const C_LANGUAGE: u32 = 13;
-/// sql
+/// The oid of the language sql.
 pub const SQL_LANGUAGE: u32 = 14;
-/// The oid that PostgreSQL gives plpgsql in a fresh database may be any; this is no other object's.
+/// The oid of the language plpgsql. PostgreSQL assigns it at initdb; this oid belongs to no other
+/// object.
 pub const PLPGSQL_LANGUAGE: u32 = 13576;
-/// record
+/// The oid of the pseudo-type record.
 const RECORD: u32 = 2249;
-/// trigger
+/// The oid of the pseudo-type trigger.
 const TRIGGER: u32 = 2279;
-/// void
+/// The oid of the pseudo-type void.
 const VOID: u32 = 2278;
 
-/// The rows of `pg_proc` for them.
+/// Adds the rows of `pg_proc` for user-defined routines.
 pub fn functions(rows: &mut Rows, around: &Around<'_>) {
     for routine in around.snapshot.all_routines() {
         let inputs = vector(routine.inputs().map(|arg| Value::Oid(arg.ty.oid())));
@@ -122,7 +123,7 @@ pub fn functions(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// The library that a function of an extension is in, as PostgreSQL calls it.
+/// Returns the shared library of an extension's function, in PostgreSQL's form.
 fn library(routine: &RoutineDef) -> Option<String> {
     let of = extensions::of_symbol(&routine.body);
     let of = of.filter(|_| routine.language == Language::C)?;
@@ -139,7 +140,7 @@ fn mode_letter(mode: ArgMode) -> &'static str {
     }
 }
 
-/// SET, each as `name=value`.
+/// Returns the SET clauses, each as `name=value`.
 fn config(routine: &RoutineDef) -> Vec<Value> {
     let all = routine.settings.iter();
     all.map(|(name, value)| Value::text(format!("{name}={value}")))
@@ -163,7 +164,8 @@ pub(super) fn result_oid(routine: &RoutineDef) -> u32 {
     }
 }
 
-/// The arguments as CREATE FUNCTION has them; without defaults to name it. `named` says what types are called.
+/// Deparses the arguments as in CREATE FUNCTION. `to_name` omits the defaults. `named` returns the
+/// names of types.
 pub fn routine_arguments(
     routine: &RoutineDef,
     to_name: bool,
@@ -193,7 +195,7 @@ pub fn routine_arguments(
     texts.collect::<Vec<_>>().join(", ")
 }
 
-/// What comes behind RETURNS; a procedure has none.
+/// Deparses the clause after RETURNS; `None` for a procedure.
 pub fn routine_result(routine: &RoutineDef, named: &dyn Fn(Type) -> String) -> Option<String> {
     if routine.kind == RoutineKind::Procedure {
         return None;
@@ -218,7 +220,7 @@ pub fn routine_result(routine: &RoutineDef, named: &dyn Fn(Type) -> String) -> O
     })
 }
 
-/// CREATE OR REPLACE FUNCTION, in PostgreSQL's words.
+/// Deparses the routine as CREATE OR REPLACE FUNCTION, in PostgreSQL's format.
 pub fn routine_definition(routine: &RoutineDef, named: &dyn Fn(Type) -> String) -> String {
     let mut out = format!(
         "CREATE OR REPLACE {} {}.{}({})\n",
@@ -289,7 +291,7 @@ pub fn routine_definition(routine: &RoutineDef, named: &dyn Fn(Type) -> String) 
     out
 }
 
-/// A positive number with six digits at most, as C's `%g` writes it.
+/// Formats a positive number with at most six digits, like C's `%g`.
 fn six_digits(number: f32) -> String {
     let scientific = format!("{number:.5e}");
     let (digits, power) = scientific.split_once('e').unwrap_or((&scientific, "0"));
@@ -307,7 +309,7 @@ fn six_digits(number: f32) -> String {
     }
 }
 
-/// The value of a setting as it is written: one that is a list has its elements each by itself.
+/// Formats the value of a setting; the elements of a list are quoted separately.
 fn shown_setting(name: &str, value: &str) -> String {
     let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
     if !crate::settings::is_list(name) {

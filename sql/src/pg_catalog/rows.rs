@@ -1,19 +1,20 @@
-//! Rows, made column by column; what is not said is nothing: false, 0, `-`, or NULL where that may be.
+//! A builder of rows, column by column. Unset columns have a default: false, 0, `-`, or NULL where
+//! that is allowed.
 
 use super::Relation;
 use crate::types::TypeKind;
 use crate::value::{Array, Object, Value};
 
-/// Rows of a relation.
+/// The rows of a relation.
 pub struct Rows {
     relation: &'static Relation,
     empty: Vec<Value>,
-    /// Those that are made.
+    /// The rows added so far.
     pub made: Vec<Vec<Value>>,
 }
 
 impl Rows {
-    /// None yet.
+    /// Creates an empty list of rows.
     pub fn of(relation: &'static Relation) -> Rows {
         let columns = relation.columns.iter();
         let empty = columns.map(|(_, ty)| match ty.kind {
@@ -34,14 +35,14 @@ impl Rows {
         }
     }
 
-    /// The columns of such types.
+    /// Returns the columns that have one of these types.
     pub fn columns_of(&self, kinds: &[TypeKind]) -> Vec<&'static str> {
         let columns = self.relation.columns.iter();
         let of = columns.filter(|(_, ty)| kinds.contains(&ty.kind));
         of.map(|(name, _)| *name).collect()
     }
 
-    /// One more row, with these columns.
+    /// Adds a row with these columns.
     pub fn add<'a>(&mut self, columns: impl IntoIterator<Item = (&'a str, Value)>) {
         let mut row = self.empty.clone();
         for (name, value) in columns {
@@ -56,13 +57,13 @@ impl Rows {
     }
 }
 
-/// An object with its name.
+/// Returns the value for an object and its name.
 pub fn object(oid: u32, name: &str) -> Value {
     let name = name.into();
     Value::Object(Box::new(Object { oid, name }))
 }
 
-/// An int2vector or oidvector, which begins at 0.
+/// Creates an int2vector or oidvector, whose subscripts begin at 0.
 pub fn vector(values: impl Iterator<Item = Value>) -> Value {
     let mut array = Array::of(values.collect());
     array

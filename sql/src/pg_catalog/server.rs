@@ -1,4 +1,4 @@
-//! What the server has: schemas, roles, databases, settings, functions, access methods.
+//! Objects of the server: schemas, roles, databases, settings, functions, access methods.
 
 use super::names::namespaces as all_namespaces;
 use super::privileges::{acl, owner};
@@ -11,13 +11,13 @@ use crate::value::{Interval, Value};
 
 /// The oid of the first database, `postgres`.
 pub const DATABASE_OID: u32 = 5;
-/// The language of functions that are part of the server.
+/// The oid of the language of built-in functions.
 pub const INTERNAL_LANGUAGE: u32 = 12;
 const ENCODING_UTF8: i32 = 6;
-/// What runs PL/pgSQL in PostgreSQL; here it is no function.
+/// The oid of PL/pgSQL's handler function, which does not exist here.
 const PLPGSQL_HANDLER: u32 = 13573;
 
-/// `pg_namespace`.
+/// Adds the rows of `pg_namespace`.
 pub fn namespaces(rows: &mut Rows, around: &Around<'_>) {
     for (oid, name) in all_namespaces(around.snapshot) {
         rows.add([
@@ -29,7 +29,7 @@ pub fn namespaces(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_roles`, which shows nobody verifiers.
+/// Adds the rows of `pg_roles`, which hides the password verifiers.
 pub fn roles(rows: &mut Rows, around: &Around<'_>) {
     for role in around.snapshot.roles() {
         let own = [
@@ -40,7 +40,7 @@ pub fn roles(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_authid`, which only superusers may read.
+/// Adds the rows of `pg_authid`, which only superusers can read.
 pub fn authenticated(rows: &mut Rows, around: &Around<'_>) {
     for role in around.snapshot.roles() {
         let verifier = role.verifier.as_ref().map_or(Value::Null, Value::text);
@@ -69,7 +69,7 @@ fn valid_until(role: &RoleDef) -> Value {
     role.valid_until.map_or(Value::Null, Value::TimestampTz)
 }
 
-/// `pg_user`.
+/// Adds the rows of `pg_user`.
 pub fn users(rows: &mut Rows, around: &Around<'_>) {
     for role in around.snapshot.roles().iter().filter(|role| role.login) {
         rows.add([
@@ -86,7 +86,7 @@ pub fn users(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_shadow`, which only superusers may read.
+/// Adds the rows of `pg_shadow`, which only superusers can read.
 pub fn shadows(rows: &mut Rows, around: &Around<'_>) {
     for role in around.snapshot.roles().iter().filter(|role| role.login) {
         rows.add([
@@ -106,7 +106,7 @@ pub fn shadows(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_timezone_names`: the zones that there are, with what they have now.
+/// Adds the rows of `pg_timezone_names`, with the current abbreviations and offsets.
 pub fn zones(rows: &mut Rows, around: &Around<'_>) {
     let seconds = around.cx.transaction_start.div_euclid(SECOND_US) + EPOCH_SHIFT_SECONDS;
     let Ok(now) = jiff::Timestamp::from_second(seconds) else {
@@ -130,7 +130,7 @@ pub fn zones(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_database`.
+/// Adds the rows of `pg_database`.
 pub fn databases(rows: &mut Rows, around: &Around<'_>) {
     let snapshot = around.snapshot;
     for database in snapshot.databases() {
@@ -151,7 +151,7 @@ pub fn databases(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_db_role_setting`: what ALTER DATABASE and ALTER ROLE have set.
+/// Adds the rows of `pg_db_role_setting`: the settings of ALTER DATABASE and ALTER ROLE.
 pub fn database_settings(rows: &mut Rows, around: &Around<'_>) {
     let mut add = |(database, role): (u32, u32), settings: &[(String, String)]| {
         if !settings.is_empty() {
@@ -183,14 +183,14 @@ fn shown_settings(settings: &[(String, String)]) -> Value {
     crate::value::Array::of(shown.collect()).into()
 }
 
-/// What sessions of a role begin with in whatever database.
+/// Returns the default settings of a role for all databases.
 fn config(role: &RoleDef) -> Value {
     let mut all = role.settings.iter();
     let of = all.find(|of| of.database == 0);
     of.map_or(Value::Null, |of| shown_settings(&of.settings))
 }
 
-/// `pg_tablespace`.
+/// Adds the rows of `pg_tablespace`.
 pub fn tablespaces(rows: &mut Rows, _: &Around<'_>) {
     for (oid, name) in [(1663, "pg_default"), (1664, "pg_global")] {
         rows.add([
@@ -201,7 +201,7 @@ pub fn tablespaces(rows: &mut Rows, _: &Around<'_>) {
     }
 }
 
-/// `pg_cursors`.
+/// Adds the rows of `pg_cursors`.
 pub fn cursors(rows: &mut Rows, around: &Around<'_>) {
     for cursor in around.cursors {
         rows.add([
@@ -215,7 +215,8 @@ pub fn cursors(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_prepared_statements`. There is one plan for all parameters; how often it has run nobody counts.
+/// Adds the rows of `pg_prepared_statements`. A statement has one plan for all parameters, and its
+/// executions are not counted.
 pub fn prepared_statements(rows: &mut Rows, around: &Around<'_>) {
     for (name, statement) in around.prepared {
         let shown = statement.shown();
@@ -239,7 +240,7 @@ pub fn prepared_statements(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_settings`.
+/// Adds the rows of `pg_settings`.
 pub fn settings(rows: &mut Rows, around: &Around<'_>) {
     let text = |text: Option<&str>| text.map_or(Value::Null, Value::text);
     for of in around.cx.settings.described() {
@@ -270,7 +271,7 @@ pub fn settings(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_am`.
+/// Adds the rows of `pg_am`.
 pub fn access_methods(rows: &mut Rows, _: &Around<'_>) {
     let all = [
         (2, "heap", (3, "heap_tableam_handler"), "t"),
@@ -287,7 +288,7 @@ pub fn access_methods(rows: &mut Rows, _: &Around<'_>) {
     }
 }
 
-/// `pg_language`.
+/// Adds the rows of `pg_language`.
 pub fn languages(rows: &mut Rows, _: &Around<'_>) {
     for (oid, name) in [(INTERNAL_LANGUAGE, "internal"), (C_LANGUAGE, "c")] {
         rows.add([
@@ -314,7 +315,7 @@ pub fn languages(rows: &mut Rows, _: &Around<'_>) {
     }
 }
 
-/// Collations: oid, name, provider, and the locale of those that have one.
+/// The collations: oid, name, provider, and locale if it has one.
 const COLLATIONS: [(u32, &str, &str, Option<&str>); 4] = [
     (100, "default", "d", None),
     (950, "C", "c", Some("C")),
@@ -322,20 +323,20 @@ const COLLATIONS: [(u32, &str, &str, Option<&str>); 4] = [
     (12340, "ucs_basic", "c", Some("C")),
 ];
 
-/// The oid of the collation of this name.
+/// Returns the oid of the collation with this name.
 pub fn collation_oid(name: &str) -> Option<u32> {
     let mut all = COLLATIONS.iter();
     all.find(|(_, of, ..)| of.eq_ignore_ascii_case(name))
         .map(|(oid, ..)| *oid)
 }
 
-/// The name of the collation with this oid.
+/// Returns the name of the collation with this oid.
 pub fn collation_name(oid: u32) -> Option<&'static str> {
     let mut all = COLLATIONS.iter();
     all.find(|(of, ..)| *of == oid).map(|(_, name, ..)| *name)
 }
 
-/// `pg_collation`.
+/// Adds the rows of `pg_collation`.
 pub fn collations(rows: &mut Rows, _: &Around<'_>) {
     for (oid, name, provider, collate) in COLLATIONS {
         let collate = || collate.map_or(Value::Null, Value::text);

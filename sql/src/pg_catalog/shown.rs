@@ -1,4 +1,4 @@
-//! Definitions as SQL, as PostgreSQL writes them.
+//! Deparsing of indexes and constraints to SQL, as PostgreSQL writes them.
 
 use super::definitions::{condition, index_expression};
 use super::relation_oid;
@@ -7,8 +7,8 @@ use crate::bound::Node;
 use crate::catalog::{CheckDef, Collation, ForeignKeyDef, IndexDef, IndexKind, Snapshot, TableDef};
 use crate::functions::{quote_ident as quoted, quote_literal};
 
-/// A column of an index, from 0, without its order: those of the key, then those of INCLUDE. Without a reader an
-/// expression is as it was written.
+/// Deparses a column of an index, from 0, without its order: key columns first, then INCLUDE
+/// columns. Without a reader, an expression keeps its original text.
 pub fn index_column(
     reader: Option<&Reader<'_>>,
     table: &TableDef,
@@ -20,7 +20,7 @@ pub fn index_column(
     all.nth(at).map(|column| key(reader, table, index, column))
 }
 
-/// A key column; an expression stands in parentheses unless it is a call.
+/// Deparses a key column; an expression is in parentheses unless it is a function call.
 fn key(reader: Option<&Reader<'_>>, table: &TableDef, index: &IndexDef, column: usize) -> String {
     let Some(expression) = index.expression(column) else {
         return quoted(&table.columns[column].name);
@@ -37,7 +37,7 @@ fn key(reader: Option<&Reader<'_>>, table: &TableDef, index: &IndexDef, column: 
     }
 }
 
-/// CREATE INDEX.
+/// Deparses an index as CREATE INDEX.
 pub fn index_definition(reader: &Reader<'_>, table: &TableDef, index: &IndexDef) -> String {
     let schemas = search_path(reader.snapshot, reader.cx);
     let mut relation = quoted(&table.name);
@@ -55,7 +55,7 @@ pub fn index_definition(reader: &Reader<'_>, table: &TableDef, index: &IndexDef)
         if key.desc {
             text += " DESC";
         }
-        // Where NULLs are unless it is said.
+        // The default position of NULLs is omitted.
         match (key.nulls_first, key.desc) {
             (true, false) => text += " NULLS FIRST",
             (false, true) => text += " NULLS LAST",
@@ -82,7 +82,8 @@ pub fn index_definition(reader: &Reader<'_>, table: &TableDef, index: &IndexDef)
     text
 }
 
-/// What was said of the order of a key column, with a blank before it, where it is not what it would be anyway.
+/// Deparses the collation and operator class of a key column, with a blank before them, if they are
+/// not the defaults.
 pub(crate) fn look(table: &TableDef, index: &IndexDef, at: usize) -> String {
     let mut text = String::new();
     let Some(look) = index.more.look(at) else {
@@ -99,7 +100,7 @@ pub(crate) fn look(table: &TableDef, index: &IndexDef, at: usize) -> String {
     text
 }
 
-/// Storage parameters, with a blank before them.
+/// Deparses storage parameters, with a blank before them.
 pub(crate) fn with_options(options: &[(String, String)]) -> String {
     if options.is_empty() {
         return String::new();
@@ -116,7 +117,7 @@ pub(crate) fn with_options(options: &[(String, String)]) -> String {
     format!(" WITH ({})", each.collect::<Vec<_>>().join(", "))
 }
 
-/// The constraint that an index came with.
+/// Deparses the constraint to which an index belongs.
 fn constraint_definition(table: &TableDef, index: &IndexDef) -> String {
     let kind = if index.primary {
         "PRIMARY KEY"
@@ -133,18 +134,18 @@ fn constraint_definition(table: &TableDef, index: &IndexDef) -> String {
     format!("{kind}{nulls} ({columns}){include}{deferrability}")
 }
 
-/// A constraint of a table's: the index that keeps it, or what says it.
+/// A constraint of a table.
 pub enum Constraint<'a> {
-    /// PRIMARY KEY or UNIQUE.
+    /// PRIMARY KEY or UNIQUE, by its index.
     Key(&'a IndexDef),
-    /// CHECK.
+    /// CHECK
     Check(&'a CheckDef),
-    /// FOREIGN KEY.
+    /// FOREIGN KEY
     Foreign(&'a ForeignKeyDef),
 }
 
 impl<'a> Constraint<'a> {
-    /// All of a table.
+    /// Returns all constraints of a table.
     pub fn all(table: &'a TableDef) -> impl Iterator<Item = Constraint<'a>> {
         let keys = table.indexes.iter().filter(|index| index.constraint);
         let checks = table.rules.checks.iter().map(Constraint::Check);
@@ -152,7 +153,7 @@ impl<'a> Constraint<'a> {
         keys.map(Constraint::Key).chain(checks).chain(foreign)
     }
 
-    /// Its oid.
+    /// Returns the oid.
     pub fn id(&self) -> u32 {
         match self {
             Constraint::Key(index) => index.id,
@@ -161,7 +162,7 @@ impl<'a> Constraint<'a> {
         }
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &'a str {
         match self {
             Constraint::Key(index) => &index.name,
@@ -170,7 +171,7 @@ impl<'a> Constraint<'a> {
         }
     }
 
-    /// Its columns, by position; those that a CHECK names in the order of the table.
+    /// Returns the positions of its columns; those of a CHECK are in the order of the table.
     pub fn columns(&self, table: &TableDef) -> Vec<usize> {
         match self {
             Constraint::Key(index) => index.columns.iter().map(|key| key.column).collect(),
@@ -185,7 +186,7 @@ impl<'a> Constraint<'a> {
         }
     }
 
-    /// Have all rows been looked at?
+    /// Returns whether all existing rows have been checked.
     pub fn is_valid(&self) -> bool {
         match self {
             Constraint::Key(_) => true,
@@ -194,7 +195,7 @@ impl<'a> Constraint<'a> {
         }
     }
 
-    /// Have tables below it none of it?
+    /// Returns whether partitions do not inherit the constraint (NO INHERIT).
     pub fn is_inherited_by_none(&self) -> bool {
         match self {
             Constraint::Key(_) | Constraint::Foreign(_) => true,
@@ -209,7 +210,7 @@ impl<'a> Constraint<'a> {
         }
     }
 
-    /// As SQL, where names without a schema are looked for along `path`.
+    /// Deparses the constraint; `path` is the search path for unqualified names.
     pub fn definition(&self, reader: &Reader<'_>, path: &[String], table: &TableDef) -> String {
         match self {
             Constraint::Key(index) => constraint_definition(table, index),
@@ -266,7 +267,7 @@ fn foreign_definition(
     text
 }
 
-/// An expression without the parentheses around it.
+/// Removes the parentheses around an expression.
 pub fn without_parentheses(text: &str) -> &str {
     let Some(inside) = text
         .strip_prefix('(')
@@ -277,7 +278,7 @@ pub fn without_parentheses(text: &str) -> &str {
     let mut depth = 0i32;
     for c in inside.chars() {
         depth += i32::from(c == '(') - i32::from(c == ')');
-        // They are not each other's.
+        // The first and last parentheses do not match each other.
         if depth < 0 {
             return text;
         }

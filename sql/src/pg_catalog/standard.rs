@@ -1,4 +1,4 @@
-//! More of `information_schema`: routines and their parameters, and where types are used.
+//! More views of `information_schema`: routines and their parameters, and the usage of types.
 
 use super::information::{NUMBERS, of_type, yes};
 use super::routines::result_oid;
@@ -16,7 +16,7 @@ fn text_of(number: usize) -> Value {
     Value::text(number.to_string())
 }
 
-/// Each NULL that would be 0.
+/// Returns NULL for each integer column, whose default is otherwise 0.
 fn nothing(rows: &Rows) -> Vec<(&'static str, Value)> {
     let numbers = rows.columns_of(&[TypeKind::Int4]);
     numbers
@@ -25,7 +25,7 @@ fn nothing(rows: &Rows) -> Vec<(&'static str, Value)> {
         .collect()
 }
 
-/// The catalog, schema and name of a type.
+/// Returns the catalog, schema and name of a type.
 fn names_of_type(ty: Type, around: &Around<'_>) -> [Value; 3] {
     let of_user = around.snapshot.type_by_id(ty.oid());
     let schema = of_user.as_ref().map_or(CATALOG_SCHEMA, |of| &of.schema);
@@ -36,7 +36,7 @@ fn names_of_type(ty: Type, around: &Around<'_>) -> [Value; 3] {
     ]
 }
 
-/// What `data_type` says of a type.
+/// Returns `data_type` of a type.
 fn data_type(ty: Type, around: &Around<'_>) -> Value {
     let found = of_type(ty, around.snapshot).into_iter();
     let mut data_type = found.filter(|(name, _)| *name == "data_type");
@@ -47,7 +47,7 @@ fn specific_name(routine: &RoutineDef) -> Value {
     Value::text(format!("{}_{}", routine.name, routine.id))
 }
 
-/// `routines`: those of users.
+/// Adds the rows of `routines`, for user-defined routines.
 pub fn routines(rows: &mut Rows, around: &Around<'_>) {
     let nothing = nothing(rows);
     for routine in around.snapshot.all_routines() {
@@ -135,7 +135,7 @@ pub fn routines(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `parameters`: those of users' routines.
+/// Adds the rows of `parameters`, for user-defined routines.
 pub fn parameters(rows: &mut Rows, around: &Around<'_>) {
     let nothing = nothing(rows);
     for routine in around.snapshot.all_routines() {
@@ -174,7 +174,7 @@ pub fn parameters(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `attributes`: the fields of composite types.
+/// Adds the rows of `attributes`: the fields of composite types.
 pub fn attributes(rows: &mut Rows, around: &Around<'_>) {
     for ty in around.snapshot.types().all() {
         let Some(of) = ty.as_composite() else {
@@ -206,7 +206,7 @@ pub fn attributes(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `user_defined_types`: composite types.
+/// Adds the rows of `user_defined_types`: composite types.
 pub fn composites(rows: &mut Rows, around: &Around<'_>) {
     let nothing = nothing(rows);
     for ty in around.snapshot.types().all() {
@@ -227,7 +227,7 @@ pub fn composites(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// Calls `add` with each column of users' tables and views, its number and its declared type.
+/// Calls `add` with each column of user tables and views, its number and its declared type.
 fn each_column(around: &Around<'_>, mut add: impl FnMut((&str, &str), (&str, usize), Type)) {
     for table in around.snapshot.tables() {
         if table.materialized.is_some() {
@@ -262,7 +262,7 @@ fn of_column(
     ]
 }
 
-/// `column_udt_usage`: the types of columns, those below domains.
+/// Adds the rows of `column_udt_usage`: the types of columns; for a domain its base type.
 pub fn column_types(rows: &mut Rows, around: &Around<'_>) {
     each_column(around, |of, (column, _), ty| {
         let below = ty.as_domain().map_or(ty, |domain| domain.definition().base);
@@ -276,7 +276,7 @@ pub fn column_types(rows: &mut Rows, around: &Around<'_>) {
     });
 }
 
-/// `column_domain_usage`: columns of domains.
+/// Adds the rows of `column_domain_usage`: the columns that have a domain type.
 pub fn column_domains(rows: &mut Rows, around: &Around<'_>) {
     each_column(around, |of, (column, _), ty| {
         if let Some(domain) = ty.as_domain() {
@@ -291,7 +291,7 @@ pub fn column_domains(rows: &mut Rows, around: &Around<'_>) {
     });
 }
 
-/// `element_types`: what is in columns that are arrays.
+/// Adds the rows of `element_types`: the element types of array columns.
 pub fn elements(rows: &mut Rows, around: &Around<'_>) {
     let nothing = nothing(rows);
     let views: Vec<_> = around
@@ -326,7 +326,8 @@ pub fn elements(rows: &mut Rows, around: &Around<'_>) {
     });
 }
 
-/// `view_table_usage`: what views read, but for what the views that they read do.
+/// Adds the rows of `view_table_usage`: the relations that a view reads, without those that it
+/// reads only through other views.
 pub fn view_tables(rows: &mut Rows, around: &Around<'_>) {
     for view in around.snapshot.views() {
         let others = around.snapshot.views();
@@ -351,7 +352,7 @@ pub fn view_tables(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `character_sets`: UTF8.
+/// Adds the row of `character_sets`: UTF8.
 pub fn character_sets(rows: &mut Rows, around: &Around<'_>) {
     rows.add([
         ("character_set_name", Value::text("UTF8")),
@@ -363,7 +364,7 @@ pub fn character_sets(rows: &mut Rows, around: &Around<'_>) {
     ]);
 }
 
-/// `collations`.
+/// Adds the rows of `collations`.
 pub fn collations(rows: &mut Rows, around: &Around<'_>) {
     for name in ["default", "C", "POSIX"] {
         rows.add([

@@ -1,4 +1,4 @@
-//! Triggers: `pg_trigger`, `information_schema.triggers`, and their definitions as SQL.
+//! Triggers: `pg_trigger`, `information_schema.triggers`, and deparsed definitions.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::value::Value;
 /// The oid of `pg_trigger`.
 pub const TRIGGER_CLASS: u32 = 2620;
 
-/// What a trigger is, as bits.
+/// Returns `tgtype`: the timing, level and events of a trigger as bits.
 fn bits(trigger: &TriggerDef) -> i16 {
     let events = trigger.events.all().map(|event| match event {
         Event::Insert => 1 << 2,
@@ -29,7 +29,7 @@ fn bits(trigger: &TriggerDef) -> i16 {
     events.fold(i16::from(trigger.row) | timing, |all, bit| all | bit)
 }
 
-/// `pg_trigger`.
+/// Adds the rows of `pg_trigger`.
 pub fn triggers(rows: &mut Rows, around: &Around<'_>) {
     for table in around.snapshot.tables_and_views() {
         for trigger in &table.rules.triggers {
@@ -84,7 +84,7 @@ fn name(name: &Option<String>) -> Value {
     name.as_deref().map_or(Value::Null, Value::text)
 }
 
-/// `information_schema.triggers`: a row for each event.
+/// Adds the rows of `information_schema.triggers`: one for each event.
 pub fn information(rows: &mut Rows, around: &Around<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     for table in around.snapshot.tables_and_views() {
@@ -128,7 +128,7 @@ pub fn information(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// The function with its arguments; its schema is said where it is not on `path`.
+/// Deparses the function call; the function is qualified if its schema is not on `path`.
 fn call(snapshot: &Snapshot, trigger: &TriggerDef, path: Option<&[String]>) -> String {
     let args = trigger.args.iter();
     let args = args.map(|arg| format!("'{}'", arg.replace('\'', "''")));
@@ -149,14 +149,15 @@ fn call(snapshot: &Snapshot, trigger: &TriggerDef, path: Option<&[String]>) -> S
     }
 }
 
-/// CREATE TRIGGER of the trigger with this oid; where it is pretty, without a schema that is on `path`.
+/// Deparses the trigger with this oid as CREATE TRIGGER. In pretty mode, a schema on `path` is
+/// omitted.
 pub fn trigger_definition(reader: &Reader<'_>, oid: u32, path: &[String]) -> Option<String> {
     let (table, at) = find(reader.snapshot, oid)?;
     let trigger = &table.rules.triggers[at];
     Some(definition(reader, &table, trigger, path))
 }
 
-/// The comment on the trigger with this oid.
+/// Returns the comment on the trigger with this oid.
 pub fn trigger_comment(snapshot: &Snapshot, oid: u32) -> Option<String> {
     let (table, at) = find(snapshot, oid)?;
     table.rules.triggers[at].comment.clone()

@@ -8,14 +8,14 @@ use crate::catalog::SUPERUSER_OID;
 use crate::types::TypeKind;
 use crate::value::Value;
 
-/// A row of `types.txt`, by its words.
+/// The words of a row of `types.txt`.
 struct Row(Vec<&'static str>);
 
 const OID: usize = 0;
 const NAME: usize = 1;
 const ELEMENT: usize = 8;
 const ARRAY: usize = 9;
-/// Where pairs of oid and name of a function are, and the columns that they belong to.
+/// The positions of pairs of a function's oid and name, and their columns.
 const FUNCTIONS: [(usize, &str); 6] = [
     (10, "typinput"),
     (12, "typoutput"),
@@ -47,14 +47,14 @@ impl Row {
     }
 }
 
-/// The oid of the type that the catalog calls so.
+/// Returns the oid of the type with a catalog name.
 pub fn by_name(name: &str) -> Option<u32> {
     let mut rows = TYPES.iter();
     rows.find(|row| row.0[NAME] == name)
         .map(|row| row.number(OID))
 }
 
-/// The name that SQL has for a type: the elements', with brackets, for an array.
+/// Returns the SQL name of a type; for an array, the element type's name with brackets.
 pub fn sql_name(oid: u32) -> Option<String> {
     let row = TYPES.iter().find(|row| row.number::<u32>(OID) == oid)?;
     let element: u32 = row.number(ELEMENT);
@@ -65,7 +65,7 @@ pub fn sql_name(oid: u32) -> Option<String> {
     Some(name.unwrap_or(row.0[NAME]).to_owned())
 }
 
-/// The oid of an array of a type.
+/// Returns the oid of the array type of a type.
 #[cfg(test)]
 pub fn array_of(oid: u32) -> u32 {
     let mut rows = TYPES.iter();
@@ -73,7 +73,7 @@ pub fn array_of(oid: u32) -> u32 {
     row.map_or(0, |row| row.number(ARRAY))
 }
 
-/// The functions that write values of a built-in type.
+/// Returns the text and binary output functions of a built-in type.
 pub fn output_of(oid: u32) -> (Value, Value) {
     let row = TYPES.iter().find(|row| row.number::<u32>(OID) == oid);
     row.map_or((Value::Null, Value::Null), |row| {
@@ -82,7 +82,7 @@ pub fn output_of(oid: u32) -> (Value, Value) {
     })
 }
 
-/// `pg_type`.
+/// Adds the rows of `pg_type`.
 pub fn types(rows: &mut Rows, around: &Around<'_>) {
     super::user_types::types(rows, around);
     for row in TYPES.iter() {

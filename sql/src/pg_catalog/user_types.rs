@@ -1,4 +1,4 @@
-//! What `pg_type` and `pg_enum` have of types that users made.
+//! The user-defined types in `pg_type` and `pg_enum`.
 
 use super::objects::{collation, shape, typed_text};
 use super::privileges::{acl, owner};
@@ -11,7 +11,7 @@ use crate::types::domains::DomainCheck;
 use crate::types::{Domain, Enum, TypeCategory, TypeKind};
 use crate::value::Value;
 
-/// The rows of `pg_type`: each type and that of its arrays.
+/// Adds the rows of `pg_type`: each type and its array type.
 pub(super) fn types(rows: &mut Rows, around: &Around<'_>) {
     for ty in around.snapshot.types().all() {
         let acl = acl(around.snapshot, ObjectKind::Type, ty.id);
@@ -84,7 +84,7 @@ pub(super) fn types(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// What the rows of a relation have as a type.
+/// Returns the columns of a composite type.
 fn composite(relation: u32, acl: Value) -> [(&'static str, Value); 11] {
     [
         ("typacl", acl),
@@ -101,7 +101,7 @@ fn composite(relation: u32, acl: Value) -> [(&'static str, Value); 11] {
     ]
 }
 
-/// A type with what it has of its own, and that of its arrays.
+/// Adds a type with its own columns, and its array type.
 fn add_with_arrays(
     rows: &mut Rows,
     around: &Around<'_>,
@@ -141,7 +141,7 @@ fn add_with_arrays(
     rows.add(common(array_id, array_name).into_iter().chain(own));
 }
 
-/// A domain has what its base has, and functions that check it.
+/// Adds a domain. It has the columns of its base type, and functions that check it.
 fn add_domain(rows: &mut Rows, around: &Around<'_>, domain: Domain) {
     let definition = domain.definition();
     let (root, base) = (domain.root(), definition.base);
@@ -201,7 +201,7 @@ fn add_domain(rows: &mut Rows, around: &Around<'_>, domain: Domain) {
     ]);
 }
 
-/// The rows of `pg_constraint` that are of domains.
+/// Adds the rows of `pg_constraint` for domains.
 pub(super) fn constraints(rows: &mut Rows, around: &Around<'_>) {
     for domain in around
         .snapshot
@@ -231,7 +231,7 @@ pub(super) fn constraints(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// The constraint of a domain with this oid, and the domain.
+/// Returns the domain constraint with this oid, and its domain.
 pub fn domain_check(snapshot: &Snapshot, oid: u32) -> Option<(Domain, &'static DomainCheck)> {
     let types = snapshot.types().all();
     types.iter().filter_map(|ty| ty.as_domain()).find_map(|of| {
@@ -240,12 +240,12 @@ pub fn domain_check(snapshot: &Snapshot, oid: u32) -> Option<(Domain, &'static D
     })
 }
 
-/// The constraint as SQL.
+/// Deparses a domain constraint.
 pub fn domain_check_text(reader: &Reader<'_>, of: Domain, check: &DomainCheck) -> String {
     definitions::domain_check(reader, check, of.definition().base)
 }
 
-/// `pg_enum`.
+/// Adds the rows of `pg_enum`.
 pub(super) fn enums(rows: &mut Rows, around: &Around<'_>) {
     for ty in around.snapshot.types().all() {
         for value in ty.as_enum().into_iter().flat_map(Enum::values) {

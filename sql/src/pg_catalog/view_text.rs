@@ -1,6 +1,8 @@
-//! A view's query with the names of its relations as whoever asks would have to write them.
+//! The query of a view, with relation names that are correct for the querying session's search
+//! path.
 //!
-//! The text that is kept has them as they were written: they are of the view's schema, or of `public`.
+//! The stored text has the original names. Unqualified ones are in the view's schema or in
+//! `public`.
 
 use sqlparser::ast;
 
@@ -10,13 +12,13 @@ use crate::error::SqlError;
 use crate::parser::{ROWS_FROM, parse_query};
 use crate::walk::{TreeMut, Visitor, VisitorMut, Walk};
 
-/// The query, where names without a schema are looked for along `path`.
+/// Returns the query; `path` is the search path for unqualified names.
 pub fn view_text(view: &ViewDef, snapshot: &Snapshot, path: &[String]) -> String {
     let Ok(mut query) = parse_query(&view.text) else {
         return view.text.clone();
     };
     let mut named = Named(Vec::new());
-    // They look at everything.
+    // The visitors never stop early.
     let _ = Walk(&mut named).query(&query);
     let mut placed = Placed {
         named: named.0,
@@ -29,7 +31,7 @@ pub fn view_text(view: &ViewDef, snapshot: &Snapshot, path: &[String]) -> String
     query.to_string().replace(&mark, "ROWS FROM (")
 }
 
-/// The names that WITH gives.
+/// The names of WITH queries.
 struct Named(Vec<String>);
 
 impl Visitor for Named {
@@ -63,7 +65,7 @@ impl VisitorMut for Placed<'_> {
             None => vec![self.view.schema.as_str(), PUBLIC_SCHEMA],
         };
         let found = schemas.into_iter().find_map(|of| Some((of, is_in(of)?)));
-        // What is not there is of the system.
+        // A relation that is not found belongs to the system and stays unchanged.
         if let Some((schema, oid)) = found {
             let first = self.path.iter().find_map(|of| is_in(of));
             let quoted = |name: &str| match name == crate::functions::quote_ident(name) {

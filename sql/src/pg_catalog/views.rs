@@ -8,7 +8,7 @@ use super::{Around, Relation, index_definition, reader};
 use crate::catalog::ObjectKind;
 use crate::value::Value;
 
-/// `pg_tables`.
+/// Adds the rows of `pg_tables`.
 pub fn tables(rows: &mut Rows, around: &Around<'_>) {
     let mut add = |id: u32, schema: &str, name: &str, indexed: bool| {
         rows.add([
@@ -32,7 +32,7 @@ pub fn tables(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_indexes`.
+/// Adds the rows of `pg_indexes`.
 pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     for table in around.snapshot.tables() {
@@ -50,7 +50,7 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_views`.
+/// Adds the rows of `pg_views`.
 pub fn views(rows: &mut Rows, around: &Around<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     for view in around.snapshot.views() {
@@ -66,7 +66,7 @@ pub fn views(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_matviews`.
+/// Adds the rows of `pg_matviews`.
 pub fn materialized(rows: &mut Rows, around: &Around<'_>) {
     let reader = reader(around.snapshot, around.cx, false);
     for table in around.snapshot.tables() {
@@ -87,7 +87,7 @@ pub fn materialized(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_sequences`; how far they are is not here.
+/// Adds the rows of `pg_sequences`, without the last values.
 pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
     for sequence in around.snapshot.sequences() {
         let kind = sequence.kind;

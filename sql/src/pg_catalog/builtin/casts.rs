@@ -1,11 +1,11 @@
-//! Casts and aggregates: `pg_cast`, `pg_aggregate`.
+//! The rows of `pg_cast` and `pg_aggregate`.
 
 use super::super::Around;
 use super::super::rows::Rows;
 use super::lines;
 use crate::value::Value;
 
-/// `pg_cast`.
+/// Adds the rows of `pg_cast`.
 pub fn casts(rows: &mut Rows, _: &Around<'_>) {
     for row in lines(include_str!("casts.txt"), 6) {
         rows.add([
@@ -19,7 +19,7 @@ pub fn casts(rows: &mut Rows, _: &Around<'_>) {
     }
 }
 
-/// `pg_aggregate`.
+/// Adds the rows of `pg_aggregate`.
 pub fn aggregates(rows: &mut Rows, _: &Around<'_>) {
     for row in lines(include_str!("aggregates.txt"), 12) {
         let begins = match row.0[11] {

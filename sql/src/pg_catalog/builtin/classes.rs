@@ -1,4 +1,5 @@
-//! Operator families and classes of the index methods: `pg_opfamily`, `pg_opclass`, `pg_amop`, `pg_amproc`.
+//! The operator families and classes of the index methods: `pg_opfamily`, `pg_opclass`, `pg_amop`,
+//! `pg_amproc`.
 
 use super::super::rows::Rows;
 use super::super::{Around, PG_CATALOG_NAMESPACE};
@@ -6,13 +7,13 @@ use super::{Words, lines};
 use crate::catalog::SUPERUSER_OID;
 use crate::value::Value;
 
-/// The lines about one kind of rows, which have `words` words behind its name.
+/// Returns the lines of one kind, which have `words` words after the kind.
 fn of_kind(kind: &'static str, words: usize) -> impl Iterator<Item = Words> {
     let all = lines(include_str!("opclasses.txt"), words + 1);
     all.filter(move |row| row.0[0] == kind)
 }
 
-/// `pg_opfamily`.
+/// Adds the rows of `pg_opfamily`.
 pub fn families(rows: &mut Rows, _: &Around<'_>) {
     for row in of_kind("family", 3) {
         rows.add([
@@ -25,7 +26,7 @@ pub fn families(rows: &mut Rows, _: &Around<'_>) {
     }
 }
 
-/// `pg_opclass`.
+/// Adds the rows of `pg_opclass`.
 pub fn classes(rows: &mut Rows, _: &Around<'_>) {
     for row in of_kind("class", 7) {
         rows.add([
@@ -42,7 +43,7 @@ pub fn classes(rows: &mut Rows, _: &Around<'_>) {
     }
 }
 
-/// `pg_amop`.
+/// Adds the rows of `pg_amop`.
 pub fn class_operators(rows: &mut Rows, _: &Around<'_>) {
     for row in of_kind("operator", 7) {
         rows.add([
@@ -58,7 +59,7 @@ pub fn class_operators(rows: &mut Rows, _: &Around<'_>) {
     }
 }
 
-/// `pg_amproc`.
+/// Adds the rows of `pg_amproc`.
 pub fn class_functions(rows: &mut Rows, _: &Around<'_>) {
     for row in of_kind("function", 6) {
         rows.add([

@@ -1,17 +1,18 @@
-//! Functions, operators, casts and aggregates of `pg_catalog`, with PostgreSQL's oids.
+//! The functions, operators, casts and aggregates of `pg_catalog`, with PostgreSQL's oids.
 //!
 //! ```text
-//! procedures.txt ─┐
-//! the library ────┴─► procedures.rs   pg_proc, names and signatures of functions
-//! operators.txt ────► operators.rs    pg_operator, names and signatures of operators
-//! opclasses.txt ────► classes.rs      pg_opfamily, pg_opclass, pg_amop, pg_amproc
-//! casts.txt, aggregates.txt ─► casts.rs  pg_cast, pg_aggregate
+//!     procedures.txt ─┐
+//!     the library ────┴─► procedures.rs      pg_proc, names and signatures of functions
+//!     operators.txt ────► operators.rs       pg_operator, names and signatures of operators
+//!     opclasses.txt ────► classes.rs         pg_opfamily, pg_opclass, pg_amop, pg_amproc
+//!     casts.txt, aggregates.txt ─► casts.rs  pg_cast, pg_aggregate
 //! ```
-//! The files have the rows of PostgreSQL 15 whose types and operators exist here. A row is a line, and its fields are words. A
-//! function that only stands behind an operator or a type has a row in `pg_proc`, and cannot be called by its name.
+//! The files contain the rows of PostgreSQL 15 whose types and operators exist here. A row is a
+//! line, and its fields are words. A function that only implements an operator or a type has a row
+//! in `pg_proc`, but cannot be called by name.
 //!
-//! *Failure.* A line that has fewer words than its relation needs is passed over; a test counts the rows of each relation
-//! but `pg_proc`, which has functions of the library, too.
+//! *Failure.* A line with fewer words than its relation needs is skipped. A test counts the rows of
+//! each relation except `pg_proc`, which also contains functions of the library.
 
 mod casts;
 mod classes;
@@ -28,7 +29,8 @@ use crate::value::Value;
 /// The words of a line of a file.
 struct Words(Vec<&'static str>);
 
-/// The lines of a file that are rows with at least `words` words; the last of those has the rest of its line.
+/// Returns the lines of a file that are rows with at least `words` words. The last word is the rest
+/// of the line.
 fn lines(file: &'static str, words: usize) -> impl Iterator<Item = Words> {
     let lines = file.lines().filter(|line| !line.starts_with('#'));
     let rows = lines.map(move |line| Words(line.splitn(words, ' ').collect()));
@@ -56,7 +58,7 @@ impl Words {
         Value::text(self.0[at])
     }
 
-    /// The function whose oid is a word, with its name.
+    /// Returns the function whose oid is a word, as a regproc value.
     fn function(&self, at: usize) -> Value {
         Procedure::value(self.number(at))
     }

@@ -1,4 +1,4 @@
-//! Operators: `pg_operator`.
+//! The operators of `pg_operator`.
 
 use std::sync::LazyLock;
 
@@ -10,13 +10,13 @@ use crate::value::Value;
 
 /// An operator of `pg_catalog`.
 pub struct Operator {
-    /// Its oid.
+    /// The oid.
     pub oid: u32,
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// The oid of the type before it; 0 for a prefix operator.
+    /// The oid of the left operand's type; 0 for a prefix operator.
     pub left: u32,
-    /// The oid of the type behind it.
+    /// The oid of the right operand's type.
     pub right: u32,
     row: Words,
 }
@@ -34,22 +34,22 @@ static OPERATORS: LazyLock<Vec<Operator>> = LazyLock::new(|| {
 });
 
 impl Operator {
-    /// The one of this oid.
+    /// Returns the operator with an oid.
     pub fn of(oid: u32) -> Option<&'static Operator> {
         OPERATORS.iter().find(|of| of.oid == oid)
     }
 
-    /// Those of this name.
+    /// Returns the operators with a name.
     pub fn named(name: &str) -> impl Iterator<Item = &'static Operator> {
         OPERATORS.iter().filter(move |of| of.name == name)
     }
 }
 
-/// `pg_operator`.
+/// Adds the rows of `pg_operator`.
 pub fn operators(rows: &mut Rows, _: &Around<'_>) {
     for of in OPERATORS.iter() {
         let row = &of.row;
-        // Selectivity is estimated elsewhere; the functions have no rows.
+        // The selectivity functions have no rows in `pg_proc`.
         let estimator = |at| object(row.number(at), "-");
         rows.add([
             ("oid", Value::Oid(of.oid)),

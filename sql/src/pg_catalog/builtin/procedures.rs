@@ -1,4 +1,4 @@
-//! Functions: `pg_proc`.
+//! The functions of `pg_proc`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -13,18 +13,18 @@ use crate::functions::{ScalarFunction, library, quote_ident};
 use crate::types::Type;
 use crate::value::Value;
 
-/// The oid of the first function of the library that PostgreSQL does not have; the others follow.
+/// The oid of the first library function that PostgreSQL does not have; the others follow it.
 const FIRST_OWN: u32 = 10_000;
 
 /// A function of `pg_catalog`.
 pub struct Procedure {
-    /// Its oid.
+    /// The oid.
     pub oid: u32,
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// The oids of the types of its arguments.
+    /// The oids of the argument types.
     pub args: Vec<u32>,
-    /// The function of the library that does it, if it can be called.
+    /// The function of the library that implements it; `None` if it cannot be called.
     pub function: Option<&'static ScalarFunction>,
     kind: &'static str,
     volatility: &'static str,
@@ -86,7 +86,7 @@ fn all() -> Vec<Procedure> {
     procedures
 }
 
-/// Whether a function of the library is called by its name, and not by an operator's.
+/// Returns whether a library function has an identifier as its name, and not an operator.
 fn is_identifier(name: &str) -> bool {
     let mut all = name.bytes();
     all.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -113,23 +113,23 @@ impl Procedure {
         }
     }
 
-    /// All of them.
+    /// Returns all functions.
     pub fn all() -> &'static [Procedure] {
         &PROCEDURES
     }
 
-    /// The one of this oid.
+    /// Returns the function with an oid.
     pub fn of(oid: u32) -> Option<&'static Procedure> {
         BY_OID.get(&oid).map(|at| &PROCEDURES[*at])
     }
 
-    /// Those of this name.
+    /// Returns the functions with a name.
     pub fn named(name: &str) -> impl Iterator<Item = &'static Procedure> {
         let named = BY_NAME.get(name).into_iter().flatten();
         named.map(|at| &PROCEDURES[*at])
     }
 
-    /// As regproc shows it: with its schema where its name alone is not enough.
+    /// Returns the name as regproc shows it: qualified if the name is ambiguous.
     pub fn shown(&self) -> String {
         let name = quote_ident(self.name);
         match Procedure::named(self.name).nth(1) {
@@ -138,7 +138,7 @@ impl Procedure {
         }
     }
 
-    /// The value of a regproc with this oid.
+    /// Returns the regproc value for an oid.
     pub fn value(oid: u32) -> Value {
         match Procedure::of(oid) {
             Some(of) => object(oid, &of.shown()),
@@ -146,23 +146,23 @@ impl Procedure {
         }
     }
 
-    /// The oid of its result's type.
+    /// Returns the oid of the result type.
     pub fn result(&self) -> u32 {
         self.result
     }
 
-    /// Whether it returns any number of rows.
+    /// Returns whether it is a set-returning function.
     pub fn returns_set(&self) -> bool {
         self.returns_set
     }
 
-    /// Whether its last argument may be given any number of times.
+    /// Returns whether its last argument can be given any number of times.
     pub fn is_variadic(&self) -> bool {
         self.variadic != 0 || self.function.is_some_and(|of| of.variadic)
     }
 }
 
-/// `pg_proc`: the functions of `pg_catalog`.
+/// Adds the rows of `pg_proc` for the functions of `pg_catalog`.
 pub fn functions(rows: &mut Rows, _: &Around<'_>) {
     for of in Procedure::all() {
         let types = vector(of.args.iter().map(|oid| Value::Oid(*oid)));

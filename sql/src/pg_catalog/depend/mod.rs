@@ -8,8 +8,8 @@
 //!   objects.rs  types, routines, views, sequences, extensions
 //!   shared.rs   pg_shdepend: owners and grantees
 //! ```
-//! Objects that PostgreSQL has from the start are pinned: nothing depends on them here. The texts
-//! of definitions are bound to find the objects that they refer to (`binder::References`).
+//! Built-in objects of PostgreSQL are pinned: they have no dependency rows. The texts of
+//! definitions are bound to find the objects to which they refer (`binder::References`).
 
 mod objects;
 mod rules;
@@ -34,12 +34,12 @@ const NORMAL: &str = "n";
 const AUTO: &str = "a";
 const INTERNAL: &str = "i";
 const EXTENSION: &str = "e";
-/// Of an index, constraint or trigger of a partition on that of the parent.
+/// The dependency of an index, constraint or trigger of a partition on that of the parent.
 const PARTITION_PRIMARY: &str = "P";
-/// Of the same on the partition.
+/// The dependency of the same object on the partition.
 const PARTITION_SECONDARY: &str = "S";
 
-/// `pg_depend`.
+/// Adds the rows of `pg_depend`.
 pub fn dependencies(rows: &mut Rows, around: &Around<'_>) {
     let schemas = namespaces(around.snapshot).into_iter();
     let mut all = Dependencies {
@@ -81,12 +81,12 @@ pub fn dependencies(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// The rows of `pg_depend` in the making.
+/// The rows of `pg_depend` under construction.
 struct Dependencies<'r, 'a> {
     rows: &'r mut Rows,
     around: &'a Around<'a>,
     reader: Reader<'a>,
-    /// The oids of schemas by name.
+    /// The oids of the schemas by name.
     schemas: HashMap<String, u32>,
 }
 
@@ -103,14 +103,14 @@ impl Dependencies<'_, '_> {
         ]);
     }
 
-    /// Adds that an object is in a schema.
+    /// Adds the dependency of an object on its schema.
     fn in_schema(&mut self, of: Part, schema: &str) {
         if let Some(id) = self.schemas.get(schema).copied() {
             self.add(of, (class::SCHEMA, id, 0), NORMAL);
         }
     }
 
-    /// Adds that an object is of a type, if a user made that.
+    /// Adds the dependency of an object on its type, if that is user-defined.
     fn of_type(&mut self, of: Part, ty: Type) {
         if ty.kind.is_users() {
             self.add(of, (class::TYPE, ty.oid(), 0), NORMAL);
@@ -123,8 +123,7 @@ impl Dependencies<'_, '_> {
         }
     }
 
-    /// Adds the references of an expression, and returns them; there are none if it cannot be
-    /// bound.
+    /// Adds the references of an expression and returns them; none if it cannot be bound.
     fn expression(
         &mut self,
         of: Part,
@@ -137,14 +136,14 @@ impl Dependencies<'_, '_> {
         on
     }
 
-    /// Adds the type of the rows of a relation, and that of arrays of these.
+    /// Adds the row type of a relation and the array type of these rows.
     fn row_type(&mut self, relation: u32, (id, array): (u32, u32)) {
         let of = (class::TYPE, id, 0);
         self.add(of, (class::RELATION, relation, 0), INTERNAL);
         self.add((class::TYPE, array, 0), of, INTERNAL);
     }
 
-    /// Adds that an object of a partition comes from one of its parent.
+    /// Adds the dependencies of a partition's object on its parent's object and on the partition.
     fn of_partition(&mut self, of: Part, (class, parents): (u32, u32), partition: u32) {
         self.add(of, (class, parents, 0), PARTITION_PRIMARY);
         let table = (class::RELATION, partition, 0);
@@ -152,7 +151,7 @@ impl Dependencies<'_, '_> {
     }
 }
 
-/// `pg_rewrite`: each view is a rule.
+/// Adds the rows of `pg_rewrite`: each view is a rule.
 pub fn rules(rows: &mut Rows, around: &Around<'_>) {
     for view in around.snapshot.queries() {
         rows.add([

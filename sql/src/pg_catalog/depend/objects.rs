@@ -77,7 +77,7 @@ impl Dependencies<'_, '_> {
         }
     }
 
-    /// A view, but for its query.
+    /// Adds the dependencies of a view, except those of its query.
     pub(super) fn view(&mut self, view: &ViewDef) {
         let relation = (class::RELATION, view.id, 0);
         self.in_schema(relation, &view.schema);
@@ -90,7 +90,7 @@ impl Dependencies<'_, '_> {
         self.triggers(&table);
     }
 
-    /// The query of a view or of a materialized view.
+    /// Adds the dependencies of the query of a view or materialized view.
     pub(super) fn rule(&mut self, view: &ViewDef) {
         let rule = (class::RULE, rule_oid(view.id), 0);
         let relation = (class::RELATION, view.id, 0);

@@ -25,7 +25,7 @@ impl Dependencies<'_, '_> {
         }
     }
 
-    /// PRIMARY KEY or UNIQUE.
+    /// Adds the dependencies of a PRIMARY KEY or UNIQUE constraint.
     fn key(&mut self, table: &TableDef, index: &IndexDef) {
         let of = (class::CONSTRAINT, index.id, 0);
         for number in columns_of(table, index) {
@@ -33,8 +33,8 @@ impl Dependencies<'_, '_> {
         }
     }
 
-    /// A CHECK has its columns twice, as PostgreSQL has it: as the constraint's and as the
-    /// expression's.
+    /// Adds the dependencies of a CHECK constraint. As in PostgreSQL, each column occurs twice: for
+    /// the constraint and for the expression.
     fn check(&mut self, table: &TableDef, check: &CheckDef) {
         let of = (class::CONSTRAINT, check.id, 0);
         let place = (table.schema.as_str(), Over::Table(table));
@@ -43,7 +43,7 @@ impl Dependencies<'_, '_> {
             |(class, id, _): &&(u32, u32, i16)| (*class, *id) == (class::RELATION, table.id);
         let mut own: Vec<i16> = on.iter().filter(of_table).map(|part| part.2).collect();
         if on.is_empty() {
-            // The text may be one that cannot be bound: the words in it tell the columns.
+            // The text may not bind; its words then determine the columns.
             let columns = Constraint::Check(check).columns(table);
             own.extend(columns.iter().map(|at| table.columns[*at].attnum));
         }
@@ -86,7 +86,7 @@ impl Dependencies<'_, '_> {
         }
     }
 
-    /// An index that no constraint has made.
+    /// Adds the dependencies of an index that belongs to no constraint.
     fn index(&mut self, table: &TableDef, index: &IndexDef) {
         let of = (class::RELATION, index.id, 0);
         let mut plain = columns_of(table, index);
@@ -118,7 +118,7 @@ impl Dependencies<'_, '_> {
     }
 }
 
-/// The numbers of the columns of an index, those of INCLUDE too, but for expressions.
+/// Returns the numbers of an index's columns, including INCLUDE columns, without expressions.
 fn columns_of(table: &TableDef, index: &IndexDef) -> BTreeSet<i16> {
     let keys = index.columns.iter().map(|key| key.column);
     let all = keys.chain(index.more.include.iter().copied());

@@ -1,7 +1,6 @@
-//! `pg_shdepend`: the roles that own objects of the database, and those that privileges of them
-//! name.
+//! `pg_shdepend`: the roles that own objects of the database, and the roles in their privileges.
 //!
-//! Roles that are there from the start are pinned, as in PostgreSQL, and have no rows.
+//! Built-in roles are pinned, as in PostgreSQL, and have no rows.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +14,7 @@ use crate::value::Value;
 const OWNER: &str = "o";
 const ACL: &str = "a";
 
-/// `pg_shdepend`.
+/// Adds the rows of `pg_shdepend`.
 pub fn dependencies(rows: &mut Rows, around: &Around<'_>) {
     let security = around.snapshot.security();
     let mut add = |(class, id, part): Part, role: u32, kind: &str| {
@@ -64,7 +63,7 @@ pub fn dependencies(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// The roles that a list of privileges names, but for the owner.
+/// Returns the roles in a list of privileges, except the owner.
 fn members(acl: &Acl, owner: u32) -> BTreeSet<u32> {
     let named = acl.iter().flat_map(|item| [item.grantee, item.grantor]);
     named.filter(|role| *role != owner).collect()
