@@ -1,4 +1,5 @@
-//! Passwords as `crypt` keeps them: bcrypt (`$2a$`) and the MD5 form (`$1$`). Those of DES are not supported.
+//! Password hashes of `crypt`: bcrypt (`$2a$`) and the MD5 form (`$1$`). The DES forms are not
+//! supported.
 
 use blowfish::Blowfish;
 
@@ -6,17 +7,18 @@ use super::random;
 use crate::error::{SqlError, SqlState};
 use crate::functions::md5;
 
-/// The 64 characters that bits are written with.
+/// The 64 characters that encode six bits each.
 const ALPHABET: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// The same 64 in the order that bcrypt has them in.
+/// The same characters in the order of bcrypt.
 const BCRYPT_ALPHABET: &[u8; 64] =
     b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-/// What of a password bcrypt looks at.
+/// The length of a password that bcrypt uses, in bytes; the rest is ignored.
 const BCRYPT_KEY_BYTES: usize = 72;
 const BCRYPT_SALT_CHARS: usize = 22;
-/// What `gen_salt` begins with.
+/// The default cost of `gen_salt`.
 const BCRYPT_COST: u32 = 6;
-/// What takes longer than a second or so would keep others waiting, and nothing could end it.
+/// The maximum cost. A higher one takes longer than about a second, blocks other sessions, and
+/// cannot be canceled.
 const BCRYPT_COST_MAX: u32 = 14;
 const MD5_ROUNDS: usize = 1000;
 const MD5_SALT_CHARS: usize = 8;
@@ -25,7 +27,7 @@ fn invalid(message: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-/// A new salt for [`crypt`]; 0 rounds are as many as the kind has by default.
+/// Returns a new salt for [`crypt`]; 0 rounds mean the default of the kind.
 pub(super) fn salt(kind: &str, rounds: i64) -> Result<String, SqlError> {
     let in_range =
         |least: i64, greatest: i64| match rounds == 0 || (least..=greatest).contains(&rounds) {
@@ -53,7 +55,7 @@ pub(super) fn salt(kind: &str, rounds: i64) -> Result<String, SqlError> {
     }
 }
 
-/// What is kept of a password with this salt, or with that of what is kept.
+/// Hashes a password with a salt, or with the salt of an existing hash.
 pub(super) fn crypt(password: &str, setting: &str) -> Result<String, SqlError> {
     if let Some(rest) = setting.strip_prefix("$2a$") {
         return bcrypt(password, rest);
@@ -120,7 +122,7 @@ fn bcrypt(password: &str, setting: &str) -> Result<String, SqlError> {
     ))
 }
 
-/// Six bits a character, the highest first.
+/// Encodes six bits a character, highest bits first.
 fn to_bcrypt(bytes: &[u8]) -> String {
     let mut text = String::new();
     for three in bytes.chunks(3) {
@@ -134,7 +136,7 @@ fn to_bcrypt(bytes: &[u8]) -> String {
     text
 }
 
-/// The 16 bytes of a salt.
+/// Decodes the 16 bytes of a salt.
 fn from_bcrypt(text: &str) -> Option<[u8; 16]> {
     let (mut bits, mut held) = (0u32, 0);
     let mut bytes = Vec::with_capacity(BCRYPT_SALT_CHARS);
@@ -150,7 +152,7 @@ fn from_bcrypt(text: &str) -> Option<[u8; 16]> {
     bytes.first_chunk().copied()
 }
 
-/// The MD5 form, as FreeBSD made it.
+/// Computes the MD5 form, as FreeBSD defines it.
 fn md5_crypt(password: &[u8], salt: &str) -> String {
     let salt = salt.as_bytes();
     let other = md5(&[password, salt, password].concat());

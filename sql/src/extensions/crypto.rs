@@ -1,5 +1,5 @@
-//! `pgcrypto`: digests and codes with a key, random bytes, and passwords (see `crypt`). What it encrypts and decrypts is
-//! not supported, and says so.
+//! `pgcrypto`: digests, HMACs, random bytes and password hashes (see `crypt`). Its encryption
+//! functions exist but report that they are not supported.
 
 use ring::digest::{self as legacy, SHA1_FOR_LEGACY_USE_ONLY as SHA1};
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
@@ -15,7 +15,7 @@ use TypeKind::{Bytea, Int4, Text, Uuid};
 
 type Outcome = Result<Value, SqlError>;
 
-/// 39000
+/// The SQLSTATE `external_routine_invocation_exception`.
 const FAILED: SqlState = SqlState::new(b"39000");
 const RANDOM_BYTES_MAX: usize = 1024;
 
@@ -68,7 +68,7 @@ pub(super) static FUNCTIONS: &[Provided] = &[
     ),
 ];
 
-/// What is there by name, and says 0A000.
+/// Defines functions that only return error 0A000.
 macro_rules! refused {
     ($($symbol:literal $name:literal ($($arg:expr),*) $result:expr;)*) => {
         &[$(unnamed(
@@ -125,7 +125,7 @@ fn bytes(value: Option<&Value>) -> Result<&[u8], SqlError> {
     .ok_or_else(|| mismatch("pgcrypto"))
 }
 
-/// An algorithm that makes digests.
+/// A digest algorithm.
 #[derive(Clone, Copy, Debug)]
 enum Hash {
     Md5,
@@ -137,7 +137,7 @@ enum Hash {
 }
 
 impl Hash {
-    /// The algorithm of a name.
+    /// Returns the algorithm with a name.
     fn named(name: &str) -> Result<Hash, SqlError> {
         Ok(match name.to_ascii_lowercase().as_str() {
             "md5" => Hash::Md5,
@@ -173,7 +173,7 @@ impl Hash {
         }
     }
 
-    /// How many bytes it takes at once.
+    /// Returns the block size in bytes.
     fn block(self) -> usize {
         match self {
             Hash::Sha384 | Hash::Sha512 => 128,
@@ -181,7 +181,7 @@ impl Hash {
         }
     }
 
-    /// HMAC (RFC 2104).
+    /// Computes an HMAC (RFC 2104).
     fn keyed(self, key: &[u8], data: &[u8]) -> Vec<u8> {
         let mut block = match key.len() > self.block() {
             true => self.digest(key),

@@ -1,11 +1,12 @@
-//! Extensions: what CREATE EXTENSION may name, and the functions that each brings along.
+//! Extensions: the names for CREATE EXTENSION, and the functions of each extension.
 //!
 //! ```text
-//! CREATE EXTENSION ──▶ rows of the catalog: the extension, and a routine in LANGUAGE c for each of its functions
-//! a call of one ─────▶ found, allowed and guarded as a user's function is ──▶ `function`: what it does
+//!     CREATE EXTENSION ──▶ rows of the catalog: the extension, and a routine in LANGUAGE c for each function
+//!     a call of one ─────▶ resolved and checked like a user-defined function ──▶ `function`: its code
 //! ```
-//! So they are found only where the extension was created, and in its schema. A routine's body is the symbol by which its
-//! function is known here, whatever it is called since.
+//! The functions are therefore visible only where the extension was created, and in its schema. The
+//! body of such a routine is a symbol that identifies the function here, even after the routine is
+//! renamed.
 
 mod crypt;
 mod crypto;
@@ -15,40 +16,40 @@ mod uuids;
 use crate::functions::ScalarFunction;
 use crate::types::TypeKind;
 
-/// An extension that there is.
+/// An available extension.
 #[derive(Debug)]
 pub struct Extension {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its version.
+    /// The version.
     pub version: &'static str,
-    /// What it is for.
+    /// The description.
     pub comment: &'static str,
-    /// Whoever may create objects in the database may create it.
+    /// Whether every user who can create objects in the database can create it.
     pub is_trusted: bool,
-    /// The one schema that it can be in.
+    /// The only schema that it can be in; `None` for any schema.
     pub schema: Option<&'static str>,
-    /// The types that it brings along: only citext there is.
+    /// The names of its types; only citext exists.
     pub types: &'static [&'static str],
     /// The tables of its functions.
     pub functions: &'static [&'static [Provided]],
 }
 
-/// A function that an extension brings along.
+/// A function of an extension.
 #[derive(Debug)]
 pub struct Provided {
-    /// By which it is known, with the types of its arguments.
+    /// The symbol that identifies it, together with the argument types.
     pub symbol: &'static str,
-    /// What its arguments are called; none where they have no names.
+    /// The argument names; empty if they have none.
     pub names: &'static [&'static str],
-    /// What it is called first, and what it does.
+    /// The initial name and the implementation.
     pub function: ScalarFunction,
 }
 
-/// The extension that every database has from the start.
+/// The built-in extension of every database.
 pub const PLPGSQL: &str = "plpgsql";
 
-/// All extensions, by name.
+/// All extensions, sorted by name.
 pub static AVAILABLE: [Extension; 5] = [
     Extension {
         name: "citext",
@@ -66,7 +67,7 @@ pub static AVAILABLE: [Extension; 5] = [
         is_trusted: false,
         schema: None,
         types: &[],
-        // The view and its function are the system's.
+        // The view and its function are built in.
         functions: &[],
     },
     Extension {
@@ -99,37 +100,37 @@ pub static AVAILABLE: [Extension; 5] = [
 ];
 
 impl Extension {
-    /// The extension of a name.
+    /// Returns the extension with a name.
     pub fn named(name: &str) -> Option<&'static Extension> {
         AVAILABLE.iter().find(|of| of.name == name)
     }
 
-    /// Its functions.
+    /// Returns the functions of the extension.
     pub fn provided(&self) -> impl Iterator<Item = &'static Provided> + use<> {
         self.functions.iter().flat_map(|table| table.iter())
     }
 
-    /// Can it be moved to another schema?
+    /// Returns whether it can be moved to another schema.
     pub fn is_relocatable(&self) -> bool {
         self.schema.is_none()
     }
 }
 
-/// The function that is known by a symbol and takes these.
+/// Returns the function with a symbol and argument types.
 pub fn function(symbol: &str, kinds: &[TypeKind]) -> Option<&'static ScalarFunction> {
     let mut all = AVAILABLE.iter().flat_map(Extension::provided);
     let found = all.find(|of| of.symbol == symbol && of.function.args == kinds);
     found.map(|of| &of.function)
 }
 
-/// The extension whose functions a symbol is of.
+/// Returns the extension that has a function with this symbol.
 pub fn of_symbol(symbol: &str) -> Option<&'static Extension> {
     AVAILABLE
         .iter()
         .find(|of| of.provided().any(|provided| provided.symbol == symbol))
 }
 
-/// A function without names for its arguments.
+/// Defines a function whose arguments have no names.
 const fn unnamed(symbol: &'static str, function: ScalarFunction) -> Provided {
     Provided {
         symbol,

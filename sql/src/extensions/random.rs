@@ -1,10 +1,13 @@
-//! Random bytes that nobody can foresee, for keys, salts and identifiers.
+//! Cryptographically secure random bytes for keys, salts and identifiers.
 
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::error::{SqlError, SqlState};
 
-/// Fills `bytes`.
+/// Fills `bytes` with random bytes.
+///
+/// # Errors
+/// XX000 if the system provides none.
 pub fn fill(bytes: &mut [u8]) -> Result<(), SqlError> {
     SystemRandom::new().fill(bytes).map_err(|_| {
         let message = "could not generate random bytes";

@@ -15,7 +15,7 @@ use crate::value::Value;
 
 type Outcome = Result<Value, SqlError>;
 
-/// How much later microseconds from 2000-01-01 begin than the clock of version 1, 1582-10-15, in its ticks of 100 ns.
+/// The time from 1582-10-15, the epoch of version 1, to 2000-01-01, in units of 100 ns.
 const EPOCH: u64 = 131_659_776_000_000_000;
 const TICKS_OF_MICROSECOND: u64 = 10;
 
@@ -42,7 +42,7 @@ pub(super) static FUNCTIONS: &[Provided] = &[
     constant("uuid_ns_oid", |_, _| shown(Uuid::NAMESPACE_OID)),
     constant("uuid_ns_x500", |_, _| shown(Uuid::NAMESPACE_X500)),
     fresh("uuid_generate_v1", |_, cx| {
-        /// That of the process.
+        /// The node of all version 1 UUIDs of this process.
         static NODE: OnceLock<[u8; 6]> = OnceLock::new();
         let mut node = [0; 6];
         random::fill(&mut node)?;
@@ -74,7 +74,7 @@ fn shown(uuid: Uuid) -> Outcome {
     Ok(Value::Uuid(uuid.into_bytes()))
 }
 
-/// What versions 3 and 5 make a digest of.
+/// Returns the bytes that versions 3 and 5 hash.
 fn named(args: &[Value]) -> Result<Vec<u8>, SqlError> {
     match args {
         [Value::Uuid(space), name] => {
@@ -85,9 +85,10 @@ fn named(args: &[Value]) -> Result<Vec<u8>, SqlError> {
     }
 }
 
-/// Version 1. No machine tells its hardware's address: the node is random, and says so by its multicast bit.
+/// Creates a UUID of version 1. The node is random, which its multicast bit indicates; the hardware
+/// address is not used.
 fn of_time(cx: &EvalContext, mut node: [u8; 6]) -> Outcome {
-    /// The tick of the last one: no two of this process have the same.
+    /// The time of the last UUID, in units of 100 ns. It makes the UUIDs of this process unique.
     static LAST: AtomicU64 = AtomicU64::new(0);
     node[0] |= 1;
     let now = u64::try_from(cx.clock_now()).unwrap_or(0);
@@ -113,7 +114,7 @@ mod tests {
     use crate::extensions::function;
 
     fn call(name: &str, args: &[Value]) -> Uuid {
-        // One second behind 2000-01-01.
+        // One second after 2000-01-01.
         let cx = EvalContext::new(Arc::default(), 1_000_000, 0);
         let kinds = [UuidKind, Text];
         let function = function(name, &kinds[..args.len()]).expect("it is there");

@@ -1,9 +1,9 @@
-//! An array in a row.
+//! The encoding of an array in a row.
 //!
 //! ```text
-//! byte 0      number of dimensions
-//!      1..    for each dimension how many, and the subscript of the first (4 bytes each)
-//!             for each element how many bytes (4; FFFFFFFF: NULL), and the bytes as a column has them
+//!     byte 0   number of dimensions
+//!          1.. for each dimension the number of elements, and the subscript of the first (4 bytes each)
+//!              for each element its size (4; FFFFFFFF: NULL), and the bytes as in a column
 //! ```
 
 use super::value::{
@@ -13,10 +13,10 @@ use crate::types::TypeKind;
 use crate::value::{Array, Dimension, Value};
 
 const NULL: u32 = u32::MAX;
-/// The widest value of a fixed size.
+/// The maximum size of a fixed-size value, in bytes.
 const FIXED_BYTES_MAX: usize = 16;
 
-/// How wide a value of a fixed size is.
+/// Returns the size of a fixed-size value, in bytes.
 fn width(value: &Value) -> Option<usize> {
     Some(match value {
         Value::Bool(_) => 1,
@@ -32,18 +32,18 @@ fn width(value: &Value) -> Option<usize> {
     })
 }
 
-/// How many bytes a value takes.
+/// Returns the size of a value, in bytes.
 pub(super) fn value_bytes(value: &Value) -> usize {
     width(value).unwrap_or_else(|| varying_bytes(value))
 }
 
-/// How many bytes an array takes.
+/// Returns the size of an array, in bytes.
 pub(super) fn bytes(array: &Array) -> usize {
     let element = |value: &Value| 4 + value_bytes(value);
     1 + array.dims.len() * 8 + array.values.iter().map(element).sum::<usize>()
 }
 
-/// Writes a value behind how many bytes it has; how many that took.
+/// Writes the size of a value and the value. Returns the number of bytes written.
 pub(super) fn put_one(value: &Value, out: &mut [u8]) -> usize {
     let length = match (value.is_null(), width(value)) {
         (true, _) => 0,
@@ -58,7 +58,7 @@ pub(super) fn put_one(value: &Value, out: &mut [u8]) -> usize {
     4 + length
 }
 
-/// Reads a value of a type behind how many bytes it has; of none it is NULL.
+/// Reads the size of a value and the value; NULL if `kind` is `None`.
 pub(super) fn get_one(kind: Option<TypeKind>, rest: &mut &[u8]) -> Option<Value> {
     let length = u32::from_le_bytes(take(rest)?);
     *rest = rest.get(4..)?;
@@ -76,7 +76,7 @@ pub(super) fn get_one(kind: Option<TypeKind>, rest: &mut &[u8]) -> Option<Value>
     }
 }
 
-/// Writes an array; how many bytes it took.
+/// Writes an array. Returns the number of bytes written.
 pub(super) fn put(array: &Array, out: &mut [u8]) -> usize {
     out[0] = array.dims.len() as u8;
     let mut at = 1;
@@ -91,7 +91,7 @@ pub(super) fn put(array: &Array, out: &mut [u8]) -> usize {
     at
 }
 
-/// The array in `bytes`, all of them; `None` where they are none.
+/// Reads an array from all of `bytes`; `None` if they are invalid.
 pub(super) fn get(element: TypeKind, bytes: &[u8]) -> Option<Array> {
     let (count, mut rest) = bytes.split_first()?;
     let mut dims = Vec::with_capacity(usize::from(*count).min(8));

@@ -1,21 +1,21 @@
-//! Reading one encoded row, column by column.
+//! A reader of one encoded row, column by column.
 //!
-//! Failure: an offset out of the bytes is an error (XX001), never a panic.
+//! Failure: an offset outside the bytes is an error (XX001), never a panic.
 
 use super::value::{get_fixed, get_varying};
 use super::{At, FLAG_NULLS, FLAG_WIDE, RowLayout, corrupt};
 use crate::error::SqlError;
 use crate::value::Value;
 
-/// One encoded row, checked as far as its header.
+/// An encoded row whose header has been checked.
 #[derive(Clone, Copy, Debug)]
 pub struct RowReader<'a> {
-    /// What it was written with.
+    /// The layout with which the row was written.
     pub(super) layout: &'a RowLayout,
-    /// What it is read with.
+    /// The current layout of the table.
     whole: &'a RowLayout,
     bytes: &'a [u8],
-    /// Length of the row, of which `bytes` may be the beginning only.
+    /// The length of the row; `bytes` may be only its beginning.
     pub(super) total: usize,
     nulls: bool,
     wide: bool,
@@ -53,7 +53,7 @@ impl<'a> RowReader<'a> {
         })
     }
 
-    /// The value of `column`.
+    /// Returns the value of `column`.
     #[inline]
     pub fn get(&self, column: usize) -> Result<Value, SqlError> {
         let Some(place) = self.layout.columns.get(column) else {
@@ -69,7 +69,7 @@ impl<'a> RowReader<'a> {
         value.ok_or_else(corrupt)
     }
 
-    /// Is `column` NULL?
+    /// Returns whether `column` is NULL.
     #[inline]
     pub fn is_null(&self, column: usize) -> bool {
         if column >= self.layout.columns.len() {

@@ -1,17 +1,17 @@
-//! A row as a value in a row.
+//! The encoding of a composite value in a row.
 //!
 //! ```text
-//! byte 0..2   how many places there were
-//!      2..    for each place how many bytes (4; FFFFFFFF: NULL, or no field any more), and the bytes as a column has them
+//!     byte 0..2   number of places
+//!          2..    for each place the size (4; FFFFFFFF: NULL, or a dropped field), and the bytes as in a column
 //! ```
-//! A field that was added since has no place in it, and is NULL (COMPOSITE-1).
+//! A field that was added later has no place in the value, and is NULL (COMPOSITE-1).
 
 use super::array::{get_one, put_one, value_bytes};
 use super::value::{is_of, take};
 use crate::types::{Composite, Fields};
 use crate::value::{Record, Value};
 
-/// Whether the values may be of the fields of the type.
+/// Returns whether the values match the fields of the type.
 pub(super) fn fits(record: &Record, of: Composite) -> bool {
     let fields = &of.definition().fields;
     let mut parts = record.typed().zip(fields);
@@ -19,7 +19,7 @@ pub(super) fn fits(record: &Record, of: Composite) -> bool {
         && parts.all(|((value, _), field)| is_of(value, field.ty.plain().kind))
 }
 
-/// The value at each place.
+/// Returns the value at each place.
 fn places(record: &Record) -> impl Iterator<Item = &Value> {
     let count = record.fields.iter().map(|field| field.place + 1).max();
     (0..count.unwrap_or(0)).map(|place| {
@@ -28,14 +28,14 @@ fn places(record: &Record) -> impl Iterator<Item = &Value> {
     })
 }
 
-/// How many bytes a row takes.
+/// Returns the size of a composite value, in bytes.
 pub(super) fn bytes(record: &Record) -> usize {
     2 + places(record)
         .map(|value| 4 + value_bytes(value))
         .sum::<usize>()
 }
 
-/// Writes a row; how many bytes it took.
+/// Writes a composite value. Returns the number of bytes written.
 pub(super) fn put(record: &Record, out: &mut [u8]) -> usize {
     out[..2].copy_from_slice(&(places(record).count() as u16).to_le_bytes());
     let mut at = 2;
@@ -45,7 +45,7 @@ pub(super) fn put(record: &Record, out: &mut [u8]) -> usize {
     at
 }
 
-/// The row in `bytes`, all of them; `None` where they are none.
+/// Reads a composite value from all of `bytes`; `None` if they are invalid.
 pub(super) fn get(of: Composite, bytes: &[u8]) -> Option<Record> {
     let fields = &of.definition().fields;
     let count = u16::from_le_bytes(take(bytes)?);

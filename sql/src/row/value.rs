@@ -1,8 +1,9 @@
-//! A value in a row: how wide one of a fixed size is, and the bytes of it and of those of varying size.
+//! The encoding of a value in a row: the sizes of fixed-size values, and the bytes of all values.
 //!
-//! `numeric` is sign and scale in one byte, and behind it the mantissa's significant bytes, the lowest first.
+//! `numeric` is one byte with the sign and scale, followed by the significant bytes of the
+//! mantissa, lowest first.
 //!
-//! Failure: bytes that make no value of the type are `None`, never a panic. Who writes gives room enough.
+//! Failure: invalid bytes give `None`, never a panic. The writer must provide enough space.
 
 use compact_str::CompactString;
 use rust_decimal::Decimal;
@@ -11,7 +12,7 @@ use super::{array, record};
 use crate::types::{Inet, TypeKind};
 use crate::value::{Interval, TimeTz, Value};
 
-/// Whether a value may be of a type.
+/// Returns whether a value can be of a type.
 pub(super) fn is_of(value: &Value, kind: TypeKind) -> bool {
     match value {
         Value::Null => true,
@@ -39,7 +40,7 @@ pub(super) fn is_of(value: &Value, kind: TypeKind) -> bool {
         Value::Object(_) => false,
         Value::Json(_) => kind == TypeKind::Json,
         Value::Jsonb(_) => kind == TypeKind::Jsonb,
-        // Of which enum it is one its oid tells.
+        // The oid determines whether the value belongs to this enum.
         Value::Enum(value) => {
             matches!(kind, TypeKind::Enum(of) if of.with_oid(value.oid()).is_some())
         }

@@ -1,8 +1,10 @@
-//! Walks over what sqlparser has parsed: each query, relation and expression of a statement, from the outside in.
+//! Visitors for sqlparser's trees: every query, relation and expression of a statement, from the
+//! outside in.
 //!
-//! What sqlparser derives for a walk is thousands of functions, for each field of all that it can read, and was a sixth of
-//! what this crate is compiled to. This goes where the binder goes: what the binder refuses to read may be left out.
-//! `statements.rs` and `parts.rs` say once where to go, for those that look and those that change.
+//! sqlparser's derived visitor has thousands of functions, one for each field of everything that it
+//! can parse; it was a sixth of the compiled code of this crate. This visitor covers the parts that
+//! the binder accepts; parts that the binder rejects may be skipped. `statements.rs` and `parts.rs`
+//! define the traversal once for both the reading and the changing visitors.
 
 #[macro_use]
 mod parts;
@@ -18,16 +20,16 @@ use crate::error::SqlError;
 use crate::stack;
 
 parts! {
-    /// Sees the parts of a tree.
+    /// A visitor of the parts of a tree.
     Visitor,
-    /// Goes through a tree.
+    /// A walk through a tree.
     Walk,
 }
 
 parts! {
-    /// Sees, and changes, the parts of a tree.
+    /// A visitor that can change the parts of a tree.
     VisitorMut,
-    /// Goes through a tree that is changed.
+    /// A walk through a tree that can change it.
     WalkMut,
     mut
 }
@@ -35,12 +37,12 @@ parts! {
 statements! { Walk }
 statements! { WalkMut mut }
 
-/// What texts are parsed to.
+/// A parsed tree.
 pub(crate) trait TreeMut {
-    /// Has a visitor see, and change, all parts.
+    /// Lets a visitor see and change all parts.
     ///
     /// # Errors
-    /// What the visitor breaks off with.
+    /// The error with which the visitor stops.
     fn walk_mut(&mut self, visitor: &mut dyn VisitorMut) -> Result<(), SqlError>;
 }
 

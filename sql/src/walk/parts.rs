@@ -1,30 +1,30 @@
-//! Where a walk goes in queries and expressions.
+//! The traversal of queries and expressions.
 
-/// A visitor and its walk, over trees that are only looked at or, with `mut`, changed.
+/// Defines a visitor and its walk; with `mut`, they can change the tree.
 macro_rules! parts {
     ($(#[$visitor_doc:meta])* $Visitor:ident, $(#[$walk_doc:meta])* $Walk:ident, $($mut:tt)?) => {
         $(#[$visitor_doc])*
         pub(crate) trait $Visitor {
-            /// Returns whether the walk goes into queries within the one that it began in.
+            /// Returns whether the walk enters queries nested in the query in which it began.
             fn enters_queries(&self) -> bool {
                 true
             }
 
-            /// A query, before what is in it.
+            /// Visits a query, before its parts.
             ///
             /// # Errors
-            /// With one the walk ends, here and in all that follows.
+            /// An error ends the whole walk.
             fn query(&mut self, _: &$($mut)? Query) -> Result<(), SqlError> {
                 Ok(())
             }
 
-            /// A query, after what is in it.
+            /// Visits a query, after its parts.
             fn query_end(&mut self) {}
 
-            /// A SELECT, before what is in it.
+            /// Visits a SELECT, before its parts.
             fn select(&mut self, _: &$($mut)? Select) {}
 
-            /// The name of a relation.
+            /// Visits the name of a relation.
             ///
             /// # Errors
             /// As [`Self::query`].
@@ -32,10 +32,10 @@ macro_rules! parts {
                 Ok(())
             }
 
-            /// An item of FROM, before what is in it.
+            /// Visits an item of FROM, before its parts.
             fn table_factor(&mut self, _: &$($mut)? TableFactor) {}
 
-            /// An expression, before what is in it.
+            /// Visits an expression, before its parts.
             ///
             /// # Errors
             /// As [`Self::query`].
@@ -43,7 +43,7 @@ macro_rules! parts {
                 Ok(())
             }
 
-            /// An expression, after what is in it.
+            /// Visits an expression, after its parts.
             fn expr_end(&mut self, _: &$($mut)? Expr) {}
         }
 
@@ -245,7 +245,7 @@ macro_rules! parts {
                 })
             }
 
-            /// What an expression is made of.
+            /// Visits the parts of an expression.
             fn within(&mut self, expr: &$($mut)? Expr) -> Result<(), SqlError> {
                 match expr {
                     Expr::BinaryOp { left, right, .. }
@@ -292,7 +292,7 @@ macro_rules! parts {
                 }
             }
 
-            /// What an expression is made of that has more than two parts.
+            /// Visits the parts of an expression that has more than two.
             fn within_more(&mut self, expr: &$($mut)? Expr) -> Result<(), SqlError> {
                 match expr {
                     Expr::CompoundFieldAccess { root, access_chain } => {

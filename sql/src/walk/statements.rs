@@ -1,6 +1,6 @@
-//! Where a walk goes in statements.
+//! The traversal of statements.
 
-/// What a walk does with statements, those that are looked at or, with `mut`, changed.
+/// Defines the traversal of statements; with `mut`, it can change them.
 macro_rules! statements {
     ($Walk:ident $($mut:tt)?) => {
         impl $Walk<'_> {

@@ -1,4 +1,4 @@
-//! Everything that is somewhere in a statement is met, once.
+//! Tests: a walk visits every part of a statement exactly once.
 
 use sqlparser::ast::{Expr, Ident, ObjectName, Query};
 
@@ -6,7 +6,7 @@ use super::{TreeMut, Visitor, VisitorMut, Walk};
 use crate::error::SqlError;
 use crate::parser::{Statement, parse};
 
-/// What a walk has met.
+/// The parts that a walk has visited.
 #[derive(Debug, Default)]
 struct Met {
     open: usize,
@@ -37,7 +37,7 @@ impl Visitor for Met {
     }
 }
 
-/// Writes names in capitals.
+/// A visitor that writes names in capitals.
 struct Renamed;
 
 impl VisitorMut for Renamed {
@@ -48,7 +48,7 @@ impl VisitorMut for Renamed {
     }
 }
 
-/// The statement's columns are x1, x2 and so on, and its relations r1, r2 and so on.
+/// Checks a statement whose columns are x1, x2 and so on, and whose relations are r1, r2 and so on.
 fn holds(sql: &str) {
     let parsed = parse(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
     let Statement::Sql(tree) = parsed[0].statement() else {
@@ -68,7 +68,7 @@ fn holds(sql: &str) {
     let mut names: Vec<&str> = met.names.iter().map(String::as_str).collect();
     names.retain(|name| name.starts_with('x'));
     names.sort_unstable();
-    // A function in FROM may be one, too.
+    // A function in FROM also counts as a relation.
     met.relations.retain(|name| name.starts_with('r'));
     met.relations.sort_unstable();
     assert_eq!(names, written('x'), "{sql}");
