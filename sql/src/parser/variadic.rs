@@ -1,8 +1,8 @@
-//! `VARIADIC` before the last argument of a call, which sqlparser does not read: the argument becomes one with a name that
-//! stands for it.
+//! `VARIADIC` before the last argument of a call, which sqlparser does not read. The argument
+//! becomes a named argument with a special name.
 //!
 //! ```text
-//! f(a, VARIADIC b)   becomes   f(a, "$v"  => b)
+//!     f(a, VARIADIC b)   becomes   f(a, "$v"  => b)
 //! ```
 
 use std::ops::Range;
@@ -13,10 +13,10 @@ use super::lexer::{Kind, Token, syntax_error};
 use super::patch::put;
 use crate::error::SqlError;
 
-/// The name that stands for it.
+/// The name of such an argument.
 const MARK: &str = "$v";
 
-/// The bytes of each VARIADIC before an argument.
+/// Returns the byte range of each VARIADIC before an argument.
 pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Range<usize>>, SqlError> {
     let mut found = Vec::new();
     for (i, token) in tokens.iter().enumerate() {
@@ -33,7 +33,7 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Range<usize>>, S
                 Kind::Open => depth += 1,
                 Kind::Close if depth == 0 => break,
                 Kind::Close => depth -= 1,
-                // It is the last argument.
+                // Only the last argument can be VARIADIC.
                 Kind::Comma if depth == 0 => return Err(syntax_error(text, Some(*behind))),
                 _ => {}
             }
@@ -43,14 +43,14 @@ pub(super) fn words(text: &str, tokens: &[Token]) -> Result<Vec<Range<usize>>, S
     Ok(found)
 }
 
-/// Puts the mark in the place of the words.
+/// Replaces the ranges by the name.
 pub(super) fn apply(patched: &mut String, words: &[Range<usize>]) {
     for range in words {
         put(patched, range.clone(), &format!("\"{MARK}\"  =>"));
     }
 }
 
-/// The expression of an argument behind VARIADIC.
+/// Returns the expression of a VARIADIC argument; `None` for other arguments.
 pub(crate) fn variadic_argument(arg: &ast::FunctionArg) -> Option<&ast::Expr> {
     match arg {
         ast::FunctionArg::Named {

@@ -1,4 +1,4 @@
-//! What sqlparser does not know of views: their options, WITH CHECK OPTION, and ALTER VIEW.
+//! Syntax of views that sqlparser does not read: their options, WITH CHECK OPTION, and ALTER VIEW.
 
 use std::ops::Range;
 
@@ -7,17 +7,17 @@ use super::lexer::{self, Kind, Token};
 use super::parse_expression;
 use crate::error::SqlError;
 
-/// Options of a view, in their order; one without a value is `true`.
+/// The options of a view, in their order; an option without a value is `true`.
 pub type ViewOptions = Vec<(String, String)>;
 
-/// What ALTER VIEW does, but for RENAME and what is done to other relations, too.
+/// An action of ALTER VIEW, except RENAME and the actions that other relations have, too.
 #[derive(Debug)]
 pub enum AlterView {
     /// ALTER COLUMN … SET DEFAULT, or DROP DEFAULT without one.
     Default {
         /// The column.
         column: String,
-        /// What it becomes where an INSERT says nothing.
+        /// The new default of the column for INSERT; `None` for DROP DEFAULT.
         value: Option<Box<sqlparser::ast::Expr>>,
     },
     /// SET (…)
@@ -26,20 +26,20 @@ pub enum AlterView {
     Reset(Vec<String>),
 }
 
-/// ALTER VIEW.
+/// An ALTER VIEW statement.
 #[derive(Debug)]
 pub struct AlterViewSyntax {
-    /// Its schema.
+    /// The schema, if it is named.
     pub schema: Option<String>,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// It may be missing.
+    /// Whether IF EXISTS is given.
     pub if_exists: bool,
-    /// What is done.
+    /// The action.
     pub does: AlterView,
 }
 
-/// The statement behind ALTER, if it is about a view and one of these.
+/// Parses the statement after ALTER, if it is an ALTER VIEW with one of these actions.
 pub(super) fn alter(c: &mut Cursor<'_>) -> Result<Option<AlterViewSyntax>, SqlError> {
     if !c.sees("view") {
         return Ok(None);
@@ -78,7 +78,7 @@ pub(super) fn alter(c: &mut Cursor<'_>) -> Result<Option<AlterViewSyntax>, SqlEr
     }))
 }
 
-/// `(name [= value], …)`
+/// Reads `(name [= value], …)`.
 fn options(c: &mut Cursor<'_>) -> Result<ViewOptions, SqlError> {
     let mut all = ViewOptions::new();
     c.expect_kind(Kind::Open)?;
@@ -104,7 +104,7 @@ fn options(c: &mut Cursor<'_>) -> Result<ViewOptions, SqlError> {
     Ok(all)
 }
 
-/// What a CREATE VIEW says besides the names and the query, as ranges of its tokens.
+/// The clauses of a CREATE VIEW besides the names and the query, as token ranges.
 #[derive(Debug, Default)]
 pub(super) struct Clauses {
     /// WITH (…)
@@ -114,7 +114,7 @@ pub(super) struct Clauses {
 }
 
 impl Clauses {
-    /// Those of a statement; none of any but CREATE VIEW.
+    /// Returns the clauses of a CREATE VIEW; none for other statements.
     pub(super) fn of(text: &str, tokens: &[Token]) -> Clauses {
         let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
         let words = ["create", "or", "replace", "temp", "temporary"];
@@ -143,13 +143,13 @@ impl Clauses {
         clauses
     }
 
-    /// The tokens that sqlparser is not to see.
+    /// Returns the token ranges to hide from sqlparser.
     pub(super) fn ranges(self) -> impl Iterator<Item = Range<usize>> {
         self.options.into_iter().chain(self.check)
     }
 }
 
-/// The options of a CREATE VIEW; that of WITH CHECK OPTION is the last.
+/// Returns the options of a CREATE VIEW; the one of WITH CHECK OPTION is the last.
 pub(crate) fn view_options(sql: &str) -> Result<ViewOptions, SqlError> {
     let tokens = lexer::tokens(sql)?;
     let clauses = Clauses::of(sql, &tokens);

@@ -1,4 +1,4 @@
-//! The values that a machine has taken of its sequences and not given yet.
+//! The values that a machine has taken from its sequences and not yet given.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -11,24 +11,24 @@ use parking_lot::Mutex;
 use super::range::{Log, Range, Take};
 use crate::catalog::{Reached, Taken};
 
-/// The pools of a machine, by the oids of their sequences.
+/// The pools of a machine, by the oid of the sequence.
 #[derive(Debug, Default)]
 pub struct Ranges(Mutex<HashMap<u32, Pool>>);
 
 /// The values of one sequence.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
-    /// In the order in which they were taken.
+    /// The ranges, in the order in which they were taken.
     ranges: VecDeque<Range>,
     /// The last value that the machine has given.
     reached: Option<Reached>,
     take: Take,
-    /// A session of the machine has a [`CellLock`].
+    /// Whether a session of the machine holds a [`CellLock`].
     is_locked: bool,
     waiting: Vec<Waker>,
 }
 
-/// Values that a pool had when its sequence was altered.
+/// The values that a pool had when its sequence was altered.
 #[derive(Debug)]
 pub(super) struct Unused {
     ranges: VecDeque<Range>,
@@ -36,7 +36,7 @@ pub(super) struct Unused {
     take: Take,
 }
 
-/// The right to take values of a sequence for the machine, or to set it: one session has it at a
+/// The right to take values of a sequence for the machine, or to set it. One session holds it at a
 /// time.
 #[derive(Debug)]
 pub struct CellLock {
@@ -55,8 +55,8 @@ impl Drop for CellLock {
 }
 
 impl Pool {
-    /// A value that no run of the statement of `log` has drawn: one of those that it has claimed,
-    /// or the next one.
+    /// Returns a value that no run of the statement of `log` has drawn: one that it has claimed, or
+    /// the next value of the pool.
     pub fn draw(&mut self, log: &mut Log) -> Option<i64> {
         if log.take.epoch != self.take.epoch {
             log.unclaim();
@@ -94,7 +94,7 @@ impl Pool {
         self.ranges.push_back(Range::of(taken));
     }
 
-    /// Adds values that were taken to those that the statement of `log` has claimed.
+    /// Adds taken values to those that the statement of `log` has claimed.
     pub fn add_claimed(&mut self, taken: &Taken, log: &mut Log) {
         self.note(taken);
         log.claim(Range::of(taken));
@@ -108,13 +108,13 @@ impl Pool {
         }
     }
 
-    /// Has the statement of `log` claim all values.
+    /// Lets the statement of `log` claim all values.
     pub fn claim(&mut self, log: &mut Log) {
         self.ranges.drain(..).for_each(|range| log.claim(range));
         log.take = self.take;
     }
 
-    /// Takes values back that a statement has claimed and not drawn, unless later ones were taken
+    /// Returns values that a statement has claimed but not drawn, unless later ones were taken
     /// since (SEQ-1).
     pub fn give_back(&mut self, left: Vec<Range>, take: Take) {
         if self.take == take && self.ranges.is_empty() {
@@ -139,12 +139,12 @@ impl Pool {
 }
 
 impl Ranges {
-    /// Does something with the pool of a sequence; `None` where the machine has none.
+    /// Calls `with` on the pool of a sequence; returns `None` if the machine has none.
     pub(super) fn with<T>(&self, id: u32, with: impl FnOnce(&mut Pool) -> Option<T>) -> Option<T> {
         self.0.lock().get_mut(&id).and_then(with)
     }
 
-    /// The same, of a pool that is made where there is none.
+    /// Calls `with` on the pool of a sequence, which is created if the machine has none.
     pub(super) fn with_new<T>(&self, id: u32, with: impl FnOnce(&mut Pool) -> T) -> T {
         with(self.0.lock().entry(id).or_default())
     }
@@ -174,7 +174,7 @@ impl Ranges {
         }
     }
 
-    /// The last value of a sequence that this machine has given, if it has a pool of it.
+    /// Returns the last value of a sequence that this machine has given, if it has a pool.
     pub fn reached(&self, id: u32) -> Option<Reached> {
         self.with(id, |pool| pool.reached())
     }
@@ -186,7 +186,7 @@ impl Ranges {
         }
     }
 
-    /// Takes out what the machine has of a sequence; claims of its values are void.
+    /// Removes the values of a sequence from its pool; statements' claims on them become invalid.
     pub(super) fn take(&self, id: u32) -> Unused {
         self.with_new(id, |pool| {
             pool.take.epoch += 1;
@@ -198,7 +198,7 @@ impl Ranges {
         })
     }
 
-    /// Puts it back, unless later values were taken since (SEQ-1).
+    /// Restores removed values, unless later values were taken since (SEQ-1).
     pub(super) fn put_back(&self, id: u32, unused: Unused) {
         self.with_new(id, |pool| {
             if pool.take == unused.take {
@@ -207,8 +207,8 @@ impl Ranges {
         });
     }
 
-    /// The pool of a transaction that has committed is the machine's, unless values were taken
-    /// since it altered the sequence (SEQ-1).
+    /// Makes the pool of a committed transaction the machine's pool, unless values were taken since
+    /// it altered the sequence (SEQ-1).
     pub(super) fn replace(&self, id: u32, own: Pool, before: Option<&Unused>) {
         let take = before.map_or_else(Take::default, |unused| unused.take);
         self.with_new(id, |pool| {

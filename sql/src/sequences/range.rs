@@ -2,7 +2,7 @@
 
 use crate::catalog::{Steps, Taken};
 
-/// Values that are not drawn yet.
+/// A range of values that are not yet drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     next: i64,
@@ -31,19 +31,20 @@ impl Range {
     }
 }
 
-/// The values that a statement has drawn of a sequence, or may draw alone.
+/// The values of a sequence that a statement has drawn or claimed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     runs: Vec<Run>,
-    /// The run and the place in it of the value that comes next.
+    /// The run, and the index in it, of the next value.
     at: (usize, u64),
-    /// How many values before that.
+    /// The number of values before that.
     given: u64,
-    /// How many values any run of the statement has drawn. The values behind them are claimed.
+    /// The number of values that any run of the statement has drawn. The values after them are
+    /// claimed.
     drawn: u64,
-    /// How many values the parts of the statement have drawn that are not run again.
+    /// The number of values that the completed parts of the statement have drawn.
     passed: u64,
-    /// The take of the pool that the claimed values are of.
+    /// The state of the pool from which the claimed values come.
     pub take: Take,
 }
 
@@ -59,21 +60,21 @@ pub(super) struct Take {
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: i64,
-    /// The next value of the run, when the log is read once more.
+    /// The next value of the run when the log is read again.
     next: i64,
     count: u64,
-    /// The value behind the last one.
+    /// The value after the last one.
     after: Option<i64>,
     steps: Steps,
 }
 
 impl Log {
-    /// The next value that an earlier run of the statement has drawn.
+    /// Returns the next value that an earlier run of the statement has drawn.
     pub fn again(&mut self) -> Option<i64> {
         (self.given < self.drawn).then(|| self.step()).flatten()
     }
 
-    /// The next value of those that the statement has claimed and not drawn.
+    /// Returns the next value that the statement has claimed and not drawn.
     pub fn draw(&mut self) -> Option<i64> {
         let value = self.step()?;
         self.drawn = self.drawn.max(self.given);
@@ -115,7 +116,7 @@ impl Log {
         self.drawn = self.given;
     }
 
-    /// Adds values that the statement may draw alone.
+    /// Adds values that the statement has claimed.
     pub fn claim(&mut self, range: Range) {
         if range.left > 0 {
             self.runs.push(Run {
@@ -128,17 +129,17 @@ impl Log {
         }
     }
 
-    /// The bytes of memory that the log takes.
+    /// Returns the memory of the log, in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Log>() + size_of_val(self.runs.as_slice())
     }
 
-    /// The statement is run again, and gets the same values.
+    /// Restarts the log: the next run of the statement gets the same values.
     pub fn rewind(&mut self) {
         (self.at, self.given) = ((0, 0), 0);
     }
 
-    /// Forgets the values that were drawn: a part of the statement has ended and is not run again.
+    /// Forgets the drawn values, because a part of the statement has ended and is not run again.
     pub fn pass(&mut self) {
         let left = self.unclaim();
         self.passed += self.drawn;
@@ -147,12 +148,12 @@ impl Log {
         left.into_iter().for_each(|range| self.claim(range));
     }
 
-    /// How many values the statement has drawn.
+    /// Returns the number of values that the statement has drawn.
     pub fn drawn(&self) -> u64 {
         self.passed + self.drawn
     }
 
-    /// Takes out the values that no run of the statement has drawn.
+    /// Removes and returns the values that no run of the statement has drawn.
     pub fn unclaim(&mut self) -> Vec<Range> {
         let mut left = Vec::new();
         let mut before = 0;

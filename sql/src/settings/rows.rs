@@ -1,6 +1,6 @@
-//! The settings that there are, as PostgreSQL 15 has them, and our own.
+//! The list of settings: those of PostgreSQL 15 and Fencepost's own.
 //!
-//! Most are kept for clients that set or read them and change nothing here.
+//! Most exist only for clients that set or read them, and have no effect here.
 
 use super::table::Context::{
     self, Backend, Internal, Postmaster, Sighup, Superuser, SuperuserBackend, User,

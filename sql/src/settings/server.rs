@@ -15,10 +15,10 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
-    /// Sets `name` after checking the value.
+    /// Checks a value and sets `name`.
     ///
     /// # Errors
-    /// 42704 for an unknown setting, 55P02 for one that nothing changes, 22023 for a bad value.
+    /// 42704 for an unknown setting, 55P02 for one that cannot be changed, 22023 for a bad value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
         let known = alterable(name)?;
         let canonical = known.check(value, &self.value_of(known))?;
@@ -26,7 +26,7 @@ impl ServerSettings {
         Ok(())
     }
 
-    /// Returns the value of `name`, which is the built-in default unless it was set; `None` for an
+    /// Returns the value of `name`, or its built-in default unless it was set; `None` for an
     /// unknown setting.
     pub fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         known(&lower(name)).map(|known| self.value_of(known))
@@ -51,11 +51,10 @@ impl ServerSettings {
     }
 }
 
-/// Checks that ALTER SYSTEM may change `name`, and that the value, if there is one, is one of its
-/// values.
+/// Checks that ALTER SYSTEM can change `name`, and that the value, if given, is valid.
 ///
 /// # Errors
-/// 42704 for an unknown setting, 55P02 for one that nothing changes, 22023 for a bad value.
+/// 42704 for an unknown setting, 55P02 for one that cannot be changed, 22023 for a bad value.
 pub fn check_alterable(name: &str, value: Option<&str>) -> Result<(), SqlError> {
     match value {
         Some(value) => ServerSettings::default().set(name, value),

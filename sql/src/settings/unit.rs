@@ -1,6 +1,6 @@
-//! Units of settings: memory and time, read and shown as PostgreSQL does.
+//! Units of settings: memory and time, read and shown as in PostgreSQL.
 
-/// The unit that a setting's number is of.
+/// The unit of a setting's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// Bytes.
@@ -17,7 +17,7 @@ pub(super) enum Unit {
     S,
 }
 
-/// Units with how many kilobytes, or milliseconds, they are; the largest first.
+/// Units and their size in kilobytes or milliseconds; the largest first.
 type Known = [(&'static str, f64)];
 
 const MEMORY: &Known = &[
@@ -55,7 +55,7 @@ impl Unit {
         }
     }
 
-    /// How many kilobytes or milliseconds it is.
+    /// Returns the size of the unit in kilobytes or milliseconds.
     fn size(self) -> f64 {
         match self {
             Unit::Kb | Unit::Ms => 1.0,
@@ -66,7 +66,7 @@ impl Unit {
         }
     }
 
-    /// Which units there are.
+    /// Returns the HINT that lists the valid units.
     pub(super) fn hint(self) -> &'static str {
         match self {
             Unit::B | Unit::Kb | Unit::Blocks | Unit::Mb => {
@@ -78,8 +78,8 @@ impl Unit {
         }
     }
 
-    /// A number of these, given in any unit, or in none for this one. What is left of a unit counts as whole ones of the
-    /// next smaller.
+    /// Reads a number with an optional unit and converts it to this unit. A fraction is rounded to
+    /// a multiple of the next smaller unit.
     pub(super) fn read(self, text: &str) -> Option<f64> {
         let (given, rest) = leading(text)?;
         if rest.is_empty() {
@@ -95,7 +95,7 @@ impl Unit {
         Some((exact / step).round_ties_even() * step)
     }
 
-    /// A number of these in the largest unit that shows it whole.
+    /// Formats a number in the largest unit in which it is an integer.
     pub(super) fn show(self, number: f64) -> String {
         if number <= 0.0 {
             return shown(number);
@@ -109,14 +109,14 @@ impl Unit {
     }
 }
 
-/// A number that stands alone.
+/// Parses a text that is only a number.
 pub(super) fn number(text: &str) -> Option<f64> {
     leading(text)
         .filter(|(_, rest)| rest.is_empty())
         .map(|(number, _)| number)
 }
 
-/// The number that a text begins with, also in hexadecimal and octal digits, and what follows.
+/// Parses the number at the beginning of a text (also hexadecimal or octal), and returns the rest.
 fn leading(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -152,7 +152,7 @@ fn leading(text: &str) -> Option<(f64, &str)> {
     Some((sign * number, rest.trim_start()))
 }
 
-/// A number with the six digits that `%g` has.
+/// Formats a number with six digits, like `%g`.
 pub(super) fn shown(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         return format!("{number:.0}");

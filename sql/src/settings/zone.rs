@@ -4,10 +4,10 @@ use jiff::tz::{Offset, TimeZone};
 
 use crate::error::{SqlError, SqlState};
 
-/// Hours that an offset has at most: a week, but for one.
+/// The maximum hours of an offset: one week minus one hour.
 const HOURS_MAX: i32 = 167;
 
-/// The zone that `SET TimeZone` or a literal names.
+/// Returns the time zone that `SET TimeZone` or a literal names.
 pub fn parse_zone(name: &str) -> Result<TimeZone, SqlError> {
     let unknown = || {
         SqlError::new(
@@ -28,7 +28,7 @@ pub fn parse_zone(name: &str) -> Result<TimeZone, SqlError> {
     .ok_or_else(unknown)
 }
 
-/// Returns the zone of an IANA name, or of a POSIX offset, which counts to the west: `UTC+10`,
+/// Returns the zone of an IANA name, or of a POSIX offset, which is positive to the west: `UTC+10`,
 /// `<+03>-03`, `+02:30`.
 pub(crate) fn posix_zone(name: &str) -> Option<TimeZone> {
     if let Some(seconds) = posix_offset(name) {
@@ -47,7 +47,7 @@ pub(super) fn hours_east(text: &str) -> Option<i32> {
     (hours <= f64::from(HOURS_MAX)).then_some(sign * (hours * 3600.0) as i32)
 }
 
-/// Returns how SHOW writes an offset east of UTC: `<+03:30>-03:30`.
+/// Returns the text of SHOW for an offset east of UTC: `<+03:30>-03:30`.
 pub(crate) fn east(seconds: i32) -> String {
     let (sign, opposite) = match seconds < 0 {
         true => ('-', '+'),
@@ -75,8 +75,8 @@ fn signed(text: &str) -> (i32, &str) {
     }
 }
 
-/// Returns the seconds of `[+-]hh[:mm[:ss]]` behind an abbreviation in angle brackets, or behind
-/// none.
+/// Returns the seconds of `[+-]hh[:mm[:ss]]`, with an optional abbreviation in angle brackets
+/// before it.
 fn posix_offset(text: &str) -> Option<i32> {
     let offset = match text.strip_prefix('<') {
         Some(rest) => rest.split_once('>')?.1,

@@ -7,11 +7,11 @@ use crate::catalog::temporary::ALIAS;
 use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind;
 
-/// The statement behind CREATE, ALTER or DROP, if it is about sequences.
+/// Parses the statement after CREATE, ALTER or DROP, if it concerns sequences.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
     let temporary = word == "create"
         && (c.accept_all(&["temp", "sequence"]) || c.accept_all(&["temporary", "sequence"]));
-    // As dumps have those of unlogged tables.
+    // Dumps contain UNLOGGED for sequences of unlogged tables.
     let unlogged = word == "create" && c.accept_all(&["unlogged", "sequence"]);
     if !temporary && !unlogged && !c.accept("sequence") {
         return Ok(None);
@@ -49,7 +49,7 @@ fn alter(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         false => None,
     };
     let mut said = SequenceOptions::default();
-    // All are logged.
+    // LOGGED and UNLOGGED have no effect: all sequences are logged.
     let kept = c.accept_all(&["set", "logged"]) || c.accept_all(&["set", "unlogged"]);
     if rename.is_none() && !kept {
         said = options(c, true)?;
@@ -81,12 +81,12 @@ fn drop(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     }))
 }
 
-/// The options of a sequence that is made.
+/// Reads the options of a new sequence.
 pub(in super::super) fn new_options(c: &mut Cursor<'_>) -> Result<SequenceOptions, SqlError> {
     options(c, false)
 }
 
-/// What a sequence is changed to.
+/// Reads the options of ALTER SEQUENCE, including RESTART.
 pub(in super::super) fn changed(c: &mut Cursor<'_>) -> Result<SequenceOptions, SqlError> {
     options(c, true)
 }
@@ -164,7 +164,7 @@ fn number(c: &mut Cursor<'_>) -> Result<i64, SqlError> {
     })
 }
 
-/// The type of a sequence's values.
+/// Returns the type of a sequence's values (AS type).
 fn kind(name: &str) -> Result<TypeKind, SqlError> {
     match name.to_ascii_lowercase().as_str() {
         "smallint" | "int2" => Ok(TypeKind::Int2),

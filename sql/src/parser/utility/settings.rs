@@ -18,7 +18,7 @@ pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Statement, SqlErro
     }
 }
 
-/// A setting's name in its several spellings; `None` is ALL.
+/// Reads a setting's name, with its special spellings; `None` is ALL.
 fn name(c: &mut Cursor<'_>) -> Result<Option<String>, SqlError> {
     if c.accept("all") {
         return Ok(None);
@@ -44,7 +44,7 @@ fn dotted(c: &mut Cursor<'_>) -> Result<String, SqlError> {
     Ok(name)
 }
 
-/// `{ ALL | name, … } { DEFERRED | IMMEDIATE }`
+/// Parses SET CONSTRAINTS: `{ ALL | name, … } { DEFERRED | IMMEDIATE }`.
 fn constraints(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     let mut names = Vec::new();
     if !c.accept("all") {
@@ -113,7 +113,7 @@ fn set(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     Ok(Statement::Set(SetStatement { name, scope, value }))
 }
 
-/// The rest of ALTER SYSTEM: `SET name { TO | = } value`, `RESET name`, `RESET ALL`.
+/// Parses the rest of ALTER SYSTEM: `SET name { TO | = } value`, `RESET name`, `RESET ALL`.
 pub(super) fn system(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     if c.accept("reset") {
         let change = match c.accept("all") {
@@ -133,7 +133,8 @@ pub(super) fn system(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     }))
 }
 
-/// `'zone'`, a number of hours, LOCAL, DEFAULT, or `INTERVAL '…' HOUR TO MINUTE`.
+/// Reads a time zone: `'zone'`, a number of hours, LOCAL, DEFAULT, or `INTERVAL '…' HOUR TO
+/// MINUTE`.
 fn zone(c: &mut Cursor<'_>) -> Result<SetValue, SqlError> {
     if c.accept("local") {
         return Ok(SetValue::Default);
@@ -143,14 +144,14 @@ fn zone(c: &mut Cursor<'_>) -> Result<SetValue, SqlError> {
         if c.accept("hour") && c.accept("to") {
             c.expect("minute")?;
         }
-        // An interval counts to the east.
+        // The sign of an interval is positive east of UTC.
         let seconds = clock_offset(offset.trim());
         return Ok(SetValue::Value(seconds.map_or(offset, east)));
     }
     value(c)
 }
 
-/// DEFAULT, or values between commas.
+/// Reads DEFAULT, or comma-separated values.
 fn value(c: &mut Cursor<'_>) -> Result<SetValue, SqlError> {
     if c.accept("default") {
         return Ok(SetValue::Default);

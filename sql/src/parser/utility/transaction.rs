@@ -62,7 +62,7 @@ fn chain(c: &mut Cursor<'_>) -> Result<bool, SqlError> {
     Ok(!no)
 }
 
-/// Transaction modes up to the end, with or without commas.
+/// Reads transaction modes up to the end, with or without commas.
 pub(super) fn modes(c: &mut Cursor<'_>) -> Result<TransactionModes, SqlError> {
     let mut modes = TransactionModes::default();
     while c.peek().is_some() {

@@ -7,7 +7,7 @@ use super::super::trigger::{ConstraintSyntax, CreateTrigger, TriggerAction, Trig
 use crate::catalog::{Event, Events, Timing};
 use crate::error::{SqlError, SqlState};
 
-/// The statement behind CREATE, ALTER, DROP or COMMENT, if it is about triggers.
+/// Parses the statement after CREATE, ALTER, DROP or COMMENT, if it concerns triggers.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
     let syntax = match word {
         "create" => {
@@ -43,7 +43,7 @@ pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>,
             let mut syntax = named(c, TriggerAction::Comment(None))?;
             c.expect("is")?;
             if !c.accept("null") {
-                // An empty one is none.
+                // An empty comment removes the comment.
                 let text = Some(c.string()?).filter(|text| !text.is_empty());
                 syntax.does = TriggerAction::Comment(text);
             }
@@ -55,7 +55,7 @@ pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>,
     Ok(Some(Statement::Trigger(Box::new(syntax))))
 }
 
-/// `name ON table`
+/// Reads `name ON table`.
 fn named(c: &mut Cursor<'_>, does: TriggerAction) -> Result<TriggerSyntax, SqlError> {
     let name = c.identifier()?;
     c.expect("on")?;
@@ -143,7 +143,7 @@ fn create(c: &mut Cursor<'_>) -> Result<TriggerSyntax, SqlError> {
     })
 }
 
-/// An event; the columns of UPDATE OF go to `columns`.
+/// Reads an event; the columns of UPDATE OF are added to `columns`.
 fn event(c: &mut Cursor<'_>, columns: &mut Vec<String>) -> Result<Event, SqlError> {
     let all = Event::ALL.into_iter();
     let found = all.into_iter().find(|event| c.accept(event.written()));
@@ -157,7 +157,7 @@ fn event(c: &mut Cursor<'_>, columns: &mut Vec<String>) -> Result<Event, SqlErro
     Ok(event)
 }
 
-/// `{ OLD | NEW } TABLE [AS] name …`
+/// Reads REFERENCING items: `{ OLD | NEW } TABLE [AS] name …`.
 fn transition(c: &mut Cursor<'_>) -> Result<[Option<String>; 2], SqlError> {
     let mut names = [None, None];
     while c.sees("old") || c.sees("new") {
@@ -186,7 +186,7 @@ fn transition(c: &mut Cursor<'_>) -> Result<[Option<String>; 2], SqlError> {
     }
 }
 
-/// `[FROM table] [[NOT] DEFERRABLE] [INITIALLY IMMEDIATE | DEFERRED]`
+/// Reads `[FROM table] [[NOT] DEFERRABLE] [INITIALLY IMMEDIATE | DEFERRED]`.
 fn constraint(c: &mut Cursor<'_>) -> Result<ConstraintSyntax, SqlError> {
     let mut constraint = ConstraintSyntax::default();
     if c.accept("from") {
@@ -215,7 +215,7 @@ fn constraint(c: &mut Cursor<'_>) -> Result<ConstraintSyntax, SqlError> {
     Ok(constraint)
 }
 
-/// `(literal or name, …)`
+/// Reads the arguments of the trigger function: `(literal or name, …)`.
 fn arguments(c: &mut Cursor<'_>) -> Result<Vec<String>, SqlError> {
     c.expect_kind(Kind::Open)?;
     let mut args = Vec::new();

@@ -5,7 +5,7 @@ use super::super::lexer::Kind;
 use crate::bound::{AlterType, AlterTypeAction, CreateEnum, DropType, Statement};
 use crate::error::SqlError;
 
-/// The statement behind CREATE, ALTER or DROP, if it is about types.
+/// Parses the statement after CREATE, ALTER or DROP, if it concerns types.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
     if word == "drop" && c.accept("domain") {
         return drop(c, true).map(Some);
