@@ -55,7 +55,8 @@ pub struct EvalContext {
     private: RwLock<Option<Arc<Snapshot>>>,
     /// The schema of the session's temporary objects, once it has created one.
     temporary: RwLock<Option<Temporary>>,
-    /// The settings, besides the catalog, on which the meaning of names in a statement depends.
+    /// The search path, role and temporary schema. Together with the catalog, they determine the
+    /// meaning of names in a statement.
     pub names: Arc<str>,
     /// The session's cursors.
     pub cursors: Box<[CursorInfo]>,
@@ -71,8 +72,8 @@ pub struct EvalContext {
     pub sequences: Arc<Sequences>,
     /// The pending notifications and the listened channels of the session.
     pub notifications: Arc<Notifications>,
-    /// The settings on which the meaning of names and literals depends, in a routine that runs
-    /// under other settings than the session's.
+    /// The search path, time zone and date style of a routine that runs under other settings than
+    /// the session's. They determine the meaning of names and literals.
     pub within: Option<Arc<str>>,
     /// The number of requested setting changes that `settings` already includes.
     settled: usize,

@@ -28,7 +28,7 @@ pub struct CursorInfo {
     pub created: i64,
     /// The origin of its rows.
     pub rows_of: RowsOf,
-    /// The address of the current row; `None` if the cursor is not on a row.
+    /// The position of the current row; `None` if the cursor is not on a row.
     pub place: Arc<Mutex<Option<Value>>>,
     /// Whether a routine opened it.
     pub is_routines: bool,
@@ -47,7 +47,7 @@ pub enum RowsOf {
     Portal,
 }
 
-/// Returns the address of the row of `table` (name and oid) that the cursor `name` is on.
+/// Returns the position of the row of `table` (name and oid) that the cursor `name` is on.
 ///
 /// # Errors
 /// 34000 if the cursor does not exist, 24000 if it is on no such row.

@@ -17,10 +17,10 @@
 //! Invariants
 //! - KEY-1: for two rows, `encode(a) < encode(b)` exactly when a sorts before b under the index's
 //!   columns (text by bytes, `char(n)` without its trailing blanks).
-//! - KEY-2: no encoded column is a proper prefix of another value of that column, so a key of the
-//!   first k columns is a prefix of just the keys that agree in those columns.
-//! - KEY-3: where an index may hold two rows with the same columns (not unique, or unique with a
-//!   NULL in it that equals no other), the row's address follows, so every key of a tree is distinct.
+//! - KEY-2: no encoded column is a proper prefix of another value of that column. A key of the
+//!   first k columns is therefore a prefix of exactly the keys that agree in those columns.
+//! - KEY-3: the row's address follows if an index can hold two rows with the same columns: a
+//!   non-unique index, or a key with a NULL that equals no other. Every key of a tree is distinct.
 
 use std::borrow::Cow;
 

@@ -1,14 +1,14 @@
 //! The encoding of rows as object payloads: an array of words.
 //!
 //! ```text
-//!     bytes 0..4   length of the row in bytes   (self-delimiting: the object may be longer)
-//!           4..6   number of columns
-//!           6..8   flags: NULLS a bitmap is there, WIDE ends are u32 and not u16,
-//!                  LONG the payload is not the row, but a reference to it (see `planner::store`)
-//!           8..    columns of fixed size, widest first, each at its own alignment, zero when NULL
-//!                  bitmap, one bit a column, set = NULL
-//!                  end of each column of varying size, counted from the first data byte
-//!                  data of the columns of varying size
+//! bytes 0..4   length of the row in bytes   (self-delimiting: the object may be longer)
+//!       4..6   number of columns
+//!       6..8   flags: NULLS a bitmap is there, WIDE ends are u32 and not u16,
+//!              LONG the payload is not the row, but a reference to it (see `planner::store`)
+//!       8..    columns of fixed size, widest first, each at its own alignment, zero when NULL
+//!              bitmap, one bit a column, set = NULL
+//!              end of each column of varying size, counted from the first data byte
+//!              data of the columns of varying size
 //! ```
 //!
 //! A row that was written before columns were added has fewer columns. It is read by the layout

@@ -1,7 +1,7 @@
 //! The values of sequences. Evaluation draws them from ranges that this machine has taken.
 //!
 //! ```text
-//!     cell ──take──► pool of the machine ──draw──► log of the statement ──► nextval
+//! cell ──take──► pool of the machine ──draw──► log of the statement ──► nextval
 //! ```
 //! Evaluation cannot wait. If the pool is empty, `nextval` fails with an internal error
 //! ([`wanted_range`]). The session then takes a range and runs the statement again. The second run

@@ -4,10 +4,10 @@ use std::fmt::Debug;
 
 /// The server of a session.
 pub trait Server: Debug + Send + Sync {
-    /// Reads the configuration again, as SIGHUP does; false if it could not be read.
+    /// Reloads the configuration, as SIGHUP does; returns false if it cannot be read.
     fn reload(&self) -> bool;
 
-    /// Begins a new log file; false if the log is not in a file.
+    /// Starts a new log file; returns false if the log is not in a file.
     fn rotate_log(&self) -> bool;
 
     /// Returns the path of the log file, if the log is in a file.

@@ -1,9 +1,11 @@
 //! The only limit on recursion: the maximum depth of statements, and the large stack for deep ones.
 //!
 //! ```text
-//!   shallow   at most `SHALLOW` levels    any thread's stack is enough
-//!   deep      more                        54001 on a plain stack; `with_room` runs it again on a large one
-//!   too deep  beyond `LEVELS_MAX`         54001, also if a large stack has less than `RESERVE_BYTES` left
+//!   shallow   at most `SHALLOW` levels   any thread's stack is enough
+//!   deep      more                       54001 on a plain stack; `with_room` then runs it again
+//!                                        on a large one
+//!   too deep  beyond `LEVELS_MAX`        54001, also if a large stack has less than
+//!                                        `RESERVE_BYTES` left
 //! ```
 //! A deep statement is parsed, bound, planned, run and dropped on a large stack. Code that recurses
 //! without a check (derived `Clone`, drop glue, sqlparser) therefore has enough stack.

@@ -1,9 +1,9 @@
 //! Table locks. A transaction holds them until it ends.
 //!
 //! ```text
-//!     a statement on rows   ACCESS SHARE, ROW SHARE, ROW EXCLUSIVE         TableUse
-//!     LOCK TABLE            the mode that it names                         TableLocks
-//!     DDL                   SHARE UPDATE EXCLUSIVE … ACCESS EXCLUSIVE      TableLocks
+//! a statement on rows   ACCESS SHARE, ROW SHARE, ROW EXCLUSIVE         TableUse
+//! LOCK TABLE            the mode that it names                         TableLocks
+//! DDL                   SHARE UPDATE EXCLUSIVE … ACCESS EXCLUSIVE      TableLocks
 //! ```
 //! The locks of all three conflict as in PostgreSQL, also across machines.
 

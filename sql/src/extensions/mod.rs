@@ -1,8 +1,9 @@
 //! Extensions: the names for CREATE EXTENSION, and the functions of each extension.
 //!
 //! ```text
-//!     CREATE EXTENSION ──▶ rows of the catalog: the extension, and a routine in LANGUAGE c for each function
-//!     a call of one ─────▶ resolved and checked like a user-defined function ──▶ `function`: its code
+//! CREATE EXTENSION ───▶ rows of the catalog: the extension, and for each function a routine in
+//!                       LANGUAGE c
+//! call of a function ─▶ resolved and checked like a user-defined function ──▶ `function`: its code
 //! ```
 //! The functions are therefore visible only where the extension was created, and in its schema. The
 //! body of such a routine is a symbol that identifies the function here, even after the routine is

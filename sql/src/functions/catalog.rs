@@ -190,7 +190,7 @@ fn format_type(args: &[Value], cx: &EvalContext) -> Outcome {
     let known = TypeKind::from_oid(of).filter(|kind| *kind != TypeKind::Unknown);
     let name = match (known, typmod) {
         (Some(kind), Some(typmod)) if typmod >= 0 => Some(Type::with(kind, typmod).name()),
-        // A char with an unknown length.
+        // The type modifier gives no length: only the kind of the type is known.
         (Some(TypeKind::BpChar), Some(_)) => Some("bpchar".to_owned()),
         _ => pg::type_name(&cx.catalog(), of, cx),
     };

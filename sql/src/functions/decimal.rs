@@ -49,7 +49,7 @@ pub(super) fn mul(a: &Decimal, b: &Decimal) -> Result<Decimal, SqlError> {
     from_parts(negative, product, xs + ys)
 }
 
-/// Divides; rounds half away from zero at the scale that PostgreSQL chooses.
+/// Returns the quotient, rounded half away from zero at the scale that PostgreSQL chooses.
 pub(super) fn div(a: &Decimal, b: &Decimal) -> Result<Decimal, SqlError> {
     if b.is_zero() {
         return Err(division_by_zero());

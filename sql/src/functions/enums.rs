@@ -8,7 +8,7 @@ use crate::types::TypeKind::{Any, AnyArray};
 use crate::value::{Array, Value};
 
 /// `enum_range(lower, upper)`. The array of all values precedes these arguments; a NULL bound is
-/// open.
+/// unbounded.
 pub static ENUM_RANGE: ScalarFunction = ScalarFunction {
     name: "enum_range",
     args: &[Any],

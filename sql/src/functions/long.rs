@@ -2,9 +2,10 @@
 //! size.
 //!
 //! ```text
-//!     evaluate ──► an immutable call with long arguments ──► Evaluated::Long ──► LongCall::run on another thread
-//!         ▲                                                                               │
-//!         └───────────── evaluate again, with the results of the long calls so far ◄─────┘
+//! evaluate ──► an immutable call with long arguments ──► Evaluated::Long ──► LongCall::run
+//!     ▲                                                                   on another thread
+//!     │                                                                              │
+//!     └───────────── evaluate again, with the results of the long calls so far ◄─────┘
 //! ```
 //! An executor has one thread. A call that parses megabytes would block every session of the
 //! executor.

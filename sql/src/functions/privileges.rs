@@ -1,8 +1,8 @@
 //! `has_table_privilege` and similar functions, and `pg_has_role`.
 //!
-//! Each takes a role by name or oid (by default the current role), an object by name or oid, and a
-//! list of privileges by name. One of these privileges suffices. For an oid that does not exist,
-//! the result is NULL.
+//! Each takes a role by name or oid, by default the current role. It also takes an object by name
+//! or oid, and a list of privileges by name. One of these privileges suffices. For an oid that does
+//! not exist, the result is NULL.
 
 use super::library::stable;
 use super::{ScalarFunction, objects, signatures};

@@ -25,7 +25,7 @@ pub static SAMPLED: ScalarFunction = ScalarFunction {
 };
 
 /// Decides whether a row is selected, given a percentage, a seed and the row's values or key
-/// (REPEATABLE). The result for a row is the same on every machine, until the row changes.
+/// (REPEATABLE). The result for a row is the same on every machine, until these values change.
 pub static SAMPLED_AGAIN: ScalarFunction = ScalarFunction {
     strict: false,
     variadic: true,

@@ -1,4 +1,5 @@
-//! Functions and operators by name and argument types, as regprocedure, regoper and regoperator write them.
+//! Functions and operators by name and argument types, in the text forms of regprocedure, regoper
+//! and regoperator.
 
 use super::objects::parts;
 use super::quote_ident as quoted;
@@ -83,10 +84,12 @@ pub fn operator(text: &str) -> Result<u32, SqlError> {
     }
 }
 
-/// Returns the oid of the operator that a text such as `+(integer,integer)` or `-(none,integer)` names.
+/// Returns the oid of the operator that a text such as `+(integer,integer)` or `-(none,integer)`
+/// names.
 ///
 /// # Errors
-/// 42883 if there is none, 42P02 if one of the two types is missing, 54023 if there are more than two.
+/// 42883 if there is none, 42P02 if one of the two types is missing, 54023 if there are more than
+/// two.
 pub fn operator_of_signature(text: &str, cx: &EvalContext) -> Result<u32, SqlError> {
     let snapshot = cx.catalog();
     let (name, types) = split(text)?;
@@ -111,7 +114,7 @@ pub fn operator_of_signature(text: &str, cx: &EvalContext) -> Result<u32, SqlErr
     found.map(|of| of.oid).ok_or_else(|| no_operator(text))
 }
 
-/// Returns an operator as regoper shows it: with its schema where its name alone is not enough.
+/// Returns an operator as regoper shows it: qualified if its name is ambiguous.
 pub fn operator_shown(oid: u32) -> Option<String> {
     let of = Operator::of(oid)?;
     Some(match Operator::named(of.name).nth(1) {

@@ -2,8 +2,8 @@
 //! statement.
 //!
 //! ```text
-//!     ALTER TABLE t  ALTER COLUMN c DROP EXPRESSION     ALTER CONSTRAINT k DEFERRABLE …
-//!                    ADD CONSTRAINT k { UNIQUE | PRIMARY KEY } USING INDEX i
+//! ALTER TABLE t  ALTER COLUMN c DROP EXPRESSION     ALTER CONSTRAINT k DEFERRABLE …
+//!                ADD CONSTRAINT k { UNIQUE | PRIMARY KEY } USING INDEX i
 //! ```
 
 use super::cursor::Cursor;

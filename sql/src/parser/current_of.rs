@@ -1,7 +1,7 @@
 //! `WHERE CURRENT OF cursor`, which sqlparser does not read.
 //!
 //! ```text
-//!     UPDATE t SET a = 1 WHERE CURRENT OF c   becomes   UPDATE t SET a = 1 WHERE "$of" = c
+//! UPDATE t SET a = 1 WHERE CURRENT OF c   becomes   UPDATE t SET a = 1 WHERE "$of" = c
 //! ```
 //! It must be the whole WHERE clause. In other places it stays as it is and gives a syntax error.
 

@@ -408,7 +408,7 @@ fn unique_nulls(parser: &mut Parser<'_>) -> Result<ColumnOption, ParserError> {
 }
 
 impl Dialect for Postgres {
-    /// sqlparser checks for the PostgreSQL dialect by its type.
+    /// Returns the type of the PostgreSQL dialect, for which sqlparser checks.
     fn dialect(&self) -> TypeId {
         TypeId::of::<PostgreSqlDialect>()
     }
@@ -455,7 +455,7 @@ impl Dialect for Postgres {
         BASE.get_next_precedence(parser)
     }
 
-    /// `FOR` is not an alias in PostgreSQL: `SELECT 1 FOR UPDATE`.
+    /// Excludes words such as FOR, which is not an alias in PostgreSQL: `SELECT 1 FOR UPDATE`.
     fn is_column_alias(&self, keyword: &Keyword, parser: &mut Parser<'_>) -> bool {
         !ALIASES_BEHIND_AS.contains(keyword) && BASE.is_column_alias(keyword, parser)
     }
@@ -563,7 +563,7 @@ impl Dialect for Postgres {
         Some(between(self, parser, (expr, negated), word))
     }
 
-    /// `TABLE t` is replaced by `FROM t` and read as such (`table_query`).
+    /// Returns true, because `TABLE t` is replaced by `FROM t` (`table_query`).
     fn supports_from_first_select(&self) -> bool {
         true
     }

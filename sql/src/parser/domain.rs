@@ -32,7 +32,7 @@ pub enum DomainSyntax {
 /// A property that a domain adds to its base type.
 #[derive(Clone, Debug)]
 pub enum DomainRule {
-    /// NOT NULL, or NULL (false)
+    /// NOT NULL (true), or NULL (false)
     NotNull(bool),
     /// DEFAULT
     Default(Box<ast::Expr>),

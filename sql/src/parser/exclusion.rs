@@ -1,7 +1,7 @@
 //! EXCLUDE in window frames, which sqlparser does not read.
 //!
 //! ```text
-//!     ORDER BY x ROWS 1 PRECEDING EXCLUDE TIES   becomes   ORDER BY x, "$ties" ROWS 1 PRECEDING
+//! ORDER BY x ROWS 1 PRECEDING EXCLUDE TIES   becomes   ORDER BY x, "$ties" ROWS 1 PRECEDING
 //! ```
 //! The exclusion becomes the last item of the window's ORDER BY, where the binder finds it. EXCLUDE
 //! NO OTHERS is omitted.

@@ -3,10 +3,10 @@
 //! objects that they name must exist. Storage parameters and UNLOGGED are recorded for dumps.
 //!
 //! ```text
-//!     ALTER TABLE t  ALTER c SET STATISTICS n | STORAGE s | COMPRESSION m | (…)     ALTER c RESET (…)
-//!                    CLUSTER ON i     SET WITHOUT { CLUSTER | OIDS }     SET { LOGGED | UNLOGGED }
-//!                    SET (…)     RESET (…)
-//!                    SET TABLESPACE pg_default     SET ACCESS METHOD heap     REPLICA IDENTITY …
+//! ALTER TABLE t  ALTER c SET STATISTICS n | STORAGE s | COMPRESSION m | (…)     ALTER c RESET (…)
+//!                CLUSTER ON i     SET WITHOUT { CLUSTER | OIDS }     SET { LOGGED | UNLOGGED }
+//!                SET (…)     RESET (…)
+//!                SET TABLESPACE pg_default     SET ACCESS METHOD heap     REPLICA IDENTITY …
 //! ```
 
 use super::cursor::Cursor;

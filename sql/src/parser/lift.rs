@@ -2,7 +2,7 @@
 //! other values then finds the same plan.
 //!
 //! ```text
-//!     UPDATE t SET a = a + 5 WHERE b = 'x'   ──▶   UPDATE t SET a = a + $1 WHERE b = $2/*:it*/
+//! UPDATE t SET a = a + 5 WHERE b = 'x'   ──▶   UPDATE t SET a = a + $1 WHERE b = $2/*:it*/
 //! ```
 //! The comment at the end records the literals' kinds, so the lifted text alone is the key of a
 //! plan cache. A number keeps the type that PostgreSQL gives the literal. A string has an unknown

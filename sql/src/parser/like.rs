@@ -2,7 +2,7 @@
 //! sole element.
 //!
 //! ```text
-//!     CREATE TABLE t (a int, LIKE u INCLUDING ALL)   becomes   CREATE TABLE t (a int, "$l" x    )
+//! CREATE TABLE t (a int, LIKE u INCLUDING ALL)   becomes   CREATE TABLE t (a int, "$l" x    )
 //! ```
 //! The binder replaces a column of that name by the LIKE clause at its position.
 

@@ -232,7 +232,7 @@ pub enum Statement {
 }
 
 impl Default for Statement {
-    /// A placeholder that owns nothing, so dropping it is trivial.
+    /// Returns a placeholder that leaves nothing to do.
     fn default() -> Statement {
         Statement::Ready(Box::new(bound::Statement::Commit { chain: false }))
     }

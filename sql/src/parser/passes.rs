@@ -2,7 +2,7 @@
 //! all actions that add.
 //!
 //! ```text
-//!     drop ─► type ─► column ─► attribute ─► key ─► other constraint or default ─► rest
+//! drop ─► type ─► column ─► attribute ─► key ─► other constraint or default ─► rest
 //! ```
 //! The actions of one pass form one statement, in the order of the text. An action that sqlparser
 //! does not read is a statement of its own. Each statement keeps its position in the text.

@@ -23,7 +23,7 @@ pub(super) fn regroup(tree: &mut impl TreeMut, text: &str, tokens: &[Token]) {
 struct Regrouped;
 
 impl VisitorMut for Regrouped {
-    /// Children are visited before their parents.
+    /// Regroups an expression after its operands.
     fn expr_end(&mut self, expr: &mut Expr) {
         give_back(expr);
     }

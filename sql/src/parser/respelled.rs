@@ -1,13 +1,13 @@
 //! Syntax that sqlparser reads only in another spelling.
 //!
 //! ```text
-//!     SUBSTRING(x SIMILAR p ESCAPE e)           is   SUBSTRING(x FROM p FOR e)
-//!     ORDER BY x USING <                        is   ORDER BY x ASC
-//!     FETCH FIRST n ROWS ONLY OFFSET m          is   LIMIT n OFFSET m
-//!     integer ARRAY[4]                          is   integer[4]
-//!     FETCH FIRST (1 + 1) ROWS ONLY             is   LIMIT (1 + 1)
-//!     GROUP BY DISTINCT a, b                    is   GROUP BY a, b
-//!     GROUPING SETS (a, GROUPING SETS (b, c))   is   GROUPING SETS (a, b, c)
+//! SUBSTRING(x SIMILAR p ESCAPE e)           is   SUBSTRING(x FROM p FOR e)
+//! ORDER BY x USING <                        is   ORDER BY x ASC
+//! FETCH FIRST n ROWS ONLY OFFSET m          is   LIMIT n OFFSET m
+//! integer ARRAY[4]                          is   integer[4]
+//! FETCH FIRST (1 + 1) ROWS ONLY             is   LIMIT (1 + 1)
+//! GROUP BY DISTINCT a, b                    is   GROUP BY a, b
+//! GROUPING SETS (a, GROUPING SETS (b, c))   is   GROUPING SETS (a, b, c)
 //! ```
 //! No new spelling is longer than the original, so positions stay. The search is linear: a text
 //! that repeats these words is not searched to its end from each of them.

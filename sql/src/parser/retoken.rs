@@ -1,10 +1,10 @@
 //! Syntax that sqlparser reads after its tokens are changed.
 //!
 //! ```text
-//!     t.order, 1 AS table                     is   t."order", 1 AS "table"
-//!     FOR UPDATE SKIP LOCKED LIMIT 1          is   LIMIT 1 FOR UPDATE SKIP LOCKED
-//!     MERGE INTO t USING a JOIN b ON … ON …   is   MERGE INTO t USING (a JOIN b ON …) ON …
-//!     CREATE TABLE t (CHECK (…) NOT VALID)    is   CREATE TABLE t (CHECK (…)), as t has no rows yet
+//! t.order, 1 AS table                     is   t."order", 1 AS "table"
+//! FOR UPDATE SKIP LOCKED LIMIT 1          is   LIMIT 1 FOR UPDATE SKIP LOCKED
+//! MERGE INTO t USING a JOIN b ON … ON …   is   MERGE INTO t USING (a JOIN b ON …) ON …
+//! CREATE TABLE t (CHECK (…) NOT VALID)    is   CREATE TABLE t (CHECK (…)), as t has no rows yet
 //! ```
 //! The tokens keep their positions in the text, which errors report.
 

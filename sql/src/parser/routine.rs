@@ -108,7 +108,7 @@ pub struct TypeSyntax {
 /// A type as it is written.
 #[derive(Clone, Debug)]
 pub enum TypeOf {
-    /// A type by its name.
+    /// The name of a type.
     Named(Box<ast::DataType>),
     /// `name%TYPE`, as the parts of the name.
     Like(Vec<String>),

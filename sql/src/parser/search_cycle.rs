@@ -2,8 +2,8 @@
 //! carries their text in a name.
 //!
 //! ```text
-//!     SEARCH { BREADTH | DEPTH } FIRST BY column, … SET column
-//!     CYCLE column, … SET column [TO value DEFAULT value] USING column
+//! SEARCH { BREADTH | DEPTH } FIRST BY column, … SET column
+//! CYCLE column, … SET column [TO value DEFAULT value] USING column
 //! ```
 
 use sqlparser::ast;

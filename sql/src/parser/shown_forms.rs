@@ -1,7 +1,8 @@
 //! Syntax in which PostgreSQL deparses definitions and that sqlparser does not read.
 //!
 //! ```text
-//!     FETCH FIRST (3) ROWS   RANGE '1 day'::interval PRECEDING   x OPERATOR(pg_catalog.=) ANY (…)   FROM t*
+//! FETCH FIRST (3) ROWS               RANGE '1 day'::interval PRECEDING
+//! x OPERATOR(pg_catalog.=) ANY (…)   FROM t*
 //! ```
 //! The parts that can be omitted without a change of meaning are blanked out.
 

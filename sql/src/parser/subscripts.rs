@@ -2,7 +2,7 @@
 //! which sqlparser does not read.
 //!
 //! ```text
-//!     SET a[i + 1] = 0   becomes   SET a.‹i + 1]› = 0
+//! SET a[i + 1] = 0   becomes   SET a.‹i + 1]› = 0
 //! ```
 //! The text in `‹›` is one name. It consists of the same characters, moved to a range that no text
 //! uses (`MOVED`). The tree then has the subscripts in the right place, and all other text keeps

@@ -2,7 +2,7 @@
 //! becomes a named argument with a special name.
 //!
 //! ```text
-//!     f(a, VARIADIC b)   becomes   f(a, "$v"  => b)
+//! f(a, VARIADIC b)   becomes   f(a, "$v"  => b)
 //! ```
 
 use std::ops::Range;

@@ -13,7 +13,7 @@ pub type ViewOptions = Vec<(String, String)>;
 /// An action of ALTER VIEW, except RENAME and the actions that other relations have, too.
 #[derive(Debug)]
 pub enum AlterView {
-    /// ALTER COLUMN … SET DEFAULT, or DROP DEFAULT without one.
+    /// ALTER COLUMN … SET DEFAULT, or DROP DEFAULT if the value is `None`.
     Default {
         /// The column.
         column: String,

@@ -2,25 +2,25 @@
 //!
 //! # Picture
 //! ```text
-//!     relations.txt ─► relation.rs     the relations and their columns
-//!     Snapshot ──────► objects.rs      pg_class, pg_attribute, pg_index, pg_constraint, pg_attrdef
-//!     types.txt ─────► types.rs        pg_type
-//!          builtin/       pg_proc of pg_catalog, pg_operator, pg_cast, pg_aggregate, operator classes
-//!          families.rs    partitioned tables and partitions
-//!          depend/        pg_depend, pg_shdepend, pg_rewrite
-//!          routines.rs    pg_proc of user-defined functions
-//!          triggers.rs    pg_trigger
-//!          user_types.rs  the user-defined types of pg_type, pg_enum
-//!          server.rs      namespaces, roles, databases, settings, access methods and similar
-//!          privileges.rs  owners, privileges, comments
-//!          grants.rs      privileges in information_schema
-//!          extensions.rs  pg_extension, pg_available_extensions
-//!          views.rs       pg_tables, pg_indexes
-//!          information.rs information_schema
-//!          names.rs       names and oids of objects
-//!          shown.rs       definitions as SQL
-//!          definitions.rs expressions and queries in definitions
-//!          standard.rs    more of information_schema: routines, usage of types
+//! relations.txt ─► relation.rs     the relations and their columns
+//! Snapshot ──────► objects.rs      pg_class, pg_attribute, pg_index, pg_constraint, pg_attrdef
+//! types.txt ─────► types.rs        pg_type
+//!      builtin/       pg_proc of pg_catalog, pg_operator, pg_cast, pg_aggregate, operator classes
+//!      families.rs    partitioned tables and partitions
+//!      depend/        pg_depend, pg_shdepend, pg_rewrite
+//!      routines.rs    pg_proc of user-defined functions
+//!      triggers.rs    pg_trigger
+//!      user_types.rs  the user-defined types of pg_type, pg_enum
+//!      server.rs      namespaces, roles, databases, settings, access methods and similar
+//!      privileges.rs  owners, privileges, comments
+//!      grants.rs      privileges in information_schema
+//!      extensions.rs  pg_extension, pg_available_extensions
+//!      views.rs       pg_tables, pg_indexes
+//!      information.rs information_schema
+//!      names.rs       names and oids of objects
+//!      shown.rs       definitions as SQL
+//!      definitions.rs expressions and queries in definitions
+//!      standard.rs    more of information_schema: routines, usage of types
 //! ```
 //! These relations store nothing: their rows are computed from a catalog snapshot on request. A
 //! relation without rows here concerns a feature that does not exist, and is empty. Objects that

@@ -289,7 +289,7 @@ fn column(name: &str, declared: Type, number: i16) -> [(&'static str, Value); 12
     ]
 }
 
-/// The value for columns that a partition does not inherit.
+/// The value for columns of relations that are not partitions.
 const IS_LOCAL: (&str, Value) = ("attislocal", Value::Bool(true));
 
 /// Adds the rows of `pg_attribute`.

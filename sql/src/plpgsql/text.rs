@@ -7,7 +7,7 @@ use super::{Into, RowSource, Subscript, Target, Text};
 use crate::error::{SqlError, SqlState};
 use crate::parser::lexer::{self, Kind, Token};
 
-/// A terminator that no token matches: the text extends to the semicolon.
+/// Returns false for every token, so that a text extends to the semicolon.
 pub(super) fn never(_: &str, _: &Token) -> bool {
     false
 }

@@ -1,9 +1,9 @@
 //! The encoding of an array in a row.
 //!
 //! ```text
-//!     byte 0   number of dimensions
-//!          1.. for each dimension the number of elements, and the subscript of the first (4 bytes each)
-//!              for each element its size (4; FFFFFFFF: NULL), and the bytes as in a column
+//! byte 0   number of dimensions
+//!      1.. for each dimension the number of elements, the subscript of the first (4 bytes each)
+//!          for each element its size (4; FFFFFFFF: NULL), and the bytes as in a column
 //! ```
 
 use super::value::{

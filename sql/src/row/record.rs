@@ -1,8 +1,9 @@
 //! The encoding of a composite value in a row.
 //!
 //! ```text
-//!     byte 0..2   number of places
-//!          2..    for each place the size (4; FFFFFFFF: NULL, or a dropped field), and the bytes as in a column
+//! byte 0..2   number of places
+//!      2..    for each place the size (4; FFFFFFFF: NULL, or a dropped field), and the bytes as
+//!             in a column
 //! ```
 //! A field that was added later has no place in the value, and is NULL (COMPOSITE-1).
 

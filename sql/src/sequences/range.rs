@@ -48,12 +48,12 @@ pub(super) struct Log {
     pub take: Take,
 }
 
-/// A state of a pool, when values were taken.
+/// The state of a pool at the time when values were taken from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Take {
-    /// Counts the takes of the pool.
+    /// The number of ranges that were taken for the pool.
     pub number: u64,
-    /// Counts the times that the pool dropped its values: claims of earlier epochs are void.
+    /// The number of times that the pool dropped its values. Claims of earlier epochs are invalid.
     pub epoch: u64,
 }
 

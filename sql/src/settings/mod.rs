@@ -77,8 +77,8 @@ pub enum DateOrder {
     Ymd,
 }
 
-/// The setting `fencepost.ship`. It selects the statements that run on the machine that has their data.
-/// It also selects the reads that are split among the machines that have partitions of their table.
+/// The setting `fencepost.ship`. It selects the statements that run on the machine with their data.
+/// It also selects the reads that are split among the machines with partitions of their table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shipping {
     /// No statement is shipped or split.

@@ -1,10 +1,10 @@
 //! The text and binary forms of arrays.
 //!
 //! ```text
-//!     text     {1,NULL,"a b"}   {{1,2},{3,4}}   [0:1]={a,b}
-//!     binary   dimensions, has NULLs, OID of the elements (4 bytes each)
-//!              for each dimension: the number of elements, the subscript of the first
-//!              for each element: its length or -1, and its binary form
+//! text     {1,NULL,"a b"}   {{1,2},{3,4}}   [0:1]={a,b}
+//! binary   dimensions, has NULLs, OID of the elements (4 bytes each)
+//!          for each dimension: the number of elements, the subscript of the first
+//!          for each element: its length or -1, and its binary form
 //! ```
 
 use super::enclosed::{enclose, is_oversized};

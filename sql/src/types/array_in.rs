@@ -148,7 +148,7 @@ impl Reader<'_> {
         const MISMATCH: &str =
             "Multidimensional arrays must have sub-arrays with matching dimensions.";
         if self.dims.len() == depth {
-            // A new dimension is not allowed below rows that already have values.
+            // After the first row has ended, no deeper level can begin.
             self.dims.push(None);
         }
         self.at += 1;

@@ -1,11 +1,11 @@
 //! Output of dates and times in the styles of `DateStyle`.
 //!
 //! ```text
-//!               date                        timestamp with its zone
-//!     ISO       1997-12-17                  1997-12-17 07:37:16-08
-//!     SQL       12/17/1997   17/12/1997     12/17/1997 07:37:16 PST
-//!     Postgres  12-17-1997   17-12-1997     Wed Dec 17 07:37:16 1997 PST   Wed 17 Dec …
-//!     German    17.12.1997                  17.12.1997 07:37:16 PST
+//!           date                        timestamp with its zone
+//! ISO       1997-12-17                  1997-12-17 07:37:16-08
+//! SQL       12/17/1997   17/12/1997     12/17/1997 07:37:16 PST
+//! Postgres  12-17-1997   17-12-1997     Wed Dec 17 07:37:16 1997 PST   Wed 17 Dec …
+//! German    17.12.1997                  17.12.1997 07:37:16 PST
 //! ```
 //! The second form is that of the order DMY.
 

@@ -1,8 +1,8 @@
 //! Intervals: their type modifier and their text output.
 //!
 //! ```text
-//!     typmod   fields << 16 | digits  fields: a bit for each that is kept, 7FFF all; digits: FFFF any
-//!     binary   microseconds (8), days (4), months (4)
+//! typmod   fields << 16 | digits  fields: a bit for each that is kept, 7FFF all; digits: FFFF any
+//! binary   microseconds (8), days (4), months (4)
 //! ```
 
 use std::fmt::{self, Write};

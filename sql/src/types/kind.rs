@@ -85,7 +85,7 @@ pub enum TypeKind {
     RegNamespace,
     /// regrole
     RegRole,
-    /// json, as it was written
+    /// json, as its original text
     Json,
     /// jsonb, in its canonical form
     Jsonb,

@@ -1,9 +1,9 @@
 //! The text and binary forms of rows.
 //!
 //! ```text
-//!     text     (1,"a b",)  a NULL field is empty, an empty text is ""
-//!     binary   number of fields (4 bytes)
-//!              for each field: OID of its type, its length or -1 (4 bytes each), and its binary form
+//! text     (1,"a b",)  a NULL field is empty, an empty text is ""
+//! binary   number of fields (4 bytes)
+//!          for each field: OID of its type, its length or -1 (4 bytes each), its binary form
 //! ```
 
 use super::array::is_blank;

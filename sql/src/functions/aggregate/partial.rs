@@ -2,10 +2,11 @@
 //! merges them.
 //!
 //! ```text
-//!     count             the count
-//!     sum, avg          of integers up to 4 bytes and floats: the sum; of others [mantissa | scale]; NULL for none
-//!     avg               and the count
-//!     min, max, bool_*  the result so far
+//! count             the count
+//! sum, avg          of integers up to 4 bytes and floats: the sum
+//!                   of other types: [mantissa | scale]; NULL without input
+//! avg               and the count
+//! min, max, bool_*  the result so far
 //! ```
 //! Some aggregates need all of their input together and have no partial form. These are aggregates
 //! with DISTINCT, aggregates with an ORDER BY, and `string_agg`, whose result depends on the order

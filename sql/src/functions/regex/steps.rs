@@ -2,9 +2,9 @@
 //! during a search.
 //!
 //! ```text
-//!     forward  ─► the end of the first match
-//!     backward ─► its start
-//!     longest  ─► the end of the longest match that starts there
+//! forward  ─► the end of the first match
+//! backward ─► its start
+//! longest  ─► the end of the longest match that starts there
 //! ```
 //! Each of the three is a lazy automaton: its states are built when they are needed. Building a
 //! state takes time proportional to the size of the pattern. The library searches without

@@ -1,11 +1,11 @@
 //! The functions, operators, casts and aggregates of `pg_catalog`, with PostgreSQL's oids.
 //!
 //! ```text
-//!     procedures.txt ─┐
-//!     the library ────┴─► procedures.rs      pg_proc, names and signatures of functions
-//!     operators.txt ────► operators.rs       pg_operator, names and signatures of operators
-//!     opclasses.txt ────► classes.rs         pg_opfamily, pg_opclass, pg_amop, pg_amproc
-//!     casts.txt, aggregates.txt ─► casts.rs  pg_cast, pg_aggregate
+//! procedures.txt ─┐
+//! the library ────┴─► procedures.rs      pg_proc, names and signatures of functions
+//! operators.txt ────► operators.rs       pg_operator, names and signatures of operators
+//! opclasses.txt ────► classes.rs         pg_opfamily, pg_opclass, pg_amop, pg_amproc
+//! casts.txt, aggregates.txt ─► casts.rs  pg_cast, pg_aggregate
 //! ```
 //! The files contain the rows of PostgreSQL 15 whose types and operators exist here. A row is a
 //! line, and its fields are words. A function that only implements an operator or a type has a row

@@ -1,8 +1,8 @@
 //! The sort order of jsonb documents, by keys that sort like PostgreSQL sorts the documents.
 //!
 //! ```text
-//!     null < string < number < false < true < array < object
-//!     arrays and objects by number of elements, then element by element
+//! null < string < number < false < true < array < object
+//! arrays and objects by number of elements, then element by element
 //! ```
 //! A scalar document counts as an array of one element, before real arrays.
 

@@ -1,8 +1,8 @@
 //! jsonpath: a language that selects elements of jsonb documents.
 //!
 //! ```text
-//!     text ──lexer──▶ tokens ──parser──▶ Path ──writer──▶ the canonical text that PostgreSQL shows
-//!                                            └──functions/jsonpath──▶ items of a document
+//! text ──lexer──▶ tokens ──parser──▶ Path ──writer──▶ the canonical text that PostgreSQL shows
+//!                                      └──functions/jsonpath──▶ items of a document
 //! ```
 //! Values of the type are stored as the canonical text and parsed when they are used.
 //!

@@ -1,10 +1,10 @@
 //! The parser of jsonpath.
 //!
 //! ```text
-//!     truth    = and { "||" and }                and      = operand { "&&" operand }
-//!     operand  = "!" grouped | sum [ == | < | … sum | starts with … | like_regex … ]
-//!     sum      = product { + | - product }       product  = signed { * | / | % signed }
-//!     signed   = [ + | - ] signed | primary { step }
+//! truth    = and { "||" and }                and      = operand { "&&" operand }
+//! operand  = "!" grouped | sum [ == | < | … sum | starts with … | like_regex … ]
+//! sum      = product { + | - product }       product  = signed { * | / | % signed }
+//! signed   = [ + | - ] signed | primary { step }
 //! ```
 //! Parentheses contain a value or a condition; the parser checks which one where it matters.
 
