@@ -1,13 +1,13 @@
-//! Wakes tasks when it is time: the one clock of a database that rings.
+//! The timer of a database: wakes tasks at given times.
 //!
 //! ```text
 //! Alarm::sleep ─► wakers by time ─► a thread that sleeps until the first of them
 //! ```
-//! Tasks run on executors that this crate knows nothing of, and some have no timers. The thread begins with the first
-//! task that sleeps, and ends with the database.
+//! Tasks run on executors that this crate does not know, and some executors have no timers. The
+//! timer thread starts with the first task that sleeps, and ends with the database.
 //!
 //! # Failure
-//! Where there is no thread to be had, whoever sleeps is woken at once, and looks again.
+//! If the thread cannot be started, sleeping tasks are woken at once and poll again.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -19,7 +19,7 @@ use std::time::Instant;
 use fencepost_fabric::processors::anywhere;
 use parking_lot::{Condvar, Mutex};
 
-/// The clock.
+/// A handle to the timer.
 #[derive(Default)]
 pub(crate) struct Alarm {
     shared: Arc<Shared>,
@@ -33,7 +33,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Who sleeps, by time and number.
+    /// The wakers of sleeping tasks, by time and number.
     asleep: BTreeMap<(Instant, u64), Waker>,
     last: u64,
     runs: bool,
@@ -41,7 +41,7 @@ struct State {
 }
 
 impl Alarm {
-    /// Ready at `until`.
+    /// Returns a future that is ready at `until`.
     pub fn sleep(&self, until: Instant) -> Sleep {
         Sleep {
             shared: Arc::clone(&self.shared),
@@ -63,7 +63,7 @@ impl Drop for Alarm {
     }
 }
 
-/// Somebody who sleeps; dropped, it is not woken.
+/// A future that waits for a time. Dropping it removes its waker.
 pub(crate) struct Sleep {
     shared: Arc<Shared>,
     until: Instant,

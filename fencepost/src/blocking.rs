@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::row::Row;
 use crate::session::{Query, Session, Statement};
 
-/// A session whose calls return when they are done.
+/// A session whose calls block until they are complete.
 pub struct BlockingSession {
     session: Session,
 }
@@ -23,7 +23,7 @@ impl BlockingSession {
         self.session.prepare(sql)
     }
 
-    /// Runs a statement and gives its rows.
+    /// Runs a statement and returns its rows.
     pub fn query(
         &mut self,
         statement: &(impl Query + ?Sized),
@@ -32,7 +32,7 @@ impl BlockingSession {
         self.session.query(statement, params).block_on()
     }
 
-    /// Runs a statement and gives its only row.
+    /// Runs a statement and returns its only row.
     pub fn query_one(
         &mut self,
         statement: &(impl Query + ?Sized),
@@ -41,7 +41,7 @@ impl BlockingSession {
         self.session.query_one(statement, params).block_on()
     }
 
-    /// Runs a statement and gives the number of rows it concerned.
+    /// Runs a statement and returns the number of affected rows.
     pub fn execute(
         &mut self,
         statement: &(impl Query + ?Sized),
@@ -50,17 +50,17 @@ impl BlockingSession {
         self.session.execute(statement, params).block_on()
     }
 
-    /// What the session has been told on the channels that it listens to.
+    /// Returns and removes the notifications that the session has received on its channels.
     pub fn take_notifications(&mut self) -> Vec<Notified> {
         self.session.take_notifications()
     }
 
-    /// Runs every statement of a text.
+    /// Runs all statements of a text.
     pub fn batch(&mut self, sql: &str) -> Result<(), Error> {
         self.session.batch(sql).block_on()
     }
 
-    /// Runs `body` in a transaction, again where it met a conflict.
+    /// Runs `body` in a transaction, and repeats it after a conflict.
     pub fn transaction<T>(
         &mut self,
         mut body: impl FnMut(&mut BlockingSession) -> Result<T, Error>,
@@ -88,7 +88,7 @@ impl BlockingSession {
         }
     }
 
-    /// The session, for async code.
+    /// Returns the session for use in async code.
     pub fn into_inner(self) -> Session {
         self.session
     }

@@ -1,7 +1,7 @@
 //! The plan cache: plans by the text of their statements, shared by all sessions.
 //!
 //! The key is the text with its literals lifted, the declared parameter types, and the settings
-//! that a literal's meaning depends on. A plan whose table has changed is found out when it runs,
+//! that a literal's meaning depends on. A plan whose table has changed is detected when it runs,
 //! and replaced.
 
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use parking_lot::RwLock;
 
 use crate::prepared::Planned;
 
-/// Plans kept.
+/// The largest number of plans in the cache.
 const PLANS_MAX: usize = 2048;
-/// Longest text worth a place.
+/// The longest text, in bytes, whose plan is cached.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// The plans and when they were last used.
@@ -29,14 +29,14 @@ pub(crate) struct PlanCache {
     version: AtomicU64,
 }
 
-/// How a plan cache is used.
+/// Usage counters of a plan cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CacheCounts {
     /// Lookups that found a plan.
     pub hits: u64,
     /// Lookups that found none.
     pub misses: u64,
-    /// Plans that are kept.
+    /// Plans in the cache.
     pub plans: usize,
 }
 
@@ -46,7 +46,7 @@ struct Entry {
 }
 
 impl PlanCache {
-    /// The plan under `key`.
+    /// Returns the plan under `key`.
     pub fn get(&self, key: &str) -> Option<Arc<Planned>> {
         let plans = self.plans.read();
         let Some(entry) = plans.get(key) else {
@@ -58,7 +58,7 @@ impl PlanCache {
         Some(Arc::clone(&entry.plan))
     }
 
-    /// Keeps `plan` under `key`; the least recently used give way.
+    /// Stores `plan` under `key`. If the cache is full, the least recently used plans are removed.
     pub fn put(&self, key: &str, plan: &Arc<Planned>) {
         if key.len() > TEXT_BYTES_MAX {
             return;
@@ -82,8 +82,8 @@ impl PlanCache {
         );
     }
 
-    /// Forgets every plan where a statement is planned with a newer version of the catalog: a name in the text of a plan
-    /// may be found in another schema by now.
+    /// Clears the cache if `version` of the catalog is newer than that of earlier plans. A name in
+    /// the text of a plan may resolve to another schema by now.
     pub fn follow(&self, version: u64) {
         let before = self.version.fetch_max(version, Ordering::Relaxed);
         if before != 0 && before < version {
@@ -91,7 +91,7 @@ impl PlanCache {
         }
     }
 
-    /// How the cache is used.
+    /// Returns the usage counters.
     pub fn counts(&self) -> CacheCounts {
         let puts = self.puts.load(Ordering::Relaxed);
         CacheCounts {
@@ -101,7 +101,7 @@ impl PlanCache {
         }
     }
 
-    /// Forgets every plan.
+    /// Removes every plan.
     pub fn clear(&self) {
         *self.plans.write() = HashMap::new();
     }

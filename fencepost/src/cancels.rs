@@ -1,17 +1,17 @@
-//! Cancels by a session's number and secret, as clients ask for them: at whichever machine.
+//! Cancel requests: a client sends the number and the secret of a session to any machine.
 //!
 //! ```text
-//! session's number | machine (11) | count (20) |       one that is alone counts on in all bits
+//! session's number | machine (11) | count (20) |       a machine that is alone counts in all bits
 //!
-//! Database::cancel ─► this machine's session? ─► every hook: whoever has the session checks the secret
+//! Database::cancel ─► this machine's session? ─► every hook: the owner checks the secret
 //!                  └► another's ─► call ─► every hook there
 //! ```
-//! A hook is what a server of some protocol registers; a process may have several, and each knows its own
-//! sessions alone. Whoever asks learns nothing: not whether there is such a session, nor whether the secret
-//! was right.
+//! A server of a protocol registers a hook. A process may have several servers, and each knows its
+//! own sessions only. The requester gets no information: neither whether the session exists, nor
+//! whether the secret was right.
 //!
 //! # Failure
-//! Where the session's machine cannot be reached nothing happens.
+//! If the machine of the session cannot be reached, nothing happens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,23 +24,23 @@ use parking_lot::Mutex;
 use crate::database::Database;
 use crate::services;
 
-/// Bits of a session's number below that of its machine.
+/// The number of bits in a session's number below those of its machine.
 const COUNT_BITS: u32 = 20;
-/// Machines that the number of a session tells apart.
+/// The number of machines that session numbers can distinguish.
 const MACHINES_MAX: u32 = 1 << (31 - COUNT_BITS);
-/// Bits of a session's number where a machine is alone.
+/// The number of bits in a session's number if a machine is alone.
 const ALONE_BITS: u32 = 30;
 
 type Hook = dyn Fn(i32, i32) + Send + Sync;
 
-/// The hooks of a database, and the numbers that its sessions have got.
+/// The hooks of a database, and the counter of its session numbers.
 #[derive(Default)]
 pub(crate) struct Cancels {
     hooks: Mutex<Vec<Arc<Hook>>>,
     sessions: AtomicU32,
 }
 
-/// A hook that is registered; dropped, it hears of no further cancels.
+/// A registered hook. Dropping it unregisters the hook.
 pub struct CancelHook {
     cancels: Arc<Cancels>,
     hook: Arc<Hook>,
@@ -54,7 +54,7 @@ impl Drop for CancelHook {
 }
 
 impl Cancels {
-    /// Answers what peers forward.
+    /// Registers the handler for cancel requests that other machines forward.
     pub fn serve(self: &Arc<Self>, machine: &Machine) {
         let cancels = Arc::clone(self);
         let handler = move |_, request: Vec<u8>, answer: Answer| {
@@ -66,8 +66,8 @@ impl Cancels {
         machine.serve(services::CANCEL, Arc::new(handler));
     }
 
-    /// A number for a new session of machine `machine`, 0 where that is alone. After very many it is
-    /// given again.
+    /// Returns a number for a new session of machine `machine`, which is 0 for a single machine.
+    /// The numbers wrap around.
     pub fn next_number(&self, machine: u32) -> i32 {
         let count = self.sessions.fetch_add(1, Ordering::Relaxed);
         let number = match machine % MACHINES_MAX {
@@ -83,7 +83,7 @@ impl Cancels {
     }
 }
 
-/// The machine of a session.
+/// Returns the machine of a session.
 pub(crate) fn machine_of(pid: i32) -> u32 {
     pid as u32 >> COUNT_BITS
 }
@@ -101,13 +101,13 @@ fn decode(request: &[u8]) -> Option<(i32, i32)> {
 }
 
 impl Database {
-    /// A number that tells a session from all others of the database, on all machines.
+    /// Returns a session number that is unique in the database, over all machines.
     pub fn next_session_number(&self) -> i32 {
         self.shared().next_pid()
     }
 
-    /// From now on `hook` is called with the number and the secret of each cancel that concerns a session of
-    /// this machine, whichever machine it was asked of. It must not wait for anything.
+    /// Registers `hook`, which gets the number and the secret of each cancel request for a session
+    /// of this machine, no matter which machine received the request. The hook must not block.
     pub fn on_cancel(&self, hook: impl Fn(i32, i32) + Send + Sync + 'static) -> CancelHook {
         let cancels = Arc::clone(&self.shared().cancels);
         let hook: Arc<Hook> = Arc::new(hook);
@@ -115,8 +115,8 @@ impl Database {
         CancelHook { cancels, hook }
     }
 
-    /// Cancels what session `pid` runs, if the secret is right; it may be a session of another machine. Done
-    /// when that has heard of it.
+    /// Cancels the statement of session `pid`, if the secret is right. The session may be on
+    /// another machine. The future completes when that machine has received the request.
     pub fn cancel(&self, pid: i32, secret: i32) -> impl Future<Output = ()> + Send + use<> {
         let machine = self.machine();
         let elsewhere = machine_of(pid) != machine.number() % MACHINES_MAX;
@@ -132,7 +132,7 @@ impl Database {
         };
         async move {
             if let Some(call) = call {
-                // Whoever asks learns nothing, this neither.
+                // The requester gets no information, and no error either.
                 let _ = call.await;
             }
         }

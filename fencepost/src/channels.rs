@@ -1,19 +1,22 @@
-//! NOTIFY: what committed transactions tell the sessions that listen, on all machines, in the order of the commits.
+//! NOTIFY: delivers the notifications of committed transactions to listening sessions on all
+//! machines, in commit order.
 //!
 //! ```text
-//! commit with something to tell:  its turn ─► commit ─► listeners here ─► every other machine ─► the next turn
-//! a session that listens          inbox ◄─ whoever has committed; its task is woken
+//! commit with notifications: its turn ─► commit ─► listeners here ─► other machines ─► next turn
+//! a session that listens:    inbox ◄─ each committed session; the listener's task is woken
 //! ```
-//! A turn is an advisory lock of its own ([`LockKey::Turn`]), so turns are in line over all machines, and go with a machine
-//! that is lost. Whoever has said nothing takes none.
+//! A turn is a lock of the advisory-lock table ([`LockKey::Turn`]). So turns are ordered over all
+//! machines, and the turn of a lost machine ends. A transaction without notifications takes no
+//! turn.
 //!
 //! # Invariants
-//! * CHANNEL-1: all sessions hear what they hear in the order of the commits.
-//! * CHANNEL-2: a session hears of every commit that follows the commit of its LISTEN, once.
+//! * CHANNEL-1: all sessions receive notifications in the order of the commits.
+//! * CHANNEL-2: a session receives the notifications of every commit that follows the commit of its
+//!   LISTEN, once.
 //!
 //! # Failure
-//! What a machine that is lost has not told yet is not told. A session that does not read what it is told is ended
-//! (57P01) when [`INBOX_BYTES_MAX`] of it wait.
+//! A lost machine's notifications that were not yet sent are lost. A session that does not read its
+//! notifications is ended (57P01) when [`INBOX_BYTES_MAX`] of them wait.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -29,31 +32,31 @@ use parking_lot::Mutex;
 
 use crate::services;
 
-/// Bytes that wait for a session.
+/// The size limit, in bytes, of the notifications that wait for one session.
 const INBOX_BYTES_MAX: usize = 64 << 20;
-/// Bytes of what is told to a machine at once.
+/// The size, in bytes, after which notifications to a machine continue in another message.
 const MESSAGE_BYTES: usize = 256 << 10;
 
-/// What a session is told.
+/// A notification that a session has received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notified {
-    /// The session that has said it.
+    /// The number of the session that ran NOTIFY.
     pub session: i32,
-    /// Channel and payload.
+    /// The channel and the payload.
     pub notification: Arc<Notification>,
 }
 
-/// Who listens, by channel.
+/// The inboxes of listening sessions, by channel.
 type Listeners = HashMap<String, Vec<Weak<Inbox>>>;
 
-/// The sessions of a machine that listen.
+/// The listening sessions of a machine.
 #[derive(Default)]
 pub(crate) struct Channels {
-    /// By database and channel.
+    /// The listeners of each database, by channel.
     listeners: Mutex<HashMap<u32, Listeners>>,
 }
 
-/// What a session has been told, and has not taken yet.
+/// The notifications that a session has received but not taken yet.
 pub(crate) struct Inbox {
     state: Mutex<Waiting>,
     cancel: CancelFlag,
@@ -67,7 +70,7 @@ struct Waiting {
 }
 
 impl Inbox {
-    /// That of the session with this flag.
+    /// Returns an empty inbox for the session with this cancel flag.
     pub fn new(cancel: &CancelFlag) -> Arc<Inbox> {
         Arc::new(Inbox {
             state: Mutex::default(),
@@ -75,14 +78,14 @@ impl Inbox {
         })
     }
 
-    /// What has been told.
+    /// Returns and removes all notifications.
     pub fn take(&self) -> Vec<Notified> {
         let mut state = self.state.lock();
         state.bytes = 0;
         state.told.drain(..).collect()
     }
 
-    /// Ready when there is something.
+    /// Is ready when the inbox has a notification.
     pub fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
         if state.told.is_empty() {
@@ -111,7 +114,7 @@ impl Inbox {
 }
 
 impl Channels {
-    /// A session listens to these channels from now on.
+    /// Adds a session to the listeners of these channels.
     pub fn join(&self, database: u32, channels: &[String], inbox: &Arc<Inbox>) {
         let mut listeners = self.listeners.lock();
         let listeners = listeners.entry(database).or_default();
@@ -122,7 +125,7 @@ impl Channels {
         }
     }
 
-    /// And to these no more.
+    /// Removes a session from the listeners of these channels.
     pub fn leave(&self, database: u32, channels: &[String], inbox: &Arc<Inbox>) {
         let mut databases = self.listeners.lock();
         let Some(listeners) = databases.get_mut(&database) else {
@@ -142,7 +145,7 @@ impl Channels {
         }
     }
 
-    /// Tells the sessions of this machine.
+    /// Delivers notifications to the sessions of this machine.
     fn tell_here(&self, (database, session): (u32, i32), said: &[Arc<Notification>]) {
         for notification in said {
             let inboxes: Vec<Arc<Inbox>> = {
@@ -159,7 +162,8 @@ impl Channels {
         }
     }
 
-    /// Tells all sessions of the database, on all machines, what `session` has said. Done when all machines have heard.
+    /// Delivers the notifications of `session` to all sessions of the database, on all machines.
+    /// Returns when all machines have received them.
     pub async fn tell(
         &self,
         machine: &Machine,
@@ -180,12 +184,12 @@ impl Channels {
             }
         }
         for call in calls {
-            // Who cannot be told is lost, and its sessions with it.
+            // A machine that cannot be reached is lost, and its sessions with it.
             let _ = call.await;
         }
     }
 
-    /// Hears what the sessions of peers say.
+    /// Registers the handler for notifications from other machines.
     pub fn serve(self: &Arc<Self>, machine: &Machine) {
         let channels = Arc::clone(self);
         let handler = move |_, message: Vec<u8>, answer: Answer| {
@@ -198,7 +202,7 @@ impl Channels {
     }
 }
 
-/// A session that listens, for as long as it is there.
+/// A listening session's registration. Dropping it removes the session from all its channels.
 pub(crate) struct Listener {
     channels: Arc<Channels>,
     database: u32,
@@ -207,7 +211,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// It listens to nothing yet.
+    /// Returns a registration that listens to no channel yet.
     pub fn new(channels: &Arc<Channels>, database: u32, cancel: &CancelFlag) -> Listener {
         Listener {
             channels: Arc::clone(channels),
@@ -217,7 +221,7 @@ impl Listener {
         }
     }
 
-    /// It listens to some channels from now on, and to others no more.
+    /// Starts to listen to the channels `begun`, and stops to listen to the channels `over`.
     pub fn change(&mut self, begun: Vec<String>, over: &[String]) {
         self.channels.leave(self.database, over, &self.inbox);
         self.joined.retain(|channel| !over.contains(channel));
@@ -225,7 +229,7 @@ impl Listener {
         self.joined.extend(begun);
     }
 
-    /// What it has been told.
+    /// Returns the inbox of this session.
     pub fn inbox(&self) -> &Inbox {
         &self.inbox
     }
@@ -238,7 +242,8 @@ impl Drop for Listener {
     }
 }
 
-/// `database (4) | session (4) | length (4) | channel | length (4) | payload | …`, in several messages where that is long.
+/// Encodes notifications as `database (4) | session (4) | length (4) | channel | length (4) |
+/// payload | …`. Long lists are split into several messages.
 fn encode((database, session): (u32, i32), said: &[Arc<Notification>]) -> Vec<Vec<u8>> {
     let mut messages: Vec<Vec<u8>> = Vec::new();
     for notification in said {
@@ -258,7 +263,7 @@ fn encode((database, session): (u32, i32), said: &[Arc<Notification>]) -> Vec<Ve
     messages
 }
 
-/// Who has said something, and what.
+/// The database and session that ran NOTIFY, and their notifications.
 type Said = ((u32, i32), Vec<Arc<Notification>>);
 
 fn decode(message: &[u8]) -> Option<Said> {

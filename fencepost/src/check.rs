@@ -3,15 +3,15 @@
 //! ```text
 //!   catalog trees ──► definitions ──► for each table: guard, rows, every index
 //!        │                                 │
-//!        └────────── every object met is claimed by its owner ──► objects that nobody claims
+//!        └────────── every object met is claimed by its owner ──► objects without an owner
 //! ```
-//! What must hold: the trees and hash tables are sound by their own checks; every row can be read, has
-//! no NULL where none may be, and is found in every index under its own key (ROW-1), and no index has
-//! more entries than there are rows; every allocated object belongs to exactly one owner, is not
-//! locked, and its line versions agree.
+//! The check verifies that the trees and hash tables are sound by their own checks. Every row can be read,
+//! has no NULL in a NOT NULL column, and is found in every index under its own key (ROW-1). No
+//! index has more entries than there are rows. Every allocated object belongs to exactly one owner,
+//! is not locked, and its line versions agree.
 //!
-//! The check reads one snapshot. It is meant for a database that nobody else uses: objects that come
-//! or go meanwhile are reported.
+//! The check reads one snapshot. It is meant for a database without other users: objects that are
+//! created or freed meanwhile are reported as problems.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -33,27 +33,27 @@ use pollster::FutureExt;
 
 use crate::database::Database;
 
-/// Problems that are reported one by one.
+/// The largest number of problems in a report.
 const PROBLEMS_MAX: usize = 1000;
-/// Entries of an index that are read at a time.
+/// The number of index entries that are read in one batch.
 const BATCH: usize = 1024;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Tables.
+    /// Number of tables.
     pub tables: u64,
-    /// Indexes, hidden ones included.
+    /// Number of indexes, hidden ones included.
     pub indexes: u64,
-    /// Rows of all tables.
+    /// Number of rows of all tables.
     pub rows: u64,
-    /// Allocated objects.
+    /// Number of allocated objects.
     pub objects: u64,
-    /// What is wrong, a line each; empty if nothing.
+    /// The problems, one line each; empty if the database is sound.
     pub problems: Vec<String>,
 }
 
-/// Verifies all of a database.
+/// Verifies a whole database.
 pub fn check(database: &Database) -> Checked {
     let tx = database.machine().coordinator().begin(Mode::ReadOnly);
     let mut check = Check {
@@ -73,13 +73,13 @@ pub fn check(database: &Database) -> Checked {
 struct Check<'a> {
     database: &'a Database,
     tx: Transaction,
-    /// Who every object belongs to, by position in `names`.
+    /// The owner of every object, as an index into `names`.
     owners: HashMap<Addr, usize>,
     names: Vec<String>,
     found: Checked,
 }
 
-/// An owner of objects.
+/// An owner of objects, as an index into `names`.
 type Owner = usize;
 
 impl Check<'_> {
@@ -94,14 +94,15 @@ impl Check<'_> {
             self.definitions(&first.of(database)).await?;
         }
         if all.database_by_id(first.database()).is_none() {
-            // Dropped; what is said of all databases is still there.
+            // The first database has been dropped, but the definitions that all databases share are
+            // still here.
             self.definitions(first).await?;
         }
         self.objects();
         Ok(())
     }
 
-    /// What one database has.
+    /// Checks the definitions of one database.
     async fn definitions(&mut self, catalog: &Catalog) -> Result<(), Halt> {
         let tree = catalog.definitions_tree();
         self.catalog_tree("the catalog of tables", tree).await?;
@@ -161,7 +162,7 @@ impl Check<'_> {
         }
     }
 
-    /// The catalog's own objects, trees and rows.
+    /// Checks the catalog's own objects, trees and rows.
     async fn catalog(&mut self) -> Result<(), Halt> {
         let owner = self.owner("the catalog".to_string());
         self.claim(owner, self.database.catalog().heart());
@@ -173,7 +174,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// A tree of definitions, with its rows.
+    /// Checks a tree of definitions and claims its rows.
     async fn catalog_tree(&mut self, what: &str, tree: BTree) -> Result<(), Halt> {
         let owner = self.owner(what.to_owned());
         self.tree(owner, tree).await?;
@@ -187,7 +188,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// A tree by its own check; its entries.
+    /// Runs a tree's own check. Returns the number of its entries.
     async fn tree(&mut self, owner: Owner, tree: BTree) -> Result<u64, Stop> {
         let report = tree.check(&mut self.tx).await?;
         for problem in report.problems {
@@ -203,7 +204,7 @@ impl Check<'_> {
         Ok(report.entries)
     }
 
-    /// A hash table by its own check; its entries.
+    /// Runs a hash table's own check. Returns the number of its entries.
     async fn hash_table(&mut self, owner: Owner, table: HashTable) -> Result<u64, Stop> {
         let report = table.check(&mut self.tx).await?;
         for problem in report.problems {
@@ -243,7 +244,7 @@ impl Check<'_> {
             ));
         }
         if def.is_parent() {
-            // Its rows and entries are its partitions'.
+            // A parent has no rows of its own; its partitions have them.
             return Ok(());
         }
         let mut entries = Vec::with_capacity(def.indexes.len());
@@ -265,7 +266,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Every row that the first index reaches (CAT-1), against every index.
+    /// Checks every row that the first index reaches (CAT-1) against every index.
     async fn rows(&mut self, owner: Owner, plan: &TablePlan) -> Result<u64, Halt> {
         let mut batch = ScanBatch::new();
         let (mut words, mut key) = (Vec::new(), Vec::new());
@@ -294,7 +295,7 @@ impl Check<'_> {
         Ok(rows)
     }
 
-    /// The chunks of a long row. What is wrong with them, reading the row tells.
+    /// Claims the chunks of a long row. Damage in them is reported when the row is read.
     async fn chunks(&mut self, owner: Owner, row: Addr) -> Result<(), Halt> {
         match chunks_of(&mut self.tx, row).await {
             Ok(chunks) => chunks.iter().for_each(|c| self.claim(owner, c.addr)),
@@ -304,7 +305,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Reads a row; or what is wrong with it.
+    /// Reads a row. The inner error describes the damage.
     async fn read(
         &mut self,
         place: FatPtr,
@@ -332,7 +333,7 @@ impl Check<'_> {
         }))
     }
 
-    /// Every index leads from the row's own key, in the row's own partition, to the row.
+    /// Checks that every index leads from the row's key, in the row's partition, to the row.
     async fn entries_of(
         &mut self,
         plan: &TablePlan,
@@ -371,7 +372,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Every allocated object: unlocked, whole, and somebody's.
+    /// Checks that every allocated object is unlocked, intact, and claimed by an owner.
     fn objects(&mut self) {
         let machine = Arc::clone(self.database.machine());
         for (block, class) in machine.regions().blocks() {

@@ -1,7 +1,8 @@
-//! A database of several machines: processes of one host that share its memory, or that are on a network.
+//! A database of several machines: processes of one host that share its memory, or machines on a
+//! network.
 //!
 //! ```text
-//! Cluster ── what each is told ─► meet.rs  its end of the network, and its part ─► joined.rs  waits for the others
+//! Cluster ── settings ─► meet.rs  network endpoint, role ─► joined.rs  waits for the others
 //! ```
 
 mod joined;
@@ -28,55 +29,56 @@ use joined::{Beginner, met};
 #[cfg(feature = "raft")]
 pub(crate) use meet::Start;
 
-/// Millionths by which the clocks of two hosts drift apart at most.
+/// The largest drift between the clocks of two hosts, in millionths.
 const DRIFT_PPM: u32 = 200;
-/// What machines of one host know: who sees their directory is one of them.
+/// The join secret of machines of one host: any process that can access their directory may join.
 const OF_HOST: &[u8] = b"machines of one host";
-/// Bytes of the shortest secret.
+/// The length of the shortest secret, in bytes.
 const SECRET_BYTES_MIN: usize = 16;
-/// In place of a store's address: the machines themselves.
+/// Stands in place of a store's address if the machines keep the configuration themselves.
 const RAFT: &str = "raft";
 
-/// The machines of a database, and which of them this process is.
+/// The machines of a database, and the number of this process's machine among them.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     between: Between,
-    /// Number of this machine, from 1.
+    /// The number of this machine, from 1.
     machine: u32,
     machines: u32,
     replicas: u32,
-    /// What each machine shares the fate of; none where each is on its own.
+    /// The failure domain of each machine; empty if each machine is a domain of its own.
     domains: Vec<String>,
-    /// How long leases are, if there are some.
+    /// The lease duration; `None` without leases.
     lease: Option<Duration>,
-    /// Where the configuration is kept.
+    /// The place where the configuration is kept.
     kept_in: Option<KeptIn>,
-    /// Where memory of machines of a network is that outlives processes.
+    /// For machines of a network: the directory of the memory that outlives processes.
     memory_in: Option<PathBuf>,
-    /// Where such memory is saved.
+    /// The directory in which such memory is saved.
     saved_in: Option<PathBuf>,
-    /// The address of a machine that joins.
+    /// The address of a joining machine; `None` for an initial member.
     newcomer: Option<String>,
-    /// Of a machine that keeps its data on a disk, what that says.
+    /// The identity and configuration that the machine's disk records, if it keeps its data on a
+    /// disk.
     on_disk: Option<OnDiskAs>,
     taken_back: TakenBack,
 }
 
-/// Where the configuration is kept, if not in this process alone.
+/// The place where the configuration is kept, if not in this process alone.
 #[derive(Clone, Debug)]
 enum KeptIn {
-    /// A directory that all machines see.
+    /// A directory that all machines can access.
     Directory(PathBuf),
-    /// A store that is named so.
+    /// A store with this URL, or [`RAFT`].
     Store(String),
 }
 
-/// What is between the machines.
+/// The connection between the machines.
 #[derive(Clone, Debug)]
 enum Between {
-    /// A directory of their host.
+    /// Shared memory in a directory of their host.
     Memory(PathBuf),
-    /// Where each of them listens.
+    /// A network, with the listening address of each machine.
     Network {
         name: String,
         addresses: Vec<String>,
@@ -85,7 +87,7 @@ enum Between {
     },
 }
 
-/// PEM files of a machine in TLS.
+/// The paths of the PEM files that a machine uses for TLS.
 #[derive(Clone, Debug)]
 struct TlsFiles {
     chain: PathBuf,
@@ -115,8 +117,9 @@ impl fmt::Debug for Secret {
 }
 
 impl Cluster {
-    /// `machines` processes of one host; this one is `machine`, from 1. They share memory in `directory`,
-    /// best on a tmpfs: the same for all of them and no others.
+    /// Describes `machines` processes of one host; this one is `machine`, from 1. They share memory
+    /// in `directory`, preferably on a tmpfs. All of them use the same directory, and no other
+    /// cluster uses it.
     pub fn of_host(directory: impl Into<PathBuf>, machine: u32, machines: u32) -> Cluster {
         let directory = directory.into();
         Cluster {
@@ -135,8 +138,9 @@ impl Cluster {
         }
     }
 
-    /// Processes that listen at `addresses` for one another; this one is `machine`, from 1. All are given the
-    /// same addresses, in the same order, and the same secret, which is known to nobody else.
+    /// Describes processes that listen at `addresses` for each other; this one is `machine`, from
+    /// 1. All machines get the same addresses, in the same order, and the same secret. Keep the
+    /// secret private.
     pub fn of_network(addresses: Vec<String>, machine: u32, secret: impl Into<Vec<u8>>) -> Cluster {
         Cluster {
             machines: u32::try_from(addresses.len()).unwrap_or(u32::MAX),
@@ -159,66 +163,71 @@ impl Cluster {
         }
     }
 
-    /// Machines that have a copy of each region: its primary and its backups. One, unless said otherwise.
+    /// Sets the number of replicas of each region: its primary and its backups. The default is one.
     pub fn replicas(mut self, replicas: u32) -> Cluster {
         self.replicas = replicas;
         self
     }
 
-    /// What each machine, in the order of their numbers, shares the fate of: a rack, a host. No two copies of a
-    /// region are in one domain. The same for all machines; unless it is said each is on its own.
+    /// Sets the failure domain of each machine, in the order of their numbers: a rack, a host. No
+    /// two replicas of a region are in one domain. All machines need the same setting. By default
+    /// each machine is a domain of its own.
     pub fn domains<S: Into<String>>(mut self, domains: impl IntoIterator<Item = S>) -> Cluster {
         self.domains = domains.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Has machines find out that one of them has failed: whoever is not heard of for so long is suspected, and the
-    /// others go on without it. The same for all machines, between 5 ms and an hour; without it nobody is ever
-    /// suspected.
+    /// Turns failure detection on: a machine that is silent for this duration is suspected, and the
+    /// others continue without it. All machines need the same setting, between 5 ms and an hour.
+    /// Without it no machine is ever suspected.
     pub fn lease(mut self, duration: Duration) -> Cluster {
         self.lease = Some(duration);
         self
     }
 
-    /// Keeps the configuration in a directory that all machines see, so that of a network, too, machines that fail are
-    /// replaced. Machines of one host keep it in the directory that they share.
+    /// Keeps the configuration in a directory that all machines can access, so that failed machines
+    /// of a network are replaced, too. Machines of one host keep it in the directory that they
+    /// share.
     pub fn configuration_in(mut self, directory: impl Into<PathBuf>) -> Cluster {
         self.kept_in = Some(KeptIn::Directory(directory.into()));
         self
     }
 
-    /// Keeps the configuration in a ZooKeeper ensemble, `zookeeper://host:port,host:port/path`: as in a directory, for
-    /// machines of several hosts. The path is this database's alone; another one takes another path. Or `raft`: the machines
-    /// keep it themselves, as those of a network that have leases do where nothing else is said.
+    /// Keeps the configuration in a ZooKeeper ensemble, `zookeeper://host:port,host:port/path`,
+    /// which machines of several hosts can use. Each database needs a path of its own. With `raft`,
+    /// the machines keep the configuration themselves. That is the default for machines of a
+    /// network that have leases.
     pub fn configuration_store(mut self, url: impl Into<String>) -> Cluster {
         self.kept_in = Some(KeptIn::Store(url.into()));
         self
     }
 
-    /// Has machines that keep their data on disks begin again with those among them that the others have gone on without,
-    /// and that have nothing of what they had then. The same for all machines: all wait for each. Otherwise such a machine
-    /// does not begin, and nobody waits for it.
+    /// Lets machines with disks restart together with a machine that the others had evicted and
+    /// that has no data of that time left. All machines need the same setting: all wait for each of
+    /// them. Without it such a machine does not start, and the others do not wait for it.
     pub fn taking_back(mut self) -> Cluster {
         self.taken_back = TakenBack::All;
         self
     }
 
-    /// Where machines that talk, all of them on one host, have the memory that outlives their processes, and their configuration with
-    /// it. The same for all; machines that share memory have it where they share it.
+    /// Sets the directory for memory that outlives processes, and for their configuration, if the
+    /// machines use a network but run on one host. All machines need the same setting. Machines
+    /// that share memory use the directory that they share.
     pub fn memory_in(mut self, directory: impl Into<PathBuf>) -> Cluster {
         self.memory_in = Some(directory.into());
         self
     }
 
-    /// Saves the memory of machines of one host, where that outlives their processes, in a directory of a disk when all have
-    /// ended ([`Database::saver`](crate::Database::saver)), and begins with what was saved when memory is gone, as it is
-    /// after the host has booted. The same for all machines, and from the first time on.
+    /// Saves memory that outlives processes to a directory on a disk after all machines of the host
+    /// have ended ([`Database::saver`](crate::Database::saver)). The machines load it when the
+    /// memory is lost, for example after a reboot. All machines need the same setting, from the
+    /// first start.
     pub fn save_in(mut self, directory: impl Into<PathBuf>) -> Cluster {
         self.saved_in = Some(directory.into());
         self
     }
 
-    /// A name that tells clusters of a network apart.
+    /// Sets a name that distinguishes clusters of a network.
     pub fn name(mut self, given: impl Into<String>) -> Cluster {
         if let Between::Network { name, .. } = &mut self.between {
             *name = given.into();
@@ -226,9 +235,10 @@ impl Cluster {
         self
     }
 
-    /// Talks to the other machines of a network in TLS: shows the certificate chain in `certificate`, whose
-    /// private key is in `key`, and believes whom a CA in `authorities` has signed. All are PEM files, and all
-    /// machines of the network have some.
+    /// Uses TLS for the connections to other machines of a network. This machine shows the
+    /// certificate chain in `certificate`, whose private key is in `key`. It accepts peers that a
+    /// CA in `authorities` has signed. All are PEM files, and all machines of the network need
+    /// them.
     pub fn tls(
         mut self,
         certificate: impl Into<PathBuf>,
@@ -245,14 +255,15 @@ impl Cluster {
         self
     }
 
-    /// This machine is none of those that the cluster began with: it joins them while they run, who have leases and keep
-    /// their configuration. Machines of a network reach it at `address`; for those of one host that is its name.
+    /// Makes this machine a joining machine: it is no initial member, and joins a running cluster
+    /// that has leases and keeps its configuration. Machines of a network reach it at `address`;
+    /// among machines of one host `address` is its name.
     pub fn newcomer(mut self, address: impl Into<String>) -> Cluster {
         self.newcomer = Some(address.into());
         self
     }
 
-    /// This machine's access to the others, and what it begins with.
+    /// Connects this machine to the others. Returns the network endpoint and the initial state.
     pub(crate) fn join(&self, tier: Tier<'_>) -> Result<Joined, OpenError> {
         let Tier::Ssd(durable) = tier else {
             return self.meet(matches!(tier, Tier::Nvram));
@@ -260,7 +271,7 @@ impl Cluster {
         let mut contents = Contents::read(durable).map_err(OpenError::Machine)?;
         let mut let_in = None;
         loop {
-            // Also of one that was out, and has written down who it is to be.
+            // Also true for an evicted machine whose disk records the identity that it was offered.
             if let (Some(address), None) = (&self.newcomer, &let_in) {
                 let address = newcomer_address(address)?;
                 let knows = |last: &Configuration| last.has_address(&address);
@@ -287,7 +298,7 @@ impl Cluster {
         }
     }
 
-    /// Which machine it is, in which configuration, and whether it has just been let in there.
+    /// Returns this machine's number and configuration, and whether it has just joined.
     fn place_of(
         &self,
         contents: &Contents,
@@ -315,13 +326,13 @@ impl Cluster {
         Ok((part.0, part.1, false))
     }
 
-    /// A machine that none of those who began knows asks to be let in.
+    /// Joins a running cluster as a machine that is no initial member.
     fn come_in(
         &self,
         contents: Contents,
         address: Address,
     ) -> Result<(Option<(MachineId, Configuration)>, Contents), OpenError> {
-        // It shares the fate of nobody else.
+        // The machine is a failure domain of its own.
         let domain = FailureDomain::new(address.as_str()).map_err(newcomer::unusable)?;
         let first = self.first()?;
         let outside = self.outside(contents.configuration(), &first)?;
@@ -330,7 +341,7 @@ impl Cluster {
         Ok((Some((me, configuration)), contents))
     }
 
-    /// The configuration that all machines began with.
+    /// Returns the first configuration, with which all machines start.
     fn first(&self) -> Result<Configuration, OpenError> {
         match &self.between {
             Between::Memory(_) => {
@@ -343,7 +354,7 @@ impl Cluster {
         }
     }
 
-    /// Tells networks apart whose machines were given other things.
+    /// Returns an identifier that differs between networks whose machines have different settings.
     fn cluster_id(&self, name: &str, addresses: &[String]) -> u128 {
         let replicas = self.replicas.to_string();
         let known = [name, &replicas].into_iter();
@@ -352,7 +363,7 @@ impl Cluster {
         cluster_id(&parts)
     }
 
-    /// What this machine is called.
+    /// Returns the identity of this machine.
     fn who(&self) -> Result<Who, OpenError> {
         let Some(address) = &self.newcomer else {
             return Ok(Who::Founder(MachineId(self.machine)));
@@ -360,7 +371,7 @@ impl Cluster {
         newcomer_address(address).map(Who::Newcomer)
     }
 
-    /// Whether it is the machines of a network that keep their configuration.
+    /// Returns whether the machines of a network keep the configuration themselves.
     fn keeps_itself(&self) -> bool {
         match &self.kept_in {
             None => cfg!(feature = "raft"),
@@ -369,7 +380,7 @@ impl Cluster {
         }
     }
 
-    /// What machines agree on about leases.
+    /// Returns the lease terms that all machines agree on; `None` without leases.
     fn terms(&self) -> Result<Option<LeaseTerms>, OpenError> {
         let Some(duration) = self.lease else {
             return Ok(None);
@@ -379,7 +390,7 @@ impl Cluster {
         terms.map(Some).ok_or_else(why)
     }
 
-    /// The configuration that all machines begin with.
+    /// Returns the first configuration for these addresses.
     fn configuration(
         &self,
         cluster: u128,
@@ -401,7 +412,7 @@ fn newcomer_address(address: &str) -> Result<Address, OpenError> {
     })
 }
 
-/// What machines keep, and where.
+/// The durability tier of a machine.
 #[derive(Clone, Copy)]
 pub(crate) enum Tier<'a> {
     Memory,

@@ -1,16 +1,15 @@
-//! The settings of the server: where they come from, and how sessions follow them.
+//! The settings of the server: their sources, and how sessions follow changes.
 //!
 //! ```text
 //! options of the process ─┐ first
-//! ALTER SYSTEM SET … ─────┼─► active ─► new sessions; others once they are idle (`Session::follow_server`)
+//! ALTER SYSTEM SET … ─────┼─► active ─► new sessions; idle ones (`Session::follow_server`)
 //! configuration file ─────┘ last          └─► hooks: the log, the rules of access
 //! ```
-//! They are put together when the server begins, at SIGHUP, and at `pg_reload_conf()`. Each machine
-//! of a cluster has its own.
+//! The sources are merged when the server starts, at SIGHUP, and at `pg_reload_conf()`. Each
+//! machine of a cluster has its own settings.
 //!
 //! # Failure
-//! A file that cannot be read changes nothing. A value that is wrong is left out, with a line in
-//! the log.
+//! A file that cannot be read changes nothing. A wrong value is skipped, with a line in the log.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,33 +24,33 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::session::now;
 
-/// Names and values of settings.
+/// Values of settings, by name.
 pub type SettingValues = BTreeMap<String, String>;
 
-/// Where the settings of a server come from, and where ALTER SYSTEM keeps what it sets.
+/// The source of a server's settings, which also stores the values of ALTER SYSTEM.
 pub trait ConfigurationSource: Send + Sync {
-    /// Returns what the options of the process set.
+    /// Returns the values from the options of the process.
     fn options(&self) -> SettingValues;
 
-    /// Reads what the configuration file sets.
+    /// Reads the configuration file.
     ///
     /// # Errors
-    /// Why the file cannot be used.
+    /// The reason why the file cannot be used.
     fn read_file(&self) -> Result<SettingValues, String>;
 
-    /// Reads what ALTER SYSTEM has set.
+    /// Reads the values of ALTER SYSTEM.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// The reason why they cannot be read.
     fn read_system(&self) -> Result<SettingValues, String>;
 
-    /// Keeps what ALTER SYSTEM sets.
+    /// Stores the values of ALTER SYSTEM.
     ///
     /// # Errors
-    /// Why it cannot be written.
+    /// The reason why they cannot be written.
     fn write_system(&self, values: &SettingValues) -> Result<(), String>;
 
-    /// Begins a new log file; false if the log is not in a file.
+    /// Starts a new log file. Returns false if the log is not in a file.
     fn rotate_log(&self) -> bool;
 
     /// Returns the path of the log file, if the log is in a file.
@@ -63,10 +62,10 @@ type Hook = Box<dyn Fn(&ServerSettings) + Send + Sync>;
 /// The settings of a server.
 #[derive(Default)]
 pub(crate) struct Configuration {
-    /// Counts changes of `active`.
+    /// The number of changes of `active`.
     generation: AtomicU64,
     active: RwLock<Arc<ServerSettings>>,
-    /// The values of ALTER SYSTEM, where there is no source.
+    /// The values of ALTER SYSTEM if there is no source.
     system: Mutex<SettingValues>,
     source: RwLock<Option<Arc<dyn ConfigurationSource>>>,
     hooks: Mutex<Vec<Hook>>,
@@ -80,30 +79,30 @@ impl fmt::Debug for Configuration {
 }
 
 impl Configuration {
-    /// How often the settings have changed.
+    /// Returns the number of times that the settings have changed.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Relaxed)
     }
 
-    /// The settings now.
+    /// Returns the current settings.
     pub fn active(&self) -> Arc<ServerSettings> {
         Arc::clone(&self.active.read())
     }
 
-    /// Sets where the settings come from, and reads them.
+    /// Sets the source of the settings and reads it. Returns false if it could not be read.
     pub fn set_source(&self, source: Arc<dyn ConfigurationSource>) -> bool {
         *self.source.write() = Some(source);
         self.reload()
     }
 
-    /// Calls `hook` with the settings, now and whenever they have been read again.
+    /// Calls `hook` with the settings now, and each time that they are read again.
     pub fn on_change(&self, hook: Hook) {
         hook(&self.active());
         self.hooks.lock().push(hook);
     }
 
-    /// ALTER SYSTEM: keeps a change, which is in force when the configuration is read again.
+    /// Stores a change by ALTER SYSTEM. It takes effect when the configuration is read again.
     pub fn alter(&self, change: &SystemChange) -> Result<(), SqlError> {
         let failed = |why: String| {
             let message = "could not write the settings of ALTER SYSTEM";
@@ -144,10 +143,10 @@ impl Configuration {
     }
 }
 
-/// Returns the settings that a source gives, and why some of its values are left out.
+/// Returns the settings of a source, and an error for each value that was skipped.
 ///
 /// # Errors
-/// Why its files cannot be read.
+/// The reason why its files cannot be read.
 pub fn settings_of(
     source: &dyn ConfigurationSource,
 ) -> Result<(ServerSettings, Vec<SqlError>), String> {

@@ -1,8 +1,8 @@
-//! Which row or index a conflict was about, in words for the DETAIL of a 40001.
+//! Describes the row or index of a conflict for the DETAIL of a 40001.
 //!
-//! The transaction layer knows the object alone. What it is to SQL is found out after the fact, at
-//! the price of a look at every table: a row leads to itself through its table's first index, a
-//! node names its tree.
+//! The transaction layer knows only the object. This module searches for it afterwards, at the cost
+//! of a look at every table. A row is found through the first index of its table; a node names its
+//! tree.
 
 use std::sync::Arc;
 
@@ -18,24 +18,25 @@ use fencepost_txn::{Mode, Transaction};
 
 use crate::database::Shared;
 
-/// What the object's payload looks like.
+/// The kind of object, by its payload.
 enum Shape {
-    /// A leaf of the tree with this root; the value of its first entry.
+    /// A leaf of the tree with this root, and the value of its first entry.
     Leaf(Addr, Option<[u64; 2]>),
-    /// Maybe a row, or a bucket.
+    /// Any other object: possibly a row or a bucket.
     Other,
 }
 
-/// An object that a conflict was about.
+/// A description of the object of a conflict.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// The table that it has to do with, or 0.
+    /// The oid of the object's table, or 0.
     pub table: u32,
-    /// What it is in words.
+    /// The description in words.
     pub what: String,
 }
 
-/// The object at `addr`; `None` where it is nothing that a client knows, or is gone.
+/// Describes the object at `addr`. Returns `None` if the object is freed or means nothing to a
+/// client.
 pub(crate) async fn describe(
     shared: &Shared,
     catalog: &Catalog,
@@ -44,11 +45,11 @@ pub(crate) async fn describe(
 ) -> Option<Known> {
     let mut tx = shared.machine.coordinator().begin(Mode::ReadOnly);
     let found = find(catalog, &mut tx, addr, settings).await;
-    // There is an error to report already: this is only to say more about it.
+    // The caller already reports an error; this only adds detail.
     found.ok().flatten()
 }
 
-/// The table of `tables` that the object at `addr` has to do with.
+/// Returns the table, among `tables`, that the object at `addr` belongs to.
 pub(crate) async fn table_of(
     shared: &Shared,
     addr: Addr,
@@ -66,7 +67,7 @@ pub(crate) async fn table_of(
     None
 }
 
-/// When the object at `addr` was written last.
+/// Returns the timestamp of the last write of the object at `addr`.
 pub(crate) async fn written_at(shared: &Shared, addr: Addr) -> Option<u64> {
     if is_key_lock(addr) {
         return None;
@@ -107,7 +108,7 @@ async fn find(
             return Ok(Some(Known { table, what }));
         }
         if def.is_parent() {
-            // What is there is its partitions'.
+            // The rows belong to its partitions.
             continue;
         }
         let plan = TablePlan::new(&def);
@@ -118,7 +119,7 @@ async fn find(
     Ok(None)
 }
 
-/// The object in words, if it is one of the table's.
+/// Describes the object, if it belongs to the table.
 async fn in_table(
     tx: &mut Transaction,
     plan: &TablePlan,
@@ -190,7 +191,7 @@ async fn bucket(tx: &mut Transaction, def: &TableDef, addr: Addr) -> Result<Opti
     Ok(None)
 }
 
-/// The row's key as a client knows it: of its primary key, else of any unique index.
+/// Returns the row's key for a client: of its primary key, else of any unique index.
 fn key(plan: &TablePlan, row: &[Value], settings: &Settings) -> Option<String> {
     let unique = plan.def.indexes.iter().find(|index| index.unique);
     let index = plan.def.primary_key().or(unique)?;

@@ -1,14 +1,14 @@
-//! What the sessions of a machine count, each database's for itself, added up, for `pg_stat_database`, `pg_stat_user_tables`, `pg_stat_conflicts`
-//! and their kin; and the conflicts that statements meet.
+//! The counters of a machine's sessions for each database, for `pg_stat_database`,
+//! `pg_stat_user_tables`, `pg_stat_conflicts` and similar views; and the conflicts of statements.
 //!
 //! ```text
-//! Session ─► its Counting ─► pages          pg_stat_… ─► the pages of all sessions here, and the sums of every other
-//!              ▲     │ ended                              machine that answers
-//!              └─ free ones: what an ended session has counted stays, and the next one goes on with it
+//! Session ─► its Counting ─► pages       pg_stat_… ─► the pages of all sessions here,
+//!              ▲     │ ended                          and the sums of the other machines
+//!              └─ free ones: the counts of an ended session stay; the next session adds to them
 //! ```
 //!
 //! # Failure
-//! What a machine has counted goes with it. Of one that does not answer nothing is added.
+//! The counts of a machine are lost with it. A machine that does not answer adds nothing.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -31,21 +31,21 @@ mod wire;
 
 use wire::Request;
 
-/// Conflicts that are told apart; others are not counted.
+/// The largest number of distinct conflicts; further ones are not counted.
 const CONFLICTS_MAX: usize = 2000;
 
 /// The counts of a database on a machine.
 #[derive(Default)]
 pub(crate) struct Tallies {
-    /// Of all sessions that there are or were.
+    /// The pages of all current and ended sessions.
     pages: Mutex<Vec<Arc<Pages>>>,
-    /// Those that no session has now.
+    /// The counters that no session uses now.
     free: Mutex<Vec<Counting>>,
     since: Mutex<Since>,
     conflicts: Mutex<HashMap<ConflictKey, ConflictCount>>,
 }
 
-/// Since when is counted, and what had been counted by then.
+/// The time of the last reset, and the counts up to then.
 #[derive(Default)]
 struct Since {
     before: Sums,
@@ -53,7 +53,7 @@ struct Since {
 }
 
 impl Tallies {
-    /// Where a new session counts.
+    /// Returns the counters for a new session.
     pub fn begin(&self) -> Counting {
         if let Some(counting) = self.free.lock().pop() {
             return counting;
@@ -63,12 +63,12 @@ impl Tallies {
         counting
     }
 
-    /// Its session has ended.
+    /// Takes the counters of an ended session back for reuse.
     pub fn end(&self, counting: Counting) {
         self.free.lock().push(counting);
     }
 
-    /// A statement has met a conflict.
+    /// Counts a conflict of a statement.
     pub fn conflict(&self, key: ConflictKey, told: bool) {
         let mut conflicts = self.conflicts.lock();
         if conflicts.len() >= CONFLICTS_MAX && !conflicts.contains_key(&key) {
@@ -80,13 +80,14 @@ impl Tallies {
         count.last = now();
     }
 
-    /// The statement, by its number, of a session here whose commit had this timestamp.
+    /// Returns the number of the statement whose commit had this timestamp, if a session here ran
+    /// it.
     pub fn statement_of(&self, timestamp: u64) -> Option<i64> {
         let pages = self.pages.lock();
         pages.iter().find_map(|pages| pages.statement_of(timestamp))
     }
 
-    /// Everything that was counted here since the machine began.
+    /// Returns all counts of this machine since it started.
     fn sums(&self) -> Sums {
         let mut sums = Sums::default();
         for pages in &*self.pages.lock() {
@@ -95,7 +96,7 @@ impl Tallies {
         sums
     }
 
-    /// The counts of this machine since they were set back.
+    /// Returns the counts of this machine since the last reset.
     pub fn here(&self) -> Totals {
         let since = self.since.lock();
         let mut counts = self.sums();
@@ -133,14 +134,14 @@ impl Tallies {
     }
 }
 
-/// The counts, as functions and views know them.
+/// The counters, as functions and views use them.
 pub(crate) struct Handle {
     machine: Weak<Machine>,
     databases: Arc<Databases>,
 }
 
 impl Handle {
-    /// Those of these databases.
+    /// Returns a handle on the counters of these databases.
     pub fn new(machine: &Arc<Machine>, databases: &Arc<Databases>) -> Arc<Handle> {
         Arc::new(Handle {
             machine: Arc::downgrade(machine),
@@ -148,7 +149,7 @@ impl Handle {
         })
     }
 
-    /// Answers what peers ask.
+    /// Registers the handler for requests from other machines.
     pub fn serve(&self, machine: &Machine) {
         let databases = Arc::clone(&self.databases);
         let handler = move |_, request: Vec<u8>, answer: Answer| {
@@ -177,7 +178,8 @@ impl Handle {
         machine.serve(services::COUNTERS, Arc::new(handler));
     }
 
-    /// What of a database all other machines answer, those that do.
+    /// Sends a request about a database to all other machines. Skips machines that do not
+    /// answer. Returns the replies.
     async fn ask(&self, database: u32, request: &Request) -> Vec<Vec<u8>> {
         let Some(machine) = self.machine.upgrade().filter(|m| m.number() != 0) else {
             return Vec::new();
@@ -194,7 +196,7 @@ impl Handle {
         answers
     }
 
-    /// What a database has counted here, if it is open.
+    /// Returns a value from the counters of a database, or the default if it is not open here.
     fn here<T: Default>(&self, database: u32, of: impl Fn(&Tallies) -> T) -> T {
         let served = self.databases.known(database);
         served.map_or_else(T::default, |served| of(&served.tallies))

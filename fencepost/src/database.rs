@@ -1,4 +1,4 @@
-//! A machine of a database system: its databases, and what all of its sessions share.
+//! A machine of a database system: its databases, and the state that all of its sessions share.
 
 use std::future::Future;
 use std::path::Path;
@@ -37,38 +37,38 @@ use crate::ship::{Ship, Shipped};
 use crate::snapshots::Snapshots;
 use crate::sweeper::{self, Sweeper};
 
-/// The first database, by its SQL name.
+/// The SQL name of the first database.
 pub const DATABASE_NAME: &str = "postgres";
 
-/// How long a text waits for the newest catalog before it is bound with the newest that is known. What is
-/// planned with an older one is planned again when it runs.
+/// How long a statement waits for the newest catalog. After that it is bound with the newest known
+/// one. A plan of an older catalog is planned again when it runs.
 const CATALOG_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Open databases of one machine. Clones are handles on the same one; the last to go closes it.
+/// The open databases of one machine. Clones share them; dropping the last clone closes them.
 #[derive(Clone)]
 pub struct Database {
     shared: Arc<Shared>,
 }
 
-/// What all sessions share.
+/// The state that all sessions of a machine share.
 pub(crate) struct Shared {
     pub machine: Arc<Machine>,
     pub databases: Arc<Databases>,
     pub cancels: Arc<Cancels>,
     pub advisory: Arc<Advisory>,
-    /// Who listens.
+    /// The listening sessions.
     pub channels: Arc<Channels>,
-    /// Which snapshots others may read.
+    /// The snapshots that other sessions may import.
     pub snapshots: Arc<Snapshots>,
-    /// Who is there.
+    /// The current sessions.
     pub register: Arc<Register>,
-    /// What sessions have counted.
+    /// The counters of the sessions.
     pub counters: Arc<counters::Handle>,
-    /// Where there are other machines.
+    /// Statement shipping; `None` if there are no other machines.
     pub ship: Option<Arc<Ship>>,
-    /// Who drops what is temporary and nobody's any more.
+    /// Drops temporary objects of ended sessions.
     pub sweeper: Sweeper,
-    /// The turn of serializable blocks that are tried again.
+    /// The queue of serializable blocks that are retried.
     pub retry_turns: Arc<RetryTurns>,
     /// The settings of the server.
     pub configuration: Arc<Configuration>,
@@ -82,24 +82,25 @@ impl Drop for Shared {
         if let Some(ship) = &self.ship {
             ship.close();
         }
-        // Sessions hold the database, so none is left. There is nobody to tell of an error here;
-        // `Database::close` tells.
+        // Each session holds the database, so no session is left. A drop cannot report an error;
+        // `Database::close` does.
         let _ = self.machine.close();
     }
 }
 
 impl Database {
-    /// A fresh database in memory.
+    /// Opens a new database in memory.
     pub fn in_memory() -> Result<Database, OpenError> {
         Database::options().durability(Durability::Memory).open()
     }
 
-    /// The database in the directory `path`, made if there is none; every commit is on disk.
+    /// Opens the database in the directory `path`, and creates it if necessary; every commit is on
+    /// disk.
     pub fn open(path: impl AsRef<Path>) -> Result<Database, OpenError> {
         Database::options().data_dir(path).open()
     }
 
-    /// One of several machines that are one database.
+    /// Opens one of several machines that form one database.
     pub fn join(cluster: Cluster) -> Result<Database, OpenError> {
         Database::options()
             .durability(Durability::Memory)
@@ -107,7 +108,7 @@ impl Database {
             .open()
     }
 
-    /// More ways to open a database.
+    /// Returns options for other ways to open a database.
     pub fn options() -> Options {
         Options::new()
     }
@@ -119,7 +120,7 @@ impl Database {
     ) -> Result<Database, OpenError> {
         let machine = Machine::open(options)?;
         let catalog = catalog_among(&machine, joined, password).inspect_err(|_| {
-            // Nothing that it holds outlasts the attempt; what failed is told already.
+            // The machine's resources are useless now, and the first error is the one to report.
             let _ = machine.close();
         })?;
         let cancels: Arc<Cancels> = Arc::default();
@@ -159,14 +160,14 @@ impl Database {
         Ok(Database { shared })
     }
 
-    /// A session of the superuser, of the first database.
+    /// Opens a session of the superuser, in the first database.
     pub fn session(&self) -> Session {
         let first = Arc::clone(&self.shared.databases.first);
         Session::new(&self.shared, first, SessionOptions::default())
     }
 
-    /// A session of a role, with settings. 28000 and 3D000 where the role may not log in or the
-    /// database is not there, 22023 for a bad setting.
+    /// Opens a session of a role, with settings. Fails with 28000 if the role may not log in, 3D000
+    /// if the database does not exist, and 22023 for a bad setting.
     pub fn session_with(&self, options: SessionOptions) -> Result<Session, SqlError> {
         let (user, known) = (&options.user, self.role(&options.user));
         if !known.as_ref().is_some_and(|role| role.login) {
@@ -209,7 +210,7 @@ impl Database {
         Ok(session)
     }
 
-    /// Why a role may not be connected to a database: 55000, 42501 or 53300.
+    /// Checks whether a role may connect to a database. Fails with 55000, 42501 or 53300.
     fn check_connects(
         &self,
         database: &DatabaseDef,
@@ -236,74 +237,78 @@ impl Database {
         Ok(())
     }
 
-    /// A session for threads without an async runtime.
+    /// Opens a session for threads without an async runtime.
     pub fn blocking(&self) -> BlockingSession {
         BlockingSession::new(self.session())
     }
 
-    /// The SCRAM-SHA-256 verifier of a role, as long as its password is good.
+    /// Returns the SCRAM-SHA-256 verifier of a role, unless its password has expired.
     pub fn verifier(&self, name: &str) -> Option<String> {
         let role = self.role(name)?;
         let over = role.valid_until.is_some_and(|until| until < now());
         role.verifier.clone().filter(|_| !over)
     }
 
-    /// The role `name`.
+    /// Returns the role `name`.
     pub fn role(&self, name: &str) -> Option<Arc<RoleDef>> {
         let (all, _) = self.shared.newest_catalog(&self.shared.databases.first);
         all.role(name).ok().flatten()
     }
 
-    /// Sets where the settings of the server come from, and reads them; false if they could not be read.
+    /// Sets the source of the server's settings and reads it. Returns false if it could not be
+    /// read.
     pub fn set_configuration(&self, source: Arc<dyn ConfigurationSource>) -> bool {
         self.shared.configuration.set_source(source)
     }
 
-    /// Reads the settings of the server again, as SIGHUP and `pg_reload_conf()` do; false if they could not be read.
+    /// Reads the server's settings again, as SIGHUP and `pg_reload_conf()` do. Returns false if
+    /// they could not be read.
     pub fn reload(&self) -> bool {
         self.shared.configuration.reload()
     }
 
-    /// The settings of the server.
+    /// Returns the settings of the server.
     pub fn server_settings(&self) -> Arc<ServerSettings> {
         self.shared.configuration.active()
     }
 
-    /// Calls `hook` with the settings of the server, now and whenever they have been read again.
+    /// Calls `hook` with the server's settings now, and each time that they are read again.
     pub fn on_reload(&self, hook: impl Fn(&ServerSettings) + Send + Sync + 'static) {
         self.shared.configuration.on_change(Box::new(hook));
     }
 
-    /// How many statements went to other machines to run there, and came from them.
+    /// Returns how many statements were shipped to other machines, and from them to this one.
     pub fn shipped(&self) -> Shipped {
         let ship = self.shared.ship.as_ref();
         ship.map(|ship| ship.counts()).unwrap_or_default()
     }
 
-    /// Whether this machine is a member of its cluster, as far as it knows. Where the others go on without it, its
-    /// statements end with 57P03, and it is to be closed.
+    /// Returns whether this machine is a member of its cluster, as far as it knows. After an
+    /// eviction its statements fail with 57P03, and it has to be closed.
     pub fn is_member(&self) -> bool {
         !self.shared.machine.is_evicted()
     }
 
-    /// To the other machines: this one, which was to leave and has nothing any more ([`Machine::is_to_part`]), serves
-    /// nobody, and is to be no member. It may be said again until it is none.
+    /// Asks the other machines to remove this one, which was to leave and has no replicas any more
+    /// ([`Machine::is_to_part`]) and serves no client. May be called again until this machine is
+    /// removed.
     pub fn part(&self) {
         let machine = &self.shared.machine;
         machine.ask_to_part_with(MachineId(machine.number()));
     }
 
-    /// The machine below, for tools and benchmarks.
+    /// Returns the underlying machine, for tools and benchmarks.
     pub fn machine(&self) -> &Arc<Machine> {
         &self.shared.machine
     }
 
-    /// What was loaded of what was saved when this machine began.
+    /// Returns which part of the saved memory was loaded when this machine started.
     pub fn loaded(&self) -> &Loaded {
         &self.shared.loaded
     }
 
-    /// Saves the memory of this machine once the database is closed, where it is to be saved.
+    /// Returns the saver that saves this machine's memory after the database is closed, if it is to
+    /// be saved.
     pub fn saver(&self) -> Option<Saver> {
         self.shared.saver.clone()
     }
@@ -316,8 +321,8 @@ impl Database {
         &self.shared.databases.first.catalog
     }
 
-    /// Makes everything committed durable and stops the log. Dropping the last handle does the
-    /// same, but cannot tell of a failure.
+    /// Makes all commits durable and stops the log. Dropping the last handle does the same, but
+    /// cannot report an error.
     pub fn close(self) -> Result<(), Error> {
         self.shared.sweeper.settle();
         self.shared.advisory.close();
@@ -332,7 +337,8 @@ impl Database {
 }
 
 impl Shared {
-    /// The database with an oid, opened if it is not; `None` where it is not known to be there.
+    /// Returns the database with an oid, and opens it if necessary. Returns `None` if it is not
+    /// known to exist.
     pub fn database(&self, id: u32) -> Option<Arc<Served>> {
         self.databases.known(id).or_else(|| {
             let (all, _) = self.newest_catalog(&self.databases.first);
@@ -341,8 +347,9 @@ impl Shared {
         })
     }
 
-    /// The catalog of a database of now, or the newest that is known, and whether it is that of now. A machine that is alone knows of
-    /// every change; where there are others they may have changed it, and it may not be read in time.
+    /// Returns a catalog of the database, and whether it is the current one. A machine that is
+    /// alone knows every change. Other machines may have changed the catalog; if reading it takes
+    /// too long, this returns the newest known one.
     pub fn newest_catalog(&self, of: &Served) -> (Arc<Snapshot>, bool) {
         if self.machine.number() == 0
             && let Some(newest) = of.catalog.newest_of_all()
@@ -356,14 +363,14 @@ impl Shared {
         }
     }
 
-    /// A number for a new session.
+    /// Returns the number for a new session.
     pub fn next_pid(&self) -> i32 {
         self.cancels.next_number(self.machine.number())
     }
 }
 
-/// What a future answers that is ready soon. It may wait for a task of this very thread, so it cannot be
-/// waited for without end.
+/// Returns the result of a future that is expected to be ready soon, or `None` after `patience`.
+/// The future may depend on a task of this same thread, so an unlimited wait could never end.
 fn within<T>(patience: Duration, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let deadline = Instant::now() + patience;
@@ -379,7 +386,7 @@ fn within<T>(patience: Duration, future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// The catalog of a machine, once all of those that it is among are there.
+/// Returns the catalog of a machine, once all machines of its cluster are ready.
 fn catalog_among(
     machine: &Arc<Machine>,
     joined: Option<&Joined>,
@@ -390,13 +397,14 @@ fn catalog_among(
     }
     match joined.filter(|_| !machine.is_founder()) {
         None => open_catalog(machine, password).block_on(),
-        // The founder makes it, once it sees all machines.
+        // The machine that holds the root object creates the catalog, once it sees all machines.
         Some(joined) => joined.await_others(|| open_catalog(machine, password).block_on().ok()),
     }
 }
 
-/// The catalog of the machine, with its newest snapshot loaded. Where there is none the machine makes it that has the root
-/// object: what that holds is read, whatever is known of what was there before.
+/// Returns the catalog of the machine, with its newest snapshot loaded. If there is no catalog, the
+/// machine that has the root object creates it. The root object itself is read, even if its earlier
+/// contents are known.
 async fn open_catalog(
     machine: &Arc<Machine>,
     password: &FirstPassword,
@@ -436,7 +444,8 @@ async fn make_catalog(
     }
 }
 
-/// Makes the first databases where the catalog is of before there were several. Other machines may do so, too.
+/// Creates the first databases if the catalog is older than support for several databases. Other
+/// machines may do the same concurrently.
 async fn add_first_databases(catalog: &Catalog, machine: &Arc<Machine>) -> Result<(), SqlError> {
     let mut coordinator = machine.coordinator();
     for attempt in 0..ATTEMPTS_MAX {

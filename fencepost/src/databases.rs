@@ -1,8 +1,8 @@
 //! The databases of a machine, as its sessions use them.
 //!
-//! Everything is one catalog, one set of roles and one log; what sessions of different databases do not share is here.
-//! A database is opened when the first session wants it, and stays open: who comes by its name is told by the catalog
-//! of now whether it is there.
+//! All databases share one catalog, one set of roles and one log. This module has the state that
+//! sessions of different databases do not share. A database is opened for its first session, and
+//! stays open. Whether a name still exists is decided by the current catalog.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::cache::PlanCache;
 use crate::counters::Tallies;
 use crate::statistics::Statistics;
 
-/// What all sessions of a database share.
+/// The state that all sessions of a database share.
 pub(crate) struct Served {
     pub catalog: Arc<Catalog>,
     pub plans: PlanCache,
-    /// What statements have cost.
+    /// The cost statistics of statements.
     pub statistics: Arc<Statistics>,
-    /// What sessions have counted.
+    /// The counters of the sessions.
     pub tallies: Tallies,
 }
 
@@ -35,15 +35,15 @@ impl Served {
     }
 }
 
-/// The databases that are open.
+/// The open databases.
 pub(crate) struct Databases {
-    /// The one that there was first, which also tells of all others.
+    /// The first database; its catalog also lists all others.
     pub first: Arc<Served>,
     others: RwLock<HashMap<u32, Arc<Served>>>,
 }
 
 impl Databases {
-    /// Those that the first one's catalog tells of.
+    /// Returns the databases that the first one's catalog lists; the others are not open yet.
     pub fn new(first: Catalog) -> Databases {
         Databases {
             first: Served::of(first),
@@ -51,7 +51,7 @@ impl Databases {
         }
     }
 
-    /// The database with an oid, if it is open.
+    /// Returns the database with an oid, if it is open.
     pub fn known(&self, id: u32) -> Option<Arc<Served>> {
         match id == self.first.catalog.database() {
             true => Some(Arc::clone(&self.first)),
@@ -59,7 +59,8 @@ impl Databases {
         }
     }
 
-    /// The database, opened if it is not; what has been dropped since is not kept any more.
+    /// Returns the database, and opens it if necessary. Databases that have been dropped meanwhile
+    /// are closed.
     pub fn open(&self, database: &DatabaseDef, all: &[Arc<DatabaseDef>]) -> Arc<Served> {
         if let Some(known) = self.known(database.id) {
             return known;

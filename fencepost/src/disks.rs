@@ -1,15 +1,17 @@
-//! How a machine that keeps its data on a disk finds those it belongs to: others that begin, too, with what their disks have, or
-//! those who run and let it in, whichever comes first.
+//! How a machine that keeps its data on a disk finds its cluster. It waits for other machines that
+//! restart from their disks, and for running machines that admit it, whichever happens first.
 //!
 //! ```text
-//!             ┌─ others begin: all agree on a configuration ─► Again::go_on_with: the store has it ─► they run
+//!             ┌─ others restart: all agree on a configuration ─► Again::go_on_with ─► all run
 //! Contents ───┤
-//!             └─ others run, without this machine ─► Knocking ─► offered a number, written down ─► let in
+//!             └─ others run, without this machine ─► Knocking ─► offer, recorded ─► admitted
 //! ```
-//! Where it is let in its disk says that before, and what was there is not used.
+//! Before the machine is admitted, it records the new identity on its disk; its old data is not
+//! used.
 //!
 //! # Failure
-//! Who finds the others in a later configuration than the one that it has agreed on ends: they have gone on without it.
+//! A machine ends if the others have a later configuration than the one that it has agreed on,
+//! because they have evicted it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,33 +34,35 @@ use crate::newcomer::{
     CONFIGURATION, DOOR, Kept, NAP, PATIENCE, Part, REST, SILENCE, store, unusable,
 };
 
-/// Which machine the disks say one is, in which configuration, and whether it has just been let in there.
+/// A machine's number and configuration according to the disks, and whether it has just been
+/// admitted.
 pub(crate) type OnDiskAs = (MachineId, Configuration, bool);
 
-/// What somebody can do who is none of the machines that run, if some do.
+/// The access of an outsider to a cluster that may be running.
 pub(crate) struct Outside {
     pub door: Arc<Door>,
-    /// Reads the configuration.
+    /// Reads the current configuration.
     pub look: Look,
 }
 
 type Look = Box<dyn Fn() -> Result<Option<Configuration>, OpenError>>;
 type Found = Box<dyn Fn(&Configuration) -> Result<(), OpenError>>;
 
-/// How machines with disks begin again with a store.
+/// The means by which machines with disks restart together with a configuration store.
 pub(crate) struct Again {
     pub outside: Outside,
-    /// Makes a store that has forgotten all one of the machines of a configuration again, all of which begin.
+    /// Creates a store of the machines of a configuration, all of which restart. Used if the store
+    /// loses its data when all machines end; otherwise `None`.
     pub found: Option<Found>,
 }
 
 impl Outside {
-    /// The configuration of those who run, or ran last.
+    /// Returns the configuration of the running machines, or of the last ones that ran.
     pub fn stored(&self) -> Result<Option<Configuration>, OpenError> {
         (self.look)()
     }
 
-    /// Of machines that keep their configuration in a directory.
+    /// Returns the access to machines that keep their configuration in a directory.
     pub fn of_directory(directory: &Path, secret: ClusterSecret) -> Result<Outside, OpenError> {
         let disk = OsDisk::open(directory.join(CONFIGURATION)).map_err(unusable)?;
         let door = Door::new(disk.subdir(DOOR).map_err(unusable)?, secret);
@@ -70,7 +74,7 @@ impl Outside {
 }
 
 impl Again {
-    /// What the store knows.
+    /// Returns the state of the store.
     pub fn stored(&self) -> Result<Stored, OpenError> {
         if self.found.is_some() {
             return Ok(Stored::Forgotten);
@@ -83,7 +87,7 @@ impl Again {
         ))
     }
 
-    /// Has the store have the configuration that all machines begin again with.
+    /// Writes the configuration with which all machines restart to the store.
     pub fn go_on_with(
         &self,
         kept: &dyn ConfigStore,
@@ -96,7 +100,8 @@ impl Again {
     }
 }
 
-/// The part of a machine of a cluster that keeps its configuration in `directory`.
+/// Returns the role of a machine with a disk in a cluster that keeps its configuration in
+/// `directory`.
 pub(crate) fn part_of_directory(
     directory: &Path,
     (me, configuration, joins): OnDiskAs,
@@ -122,14 +127,14 @@ pub(crate) fn part_of_directory(
     })
 }
 
-/// Has the store have the configuration that machines begin again with, unless it has a later one by now.
+/// Writes the configuration of a restart to the store, unless the store has a later one.
 fn go_on_with(kept: &dyn ConfigStore, next: &Configuration) -> Result<(), OpenError> {
     let began = Instant::now();
     loop {
         match swap_to(kept, next) {
             Ok(Swapped::Won) => return Ok(()),
             Ok(Swapped::Lost) => {}
-            // On a busy host those who keep it may take their time to elect who leads.
+            // On a busy host the store's members may need time to elect a leader.
             Err(OpenError::Store(StoreError::Unreachable(_))) if began.elapsed() < PATIENCE => {
                 std::thread::sleep(REST);
             }
@@ -138,14 +143,15 @@ fn go_on_with(kept: &dyn ConfigStore, next: &Configuration) -> Result<(), OpenEr
     }
 }
 
-/// Tries once; that the store has it already is as good.
+/// Tries to write the configuration once. Also succeeds if the store has it already.
 fn swap_to(kept: &dyn ConfigStore, next: &Configuration) -> Result<Swapped, OpenError> {
     let current = kept.read().block_on().map_err(store)?;
     if current.as_ref() == Some(next) {
         return Ok(Swapped::Won);
     }
     let expected = current.as_ref().map(Configuration::id);
-    // What all have agreed on is later than what the store had then.
+    // The agreed configuration is later than the store's configuration at the time of the
+    // agreement.
     if expected.is_some_and(|expected| expected >= next.id()) {
         return Err(OpenError::Evicted);
     }
@@ -154,7 +160,7 @@ fn swap_to(kept: &dyn ConfigStore, next: &Configuration) -> Result<Swapped, Open
         .map_err(store)
 }
 
-/// Has a machine that none of those who began knows let in by those who run.
+/// Joins a running cluster as a machine that is no initial member.
 pub(crate) fn come_in(
     outside: &Outside,
     (first, address, domain): (&Configuration, Address, FailureDomain),
@@ -183,18 +189,19 @@ pub(crate) fn come_in(
     }
 }
 
-/// A machine that keeps its data on a disk asks to be let in by those who run, while it looks for others that begin as well.
+/// The join attempt of a machine with a disk, made while it also looks for other restarting
+/// machines.
 pub(crate) struct Knocking<'a> {
     outside: &'a Outside,
     request: JoinRequest,
     random: Random,
     knock: Option<(Knock, Instant)>,
-    /// When it looks again whether to knock.
+    /// The time of the next check whether to send a join request.
     next: Instant,
 }
 
 impl Knocking<'_> {
-    /// One that is to be at that place of a cluster that `of` is a configuration of.
+    /// Returns a join attempt of machine `own` to the cluster that has the configuration `of`.
     pub fn of<'a>(outside: &'a Outside, of: &Configuration, own: &Machine) -> Knocking<'a> {
         Knocking {
             outside,
@@ -211,7 +218,8 @@ impl Knocking<'_> {
         }
     }
 
-    /// Looks for an answer, and knocks where there is none to come; `written` is which machine the disk says this one is.
+    /// Checks for a reply, and sends a join request if none is pending. `written` is the machine
+    /// number that the disk records.
     pub fn look(&mut self, written: Option<MachineId>) -> Result<Option<Heard>, OpenError> {
         if let Some((knock, since)) = &mut self.knock {
             let heard = match knock.hear() {
@@ -230,10 +238,11 @@ impl Knocking<'_> {
             return Ok(None);
         }
         self.next = Instant::now() + REST;
-        // Without one nobody runs; and an address that is in use is that of a machine that the others have not gone on without.
+        // Without a stored configuration no machine runs. If the address is still in it, the others
+        // have not evicted the machine of that address.
         let address = &self.request.address;
         let stored = match self.outside.stored() {
-            // It may be there the next time.
+            // The store may be reachable the next time.
             Err(OpenError::Store(StoreError::Unreachable(_))) => None,
             stored => stored?,
         };

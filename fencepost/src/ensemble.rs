@@ -1,35 +1,37 @@
-//! A cluster whose configuration is in a ZooKeeper ensemble: how its machines begin, and join.
+//! A cluster whose configuration is in a ZooKeeper ensemble: how its machines start and join.
 //!
 //! ```text
-//! PATH/configuration     who the machines are
-//! PATH/founders/m1       m1 has been one of those that the cluster began with
-//! PATH/door/…            letters of those who want to join
+//! PATH/configuration     the current configuration
+//! PATH/founders/m1       m1 has started as an initial member
+//! PATH/door/…            join requests
 //! ```
-//! A path is one cluster's. A founder takes its place there once; one that finds it taken has run before, and joins as any
-//! other machine would that was never there. So nobody begins anew while others run, whatever the ensemble knows of them.
-//! Machines that keep their data on disks take no place: they begin again where their disks agree.
+//! Each cluster has a path of its own. An initial member takes its place there once. If the place
+//! is taken, the machine has run before, and joins like a new machine. So no machine bootstraps the
+//! cluster again while others run, even if the ensemble has lost other data. Machines that keep
+//! their data on disks take no place: they restart when their disks agree.
 //!
 //! # Failure
-//! While the ensemble is away nobody begins or joins; machines that run need it when one of them fails. What ended machines
-//! have left in the path stays, and keeps others from beginning there.
+//! While the ensemble is unreachable, no machine starts or joins. Running machines need it when one
+//! of them fails. Data of ended machines stays in the path, and prevents a new cluster from
+//! starting there.
 
 use std::str::FromStr;
 
 use crate::error::OpenError;
 
-/// Where in which ensemble a configuration is.
+/// The servers of an ensemble, and the path of a configuration in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ensemble {
-    /// As the ensemble's clients write it: `host:port,host:port`.
+    /// The list that the ensemble's clients use: `host:port,host:port`.
     servers: String,
-    /// Absolute.
+    /// The absolute path.
     path: String,
 }
 
 impl FromStr for Ensemble {
     type Err = OpenError;
 
-    /// Of `zookeeper://host:port,host:port/path`.
+    /// Parses `zookeeper://host:port,host:port/path`.
     fn from_str(url: &str) -> Result<Ensemble, OpenError> {
         let wrong = || {
             let why = format!("{url}: not zookeeper://HOST:PORT,…/PATH");
@@ -66,7 +68,7 @@ mod joining {
     use crate::newcomer::{Part, Who};
 
     impl Ensemble {
-        /// The part of a machine of such a cluster.
+        /// Returns the role of a machine in such a cluster; here always an error.
         pub fn part(&self, _: Who, _: Configuration, _: ClusterSecret) -> Result<Part, OpenError> {
             Err(self.is_not_there())
         }
@@ -108,11 +110,11 @@ mod joining {
     use crate::error::OpenError;
     use crate::newcomer::{Kept, Part, Place, Who, is_first, knock, store, unusable};
 
-    /// How long each of a few requests to the ensemble may take.
+    /// The time limit for each of the few requests to the ensemble.
     const PATIENCE: Duration = Duration::from_secs(2);
 
     impl Ensemble {
-        /// The part of a machine of such a cluster.
+        /// Returns the role of a machine in such a cluster.
         pub fn part(
             &self,
             who: Who,
@@ -128,7 +130,7 @@ mod joining {
                     return Err(OpenError::Configuration(why));
                 }
                 Who::Newcomer(address) => {
-                    // It shares the fate of nobody else.
+                    // The machine is a failure domain of its own.
                     let domain = FailureDomain::new(address.as_str()).map_err(unusable)?;
                     (address, domain)
                 }
@@ -178,7 +180,8 @@ mod joining {
             })
         }
 
-        /// The store, and where machines ask to be let in; `first` is what the cluster began with.
+        /// Returns the store and the join endpoint. `first` is the first configuration of the
+        /// cluster.
         fn kept(
             &self,
             first: &Configuration,
@@ -191,7 +194,7 @@ mod joining {
             Ok((checked(kept, first)?, Arc::new(Door::at(letters, secret))))
         }
 
-        /// What somebody can do who is none of the machines.
+        /// Returns the access of an outsider to the cluster.
         pub fn outside(
             &self,
             first: &Configuration,
@@ -204,7 +207,7 @@ mod joining {
             })
         }
 
-        /// The part of a machine that keeps its data on a disk.
+        /// Returns the role of a machine that keeps its data on a disk.
         pub fn part_with_a_disk(
             &self,
             (me, configuration, joins): OnDiskAs,
@@ -230,7 +233,7 @@ mod joining {
         }
     }
 
-    /// The same store, if it is not another cluster's.
+    /// Returns the store, unless it belongs to another cluster.
     fn checked(
         kept: Arc<ZookeeperStore>,
         first: &Configuration,
@@ -246,7 +249,8 @@ mod joining {
         }
     }
 
-    /// A founder's place, where it may begin: nobody has in that place, and all machines are in their first configuration.
+    /// Takes an initial member's place. Returns `None` if the place is taken, or if the cluster is
+    /// no longer in its first configuration.
     fn begin(
         kept: &Arc<ZookeeperStore>,
         place: String,
@@ -258,7 +262,7 @@ mod joining {
         }
         let kept = Arc::clone(kept);
         Ok(Some(Box::new(move || {
-            // One that cannot be given back stays taken.
+            // A place that cannot be released stays taken.
             let _ = kept.give_place_back(&place).block_on();
         })))
     }

@@ -2,7 +2,7 @@
 
 use fencepost_sql::error::{SqlError, SqlState};
 
-/// Why a database did not open.
+/// The reason why a database did not open.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The machine did not start.
@@ -11,75 +11,76 @@ pub enum OpenError {
     /// The data directory cannot be used.
     #[error("the data directory cannot be used: {0}")]
     Disk(std::io::Error),
-    /// Durability was asked for, and no directory given.
+    /// A durable tier was requested without a directory.
     #[error("durability on disk needs a data directory")]
     NoDirectory,
-    /// This machine is none of those there are to be.
+    /// The machine's number is not between 1 and the number of machines.
     #[error("machine {machine} is none of {machines} machines, which count from 1")]
     NoSuchMachine {
-        /// Its number.
+        /// The number of this machine.
         machine: u32,
-        /// Machines.
+        /// The number of machines.
         machines: u32,
     },
-    /// There are not as many machines as replicas.
+    /// The number of machines is less than the number of replicas.
     #[error("{replicas} replicas need as many machines, and there are {machines}")]
     TooFewMachines {
-        /// Machines.
+        /// The number of machines.
         machines: u32,
-        /// Replicas asked for.
+        /// The requested number of replicas.
         replicas: u32,
     },
-    /// There are not as many failure domains as replicas.
+    /// The number of failure domains is less than the number of replicas.
     #[error("{replicas} replicas need as many failure domains, and there are {domains}")]
     TooFewDomains {
-        /// Failure domains.
+        /// The number of failure domains.
         domains: u32,
-        /// Replicas asked for.
+        /// The requested number of replicas.
         replicas: u32,
     },
-    /// The machines that were given are no configuration.
+    /// The given machines do not form a configuration.
     #[error("the machines are no configuration: {0}")]
     Configuration(String),
-    /// The configuration that is kept cannot be used.
+    /// The stored configuration cannot be used.
     #[error(transparent)]
     Store(fencepost_cluster::StoreError),
-    /// Machines whose memory outlives them cannot begin with what they had.
+    /// Machines whose memory outlives their processes cannot restart with their retained state.
     #[error("the machines cannot begin again: {0}")]
     Restart(String),
-    /// The tier is none of such machines.
+    /// The durability tier does not fit these machines.
     #[error("{0}")]
     Tier(&'static str),
-    /// The cluster's secret is too easily guessed.
+    /// The cluster's secret is too short.
     #[error("the cluster's secret must have at least {0} bytes")]
     SecretTooShort(usize),
-    /// The certificates for TLS between the machines are not what they must be.
+    /// The certificates for TLS between the machines cannot be used.
     #[error("cannot use TLS between the machines: {0}")]
     Tls(String),
-    /// The other machines cannot be listened for.
+    /// This machine cannot listen for the other machines.
     #[error("cannot listen for other machines on {address}: {why}")]
     Listen {
-        /// Where.
+        /// The listening address.
         address: String,
-        /// What the system said.
+        /// The error of the operating system.
         why: String,
     },
     /// All other machines refuse this one.
     #[error("the other machines refuse this one: {0}")]
     Refused(String),
-    /// The machines of the cluster, which run, do not let this one in.
+    /// The running machines of the cluster do not admit this one.
     #[error("cannot join the cluster: {0}")]
     NotAdmitted(fencepost_cluster::join::NotAdmitted),
-    /// The others have gone on without this machine before it was there.
+    /// The others have evicted this machine before it was ready.
     #[error("the other machines have gone on without this one, which was not heard of in time")]
     Evicted,
-    /// The other machines did not come.
+    /// Not all machines of the cluster started in time.
     #[error("not all machines of the cluster came up within {0} seconds{sep}{1}", sep = if .1.is_empty() { "" } else { ": " })]
     Incomplete(u64, String),
     /// The threads for statements of other machines did not start.
     #[error("cannot start a thread: {0}")]
     Threads(std::io::Error),
-    /// A database would be made that no role could log in to ([`crate::Options::require_superuser_password`]).
+    /// A database would be created with no role that could log in
+    /// ([`crate::Options::require_superuser_password`]).
     #[error("a new database needs a password of its superuser")]
     NoSuperuserPassword,
     /// The catalog cannot be read.
@@ -93,7 +94,7 @@ impl From<SqlError> for OpenError {
     }
 }
 
-/// Why a statement failed.
+/// The error of a statement.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(Box<SqlError>);
@@ -104,12 +105,12 @@ impl Error {
         self.0.sqlstate()
     }
 
-    /// May the whole transaction succeed when it is tried again?
+    /// Returns whether the whole transaction may succeed when it is retried.
     pub fn is_retryable(&self) -> bool {
         [SqlState::SERIALIZATION_FAILURE, SqlState::DEADLOCK_DETECTED].contains(&self.code())
     }
 
-    /// All that is known about it.
+    /// Returns the complete error, with DETAIL, HINT and other fields.
     pub fn report(&self) -> &SqlError {
         &self.0
     }

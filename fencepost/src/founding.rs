@@ -1,8 +1,8 @@
-//! The configuration that the machines of a cluster begin with.
+//! The first configuration of a cluster.
 //!
-//! It is taken from a store of configurations. So far that is one of this process: all machines are given the
-//! same list, put the same first configuration of it into their stores and read it there. With a store that
-//! they have in common (`raft`, `zookeeper`) the first to put it there would be the founder.
+//! It is read from a configuration store. So far that is a store of this process: all machines get
+//! the same list, put the same first configuration into their stores and read it there. With a
+//! common store (`raft`, `zookeeper`), the first machine to write it would bootstrap the cluster.
 
 use std::collections::BTreeSet;
 
@@ -13,18 +13,18 @@ use pollster::FutureExt;
 
 use crate::error::OpenError;
 
-/// What is known of the machines, in the order of their numbers.
+/// The settings of the initial members, in the order of their numbers.
 pub(crate) struct Founders {
     pub cluster: ClusterId,
-    /// Where each of them is reached, or what it is called.
+    /// The address or name of each machine.
     pub addresses: Vec<String>,
-    /// What each of them shares the fate of; where none are given each is on its own.
+    /// The failure domain of each machine; empty if each machine is a domain of its own.
     pub domains: Vec<String>,
     pub replicas: u32,
 }
 
 impl Founders {
-    /// The first configuration, whose CM is the first machine.
+    /// Returns the first configuration, whose CM is the first machine.
     pub fn configuration(&self) -> Result<Configuration, OpenError> {
         let first = self.first()?;
         let of = |machine: &fencepost_cluster::Machine| machine.domain.clone();

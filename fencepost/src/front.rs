@@ -1,4 +1,4 @@
-//! From text to plans: parse, bind, plan.
+//! The prepare pipeline, from text to plans: parse, bind, plan.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,25 +19,26 @@ use crate::prepared::{Body, Column, Declared, Planned};
 /// One statement of a text.
 pub struct Parsed(pub(crate) Syntax);
 
-/// How far a statement has come.
+/// The progress of a statement.
 pub(crate) enum Syntax {
-    /// Its literals are lifted; it is not parsed yet.
+    /// The literals are lifted; the statement is not parsed yet.
     Lifted(Lifted, String),
-    /// Parsed as it is written.
+    /// The statement is parsed as it is written.
     Tree(Box<parser::Parsed>),
 }
 
 impl Parsed {
-    /// The statements of a text, of which a long one takes its time. [`Session::split`] is the same for a session, which
-    /// has to be told of an error: [`Session::fail`].
+    /// Splits a text into its statements; a long text takes some time. [`Session::split`] does the
+    /// same for a session. After an error here the caller has to call [`Session::fail`] on its
+    /// session.
     ///
-    /// [`Session::split`]: crate::Session::split
-    /// [`Session::fail`]: crate::Session::fail
+    /// [`Session::split`]: crate::Session::split [`Session::fail`]: crate::Session::fail
     ///
     /// # Errors
     /// 42601 and others of the parser.
     pub fn all(sql: &str) -> Result<Vec<Parsed>, SqlError> {
-        // A long text is not likely to come again.
+        // A long text is unlikely to be repeated, so its literals are not lifted for the plan
+        // cache.
         if sql.len() < LONG_BYTES
             && let Some(lifted) = parser::lift(sql)
         {
@@ -48,7 +49,7 @@ impl Parsed {
     }
 }
 
-/// The plan of a parsed statement.
+/// Plans a parsed statement.
 pub(crate) fn plan_statement(
     parsed: parser::Parsed,
     snapshot: &Snapshot,
@@ -74,10 +75,11 @@ fn plan_here(
     planned(bound, parsed.text.clone(), &types, &allowed)
 }
 
-/// The role that may run a statement, the names it was bound with, and the objects it depends on.
+/// The names that a statement was bound with, and the objects that it depends on.
 struct Allowed {
     names: Arc<str>,
-    /// It may be about temporary objects, or too deep for the stacks of other machines' threads.
+    /// True if only this session may run the plan. It may use temporary objects, or be too deep for
+    /// the stacks of other machines' threads.
     is_bound_here: bool,
     depends: Dependencies,
 }
@@ -216,7 +218,7 @@ fn columns(bound: &bound::Statement) -> Option<Arc<[Column]>> {
     Some(columns.into_iter().map(column).collect())
 }
 
-/// Are there rows as values among what it gives?
+/// Returns whether a result column contains row values.
 fn gives_rows(columns: Option<&[Column]>) -> bool {
     let kind = |column: &Column| column.ty.element().unwrap_or(column.ty).kind;
     columns.is_some_and(|all| all.iter().any(|column| kind(column).is_row()))
@@ -231,7 +233,7 @@ fn column(column: ResultColumn) -> Column {
     }
 }
 
-/// Positions in errors count from the start of the whole text.
+/// Shifts the position of an error, so that it counts from the start of the whole text.
 fn moved(error: SqlError, offset: u32) -> SqlError {
     match error.fields().position {
         Some(position) => error.at(position + offset),
@@ -239,8 +241,8 @@ fn moved(error: SqlError, offset: u32) -> SqlError {
     }
 }
 
-/// The values of lifted literals as their parameters' types have them; `None` where a literal is
-/// none of its type: the statement as written will tell.
+/// Converts lifted literals to the types of their parameters. Returns `None` if a literal does not
+/// fit its type; binding the statement as written then reports the error.
 pub(crate) fn literal_values(
     literals: &[Literal],
     types: &[Type],
@@ -256,7 +258,7 @@ pub(crate) fn literal_values(
     (values.len() == types.len()).then_some(values)
 }
 
-/// The one statement of a text.
+/// Parses a text that may contain at most one statement.
 pub(crate) fn parse_single(sql: &str) -> Result<Option<parser::Parsed>, SqlError> {
     let mut statements = parser::parse(sql)?;
     if statements.len() > 1 {

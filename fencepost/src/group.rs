@@ -1,24 +1,28 @@
-//! A cluster that keeps its configuration itself, by Raft among its machines: how they begin, and join.
+//! A cluster that keeps its configuration by Raft among its machines: how they start, and join.
 //!
 //! ```text
-//! founder:   listens ─► who are the others? ─┬─ none is in a group, all are there: the first founds one, with all of them
-//!                                            ├─ a group has this life of it ─► founder
-//!                                            └─ a group has had a configuration, without it ─┐
-//! newcomer, or founder that has run before: ◄────────────────────────────────────────────────┘
-//!            reads the configuration through whoever answers ─► letter to the CM ─► a new member ─► listens
+//! initial member: listens ─► asks the others
+//!      ├─ none is in a group, all are there: the CM creates a group of all
+//!      ├─ a group has this incarnation of it ─► initial member
+//!      └─ a group has a configuration, without it ─┐
+//! joining machine, or initial member of before: ◄──┘
+//!      reads the configuration through any member ─► join request to the CM ─► new member ─► listens
 //! ```
-//! What they say to each other for that goes beside all else ([`TcpAsker`]): to addresses, whoever is a member.
+//! These messages use a separate channel ([`TcpAsker`]), because they go to addresses of machines
+//! that may be no members.
 //!
 //! # Invariants
-//! * GROUP-1: nobody begins anew while others run: a group is founded by machines all of which have said that they are in
-//!   none, and whose lives it is of. A process that has ended has taken its vote with it, and its number.
-//! * GROUP-2: machines with disks found a group where their disks have agreed to begin (DISK-4), which they do not while
-//!   others run; its configuration is behind all that the group before may have had.
+//! * GROUP-1: no machine bootstraps while others run. A group is bootstrapped by machines that have
+//!   all said that they are in none, with their incarnations. A process that ends loses its vote
+//!   and number.
+//! * GROUP-2: machines with disks create a group after their disks have agreed to restart (DISK-4),
+//!   which they do not while others run. The group's configuration is later than every
+//!   configuration of an earlier group.
 //!
 //! # Failure
-//! As long as a majority of the machines of the configuration is there it can be changed. Without one, nobody goes on when
-//! another one fails, and nobody is let in: all are to be started again. A newcomer that finds none of the machines that it
-//! is told of ends.
+//! While a majority of the machines of the configuration is reachable, it can be changed. Without a
+//! majority, the cluster stops when another machine fails, and admits no machine: restart all of
+//! them. A joining machine ends if it finds none of the machines in its list.
 
 #[cfg(feature = "raft")]
 mod joining {
@@ -40,26 +44,26 @@ mod joining {
     use crate::error::OpenError;
     use crate::newcomer::{Kept, Part, Who, is_first, knock, store, unusable};
 
-    /// How long the machines may take to be there.
+    /// The longest wait for all machines to start.
     const PATIENCE: Duration = Duration::from_secs(60);
-    /// How long those who are asked to let a machine in may take to answer: they may have to elect a leader.
+    /// The longest wait for a reply to a join request, which may need the election of a leader.
     const ELECTION: Duration = Duration::from_secs(15);
-    /// How long each step of a question may take.
+    /// The time limit for each step of a request.
     const STEP: Duration = Duration::from_millis(500);
-    /// How long a read or a swap may take.
+    /// The time limit for a read or a swap.
     const ANSWER: Duration = Duration::from_secs(2);
-    /// How long a machine goes on that every other one refuses.
+    /// The time after which a machine that all others refuse ends.
     const REFUSED: Duration = Duration::from_secs(3);
     const REST: Duration = Duration::from_millis(20);
-    /// Heartbeats of the group: about two a lease.
+    /// The shortest and the longest heartbeat interval of the group: about two heartbeats a lease.
     const HEARTBEATS: (Duration, Duration) =
         (Duration::from_millis(25), Duration::from_millis(250));
 
-    /// The lines to the other machines.
+    /// The connections to the other machines.
     #[derive(Debug)]
     struct Lines {
         asker: TcpAsker,
-        /// Why those who did not answer when they were asked last did not.
+        /// The reasons of the machines that did not reply to the last request, by address.
         refusals: Mutex<BTreeMap<String, HandshakeError>>,
     }
 
@@ -81,7 +85,8 @@ mod joining {
                 }
                 Err(why) => {
                     let told = StoreError::Unreachable(why.to_string());
-                    // One that has ended since it refused this machine would do so again.
+                    // A machine that refused this one and has ended since would refuse it again:
+                    // keep that reason.
                     let before = refusals.entry(address.to_owned());
                     let before = before.or_insert_with(|| why.clone());
                     if is_final(&why) || !is_final(before) {
@@ -93,33 +98,33 @@ mod joining {
         }
     }
 
-    /// Answers for the machine's part of the store.
+    /// Replies to requests for this machine's part of the store.
     #[derive(Debug)]
     struct Answers(Arc<RaftStore>);
 
     impl Answerer for Answers {
         fn answer(&self, question: &[u8]) -> Vec<u8> {
-            // What is no answer is as good as none.
+            // An empty reply counts as no reply.
             self.0.serve(question).block_on().unwrap_or_default()
         }
     }
 
-    /// What a machine has to know for it.
+    /// The settings that a machine needs to start in such a cluster.
     pub(crate) struct Group<'a> {
         pub first: Configuration,
         pub secret: ClusterSecret,
         pub lease: Duration,
-        /// Starts the machine's end of the network.
+        /// Starts the network endpoint of the machine.
         pub start: Start<'a>,
     }
 
     impl Group<'_> {
-        /// The part of a machine of such a cluster, and its end of the network.
+        /// Returns the role of a machine in such a cluster, and its network endpoint.
         pub fn part(&self, who: Who, asker: TcpAsker) -> Result<(Part, Arc<TcpFabric>), OpenError> {
             let lines = Arc::new(Lines::new(asker));
             let (address, domain) = match who {
                 Who::Newcomer(address) => {
-                    // It shares the fate of nobody else.
+                    // The machine is a failure domain of its own.
                     let domain = FailureDomain::new(address.as_str()).map_err(unusable)?;
                     (address, domain)
                 }
@@ -167,8 +172,9 @@ mod joining {
             }
         }
 
-        /// The part of a machine that keeps its data on a disk, and its end of the network. The group has forgotten all when
-        /// the last machine ended: those who begin again found another one, once their disks agree (GROUP-2).
+        /// Returns the role of a machine that keeps its data on a disk, and its network endpoint.
+        /// The group's state was lost when the last machine ended. The restarting machines create
+        /// another group, once their disks agree (GROUP-2).
         pub fn part_with_a_disk(
             &self,
             (me, configuration, joins): OnDiskAs,
@@ -191,7 +197,7 @@ mod joining {
             Ok((part, fabric))
         }
 
-        /// Begins to listen, and to answer for the store.
+        /// Starts to listen, and to reply to requests for the store.
         fn listen(
             &self,
             me: MachineId,
@@ -202,7 +208,7 @@ mod joining {
             let fabric = (self.start)(me, address)?;
             let mut random = Random::new(entropy_seed());
             let member = RaftMember {
-                // 0 is nobody's.
+                // 0 stands for no machine.
                 life: random.next_u64() | 1,
                 machine: me,
                 address: address.to_string(),
@@ -221,8 +227,8 @@ mod joining {
             Ok((fabric, kept))
         }
 
-        /// Whether a founder is one of those that the cluster begins with, once all of them are there (GROUP-1); otherwise it
-        /// has run before.
+        /// Returns whether an initial member may start with the cluster, once all of them are there
+        /// (GROUP-1). Returns false if it has run before.
         fn begin(
             &self,
             kept: &Arc<RaftStore>,
@@ -237,7 +243,7 @@ mod joining {
                 let here = kept.here();
                 if kept.votes() {
                     match is_first(&**kept, &self.first) {
-                        // The others may not have elected anybody yet.
+                        // The others may not have elected a leader yet.
                         Err(OpenError::Store(StoreError::Unreachable(_))) => {}
                         known => return known,
                     }
@@ -245,7 +251,7 @@ mod joining {
                     let ask = |machine: &&Machine| kept.who(machine.address.as_str()).ok();
                     let there: Vec<RaftPeer> = others.iter().filter_map(ask).collect();
                     let is_in = |peer: &RaftPeer| peer.voters.contains(&here.life);
-                    // Whoever is at the address of a founder by now.
+                    // The machine at an initial member's address may be another one by now.
                     if there.iter().any(|peer| peer.configured && !is_in(peer)) {
                         return Ok(false);
                     }
@@ -280,7 +286,7 @@ mod joining {
             }
         }
 
-        /// Waits until somebody of the group says what its configuration is.
+        /// Waits until a member of the group returns its configuration.
         fn await_group(&self, stranger: &RaftStranger) -> Result<(), OpenError> {
             let began = Instant::now();
             loop {
@@ -301,7 +307,7 @@ mod joining {
         }
     }
 
-    /// What somebody can do who is in no group, of machines at these addresses.
+    /// Returns the access of an outsider to machines at these addresses.
     pub(crate) fn outside(
         asker: TcpAsker,
         addresses: Vec<String>,
@@ -318,14 +324,15 @@ mod joining {
         Outside {
             door: Arc::new(Door::at(stranger, secret)),
             look: Box::new(move || match look.read() {
-                // As good as nobody.
+                // An unreachable cluster counts as none.
                 Err(StoreError::Unreachable(_)) => Ok(None),
                 known => known.map_err(store),
             }),
         }
     }
 
-    /// Founds a group of the machines of a configuration, all of which begin; returns once it is one, and has a leader.
+    /// Creates a group of the machines of a configuration, all of which restart. Returns once it
+    /// has a leader.
     fn found_again(kept: &RaftStore, next: &Configuration) -> Result<(), OpenError> {
         let began = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! Kinds of statements, as the log and the counters of a server tell them apart.
+//! Kinds of statements, as the log and the counters of a server distinguish them.
 
 use fencepost_planner::{Plan, ddl_command};
 use fencepost_sql::bound::Statement;
@@ -18,13 +18,13 @@ pub enum StatementKind {
     Delete = 3,
     /// MERGE.
     Merge = 4,
-    /// COPY that changes nothing.
+    /// COPY TO.
     CopyTo = 5,
     /// COPY into a table.
     CopyFrom = 6,
     /// TRUNCATE.
     Truncate = 7,
-    /// A change of definitions.
+    /// A DDL statement.
     Ddl = 8,
     /// BEGIN and START TRANSACTION.
     Begin = 9,
@@ -32,7 +32,7 @@ pub enum StatementKind {
     Commit = 10,
     /// ROLLBACK.
     Rollback = 11,
-    /// Any other.
+    /// Any other statement.
     Other = 12,
 }
 
@@ -54,7 +54,7 @@ impl StatementKind {
         StatementKind::Other,
     ];
 
-    /// Its name in metrics.
+    /// Returns the name of the kind in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             StatementKind::Select => "select",
@@ -73,12 +73,12 @@ impl StatementKind {
         }
     }
 
-    /// Whether `log_statement = ddl` logs it.
+    /// Returns whether `log_statement = ddl` logs this kind.
     pub const fn is_ddl(self) -> bool {
         matches!(self, StatementKind::Ddl)
     }
 
-    /// Whether `log_statement = mod` logs it, besides those of `ddl`.
+    /// Returns whether `log_statement = mod` logs this kind, besides those of `ddl`.
     pub const fn changes_data(self) -> bool {
         matches!(
             self,
@@ -93,7 +93,8 @@ impl StatementKind {
 }
 
 impl Prepared {
-    /// The kind of the statement. EXPLAIN is of no kind of its own, whatever it explains.
+    /// Returns the kind of the statement. EXPLAIN has no kind of its own, whatever statement it
+    /// explains.
     pub fn kind(&self) -> StatementKind {
         match &self.planned.body {
             Body::Plan(plan, _) => match &**plan {

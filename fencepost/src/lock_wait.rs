@@ -1,4 +1,4 @@
-//! Sessions that wait for locks, as `log_lock_waits` tells them.
+//! Waits of sessions for locks, as `log_lock_waits` reports them.
 
 use std::sync::Arc;
 
@@ -12,16 +12,15 @@ use crate::sessions::Handle;
 /// A session that waits for a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockWait {
-    /// The lock, for people: its mode, and what it is on.
+    /// A description of the lock: its mode and its object.
     pub lock: String,
-    /// The sessions that are in its way.
+    /// The sessions that hold conflicting locks.
     pub blockers: Vec<i32>,
 }
 
 impl Database {
-    /// Returns the lock that a session of this machine waits for, if it waits for one: of a row, a
-    /// table, or an
-    /// advisory one. It asks all machines that answer.
+    /// Returns the row, table or advisory lock that a session of this machine waits for. Returns
+    /// `None` if the session waits for none. Machines that do not answer are ignored.
     pub async fn lock_wait(&self, session: i32) -> Option<LockWait> {
         let shared = self.shared();
         let register = Handle(Arc::clone(&shared.register));
@@ -29,7 +28,7 @@ impl Database {
         if let Some(wait) = of_rows(&rows, session) {
             return Some(wait);
         }
-        // Where the manager of these locks changes just now, nothing is known of them.
+        // While the lock manager changes, its locks are unknown.
         let locks = shared.advisory.states().await.unwrap_or_default();
         of_locks(&locks, session)
     }

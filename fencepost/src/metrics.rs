@@ -1,8 +1,7 @@
-//! Metrics of a machine, read when they are asked for, so that statements pay nothing for them.
+//! Metrics of a machine. They are computed on request, so that statements pay nothing for them.
 //!
-//! Names follow Prometheus: counters end with `_total`, units are base units. Labels name what is
-//! told apart. Everything is about this machine,
-//! since it has started.
+//! Names follow Prometheus: counters end with `_total`, units are base units. Labels distinguish
+//! the samples of a metric. All metrics are about this machine since its start.
 
 use std::sync::Arc;
 
@@ -20,34 +19,34 @@ use crate::databases::Served;
 pub enum MetricKind {
     /// A sum that only grows.
     Counter,
-    /// A value of now.
+    /// A current value that rises and falls.
     Gauge,
 }
 
 /// A metric: its values by their labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
-    /// Its name.
+    /// The name in Prometheus form.
     pub name: &'static str,
-    /// Its description, for people.
+    /// The description for people.
     pub help: &'static str,
-    /// Its kind.
+    /// Counter or gauge.
     pub kind: MetricKind,
-    /// Its values.
+    /// One sample for each combination of labels.
     pub samples: Vec<Sample>,
 }
 
 /// A value of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Names and values of the labels.
+    /// The names and values of the labels.
     pub labels: Vec<(&'static str, String)>,
     /// The value.
     pub value: f64,
 }
 
 impl Metric {
-    /// A metric without values.
+    /// Returns a metric without values.
     pub fn new(kind: MetricKind, name: &'static str, help: &'static str) -> Metric {
         Metric {
             name,
@@ -57,17 +56,17 @@ impl Metric {
         }
     }
 
-    /// A counter with one value.
+    /// Returns a counter with one value.
     pub fn counter(name: &'static str, help: &'static str, value: u64) -> Metric {
         Metric::new(MetricKind::Counter, name, help).with(&[], value as f64)
     }
 
-    /// A gauge with one value.
+    /// Returns a gauge with one value.
     pub fn gauge(name: &'static str, help: &'static str, value: f64) -> Metric {
         Metric::new(MetricKind::Gauge, name, help).with(&[], value)
     }
 
-    /// The metric with another value.
+    /// Adds a value with labels.
     pub fn with(mut self, labels: &[(&'static str, &str)], value: f64) -> Metric {
         let labels = labels.iter();
         self.samples.push(Sample {
@@ -98,7 +97,7 @@ fn flag(is_so: bool) -> f64 {
 }
 
 impl Database {
-    /// Returns what this machine counts.
+    /// Returns the metrics of this machine.
     pub fn metrics(&self) -> Vec<Metric> {
         let mut all = Vec::new();
         self.transaction_metrics(&mut all);
@@ -286,7 +285,7 @@ impl Database {
         }
     }
 
-    /// The other machines, leases and data recovery.
+    /// Adds the metrics about other machines, leases and data recovery.
     fn machine_metrics(&self, all: &mut Vec<Metric>) {
         let machine = self.machine();
         let members = machine.members();
@@ -414,7 +413,8 @@ impl Database {
         all.extend([lookups, plans]);
     }
 
-    /// The databases that are open here, by name, with what their sessions here have counted.
+    /// Returns the databases that are open here, with their names and the counters of their
+    /// sessions.
     fn counted(&self) -> Vec<(String, Totals, Arc<Served>)> {
         let shared = self.shared();
         let (catalog, _) = shared.newest_catalog(&shared.databases.first);
@@ -432,7 +432,7 @@ impl Database {
 #[derive(Clone, Copy)]
 enum Counted {
     Event(Event),
-    /// Of all its relations.
+    /// The sum over all relations of the database.
     Rows(Count),
 }
 

@@ -1,19 +1,21 @@
-//! What a machine is to be among the others: one of those that a cluster begins with, or one that joins while they run.
+//! Determines the role of a machine: an initial member of a cluster, or a machine that joins a
+//! running one.
 //!
 //! ```text
-//! nobody runs, or a founder that has not run yet ─► founder, in the first configuration
-//! others run, and this founder has run before    ─┐
-//! no founder                                     ─┴► knock ─► a new member, under a new number
+//! no machine runs, or initial member that has not run ─► starts in the first configuration
+//! others run, and this initial member has run before  ─┐
+//! no initial member                                   ─┴► join request ─► member with a new number
 //! ```
-//! A machine whose process has ended is nobody's any more: whatever it had others have, and its number is not given
-//! again. So it comes back as any other machine would that was never there; until the others have gone on without it, its
-//! address is in use, and it knocks again.
+//! When the process of a machine ends, the other machines have its data, and its number is not used
+//! again. So it returns like a new machine. Until the others have evicted it, its address is in
+//! use, and it repeats the join request.
 //!
-//! One that keeps its data on a disk is another matter (`disks.rs`).
+//! A machine that keeps its data on a disk restarts differently (`disks.rs`).
 //!
 //! # Failure
-//! Who is refused says why and ends. Who hears nothing, or that the configuration is being changed, tries for some time.
-//! A founder that ends before all of them were there finds nobody who could let it in: all are started again.
+//! A refused machine reports the reason and ends. If there is no reply, or the configuration is
+//! being changed, the machine retries for some time. If an initial member ends before all of them
+//! were ready, no machine can admit it: restart all of them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,49 +34,51 @@ use pollster::FutureExt;
 use crate::disks::Again;
 use crate::error::OpenError;
 
-/// The directory in which the configuration is kept, in the one that was named.
+/// The subdirectory of the shared directory that holds the configuration.
 pub(crate) const CONFIGURATION: &str = "configuration";
-/// The directory in that one where machines ask to be let in.
+/// The subdirectory of the configuration directory for join requests.
 pub(crate) const DOOR: &str = "door";
-/// How long a machine tries to get in.
+/// How long a machine tries to join.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// How long an answer is waited for.
+/// How long a machine waits for one reply.
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
-/// How long the process that was this machine before may take to end once it is killed.
+/// The longest time that this machine's previous process may need to end after it is killed.
 const ENDING: Duration = Duration::from_secs(5);
-/// Between two tries.
+/// The delay between two attempts.
 pub(crate) const REST: Duration = Duration::from_millis(50);
-/// Between two looks for an answer.
+/// The delay between two checks for a reply.
 pub(crate) const NAP: Duration = Duration::from_millis(2);
 
-/// What a machine is to be.
+/// The role of a machine at its start.
 pub(crate) struct Part {
     pub me: MachineId,
     pub configuration: Configuration,
-    /// Whether it has yet to apply that.
+    /// Whether the machine still has to apply that configuration.
     pub joins: bool,
     pub kept: Option<Kept>,
 }
 
-/// Where the configuration is kept, and where others ask to be in it.
+/// The configuration store, and the join endpoint.
 pub(crate) struct Kept {
     pub store: Arc<dyn ConfigStore>,
     pub door: Arc<Door>,
     pub place: Option<Place>,
-    /// Why the store does not count on this machine yet, where it does so at all: nobody is ready before.
+    /// Returns why the store does not count on this machine yet. Until then the machine is not
+    /// ready. `None` if the store never waits for machines.
     pub awaits: Option<Awaits>,
-    /// Of a machine that keeps its data on a disk.
+    /// For a machine that keeps its data on a disk.
     pub again: Option<Again>,
 }
 
-/// What there is to wait for, if anything.
+/// Returns the reason to wait, if there is one.
 pub(crate) type Awaits = Box<dyn Fn() -> Option<String>>;
 
-/// Gives the place of a founder back, which has never met any of the others, so that it can begin again.
+/// Releases the place of an initial member that has met no other machine, so that it can start
+/// again.
 pub(crate) type Place = Box<dyn Fn()>;
 
 impl Part {
-    /// Gives the place of a founder back.
+    /// Releases the place of an initial member, if it has one.
     pub fn give_back(&self) {
         if let Some(give_back) = self.kept.as_ref().and_then(|kept| kept.place.as_ref()) {
             give_back();
@@ -82,14 +86,14 @@ impl Part {
     }
 }
 
-/// What a machine is called: one of the first configuration, or another one.
+/// The identity of a machine: an initial member of the first configuration, or a joining machine.
 pub(crate) enum Who {
     Founder(MachineId),
     Newcomer(Address),
 }
 
 impl Who {
-    /// The part of a machine where failed ones are not replaced.
+    /// Returns the role of a machine in a cluster that does not replace failed machines.
     pub fn alone(self, first: Configuration) -> Result<Part, OpenError> {
         match self {
             Who::Founder(me) => Ok(Part {
@@ -105,7 +109,7 @@ impl Who {
         }
     }
 
-    /// The part of a machine of a cluster that keeps its configuration in `directory`.
+    /// Returns the role of a machine in a cluster that keeps its configuration in `directory`.
     pub fn among_those_of(
         self,
         directory: &Path,
@@ -122,7 +126,7 @@ impl Who {
                     let why = "no machine of the cluster runs that could let others in";
                     return Err(OpenError::Configuration(why.into()));
                 }
-                // It shares the fate of nobody else.
+                // The machine is a failure domain of its own.
                 let domain = FailureDomain::new(address.as_str()).map_err(unusable)?;
                 (address, domain)
             }
@@ -167,7 +171,8 @@ impl Who {
     }
 }
 
-/// Who lives besides a founder, whose process before may still be ending.
+/// Returns which machines run besides an initial member, whose previous process may still be
+/// ending.
 fn standing_of(disk: &dyn Disk, me: MachineId) -> Result<Standing, OpenError> {
     let began = Instant::now();
     loop {
@@ -178,7 +183,7 @@ fn standing_of(disk: &dyn Disk, me: MachineId) -> Result<Standing, OpenError> {
     }
 }
 
-/// Whether the machines are still in their first configuration; puts it there if there is none.
+/// Returns whether the cluster is still in its first configuration. Writes that if there is none.
 pub(crate) fn is_first(kept: &dyn ConfigStore, first: &Configuration) -> Result<bool, OpenError> {
     if kept
         .compare_and_swap(None, first)
@@ -192,7 +197,7 @@ pub(crate) fn is_first(kept: &dyn ConfigStore, first: &Configuration) -> Result<
     Ok(current.as_ref() == Some(first))
 }
 
-/// What a machine asks for that is to join the cluster that began with `first`.
+/// Returns the join request of a machine for the cluster that began with `first`.
 pub(crate) fn request(
     first: &Configuration,
     address: Address,
@@ -207,7 +212,7 @@ pub(crate) fn request(
     }
 }
 
-/// Asks to be let into the cluster that began with `first`, until somebody does that.
+/// Sends join requests to the cluster that began with `first`, until it admits this machine.
 pub(crate) fn knock(
     door: &Arc<Door>,
     first: &Configuration,
@@ -222,7 +227,7 @@ pub(crate) fn knock(
         let why = match heard {
             Ok(Some(admitted)) => return Ok(admitted),
             Ok(None) => None,
-            // It may itself have been the one with its address.
+            // The address may be in use by this machine's previous process.
             Err(NotAdmitted::Refused(why @ (JoinRefusal::Busy | JoinRefusal::AddressInUse))) => {
                 Some(NotAdmitted::Refused(why))
             }
@@ -236,7 +241,7 @@ pub(crate) fn knock(
     }
 }
 
-/// Asks once; `None` where nobody answers.
+/// Sends one join request. Returns `None` if there is no reply.
 pub(crate) fn hear(
     door: &Arc<Door>,
     request: &JoinRequest,
@@ -247,7 +252,7 @@ pub(crate) fn hear(
     while began.elapsed() < SILENCE {
         match knock.hear()? {
             Some(Heard::Joined(me, configuration)) => return Ok(Some((me, configuration))),
-            // It is not offered anything that has no disk.
+            // A machine without a disk gets no offer.
             Some(Heard::Offered(_)) => return Ok(None),
             None => {}
         }

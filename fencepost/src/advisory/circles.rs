@@ -1,11 +1,17 @@
-//! Circles of waits: among advisory locks alone, which the home finds at once, and through rows.
+//! Distributed deadlock detection for advisory locks and table locks.
 //!
-//! Who has waited long for an advisory lock asks all machines who waits for which row, and the home who waits for which
-//! lock; what they say makes a graph of sessions. Where it is in a circle it looks once more, as they were not asked at one
-//! moment. Of those in a circle who wait for advisory locks the one with the greatest number ends it.
+//! The lock manager detects a cycle among these locks alone at once (`table.rs`). This module
+//! detects cycles that also contain waits for rows.
+//!
+//! A session that has waited long for a lock asks all machines for their row waits, and the lock
+//! manager for its waits. The replies form a wait-for graph of sessions. If the session is in a
+//! cycle, it builds the graph a second time, because the replies are not from the same instant.
+//! Among the sessions of the cycle that wait for advisory or table locks, the one with the greatest
+//! number fails.
 //!
 //! # Failure
-//! What a machine does not say is no wait: the next look is some time later.
+//! If a machine does not reply, its waits are missing from the graph. The session looks again
+//! later.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -18,10 +24,11 @@ use super::Advisory;
 use super::table::Owner;
 use crate::sessions::Handle;
 
-/// `owner` and those whom it waits for in turn, one by the next, up to one that waits for `owner`.
+/// Returns a cycle of the wait-for graph that contains `owner`: `owner`, then each session that the
+/// previous one waits for, up to a session that waits for `owner`.
 pub(super) fn circle(owner: Owner, waited_for: impl Fn(Owner) -> Vec<Owner>) -> Option<Vec<Owner>> {
     let mut all = vec![owner];
-    // By whom each was found.
+    // The session from which the search reached each session.
     let mut found_by: HashMap<Owner, Owner> = HashMap::default();
     let mut at = 0;
     while let Some(&node) = all.get(at) {
@@ -45,7 +52,9 @@ pub(super) fn circle(owner: Owner, waited_for: impl Fn(Owner) -> Vec<Owner>) -> 
 }
 
 impl Advisory {
-    /// Whom a session waits for in a circle of sessions of any machines, some of which wait for rows, if it is to end it.
+    /// Returns the session that `owner` waits for, if `owner` is in a deadlock and has to end it.
+    ///
+    /// The cycle may contain sessions of any machine, and waits for rows.
     pub(super) async fn circle_through_rows(self: &Arc<Self>, owner: Owner) -> Option<Owner> {
         let first = self.circle_now(owner).await?;
         let again = self.circle_now(owner).await?;

@@ -1,4 +1,5 @@
-//! The home of the advisory locks: it has the table, and answers the machines.
+//! The lock manager ("home" in the code): it holds the lock table and serves the requests of
+//! machines.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -16,19 +17,20 @@ use super::wire::{
 use crate::cancels::machine_of;
 use crate::services;
 
-/// How often a home looks whether those who are waited for are members still.
+/// Interval at which the lock manager checks whether the machines of lock owners are still members.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The table, where this machine is the home.
+/// The state of the lock manager on this machine. The table is empty unless this machine has the
+/// role.
 #[derive(Default)]
 pub(super) struct Home {
     role: Role,
     table: Table,
-    /// The configuration that the owners are members of.
+    /// The number of the configuration whose members may own locks.
     configuration: u64,
-    /// Somebody looks after those who wait.
+    /// True while a task checks for lost machines because requests wait.
     watched: bool,
-    /// What came while the members were asked.
+    /// Requests that arrived while the members were asked for their locks.
     deferred: Vec<(Ask, Reply)>,
 }
 
@@ -36,25 +38,26 @@ pub(super) struct Home {
 enum Role {
     #[default]
     None,
-    /// It asks the members what they have.
+    /// This machine is the lock manager, and is asking the members which locks their sessions hold.
     Asks,
     Home,
-    /// The database closes.
+    /// The database is closing.
     Over,
 }
 
-/// The machine that asks is not told by whom the lock is kept; it is to ask again.
+/// The error of a request that got no verdict because its receiver is not the lock manager. The
+/// caller asks again.
 #[derive(Debug)]
 pub(crate) struct NotHome;
 
-/// Who is the home.
+/// The location of the lock manager, with its machine number.
 enum Whom {
     Here(u32),
     Peer(u32, Arc<Machine>),
 }
 
 impl Advisory {
-    /// Does what is asked. A reply that is dropped unsaid means: ask again.
+    /// Executes a request. Dropping `reply` without calling it tells the caller to ask again.
     fn decide(self: &Arc<Self>, ask: Ask, reply: Reply) {
         let Some(machine) = self.machine.upgrade() else {
             return;
@@ -72,7 +75,7 @@ impl Advisory {
         tell(due);
     }
 
-    /// Asks the home.
+    /// Sends a request to the lock manager. Returns its verdict and its machine number.
     pub(super) async fn ask(self: &Arc<Self>, ask: Ask) -> Result<(Verdict, u32), NotHome> {
         let (home, call) = match self.whom()? {
             Whom::Here(home) => {
@@ -94,7 +97,8 @@ impl Advisory {
         Ok((verdict.ok_or(NotHome)?, home))
     }
 
-    /// Tells a home; what it says to that does not matter. Where it is lost, the next one asks what is so.
+    /// Sends a message to the lock manager on machine `home` and ignores the reply. If that machine
+    /// is lost, the next lock manager asks this machine for its locks.
     pub(super) fn tell(self: &Arc<Self>, home: u32, ask: Ask) {
         let Some(machine) = self.machine.upgrade() else {
             return;
@@ -122,7 +126,7 @@ impl Advisory {
         })
     }
 
-    /// All locks, as the home has them.
+    /// Returns all held and requested locks, as the lock manager knows them.
     pub(crate) async fn states(self: &Arc<Self>) -> Result<Vec<LockState>, NotHome> {
         let call = match self.whom()? {
             Whom::Here(_) => return self.states_here().ok_or(NotHome),
@@ -135,7 +139,8 @@ impl Advisory {
         states.ok_or(NotHome)
     }
 
-    /// All locks, where this machine is the home and knows them.
+    /// Returns all locks, if this machine is the lock manager and has collected the locks of all
+    /// members.
     fn states_here(self: &Arc<Self>) -> Option<Vec<LockState>> {
         let machine = self.machine.upgrade()?;
         let mut home = self.home.lock();
@@ -143,7 +148,8 @@ impl Advisory {
         serves.then(|| home.table.states())
     }
 
-    /// Waits until the home knows all that this machine has told it: it answers after that.
+    /// Waits until the lock manager has applied every earlier message of this machine. Messages are
+    /// FIFO, so its reply implies that.
     pub(super) async fn settle(self: &Arc<Self>, owner: Owner) -> Result<(), NotHome> {
         let nothing = Ask {
             what: What::Settle,
@@ -154,7 +160,8 @@ impl Advisory {
         self.ask(nothing).await.map(drop)
     }
 
-    /// Tells a home what sessions of this machine have: from now on it is the one that counts.
+    /// Returns the locks of this machine's sessions for the new lock manager `home`. From now on
+    /// this machine accepts grants of `home` only.
     fn holdings(&self, home: u32) -> Vec<LockState> {
         let mut here = self.here.lock();
         here.known_to = home;
@@ -164,14 +171,16 @@ impl Advisory {
 }
 
 impl Home {
-    /// Whether it is the home, and knows what everybody has. Where it has just become it, the members are asked first.
+    /// Returns whether this machine is the lock manager and knows the locks of all members. If it
+    /// has just become the lock manager, this starts asking the members.
     fn may_serve(&mut self, advisory: &Arc<Advisory>, machine: &Machine) -> bool {
         let me = machine.number();
         if me == 0 || self.role == Role::Over {
             return me == 0;
         }
         if machine.manager() != me {
-            // Who waits here is to ask the next one.
+            // Dropping the state drops the replies: requests that wait here go to the next lock
+            // manager.
             *self = Home::default();
             return false;
         }
@@ -214,7 +223,7 @@ impl Home {
         }
     }
 
-    /// Has somebody look after those who wait for sessions of machines that may be lost.
+    /// Starts the task that checks for lost machines, if requests wait and the task does not run.
     fn watch(&mut self, advisory: &Arc<Advisory>) {
         if advisory.ship.is_some() && self.table.has_waits() && !self.watched {
             self.watched = true;
@@ -222,7 +231,7 @@ impl Home {
         }
     }
 
-    /// Those who are members no more have nothing.
+    /// Removes the locks and requests of owners whose machines are no longer members.
     fn part_with_lost(&mut self, machine: &Machine, due: &mut Due) {
         let configuration = machine.configuration();
         if configuration == self.configuration || machine.number() == 0 {
@@ -239,7 +248,7 @@ fn is_of(owner: Owner, machine: u32) -> bool {
     machine_of(owner) == machine
 }
 
-/// Looks now and then whether machines are lost, as long as anybody waits.
+/// Checks repeatedly whether machines are lost, while requests wait.
 async fn look_after(advisory: Weak<Advisory>) {
     loop {
         let Some(alarm) = advisory.upgrade().map(|of| Arc::clone(&of.alarm)) else {
@@ -268,7 +277,7 @@ async fn look_after(advisory: Weak<Advisory>) {
     }
 }
 
-/// Asks all members what their sessions have, and then serves.
+/// Asks all members for the locks of their sessions, and then starts to serve requests.
 async fn gather(advisory: Weak<Advisory>) {
     let mut known: Vec<u32> = Vec::new();
     loop {
@@ -302,7 +311,7 @@ async fn gather(advisory: Weak<Advisory>) {
                 }
             }
             None => {
-                // It will answer, or be a member no more.
+                // The member will reply later, or will be evicted.
                 drop(machine);
                 if advisory.pause().await.is_err() {
                     return;
@@ -313,13 +322,15 @@ async fn gather(advisory: Weak<Advisory>) {
 }
 
 impl Advisory {
-    /// All members have said what they have: those who have asked meanwhile are answered.
+    /// Starts to serve requests: all members have reported their locks. Executes the deferred
+    /// requests.
     fn open_home(self: &Arc<Self>, machine: &Machine) {
         let mut due = Due::new();
         let mut home = self.home.lock();
         if home.role == Role::Asks {
             home.role = Role::Home;
-            // What lost ones had said before they were lost is there, too.
+            // The table may contain locks that a machine reported before it was lost: check all
+            // owners again.
             home.configuration = 0;
             home.part_with_lost(machine, &mut due);
             for (ask, reply) in std::mem::take(&mut home.deferred) {
@@ -331,7 +342,8 @@ impl Advisory {
         tell(due);
     }
 
-    /// This machine is no home any more: those who wait here ask the next one.
+    /// Ends the role of lock manager when the database closes. Requests that wait here go to the
+    /// next lock manager.
     pub(crate) fn close(&self) {
         let over = Home {
             role: Role::Over,
@@ -349,7 +361,7 @@ impl Advisory {
         }
     }
 
-    /// Answers what machines ask.
+    /// Registers the handler for requests of other machines.
     pub(crate) fn serve(self: &Arc<Self>, machine: &Machine) {
         let advisory = Arc::clone(self);
         let handler = move |peer: MachineId, request: Vec<u8>, answer: Answer| match Request::decode(
@@ -358,7 +370,7 @@ impl Advisory {
             None => {}
             Some(Request::Holdings) => answer.send(&encode_states(&advisory.holdings(peer.0))),
             Some(Request::All) => {
-                // An answer that is dropped means: ask again.
+                // A dropped reply tells the peer to ask again.
                 if let Some(states) = advisory.states_here() {
                     answer.send(&encode_states(&states));
                 }

@@ -1,19 +1,21 @@
-//! The tables that a session of any machine has locked, or wants to, in a mode that conflicts with statements.
+//! Marks: the tables on which a session of any machine holds or requests a lock that conflicts with
+//! the locks of statements.
 //!
 //! ```text
-//! statement                              LOCK TABLE, DDL
-//!   its session notes the lock             every machine sets a mark on the table
-//!   is there a mark on the table?          every session there hands its locks of the table over to the home
-//!     no:  the lock is had                 the home is asked for the lock, and knows all that conflict
-//!     yes: the home is asked for it        the mark goes with the lock
+//! statement                            LOCK TABLE, DDL
+//!   its session notes the lock           every machine sets a mark on the table
+//!   is there a mark on the table?        every session reports its locks of the table
+//!     no:  the lock is held              the lock manager gets the request, knows all conflicts
+//!     yes: ask the lock manager for it   the mark is removed with the lock
 //! ```
 //! # Invariants
-//! * ADV-5: a session notes a lock before it looks for marks, and a machine sets a mark before it looks at its sessions,
-//!   both under the session's mutex. So a statement sees the mark, or its lock is handed over.
+//! * ADV-5: a session notes a lock before it looks for marks, and a machine sets a mark before it
+//!   looks at its sessions, both under the session's mutex. So a statement sees the mark, or its
+//!   lock is reported.
 //!
 //! # Failure
-//! A mark of a session that is lost without a word stays until its machine is no member any more. Statements on that
-//! table ask the home until then.
+//! If the removal of a mark is lost, the mark stays until the machine of its session is no longer a
+//! member. Until then, statements on that table ask the lock manager.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -24,15 +26,15 @@ use parking_lot::Mutex;
 use super::own::Lock;
 use super::table::Owner;
 
-/// The marks that a machine knows.
+/// The marks that this machine knows.
 pub(super) struct Marks {
-    /// How many there are, and one more as long as others may have set some before.
+    /// The number of marks, plus one while marks set before this machine joined may be unknown.
     count: AtomicUsize,
     known: Mutex<Known>,
 }
 
 struct Known {
-    /// All that were set before this machine was a member are known.
+    /// True once the marks that were set before this machine joined are known.
     all: bool,
     marks: HashMap<LockKey, Vec<Mark>>,
 }
@@ -44,7 +46,8 @@ struct Mark {
 }
 
 impl Marks {
-    /// There are none. Where there are other machines they may have set some: `all` is false.
+    /// Returns an empty set of marks. If there are other machines, their earlier marks are still
+    /// unknown: `all` is false.
     pub fn new(others: Others) -> Marks {
         let all = others == Others::None;
         Marks {

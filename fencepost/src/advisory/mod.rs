@@ -1,24 +1,27 @@
-//! Advisory locks and those of tables: one table of them for the whole database.
+//! Advisory locks and table locks: one lock table for the whole database.
 //!
 //! ```text
-//! a statement ─► uses.rs   noted in the session, as long as there is no mark on the table (marks.rs)
-//! pg_advisory_lock, LOCK TABLE, DDL ─► session.rs  how it asks, waits, gives back; own.rs has what it has
-//!                        └─► home.rs  the table, on the home: a machine that is alone, or the configuration manager
-//!                              └─► table.rs  who has what, who waits, circles        wire.rs  the same as bytes
-//!        └─► circles.rs  circles through rows, of all machines
+//! a statement ─► uses.rs   noted in the session, while there is no mark on the table (marks.rs)
+//! pg_advisory_lock, LOCK TABLE, DDL ─► session.rs  requests, waits, releases
+//!        │                               own.rs      the locks of one session
+//!        ├─► home.rs  the lock manager: the only machine, or the configuration manager
+//!        │     └─► table.rs  holders, queues, deadlocks       wire.rs  the message format
+//!        └─► circles.rs  deadlocks that contain waits for rows, over all machines
 //! ```
-//! A session asks the home only for what it does not have yet, and tells it only of what it has not any more. Where the
-//! home is another machine than before, it first asks all members what their sessions have; it answers nobody until it
-//! knows. A machine that is no member any more has no locks, and
-//! those who ask there get 57P03.
+//! One machine is the lock manager ("home" in the code). A session asks the lock manager only for
+//! locks that it does not hold yet, and notifies it only of locks that it no longer holds. A new
+//! lock manager first asks all members for the locks of their sessions. It answers no request
+//! before all have replied. A machine that is no longer a member holds no locks; requests there
+//! fail with 57P03.
 //!
 //! # Invariants
 //! * ADV-1…3 of the table, ADV-5 of the marks.
-//! * ADV-4: what a home grants counts only for a session whose machine has not told another home meanwhile what it has.
-//!   So no lock is lost with a home, and none is had twice.
+//! * ADV-4: a grant is valid only if the session's machine has not meanwhile reported its locks to
+//!   another lock manager. So no lock is lost with a lock manager, and no lock is granted twice.
 //!
 //! # Failure
-//! Whoever waits while the home is lost asks the next one. A session that ends, or whose machine does, has no locks.
+//! If the lock manager is lost, waiting sessions ask the next one. The locks of a session end with
+//! the session or with its machine.
 
 mod circles;
 mod home;
@@ -47,34 +50,35 @@ pub(crate) use session::{Handle, LockMark, SessionLocks};
 use table::Owner;
 use wire::Ask;
 
-/// How long a machine waits before it asks again where the home is.
+/// The delay before a machine repeats a request to the lock manager.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What a machine has of the advisory locks.
+/// The lock state of one machine: its sessions, the marks, and the table if it is the lock manager.
 pub(crate) struct Advisory {
     machine: Weak<Machine>,
-    /// Where there are other machines: who runs what is not a session's.
+    /// Runs tasks that belong to no session. `None` if the database has one machine.
     ship: Option<Arc<Ship>>,
     alarm: Arc<Alarm>,
     register: Arc<Register>,
-    /// The table, where this machine is the home.
+    /// The lock table, in use only if this machine is the lock manager.
     home: Mutex<Home>,
     here: Mutex<Here>,
     marks: Marks,
-    /// Locks of sessions that have served one of another machine, for the next one.
+    /// Lock owners of ended sessions that ran statements for another machine, kept for reuse.
     idle: Mutex<Vec<Arc<SessionLocks>>>,
 }
 
-/// The sessions of this machine that have asked for locks.
+/// The sessions of this machine that have requested locks.
 #[derive(Default)]
 struct Here {
-    /// The machine that knows what they have.
+    /// The number of the lock manager that knows the locks of these sessions; 0 before the first
+    /// grant.
     known_to: u32,
     sessions: HashMap<Owner, Weak<SessionLocks>>,
 }
 
 impl Advisory {
-    /// Nobody has any lock.
+    /// Returns the state of a machine whose sessions hold no locks.
     pub fn new(
         machine: &Arc<Machine>,
         ship: Option<&Arc<Ship>>,
@@ -97,20 +101,21 @@ impl Advisory {
         })
     }
 
-    /// Returns the locks of a session that has ended; it has none, and its number is free.
+    /// Returns the lock owner of an ended session for reuse; it holds no locks and its number is
+    /// free.
     pub fn idle_locks(&self) -> Option<Arc<SessionLocks>> {
         self.idle.lock().pop()
     }
 
-    /// Keeps `locks`, of which there are none left, for a session that begins.
+    /// Keeps `locks`, which holds no lock any more, for the next session.
     pub fn keep_idle(&self, locks: &Arc<SessionLocks>) {
         self.idle.lock().push(Arc::clone(locks));
     }
 
-    /// Waits a little before the home is asked again.
+    /// Waits [`ASK_AGAIN`] before the next request to the lock manager.
     ///
     /// # Errors
-    /// 57P03 on a machine that is no member any more, or that stops.
+    /// 57P03 if this machine is no longer a member, or stops.
     async fn pause(&self) -> Result<(), SqlError> {
         self.alarm.sleep(Instant::now() + ASK_AGAIN).await;
         let machine = self.machine.upgrade();
@@ -120,8 +125,8 @@ impl Advisory {
         }
     }
 
-    /// Takes what the home has granted, unless sessions of this machine count on another one by now; whether it was
-    /// taken.
+    /// Calls `keep` to record a grant of the lock manager `home`. Returns false, without the call,
+    /// if the locks of this machine are reported to another lock manager by now (ADV-4).
     fn keep(&self, home: u32, keep: impl FnOnce()) -> bool {
         let mut here = self.here.lock();
         if here.known_to == 0 {
@@ -134,7 +139,7 @@ impl Advisory {
         known
     }
 
-    /// Changes what a session has, and tells the home that counts what to make of it.
+    /// Changes the locks of a session and sends the resulting message to the current lock manager.
     fn tell_after<T>(self: &Arc<Self>, change: impl FnOnce() -> (T, Option<Ask>)) -> T {
         let here = self.here.lock();
         let (result, ask) = change();

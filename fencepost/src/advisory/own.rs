@@ -1,22 +1,22 @@
-//! The locks that a session has, how often it has taken each, and until when.
+//! The locks of one session, with the number of times that it has taken each, and their scope.
 
 use fencepost_sql::advisory::{LockKey, LockMode, LockScope};
 use foldhash::HashMap;
 
 pub(super) type Lock = (LockKey, LockMode);
 
-/// The locks of a session.
+/// The locks of one session.
 #[derive(Default)]
 pub(super) struct Own {
-    /// Those that the home knows.
+    /// The locks that the lock manager knows.
     known: HashMap<Lock, Count>,
-    /// Those of the transaction, as they were taken.
+    /// The locks of the transaction, in the order in which they were taken.
     taken: Vec<Taken>,
-    /// Those of the session that the statement has taken.
+    /// The session-scope locks that the current statement has taken.
     fresh: Vec<Lock>,
 }
 
-/// How often a lock was taken.
+/// How many times a lock was taken, for each scope.
 #[derive(Clone, Copy, Default)]
 struct Count {
     session: u32,
@@ -34,33 +34,33 @@ impl Taken {
     }
 }
 
-/// The place where others find a lock.
+/// The place where a lock is recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// In the session alone.
     Session,
-    /// At the home, too.
+    /// At the lock manager, too.
     Home,
 }
 
 impl Own {
-    /// Returns whether the home knows that the session has this lock.
+    /// Returns whether the lock manager knows that the session has this lock.
     pub fn is_known(&self, lock: Lock) -> bool {
         self.known.contains_key(&lock)
     }
 
-    /// Returns all locks that the home is to know.
+    /// Returns all locks that the lock manager has to know.
     pub fn known(&self) -> impl Iterator<Item = Lock> {
         self.known.keys().copied()
     }
 
-    /// Returns the locks of the session, each as often as it was taken.
+    /// Returns the session-scope locks, each as many times as it was taken.
     pub fn of_session(&self) -> Vec<Lock> {
         let times = |(lock, count): (&Lock, &Count)| vec![*lock; count.session as usize];
         self.known.iter().flat_map(times).collect()
     }
 
-    /// Adds a lock that the home knows.
+    /// Adds a lock that the lock manager has granted.
     pub fn add(&mut self, lock: Lock, scope: LockScope) {
         let count = self.known.entry(lock).or_default();
         match scope {
@@ -76,8 +76,8 @@ impl Own {
         }
     }
 
-    /// Takes back one of the times that a lock was taken. Returns whether there was one, and whether the lock is had no
-    /// more.
+    /// Releases a lock once. Returns whether the session held it in this scope, and whether the
+    /// session does not hold it any more.
     pub fn remove(&mut self, lock: Lock, scope: LockScope) -> (bool, bool) {
         let Some(count) = self.known.get_mut(&lock) else {
             return (false, false);
@@ -97,10 +97,12 @@ impl Own {
         (true, over)
     }
 
-    /// Adds the locks of a statement, of which only this session knows, except those that the transaction has.
+    /// Adds the locks of a statement, known to this session alone. Skips locks that the transaction
+    /// holds.
     pub fn take_all_here(&mut self, mut locks: impl ExactSizeIterator<Item = Lock> + Clone) {
         let before = self.taken.len();
-        // A statement that runs again finds its locks one behind the other.
+        // A repeated statement finds its locks in sequence, because its first run recorded them
+        // together.
         if let Some(first) = locks.clone().next()
             && let Some(at) = self.taken.iter().position(|taken| taken.lock == first)
         {
@@ -117,15 +119,15 @@ impl Own {
         }
     }
 
-    /// Adds the lock of a statement, of which only this session knows. Returns false if the transaction has it, or one that
-    /// includes it.
+    /// Adds the lock of a statement, known to this session alone. Returns false if the transaction
+    /// already holds it or a lock that includes it.
     pub fn take_here(&mut self, lock: Lock) -> bool {
         let before = self.taken.len();
         self.take_all_here(std::iter::once(lock));
         self.taken.len() > before
     }
 
-    /// Takes back the locks that were taken since `mark` and of which only this session knows.
+    /// Removes the locks that were taken since `mark` and are known to this session alone.
     pub fn take_back_here(&mut self, mark: usize) {
         let mut at = 0;
         self.taken.retain(|taken| {
@@ -134,7 +136,8 @@ impl Own {
         });
     }
 
-    /// Notes that the home knows a lock on `key` of which only this session knew. Returns the lock, if there is one.
+    /// Marks a lock on `key` that was known to this session alone as known to the lock manager.
+    /// Returns the lock, if there is one.
     pub fn hand_over(&mut self, key: LockKey) -> Option<Lock> {
         let mut taken = self.taken.iter_mut();
         let is_wanted = |taken: &&mut Taken| taken.lock.0 == key && taken.place == Place::Session;
@@ -144,12 +147,13 @@ impl Own {
         Some(taken.lock)
     }
 
-    /// Returns how many locks of the transaction were taken.
+    /// Returns the number of locks that the transaction has taken.
     pub fn mark(&self) -> usize {
         self.taken.len()
     }
 
-    /// Forgets the locks of the transaction since `mark`. Returns those that the home knows, the last one first.
+    /// Removes the transaction's locks since `mark`. Returns the ones that the lock manager knows,
+    /// the last one first.
     pub fn back_to(&mut self, mark: usize) -> Vec<Lock> {
         if self.known.is_empty() {
             self.taken.truncate(mark);
@@ -163,12 +167,12 @@ impl Own {
         known
     }
 
-    /// Notes that a statement begins.
+    /// Starts a new statement: clears the list of its session-scope locks.
     pub fn begin(&mut self) {
         self.fresh.clear();
     }
 
-    /// Returns the locks of the session that the statement has taken, the last one first.
+    /// Returns the session-scope locks that the statement has taken, the last one first.
     pub fn take_fresh(&mut self) -> Vec<Lock> {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.reverse();

@@ -1,7 +1,8 @@
-//! The locks of a session: how it takes them, waits for them, and gives them back.
+//! The locks of a session: how it takes them, waits for them, and releases them.
 //!
-//! Locks of the session stay, however transactions end; a statement that is run again unseen gives back what its run
-//! before had taken. Those of the transaction go with it, or with the savepoint that they were taken after.
+//! Session-scope locks outlive transactions. When a statement is retried transparently, the locks
+//! that its previous run took are released. Transaction-scope locks end with the transaction, or
+//! with a rollback to a savepoint that is older than the lock.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -25,29 +26,29 @@ use super::table::{Owner, Verdict};
 use super::wire::{Ask, What};
 use crate::alarm::Alarm;
 
-/// How long a session has waited when it looks for circles that go through rows.
+/// The waiting time after which a session looks for deadlocks that contain waits for rows.
 const DEADLOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The locks of a session.
 pub(crate) struct SessionLocks {
     pub(super) advisory: Arc<Advisory>,
     pub(super) owner: Owner,
-    /// It has asked for a lock before.
+    /// True once the session has requested a lock.
     known: AtomicBool,
-    /// A home may know of a lock of it.
+    /// True if the lock manager may know a lock of this session.
     pub(super) asked: AtomicBool,
-    /// It has told the home of what it gives back, and not heard since that this is known.
+    /// True after a release was sent, until the lock manager has confirmed that it has applied it.
     told: AtomicBool,
     lock_timeout_ms: AtomicU64,
     pub(super) own: Mutex<Own>,
 }
 
-/// Where a transaction stands with its locks.
+/// The number of locks a transaction had taken at some point; see [`SessionLocks::back_to`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LockMark(usize);
 
 impl SessionLocks {
-    /// None yet.
+    /// Returns the locks of session `owner`: none.
     pub fn new(advisory: &Arc<Advisory>, owner: Owner) -> Arc<SessionLocks> {
         Arc::new(SessionLocks {
             advisory: Arc::clone(advisory),
@@ -60,20 +61,20 @@ impl SessionLocks {
         })
     }
 
-    /// How long it waits for a lock; `None`: as long as it takes.
+    /// Sets `lock_timeout`: how long the session waits for a lock. `None` means without limit.
     pub fn set_timeout(&self, timeout: Option<Duration>) {
         let ms = timeout.map_or(0, |t| u64::try_from(t.as_millis()).unwrap_or(u64::MAX));
         self.lock_timeout_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// A statement that may take locks begins.
+    /// Starts a statement that may take locks.
     pub fn begin(&self) {
         if self.is_used() {
             self.own.lock().begin();
         }
     }
 
-    /// The statement is run again: what it has taken is given back.
+    /// Releases the session-scope locks of the current statement, because the statement is retried.
     pub fn give_back(&self) {
         if self.is_used() {
             let fresh = self.own.lock().take_fresh();
@@ -81,7 +82,7 @@ impl SessionLocks {
         }
     }
 
-    /// Where the transaction stands.
+    /// Returns the current position in the transaction's list of locks.
     pub fn mark(&self) -> LockMark {
         match self.is_used() {
             true => LockMark(self.own.lock().mark()),
@@ -89,7 +90,7 @@ impl SessionLocks {
         }
     }
 
-    /// What the transaction has taken since is given back; all at its end.
+    /// Releases the locks that the transaction has taken since `mark`; all of them at its end.
     pub fn back_to(&self, mark: LockMark) {
         if self.is_used() {
             let known = self.own.lock().back_to(mark.0);
@@ -103,7 +104,7 @@ impl SessionLocks {
         self.known.load(Ordering::Relaxed)
     }
 
-    /// What a home is to know.
+    /// Returns the locks that the lock manager has to know.
     pub(super) fn holdings(&self) -> Vec<LockState> {
         let own = self.own.lock();
         let state = |(key, mode): Lock| LockState {
@@ -121,7 +122,7 @@ impl SessionLocks {
         }
     }
 
-    /// Gives a lock back once; whether it was had.
+    /// Releases a lock once. Returns whether the session held it in this scope.
     fn drop_one(&self, (key, mode): Lock, scope: LockScope) -> bool {
         let (had, over) = self.advisory.tell_after(|| {
             let (had, over) = self.own.lock().remove((key, mode), scope);
@@ -135,7 +136,7 @@ impl SessionLocks {
         had
     }
 
-    /// Takes the marks of a lock away that is not had any more, if it has some.
+    /// Removes the marks of a lock that the session no longer holds, if the lock has marks.
     fn unmark(&self, lock: Lock) {
         if is_marked(lock) {
             self.advisory.unmark_everywhere(self.owner, lock);
@@ -151,10 +152,11 @@ impl SessionLocks {
         }
     }
 
-    /// Takes a lock once more. Returns whether the session has it: where others are in the way, it `waits` or is refused.
+    /// Takes a lock once more. Returns whether the session has it. If another session holds a
+    /// conflicting lock, the session waits if `waits`; otherwise the request is refused.
     ///
     /// # Errors
-    /// 40P01 for the session that closes a circle of waits; 55P03 after `lock_timeout`.
+    /// 40P01 if this request closes a cycle of waits; 55P03 after `lock_timeout`.
     pub(super) async fn lock(
         self: &Arc<Self>,
         lock: Lock,
@@ -172,7 +174,7 @@ impl SessionLocks {
         self.take(lock, scope, waits).await
     }
 
-    /// Takes a lock that the home does not know of.
+    /// Takes a lock that the lock manager does not know.
     async fn take(&self, lock: Lock, scope: LockScope, waits: bool) -> Result<bool, SqlError> {
         self.asked.store(true, Ordering::Relaxed);
         let what = if waits { What::Wait } else { What::Try };
@@ -188,7 +190,8 @@ impl SessionLocks {
             let verdict = self.await_verdict(pin!(asked), deadline, lock).await?;
             match verdict {
                 Ok(granted) if granted.is_outdated(&self.advisory) => {
-                    // A machine has joined that has no mark. What is granted is given back, and asked for once more.
+                    // A machine has joined meanwhile, without a mark: release the lock and request
+                    // it again.
                     let release = self.ask(What::Release, lock.0, lock.1);
                     self.advisory.tell_after(|| ((), Some(release)));
                 }
@@ -214,7 +217,8 @@ impl SessionLocks {
         }
     }
 
-    /// Asks the home for a lock; for one that conflicts with statements, once all machines have a mark.
+    /// Asks the lock manager for a lock. If the lock conflicts with statements, first sets the mark
+    /// on all machines.
     async fn mark_and_ask(&self, what: What, lock: Lock) -> Result<Answered, NotHome> {
         let marked_in = match is_marked(lock) {
             true => Some(self.advisory.mark_everywhere(self.owner, lock).await?),
@@ -229,7 +233,8 @@ impl SessionLocks {
         })
     }
 
-    /// Waits for what the home says, and now and then looks whether waiting makes sense.
+    /// Waits for the verdict of the lock manager. Meanwhile checks `deadline` and looks for
+    /// deadlocks.
     async fn await_verdict<T>(
         &self,
         mut asked: Pin<&mut impl Future<Output = T>>,
@@ -271,7 +276,7 @@ impl SessionLocks {
             .hint("See server log for query details.")
     }
 
-    /// Others may ask what it has from now on.
+    /// Registers this session, so that its locks are reported to a new lock manager.
     #[inline]
     pub(super) fn join(self: &Arc<Self>) {
         if !self.is_used() && !self.known.swap(true, Ordering::Relaxed) {
@@ -281,28 +286,30 @@ impl SessionLocks {
     }
 }
 
-/// Returns whether a lock goes with marks on all machines: it conflicts with those of statements.
+/// Returns whether a lock needs marks on all machines, because it conflicts with those of
+/// statements.
 fn is_marked((key, mode): Lock) -> bool {
     matches!(key, LockKey::Table(..)) && mode.conflicts_with_statements()
 }
 
-/// The answer of a home.
+/// The reply of the lock manager.
 struct Answered {
     verdict: Verdict,
     home: u32,
-    /// The configuration whose members have a mark, where the lock goes with one.
+    /// The configuration whose members have the mark; `None` if the lock needs no mark.
     marked_in: Option<u64>,
 }
 
 impl Answered {
-    /// Returns whether the lock is granted, and machines may have joined without a mark.
+    /// Returns whether the lock is granted, but machines may have joined without a mark.
     fn is_outdated(&self, advisory: &Advisory) -> bool {
         let marked_in = self.marked_in.unwrap_or_else(|| advisory.configuration());
         self.verdict == Verdict::Granted && marked_in != advisory.configuration()
     }
 }
 
-/// A lock that is asked for; dropped while that is so, it is neither wanted nor had.
+/// A lock request in progress. Dropping it before its end cancels the request and releases the
+/// lock.
 struct Wanted<'a> {
     locks: &'a SessionLocks,
     lock: Lock,
@@ -311,10 +318,10 @@ struct Wanted<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wish {
-    /// The home may have been asked.
+    /// The lock manager may have received the request.
     Open,
     Granted,
-    /// The home has said no.
+    /// The lock manager has refused the request.
     Refused,
 }
 
@@ -386,7 +393,7 @@ impl AdvisoryLocks for Handle {
 }
 
 impl SessionLocks {
-    /// Gives all locks of the session back, and waits until others can have them.
+    /// Releases all session-scope locks, and waits until other sessions can take them.
     pub async fn unlock_session(&self) {
         if !self.is_used() {
             return;
@@ -396,22 +403,22 @@ impl SessionLocks {
         self.settle().await;
     }
 
-    /// Whether others may not know yet of something that was given back.
+    /// Returns whether the lock manager may not have applied a release yet.
     #[inline]
     pub fn owes(&self) -> bool {
         self.told.load(Ordering::Relaxed)
     }
 
-    /// Waits until others can have all that was given back.
+    /// Waits until other sessions can take all locks that were released.
     pub async fn settle(&self) {
         if self.told.swap(false, Ordering::Relaxed) {
-            // A new home is told what is still had.
+            // An error is harmless: a new lock manager gets the locks that are still held.
             let _ = self.advisory.settle(self.owner).await;
         }
     }
 }
 
-/// The locks of a session, as functions know them.
+/// The locks of a session, in the form that the functions of `fencepost_sql` use.
 #[derive(Clone)]
 pub(crate) struct Handle(pub(crate) Arc<SessionLocks>);
 
@@ -421,7 +428,7 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// What `work` gives by `until`.
+/// Returns the result of `work`, or `None` if it is not ready by `until`.
 async fn within<T>(
     alarm: &Alarm,
     until: Instant,

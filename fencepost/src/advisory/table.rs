@@ -1,11 +1,13 @@
-//! The table of advisory locks and those of LOCK TABLE: who has which, and who stands in line for them.
+//! The lock table: the holders of each advisory or table lock, and the queue of requests for it.
 //!
-//! Plain data under one lock. Who waits is told by its [`Reply`], after the table has been unlocked.
+//! The table is plain data under one mutex. A waiting request gets its [`Reply`] after the table
+//! has been unlocked.
 //!
 //! # Invariants
-//! * ADV-1: no two owners have one lock in modes that conflict.
-//! * ADV-2: a lock goes to whoever has waited longest; who has it already, in another mode, goes first.
-//! * ADV-3: there is no circle of waits: who would close one is told so instead.
+//! * ADV-1: no two owners hold one lock in modes that conflict.
+//! * ADV-2: a lock is granted in the order of requests, but a request of an owner that already
+//!   holds the lock in another mode goes first.
+//! * ADV-3: there is no cycle of waits: a request that would close one gets a deadlock verdict.
 
 use std::collections::VecDeque;
 
@@ -17,18 +19,18 @@ use super::circles::circle;
 /// A session of any machine, by its number.
 pub(super) type Owner = i32;
 
-/// How a request for a lock ends.
+/// The verdict on a request for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is had.
+    /// The owner holds the lock.
     Granted,
-    /// Others have it, and whoever asked does not wait.
+    /// Other owners hold the lock, and the request does not wait.
     Refused,
-    /// Waiting would close a circle, in which this owner is waited for.
+    /// Waiting would close a cycle of waits. The request would wait for this owner.
     Deadlock(Owner),
 }
 
-/// Tells whoever asked.
+/// The callback that sends the verdict to the requester.
 pub(super) type Reply = Box<dyn FnOnce(Verdict) + Send>;
 
 /// Replies that are due.
@@ -37,7 +39,7 @@ pub(super) type Due = Vec<(Reply, Verdict)>;
 #[derive(Default)]
 pub(super) struct Table {
     locks: HashMap<LockKey, Lock>,
-    /// What each owner waits for; it waits for one at a time.
+    /// The lock that each owner waits for; an owner waits for at most one.
     waits: HashMap<Owner, LockKey>,
 }
 
@@ -54,7 +56,7 @@ struct Waiting {
 }
 
 impl Lock {
-    /// Holders that `owner` has to wait for.
+    /// Returns the other owners whose held modes conflict with `mode`.
     fn in_the_way(&self, owner: Owner, mode: LockMode) -> impl Iterator<Item = Owner> {
         let others = self
             .holders
@@ -68,7 +70,8 @@ impl Lock {
         self.holders.iter().any(|(holder, _)| *holder == owner)
     }
 
-    /// Whether it may be had at once, with `ahead` in line before.
+    /// Returns whether `owner` can get the lock at once, if the first `ahead` requests of the queue
+    /// precede this one.
     fn may_have(&self, owner: Owner, mode: LockMode, ahead: usize) -> bool {
         let first = self.is_holder(owner)
             || !(self.line.iter().take(ahead)).any(|other| mode.conflicts(other.mode));
@@ -81,7 +84,7 @@ impl Lock {
         }
     }
 
-    /// Gives the lock to those in line who may have it.
+    /// Grants the lock to every queued request that can have it now.
     fn pass_on(&mut self, waits: &mut HashMap<Owner, LockKey>, due: &mut Due) {
         let mut at = 0;
         while let Some(next) = self.line.get(at) {
@@ -100,7 +103,7 @@ impl Lock {
 }
 
 impl Table {
-    /// Takes the lock, or stands in line for it where `waits`.
+    /// Grants the lock, or puts the request in the queue if `waits`; otherwise refuses it.
     pub fn ask(
         &mut self,
         (owner, key, mode): (Owner, LockKey, LockMode),
@@ -130,7 +133,7 @@ impl Table {
         }
     }
 
-    /// Gives a lock back.
+    /// Releases a lock.
     pub fn release(&mut self, owner: Owner, key: LockKey, mode: LockMode, due: &mut Due) {
         if let Some(lock) = self.locks.get_mut(&key) {
             lock.holders.retain(|holder| *holder != (owner, mode));
@@ -139,7 +142,7 @@ impl Table {
         }
     }
 
-    /// The owner waits no longer.
+    /// Removes the request that the owner waits for.
     pub fn leave(&mut self, owner: Owner, due: &mut Due) {
         if let Some(key) = self.waits.remove(&owner)
             && let Some(lock) = self.locks.get_mut(&key)
@@ -150,7 +153,7 @@ impl Table {
         }
     }
 
-    /// Owners that are `gone` have nothing any more, and wait for nothing.
+    /// Removes all locks and requests of the owners for which `gone` returns true.
     pub fn part_with(&mut self, gone: impl Fn(Owner) -> bool, due: &mut Due) {
         for lock in self.locks.values_mut() {
             lock.holders.retain(|(owner, _)| !gone(*owner));
@@ -164,23 +167,24 @@ impl Table {
         self.locks.retain(|_, lock| !idle(lock));
     }
 
-    /// Puts down what owners are known to have.
+    /// Records a lock that an owner holds already.
     pub fn put(&mut self, owner: Owner, key: LockKey, mode: LockMode) {
         self.locks.entry(key).or_default().grant(owner, mode);
     }
 
-    /// Forgets everything; those who wait are to ask somebody else.
+    /// Removes everything. Waiting requests are dropped; their machines ask the next lock manager.
     pub fn clear(&mut self) {
         self.locks.clear();
         self.waits.clear();
     }
 
-    /// Whether anybody waits.
+    /// Returns whether any request waits.
     pub fn has_waits(&self) -> bool {
         !self.waits.is_empty()
     }
 
-    /// All locks that are had or waited for; who waits in the order of the line.
+    /// Returns all locks that are held or requested. The requests for one lock keep the order of
+    /// the queue.
     pub fn states(&self) -> Vec<LockState> {
         let mut states = Vec::new();
         for (key, lock) in &self.locks {
@@ -196,12 +200,12 @@ impl Table {
                     }),
             );
         }
-        // Those who wait stay in line.
+        // The sort is stable, so waiting requests keep the order of the queue.
         states.sort_by_key(|state| (state.key, !state.granted));
         states
     }
 
-    /// Whom an owner waits for.
+    /// Returns the owners that `owner` waits for.
     fn waited_for(&self, owner: Owner) -> Vec<Owner> {
         let Some(lock) = self.waits.get(&owner).and_then(|key| self.locks.get(key)) else {
             return Vec::new();
@@ -220,7 +224,8 @@ impl Table {
         }
     }
 
-    /// Whom an owner waits for, where that waits for it in turn, itself or through others.
+    /// Returns the owner that `owner` waits for, if that owner waits for `owner`, directly or
+    /// through others.
     fn circle(&self, owner: Owner) -> Option<Owner> {
         let circle = circle(owner, |owner| self.waited_for(owner))?;
         circle.get(1).copied()
@@ -283,7 +288,8 @@ mod tests {
         world.ask(3, KEY, Exclusive, false);
         assert_eq!(world.told(), [(1, Granted), (2, Granted), (3, Refused)]);
         world.ask(3, KEY, Exclusive, true);
-        // Behind one that waits exclusively nobody overtakes, unless it has the lock already.
+        // A new request does not overtake a waiting exclusive one, unless its owner holds the lock
+        // already.
         world.ask(4, KEY, Share, false);
         world.ask(4, KEY, Share, true);
         world.ask(1, KEY, Share, false);

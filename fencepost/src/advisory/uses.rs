@@ -1,6 +1,7 @@
-//! The locks of statements: noted in the session alone, as long as no session wants a mode that conflicts with them.
+//! The locks of statements. They are noted in the session alone, while no session requests a mode
+//! that conflicts with them.
 //!
-//! [`super::marks`] tells why no lock is missed.
+//! [`super::marks`] explains why no conflict is missed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,8 +21,8 @@ use crate::cancels::machine_of;
 use crate::services;
 
 impl SessionLocks {
-    /// Takes the locks of a statement on tables of `database`, if none of them has to be waited for. Returns whether the
-    /// session has them all.
+    /// Takes the locks of a statement on tables of `database`, if no lock needs a wait. Returns
+    /// whether the session has them all.
     #[inline]
     pub fn use_at_once(self: &Arc<Self>, database: u32, uses: &[TableUse]) -> bool {
         if uses.is_empty() {
@@ -38,7 +39,7 @@ impl SessionLocks {
         self.advisory.marks.are_none() || self.are_unmarked(database, uses, mark)
     }
 
-    /// Returns whether another session may have a lock that conflicts with those of a statement.
+    /// Returns whether another session may hold a lock that conflicts with those of a statement.
     #[inline]
     pub fn waits_for(&self, database: u32, uses: &[TableUse]) -> bool {
         !self.advisory.marks.are_none() && self.are_marked(database, uses)
@@ -65,8 +66,8 @@ impl SessionLocks {
     /// Takes the locks of a statement on tables of `database`, one after the other.
     ///
     /// # Errors
-    /// 40P01 for the session that closes a circle of waits; 55P03 after `lock_timeout`; 57P03 on a machine that is no member
-    /// any more.
+    /// 40P01 if this request closes a cycle of waits; 55P03 after `lock_timeout`; 57P03 if this
+    /// machine is no longer a member.
     pub async fn use_tables(
         self: &Arc<Self>,
         database: u32,
@@ -88,7 +89,8 @@ impl SessionLocks {
                     let mut own = self.own.lock();
                     own.take_back_here(mark);
                     if own.is_known(lock) {
-                        // It was handed over meanwhile.
+                        // Another session's mark has reported this lock to the lock manager
+                        // meanwhile.
                         continue;
                     }
                 }
@@ -98,7 +100,7 @@ impl SessionLocks {
         Ok(())
     }
 
-    /// Tells the home of the locks on `key` of which only the session knows.
+    /// Reports the locks on `key` that only the session knows to the lock manager.
     fn hand_over(&self, key: LockKey) {
         self.asked.store(true, Ordering::Relaxed);
         let hand_over_one = || {
@@ -111,8 +113,8 @@ impl SessionLocks {
 }
 
 impl Advisory {
-    /// Sets a mark on all machines: the home knows all locks of statements on its table then. Returns the number of the
-    /// configuration whose members have it.
+    /// Sets a mark on all machines. After that the lock manager knows all statement locks on the
+    /// table. Returns the number of the configuration whose members have the mark.
     pub(super) async fn mark_everywhere(
         self: &Arc<Self>,
         owner: Owner,
@@ -130,7 +132,7 @@ impl Advisory {
         Ok(configuration)
     }
 
-    /// Takes a mark away on all machines.
+    /// Removes a mark on all machines.
     pub(super) fn unmark_everywhere(self: &Arc<Self>, owner: Owner, lock: Lock) {
         self.marks.remove(owner, lock);
         let Some(machine) = self.machine.upgrade() else {
@@ -145,7 +147,7 @@ impl Advisory {
         }
     }
 
-    /// Returns the number of the configuration.
+    /// Returns the number of the current configuration; 0 if the machine has stopped.
     pub(super) fn configuration(&self) -> u64 {
         let machine = self.machine.upgrade();
         machine.map_or(0, |machine| machine.configuration())
@@ -162,7 +164,8 @@ impl Advisory {
         }
     }
 
-    /// Sets a mark on this machine, and tells the home of the locks on its table that sessions here have.
+    /// Sets a mark on this machine, and reports this machine's locks on the table to the lock
+    /// manager.
     pub(super) fn mark_here(&self, owner: Owner, lock: Lock) {
         self.marks.set(owner, lock);
         let sessions: Vec<Arc<SessionLocks>> = {
@@ -177,10 +180,11 @@ impl Advisory {
         }
     }
 
-    /// As [`Self::mark_here`], for a session of another machine: returns once the home knows all that it was told.
+    /// Does the same as [`Self::mark_here`], for a session of another machine. Returns once the
+    /// lock manager has applied all that was reported.
     ///
     /// # Errors
-    /// 57P03 if this machine is no member any more.
+    /// 57P03 if this machine is no longer a member.
     pub(super) async fn mark_for(
         self: &Arc<Self>,
         owner: Owner,
@@ -193,7 +197,7 @@ impl Advisory {
         Ok(())
     }
 
-    /// Learns the marks that were set before this machine was a member.
+    /// Learns the marks that were set before this machine joined.
     async fn learn_marks(self: &Arc<Self>) -> Result<(), SqlError> {
         while !self.marks.are_known() {
             match self.states().await {
@@ -214,7 +218,7 @@ impl Advisory {
         Ok(())
     }
 
-    /// Takes the marks of machines away that are no members any more.
+    /// Removes the marks of machines that are no longer members.
     fn part_with_lost_marks(&self) {
         let Some(machine) = self.machine.upgrade().filter(|m| m.number() != 0) else {
             return;

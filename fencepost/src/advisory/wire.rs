@@ -1,8 +1,10 @@
-//! What machines ask of the home of the advisory locks, as bytes.
+//! The messages to the lock manager and their byte format.
 //!
 //! ```text
-//! request  what (1): to ask, to mark or to unmark | session (4) | kind of key (1) | database (4) | key (8) | mode (1)
-//! verdict  how (1) | session (4)          locks  session (4) | kind of key (1) | database (4) | key (8) | mode (1) | granted (1), each
+//! request  kind: ask, mark or unmark (1) | session (4) | kind of key (1) | database (4)
+//!          | key (8) | mode (1)
+//! verdict  kind (1) | session (4)
+//! locks    session (4) | kind of key (1) | database (4) | key (8) | mode (1) | granted (1), each
 //! ```
 
 use fencepost_sql::advisory::{LockKey, LockMode, LockState};
@@ -10,22 +12,23 @@ use fencepost_sql::advisory::{LockKey, LockMode, LockState};
 use super::own::Lock;
 use super::table::{Owner, Verdict};
 
-/// What is asked.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// The lock, at once or not at all.
+    /// Take the lock without waiting.
     Try,
-    /// The lock.
+    /// Take the lock, and wait for it if necessary.
     Wait,
-    /// It is given back.
+    /// Release the lock.
     Release,
-    /// It is neither wanted nor had any more.
+    /// Cancel the request, and release the lock if it was granted.
     Abandon,
-    /// The session has ended.
+    /// Release everything: the session has ended.
     End,
-    /// Nothing, but that what it told before is known.
+    /// Change nothing: the reply proves that all earlier messages have been applied.
     Settle,
-    /// The session noted the lock before another session asked for a conflicting one: the home adds it without asking.
+    /// Add the lock without checks. The session noted it before another session requested a
+    /// conflicting one.
     Put,
 }
 
@@ -38,17 +41,18 @@ pub(super) struct Ask {
     pub mode: LockMode,
 }
 
-/// A message of a peer.
+/// A message from another machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Ask(Ask),
-    /// The peer is the home now: what do sessions here have?
+    /// Ask for the locks of this machine's sessions; the peer is the new lock manager.
     Holdings,
-    /// All locks.
+    /// Ask for all locks.
     All,
-    /// A session wants a lock that conflicts with those of statements: the home is to know these.
+    /// Set a mark: a session requests a lock that conflicts with statements. Reply after the lock
+    /// manager knows the statement locks of this machine.
     Mark(Owner, Lock),
-    /// The session does not want it any more.
+    /// Remove the mark: the session no longer holds or requests the lock.
     Unmark(Owner, Lock),
 }
 

@@ -1,11 +1,13 @@
-//! A machine that has its end of the network, and waits for the others.
+//! A machine that has its network endpoint, and waits for the other machines.
 //!
 //! # Invariants
-//! * JOINED-1: as the machine of one number a process has one end of the network, and one part of the store. As soon as the configuration
-//!   that lets it in is in the store the others connect to it and count on its vote, which it may not know yet: it goes on with both.
+//! * JOINED-1: a process keeps one network endpoint and one store member for its machine number.
+//!   The others connect to it, and count its vote, as soon as the store has the configuration that
+//!   admits it. The process may not know that yet, so it continues with both.
 //!
 //! # Failure
-//! Whom all others refuse ends after some seconds, and says why; so does, after a minute, whoever misses one.
+//! A machine that all others refuse ends after some seconds and reports the reason. A machine that
+//! waits for a missing machine does so after a minute.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,28 +26,30 @@ use crate::newcomer::{Awaits, Place};
 use crate::restart::Memory;
 use crate::saves::{Loaded, Saver};
 
-/// How long a machine waits for the others to come up.
+/// The longest wait for the other machines to start.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a machine goes on that every other one refuses.
+/// The time after which a machine that all others refuse ends.
 const REFUSED_PATIENCE: Duration = Duration::from_secs(3);
 const NAP: Duration = Duration::from_millis(2);
 
-/// What a machine waits for that others must bring about, and why they do not.
+/// A machine that waits for steps of other machines, with the causes to report if they do not
+/// happen.
 pub(crate) struct Joined {
     pub network: NetworkOptions,
-    /// What it had before, where its memory has outlived it.
+    /// The retained state of its previous process, if its memory has outlived that.
     pub resumed: Option<Arc<Resumed>>,
     pub loaded: Loaded,
     pub saver: Option<Saver>,
-    /// Who refuses this machine, and why; `None` where there is somebody who does not.
+    /// Returns the machines that refuse this one, with reasons; `None` if at least one does not
+    /// refuse.
     pub(super) refused: Refused,
-    /// Who is not there, and what was the matter when that was last tried.
+    /// Returns the missing machines, with the error of the last attempt to reach them.
     pub(super) missing: Missing,
-    /// Of a founder, given back where all others refuse it.
+    /// For an initial member: releases its place in the store if all others refuse it.
     pub(super) place: Option<Place>,
-    /// Why where the configuration is kept does not count on this machine yet.
+    /// Returns the reason why the configuration store does not count on this machine yet.
     pub(super) awaits: Option<Awaits>,
-    /// Of machines that keep their data on disks.
+    /// For machines that keep their data on disks.
     pub(super) again: Option<Again>,
     pub(super) taken_back: TakenBack,
 }
@@ -53,16 +57,16 @@ pub(crate) struct Joined {
 pub(super) type Refused = Box<dyn Fn() -> Option<String>>;
 pub(super) type Missing = Box<dyn Fn() -> String>;
 
-/// What became of a machine that was to begin with what is on its disk.
+/// The outcome of a start from a disk.
 pub(super) enum Beginner {
-    /// With the others, or among them.
+    /// The machine started with the others, or joined them under its number.
     Begun(Box<Joined>),
-    /// Others run, who would let it in as another machine.
+    /// The others run already, and offer this machine another number.
     Offered(Box<(Offer, Contents)>),
 }
 
 impl Joined {
-    /// Begins with what is on the disks of all machines.
+    /// Starts from the contents of all machines' disks.
     fn begins(mut self, on_disk: Arc<OnDisk>) -> Result<Joined, OpenError> {
         let configuration = on_disk.configuration();
         let fabric = &self.network.fabric;
@@ -77,20 +81,21 @@ impl Joined {
         Ok(self)
     }
 
-    /// The same with what a machine has whose memory outlives it.
+    /// Starts with the retained memory of a previous process.
     pub(super) fn with_memory(mut self, memory: Memory) -> Joined {
         (self.resumed, self.loaded, self.saver) = (memory.resumed, memory.loaded, memory.saver);
         self.network.before = memory.before;
         self
     }
 
-    /// Begins with nothing, as others have let this machine in.
+    /// Starts without data, because the others have admitted this machine.
     pub(super) fn let_in(mut self, contents: Contents) -> Result<Joined, OpenError> {
         self.network.disk = Some(contents.joining(&self.network.configuration));
         Ok(self)
     }
 
-    /// Begins with what agrees of what is on the disks of all machines, unless others that run let this one in before.
+    /// Starts with the state that all disks agree on, unless running machines admit this one before
+    /// that.
     pub(super) fn begin(
         self,
         contents: Contents,
@@ -150,12 +155,13 @@ impl Joined {
                 let joined = self.go_on_as(configuration, contents)?;
                 Ok(Beginner::Begun(Box::new(joined)))
             }
-            // It is let in as the machine that its disk says it is.
+            // The others may admit this machine only under the number that its disk records.
             Heard::Joined(..) => Err(OpenError::Evicted),
         }
     }
 
-    /// Others have let this machine in as the one that it is already (JOINED-1).
+    /// Continues under the current number, under which the others have admitted this machine
+    /// (JOINED-1).
     fn go_on_as(mut self, next: Configuration, contents: Contents) -> Result<Joined, OpenError> {
         let (fabric, members) = (&self.network.fabric, members(&next));
         fabric.set_members(&members).map_err(network)?;
@@ -165,7 +171,7 @@ impl Joined {
         self.let_in(contents)
     }
 
-    /// Waits until `ready`, which other machines have to bring about.
+    /// Waits until `ready` returns a value, which depends on other machines.
     pub fn await_others<T>(&self, mut ready: impl FnMut() -> Option<T>) -> Result<T, OpenError> {
         let began = Instant::now();
         let mut refused_since = None;
@@ -193,7 +199,7 @@ impl Joined {
         }
     }
 
-    /// Waits for all machines.
+    /// Waits until all machines are ready.
     pub fn await_machines(&self, machine: &Machine) -> Result<(), OpenError> {
         let mut is_complete = false;
         let mut lacks = None;
@@ -218,7 +224,8 @@ impl Joined {
         }
     }
 
-    /// Whether the others have gone on without this machine, who may not tell it.
+    /// Returns whether the others have evicted this machine. They may be unable to notify it, so
+    /// the store is checked, too.
     fn is_out(&self, machine: &Machine) -> bool {
         let store = self.network.store.as_ref().filter(|_| self.network.joins);
         let current = store.and_then(|store| store.read().block_on().ok().flatten());
@@ -227,7 +234,7 @@ impl Joined {
     }
 }
 
-/// Why the machines did not come to begin.
+/// Converts the error of a failed restart agreement.
 pub(super) fn met(why: MeetError) -> OpenError {
     OpenError::Machine(fencepost_txn::OpenError::Meet(why))
 }
@@ -236,12 +243,12 @@ pub(super) fn network(error: FabricError) -> OpenError {
     OpenError::Machine(fencepost_txn::OpenError::Network(error))
 }
 
-/// Whether trying again leads to the same.
+/// Returns whether another attempt would fail in the same way.
 pub(crate) fn is_final(why: &HandshakeError) -> bool {
     !matches!(why, HandshakeError::Io(_) | HandshakeError::NotMember)
 }
 
-/// Who refuses, and why.
+/// Lists the machines that refuse, with reasons.
 pub(super) fn list(refusals: &[(MachineId, HandshakeError)]) -> String {
     let one = |(machine, why): &(MachineId, HandshakeError)| format!("{machine}: {why}");
     let all: Vec<String> = refusals.iter().map(one).collect();

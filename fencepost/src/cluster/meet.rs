@@ -1,5 +1,5 @@
-//! How a machine gets its end of the network, and its part: by what is between the machines, and where they keep their
-//! configuration.
+//! Creates a machine's network endpoint and determines its role, by the kind of connection between
+//! the machines and the store of their configuration.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use crate::newcomer::{Part, unusable};
 use crate::restart::{self, Begun, Memory};
 use crate::saves::Loaded;
 
-/// Words of the log of each pair of machines.
+/// The size, in words, of the log for each pair of machines.
 const LOG_WORDS: usize = 1 << 20;
-/// After as many leases a connection is broken over which nothing that was sent is acknowledged.
+/// The number of leases without an acknowledgement after which a connection is closed.
 const LEASES_OF_SILENCE: u32 = 4;
-/// Says which boot of which host this is.
+/// A file that identifies the current boot of the host.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Says which clock of the host this process sees.
+/// A link that identifies the time namespace of this process.
 const TIME_NAMESPACE: &str = "/proc/self/ns/time";
 
-/// Starts the end of the network of a machine that listens at an address.
+/// Starts the network endpoint of a machine that listens at an address.
 pub(crate) type Start<'a> = &'a dyn Fn(MachineId, &Address) -> Result<Arc<TcpFabric>, OpenError>;
 impl Cluster {
-    /// This machine's access to the others; whether its memory is to outlive it.
+    /// Connects this machine to the others. `kept` says whether its memory outlives its process.
     pub(super) fn meet(&self, kept: bool) -> Result<Joined, OpenError> {
         let Cluster {
             machine,
@@ -72,7 +72,7 @@ impl Cluster {
                 let part = self.part(first, OF_HOST)?;
                 let fabric = ShmFabric::open(directory, part.me).map_err(network)?;
                 if part.joins {
-                    // Of those that were there before, and have ended.
+                    // Removes the shared memory of earlier machines that have ended.
                     let all = members(&part.configuration);
                     fabric.clear_away(&all).map_err(network)?;
                 }
@@ -88,7 +88,8 @@ impl Cluster {
         }
     }
 
-    /// A machine whose memory outlives it, in a directory that all see.
+    /// Starts a machine whose memory outlives its process, in a directory that all machines can
+    /// access.
     fn begin_kept(
         &self,
         directory: &Path,
@@ -182,7 +183,7 @@ impl Cluster {
         Ok(joined.with_memory(memory))
     }
 
-    /// What this machine is to be in a cluster that begins with the configuration `first`.
+    /// Returns the role of this machine in a cluster whose first configuration is `first`.
     fn part(&self, first: Configuration, secret: &[u8]) -> Result<Part, OpenError> {
         if let (Some((me, configuration, _)), None) = (&self.on_disk, self.lease) {
             return Ok(Part {
@@ -211,7 +212,8 @@ impl Cluster {
         }
     }
 
-    /// What a machine with a disk can do that none of those who began knows; `last` is what its disk knows of them.
+    /// Returns the access of an outsider with a disk to the cluster. `last` is the newest
+    /// configuration that its disk records.
     pub(super) fn outside(
         &self,
         last: Option<&Configuration>,
@@ -241,7 +243,8 @@ impl Cluster {
         }
     }
 
-    /// What this machine is to be in a cluster that keeps its configuration itself, and its end of the network.
+    /// Returns the role of this machine in a cluster that keeps its configuration by Raft, and its
+    /// network endpoint.
     #[cfg(feature = "raft")]
     fn part_of_group(
         &self,
@@ -264,7 +267,7 @@ impl Cluster {
         }
     }
 
-    /// As this program has none of what that needs, an error.
+    /// Returns an error, because this program is built without Raft.
     #[cfg(not(feature = "raft"))]
     fn part_of_group(
         &self,
@@ -336,17 +339,17 @@ fn no_group() -> OpenError {
     OpenError::Configuration(why.into())
 }
 
-/// Where a machine listens for others.
+/// Returns the address at which this machine listens.
 fn own_address(part: &Part) -> &Address {
     let own = part.configuration.machine(part.me);
     let own = own.expect("a machine is in the configuration in which it begins");
     &own.address
 }
 
-/// A number of the clock that this process sees: another one has the same if it sees the same.
+/// Returns a number of this process's clock. Processes with the same number see the same clock.
 fn host() -> u64 {
     let Ok(boot) = std::fs::read_to_string(BOOT_ID) else {
-        // Nobody can tell, so it is nobody else's.
+        // The clock is unknown, so return a number that no other process has.
         return entropy_seed();
     };
     // A kernel without time namespaces has no such link, and one clock.

@@ -1,19 +1,19 @@
-//! What machines ask one another about counts, as bytes.
+//! The messages between machines about counters, and their byte format.
 //!
 //! ```text
-//! request    database (4) | what (1) | for a reset of some relations their oids (4 each)
+//! request    database (4) | kind (1) | for a reset of some relations their oids (4 each)
 //! totals     time of the reset (8) | oid (4) and cells (8 each) of each relation
-//! conflicts  table (4) | met, told, last (8 each) | three texts, each with its length; all of that once each
+//! conflicts  for each: table (4) | met, told, last (8 each) | three texts, each with its length
 //! ```
 
 use fencepost_sql::counts::{CELLS, ConflictCount, ConflictKey, Sums, Totals};
 
-/// What is asked.
+/// A request about the counters of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Totals,
     Conflicts,
-    /// To begin anew, for some relations or for everything.
+    /// Resets the counters of some relations, or all counters.
     Reset(Option<Vec<u32>>),
 }
 
@@ -21,11 +21,11 @@ const TOTALS: u8 = 1;
 const CONFLICTS: u8 = 2;
 const RESET: u8 = 3;
 const RESET_SOME: u8 = 4;
-/// Says that there is no such time.
+/// Stands for a missing time.
 const NEVER: i64 = i64::MIN;
 
 impl Request {
-    /// Of a database.
+    /// Encodes the request for a database.
     pub fn encode(&self, database: u32) -> Vec<u8> {
         let mut out = database.to_le_bytes().to_vec();
         out.push(match self {
