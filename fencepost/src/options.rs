@@ -1,4 +1,4 @@
-//! How a database is opened.
+//! Options for opening a database.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,31 +15,32 @@ use crate::error::OpenError;
 use crate::session::fresh_salt;
 use fencepost_sql::password::Verifier;
 
-/// Growth of the log between two checkpoints, where nothing else is said.
+/// The default growth of the log, in bytes, between two checkpoints.
 const CHECKPOINT_BYTES: u64 = 256 << 20;
 
-/// What "committed" means.
+/// The guarantee that a commit gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// In memory; a restart finds nothing.
+    /// In memory; the data is lost when the process ends.
     Memory,
-    /// In memory of a directory: the end of all processes at once leaves it. Of several machines of one host that have
-    /// at least two copies of everything.
+    /// In memory that belongs to a directory: the data survives the end of all processes. Needs
+    /// several machines of one host, with at least two replicas of each region.
     Nvram,
-    /// On disk: survives power loss.
+    /// On disk: the data survives power loss.
     Ssd,
 }
 
-/// The password of the superuser of a new database. Neither it nor its verifier is shown by `Debug`.
+/// The password of the superuser of a new database. `Debug` shows neither the password nor its
+/// verifier.
 #[derive(Clone, Default)]
 pub(crate) struct FirstPassword {
-    /// The text form of its verifier.
+    /// The text form of the verifier.
     verifier: Option<String>,
     is_required: bool,
 }
 
 impl FirstPassword {
-    /// Returns the verifier for a database that is being made.
+    /// Returns the verifier for a database that is being created.
     pub fn verifier(&self) -> Result<Option<String>, OpenError> {
         match &self.verifier {
             None if self.is_required => Err(OpenError::NoSuperuserPassword),
@@ -57,7 +58,7 @@ impl fmt::Debug for FirstPassword {
     }
 }
 
-/// How a database is opened.
+/// Options for opening a database.
 #[derive(Clone, Debug)]
 pub struct Options {
     data_dir: Option<PathBuf>,
@@ -82,58 +83,59 @@ impl Options {
         }
     }
 
-    /// Where the data are. With a directory the durability is `Ssd` unless said otherwise.
+    /// Sets the data directory. It makes `Ssd` the default durability.
     pub fn data_dir(mut self, path: impl AsRef<Path>) -> Options {
         self.data_dir = Some(path.as_ref().to_owned());
         self
     }
 
-    /// What "committed" means.
+    /// Sets the guarantee that a commit gives.
     pub fn durability(mut self, durability: Durability) -> Options {
         self.durability = Some(durability);
         self
     }
 
-    /// The memory that the data may take, in bytes. At the limit writes fail with 53200.
+    /// Sets the memory limit of the data, in bytes. At the limit writes fail with 53200.
     pub fn memory_limit(mut self, bytes: u64) -> Options {
         self.memory_limit = Some(bytes);
         self
     }
 
-    /// The size of a region: a power of two from 16 MiB to 2 GiB.
+    /// Sets the size of a region: a power of two from 16 MiB to 2 GiB.
     pub fn region_size(mut self, bytes: usize) -> Options {
         self.region_bytes = Some(bytes);
         self
     }
 
-    /// A checkpoint is taken whenever the log has grown by this much.
+    /// Sets the growth of the log, in bytes, after which a checkpoint is taken.
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Options {
         self.checkpoint_bytes = bytes;
         self
     }
 
-    /// The process is one of several machines that are one database. It opens once all are there.
+    /// Makes this process one of several machines that form one database. It opens once all are
+    /// ready.
     pub fn cluster(mut self, cluster: Cluster) -> Options {
         self.cluster = Some(cluster);
         self
     }
 
-    /// The password of the superuser `postgres` of a new database, or its SCRAM-SHA-256 verifier. A
-    /// database that is there already keeps its own.
+    /// Sets the password of the superuser `postgres` of a new database, or its SCRAM-SHA-256
+    /// verifier. An existing database keeps its own.
     pub fn superuser_password(mut self, password: &str) -> Options {
         let verifier = Verifier::of_text(password, fresh_salt());
         self.password.verifier = Some(verifier.to_string());
         self
     }
 
-    /// Makes no new database without [`Options::superuser_password`]: for servers that ask every
-    /// client for a password.
+    /// Refuses to create a database without [`Options::superuser_password`]: for servers that ask
+    /// every client for a password.
     pub fn require_superuser_password(mut self) -> Options {
         self.password.is_required = true;
         self
     }
 
-    /// Opens the database, and makes it first if there is none.
+    /// Opens the database, and creates it first if there is none.
     pub fn open(self) -> Result<Database, OpenError> {
         let mut options = MachineOptions::default();
         if let Some(limit) = self.memory_limit {
@@ -169,7 +171,7 @@ impl Options {
         };
         let joined = self.cluster.as_ref().map(|cluster| cluster.join(tier));
         let joined = joined.transpose()?;
-        // A machine among others finds it with them.
+        // A machine of a cluster recovers its disk together with the others.
         options.durable = kept.filter(|_| joined.is_none());
         options.network = joined.as_ref().map(|joined| joined.network.clone());
         options.resumed = joined.as_ref().and_then(|joined| joined.resumed.clone());

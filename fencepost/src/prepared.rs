@@ -1,4 +1,4 @@
-//! Prepared statements: a plan that sessions share, and what one use of it adds.
+//! Prepared statements: a plan that sessions share, and the values of one use of it.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -18,20 +18,20 @@ use crate::statistics::Tally;
 /// A column of a result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
-    /// Its name.
+    /// The name of the column.
     pub name: String,
-    /// Its type.
+    /// The type of the column.
     pub ty: Type,
-    /// The oid of the table it comes from, or 0.
+    /// The oid of the table that the column comes from, or 0.
     pub table_oid: u32,
-    /// Its number in that table, or 0.
+    /// The number of the column in that table, or 0.
     pub attnum: i16,
 }
 
-/// Bytes of a text that others are shown.
+/// The length, in bytes, to which statement texts are cut for other sessions.
 const SHOWN_BYTES: usize = 1023;
 
-/// A value as it is written in SQL.
+/// Returns a value as an SQL literal.
 fn as_literal(value: &Value, ty: Type) -> String {
     let mut text = Vec::new();
     text_out(value, &ty, &Settings::new(), &mut text);
@@ -49,33 +49,34 @@ fn as_literal(value: &Value, ty: Type) -> String {
     }
 }
 
-/// A statement bound and planned; sessions share it.
+/// A bound and planned statement, shared by sessions.
 pub(crate) struct Planned {
-    /// Its text, to plan it again when a table has changed.
+    /// The text, used to plan again after a table has changed.
     pub text: String,
     /// The types of all parameters.
     pub params: Vec<Type>,
-    /// The columns of its result.
+    /// The columns of the result; `None` without rows.
     pub columns: Option<Arc<[Column]>>,
-    /// What it does.
+    /// The action of the statement.
     pub body: Body,
-    /// The types and views that it depends on, besides its tables and routines.
+    /// The types and views that the statement depends on, besides its tables and routines.
     pub depends: Dependencies,
-    /// The role that was allowed to run it (SEC-1), and where its names were looked for.
+    /// The role that was allowed to run the statement (SEC-1), and the search path of its names.
     pub names: Arc<str>,
-    /// It has to do with types of users'. What they are is known where they are guarded, so it runs nowhere else.
+    /// True if the statement may only run on this machine. For example, it uses users' types, whose
+    /// definitions are known only where they are guarded.
     pub is_bound_here: bool,
-    /// It has to do with the state of the session that runs it.
+    /// True if the statement depends on the state of the session.
     pub is_volatile: bool,
-    /// It does the same on the same data, if it gets the same values of sequences.
+    /// True if the statement does the same on the same data, given the same sequence values.
     pub is_repeatable: bool,
-    /// Its key in the plan cache, if it may be there.
+    /// The key in the plan cache; `None` if the plan may not be cached.
     pub key: Option<Box<str>>,
-    /// The number of its text.
+    /// The query identifier: a number computed from the text.
     pub number: i64,
-    /// What its runs come to, once it has run.
+    /// The execution statistics, once the statement has run.
     pub tally: OnceLock<Arc<Tally>>,
-    /// It takes a roomy stack.
+    /// Whether the statement needs a large stack.
     pub deep: Deep,
 }
 
@@ -88,48 +89,48 @@ impl Drop for Planned {
     }
 }
 
-/// What a statement does.
+/// The action of a statement.
 pub(crate) enum Body {
-    /// Nothing: an empty text.
+    /// An empty text.
     Empty,
-    /// It runs by a plan over these tables.
+    /// A plan over these tables.
     Plan(Box<Plan>, UsedTables),
     /// EXPLAIN.
     Explain {
-        /// What is explained, if it has a plan.
+        /// The explained statement, if it has a plan.
         planned: Option<Arc<Planned>>,
-        /// How.
+        /// The options of EXPLAIN.
         options: ExplainOptions,
     },
     /// EXPLAIN EXECUTE.
     ExplainExecute {
-        /// Which statement.
+        /// The name of the prepared statement.
         name: String,
-        /// Its arguments.
+        /// The arguments.
         args: Vec<Expr>,
-        /// How.
+        /// The options of EXPLAIN.
         options: ExplainOptions,
     },
     /// DECLARE … CURSOR.
     Declare(Arc<Declared>),
-    /// It is for the session or the catalog.
+    /// A statement that changes the session or the catalog.
     Utility(Box<bound::Statement>),
 }
 
-/// What DECLARE declares.
+/// The cursor that DECLARE defines.
 pub(crate) struct Declared {
-    /// The cursor's name.
+    /// The name of the cursor.
     pub name: String,
-    /// What was said of it.
+    /// The declared options.
     pub options: CursorOptions,
-    /// It can be read backward without SCROLL, too.
+    /// True if the cursor can be read backward even without SCROLL.
     pub goes_back: bool,
-    /// Its query.
+    /// The query of the cursor.
     pub planned: Arc<Planned>,
 }
 
 impl Body {
-    /// Has it tables with columns of types of users'?
+    /// Returns whether a table of the plan has columns of users' types.
     pub fn has_users_types(&self) -> bool {
         let is_users = |column: &ColumnDef| column.ty.kind.is_users();
         match self {
@@ -145,12 +146,13 @@ impl Body {
         }
     }
 
-    /// Does it do the same on the same data, if it gets the same values of sequences?
+    /// Returns whether the statement does the same on the same data, given the same sequence
+    /// values.
     pub fn is_repeatable(&self) -> bool {
         matches!(self, Body::Plan(plan, _) if plan.is_repeatable())
     }
 
-    /// Has it to do with the state of the session that runs it?
+    /// Returns whether the statement depends on the state of the session.
     pub fn is_volatile(&self) -> bool {
         match self {
             Body::Plan(plan, _) => plan.is_volatile(),
@@ -166,13 +168,13 @@ impl Body {
 /// A prepared statement of a session.
 pub struct Prepared {
     pub(crate) planned: Arc<Planned>,
-    /// Values of the parameters that were literals in the text.
+    /// The values of the parameters that were literals in the text.
     pub(crate) literals: Vec<Value>,
-    /// There is one in `current`.
+    /// True if `current` has a plan.
     replaced: AtomicBool,
-    /// A session keeps it under a name.
+    /// True if a session keeps the statement under a name.
     named: AtomicBool,
-    /// The plan made when a table had changed; it has the same parameters and columns.
+    /// The plan made after a table had changed; it has the same parameters and columns.
     current: RwLock<Option<Arc<Planned>>>,
 }
 
@@ -187,7 +189,7 @@ impl Prepared {
         })
     }
 
-    /// Its text, with the literals that it was given with, cut to [`SHOWN_BYTES`].
+    /// Returns the text with its original literals, cut to [`SHOWN_BYTES`].
     pub(crate) fn text(&self) -> String {
         let mut shown = String::new();
         let mut rest = self.planned.text.as_str();
@@ -206,12 +208,13 @@ impl Prepared {
         shown
     }
 
-    /// The text that it was prepared with; where that was a statement without parameters, literals may be `$n` in it.
+    /// Returns the text that was prepared. In a text that had no parameters, `$n` may stand for
+    /// literals.
     pub fn source(&self) -> &str {
         &self.planned.text
     }
 
-    /// The oids of its tables, and whether it changes them.
+    /// Returns the oids of the tables, and whether the statement changes each of them.
     pub(crate) fn tables(&self) -> Vec<(u32, bool)> {
         match &self.planned.body {
             Body::Plan(plan, used) => {
@@ -223,7 +226,7 @@ impl Prepared {
         }
     }
 
-    /// The plan to run.
+    /// Returns the plan to run.
     pub(crate) fn current(&self) -> Arc<Planned> {
         if !self.replaced.load(Relaxed) {
             return Arc::clone(&self.planned);
@@ -232,7 +235,7 @@ impl Prepared {
         Arc::clone(current.as_ref().unwrap_or(&self.planned))
     }
 
-    /// Another plan takes over.
+    /// Replaces the plan.
     pub(crate) fn replace(&self, planned: &Arc<Planned>) {
         *self.current.write() = Some(Arc::clone(planned));
         self.replaced.store(true, Relaxed);
@@ -243,23 +246,24 @@ impl Prepared {
         self.named.store(true, Relaxed);
     }
 
-    /// Does a session keep it under a name, so that it may be older than what its text means now?
+    /// Returns whether a session keeps the statement under a name. If so, its text may have another
+    /// meaning by now.
     pub(crate) fn is_named(&self) -> bool {
         self.named.load(Relaxed)
     }
 
-    /// The types of the parameters that a client gives.
+    /// Returns the types of the parameters that the client supplies.
     pub fn parameter_types(&self) -> &[Type] {
         let client = self.planned.params.len() - self.literals.len();
         &self.planned.params[..client]
     }
 
-    /// The columns of the result; `None` where there are no rows.
+    /// Returns the columns of the result; `None` if the statement returns no rows.
     pub fn columns(&self) -> Option<&[Column]> {
         self.planned.columns.as_deref()
     }
 
-    /// The number of columns of a COPY TO STDOUT, and whether it is in binary.
+    /// Returns the number of columns of a COPY TO STDOUT, and whether its format is binary.
     pub fn copy_out_columns(&self) -> Option<(usize, bool)> {
         match &self.planned.body {
             Body::Plan(plan, _) => plan.copied_columns(),
@@ -267,7 +271,8 @@ impl Prepared {
         }
     }
 
-    /// Is nothing left of it when its transaction is rolled back? So it is with plans and DDL.
+    /// Returns whether a rollback of the transaction undoes all effects. That is so for plans and
+    /// DDL.
     pub(crate) fn is_undone(&self) -> bool {
         match &self.planned.body {
             Body::Empty | Body::Plan(..) => true,
@@ -276,7 +281,7 @@ impl Prepared {
         }
     }
 
-    /// Does it end a transaction block, and so run in a failed one?
+    /// Returns whether the statement ends a transaction block, and so may run in a failed one.
     pub(crate) fn ends_block(&self) -> bool {
         matches!(&self.planned.body, Body::Utility(statement) if matches!(
             **statement,
@@ -287,23 +292,23 @@ impl Prepared {
     }
 }
 
-/// A prepared statement with its parameters, perhaps on its way.
+/// A prepared statement with its parameters, and the progress of its execution.
 pub struct Portal {
     pub(crate) prepared: Arc<Prepared>,
-    /// The parameters of the client, then the literals.
+    /// The client's parameters, then the literals.
     pub(crate) params: Vec<Value>,
     pub(crate) execution: Execution,
-    /// The transaction it runs in; it is closed with that.
+    /// The transaction of the portal; the portal is closed when it ends.
     pub(crate) transaction: Option<u64>,
-    /// Rows made ahead: where it has to do with the session's state it runs to its end at once, and can be run again
-    /// until then.
+    /// Rows produced in advance. A query that depends on the session's state runs to its end first,
+    /// and can be retried until then.
     pub(crate) ahead: Option<Box<Ahead>>,
 }
 
-/// Rows that a portal has made and not given yet.
+/// Rows that a portal has produced but not yet sent.
 pub(crate) struct Ahead {
     pub rows: Kept,
-    /// How many are given.
+    /// The number of rows that are sent.
     pub given: u64,
 }
 
@@ -314,7 +319,7 @@ impl Drop for Portal {
 }
 
 impl Portal {
-    /// A portal that has not begun.
+    /// Returns a portal that has not started.
     pub(crate) fn new(prepared: Arc<Prepared>, params: Vec<Value>) -> Portal {
         Portal {
             prepared,
@@ -325,7 +330,7 @@ impl Portal {
         }
     }
 
-    /// Forgets how far it has come.
+    /// Resets the portal to its start.
     pub(crate) fn restart(&mut self) {
         let execution = std::mem::take(&mut self.execution);
         if self.prepared.current().deep.is_deep() {
@@ -333,7 +338,7 @@ impl Portal {
         }
     }
 
-    /// The values of the client's parameters as text, `None` for NULL.
+    /// Returns the client's parameters as text, `None` for NULL.
     pub fn parameters(&self, settings: &Settings) -> Vec<Option<String>> {
         let types = self.prepared.parameter_types().iter();
         let shown = types.zip(&self.params).map(|(ty, value)| {
@@ -344,7 +349,7 @@ impl Portal {
         shown.collect()
     }
 
-    /// Is it of a query that changes nothing?
+    /// Returns whether the statement is a query that changes nothing.
     pub(crate) fn is_select(&self) -> bool {
         match &self.prepared.planned.body {
             Body::Plan(plan, _) => plan.is_query() && !plan.is_write(),
@@ -352,28 +357,29 @@ impl Portal {
         }
     }
 
-    /// Is it a query that may have to be run again on its way, so that no row is to be given before its end?
+    /// Returns whether the query must produce all rows before it sends one, because a retry may be
+    /// necessary until then.
     pub(crate) fn is_made_ahead(&self) -> bool {
         self.prepared.planned.is_volatile && !self.execution.has_begun() && self.is_select()
     }
 
-    /// Returns whether it reads tables otherwise than to check constraints.
+    /// Returns whether the statement reads tables for other purposes than to check constraints.
     pub(crate) fn needs_snapshot(&self) -> bool {
         matches!(&self.prepared.planned.body, Body::Plan(plan, _) if plan.needs_snapshot())
     }
 
-    /// Does it change rows?
+    /// Returns whether the statement changes rows.
     pub(crate) fn is_write(&self) -> bool {
         matches!(&self.prepared.planned.body, Body::Plan(plan, _) if plan.is_write())
     }
 
-    /// What of a row that it makes is for the client.
+    /// Returns the part of a produced row that the client gets.
     pub(crate) fn shown<'a>(&self, row: &'a [Value]) -> &'a [Value] {
         let columns = self.prepared.columns().map_or(0, <[Column]>::len);
         row.get(..columns).unwrap_or(row)
     }
 
-    /// The statement.
+    /// Returns the statement.
     pub fn prepared(&self) -> &Arc<Prepared> {
         &self.prepared
     }

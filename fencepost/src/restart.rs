@@ -1,23 +1,29 @@
-//! Machines of one host, which share memory or talk, whose memory outlives their processes (the `nvram` tier): how they begin, and begin again.
+//! How machines of one host whose memory outlives their processes (the `nvram` tier) start and
+//! restart. They share memory or use a network.
 //!
 //! ```text
-//! DIR/nvram/                 the memory of the machines, life by life ([`fencepost_fabric::nvram`])
-//! DIR/nvram/configuration/   who they are, and where others ask to be let in; with saves it is in their directory
+//! DIR/nvram/                the memory of the machines, by incarnation ([`fencepost_fabric::nvram`])
+//! DIR/nvram/configuration/  the configuration, the join endpoint; with saves, in their directory
 //!
-//! enter ─► no configuration                    ─► the first one, an empty life
-//!       ─► one, whose life has a machine left
-//!            ├─ in which this one has not been ─► its regions as that life began
-//!            └─ which this one was, or never   ─► knock ─► a new member, which takes what it can use of what is left
-//!       ─► one, whose machines have all ended  ─► load ─► settle ─► the next life ─► the next configuration
+//! enter ─► no configuration                      ─► the first one, an empty incarnation
+//!       ─► one, with a machine that still runs
+//!            ├─ this machine has not run in it   ─► its regions as the incarnation began
+//!            └─ it has, or is no member          ─► join request ─► new member, retained state
+//!       ─► one, whose machines have all ended    ─► load ─► settle ─► next incarnation
+//!                                                                 ─► next configuration
 //! ```
-//! Who comes first does it for all; the others find the life begun. That a life has begun is decided by the configuration
-//! in the store: until then everything is as it was left. Its machines are those of the last configuration, by their addresses: one that
-//! has come back, or joined, is there again when all begin again, and one that was out knocks.
+//! A life in the code is an incarnation of the cluster: the time from one start of all machines to
+//! their end. The first machine to arrive starts an incarnation for all; the others find it
+//! started. The configuration in the store decides whether an incarnation has started: until then
+//! the retained state is unchanged. Its machines are the machines of the last configuration, by
+//! their addresses. A machine that has returned or joined restarts with the others; an evicted
+//! machine sends a join request.
 //!
 //! # Failure
-//! A save that is damaged is told; its machine is one that has lost its memory, of which the others may have copies.
-//! What cannot be begun again says why and leaves what was there. Without leases a machine that has ended while others live cannot
-//! come back before all have ended. Where all end while one knocks it begins again with them.
+//! A damaged save is reported; its machine has lost its memory, and the others may have replicas.
+//! If a restart is impossible, the machine reports the reason and changes nothing. Without leases,
+//! a machine that has ended while others run cannot return before all have ended. If all end while
+//! a machine is joining, it restarts with them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,37 +42,37 @@ use crate::error::OpenError;
 use crate::newcomer::{self, CONFIGURATION, DOOR, Kept, Part, Who};
 use crate::saves::{Loaded, Saver};
 
-/// The directory of the memory, in the one that the machines share.
+/// The directory of the memory, inside the directory that the machines share.
 const DIRECTORY: &str = "nvram";
-/// How long a machine tries to get in.
+/// How long a machine tries to join.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long the process that was this machine before may take to end once it is killed.
+/// The longest time that this machine's previous process may need to end after it is killed.
 const ENDING: Duration = Duration::from_secs(5);
-/// Between two looks.
+/// The delay between two attempts.
 const REST: Duration = Duration::from_millis(20);
 
-/// A machine that begins.
+/// A machine that is ready to start.
 pub(crate) struct Begun {
-    /// Where its memory is.
+    /// The place of its memory.
     pub home: Home,
     pub part: Part,
     pub memory: Memory,
 }
 
-/// What it begins with.
+/// The memory state with which a machine starts.
 #[derive(Default)]
 pub(crate) struct Memory {
-    /// What it had before.
+    /// The retained state of its previous incarnation.
     pub resumed: Option<Arc<Resumed>>,
-    /// What machines have left that were there before this one, which joins.
+    /// For a joining machine: the retained state of earlier machines.
     pub before: Option<Arc<Gone>>,
-    /// What was loaded of what was saved.
+    /// The result of loading saved memory.
     pub loaded: Loaded,
-    /// Saves its memory at the end, where there is a place for that.
+    /// Saves the memory at the end; `None` without a directory for saves.
     pub saver: Option<Saver>,
 }
 
-/// A life that a machine is to be in.
+/// The incarnation that a machine starts in.
 struct Life {
     number: u64,
     me: MachineId,
@@ -74,20 +80,20 @@ struct Life {
     loaded: Loaded,
 }
 
-/// How it stands with a machine.
+/// The way in which a machine starts.
 enum Standing {
     Begins(Box<Life>),
-    /// Others run, among whom it is none; which one it was, if it was one.
+    /// The machine has to join others that run. Its earlier number, if it had one.
     Knocks(Option<MachineId>),
-    /// It is none of those that are to begin, and they do not run yet.
+    /// The machine is no member of the restarting cluster, and that does not run yet.
     Waits,
 }
 
-/// What a machine finds.
+/// The environment of a machine that starts.
 struct Place<'a> {
     nvram: Nvram,
     disk: Arc<dyn Disk>,
-    /// Where that is.
+    /// The path of `disk`, for error messages.
     records: String,
     founders: &'a Configuration,
     replication: Replication,
@@ -95,8 +101,8 @@ struct Place<'a> {
     domain: FailureDomain,
 }
 
-/// The machine `who` of a cluster that began with `founders`, whose memory is in `directory`, and saved in `saves`; whoever knows the
-/// secret is let in where they have leases.
+/// Starts the machine `who` of a cluster that began with `founders`. Its memory is in `directory`,
+/// and saved in `saves`. With leases, a machine that knows the secret may join.
 pub(crate) fn begin(
     (directory, saves): (&Path, Option<&Path>),
     who: &Who,
@@ -114,7 +120,7 @@ pub(crate) fn begin(
             let founder = founder.expect("CONFIG-1: founders are in the first configuration");
             (founder.address.clone(), founder.domain.clone())
         }
-        // It shares the fate of nobody else.
+        // The machine is a failure domain of its own.
         Who::Newcomer(address) => {
             let domain = FailureDomain::new(address.as_str()).map_err(newcomer::unusable)?;
             (address.clone(), domain)
@@ -162,7 +168,8 @@ pub(crate) fn begin(
 }
 
 impl Place<'_> {
-    /// How it stands with the machine. Nobody else has entered.
+    /// Returns how the machine starts. The caller holds the entry lock, so no other machine starts
+    /// now.
     fn stands(&self) -> Result<Standing, OpenError> {
         let Some(current) = HostStore::look(&*self.disk).map_err(stored)? else {
             let life = self.begin_first()?;
@@ -187,14 +194,14 @@ impl Place<'_> {
         })
     }
 
-    /// There were no machines before.
+    /// Starts the first incarnation.
     fn begin_first(&self) -> Result<Life, OpenError> {
         let founders = self.founders;
         let Some(me) = founders.at_address(&self.address) else {
             let why = "no machine of the cluster runs that could let others in";
             return Err(OpenError::Configuration(why.into()));
         };
-        // A life that did not get so far as to have a machine is none.
+        // An incarnation that never had a machine does not count.
         for machine in founders.machines() {
             if self.nvram.has_ever_lived(machine.id).map_err(io)? {
                 return Err(OpenError::Restart(format!(
@@ -214,7 +221,7 @@ impl Place<'_> {
         })
     }
 
-    /// Where regions were when a life began, if it began with some.
+    /// Returns the region map with which an incarnation began, if it began with regions.
     fn begun(&self, life: u64) -> Result<Option<Resumed>, OpenError> {
         let map = self.nvram.map(life).map_err(io)?;
         if map.is_empty() {
@@ -226,7 +233,7 @@ impl Place<'_> {
             .map_err(|why| OpenError::Restart(why.to_string()))
     }
 
-    /// All machines have ended.
+    /// Starts the next incarnation after all machines have ended.
     fn begin_again(
         &self,
         current: &Configuration,
@@ -267,7 +274,7 @@ impl Place<'_> {
         swap(&store, current, next)
     }
 
-    /// The machine begins with all that begin.
+    /// Starts the machine together with all others.
     fn begins(self, life: Life, door: Option<Arc<Door>>, saves: bool) -> Result<Begun, OpenError> {
         let Life {
             number,
@@ -296,7 +303,7 @@ impl Place<'_> {
         })
     }
 
-    /// Asks those who run once to be let in; who this machine is then.
+    /// Sends one join request to the running machines. Returns the new number and configuration.
     fn knock(
         &self,
         door: &Arc<Door>,
@@ -317,7 +324,7 @@ impl Place<'_> {
             }
             return Ok(None);
         }
-        // The others have yet to go on without this machine.
+        // The others have not evicted this machine's predecessor yet.
         if !self.nvram.is_alive(life).map_err(io)? || current.has_address(&self.address) {
             return Ok(None);
         }
@@ -329,7 +336,7 @@ impl Place<'_> {
         }
     }
 
-    /// The machine has been let in; `None` where all have ended since.
+    /// Starts a machine that has been admitted. Returns `None` if all machines have ended since.
     fn joins(
         &self,
         (me, configuration): (MachineId, Configuration),
@@ -346,7 +353,7 @@ impl Place<'_> {
         let all = configuration.machines().iter().map(|machine| machine.id);
         let before = self.nvram.gone(life, me, &all.collect::<Vec<_>>());
         let home = self.home(life, me, [])?;
-        // Of those that were there before, and have ended.
+        // Removes the shared memory of earlier machines that have ended.
         let cleared = home.clear_away(&members(&configuration));
         cleared.map_err(|error| OpenError::Machine(error.into()))?;
         let store = self.store(me)?;
@@ -383,7 +390,7 @@ impl Place<'_> {
     }
 }
 
-/// What a machine is to be; where it has no door it has no leases, and nobody's place is taken.
+/// Returns the role of a machine. Without a join endpoint it has no leases, and no place is taken.
 fn part(
     (me, configuration, joins): (MachineId, Configuration, bool),
     store: Arc<dyn ConfigStore>,

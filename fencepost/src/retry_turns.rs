@@ -1,13 +1,14 @@
-//! Turns among the serializable blocks that are tried again after conflicts.
+//! Turns for serializable blocks that are retried after conflicts.
 //!
 //! ```text
-//! blocks of a session end with conflicts ─► its next block waits for the turn ─► runs ─► COMMIT, ROLLBACK: the next one
+//! a session's blocks end with conflicts ─► its next one waits for the turn ─► runs ─► ends it
 //! ```
-//! A client tries a block again that ended with 40001. Where several do so over the same rows, the attempts spoil each other.
-//! The blocks of such sessions therefore run one after the other, beside the blocks of all other sessions.
+//! A client retries a block that failed with 40001. If several clients do so over the same rows,
+//! the retries conflict with each other. So the blocks of such sessions run one after the other,
+//! while the blocks of all other sessions run beside them.
 //!
-//! *Bounds.* A block waits for [`PATIENCE`] at most, and then runs without a turn. A turn that has lasted that long by then is
-//! over, so an idle client delays others once.
+//! *Bounds.* A block waits at most [`PATIENCE`], and then runs without a turn. A waiting block ends
+//! a turn that has lasted that long, so an idle client delays others once.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -23,28 +24,28 @@ use crate::alarm::Alarm;
 /// The longest wait of a block for its turn.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Conflicts that a session remembers at most; each block that commits takes one off.
+/// The largest conflict count of a session; each block that commits subtracts one.
 const CONFLICTS_MAX: u32 = 6;
 
-/// Conflicts from which on the blocks of a session take turns.
+/// The conflict count from which the blocks of a session take turns.
 const CONFLICTS_MIN: u32 = 4;
 
 /// The turn of a machine's sessions.
 pub(crate) struct RetryTurns {
-    /// Its only permit is the turn. Sessions get it in the order in which they have asked.
+    /// The only permit is the turn. Sessions get it in the order of their requests.
     free: Arc<Semaphore>,
     taken: Mutex<Option<Taken>>,
     alarm: Arc<Alarm>,
 }
 
-/// The turn of a block.
+/// The turn while a block has it.
 struct Taken {
     since: Instant,
     _permit: OwnedSemaphorePermit,
 }
 
 impl RetryTurns {
-    /// No block has the turn.
+    /// Returns turns that no block has.
     pub fn new(alarm: &Arc<Alarm>) -> RetryTurns {
         RetryTurns {
             free: Arc::new(Semaphore::new(1)),
@@ -53,7 +54,8 @@ impl RetryTurns {
         }
     }
 
-    /// Waits for the turn; `None` where that takes too long, or until `deadline`.
+    /// Waits for the turn. Returns its start, or `None` if the wait exceeds [`PATIENCE`] or
+    /// `deadline`.
     async fn take(&self, deadline: Option<Instant>) -> Option<Instant> {
         let latest = Instant::now() + PATIENCE;
         let mut permit = pin!(Arc::clone(&self.free).acquire_owned());
@@ -80,13 +82,13 @@ impl RetryTurns {
         }
     }
 
-    /// Ends the turn that began at `since`, unless it is over.
+    /// Ends the turn that began at `since`, unless it has ended.
     fn give_back(&self, since: Instant) {
         self.taken.lock().take_if(|taken| taken.since == since);
     }
 }
 
-/// The conflicts of a session's latest blocks, and its turn while it has one.
+/// The conflict count of a session, and its turn while it has one.
 #[derive(Default)]
 pub(crate) struct Contention {
     conflicts: u32,
@@ -107,12 +109,12 @@ impl Contention {
         self.turn = since.map(|since| (Arc::clone(turns), since));
     }
 
-    /// Notes that a block has ended with a conflict.
+    /// Counts a block that has ended with a conflict.
     pub fn note_conflict(&mut self) {
         self.conflicts = (self.conflicts + 1).min(CONFLICTS_MAX);
     }
 
-    /// Notes that a block has committed.
+    /// Counts a block that has committed.
     #[inline]
     pub fn note_commit(&mut self) {
         self.conflicts = self.conflicts.saturating_sub(1);
@@ -170,7 +172,7 @@ mod tests {
         first.give_back();
         let second = contended(&turns);
         assert!(second.turn.is_some());
-        // Its turn is over already.
+        // The turn of `first` has ended already.
         drop(first);
         assert_eq!(turns.free.available_permits(), 0);
         drop(second);

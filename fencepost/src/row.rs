@@ -1,4 +1,4 @@
-//! Typed rows: values of Rust types in and out.
+//! Typed rows: conversions between SQL values and Rust types.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ pub struct Row {
     values: Vec<Value>,
 }
 
-/// A column of a row: by name or by position.
+/// A way to select a column of a row: by name or by position.
 pub trait RowIndex {
-    /// Its position.
+    /// Returns the position of the column.
     fn find(&self, columns: &[Column]) -> Option<usize>;
 }
 
@@ -39,8 +39,8 @@ impl Row {
         Row { columns, values }
     }
 
-    /// The value of a column as a Rust type; 42703 for a column that is not there, 42804 for a type
-    /// that does not fit.
+    /// Returns the value of a column as a Rust type. Fails with 42703 for a missing column, and
+    /// 42804 for a type that does not fit.
     pub fn get<T: FromValue>(&self, column: impl RowIndex) -> Result<T, Error> {
         let Some(position) = column.find(&self.columns) else {
             let error = SqlError::new(SqlState::UNDEFINED_COLUMN, "the row has no such column");
@@ -56,26 +56,26 @@ impl Row {
         })
     }
 
-    /// The values.
+    /// Returns the values.
     pub fn values(&self) -> &[Value] {
         &self.values
     }
 
-    /// The columns.
+    /// Returns the columns.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 }
 
-/// A Rust type that a value can become.
+/// A Rust type into which a value can be converted.
 pub trait FromValue: Sized {
-    /// The value, if it is of a type that fits.
+    /// Converts the value, if its type fits.
     fn from_value(value: &Value) -> Option<Self>;
 }
 
-/// A Rust type that can become a parameter.
+/// A Rust type that can be converted into a parameter.
 pub trait ToValue {
-    /// The value.
+    /// Returns the parameter's value.
     fn to_value(&self) -> Value;
 }
 
@@ -151,7 +151,7 @@ impl<T: ToValue + ?Sized> ToValue for &T {
     }
 }
 
-/// Parameters of a statement.
+/// Creates the parameters of a statement.
 #[macro_export]
 macro_rules! params {
     ($($value:expr),* $(,)?) => {

@@ -1,15 +1,18 @@
-//! The memory of machines that have ended in good order is saved to a disk, and loaded when they begin again.
+//! Saves the memory of machines that have shut down cleanly to a disk, and loads it when they
+//! restart.
 //!
 //! ```text
-//! a machine has ended ─► all have ─► each saves its own, then what nobody is at ─► all is saved
+//! a machine has ended ─► all have ─► each saves its own, then the unsaved rest ─► all is saved
 //! ```
-//! Nothing is saved before all have ended: until then others write to this one's memory, and count on it. Whoever has not
-//! ended in good order is saved by those who have, as its memory is in files of the host.
+//! Nothing is saved before all machines have ended: until then others write to this machine's
+//! memory, and depend on it. Machines that shut down cleanly also save the memory of those that
+//! did not, because all memory is in files of the host.
 //!
 //! # Failure
-//! Where a machine goes on for longer than is waited for nothing is saved yet; whoever ends last saves the memory of all.
-//! Who is killed while it saves has saved nothing; another one does it. What is on the disk before a save has come to its
-//! end is none ([`fencepost_fabric::nvram`]).
+//! If a machine keeps running longer than the wait, nothing is saved yet; the machine that ends
+//! last saves the memory of all. If a machine is killed while it saves, its save does not count,
+//! and another machine repeats it. An unfinished save on the disk is no save
+//! ([`fencepost_fabric::nvram`]).
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -19,24 +22,26 @@ use fencepost_cluster::{ConfigStore, StoreError};
 use fencepost_fabric::{LoadError, MachineId, Nvram, Saved};
 use pollster::FutureExt;
 
-/// How long the others may take to end.
+/// How long a machine waits for the others to end.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks at what others do.
+/// The delay between two checks of the other machines.
 const NAP: Duration = Duration::from_millis(2);
 
-/// What was loaded when a machine began.
+/// The result of loading saved memory at the start of a machine.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
-    /// Bytes of all machines; this one has loaded them for all, or none.
+    /// The number of bytes that this machine has loaded, for all machines; 0 if another machine did
+    /// it.
     pub bytes: u64,
-    /// How long that took.
+    /// The duration of the load.
     pub took: Duration,
-    /// The machines whose saves are damaged, and where. Others had copies of what they had.
+    /// The machines whose saves are damaged, with the place. The other machines had replicas of
+    /// their data.
     pub damaged: Vec<String>,
 }
 
 impl Loaded {
-    /// What is saved of machines, and not in memory any more.
+    /// Loads the saved memory of machines whose memory is lost.
     pub(crate) fn of(
         nvram: &Nvram,
         life: u64,
@@ -65,24 +70,25 @@ impl Loaded {
     }
 }
 
-/// What came of saving.
+/// The outcome of a save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaveEnd {
-    /// The memory of all machines is on the disk; this one has written so many bytes in so long.
+    /// The memory of all machines is on the disk. This machine has written this many bytes in this
+    /// time.
     Saved(u64, Duration),
-    /// Another machine goes on. Whoever ends last saves.
+    /// Another machine still runs. The machine that ends last saves.
     OthersGoOn,
-    /// The others have gone on without this machine, or begun again: nobody needs what it had.
+    /// The others have evicted this machine, or restarted: its memory is not needed.
     Needless,
 }
 
-/// Why memory was not saved.
+/// The reason why memory was not saved.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
-    /// A file.
+    /// A file could not be read or written.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// Nobody knows who the machines are.
+    /// The configuration could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -113,10 +119,11 @@ impl Saver {
         }))
     }
 
-    /// Saves, once the database of this machine is closed and its last handle gone, and all others have ended.
+    /// Saves the memory, once the database of this machine is closed, its last handle is dropped,
+    /// and all other machines have ended.
     ///
     /// # Errors
-    /// [`SaveError`]; memory is as it was.
+    /// [`SaveError`]; the memory is unchanged.
     pub fn save(&self) -> Result<SaveEnd, SaveError> {
         let Saving {
             nvram,
@@ -125,7 +132,7 @@ impl Saver {
             me,
         } = &*self.0;
         let began = Instant::now();
-        // Who has left, or was out, has nothing that anybody needs.
+        // The memory of a machine that has left or was evicted is not needed.
         let is_member = || {
             let current = store.read().block_on()?;
             Ok::<_, StoreError>(current.is_some_and(|current| current.has(*me)))
@@ -149,7 +156,7 @@ impl Saver {
         }
         let began = Instant::now();
         let members = current.machines().iter().map(|machine| machine.id);
-        // Each begins with its own.
+        // Each machine starts with its own memory.
         let (before, mut left): (Vec<MachineId>, Vec<MachineId>) =
             members.partition(|machine| machine < me);
         left.extend(before);

@@ -1,14 +1,16 @@
-//! The sessions of a machine: what each does, for `pg_stat_activity`, and how another one ends that.
+//! The sessions of a machine: their activity for `pg_stat_activity`, and signals to them.
 //!
 //! ```text
-//! Session ─► its entry: state, statement, times        pg_cancel_backend ─► the session's machine ─► its entry's flag
+//! Session ─► its entry: state, statement, times
+//! pg_cancel_backend ─► the session's machine ─► the cancel flag in its entry
 //! pg_stat_activity ─► the entries here, and those of every other machine that answers
 //! ```
-//! A session writes its entry at the beginning of each statement, without a lock; who looks meanwhile looks again. Which
-//! statement it is is behind a lock, and written where it is another one than before.
+//! A session writes its entry at the start of each statement, without a lock; a concurrent reader
+//! reads again. The statement itself is behind a lock, and is written only if it differs from the
+//! previous one.
 //!
 //! # Failure
-//! Of a machine that does not answer no sessions are shown, and there are none to signal.
+//! The sessions of a machine that does not answer are not shown, and cannot be signalled.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -36,19 +38,19 @@ mod wire;
 
 use wire::{InLine, Lines, Request};
 
-/// How often whoever waits for the end of a session looks.
+/// The delay between two checks whether a session has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The sessions of a machine.
+/// The register of a machine's sessions.
 pub(crate) struct Register {
     machine: Weak<Machine>,
     alarm: Arc<Alarm>,
     entries: Mutex<HashMap<i32, Arc<Entry>>>,
-    /// When it was made, as the machine began.
+    /// The start time of the machine.
     began: i64,
 }
 
-/// A session, as others see it.
+/// The state of a session that other sessions can see.
 pub(crate) struct Entry {
     session: i32,
     user: String,
@@ -58,22 +60,23 @@ pub(crate) struct Entry {
     opened: i64,
     cancel: CancelFlag,
     now: Now,
-    /// What its last transaction is called where rows are waited for.
+    /// The coordinator number of its last transaction, which row-lock queues contain.
     coordinator: AtomicU32,
     application: Mutex<String>,
-    /// The last statement.
+    /// The latest statement.
     prepared: Mutex<Option<Arc<Prepared>>>,
 }
 
-/// What changes with every statement: written by the session alone, and read by whoever looks between two changes.
+/// The values that change with every statement. Only the session writes them; a reader repeats the
+/// read if they change meanwhile (a sequence lock).
 struct Now {
-    /// Odd while it changes.
+    /// Odd during a change.
     version: AtomicU64,
-    /// By [`Part`].
+    /// The values, indexed by [`Part`].
     parts: [AtomicI64; 4],
 }
 
-/// What there is in [`Now`].
+/// The index of a value in [`Now`].
 #[derive(Clone, Copy)]
 enum Part {
     Activity = 0,
@@ -82,7 +85,7 @@ enum Part {
     Since = 3,
 }
 
-/// Says that there is no such time.
+/// Stands for a missing time.
 const NEVER: i64 = i64::MIN;
 
 impl Now {
@@ -93,7 +96,7 @@ impl Now {
         }
     }
 
-    /// Only the session does this.
+    /// Writes values. Only the session may call this.
     fn change(&self, parts: &[(Part, i64)]) {
         let version = self.version.load(Relaxed);
         self.version.store(version + 1, Relaxed);
@@ -104,12 +107,12 @@ impl Now {
         self.version.store(version + 2, Release);
     }
 
-    /// What the session has put there itself.
+    /// Reads a value. Only the session may call this.
     fn get(&self, part: Part) -> i64 {
         self.parts[part as usize].load(Relaxed)
     }
 
-    /// All of it at one moment.
+    /// Reads all values consistently.
     fn look(&self) -> [i64; 4] {
         loop {
             let version = self.version.load(Acquire);
@@ -123,11 +126,12 @@ impl Now {
     }
 }
 
-/// Who a session is, for as long as it is there.
+/// The registration of a session. Dropping it removes the entry.
 pub(crate) struct Registered {
     register: Arc<Register>,
     entry: Arc<Entry>,
-    /// Where the statement is that others are shown, which the entry keeps there.
+    /// The address of the statement in the entry, to detect a change. The entry keeps the statement
+    /// alive.
     shown: AtomicUsize,
 }
 
@@ -137,7 +141,7 @@ impl Drop for Registered {
     }
 }
 
-/// Who opens a session.
+/// The properties of a new session.
 pub(crate) struct Opened<'a> {
     pub session: i32,
     pub user: &'a str,
@@ -148,7 +152,7 @@ pub(crate) struct Opened<'a> {
 }
 
 impl Register {
-    /// Nobody yet.
+    /// Returns an empty register.
     pub fn new(machine: &Arc<Machine>, alarm: &Arc<Alarm>) -> Arc<Register> {
         Arc::new(Register {
             machine: Arc::downgrade(machine),
@@ -158,7 +162,7 @@ impl Register {
         })
     }
 
-    /// A session is there from now on.
+    /// Registers a session.
     pub fn enter(self: &Arc<Self>, opened: &Opened<'_>, cancel: &CancelFlag) -> Registered {
         let entry = Arc::new(Entry {
             session: opened.session,
@@ -182,13 +186,13 @@ impl Register {
         }
     }
 
-    /// How many sessions of this machine a role has opened.
+    /// Returns the number of this machine's sessions that a role has opened.
     pub fn count_of(&self, user: &str) -> usize {
         let entries = self.entries.lock();
         entries.values().filter(|entry| entry.user == user).count()
     }
 
-    /// The activity of each session of this machine.
+    /// Returns the activity of each session of this machine.
     pub fn activities(&self) -> Vec<Activity> {
         let entries = self.entries.lock();
         let activity = |entry: &Arc<Entry>| {
@@ -198,14 +202,14 @@ impl Register {
         entries.values().map(activity).collect()
     }
 
-    /// Sessions of a database on this machine.
+    /// Returns the number of this machine's sessions in a database.
     pub fn count_in(&self, database: &str) -> usize {
         let entries = self.entries.lock();
         let of = |entry: &&Arc<Entry>| entry.database == database;
         entries.values().filter(of).count()
     }
 
-    /// Answers what peers ask.
+    /// Registers the handler for requests from other machines.
     pub fn serve(self: &Arc<Self>, machine: &Machine) {
         let register = Arc::clone(self);
         let handler = move |_, request: Vec<u8>, answer: Answer| match Request::decode(&request) {
@@ -223,7 +227,7 @@ impl Register {
         machine.serve(services::SESSIONS, Arc::new(handler));
     }
 
-    /// Is there such a session on this machine?
+    /// Returns whether this machine has such a session.
     pub fn is_here(&self, session: i32) -> bool {
         self.find(session).is_some()
     }
@@ -237,12 +241,12 @@ impl Register {
         entries.iter().map(|entry| entry.state()).collect()
     }
 
-    /// The lines of this machine's rows.
+    /// Returns the row-lock queues of this machine's rows.
     fn lines_here(&self) -> Lines {
         let Some(machine) = self.machine.upgrade() else {
             return Vec::new();
         };
-        // A holder says its machine where that is another one.
+        // The upper half of a holder is its machine, or 0 for this machine.
         let of = |holder: u64| match (holder >> 32) as u32 {
             0 => (machine.number(), holder as u32),
             other => (other, holder as u32),
@@ -258,7 +262,8 @@ impl Register {
             .collect()
     }
 
-    /// What all other machines answer, those that do.
+    /// Sends a request to all other machines. Returns the replies; machines that do not answer are
+    /// skipped.
     async fn ask(&self, request: &Request) -> Vec<Vec<u8>> {
         let Some(machine) = self.machine.upgrade().filter(|m| m.number() != 0) else {
             return Vec::new();
@@ -297,7 +302,7 @@ impl Register {
         Signalled::Told
     }
 
-    /// The machine of a session, where that is another one.
+    /// Returns the machine of a session, if it is another one.
     fn elsewhere(&self, session: i32) -> Option<(Arc<Machine>, MachineId)> {
         let machine = self.machine.upgrade()?;
         let of = machine_of(session);
@@ -339,12 +344,12 @@ impl Entry {
 }
 
 impl Registered {
-    /// When it was opened.
+    /// Returns the time at which the session was opened.
     pub fn opened(&self) -> i64 {
         self.entry.opened
     }
 
-    /// A statement begins.
+    /// Records the start of a statement.
     pub fn begin(&self, prepared: &Arc<Prepared>, at: i64, transaction: i64) {
         let place = Arc::as_ptr(prepared).addr();
         if self.shown.load(Relaxed) != place {
@@ -360,12 +365,12 @@ impl Registered {
         ]);
     }
 
-    /// What its transaction is called where rows are waited for.
+    /// Sets the coordinator number of the session's transaction.
     pub fn set_coordinator(&self, number: u32) {
         self.entry.coordinator.store(number, Relaxed);
     }
 
-    /// The session waits for its client.
+    /// Records that the session waits for its client.
     pub fn rest(&self, activity: Activity, at: i64) {
         let now = &self.entry.now;
         if now.get(Part::Activity) != activity as i64 {
@@ -376,18 +381,18 @@ impl Registered {
         }
     }
 
-    /// The statement that was begun last.
+    /// Returns the statement that started last.
     pub fn running(&self) -> Option<Arc<Prepared>> {
         self.entry.prepared.lock().clone()
     }
 
-    /// What the client calls itself.
+    /// Sets the application name that the client has chosen.
     pub fn set_application(&self, name: String) {
         *self.entry.application.lock() = name;
     }
 }
 
-/// The register, as functions and views know it.
+/// The register, as functions and views use it.
 pub(crate) struct Handle(pub(crate) Arc<Register>);
 
 impl fmt::Debug for Handle {
@@ -436,7 +441,7 @@ impl Sessions for Handle {
         Box::pin(async move {
             match Instant::now().checked_add(Duration::from_micros(us)) {
                 Some(until) => self.0.alarm.sleep(until).await,
-                // Further than clocks go is never.
+                // A time beyond the range of the clock never comes.
                 None => std::future::pending().await,
             }
             Ok(())

@@ -1,13 +1,15 @@
-//! Snapshots that sessions of this machine have exported: `pg_export_snapshot()` and SET TRANSACTION SNAPSHOT.
+//! Snapshots that sessions of this machine have exported: `pg_export_snapshot()` and SET
+//! TRANSACTION SNAPSHOT.
 //!
 //! ```text
-//! exporting session ─► a name, and a transaction that only reads its snapshot: the keeper
-//! importing session ─► begins at the keeper's snapshot, while that is open
-//! the exporting transaction ends ─► so does the keeper; whoever has imported goes on
+//! exporting session ─► a name, and a read-only transaction at its snapshot: the keeper
+//! importing session ─► begins at the keeper's snapshot, while the keeper is open
+//! the exporting transaction ends ─► the keeper ends; importing transactions continue
 //! ```
 //! # Invariant
-//! * EXPORT-1: whoever imports begins beside an open transaction of its own machine, so nothing that it may read has become garbage.
-//!   Of another machine's snapshot that would not be so, and it is not found.
+//! * EXPORT-1: an importing transaction begins while an open transaction of its own machine
+//!   protects the snapshot, so its versions are not collected. A snapshot of another machine would
+//!   not be protected, so it is not found.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use fencepost_txn::{Coordinator, Transaction};
 use foldhash::HashMap;
 use parking_lot::Mutex;
 
-/// Those of all sessions.
+/// The exported snapshots of all sessions.
 #[derive(Default)]
 pub(crate) struct Snapshots {
     open: Mutex<HashMap<String, Exported>>,
@@ -32,10 +34,10 @@ struct Exported {
 }
 
 impl Snapshots {
-    /// Begins a transaction that only reads, at the snapshot of that name.
+    /// Begins a read-only transaction at the snapshot of that name.
     ///
     /// # Errors
-    /// 22023 where there is none, 0A000 where it is of another database.
+    /// 22023 if there is no such snapshot, 0A000 if it belongs to another database.
     pub fn import(
         &self,
         name: &str,
@@ -57,19 +59,20 @@ impl Snapshots {
     }
 }
 
-/// Those of a session.
+/// The exported snapshots of one session.
 pub(crate) struct OfSession {
     all: Arc<Snapshots>,
     machine: u32,
     database: u32,
-    /// The transaction has announced one: most never do, and each looks at its end.
+    /// True if the transaction has announced a name. Most never do, and each transaction checks
+    /// this at its end.
     used: AtomicBool,
     announced: Mutex<Option<String>>,
     own: Mutex<Vec<String>>,
 }
 
 impl OfSession {
-    /// None yet.
+    /// Returns an empty set.
     pub fn new(all: &Arc<Snapshots>, machine: u32, database: u32) -> Arc<OfSession> {
         Arc::new(OfSession {
             all: Arc::clone(all),
@@ -81,7 +84,7 @@ impl OfSession {
         })
     }
 
-    /// The transaction has ended, and nobody finds them any more.
+    /// Ends the exports of the transaction. Other sessions no longer find them.
     pub fn end(&self) {
         if !self.used.load(Ordering::Relaxed) {
             return;
@@ -92,7 +95,7 @@ impl OfSession {
         let mut open = self.all.open.lock();
         let ended: Vec<Exported> = own.iter().filter_map(|name| open.remove(name)).collect();
         drop(open);
-        // Without the lock: who looks for another need not wait.
+        // Drop them without the lock, so that other sessions need not wait.
         drop(ended);
     }
 }

@@ -1,10 +1,10 @@
-//! What statements cost on this machine: how often each has run, for how long, and for how many rows.
+//! Execution statistics of statements on this machine: number of runs, time, and rows.
 //!
 //! ```text
-//! Planned ─► its tally: counters in lanes, one for the sessions of a few numbers ─► pg_stat_statements adds them up
-//! text ─► tally          at most [`STATEMENTS_MAX`], those that run least go first
+//! Planned ─► its tally: counters in lanes, shared by few sessions ─► pg_stat_statements sums
+//! text ─► tally          at most [`STATEMENTS_MAX`]; the least used are removed first
 //! ```
-//! Whoever runs a statement adds to a few counters that hardly anybody else touches, and takes no lock.
+//! A session adds to counters that few other sessions use, and takes no lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use parking_lot::Mutex;
 
 use crate::prepared::Planned;
 
-/// Statements that are kept.
+/// The largest number of statements with statistics.
 const STATEMENTS_MAX: usize = 1000;
-/// Lanes of a tally.
+/// The number of lanes in a tally.
 const LANES: usize = 4;
 
-/// What the runs of one statement have come to.
+/// The sums over the runs of one statement.
 #[derive(Default)]
 pub(crate) struct Tally {
     lanes: [Lane; LANES],
-    /// Nobody is shown it any more.
+    /// True once the tally is removed from the statistics.
     gone: AtomicBool,
-    /// The number of its text.
+    /// The query identifier of the text.
     number: i64,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Tally {
 struct Lane {
     calls: AtomicU64,
     total_ns: AtomicU64,
-    /// One more than the shortest, 0 before there is one.
+    /// One more than the shortest time; 0 before the first run.
     min_ns: AtomicU64,
     max_ns: AtomicU64,
     squares_us: AtomicU64,
@@ -56,7 +56,7 @@ impl Lane {
         }
         let min = self.min_ns.load(Relaxed);
         if min == 0 || ns < min - 1 {
-            // Losing a race costs one time among many.
+            // If another session wins the race, one minimum among many is lost.
             let _ = self
                 .min_ns
                 .compare_exchange(min, ns.saturating_add(1), Relaxed, Relaxed);
@@ -99,7 +99,7 @@ pub(crate) struct Statistics {
 }
 
 impl Statistics {
-    /// A session has run a statement to its end.
+    /// Adds a completed run of a statement.
     #[inline]
     pub fn add(&self, planned: &Planned, session: i32, took: Duration, rows: u64) {
         let known = planned.tally.get_or_init(|| self.enter(&planned.text));
@@ -111,7 +111,7 @@ impl Statistics {
         }
     }
 
-    /// The text of a statement by its number, if it is kept.
+    /// Returns the text of a statement by its query identifier, if it is kept.
     pub fn text_of(&self, number: i64) -> Option<String> {
         let tallies = self.tallies.lock();
         let mut tallies = tallies.iter();
@@ -119,7 +119,8 @@ impl Statistics {
         found.map(|(text, _)| text.clone())
     }
 
-    /// The tally of a text; where there are too many, a quarter of them go, those with the fewest runs.
+    /// Returns the tally of a text. If there are too many, removes the quarter with the fewest
+    /// runs.
     #[cold]
     fn enter(&self, text: &str) -> Arc<Tally> {
         let text = kept(text);

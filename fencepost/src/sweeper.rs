@@ -1,15 +1,16 @@
-//! Drops the temporary objects of sessions that are gone.
+//! Drops the temporary objects of ended sessions.
 //!
 //! ```text
-//! a session ends ───────────────────────────────────────┐
-//! a machine begins ─────────────── of sessions that ────┼─▶ queue ─▶ a thread, as long as there is something in it
-//! a session's first temporary table ─ are gone ─────────┘
+//! a session ends: its own objects ──────────────────────────────────┐
+//! a machine starts: objects of ended sessions ──────────────────────┼─▶ queue ─▶ a thread
+//! a session's first temporary table: objects of ended sessions ─────┘
 //! ```
-//! A schema is named after its session, whose number has its machine, and its oid tells it from one that a later
-//! session of the same number has made.
+//! The name of a schema contains its session's number, and the number contains the machine. The oid
+//! of the schema distinguishes it from the schema of a later session with the same number.
 //!
 //! # Failure
-//! What cannot be dropped stays, and nobody sees it but in the catalog, until one of the above happens again.
+//! A schema that cannot be dropped stays, visible only in the catalog, until one of these events
+//! happens again.
 
 use std::sync::Arc;
 use std::thread;
@@ -27,13 +28,13 @@ use crate::database::Shared;
 use crate::databases::Served;
 use crate::session::{Session, SessionOptions};
 
-/// How long the end of a database waits for what is in the queue.
+/// How long closing a database waits for the queue.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Attempts at one schema, while others change the catalog.
+/// The largest number of attempts at one schema, while other transactions change the catalog.
 const ATTEMPTS_MAX: u32 = 8;
 
-/// What is to be dropped.
+/// The queue of schemas to drop.
 #[derive(Default)]
 pub(crate) struct Sweeper {
     state: Mutex<State>,
@@ -47,7 +48,7 @@ struct State {
 }
 
 impl Sweeper {
-    /// Waits until everything is dropped, for a while.
+    /// Waits until the queue is empty, but at most [`PATIENCE`].
     pub fn settle(&self) {
         let mut state = self.state.lock();
         if state.runs {
@@ -66,7 +67,7 @@ impl Sweeper {
     }
 }
 
-/// Has the schema dropped.
+/// Puts the schema in the queue.
 pub(crate) fn sweep(db: &Arc<Shared>, served: &Arc<Served>, of: Temporary) {
     let mut state = db.sweeper.state.lock();
     state.queue.push((Arc::clone(served), of));
@@ -75,7 +76,7 @@ pub(crate) fn sweep(db: &Arc<Shared>, served: &Arc<Served>, of: Temporary) {
     }
     let shared = Arc::clone(db);
     let thread = thread::Builder::new().name("fencepost-sweep".to_owned());
-    // Without a thread it stays in the queue for the next.
+    // Without a thread the schema stays in the queue for the next attempt.
     state.runs = anywhere(|| thread.spawn(move || run(&shared))).is_ok();
 }
 
@@ -92,8 +93,7 @@ fn run(db: &Arc<Shared>) {
     }
 }
 
-/// Has dropped what sessions of this machine have left that are there no more, and those of machines that are no
-/// members any more.
+/// Queues the schemas of this machine's ended sessions, and of machines that are no longer members.
 pub(crate) fn sweep_lost(db: &Arc<Shared>, served: &Arc<Served>, catalog: &Snapshot) {
     let own = db.machine.number();
     let members = db.machine.members().machines;

@@ -1,10 +1,11 @@
-//! What machines ask one another about sessions, as bytes.
+//! The messages between machines about sessions, and their byte format.
 //!
 //! ```text
-//! request   what (1) | session (4) | asked by a superuser (1) | role
-//! sessions  session (4) | four times | activity (1) | texts, each with its length | coordinator (4) |
-//!           tables, with their number: oid (4), changed (1); all of that once a session
-//! lines     row (8) | machine (4), coordinator (4) and place (1) of each in line, with their number; all of that once a row
+//! request   kind (1) | session (4) | asked by a superuser (1) | role
+//! sessions  for each: session (4) | four times | activity (1) | texts, each with its length
+//!           | coordinator (4) | tables, with their number: oid (4), changed (1)
+//! lines     for each row: row (8) | number of places
+//!           | for each place: machine (4), coordinator (4), place (1)
 //! place     1 if it is its turn, 2 more if it shares the row
 //! ```
 
@@ -13,14 +14,14 @@ use std::net::SocketAddr;
 use fencepost_sql::sessions::{Activity, SessionState, Signal, Signalled};
 use fencepost_txn::Strength;
 
-/// What is asked.
+/// A request about the sessions of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     All,
-    /// The lines of its rows.
+    /// Asks for the row-lock queues of the machine's rows.
     Lines,
     IsThere(i32),
-    /// For a role of this name, a superuser or not.
+    /// Signals a session for a role of this name; the flag says whether the role is a superuser.
     Signal(i32, Signal, String, bool),
 }
 
@@ -35,7 +36,7 @@ const CAME: [Signalled; 4] = [
     Signalled::OfOthers,
     Signalled::OfSuperuser,
 ];
-/// Says that there is no such time.
+/// Stands for a missing time.
 const NEVER: i64 = i64::MIN;
 
 impl Request {
@@ -126,19 +127,19 @@ pub(super) fn encode_states(states: &[SessionState]) -> Vec<u8> {
     out
 }
 
-/// Somebody in the line of a row.
+/// A place in the lock queue of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InLine {
-    /// Its machine and coordinator.
+    /// The machine and the coordinator number of the transaction.
     pub of: (u32, u32),
     pub strength: Strength,
     pub granted: bool,
 }
 
-/// Rows, and who is in line for each.
+/// Rows with their lock queues.
 pub(super) type Lines = Vec<(u64, Vec<InLine>)>;
 
-/// Set in the byte of a place that has the row; the number of its strength is in the bits above.
+/// The bit of a place that holds the lock. The bits above it contain the lock strength.
 const GRANTED: u8 = 1;
 
 pub(super) fn encode_lines(lines: &Lines) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! Numbers, texts and rows as bytes, and back; what comes back too short is none.
+//! Encodes numbers, texts and rows as bytes. Decoding returns `None` if the input is too short.
 
 /// Appends a text with its length.
 pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
@@ -19,12 +19,12 @@ pub(super) fn put_u32(out: &mut Vec<u8>, number: u32) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-/// Appends the words of a row, which says itself how long it is.
+/// Appends the words of a row; the first word contains the row's length.
 pub(super) fn put_words(out: &mut Vec<u8>, words: &[u64]) {
     words.iter().for_each(|word| put_u64(out, *word));
 }
 
-/// A message that is taken apart.
+/// A cursor that decodes a message.
 pub(super) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.bytes()?).ok()
     }
 
-    /// The words of a row into `out`.
+    /// Reads the words of a row into `out`.
     pub fn row(&mut self, out: &mut Vec<u64>) -> Option<()> {
         let first = self.0.first_chunk().map(|word| u64::from_le_bytes(*word))?;
         let words = fencepost_sql::row::row_words(&[first]).max(1);

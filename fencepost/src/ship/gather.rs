@@ -1,11 +1,13 @@
-//! The session's side of a statement that is split: parts go out, what they come to comes back.
+//! The session's side of a split statement: sends parts to other machines and collects their
+//! results.
 //!
-//! Replies are taken in the order of the machines, so what does depend on the order, the last digits of a sum
-//! of floats, is the same each time.
+//! Replies are processed in the order of the machines. So results that depend on the order, such as
+//! the last digits of a sum of floats, are the same each time.
 //!
 //! # Failure
-//! Whatever another machine does not run, or not in the end, is run here: nothing has come of it. An error of the
-//! statement itself is the client's. A gathering that is dropped ends what is under way.
+//! If another machine does not complete its part, that part runs here: it has had no effect there.
+//! An error of the statement itself goes to the client. Dropping a gathering ends the parts in
+//! progress.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,13 +37,13 @@ pub(crate) struct Gathering {
     cancel: CancelFlag,
     own: Vec<u32>,
     parts: Vec<Asked>,
-    /// The part that is next.
+    /// The index of the next part to collect.
     next: usize,
     kinds: Vec<TypeKind>,
     came: Vec<Came>,
 }
 
-/// A part, and its request until that is sent.
+/// A part, and its request until it is sent.
 struct Asked {
     home: MachineId,
     number: u64,
@@ -51,8 +53,8 @@ struct Asked {
 }
 
 impl Gathering {
-    /// Parts of a statement of `session`; `None` where it cannot be sent. `part` tells all of them but for their
-    /// partitions.
+    /// Returns the parts of a statement of `session`, or `None` if it cannot be sent. `part`
+    /// describes all of them except their partitions.
     pub fn of(
         ship: Arc<Ship>,
         session: &Session,
@@ -95,7 +97,7 @@ impl Gathering {
         })
     }
 
-    /// What a reply says; `None` where the part is to be run here.
+    /// Decodes a reply. Returns `None` if the part has to run here.
     fn read(
         &self,
         reply: Result<Vec<u8>, CallError>,
@@ -103,7 +105,7 @@ impl Gathering {
         let done = match reply.map(|reply| Reply::decode(&reply)) {
             Ok(Some(Reply::Ran(done, None))) => done,
             Ok(Some(Reply::Ran(_, Some(error)))) => {
-                // What ended it there was asked for here, where the reason is known.
+                // The cancel request came from this machine, which knows its reason.
                 if error.sqlstate() == SqlState::QUERY_CANCELED {
                     self.cancel.check()?;
                 }

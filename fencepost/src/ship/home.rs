@@ -1,5 +1,5 @@
-//! Where a statement belongs: the one machine whose data it is about, if there is one, or the several that each
-//! run a part.
+//! Determines the home machine of a statement: the one machine that has all of its data. For a
+//! split statement, determines the machines that run its parts.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use fencepost_sql::settings::Shipping;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Addr, Machine};
 
-/// The machine that a statement is to be shipped to, as the setting `fencepost.ship` says; `None` where it
-/// runs here. A statement whose expressions have to do with the session's own state stays with it: see
-/// [`Plan::is_volatile`].
+/// Returns the machine to which the statement should be shipped, according to the setting
+/// `fencepost.ship`; `None` if it runs here. A statement that depends on the session's state stays
+/// with the session: see [`Plan::is_volatile`].
 pub(crate) fn home_of(
     plan: &Plan,
     params: &[Value],
@@ -20,7 +20,7 @@ pub(crate) fn home_of(
 ) -> Option<MachineId> {
     let root = match shipping {
         Shipping::Off => None,
-        // Memory that is mapped is reached faster than a session of its machine.
+        // Reading memory that is mapped here is faster than a session on the other machine.
         Shipping::Auto => root_of_partition(plan, params).filter(|root| machine.is_far(*root)),
         Shipping::Always => root_of_partition(plan, params).or_else(|| root_of_index(plan)),
     };
@@ -28,28 +28,28 @@ pub(crate) fn home_of(
     home.filter(|home| home.0 != machine.number())
 }
 
-/// An object of the one partition that the statement is about.
+/// Returns an object of the single partition that the statement uses.
 fn root_of_partition(plan: &Plan, params: &[Value]) -> Option<Addr> {
     plan.home(params).map(|home| home.root)
 }
 
-/// The root of the one index that the statement goes through, where that has only one.
+/// Returns the root of the single index that the statement uses, if the index has one root.
 fn root_of_index(plan: &Plan) -> Option<Addr> {
     let roots = &plan.by_key()?.roots;
     (!roots.are_partitioned()).then(|| Addr::from_raw(roots.of(0)))
 }
 
-/// Who reads which partitions of a statement that is split.
+/// The partitions of a split statement, by the machine that reads them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spread {
-    /// Those that this machine reads.
+    /// The partitions that this machine reads.
     pub own: Vec<u32>,
-    /// Those that others read, by machine.
+    /// The partitions that other machines read, by machine.
     pub others: BTreeMap<u32, Vec<u32>>,
 }
 
 impl Spread {
-    /// The machines that have a part in it, as EXPLAIN names them.
+    /// Returns the machines that run a part, as EXPLAIN lists them.
     pub fn machines(&self, machine: &Machine) -> Vec<MachineId> {
         let own = (!self.own.is_empty()).then(|| machine.number());
         let mut all: Vec<u32> = self.others.keys().copied().chain(own).collect();
@@ -58,9 +58,9 @@ impl Spread {
     }
 }
 
-/// Which machines a statement is split among, as the setting `fencepost.ship` says; `None` where all of it runs
-/// here. Where memory is mapped its rows are read in place: then it is a matter of how many cores are idle
-/// elsewhere, and only for who asks for it.
+/// Returns the machines that run parts of a statement, according to the setting `fencepost.ship`;
+/// `None` if all of it runs here. With `auto`, memory that is mapped here is read in place. A split
+/// then only helps if other machines have idle cores, so it has to be requested with `always`.
 pub(crate) fn spread(plan: &Plan, shipping: Shipping, machine: &Machine) -> Option<Spread> {
     let mut spread = Spread::default();
     for (partition, root) in (0..).zip(plan.split_roots()?) {

@@ -1,37 +1,39 @@
-//! Function shipping: a transaction whose data are another machine's runs there, whole.
+//! Function shipping: a transaction whose data is on another machine runs there as a whole.
 //!
 //! ```text
-//! session here                                 home: the machine that has the data
-//! home.rs   where does it belong? ─ here: nothing of this
-//! send.rs   user, settings, text, parameters ═► serve.rs  a session, run with its plan cache, retried,
-//!                                                         committed
-//!                                               room.rs   where it has arrived, or on a few threads
+//! session here                                 home machine: has the data
+//! home.rs   where is the data? ─ here: no shipping
+//! send.rs   user, settings, text, parameters ═► serve.rs  a session, run with its plan cache,
+//!                                                         retried, committed
+//!                                               room.rs   the executors: inline, or a few threads
 //! rows, tag or error ◄═════════════════════════ the reply
 //! a cancel ═══════════════════════════════════► ends it there
 //! ```
-//! A SELECT over the partitions of several machines is *split*: each runs the part that is about its own partitions,
-//! on the snapshot of the session's transaction, and what those come to is put together here.
+//! A SELECT over partitions of several machines is *split*: each machine runs the part for its own
+//! partitions, on the snapshot of the session's transaction. The session merges the results.
 //!
 //! ```text
-//! gather.rs  the request with R and partitions ═► part.rs    the same text planned, its scan of those partitions
+//! gather.rs  the request with R and partitions ═► part.rs    plans the text, scans its partitions
 //!            the same to other machines ═══════►  at the same time
-//! rows or partial aggregates, merged ◄═══════════ the replies; what is not done elsewhere is done here
+//! rows or partial aggregates, merged ◄═══════════ the replies; missing parts run here
 //! ```
-//! Only statements that are all their transaction does are shipped: one, or a batch of bound ones that a sync
-//! follows. Where they arrive they run: they are not shipped on. What is split may be of any transaction that only
-//! reads, as nothing that it has read is ever validated.
+//! Only statements that form a whole transaction are shipped: one statement, or a batch of bound
+//! ones that a Sync follows. The home machine runs them itself and does not ship them further. Any
+//! read-only transaction may split a statement, because its reads are never validated.
 //!
 //! # Invariants
-//! * SHIP-1: when the reply is there the transaction has committed there, or nothing of it has. A session sees
-//!   what it has shipped: its next snapshot is of a later time.
-//! * SHIP-2: the home runs statements only if their results look as the client was told, and otherwise says
-//!   "run it yourself" before anything is committed; so it does with results over [`RESULT_BYTES_MAX`].
-//! * SHIP-3: a part is used only if the other machine has run the same plan on tables of the same versions, at the
-//!   snapshot of a transaction that is still open here (SHARE-1); otherwise it is run here.
+//! * SHIP-1: when the reply arrives, the transaction has committed there completely, or it has no
+//!   effect. A session sees the effects of its shipped statements: its next snapshot is later.
+//! * SHIP-2: the home machine runs statements only if their results have the columns that the
+//!   client was told. Otherwise it replies "run it yourself" before anything is committed. It does
+//!   the same for results over [`RESULT_BYTES_MAX`].
+//! * SHIP-3: a part is used only if the other machine has run the same plan on tables of the same
+//!   versions, at the snapshot of a transaction that is still open here (SHARE-1). Otherwise the
+//!   part runs here.
 //!
 //! # Failure
-//! What cannot be sent is run here. Where the connection is lost while something is under way, reads are run
-//! here; what became of a write is not known: 08007.
+//! A statement that cannot be sent runs here. If the connection is lost during execution, reads run
+//! here; the outcome of a write is unknown: 08007.
 
 mod bytes;
 mod gather;
@@ -58,10 +60,10 @@ use room::Rooms;
 pub use send::ShippedResults;
 use serve::{Running, SettingsCache};
 
-/// Bytes of the rows of the longest result that goes between machines.
+/// The size limit, in bytes, of a result that is sent between machines.
 pub(crate) const RESULT_BYTES_MAX: usize = 1 << 20;
 
-/// What a machine of a cluster has of function shipping.
+/// The function shipping state of a machine in a cluster.
 pub(crate) struct Ship {
     rooms: Rooms,
     /// Statements of peers that run here, by their machine and its number for them.
@@ -77,25 +79,25 @@ pub(crate) struct Ship {
     parts_returned: AtomicU64,
 }
 
-/// How many statements went between machines.
+/// Counts of statements that were shipped between machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shipped {
-    /// Sent to other machines.
+    /// Statements sent to other machines.
     pub sent: u64,
-    /// Run for other machines.
+    /// Statements run for other machines.
     pub served: u64,
-    /// Sent, and run here after all.
+    /// Statements that were sent, but ran here in the end.
     pub returned: u64,
-    /// Parts of statements that other machines were asked for.
+    /// Parts of statements that were sent to other machines.
     pub parts_sent: u64,
     /// Parts run for other machines.
     pub parts_served: u64,
-    /// Parts that others were asked for, and that ran here after all.
+    /// Parts that were sent, but ran here in the end.
     pub parts_returned: u64,
 }
 
 impl Ship {
-    /// Nothing is sent or served yet.
+    /// Returns the state of a machine that has shipped nothing yet.
     pub fn new() -> Arc<Ship> {
         Arc::new(Ship {
             rooms: Rooms::default(),
@@ -112,12 +114,12 @@ impl Ship {
         })
     }
 
-    /// Runs a task that is nobody's statement; one that cannot be run is dropped.
+    /// Runs a task that belongs to no statement. Drops the task if no executor runs.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         drop(self.rooms.spawn(Box::pin(task)));
     }
 
-    /// How many statements went between machines.
+    /// Returns the counts of shipped statements.
     pub fn counts(&self) -> Shipped {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Shipped {

@@ -1,8 +1,8 @@
-//! The other side of a statement that is split: the same text is planned, and its scan of some partitions runs here.
+//! The remote side of a split statement: plans the same text, and scans some partitions.
 //!
 //! # Failure
-//! Whatever keeps a part from being run, or from being sent back, makes it the sender's again; but an error of the
-//! statement itself is its client's.
+//! If a part cannot run or its result cannot be sent, the sender runs it. An error of the statement
+//! itself goes to the client.
 
 use std::sync::atomic::Ordering;
 
@@ -17,12 +17,12 @@ use super::request::{Part, Statement};
 use super::serve::{Entry, Gathered};
 use crate::session::Session;
 
-/// The rows of a part, whose types its plan tells.
+/// The rows of a part. The plan determines their types.
 #[derive(Default)]
 pub(crate) struct PartSink(Option<Gathered>);
 
 impl PartSink {
-    /// Rows of these types come.
+    /// Starts to collect rows of these types.
     pub fn begin(&mut self, kinds: &[TypeKind]) {
         self.0 = Some(Gathered::of_types(kinds.iter().copied(), RESULT_BYTES_MAX));
     }
@@ -50,7 +50,7 @@ impl RowSink for PartSink {
 }
 
 impl Entry {
-    /// Runs a part of the one statement; the reply.
+    /// Runs a part of the single statement. Returns the reply.
     pub(super) async fn serve_part(
         &self,
         session: &mut Session,
@@ -61,7 +61,7 @@ impl Entry {
         let (Some(statement), None) = (statements.next(), statements.next()) else {
             return Reply::RunItYourself;
         };
-        // What keeps it from being planned is told by who knows its text as the client wrote it.
+        // The sender reports planning errors, because it has the text as the client wrote it.
         let Ok(prepared) = session.parse_declared(statement.text, &statement.types) else {
             return Reply::RunItYourself;
         };

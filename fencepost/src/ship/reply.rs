@@ -1,13 +1,14 @@
-//! What comes back of statements that ran for another machine's session.
+//! The reply for statements that ran for another machine's session.
 //!
 //! ```text
-//! reply   RAN | how many have run | each: rows concerned, rows of its result | 0, or 1 and the error of the next
+//! reply   RAN | number of statements | each: affected rows, rows of its result
+//!         | 0, or 1 and the error of the next statement
 //!         RUN_IT_YOURSELF
-//! rows    each as its table's would lie in memory
-//! error   SQLSTATE | message | position | the other fields there are, each with its place
+//! rows    each in the memory format of a table row
+//! error   SQLSTATE | message | position | the other fields that are set, each with its index
 //! ```
 //! # Failure
-//! Messages come from peers: what is none decodes to `None`, and never panics.
+//! Messages come from peers: an invalid message decodes to `None`, and never panics.
 
 use fencepost_sql::error::{ErrorFields, SqlError, SqlState};
 use fencepost_sql::row::RowLayout;
@@ -19,21 +20,22 @@ use super::request::STATEMENTS_MAX;
 const RAN: u8 = 1;
 const RUN_IT_YOURSELF: u8 = 2;
 
-/// What became of statements.
+/// The outcome of shipped statements.
 #[derive(Debug, PartialEq)]
 pub(super) enum Reply {
-    /// They have run and committed; or one has failed, after those that are told of, and nothing is left of any.
+    /// All statements have run and committed. With an error: the next statement has failed, and the
+    /// transaction, with the listed ones, was rolled back.
     Ran(Vec<Done>, Option<SqlError>),
-    /// They were not run, or rolled back.
+    /// The statements were not run, or were rolled back. The sender has to run them.
     RunItYourself,
 }
 
-/// The result of one.
+/// The result of one statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Done {
-    /// Rows concerned.
+    /// The number of affected rows.
     pub count: u64,
-    /// The rows of its result.
+    /// The encoded rows of the result.
     pub rows: Vec<u8>,
 }
 
@@ -86,7 +88,7 @@ impl Reply {
     }
 }
 
-/// The rows of a reply, each given to `each`; `None` where these are no such rows.
+/// Decodes the rows of a reply and calls `each` for each. Returns `None` if they are invalid.
 pub(super) fn for_each_row<E>(
     rows: &[u8],
     layout: &RowLayout,
@@ -188,7 +190,7 @@ mod tests {
 
     #[test]
     fn garbage_is_none_and_never_panics() {
-        // Every message that is one byte off, and every beginning of one.
+        // Every message with one wrong byte, and every prefix of a message.
         let error = SqlError::new(SqlState::DIVISION_BY_ZERO, "by zero").detail("more");
         let layout = RowLayout::of_types([TypeKind::Text, TypeKind::Int8]);
         let mut words = Vec::new();

@@ -1,15 +1,17 @@
-//! What goes out to a machine that runs statements for another's session: the request, and that to end it.
+//! The request to run statements for another machine's session, and the request to end them.
 //!
 //! ```text
-//! request    number | session's number | user | database | settings | how many statements | each of them | 0, or 1 and part
-//! statement  NEW | what its result looks like | text | types of parameters | row of values
+//! request    number | session's number | user | database | settings | number of statements
+//!            | each of them | 0, or 1 and part
+//! statement  NEW | shape of the result | text | types of parameters | row of values
 //!            AS_BEFORE | row of values
-//! part       R | when the transaction began, and the statement | what its plan is told by | how many partitions | each
+//! part       R | start of the transaction, and of the statement | fingerprint of the plan
+//!            | number of partitions | each
 //! settings   start-up value or not | name | value | …
-//! end        number | why
+//! end        number | reason
 //! ```
 //! # Failure
-//! Messages come from peers: what is none decodes to `None`, and never panics.
+//! Messages come from peers: an invalid message decodes to `None`, and never panics.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -25,38 +27,38 @@ use crate::prepared::Column;
 
 const NEW: u8 = 1;
 const AS_BEFORE: u8 = 2;
-/// Parameters that a statement may have, as the wire protocol has it.
+/// The largest number of parameters of a statement in the wire protocol.
 const PARAMS_MAX: usize = 65_535;
-/// Statements that go together.
+/// The largest number of statements in a request.
 pub(crate) const STATEMENTS_MAX: usize = 1024;
 
-/// Statements on their way, one transaction.
+/// Shipped statements that form one transaction.
 pub(super) struct Request<'a> {
-    /// The sender's number for them.
+    /// The sender's number for the request.
     pub number: u64,
-    /// Number of the session.
+    /// The number of the session.
     pub pid: i32,
     pub user: &'a str,
     /// The oid of the database.
     pub database: u32,
-    /// As [`encode_settings`] has them.
+    /// The settings in the format of [`encode_settings`].
     pub settings: &'a [u8],
     pub statements: Vec<Statement<'a>>,
-    /// Where only a part of the one statement is to be run.
+    /// The part to run, if the request is for a part of its single statement.
     pub part: Option<Part>,
 }
 
-/// The part of a statement that a machine is asked for.
+/// A part of a statement, as requested from a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// The snapshot of the statement.
+    /// The read timestamp of the statement.
     pub r: Timestamp,
-    /// What `now()` gives.
+    /// The value of `now()`.
     pub transaction_start: i64,
     pub statement_start: i64,
-    /// What two plans have in common that are one.
+    /// Identifies the plan: equal plans have equal fingerprints.
     pub fingerprint: u64,
-    /// In order.
+    /// The partitions to scan, in ascending order.
     pub partitions: Vec<u32>,
 }
 
@@ -88,19 +90,19 @@ impl Part {
     }
 }
 
-/// One of them.
+/// A shipped statement.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Statement<'a> {
-    /// What its result looks like ([`shape`]).
+    /// A hash of the result's columns ([`shape`]).
     pub shape: u64,
     pub text: &'a str,
-    /// Of the parameters.
+    /// The types of the parameters.
     pub types: Vec<Type>,
     pub params: Vec<Value>,
 }
 
 impl<'a> Request<'a> {
-    /// `None` where a value is not of its parameter's type.
+    /// Encodes the request. Returns `None` if a value is not of its parameter's type.
     pub fn encode(&self) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(256);
         put_u64(&mut out, self.number);
@@ -170,7 +172,7 @@ impl<'a> Request<'a> {
 }
 
 impl<'a> Statement<'a> {
-    /// Whether only their values differ.
+    /// Returns whether the statements differ in their values only.
     fn is_like(&self, other: &Statement<'_>) -> bool {
         self.shape == other.shape && self.text == other.text && self.types == other.types
     }
@@ -210,12 +212,13 @@ impl<'a> Statement<'a> {
     }
 }
 
-/// The number of a request that is not looked into yet.
+/// Returns the number of an encoded request.
 pub(super) fn number_of(message: &[u8]) -> Option<u64> {
     Reader(message).u64()
 }
 
-/// What tells results apart that a client would have to be told of: names and types of the columns.
+/// Returns a hash of the column names and types. Results with equal hashes look the same to a
+/// client.
 pub(super) fn shape(columns: Option<&[Column]>) -> u64 {
     let mut hasher = FixedState::default().build_hasher();
     columns.map(<[Column]>::len).hash(&mut hasher);
@@ -225,7 +228,7 @@ pub(super) fn shape(columns: Option<&[Column]>) -> u64 {
     hasher.finish()
 }
 
-/// The settings that differ from those of a fresh session.
+/// Encodes the settings that differ from those of a fresh session.
 pub(super) fn encode_settings(settings: &Settings) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value, start_up) in settings.changed() {
@@ -236,7 +239,7 @@ pub(super) fn encode_settings(settings: &Settings) -> Vec<u8> {
     out
 }
 
-/// The settings of a session that has those.
+/// Decodes the settings of a session.
 pub(super) fn decode_settings(bytes: &[u8]) -> Option<Settings> {
     let mut settings = Settings::new();
     let mut reader = Reader(bytes);
@@ -248,13 +251,13 @@ pub(super) fn decode_settings(bytes: &[u8]) -> Option<Settings> {
     Some(settings)
 }
 
-/// Why a statement that was shipped is to end.
+/// The reason to end a shipped statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Why {
-    /// Somebody asked for it.
+    /// A cancel request.
     Cancelled = 1,
-    /// It takes too long.
+    /// A timeout.
     TimedOut = 2,
 }
 
@@ -266,7 +269,7 @@ impl Why {
     }
 }
 
-/// The request to end statement `number`.
+/// Encodes the request to end statement `number`.
 pub(super) fn encode_end(number: u64, why: Why) -> Vec<u8> {
     let mut out = Vec::new();
     put_u64(&mut out, number);

@@ -1,14 +1,14 @@
-//! Where work of other machines runs: many tasks on one thread, as on a worker of a server.
+//! The executors for work of other machines. Each runs many tasks on one thread at a time.
 //!
 //! ```text
-//! spawn ─► a room ─► its thread polls a task whenever that was woken
+//! spawn ─► a room (executor) ─► its thread polls a task each time it is woken
 //!
-//! the hall    whoever attends to the machine's peers: short work, with nobody to wake on its way
-//! the rooms   threads of their own: the rest
-//! close ─► each thread ends with its last task; what is left in the hall is dropped
+//! the hall    the inline executor, on the thread that polls the machine's peers: short work
+//! the rooms   executors with threads of their own: the rest
+//! close ─► each thread ends with its last task; tasks that are left in the hall are dropped
 //! ```
 //! # Failure
-//! A task that panics ends; the others of its room go on.
+//! A task that panics ends; the other tasks of its executor continue.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,15 +20,15 @@ use std::thread::{JoinHandle, ThreadId};
 
 use parking_lot::Mutex;
 
-/// Most threads.
+/// The largest number of threads.
 const ROOMS_MAX: usize = 4;
 
-/// What runs.
+/// A unit of work.
 pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
-/// Makes whoever runs a room's tasks look.
+/// Wakes the thread that runs an executor's tasks.
 type Caller = Box<dyn Fn() + Send + Sync>;
 
-/// The hall, and the rooms with their threads.
+/// The inline executor (`hall`), and the executors with threads.
 #[derive(Default)]
 pub(super) struct Rooms {
     hall: OnceLock<Arc<Room>>,
@@ -40,14 +40,14 @@ struct Handle {
     thread: JoinHandle<()>,
 }
 
-/// Tasks that one thread at a time runs.
+/// An executor: a set of tasks that one thread at a time polls.
 struct Room {
     inbox: Mutex<Inbox>,
     seats: Mutex<Seats>,
     caller: OnceLock<Caller>,
-    /// Somebody wanted to look.
+    /// Set when a thread wants to poll the tasks, so that the polling thread polls once more.
     again: AtomicBool,
-    /// Tasks that have not ended.
+    /// The number of tasks that have not ended.
     load: AtomicUsize,
 }
 
@@ -56,11 +56,11 @@ struct Inbox {
     arrived: Vec<Task>,
     woken: Vec<Arc<Woken>>,
     closing: bool,
-    /// Who runs the tasks now.
+    /// The thread that polls the tasks now.
     runs: Option<ThreadId>,
 }
 
-/// The tasks, and what is at hand while they run.
+/// The task slots, and the buffers used while tasks run.
 #[derive(Default)]
 struct Seats {
     seats: Vec<Option<Seated>>,
@@ -69,14 +69,14 @@ struct Seats {
     ready: Vec<Arc<Woken>>,
 }
 
-/// A task and what wakes it.
+/// A task in its slot, with its waker.
 struct Seated {
     task: Task,
     woken: Arc<Woken>,
     waker: Waker,
 }
 
-/// Wakes a task.
+/// The waker state of a task.
 struct Woken {
     room: Arc<Room>,
     place: usize,
@@ -93,14 +93,14 @@ impl Wake for Woken {
     }
 }
 
-/// What a look at a room's tasks came to.
+/// The result of one round over an executor's tasks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// Some were ready.
+    /// At least one task was ready.
     Ran,
-    /// None was.
+    /// No task was ready.
     Idle,
-    /// There is none any more, nor will be.
+    /// The executor is closing and has no task left.
     Over,
 }
 
@@ -122,7 +122,7 @@ impl Room {
         }
     }
 
-    /// Gives the task back where the room is closing.
+    /// Adds a task. Returns the task to the caller if the executor is closing.
     fn enter(&self, task: Task) -> Result<(), Task> {
         let mut refused = None;
         self.put(|inbox| match inbox.closing {
@@ -139,11 +139,13 @@ impl Room {
         self.inbox.lock().runs == Some(std::thread::current().id())
     }
 
-    /// Runs what is ready, once each. Where somebody else is at it, they look once more afterwards.
+    /// Polls every ready task once. If another thread is polling, that thread polls once more
+    /// afterwards.
     fn look(self: &Arc<Self>) -> Look {
         let mut looked = Look::Idle;
         self.again.store(true, Ordering::SeqCst);
-        // Whoever finds the seats taken has said so before: the one who has them sees it after giving them up.
+        // A thread that finds the slots locked has set the flag before. The holder reads it after
+        // unlocking.
         while self.again.load(Ordering::SeqCst)
             && let Some(mut seats) = self.seats.try_lock()
         {
@@ -174,7 +176,8 @@ impl Room {
         look
     }
 
-    /// Takes no tasks any more, and drops those that are left unless the caller is one of them.
+    /// Closes the executor and drops its tasks. If the caller is one of the tasks, the tasks in
+    /// slots stay.
     fn clear(&self) {
         let arrived = {
             let mut inbox = self.inbox.lock();
@@ -185,7 +188,7 @@ impl Room {
             .seats
             .try_lock()
             .map(|mut seats| std::mem::take(&mut *seats));
-        // What they hold may end with them, also badly.
+        // The drop of a task's data may panic.
         let _ = catch_unwind(AssertUnwindSafe(|| drop((seats, arrived))));
     }
 }
@@ -233,7 +236,7 @@ impl Seats {
                 let ended = self.seats[woken.place].take();
                 self.free.push(woken.place);
                 room.load.fetch_sub(1, Ordering::Relaxed);
-                // What it held may end with it, also badly.
+                // The drop of a task's data may panic.
                 let _ = catch_unwind(AssertUnwindSafe(|| drop(ended)));
             }
         }
@@ -241,7 +244,8 @@ impl Seats {
 }
 
 impl Rooms {
-    /// Starts the threads. Whoever attends runs the tasks of the hall; `call` makes him look.
+    /// Starts the threads. The thread that polls the peers runs the tasks of the inline executor;
+    /// `call` wakes it.
     pub fn start(&self, call: impl Fn() + Send + Sync + 'static) -> std::io::Result<()> {
         let hall = Room::new();
         let _ = hall.caller.set(Box::new(call));
@@ -260,7 +264,7 @@ impl Rooms {
         Ok(())
     }
 
-    /// Runs a short task where it has arrived; gives it back where nothing is run any more.
+    /// Runs a short task on the inline executor. Returns the task if no executor runs.
     pub fn enter_hall(&self, task: Task) -> Result<(), Task> {
         match self.hall.get() {
             Some(hall) => hall.enter(task),
@@ -268,13 +272,13 @@ impl Rooms {
         }
     }
 
-    /// Runs what is ready in the hall; whether there was anything.
+    /// Polls the ready tasks of the inline executor. Returns whether there were any.
     pub fn attend(&self) -> bool {
         let hall = self.hall.get();
         hall.is_some_and(|hall| hall.look() == Look::Ran)
     }
 
-    /// Runs a task to its end on one of the threads; gives it back where there are none any more.
+    /// Runs a task to its end on one of the threads. Returns the task if there are no threads.
     pub fn spawn(&self, task: Task) -> Result<(), Task> {
         let threads = self.threads.lock();
         let load = |handle: &&Handle| handle.room.load.load(Ordering::Relaxed);
@@ -286,7 +290,7 @@ impl Rooms {
         room.enter(task)
     }
 
-    /// Whether the caller is one of the tasks.
+    /// Returns whether the caller is one of the tasks.
     pub fn is_inside(&self) -> bool {
         let threads = self.threads.lock();
         let mut rooms = threads.iter().map(|handle| &handle.room);
@@ -294,14 +298,15 @@ impl Rooms {
             || self.hall.get().is_some_and(|hall| hall.is_run_here())
     }
 
-    /// The threads end once their tasks have; whoever `waits` for that is none of those.
+    /// Lets the threads end after their tasks. If `waits`, waits for that; the caller must be no
+    /// task then.
     pub fn close(&self, waits: bool) {
         let threads = std::mem::take(&mut *self.threads.lock());
         for handle in &threads {
             handle.room.put(|inbox| inbox.closing = true);
         }
         for handle in threads.into_iter().filter(|_| waits) {
-            // Tasks that panic are caught: there is nothing to hear of.
+            // Panics of tasks are caught, so the result has no information.
             let _ = handle.thread.join();
         }
         if let Some(hall) = self.hall.get() {
@@ -310,7 +315,7 @@ impl Rooms {
     }
 }
 
-/// The life of a room's thread.
+/// The main loop of an executor's thread.
 fn run(room: &Arc<Room>) {
     loop {
         match room.look() {
@@ -329,7 +334,7 @@ mod tests {
 
     const TASKS: usize = 50;
 
-    /// Waits as often as its number says, is woken by itself or by others, and says so; one panics.
+    /// Waits `number` times, is woken by itself or by others, and reports its end. One task panics.
     async fn task(number: usize, said: Sender<usize>) {
         for _ in 0..number {
             let mut paused = false;
@@ -377,7 +382,7 @@ mod tests {
         let rooms = Arc::new(Rooms::default());
         let (call, called) = channel();
         let calls = call.clone();
-        // Whoever calls last may do so after the end.
+        // The last call may happen after the test has ended.
         rooms
             .start(move || {
                 let _ = calls.send(true);

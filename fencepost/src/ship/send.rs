@@ -1,4 +1,4 @@
-//! The session's side: statements go out, their reply comes back.
+//! The session's side of shipping: sends statements and receives their reply.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -24,7 +24,8 @@ use crate::prepared::{Body, Planned, Portal};
 use crate::services;
 use crate::session::Session;
 
-/// A request under way at its home; dropped before its reply is there, it asks for its end.
+/// A request in progress on its home machine. Dropping it before the reply asks that machine to end
+/// it.
 pub(super) struct UnderWay {
     pub machine: Arc<Machine>,
     pub home: MachineId,
@@ -48,8 +49,8 @@ impl Drop for UnderWay {
     }
 }
 
-/// Waits for the reply. Where the work is cancelled here, or its time is over, it is asked to end there;
-/// `leaves` says that it is not waited for then.
+/// Waits for the reply. After a cancel or timeout here, asks the home machine to end the
+/// statements. `leaves` says not to wait for the reply in that case.
 async fn replied(
     under_way: &mut UnderWay,
     call: Call,
@@ -80,7 +81,7 @@ async fn replied(
             }
         }
         if let Some(end) = &mut end {
-            // Only so that it is sent once there is room.
+            // Poll only so that the request is sent once there is space.
             let _ = end.as_mut().poll(cx);
         }
         Poll::Pending
@@ -90,15 +91,15 @@ async fn replied(
     reply
 }
 
-/// What statements came to that ran whole on another machine.
+/// The results of statements that ran as a whole on another machine.
 pub struct ShippedResults {
-    /// Of those that have ended well, from the first on.
+    /// The statements that succeeded, from the first on.
     ended: Vec<(Arc<Planned>, Done)>,
     error: Option<SqlError>,
 }
 
 impl ShippedResults {
-    /// `None` where the reply is none to these statements.
+    /// Returns `None` if the reply does not fit these statements.
     fn of(plans: &[Arc<Planned>], done: Vec<Done>, error: Option<SqlError>) -> Option<Self> {
         let expected = plans.len() - usize::from(error.is_some());
         let fits = match error {
@@ -112,10 +113,12 @@ impl ShippedResults {
         })
     }
 
-    /// Gives the rows of statement `at` to a client, and answers its tag; `None` where the statements end before.
+    /// Sends the rows of statement `at` to a client, and returns its tag. Returns `None` if the
+    /// results end before it.
     ///
     /// # Errors
-    /// That of the statement, which nothing of any of them has outlived; those after it have none.
+    /// The error of the statement. It has rolled back the whole transaction; later statements have
+    /// no result.
     pub async fn give(
         &mut self,
         at: usize,
@@ -128,7 +131,7 @@ impl ShippedResults {
     }
 }
 
-/// Gives the rows of a statement to the client.
+/// Sends the rows of a statement to the client.
 async fn give(planned: &Planned, done: &Done, sink: &mut dyn RowSink) -> Result<Tag, SqlError> {
     let Body::Plan(plan, _) = &planned.body else {
         return Err(SqlError::internal("a statement without a plan was shipped"));
@@ -147,7 +150,7 @@ async fn give(planned: &Planned, done: &Done, sink: &mut dyn RowSink) -> Result<
 }
 
 impl Session {
-    /// The machine that a portal's statement would be shipped to now.
+    /// Returns the machine to which a portal's statement would be shipped now.
     pub(crate) fn home_of(&self, planned: &Planned, portal: &Portal) -> Option<MachineId> {
         let shipping = self.settings().shipping;
         if shipping == Shipping::Off || planned.is_volatile || !self.may_ship(portal) {
@@ -162,8 +165,8 @@ impl Session {
         home_of(plan, &portal.params, shipping, self.machine())
     }
 
-    /// Whether [`Session::ship_batch`] might run anything: statements go to other machines, and none is under
-    /// way here.
+    /// Returns whether [`Session::ship_batch`] may run statements: shipping is on, and no shipped
+    /// statement is in progress here.
     #[inline]
     pub fn may_ship_batch(&self) -> bool {
         self.ships()
@@ -174,13 +177,13 @@ impl Session {
             }
     }
 
-    /// Has statements that are all a transaction does, a sync after the last, run on the one machine whose data
-    /// they are about: at once, and again unseen where conflicts allow it. `None` where they are to be run here,
-    /// one after the other.
+    /// Ships statements that form a whole transaction, with a Sync after the last, to the one
+    /// machine that has their data. The home machine runs them at once, and retries them
+    /// transparently after conflicts. Returns `None` if they have to run here, one after the other.
     ///
     /// # Errors
-    /// Where it is not known what became of them (08007), or nobody waited for that. What one of them met with is
-    /// among the results.
+    /// The outcome of the statements is unknown (08007), or the session did not wait for it. Errors
+    /// of the statements are among the results.
     pub async fn ship_batch(
         &mut self,
         portals: &mut [Portal],
@@ -203,7 +206,7 @@ impl Session {
         }
     }
 
-    /// Has `home` run the statements of portals; `None` where they are to run here.
+    /// Lets `home` run the statements of portals. Returns `None` if they have to run here.
     pub(crate) async fn ship(
         &mut self,
         ship: &Arc<Ship>,
@@ -246,7 +249,7 @@ impl Session {
         let reply = replied(&mut under_way, call, cancel, deadline, !is_write).await?;
         let results = match reply.map(|reply| Reply::decode(&reply)) {
             Ok(Some(Reply::Ran(done, error))) => {
-                // What ended it there was asked for here, where the reason is known.
+                // The cancel request came from this machine, which knows its reason.
                 let asked = |error: &SqlError| error.sqlstate() == SqlState::QUERY_CANCELED;
                 let why = |error| match cancel.check() {
                     Err(why) if asked(&error) => why,
@@ -290,7 +293,7 @@ fn is_write(planned: &Planned) -> bool {
     matches!(&planned.body, Body::Plan(plan, _) if plan.is_write())
 }
 
-/// 08007
+/// Returns the error 08007: the outcome of the statement is unknown.
 fn unresolved(home: MachineId) -> SqlError {
     SqlError::new(
         SqlState::TRANSACTION_RESOLUTION_UNKNOWN,

@@ -1,15 +1,16 @@
-//! The home's side: what peers send runs here, each request in a session of its own.
+//! The home machine's side: runs the statements of peers, each request in a session of its own.
 //!
 //! ```text
 //! STATEMENT ─► entered in `running` ─► a task: session ─► run_last ─► reply
 //! END       ─► its cancel flag is raised, its task woken
 //! ```
-//! What takes but a moment and has a plan runs in the hall, where it has arrived; all else on one of the rooms'
-//! threads, since planning may wait for the catalog and long work would keep messages waiting.
+//! Short statements whose plans are cached run on the inline executor, where the request has
+//! arrived. All others run on an executor thread, because planning may wait for the catalog, and
+//! long work would delay messages.
 //!
 //! # Failure
-//! A machine that closes lets what runs go on for a moment, then ends it; whatever it does not run or ends
-//! so is the sender's again.
+//! A machine that closes lets statements run for a short time, then ends them. The sender runs the
+//! statements that are not run or that end this way.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -38,22 +39,22 @@ use crate::prepared::{Body, Prepared};
 use crate::services;
 use crate::session::{ATTEMPTS_MAX, Completion, Session, back_off};
 
-/// Settings of peers' sessions that are kept ready.
+/// The number of peer sessions' settings that are kept decoded.
 const SETTINGS_MAX: usize = 256;
-/// How long what runs may go on where the machine closes, and then how long it may take to end.
+/// The time that running statements get when the machine closes, and the time they then get to end.
 const GRACE: Duration = Duration::from_millis(500);
 const NAP: Duration = Duration::from_millis(1);
-/// Statements of a request that may take but a moment.
+/// The largest number of statements in a request that counts as short.
 const SHORT_STATEMENTS_MAX: usize = 16;
 
-/// Settings by how they were sent.
+/// Decoded settings, by their encoded form.
 pub(super) type SettingsCache = HashMap<Box<[u8]>, Arc<Settings>>;
 
 /// A request of a peer that runs here.
 #[derive(Default)]
 pub(super) struct Running {
     cancel: CancelFlag,
-    /// Why it is to end ([`Why`]); 0 where it is not.
+    /// The reason to end it ([`Why`]); 0 if there is none.
     asked: AtomicU8,
     task: Mutex<Option<Waker>>,
 }
@@ -75,7 +76,8 @@ impl Running {
         }
     }
 
-    /// Runs `work`, which forgets the requests to end that came before it began.
+    /// Runs `work`. Its start clears the cancel flag, so this raises the flag again for a request
+    /// to end that came before.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut raised = false;
@@ -95,13 +97,13 @@ impl Running {
     }
 }
 
-/// A request that runs, and who waits for it.
+/// A request that runs, and the reply channel of its sender.
 pub(super) struct Entry {
     pub ship: Arc<Ship>,
     key: (MachineId, u64),
     pub running: Arc<Running>,
     answer: Option<Answer>,
-    /// It may have had an effect.
+    /// True once the request may have had an effect.
     begun: bool,
 }
 
@@ -123,7 +125,7 @@ impl Drop for Entry {
 }
 
 impl Ship {
-    /// Begins to run what peers send.
+    /// Starts to run statements of peers.
     pub fn start(self: &Arc<Self>, shared: &Arc<Shared>) -> std::io::Result<()> {
         let machine = Arc::downgrade(&shared.machine);
         self.rooms.start(move || {
@@ -156,7 +158,7 @@ impl Ship {
         Ok(())
     }
 
-    /// On the thread of whoever has polled: it only enters the work.
+    /// Registers a request and queues its work. Runs on the polling thread, so it must be short.
     fn arrived(
         self: &Arc<Self>,
         db: &Weak<Shared>,
@@ -180,14 +182,14 @@ impl Ship {
             begun: false,
         };
         let db = Weak::clone(db);
-        // Where nobody runs it, it is dropped, and so the sender's again.
+        // If no executor runs, the task is dropped; then the sender runs the statements.
         drop(
             self.rooms
                 .enter_hall(Box::pin(entry.run_or_move(db, request))),
         );
     }
 
-    /// The settings of a peer's session.
+    /// Returns the settings of a peer's session.
     fn settings_of(&self, sent: &[u8]) -> Option<Arc<Settings>> {
         if let Some(known) = self.settings.read().get(sent) {
             return Some(Arc::clone(known));
@@ -201,10 +203,10 @@ impl Ship {
         Some(settings)
     }
 
-    /// Runs nothing for peers any more: what runs ends, soon.
+    /// Stops to run statements of peers, and ends the running ones.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Release);
-        // The last to have the database may be such a statement itself.
+        // The last handle on the database may be held by such a statement itself.
         let ended = !self.rooms.is_inside() && {
             self.have_ended() || {
                 let left: Vec<_> = self.running.lock().values().map(Arc::clone).collect();
@@ -212,11 +214,12 @@ impl Ship {
                 self.have_ended()
             }
         };
-        // What does not end, such as a commit that another machine does not answer, keeps nobody from closing.
+        // A statement that does not end, such as a commit that waits for a lost machine, must not
+        // block close.
         self.rooms.close(ended);
     }
 
-    /// Whether everything that runs ends soon.
+    /// Waits up to [`GRACE`] until all requests have ended. Returns whether they have.
     fn have_ended(&self) -> bool {
         let deadline = Instant::now() + GRACE;
         loop {
@@ -230,7 +233,7 @@ impl Ship {
 }
 
 impl Entry {
-    /// Runs a request where it has arrived, or has it run in one of the rooms.
+    /// Runs a request on the inline executor, or moves it to an executor thread.
     async fn run_or_move(mut self, db: Weak<Shared>, request: Vec<u8>) {
         if let Some(reply) = self.serve(&db, &request, true).await {
             return self.answer(&reply);
@@ -244,7 +247,8 @@ impl Entry {
         drop(ship.rooms.spawn(Box::pin(task)));
     }
 
-    /// Runs statements; the reply. `None` where they are not `short`, but were to be.
+    /// Runs the statements of a request. Returns the reply, or `None` if `short` is set and they
+    /// are not short.
     async fn serve(&mut self, db: &Weak<Shared>, request: &[u8], short: bool) -> Option<Vec<u8>> {
         let returned = || Some(Reply::RunItYourself.encode());
         let (Some(request), Some(db)) = (Request::decode(request), db.upgrade()) else {
@@ -283,7 +287,7 @@ impl Entry {
                 Err(Ended::NotForHere) => return returned(),
                 Err(Ended::Failed(error)) => error,
             };
-            // One alone has been run again already.
+            // A single statement has been retried already.
             let met_others = [SqlState::SERIALIZATION_FAILURE, SqlState::DEADLOCK_DETECTED];
             let again = work.len() > 1 && met_others.contains(&error.sqlstate());
             if again && attempt < ATTEMPTS_MAX && session.sync().await.is_ok() {
@@ -298,7 +302,7 @@ impl Entry {
         }
     }
 
-    /// Runs all statements in one transaction; what those came to that ended well.
+    /// Runs all statements in one transaction. Returns the results of those that succeeded.
     async fn run_all(
         &self,
         session: &mut Session,
@@ -340,29 +344,29 @@ impl Entry {
         (done, Ok(()))
     }
 
-    /// Whether nobody asked for the end of the work but this machine.
+    /// Returns whether the statement was ended only because this machine closes.
     pub fn is_ended_by_closing(&self, error: &SqlError) -> bool {
         error.sqlstate() == SqlState::QUERY_CANCELED && self.ship.closing.load(Ordering::Acquire)
     }
 }
 
-/// Why statements did not run to their end.
+/// The reason why statements did not complete.
 enum Ended {
-    /// The sender is to run them.
+    /// The sender has to run them.
     NotForHere,
     Failed(SqlError),
 }
 
-/// Whose work statements are.
+/// The decision where statements run.
 enum Work {
-    /// It is done here: the statements with their parameters.
+    /// Here: the statements with their parameters.
     Here(Vec<(Arc<Prepared>, Vec<Value>)>),
-    /// It does not take but a moment, or nobody knows that yet.
+    /// On an executor thread: the work is not short, or its plan is not known yet.
     InARoom,
     TheSenders,
 }
 
-/// Finds or makes the plans of statements; only those there are, of work that is to be `short`.
+/// Finds or creates the plans of statements. For `short` work, only uses plans that exist.
 fn prepare(session: &mut Session, statements: Vec<Statement<'_>>, short: bool) -> Work {
     if short && statements.len() > SHORT_STATEMENTS_MAX {
         return Work::InARoom;
@@ -375,7 +379,7 @@ fn prepare(session: &mut Session, statements: Vec<Statement<'_>>, short: bool) -
                 Some(known) => known,
                 None => return Work::InARoom,
             },
-            // What keeps it from being planned is told by who knows its text as the client wrote it.
+            // The sender reports planning errors, because it has the text as the client wrote it.
             false => match session.parse_declared(text, types) {
                 Ok(prepared) => prepared,
                 Err(_) => return Work::TheSenders,
@@ -391,12 +395,12 @@ fn prepare(session: &mut Session, statements: Vec<Statement<'_>>, short: bool) -
     Work::Here(work)
 }
 
-/// The rows of a result, as long as they are not too many.
+/// The rows of a result, up to a size limit.
 pub(super) struct Gathered {
     layout: RowLayout,
     pub rows: Vec<u8>,
     words: Vec<u64>,
-    /// Bytes that they may take.
+    /// The number of bytes that may still be used.
     room: usize,
     pub overflowed: bool,
 }
@@ -417,7 +421,7 @@ impl Gathered {
         }
     }
 
-    /// Ends the statement: its result is not for this way.
+    /// Returns the error that ends the statement, because its result is too large to be shipped.
     fn overflow(&mut self) -> SqlError {
         self.overflowed = true;
         SqlError::new(
