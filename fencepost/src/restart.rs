@@ -2,7 +2,7 @@
 //! restart. They share memory or use a network.
 //!
 //! ```text
-//! DIR/nvram/                the memory of the machines, by incarnation ([`fencepost_fabric::nvram`])
+//! DIR/nvram/                the memory of the machines, by incarnation (`fencepost_fabric::nvram`)
 //! DIR/nvram/configuration/  the configuration, the join endpoint; with saves, in their directory
 //!
 //! enter ─► no configuration                      ─► the first one, an empty incarnation

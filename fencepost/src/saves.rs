@@ -5,8 +5,8 @@
 //! a machine has ended ─► all have ─► each saves its own, then the unsaved rest ─► all is saved
 //! ```
 //! Nothing is saved before all machines have ended: until then others write to this machine's
-//! memory, and depend on it. Machines that shut down cleanly also save the memory of those that
-//! did not, because all memory is in files of the host.
+//! memory, and depend on it. A machine that shut down cleanly also saves the memory of machines
+//! that did not. It can, because all memory is in files of the host.
 //!
 //! # Failure
 //! If a machine keeps running longer than the wait, nothing is saved yet; the machine that ends

@@ -34,7 +34,7 @@ impl Session {
         self.eval.transaction_start = self.eval.statement_start;
     }
 
-    /// Commits what is open.
+    /// Commits the open transaction.
     pub(super) async fn commit_transaction(&mut self) -> Result<(), Halt> {
         if !self.deferred.is_empty()
             && let Err(halt) = self.check_all_deferred().await
@@ -76,7 +76,7 @@ impl Session {
         {
             outcome = self.replay_and_commit(halt.clone(), number).await;
         }
-        // What could not be numbered is given up.
+        // Without its outcome record, the transaction must not stay open.
         self.tx = None;
         let committed = outcome.is_ok();
         self.unsettled |= !committed;
@@ -85,7 +85,8 @@ impl Session {
         if let Some(private) = private {
             if committed {
                 self.served.catalog.publish(&private);
-                // What is parsed from now on is planned on it, and so may have other columns.
+                // Statements that are parsed from now on use the new catalog, and may have other
+                // columns.
                 self.served.plans.clear();
             }
             self.catalog_changed();
@@ -100,7 +101,7 @@ impl Session {
         outcome
     }
 
-    /// Runs the statements again after a conflict of the commit, and commits.
+    /// Replays the statements after a conflict of the commit, and commits.
     fn replay_and_commit(
         &mut self,
         conflict: Halt,
@@ -118,7 +119,7 @@ impl Session {
         })
     }
 
-    /// Commits the transaction below, and has it leave word of that under its number.
+    /// Commits the underlying transaction together with a record of its outcome under its number.
     fn commit_numbered(&mut self, number: i64) -> Work<'_, Result<(), Halt>> {
         Box::pin(async move {
             self.record_outcome(number).await?;
@@ -126,7 +127,7 @@ impl Session {
         })
     }
 
-    /// Checks all deferred constraints, at READ COMMITTED on a snapshot of now.
+    /// Checks all deferred constraints; at READ COMMITTED on a current snapshot.
     async fn check_all_deferred(&mut self) -> Result<(), Halt> {
         if self.has_old_snapshot() {
             self.renew_snapshot().await?;
@@ -134,7 +135,8 @@ impl Session {
         self.check_deferred(true).await
     }
 
-    /// Has the open transaction leave word of its commit. One that cannot write is followed by another that does.
+    /// Writes the outcome record into the open transaction. A read-only transaction is committed
+    /// first, and another one writes the record.
     fn record_outcome<'a>(&'a mut self, number: i64) -> Work<'a, Result<(), Halt>> {
         Box::pin(async move {
             if self
@@ -151,7 +153,7 @@ impl Session {
         })
     }
 
-    /// Commits the transaction below, if there is one.
+    /// Commits the underlying transaction, if there is one.
     async fn commit_below(&mut self) -> Result<(), Halt> {
         let Some(mut tx) = self.tx.take() else {
             return Ok(());
@@ -169,20 +171,20 @@ impl Session {
         }
     }
 
-    /// Removes some outcomes that nobody is told of any more; if that fails, somebody else will.
+    /// Removes some expired outcome records. If that fails, another session will do it.
     fn forget_outcomes<'a>(&'a mut self) -> Work<'a, ()> {
         Box::pin(async move {
             let mut tx = self.coordinator.begin(Mode::ReadWrite);
             let outcomes = self.served.catalog.outcomes();
             let now = self.eval.clock_now();
             if outcomes.forget(&mut tx, now).await.is_ok() {
-                // A conflict is with somebody who does the same.
+                // A conflict means that another session does the same.
                 let _ = tx.commit().await;
             }
         })
     }
 
-    /// Aborts what is open.
+    /// Aborts the open transaction.
     pub(super) fn abort_transaction(&mut self) {
         self.abort_below();
         let changed = self.eval.has_private();
@@ -193,8 +195,9 @@ impl Session {
         }
     }
 
-    /// Aborts what is open, to begin anew at once. The rows that it stood in line for, and maybe read
-    /// too early for that, are its own then; unless others wait for it in a circle.
+    /// Aborts the open transaction before an immediate retry. The retry inherits the places in
+    /// row-lock queues, also for rows that were read before their turn. After a deadlock the places
+    /// are released.
     pub(super) fn abort_to_run_again(&mut self, halt: &Halt) {
         if !matches!(halt, Halt::Stop(Stop::Deadlock))
             && let Some(tx) = self.tx.take()
@@ -204,14 +207,15 @@ impl Session {
         self.abort_unseen();
     }
 
-    /// Aborts what is open, as if it had never begun.
+    /// Aborts the open transaction as if it had never begun.
     pub(super) fn abort_unseen(&mut self) {
         self.abort_transaction();
-        // It, or the commit that failed, counted as rolled back.
+        // The abort, or the failed commit, was counted as a rollback.
         self.scratch.counting.event(Event::Rollbacks, u64::MAX);
     }
 
-    /// Gives up what the block has done below, which nobody has seen anything of; the block stays open.
+    /// Aborts the underlying transaction of the block, whose effects are not visible to the client
+    /// yet. The block stays open.
     pub(super) fn begin_anew(&mut self) {
         self.abort_below();
         if self.eval.has_private() {
@@ -231,8 +235,8 @@ impl Session {
         }
     }
 
-    /// Waits until everything is durable that a transaction saw which was given up, and whose end is
-    /// about to be told (SES-4).
+    /// Waits until all data is durable that an aborted transaction has read. Called before its end
+    /// is reported (SES-4).
     pub(super) async fn settle(&mut self) -> Result<(), Halt> {
         if self.unsettled && self.tx.is_none() {
             self.coordinator.settle().await?;
@@ -274,8 +278,8 @@ impl Session {
         self.lasting = after;
     }
 
-    /// An error is to be reported: the implicit transaction ends, a block fails. The next
-    /// [`Session::sync`] waits until everything that the transaction saw is durable.
+    /// Prepares for the report of an error: the implicit transaction ends, a block fails. The next
+    /// [`Session::sync`] waits until all data that the transaction has read is durable.
     pub fn fail(&mut self) {
         match self.block {
             Block::Idle | Block::Failed => {}
@@ -284,10 +288,10 @@ impl Session {
                 self.block = Block::Failed;
                 self.history.lose();
                 self.contention.give_back();
-                // As PostgreSQL, which ends the innermost part of the transaction at once.
+                // Like PostgreSQL, which ends the innermost subtransaction at once.
                 let mark = self.savepoints.last().map(|savepoint| savepoint.locks);
                 self.locks.back_to(mark.unwrap_or_default());
-                // What nothing can save need not keep others waiting.
+                // A doomed transaction cannot be saved, so it must not block others.
                 if self.doomed {
                     self.abort_below();
                 }
@@ -295,8 +299,8 @@ impl Session {
         }
     }
 
-    /// The end of the statements of a simple query or of an extended one's Sync: commits the
-    /// implicit transaction.
+    /// Ends the statements of a simple query, or those before a Sync: commits the implicit
+    /// transaction.
     pub async fn sync(&mut self) -> Result<(), SqlError> {
         let done = match self.block {
             Block::Implicit => self.commit_transaction().await,
@@ -335,7 +339,7 @@ impl Session {
         Ok(tag)
     }
 
-    /// COMMIT, or what it means where there is nothing to commit.
+    /// Executes COMMIT. Returns its tag, which is ROLLBACK in a failed block.
     pub(super) async fn commit_block(&mut self, chain: bool) -> Result<&'static str, Halt> {
         let modes = self.modes;
         let tag = match self.block {
@@ -358,7 +362,7 @@ impl Session {
         Ok(tag)
     }
 
-    /// ROLLBACK.
+    /// Executes ROLLBACK.
     pub(super) async fn rollback_block(&mut self, chain: bool) -> Result<&'static str, Halt> {
         let modes = self.modes;
         if matches!(self.block, Block::Idle | Block::Implicit) {
@@ -424,7 +428,7 @@ impl Session {
         Ok("RELEASE")
     }
 
-    /// ROLLBACK TO SAVEPOINT.
+    /// Executes ROLLBACK TO SAVEPOINT.
     pub(super) async fn rollback_to(&mut self, name: &str) -> Result<&'static str, Halt> {
         if self.block != Block::Failed {
             self.in_block("ROLLBACK TO SAVEPOINT")?;
@@ -471,7 +475,7 @@ impl Session {
             })
     }
 
-    /// 25P01 outside a block.
+    /// Fails with 25P01 outside a block.
     pub(super) fn in_block(&self, command: &str) -> Result<(), SqlError> {
         match self.block {
             Block::Explicit | Block::Failed => Ok(()),

@@ -1,7 +1,8 @@
 //! CALL and DO: routines that may end transactions.
 //!
-//! One that is all its transaction does may COMMIT and ROLLBACK, and goes on in the next transaction. Until it has, it is
-//! run again unseen where it meets a conflict, as any statement (SES-1); from then on a conflict is its own to handle.
+//! A routine that forms a whole transaction may use COMMIT and ROLLBACK, and continues in the next
+//! transaction. Before its first COMMIT or ROLLBACK it is retried transparently after a conflict,
+//! like any statement (SES-1). After that, conflicts are errors that the routine has to handle.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::run::{ATTEMPTS_MAX, back_off, interruptible};
 use super::{Block, Session, cx};
 use crate::prepared::{Body, Planned, Portal};
 
-/// Plans of one call before a catalog that keeps changing is the client's.
+/// The number of plans made for one call before the client gets the error of a changing catalog.
 const PLANS_MAX: u32 = 8;
 
 impl Session {
@@ -89,7 +90,7 @@ impl Session {
         }
     }
 
-    /// One run; `ended` tells whether it has ended a transaction.
+    /// Runs the routine once; sets `ended` when it ends a transaction.
     async fn call_once(
         &mut self,
         portal: &mut Portal,

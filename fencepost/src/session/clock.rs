@@ -1,19 +1,20 @@
-//! When statements begin and end, as the session tells it.
+//! The start and end times of a session's statements.
 //!
-//! A statement reads one clock, twice: what the time of day is then is worked out from when it was read last, which is
-//! less than [`KEEPS`] ago.
+//! Each statement reads the monotonic clock twice. The time of day is computed from the last
+//! reading of the wall clock, which is less than [`KEEPS`] old.
 
 use std::time::{Duration, Instant};
 
 use super::now;
 
-/// How long the time of day is worked out rather than read.
+/// How long the time of day is computed before the wall clock is read again.
 const KEEPS: Duration = Duration::from_secs(1);
 
 /// The clock of a session.
 #[derive(Debug)]
 pub(super) struct StatementClock {
-    /// A moment, and what the time of day was then: microseconds from 2000-01-01 UTC.
+    /// A reading of both clocks: the instant, and its time of day in microseconds from 2000-01-01
+    /// UTC.
     known: (Instant, i64),
     began: Instant,
     ended: Instant,
@@ -30,14 +31,14 @@ impl Default for StatementClock {
     }
 }
 
-/// The time of day is read first, so that what is worked out is never ahead of it.
+/// Reads both clocks. The time of day is read first, so the computed time is never ahead of it.
 fn read() -> (Instant, i64) {
     let wall = now();
     (Instant::now(), wall)
 }
 
 impl StatementClock {
-    /// A statement begins.
+    /// Starts a statement.
     pub fn begin(&mut self) -> Instant {
         self.began = Instant::now();
         if self.began.duration_since(self.known.0) > KEEPS {
@@ -47,24 +48,24 @@ impl StatementClock {
         self.began
     }
 
-    /// The statement has ended; how long it took.
+    /// Ends the statement. Returns its duration.
     pub fn end(&mut self) -> Duration {
         self.ended = Instant::now();
         self.ended.duration_since(self.began)
     }
 
-    /// How long the last statement took.
+    /// Returns the duration of the last statement.
     pub fn took(&self) -> Duration {
         self.ended.saturating_duration_since(self.began)
     }
 
-    /// The time of day at a moment since the statement began.
+    /// Returns the time of day at an instant after the start of the statement.
     pub fn wall(&self, at: Instant) -> i64 {
         let since = at.duration_since(self.known.0).as_micros();
         self.known.1 + i64::try_from(since).unwrap_or(0)
     }
 
-    /// The time of day when the last statement ended.
+    /// Returns the time of day at the end of the last statement.
     pub fn ended(&self) -> i64 {
         self.wall(self.ended)
     }

@@ -1,6 +1,6 @@
-//! How conflicts with other transactions end a statement: what the client is told, and what is counted of them.
+//! Errors for conflicts with other transactions, and counters of conflicts.
 //!
-//! *Failure.* That a conflict cannot be described, as what it was about is gone, takes its DETAIL away and no more.
+//! *Failure.* If the object of a conflict no longer exists, the error has no DETAIL.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn kind_of(halt: &Halt) -> Option<&'static str> {
     }
 }
 
-/// Returns the error for a commit in doubt, with the query that tells its outcome.
+/// Returns the error for a commit in doubt, with the query that shows its outcome.
 fn in_doubt(halt: Halt, number: i64) -> SqlError {
     halt.into_error()
         .detail(format!(
@@ -42,7 +42,8 @@ fn in_doubt(halt: Halt, number: i64) -> SqlError {
 }
 
 impl Session {
-    /// As [`fencepost_txn::Transaction::doubt`], for what a statement of the open transaction met.
+    /// Does the same as [`fencepost_txn::Transaction::doubt`], for a result of the open
+    /// transaction.
     pub(super) fn doubted<'a>(&'a mut self, halt: Halt) -> Work<'a, Halt> {
         Box::pin(async move {
             match (halt, &mut self.tx) {
@@ -52,8 +53,8 @@ impl Session {
         })
     }
 
-    /// As [`Session::fail`]; the error that may be told now: `error`, or that what led to it may not
-    /// survive.
+    /// Does the same as [`Session::fail`]. Returns the error to report: `error`, or another one if
+    /// the data behind `error` may not become durable.
     pub(crate) fn fail_with<'a>(&'a mut self, halt: Halt) -> Work<'a, SqlError> {
         Box::pin(async move {
             let halt = self.doubted(halt).await;
@@ -95,7 +96,7 @@ impl Session {
         })
     }
 
-    /// Counts a conflict that is dealt with unseen, by running `planned` again.
+    /// Counts a conflict that is resolved transparently by a retry of `planned`.
     #[cold]
     pub(super) fn note_conflict<'a>(
         &'a mut self,
@@ -111,7 +112,7 @@ impl Session {
         })
     }
 
-    /// Returns the object of the last conflict of the open transaction, or of the one that has just ended.
+    /// Returns the object of the last conflict of the open transaction, or of the latest one.
     pub(super) fn last_conflict(&self) -> Option<Addr> {
         match &self.tx {
             Some(tx) => tx.conflict(),
@@ -119,8 +120,8 @@ impl Session {
         }
     }
 
-    /// Counts a conflict of the statement `text`, about the object at `conflict`, that was dealt with unseen; if it is about a
-    /// table, that is one of `tables`.
+    /// Counts a conflict of the statement `text` about the object at `conflict` that was resolved
+    /// transparently. If the object belongs to a table, that is one of `tables`.
     pub(super) async fn count_unseen(
         &self,
         (halt, conflict): (&Halt, Option<Addr>),
@@ -146,7 +147,8 @@ impl Session {
         self.served.tallies.conflict(key, false);
     }
 
-    /// The statement that has changed what a conflict was about, if it was run on this machine, not long ago.
+    /// Returns the text of the statement that has changed the object of a conflict, if a session of
+    /// this machine has run it recently.
     async fn winner(&self, halt: &Halt, conflict: Option<Addr>) -> String {
         let changed = matches!(
             halt,
@@ -166,7 +168,7 @@ impl Session {
         text.unwrap_or_default()
     }
 
-    /// The text of the statement that runs.
+    /// Returns the text of the running statement.
     pub(super) fn running_text(&self) -> String {
         let running = self.registered.as_ref().and_then(Registered::running);
         running.map_or_else(String::new, |prepared| {

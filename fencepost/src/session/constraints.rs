@@ -1,4 +1,4 @@
-//! Constraints that are checked at the end of the transaction: SET CONSTRAINTS, and that end.
+//! Deferred constraints: SET CONSTRAINTS, and the check at the end of the transaction.
 
 use std::pin::pin;
 
@@ -11,7 +11,7 @@ use super::run::interruptible;
 use super::{Block, Session, cx};
 
 impl Session {
-    /// SET CONSTRAINTS; no names are ALL. What is not deferred any more is checked now.
+    /// Executes SET CONSTRAINTS; no names mean ALL. Checks constraints that are no longer deferred.
     pub(super) async fn set_constraints(
         &mut self,
         names: &[String],
@@ -33,7 +33,7 @@ impl Session {
         }
     }
 
-    /// The foreign keys and the constraint triggers called `name`.
+    /// Returns the foreign keys, unique constraints and constraint triggers called `name`.
     fn deferrable(&mut self, name: &str) -> Result<Vec<u32>, SqlError> {
         let (snapshot, _) = self.snapshot();
         let tables = snapshot.tables();
@@ -50,7 +50,7 @@ impl Session {
             .chain(triggers)
             .chain(unique)
             .collect();
-        // And what partitions have of them.
+        // Also the copies of these constraints in partitions.
         let mut at = 0;
         while let Some((id, deferrable)) = keys.get(at).copied() {
             for own in tables.iter().filter_map(|table| table.linked(id)) {
@@ -76,7 +76,8 @@ impl Session {
         Ok(keys.into_iter().map(|(id, _)| id).collect())
     }
 
-    /// Checks what waited; all of it at the `end` of the transaction.
+    /// Checks the pending constraints that are not deferred; at the `end` of the transaction, all
+    /// of them.
     pub(super) fn check_deferred<'a>(&'a mut self, end: bool) -> Work<'a, Result<(), Halt>> {
         Box::pin(async move {
             self.eval.sequences.begin_part();
@@ -92,7 +93,8 @@ impl Session {
                     tx.release(before);
                 }
                 match wanted {
-                    // A trigger has used up a sequence: all of it once more.
+                    // A trigger has used up the values of a sequence: take more, and repeat the
+                    // check.
                     Some(id) => {
                         self.deferred.back_to(mark);
                         self.take_range(id).await?;
@@ -106,7 +108,7 @@ impl Session {
     async fn check_deferred_once(&mut self, end: bool) -> Result<(), Halt> {
         let mut deferred = std::mem::take(&mut self.deferred);
         let checked = match &mut self.tx {
-            // Nothing was written.
+            // The transaction has written nothing.
             None => Ok(()),
             Some(tx) => {
                 let mut cx = cx(
@@ -127,7 +129,7 @@ impl Session {
         self.set_sequences().await
     }
 
-    /// A warning outside a block.
+    /// Adds a warning outside a block.
     pub(super) fn in_block_or_warn(&mut self, command: &str) {
         if self.block != Block::Explicit {
             self.notices.push(Notice::warning(

@@ -1,4 +1,4 @@
-//! COPY FROM STDIN: the client feeds a statement that has begun.
+//! COPY FROM STDIN: the client supplies the data of a running statement.
 
 use std::pin::pin;
 
@@ -9,7 +9,7 @@ use fencepost_sql::stop::Halt;
 use super::run::interruptible;
 use super::{Block, Session, cx};
 
-/// A COPY FROM STDIN under way. The session does nothing else until it is over.
+/// A COPY FROM STDIN in progress. The session does nothing else until it ends.
 pub struct CopyIn {
     input: Box<CopyInput>,
     transaction: u64,
@@ -23,28 +23,28 @@ impl CopyIn {
         }
     }
 
-    /// Number of columns in the data.
+    /// Returns the number of columns in the data.
     pub fn columns(&self) -> usize {
         self.input.width()
     }
 
-    /// Is the data in binary?
+    /// Returns whether the data is in binary format.
     pub fn is_binary(&self) -> bool {
         self.input.is_binary()
     }
 
-    /// Takes the next piece of the data, cut anywhere.
+    /// Takes the next piece of the data. Pieces may end at any byte.
     pub async fn data(&mut self, session: &mut Session, data: &[u8]) -> Result<(), SqlError> {
         self.feed(session, Some(data)).await.map(|_| ())
     }
 
-    /// The data is complete: the command tag.
+    /// Ends the data. Returns the command tag.
     pub async fn finish(mut self, session: &mut Session) -> Result<Tag, SqlError> {
         let count = self.feed(session, None).await?;
         Ok(Tag::counted("COPY", count))
     }
 
-    /// The client gives up.
+    /// Fails the statement, because the client has given up.
     pub fn fail(self, session: &mut Session) {
         session.fail();
     }
@@ -58,7 +58,7 @@ impl CopyIn {
                     if let Err(halt) = session.take_range(id).await {
                         return Err(session.fail_with(halt).await);
                     }
-                    // It has taken the data, and goes on where it was.
+                    // The statement has taken the data already, and continues where it was.
                     data = data.map(|_| [].as_slice());
                 }
                 None => {

@@ -1,4 +1,4 @@
-//! EXPLAIN: what a statement would do, and with ANALYZE what it did.
+//! EXPLAIN: shows the plan of a statement, and with ANALYZE also its execution.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use super::{Block, Session};
 use crate::prepared::{Body, Planned, Portal, Prepared};
 
 impl Session {
-    /// EXPLAIN EXECUTE.
+    /// Executes EXPLAIN EXECUTE.
     pub(super) fn explain_execute<'a>(
         &'a mut self,
         (name, args): (&'a str, &'a [Expr]),
@@ -116,7 +116,7 @@ impl Session {
         })
     }
 
-    /// The plan, with what is known of where its data is.
+    /// Returns the plan, with the known locations of its data.
     async fn explained(
         &mut self,
         planned: &Planned,
@@ -131,13 +131,13 @@ impl Session {
             self.begin_transaction(true, true);
         }
         if let Some(roots) = plan.split_roots() {
-            // Where that is not known now is not said.
+            // If the locations are unknown now, the plan omits them.
             let _ = self.db.machine.meet(&roots).await;
         }
         let spread = self.spread_of(planned, only_reads);
         let parts = spread.map_or_else(Vec::new, |s| s.machines(&self.db.machine));
         let analytics = (params, self.eval.settings.analytics);
-        // Where that is not known now it is not said.
+        // If this is unknown now, the plan omits it.
         let bulk = plan.is_bulk(&self.db.machine, analytics).await;
         let known = Known {
             params,
@@ -149,7 +149,8 @@ impl Session {
         explain(plan, &known, options.verbose)
     }
 
-    /// Whether an explained statement's transaction only reads: that of a statement by itself, or a block's.
+    /// Returns whether an explained statement's transaction would be read-only: the statement's own
+    /// transaction, or that of the block.
     fn would_only_read(&self, plan: &Plan, last: bool) -> bool {
         match &self.tx {
             Some(tx) => tx.mode() == Mode::ReadOnly,
@@ -161,7 +162,7 @@ impl Session {
         }
     }
 
-    /// What the open transaction has posted to other machines.
+    /// Returns the counts of operations that the open transaction has posted to other machines.
     fn far_counts(&self) -> FarCounts {
         self.tx
             .as_ref()
@@ -172,7 +173,7 @@ impl Session {
 
 const MACHINES: &str = "Machines: ";
 
-/// Adds what came back of the parts of a statement, if any was waited for.
+/// Adds the results of a statement's parts, if there are any.
 fn tell_returned(lines: &mut Vec<String>, came: &[Came]) {
     let told = |came: &Came| {
         let machine = MachineId(came.machine);

@@ -1,14 +1,16 @@
-//! The statements of a serializable block and digests of their results, for a replay of the block ([`super::replay`]).
+//! The statements of a serializable block and digests of their results, for a replay of the block
+//! ([`super::replay`]).
 //!
 //! ```text
-//! statement ends well ──note──▶ entry: the statement, its parameters, a digest of its rows, its tag
+//! statement succeeds ───note──▶ entry: statement, parameters, digest of its rows, tag
 //! anything else happens ─lose─▶ no entries until the transaction ends
 //! ```
 //!
 //! # Invariants
-//! * HIST-1: while the history is whole, its entries are all statements of the transaction that have read or written data.
-//! * HIST-2: a history has at most [`STATEMENTS_MAX`] entries, [`BYTES_MAX`] bytes of parameters and values of sequences, and
-//!   [`ROWS_MAX`] rows returned or changed.
+//! * HIST-1: while the history is whole, its entries are all statements of the transaction that
+//!   have read or written data.
+//! * HIST-2: a history has at most [`STATEMENTS_MAX`] entries, [`BYTES_MAX`] bytes of parameters
+//!   and sequence values, and [`ROWS_MAX`] rows returned or changed.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -26,27 +28,28 @@ use foldhash::quality::RandomState;
 
 use crate::prepared::{Body, Planned, Portal, Prepared};
 
-/// Statements of a block that is run again.
+/// The largest number of statements in a block that can be replayed.
 const STATEMENTS_MAX: usize = 1000;
-/// Bytes of parameters and values of sequences of a block that is run again.
+/// The largest size, in bytes, of parameters and sequence values in a block that can be replayed.
 const BYTES_MAX: usize = 1 << 20;
-/// Rows that a block that is run again has returned or changed.
+/// The largest number of rows that a block that can be replayed has returned or changed.
 const ROWS_MAX: u64 = 100_000;
-/// Consecutive replays with other results, after which the session reports some conflicts at once.
+/// The number of consecutive replays with other results after which some conflicts are reported
+/// without a replay.
 const VAIN_MAX: u32 = 8;
-/// Conflicts reported at once between two replays, at most.
+/// The largest number of conflicts between two replays that are reported at once.
 const PASSED_MAX: u32 = 31;
 
-/// A statement that has ended well.
+/// A statement that has succeeded.
 pub(super) struct Entry {
     pub prepared: Arc<Prepared>,
     /// The parameters, literals included.
     pub params: Vec<Value>,
-    /// The `statement_timestamp()` of its first run.
+    /// The `statement_timestamp()` of the first run.
     pub began: i64,
-    /// A digest of its result.
+    /// The digest of the result.
     pub result: ResultDigest,
-    /// The values of sequences that it has drawn.
+    /// The sequence values that the statement has drawn.
     pub drawn: DrawnValues,
 }
 
@@ -64,25 +67,25 @@ pub(super) struct History {
     entries: Vec<Entry>,
     bytes: usize,
     rows: u64,
-    /// It has all of them.
+    /// True while the history has all statements.
     is_whole: bool,
-    /// How often they were run again.
+    /// The number of replays.
     replays: u32,
-    /// The object of the conflict to report, where a replay has followed that conflict.
+    /// The object of the conflict to report, if a replay was made because of that conflict.
     conflict: Option<Addr>,
-    /// The settings that all ran with.
+    /// The settings with which all statements ran.
     settings: Option<Arc<Settings>>,
     hash: RandomState,
     odds: Odds,
 }
 
-/// How likely it is that a block tells the same when it is run again: where the blocks of a session never do, as they read
-/// what others change, running them again only takes time.
+/// The chance that a replay returns the same results. If a session's blocks read rows that others
+/// keep changing, their replays fail and only take time.
 #[derive(Default)]
 struct Odds {
-    /// Runs in a row that were in vain.
+    /// The number of consecutive replays with other results.
     vain: u32,
-    /// Conflicts to pass before the next run.
+    /// The number of conflicts to report before the next replay.
     passes: u32,
 }
 
@@ -101,20 +104,20 @@ impl Odds {
 }
 
 impl History {
-    /// A transaction begins whose statements are not kept.
+    /// Starts a transaction without a history.
     #[inline]
     pub fn forget(&mut self) {
         self.lose();
         self.conflict = None;
     }
 
-    /// A transaction begins that has done nothing yet.
+    /// Starts the history of a new transaction.
     pub fn begin(&mut self) {
         self.forget();
         self.is_whole = true;
     }
 
-    /// The transaction cannot be run again any more, or has ended.
+    /// Drops the history: the transaction can no longer be replayed, or has ended.
     #[inline]
     pub fn lose(&mut self) {
         if self.is_whole {
@@ -130,48 +133,49 @@ impl History {
         self.is_whole = false;
     }
 
-    /// As [`History::lose`]; the conflict over the object `conflict` is reported to the client.
+    /// Does the same as [`History::lose`]; the conflict about the object `conflict` is reported to
+    /// the client.
     pub fn lose_over(&mut self, conflict: Option<Addr>) {
         self.lose();
         self.conflict = conflict;
     }
 
-    /// Returns the object of the conflict to report, where a replay has followed that conflict.
+    /// Returns the object of the conflict to report, if a replay was made because of that conflict.
     pub fn conflict(&self) -> Option<Addr> {
         self.conflict
     }
 
-    /// Returns whether its entries are all that the transaction has done.
+    /// Returns whether the entries are all statements of the transaction.
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// How often the statements were run again.
+    /// Returns the number of replays.
     pub fn replays(&self) -> u32 {
         self.replays
     }
 
-    /// Returns whether a conflict is worth a run of the statements; asked once for each conflict.
+    /// Returns whether a conflict is worth a replay. Call it once for each conflict.
     pub fn is_worth_a_run(&mut self) -> bool {
         self.odds.is_worth_a_run()
     }
 
-    /// Notes whether a replay gave the same results.
+    /// Records whether a replay returned the same results.
     pub fn note_run(&mut self, same: bool) {
         self.odds.note(same);
     }
 
-    /// The statements are run again.
+    /// Counts a replay.
     pub fn count_replay(&mut self) {
         self.replays += 1;
     }
 
-    /// The statements, the first one first.
+    /// Returns the statements, in the order of their execution.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The tables of its statements and of `more`, each once.
+    /// Returns the tables of the statements and of `more`, each once.
     pub fn tables(&self, more: Option<&Planned>) -> Vec<Arc<TablePlan>> {
         let own = self.entries.iter().map(|entry| &*entry.prepared.planned);
         let mut tables: Vec<Arc<TablePlan>> = Vec::new();
@@ -188,13 +192,13 @@ impl History {
         tables
     }
 
-    /// Returns whether a run with `settings` continues it.
+    /// Returns whether the history can include a statement that runs with `settings`.
     pub fn runs_with(&self, settings: &Arc<Settings>) -> bool {
         let first = self.settings.as_ref();
         first.is_none_or(|first| Arc::ptr_eq(first, settings))
     }
 
-    /// Notes a statement that has ended well, or loses the history where it is one that cannot be run again.
+    /// Adds a statement that has succeeded. Drops the history if the statement cannot be replayed.
     pub fn note(&mut self, portal: &Portal, began: i64, result: ResultDigest, eval: &EvalContext) {
         if !self.is_whole {
             return;
@@ -221,7 +225,7 @@ impl History {
         });
     }
 
-    /// An empty digest of rows.
+    /// Returns an empty digest of rows.
     pub fn digest(&self) -> RowDigest {
         RowDigest {
             hash: self.hash.clone(),
@@ -231,15 +235,15 @@ impl History {
     }
 }
 
-/// Returns whether a statement tells the same on the same data, in rows and a tag.
+/// Returns whether a statement returns the same rows and tag on the same data.
 fn is_repeatable(prepared: &Prepared) -> bool {
     prepared.planned.is_repeatable && prepared.copy_out_columns().is_none()
 }
 
-/// Returns whether the history of a transaction goes on after `body`, which does nothing to the data.
+/// Returns whether the history stays whole after `body`, which does not touch the data.
 pub(super) fn keeps_history(body: &Body) -> bool {
     let Body::Utility(statement) = body else {
-        // A plan is noted where it runs.
+        // A plan is recorded when it runs.
         return matches!(body, Body::Empty | Body::Plan(..));
     };
     matches!(
@@ -259,7 +263,7 @@ pub(super) fn keeps_history(body: &Body) -> bool {
     )
 }
 
-/// A digest of the rows of a statement.
+/// A digest of a statement's rows.
 pub(super) struct RowDigest {
     hash: RandomState,
     hasher: <RandomState as BuildHasher>::Hasher,
@@ -273,7 +277,7 @@ impl RowDigest {
         self.rows += 1;
     }
 
-    /// Forgets the rows.
+    /// Removes all rows from the digest.
     pub fn clear(&mut self) {
         self.hasher = self.hash.build_hasher();
         self.rows = 0;
@@ -309,7 +313,7 @@ impl RowSink for RowDigest {
 mod tests {
     use super::{Odds, PASSED_MAX, VAIN_MAX};
 
-    /// Conflicts of `count` that are run again, where no run tells the same.
+    /// Returns how many of `count` conflicts lead to a replay, if every replay has other results.
     fn runs(odds: &mut Odds, count: u32) -> u32 {
         let run = |_: &u32| {
             let runs = odds.is_worth_a_run();

@@ -1,7 +1,9 @@
-//! Who a session is: SET ROLE and SET SESSION AUTHORIZATION, which are settings, and so go back with the transaction.
+//! The roles of a session: SET ROLE and SET SESSION AUTHORIZATION. They are settings, so a rollback
+//! restores them.
 //!
-//! The session user is the role that the session was opened for, or another one where that is a superuser. The current
-//! role is the session user, or one that this is a member of, or any where that is a superuser.
+//! The session user is the role that opened the session; a superuser can change it to another role.
+//! The current role is the session user or a role of which it is a member; for a superuser, any
+//! role.
 
 use fencepost_sql::catalog::CatalogView;
 use fencepost_sql::error::{SqlError, SqlState};
@@ -13,7 +15,7 @@ const ROLE: &str = "role";
 const AUTHORIZATION: &str = "session_authorization";
 
 impl Session {
-    /// Changes a setting, if the session may be who that says.
+    /// Changes a setting. For a role setting, first checks whether the session may use that role.
     pub(super) fn become_or_set(
         &mut self,
         local: bool,
@@ -26,14 +28,14 @@ impl Session {
         self.identity_changed(local, name)
     }
 
-    /// Takes a setting back to its default.
+    /// Resets a setting to its default.
     pub(super) fn become_default(&mut self, local: bool, name: &str) -> Result<(), SqlError> {
         self.check_settable(name)?;
         self.change(local, |settings| settings.reset(name))?;
         self.identity_changed(local, name)
     }
 
-    /// 42501 for what superusers alone may set.
+    /// Fails with 42501 if only superusers may set the setting.
     fn check_settable(&self, name: &str) -> Result<(), SqlError> {
         match check_settable_by(name, false) {
             Err(denied) if !self.is_superuser(&self.eval.user)? => Err(denied),
@@ -41,7 +43,8 @@ impl Session {
         }
     }
 
-    /// Another session user has no other role yet, and clients are told who is a superuser.
+    /// Follows a change of a role setting: a new session user clears the role, and the client is
+    /// told whether it is a superuser.
     fn identity_changed(&mut self, local: bool, name: &str) -> Result<(), SqlError> {
         let authorization = name.eq_ignore_ascii_case(AUTHORIZATION);
         if !authorization && !name.eq_ignore_ascii_case(ROLE) {
@@ -57,7 +60,8 @@ impl Session {
         })
     }
 
-    /// 22023 for a role that is not there, 42501 for one that the session may not be.
+    /// Fails with 22023 for a role that does not exist, and 42501 for a role that the session may
+    /// not use.
     pub(super) fn check_identity(&self, name: &str, value: &str) -> Result<(), SqlError> {
         let is_role = name.eq_ignore_ascii_case(ROLE);
         let is_identity = is_role || name.eq_ignore_ascii_case(AUTHORIZATION);
@@ -90,7 +94,7 @@ impl Session {
         }
     }
 
-    /// Says in the settings whether the session begins as a superuser.
+    /// Sets the setting that says whether the session starts as a superuser.
     pub(super) fn tell_superuser(&self, settings: &mut Settings) {
         let role = settings.get(ROLE).filter(|role| role != "none");
         let user = role.map_or_else(|| self.login.clone(), |role| role.into_owned());

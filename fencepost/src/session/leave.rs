@@ -1,7 +1,8 @@
-//! ALTER SYSTEM DRAIN MACHINE and REMOVE MACHINE: machines that leave in good order.
+//! ALTER SYSTEM DRAIN MACHINE and REMOVE MACHINE: planned removal of machines.
 //!
-//! Both say what is wanted, and return: whether it has come about is in `pg_fencepost_machines`. Until then, they may be
-//! said again, as often as one likes; a configuration manager that is busy, or lost, has forgotten them.
+//! Both only start the operation and return; `pg_fencepost_machines` shows its progress. They may
+//! be repeated until the operation has completed. That may be necessary, because a configuration
+//! manager that is busy or lost forgets the request.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use fencepost_txn::network::MemberState;
 use super::Session;
 
 impl Session {
-    /// ALTER SYSTEM DRAIN MACHINE: others are given what it has.
+    /// Executes ALTER SYSTEM DRAIN MACHINE: moves the machine's replicas to other machines.
     pub(super) fn drain_machine(&mut self, number: u32) -> Result<&'static str, SqlError> {
         let machine = self.machine_to_leave(number, "ALTER SYSTEM DRAIN MACHINE")?;
         if !machine.leaving {
@@ -32,7 +33,7 @@ impl Session {
         Ok("ALTER SYSTEM")
     }
 
-    /// ALTER SYSTEM REMOVE MACHINE: a machine that has nothing any more leaves.
+    /// Executes ALTER SYSTEM REMOVE MACHINE: removes a machine that has no replicas any more.
     pub(super) async fn remove_machine(&mut self, number: u32) -> Result<&'static str, Halt> {
         let machine = self.machine_to_leave(number, "ALTER SYSTEM REMOVE MACHINE")?;
         let regions = self.db.machine.all_regions().await?;

@@ -1,4 +1,5 @@
-//! The level of a transaction: its modes, the transaction below, and the snapshots of its statements.
+//! Isolation levels: the modes of a transaction, the underlying transaction, and statement
+//! snapshots.
 //!
 //! ```text
 //! a statement alone                  SERIALIZABLE, whatever the session is set to
@@ -7,7 +8,8 @@
 //!    DDL: SERIALIZABLE while it runs
 //! ```
 //!
-//! *Failure.* A snapshot that cannot move is a conflict of the statement that begins: what a constraint required has changed.
+//! *Failure.* A snapshot that cannot move is a conflict of the statement that begins: data that a
+//! constraint relies on has changed.
 
 use fencepost_sql::bound::{Isolation, TransactionModes};
 use fencepost_sql::error::{SqlError, SqlState};
@@ -25,7 +27,7 @@ pub(super) struct Modes {
 }
 
 impl Modes {
-    /// Returns the level of the transaction below.
+    /// Returns the level of the underlying transaction.
     fn level(self) -> txn::Isolation {
         match self.isolation {
             Isolation::ReadCommitted | Isolation::ReadUncommitted => txn::Isolation::ReadCommitted,
@@ -46,7 +48,7 @@ impl Default for Modes {
 }
 
 impl Session {
-    /// The modes that a transaction begins with, as the settings have them.
+    /// Returns the modes of a new transaction, according to the settings.
     pub(super) fn modes_of_settings(&self) -> Modes {
         let setting = |name| self.eval.settings.get(name).unwrap_or_default();
         let isolation = match &*setting("default_transaction_isolation") {
@@ -62,8 +64,8 @@ impl Session {
         }
     }
 
-    /// The transaction below, begun at the first statement that needs it. A statement that is all its transaction does is
-    /// serializable at every level.
+    /// Begins the underlying transaction, if the block has none. A statement that forms a whole
+    /// transaction is serializable at every level.
     pub(super) fn begin_transaction(&mut self, snapshot_read: bool, alone: bool) {
         if self.tx.is_some() {
             return;
@@ -79,7 +81,8 @@ impl Session {
         self.go_on_in(tx);
     }
 
-    /// Begins the transaction below, or gives it a new snapshot where the level says so: for a statement that is no plan.
+    /// Begins the underlying transaction, or gives it a new snapshot if the level requires that.
+    /// For a statement without a plan.
     pub(super) async fn begin_statement(&mut self, alone: bool) -> Result<(), Halt> {
         match self.has_old_snapshot() {
             true => self.renew_snapshot().await,
@@ -90,14 +93,16 @@ impl Session {
         }
     }
 
-    /// Returns whether the transaction below has the snapshot of an earlier statement, and the next one is to have its own.
+    /// Returns whether the underlying transaction still has the snapshot of an earlier statement,
+    /// and the next statement needs its own.
     #[inline]
     pub(super) fn has_old_snapshot(&self) -> bool {
         let tx = self.tx.as_ref();
         tx.is_some_and(|tx| tx.isolation() == txn::Isolation::ReadCommitted)
     }
 
-    /// Moves the snapshot of the transaction below to now. Cursors get all rows of the snapshot before.
+    /// Moves the snapshot of the underlying transaction to now. Before that, cursors get all their
+    /// rows of the old snapshot.
     pub(super) fn renew_snapshot(&mut self) -> Work<'_, Result<(), Halt>> {
         Box::pin(async move {
             if !self.cursors.is_empty() {
@@ -110,7 +115,8 @@ impl Session {
         })
     }
 
-    /// SET TRANSACTION SNAPSHOT: the transaction begins, at a snapshot that another one has exported.
+    /// Executes SET TRANSACTION SNAPSHOT: begins the transaction at a snapshot that another
+    /// transaction has exported.
     pub(super) fn import_snapshot(&mut self, name: &str) -> Result<(), SqlError> {
         if self.tx.is_some() || !self.savepoints.is_empty() {
             return Err(SqlError::new(
@@ -140,7 +146,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes `tx` the transaction of the statements that follow.
+    /// Makes `tx` the transaction of the following statements.
     fn go_on_in(&mut self, mut tx: Transaction) {
         tx.set_synchronous(self.eval.settings.synchronous_commit);
         if let Some(registered) = &self.registered {
@@ -153,7 +159,7 @@ impl Session {
         self.tx = Some(tx);
     }
 
-    /// Sets the level of the transaction below; answers that before.
+    /// Sets the level of the underlying transaction. Returns the previous level.
     pub(super) fn set_isolation(&mut self, isolation: txn::Isolation) -> txn::Isolation {
         let Some(tx) = &mut self.tx else {
             return isolation;
@@ -163,7 +169,7 @@ impl Session {
         before
     }
 
-    /// SET TRANSACTION and the modes of BEGIN.
+    /// Executes SET TRANSACTION, or sets the modes of BEGIN.
     pub(super) fn set_modes(&mut self, modes: &TransactionModes) -> Result<(), SqlError> {
         let begun = self.tx.is_some();
         if let Some(isolation) = modes.isolation {

@@ -1,4 +1,4 @@
-//! A session: one user's statements, one after the other, and the transaction they are in.
+//! A session: the statements of one user, executed one after the other, and their transaction.
 //!
 //! ```text
 //!            statement            BEGIN                error
@@ -8,17 +8,18 @@
 //! ```
 //!
 //! Invariants
-//! - SES-1: a statement outside a block is run again unseen when it meets a conflict, as long as it
-//!   is all its transaction did and the client has seen nothing of it.
-//! - SES-2: a plan runs only on the versions of its tables that it was made for; the transaction has
-//!   their guards in its read set.
-//! - SES-3: a session that is dropped aborts its transaction.
-//! - SES-4: the end of a transaction, also by ROLLBACK or an error, is told once everything it saw is
-//!   durable ([`Session::settle`]), unless `synchronous_commit` is off.
-//! - SES-5: a statement of a transaction that goes on ends well only while the machine has its lease: else what it
-//!   has read need not be of one moment. At a commit the lease is asked for below.
-//! - SES-6: a serializable block that meets a conflict is run again unseen, as long as all that its client was told comes out
-//!   the same ([`replay`]).
+//! - SES-1: a statement outside a block is retried transparently after a conflict, if it forms a
+//!   whole transaction and the client has received nothing of its result.
+//! - SES-2: a plan runs only on the versions of its tables for which it was made; the transaction
+//!   has their guards in its read set.
+//! - SES-3: dropping a session aborts its transaction.
+//! - SES-4: the end of a transaction, also by ROLLBACK or an error, is reported only after all data
+//!   that it has read is durable ([`Session::settle`]), unless `synchronous_commit` is off.
+//! - SES-5: a statement of a transaction that continues succeeds only while the machine has its
+//!   lease. Without the lease, its reads may not be from one snapshot. A commit checks the lease
+//!   itself.
+//! - SES-6: a serializable block that meets a conflict is replayed transparently, if every result
+//!   that its client has received is the same again ([`replay`]).
 
 mod block;
 mod call;
@@ -88,13 +89,13 @@ pub(crate) use run::{ATTEMPTS_MAX, back_off};
 pub use statement::{Query, Statement, TransactionBody};
 pub(crate) use utility::fresh_salt;
 
-/// Microseconds from 1970-01-01 to 2000-01-01.
+/// The microseconds from 1970-01-01 to 2000-01-01.
 const EPOCH_US: i64 = 946_684_800_000_000;
 
-/// Half of the stack of a thread that nobody has given more.
+/// The default of `stack_bytes`: half of a standard thread stack.
 const STACK_BYTES: usize = 1 << 20;
 
-/// Who opens a session, and with what settings.
+/// The role, the database and the settings of a new session.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
     /// The role.
@@ -103,11 +104,11 @@ pub struct SessionOptions {
     pub database: String,
     /// Settings of the start-up message.
     pub settings: Vec<(String, String)>,
-    /// What `pg_backend_pid()` says; 0 to be given a number.
+    /// The value of `pg_backend_pid()`; 0 to let the database choose a number.
     pub backend_pid: i32,
-    /// Where its client is, if that is another process.
+    /// The address of the client, if it is another process.
     pub client: Option<SocketAddr>,
-    /// How much of a thread's stack functions of users may take that call each other.
+    /// The part of a thread's stack, in bytes, that nested calls of users' functions may use.
     pub stack_bytes: usize,
 }
 
@@ -124,7 +125,7 @@ impl Default for SessionOptions {
     }
 }
 
-/// Where a session stands, as ReadyForQuery tells it.
+/// The transaction status of a session, as ReadyForQuery reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TxStatus {
     /// In no transaction block.
@@ -135,92 +136,92 @@ pub enum TxStatus {
     Failed,
 }
 
-/// What kind of transaction is open.
+/// The kind of the open transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Block {
-    /// None.
+    /// No transaction.
     Idle,
-    /// That of the statements up to the next sync.
+    /// The implicit transaction of the statements up to the next Sync.
     Implicit,
-    /// That of BEGIN.
+    /// A transaction block.
     Explicit,
-    /// That of BEGIN, failed.
+    /// A failed transaction block.
     Failed,
 }
 
 /// A session. One task uses it at a time; it may move between threads.
 pub struct Session {
     db: Arc<Shared>,
-    /// The database that it is connected to.
+    /// The database to which the session is connected.
     served: Arc<Served>,
     coordinator: Coordinator,
     tx: Option<Transaction>,
     block: Block,
-    /// Counts transactions; portals of earlier ones are closed.
+    /// The number of the current transaction; portals of earlier ones are closed.
     transaction: u64,
-    /// Statements run in the implicit transaction.
+    /// The number of statements run in the implicit transaction.
     statements: u32,
-    /// The transaction can only be rolled back as a whole.
+    /// True if the transaction can only be rolled back as a whole.
     doomed: bool,
-    /// The last transaction was given up, and what it saw may not be durable yet.
+    /// True if the last transaction was aborted, and data that it has read may not be durable yet.
     unsettled: bool,
     modes: Modes,
-    /// What transactions begin with, by the settings.
+    /// The modes of new transactions, according to the settings.
     default_modes: Modes,
     savepoints: Vec<OpenSavepoint>,
     /// The statements of a serializable block and digests of their results.
     history: History,
-    /// The conflicts of the latest serializable blocks.
+    /// The conflict count of the latest serializable blocks.
     contention: Contention,
-    /// What the transaction has still to check.
+    /// The checks that the transaction has deferred.
     deferred: Deferred,
-    /// Settings that outlive the transaction if it commits.
+    /// The settings that stay if the transaction commits.
     lasting: Arc<Settings>,
-    /// Settings at the start of the transaction.
+    /// The settings at the start of the transaction.
     before: Option<Arc<Settings>>,
-    /// Settings that the client was told of last.
+    /// The settings that were last reported to the client.
     reported: Arc<Settings>,
     timeout: Option<Duration>,
     deadline: Option<Instant>,
-    /// What of the settings a plan depends on.
+    /// The settings that plans depend on, as a part of the plan-cache key.
     plan_tag: String,
-    /// Statements of PREPARE and of the protocol's Parse, by name.
+    /// The statements of PREPARE and of the protocol's Parse, by name.
     named: HashMap<Box<str>, Arc<Named>>,
-    /// Temporary tables that something is done to at the end of each transaction.
+    /// Temporary tables with an ON COMMIT action.
     on_commit: Vec<(u32, OnCommit)>,
     cursors: Cursors,
     notices: Vec<Notice>,
     cancel: CancelFlag,
-    /// It runs a statement for another machine's session.
+    /// True if the session runs a statement for another machine's session.
     serves: bool,
-    /// What has come back of the parts of the last statement that was split.
+    /// The results of the parts of the last split statement.
     came: Vec<Came>,
     scratch: Scratch,
     eval: EvalContext,
-    /// The role that it was opened for.
+    /// The role that opened the session.
     login: String,
     locks: Arc<SessionLocks>,
     exports: Arc<snapshots::OfSession>,
-    /// What it hears, once it listens.
+    /// The registration of its channels, once the session listens.
     listener: Option<Listener>,
-    /// Where others see it; not where it serves a session of another machine.
+    /// The public entry of the session; `None` if it serves a session of another machine.
     registered: Option<Registered>,
     key: String,
-    /// The number of the statement that last changed rows.
+    /// The query identifier of the last statement that changed rows.
     writer: i64,
     clock: StatementClock,
-    /// The settings of the server that it follows, by their number.
+    /// The generation of the server's settings that the session has adopted.
     configured: u64,
 }
 
 struct OpenSavepoint {
     name: String,
-    /// Statements of the history before it.
+    /// The number of history statements before the savepoint.
     statements: usize,
-    /// Where the transaction goes back to; taken when the transaction had not begun.
+    /// The savepoint of the underlying transaction; `None` until that begins.
     point: Option<Savepoint>,
     deferred: DeferredMark,
-    /// The cursors there had been, of the session and of routines.
+    /// The number of cursors of the session and of routines at the savepoint.
     cursors: (u64, u64),
     locks: LockMark,
     notified: NotifyMark,
@@ -230,27 +231,27 @@ struct OpenSavepoint {
     modes: Modes,
 }
 
-/// Ends the running statement of a session, from any thread.
+/// A token that ends the running statement of a session, from any thread.
 #[derive(Clone, Debug)]
 pub struct CancelToken(CancelFlag);
 
 impl CancelToken {
-    /// The running statement ends with 57014; nothing happens where none runs.
+    /// Ends the running statement with 57014; does nothing if none runs.
     pub fn cancel(&self) {
         self.0.cancel();
     }
 
-    /// The session's statements end with 57P01 from now on.
+    /// Lets all statements of the session fail with 57P01 from now on.
     pub fn shut_down(&self) {
         self.0.shut_down();
     }
 
-    /// Whether the session is to end.
+    /// Returns whether the session has to end.
     pub fn is_shut_down(&self) -> bool {
         self.0.is_shut_down()
     }
 
-    /// Has a task of the session woken when one of these is asked for.
+    /// Registers a waker that is called for each of these requests.
     pub fn watch(&self, waker: &Waker) {
         self.0.watch(waker);
     }
@@ -295,7 +296,7 @@ impl Session {
         session
     }
 
-    /// A session that others do not see.
+    /// Returns a session that other sessions cannot see.
     pub(crate) fn unseen(
         db: &Arc<Shared>,
         served: Arc<Served>,
@@ -379,7 +380,7 @@ impl Session {
         session
     }
 
-    /// Where the session stands.
+    /// Returns the transaction status.
     pub fn status(&self) -> TxStatus {
         match self.block {
             Block::Idle | Block::Implicit => TxStatus::Idle,
@@ -388,17 +389,17 @@ impl Session {
         }
     }
 
-    /// The settings.
+    /// Returns the settings.
     pub fn settings(&self) -> &Arc<Settings> {
         &self.eval.settings
     }
 
-    /// The token that ends this session's running statement.
+    /// Returns a token that ends this session's running statement.
     pub fn cancel_token(&self) -> CancelToken {
         CancelToken(self.cancel.clone())
     }
 
-    /// The notices since the last call, as far as `client_min_messages` wants them.
+    /// Returns the notices since the last call, filtered by `client_min_messages`.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         let mut notices = std::mem::take(&mut self.notices);
         if !notices.is_empty() {
@@ -409,7 +410,7 @@ impl Session {
         notices
     }
 
-    /// The settings that the client is to be told of: those that changed since the last call.
+    /// Returns the settings that changed since the last call and have to be reported to the client.
     pub fn take_parameter_changes(&mut self) -> Vec<(String, String)> {
         if Arc::ptr_eq(&self.reported, &self.eval.settings) {
             return Vec::new();
@@ -424,25 +425,26 @@ impl Session {
             .collect()
     }
 
-    /// How long the last statement took that has run to its end, its commit included where it ended its transaction.
+    /// Returns the duration of the last completed statement. It includes the commit if the
+    /// statement ended its transaction.
     #[inline]
     pub fn last_duration(&self) -> Duration {
         self.clock.took()
     }
 
-    /// Makes `locks` those of the session, which has none yet.
+    /// Sets the lock owner of the session, which has none yet.
     fn set_locks(&mut self, locks: Arc<SessionLocks>) {
         self.eval.advisory = Some(Arc::new(advisory::Handle(Arc::clone(&locks))));
         self.locks = locks;
     }
 
-    /// The number of the session, as `pg_backend_pid()` tells it.
+    /// Returns the number of the session, the value of `pg_backend_pid()`.
     pub fn backend_pid(&self) -> i32 {
         self.eval.backend_pid
     }
 }
 
-/// Microseconds from 2000-01-01 UTC to now.
+/// Returns the current time in microseconds from 2000-01-01 UTC.
 pub(crate) fn now() -> i64 {
     let since_1970 = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -450,7 +452,7 @@ pub(crate) fn now() -> i64 {
     since_1970 - EPOCH_US
 }
 
-/// What running a plan needs, from the parts of a session that it may borrow.
+/// Returns the context for running a plan, from the parts of a session that it may borrow.
 fn cx<'a>(
     tx: &'a mut Transaction,
     params: &'a [Value],

@@ -1,4 +1,4 @@
-//! The statements of a session that have names, whether PREPARE made them or a client's Parse.
+//! The named statements of a session, created by PREPARE or by a client's Parse.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use fencepost_sql::types::Type;
 use super::Session;
 use crate::prepared::Prepared;
 
-/// A statement with a name.
+/// A named statement.
 pub(super) struct Named {
     prepared: Arc<Prepared>,
     made: i64,
-    /// The PREPARE that made it.
+    /// The text of the PREPARE statement, if there was one.
     prepare: Option<String>,
 }
 
@@ -37,7 +37,8 @@ impl NamedStatement for Named {
 }
 
 impl Session {
-    /// The statement `name`, made by PREPARE or by [`Session::keep_statement`]; else 26000.
+    /// Returns the statement `name`, created by PREPARE or by [`Session::keep_statement`]. Fails
+    /// with 26000 if there is none.
     #[inline]
     pub fn named(&self, name: &str) -> Result<&Arc<Prepared>, SqlError> {
         let named = self.named.get(name).map(|named| &named.prepared);
@@ -49,7 +50,7 @@ impl Session {
         })
     }
 
-    /// 42P05 where there is a statement `name` already.
+    /// Fails with 42P05 if a statement `name` exists.
     pub fn check_name_free(&self, name: &str) -> Result<(), SqlError> {
         match self.named.contains_key(name) {
             false => Ok(()),
@@ -60,7 +61,7 @@ impl Session {
         }
     }
 
-    /// Keeps a statement under a name that is free, for EXECUTE too.
+    /// Stores a statement under a free name. EXECUTE can use it, too.
     pub fn keep_statement(&mut self, name: &str, prepared: Arc<Prepared>) {
         self.keep_named(name, prepared, None);
     }
@@ -77,19 +78,19 @@ impl Session {
         self.named.insert(name.into(), named);
     }
 
-    /// Forgets a statement; it need not exist.
+    /// Removes a statement, if it exists.
     pub fn forget_statement(&mut self, name: &str) {
         self.named.remove(name);
         self.eval.prepared.remove(name);
     }
 
-    /// Forgets all of them.
+    /// Removes all named statements.
     pub(super) fn forget_statements(&mut self) {
         self.named.clear();
         self.eval.prepared.clear();
     }
 
-    /// PREPARE, which is the whole of `prepare`.
+    /// Executes PREPARE; `prepare` is its whole text.
     pub(super) fn prepare_named(
         &mut self,
         name: &str,
@@ -108,7 +109,7 @@ impl Session {
         Ok("PREPARE")
     }
 
-    /// DEALLOCATE, of all where there is no name.
+    /// Executes DEALLOCATE; no name means ALL.
     pub(super) fn deallocate(&mut self, name: Option<&str>) -> Result<&'static str, SqlError> {
         let Some(name) = name else {
             self.forget_statements();

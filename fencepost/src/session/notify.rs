@@ -1,4 +1,5 @@
-//! NOTIFY and LISTEN of a session: its turn to commit, what it tells then, and what it hears.
+//! NOTIFY and LISTEN of a session: its turn to commit, the notifications it sends, and those it
+//! receives.
 
 use std::pin::pin;
 use std::task::{Context, Poll};
@@ -12,7 +13,8 @@ use super::{Block, Session};
 use crate::channels::{Listener, Notified};
 
 impl Session {
-    /// Waits until nobody else commits that has something to tell, on any machine.
+    /// Waits for the turn to commit with notifications. No other session of any machine has it
+    /// meanwhile.
     pub(super) async fn take_turn(&mut self) -> Result<(), Halt> {
         let Some(locks) = &self.eval.advisory else {
             return Ok(());
@@ -28,7 +30,8 @@ impl Session {
         Ok(())
     }
 
-    /// The transaction has committed: it tells what it has to, and listens as it said.
+    /// Sends the notifications of the committed transaction, and applies its LISTEN and UNLISTEN
+    /// commands.
     pub(super) async fn tell_notifications(&mut self) {
         let ended = self.eval.notifications.end(true);
         if !ended.begun.is_empty() || !ended.over.is_empty() {
@@ -44,14 +47,14 @@ impl Session {
         }
     }
 
-    /// What the session has been told on the channels that it listens to, in the order of the commits. A client is told
-    /// of it between transactions.
+    /// Returns and removes the received notifications, in the order of the commits. A server sends
+    /// them to its client between transactions.
     pub fn take_notifications(&mut self) -> Vec<Notified> {
         let listener = self.listener.as_ref();
         listener.map_or_else(Vec::new, |listener| listener.inbox().take())
     }
 
-    /// Ready when there is something for [`Session::take_notifications`].
+    /// Is ready when [`Session::take_notifications`] returns something.
     pub fn poll_notified(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &self.listener {
             Some(listener) => listener.inbox().poll(cx),
@@ -59,7 +62,7 @@ impl Session {
         }
     }
 
-    /// The session waits for its client: so others see it.
+    /// Records that the session waits for its client.
     pub fn rest(&self) {
         let activity = match self.block {
             Block::Idle | Block::Implicit => Activity::Idle,

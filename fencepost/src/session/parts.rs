@@ -1,4 +1,5 @@
-//! What a session is for statements that are split ([`crate::ship`]): who gathers the parts, and who runs one.
+//! The session's functions for split statements ([`crate::ship`]): collecting parts, and running
+//! one.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,9 +18,9 @@ use crate::prepared::{Body, Planned, Prepared};
 use crate::ship::{Gathering, Part, PartSink, Spread, spread};
 
 impl Session {
-    /// Which machines a statement would be split among, in a transaction that `only_reads`; `None` where all of it
-    /// runs here. What it reads must never have to be validated, and what is run for another machine's session
-    /// is not split again.
+    /// Returns the machines among which a statement would be split, or `None` if all of it runs
+    /// here. The transaction must be one that `only_reads`, because remote reads cannot be
+    /// validated. A statement of another machine's session is not split again.
     pub(super) fn spread_of(&self, planned: &Planned, only_reads: bool) -> Option<Spread> {
         let shipping = self.eval.settings.shipping;
         if shipping == Shipping::Off
@@ -34,7 +35,7 @@ impl Session {
         spread(plan_of(planned)?, shipping, &self.db.machine)
     }
 
-    /// The parts of a statement of the open transaction that other machines are to run.
+    /// Returns the parts of a statement of the open transaction that other machines have to run.
     pub(super) fn parts_of<'a>(
         &'a mut self,
         planned: &'a Planned,
@@ -70,11 +71,11 @@ impl Session {
         })
     }
 
-    /// Runs a part of a statement of another machine's session; how many rows it has given, or `None` where it cannot
-    /// be run here.
+    /// Runs a part of a statement of another machine's session. Returns the number of its rows, or
+    /// `None` if the part cannot run here.
     ///
     /// # Errors
-    /// That of the statement.
+    /// The error of the statement.
     pub(crate) async fn run_part(
         &mut self,
         prepared: &Prepared,
@@ -96,7 +97,7 @@ impl Session {
         {
             ended = Err(halt);
         }
-        // It is the sender's transaction that counts.
+        // Statistics count only the sender's transaction.
         if ended.is_ok() {
             self.scratch.counting.event(Event::Commits, u64::MAX);
         }
@@ -110,7 +111,7 @@ impl Session {
         }
     }
 
-    /// In the open transaction.
+    /// Runs the part in the open transaction.
     async fn run_part_at(
         &mut self,
         prepared: &Prepared,
@@ -130,7 +131,7 @@ impl Session {
         }
         if !self.guard(&planned).await? {
             planned = match self.plan_anew(&planned).await {
-                // Its sender has planned it, and will say if it cannot be.
+                // The sender has planned the statement, and reports planning errors itself.
                 Err(Halt::Error(_)) => return Ok(None),
                 planned => planned?,
             };

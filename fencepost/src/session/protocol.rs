@@ -1,4 +1,5 @@
-//! What a server of some protocol needs: texts into statements, statements into portals.
+//! The session's functions for protocol servers: parsing texts into statements, and binding
+//! portals.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -20,20 +21,20 @@ use super::{Block, Session};
 use crate::front::{Parsed, Syntax, literal_values, parse_single, plan_statement};
 use crate::prepared::{Body, Planned, Portal, Prepared};
 
-/// How far a portal came.
+/// The result of running a portal.
 pub enum Completion {
-    /// It is done; the command tag.
+    /// The portal is complete; the command tag.
     Complete(Tag),
-    /// The row limit is reached; there may be more.
+    /// The row limit is reached; there may be more rows.
     Suspended,
     /// The text was empty.
     Empty,
-    /// It waits for the data of a COPY FROM STDIN.
+    /// A COPY FROM STDIN waits for its data.
     CopyIn(CopyIn),
 }
 
 impl Session {
-    /// The statements of a simple query; none for an empty text.
+    /// Splits the text of a simple query into statements; none for an empty text.
     pub fn split(&mut self, sql: &str) -> Result<Vec<Parsed>, SqlError> {
         Parsed::all(sql).inspect_err(|_| self.fail())
     }
@@ -63,7 +64,7 @@ impl Session {
             .inspect_err(|_| self.fail())
     }
 
-    /// Prepares a text with one statement. The types of parameters that have none are found out.
+    /// Prepares a text with one statement. Infers the types of parameters that are not declared.
     pub fn parse(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Prepared>, SqlError> {
         self.parse_typed(sql, param_oids)
             .and_then(|p| self.usable(p))
@@ -95,7 +96,8 @@ impl Session {
         Ok(Prepared::new(planned, Vec::new()))
     }
 
-    /// `None` where the lifted text does not do: then the text as written is prepared.
+    /// Prepares a text with lifted literals. Returns `None` if that is not possible; then the
+    /// caller prepares the original text.
     fn prepare_lifted(&mut self, lifted: &parser::Lifted) -> Option<Arc<Prepared>> {
         self.set_key(&lifted.text, &[]);
         let cached = match self.eval.has_private() {
@@ -116,7 +118,7 @@ impl Session {
         Some(Prepared::new(planned, literals))
     }
 
-    /// The key of a text in the plan cache.
+    /// Sets the plan-cache key for a text.
     pub(super) fn set_key(&mut self, text: &str, param_oids: &[u32]) {
         self.key.clear();
         self.key.push_str(text);
@@ -127,7 +129,7 @@ impl Session {
         }
     }
 
-    /// Puts a plan into the cache, where other sessions may use it.
+    /// Stores a plan in the cache for all sessions.
     pub(super) fn keep(&self, planned: &Arc<Planned>) {
         if !self.eval.has_private()
             && matches!(planned.body, Body::Plan(..))
@@ -137,7 +139,7 @@ impl Session {
         }
     }
 
-    /// The plan of a statement; a cacheable one gets the key of the last [`Session::set_key`].
+    /// Plans a statement. A cacheable one gets the key of the last [`Session::set_key`].
     pub(super) fn plan(
         &self,
         tree: parser::Parsed,
@@ -149,7 +151,7 @@ impl Session {
             self.served.plans.follow(snapshot.version());
         }
         let planned = plan_statement(tree, &snapshot, types, &self.eval);
-        // What an older catalog does not have may be there by now.
+        // A missing object may exist in a newer catalog.
         let mut planned = planned.map_err(|error| if newest { error } else { self.unread() })?;
         planned.key = cacheable.then(|| self.key.as_str().into());
         if let Body::Utility(statement) = &planned.body {
@@ -166,8 +168,8 @@ impl Session {
         Ok(Arc::new(planned))
     }
 
-    /// The catalog that statements are bound with: the newest that is known, or what this transaction made of it; and
-    /// whether there is no newer one.
+    /// Returns the catalog for binding statements, and whether it is current. It is the newest
+    /// known one, or the version that this transaction has changed.
     pub(super) fn snapshot(&self) -> (Arc<Snapshot>, bool) {
         match self.eval.private() {
             Some(private) => (private, true),
@@ -175,7 +177,7 @@ impl Session {
         }
     }
 
-    /// Why the catalog was not read.
+    /// Returns the reason why the catalog could not be read.
     fn unread(&self) -> SqlError {
         let stop = match self.db.machine.is_evicted() {
             true => Stop::NotMember,
@@ -184,7 +186,7 @@ impl Session {
         Halt::from(stop).into_error()
     }
 
-    /// In a failed block only the statements that end it are prepared.
+    /// Refuses statements in a failed block, except those that end it.
     fn usable(&self, prepared: Arc<Prepared>) -> Result<Arc<Prepared>, SqlError> {
         match self.block == Block::Failed && !prepared.ends_block() {
             true => Err(block_failed()),
@@ -192,7 +194,8 @@ impl Session {
         }
     }
 
-    /// The types of the parameters that a client gives, as they are now: an enum may have got other labels since.
+    /// Returns the current types of the client's parameters: an enum may have got other labels
+    /// since.
     #[inline]
     pub fn parameter_types<'a>(&self, prepared: &'a Prepared) -> Cow<'a, [Type]> {
         let types = prepared.parameter_types();
@@ -204,7 +207,7 @@ impl Session {
         Cow::Owned(now.collect())
     }
 
-    /// A portal of `prepared` with these parameters.
+    /// Returns a portal of `prepared` with these parameters.
     pub fn bind(
         &mut self,
         prepared: &Arc<Prepared>,
@@ -244,7 +247,7 @@ pub(super) fn empty() -> Arc<Prepared> {
     Prepared::new(Arc::new(planned), Vec::new())
 }
 
-/// 25P02
+/// Returns the error 25P02.
 pub(super) fn block_failed() -> SqlError {
     SqlError::new(
         SqlState::IN_FAILED_SQL_TRANSACTION,

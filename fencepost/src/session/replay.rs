@@ -1,17 +1,18 @@
-//! Serializable blocks that met a conflict are run again unseen.
+//! Transparent replay of serializable blocks that met a conflict.
 //!
 //! ```text
 //!  a statement, or COMMIT, meets a conflict
-//!      │ give up the transaction below, keep its place in the lines that it stood in
+//!      │ abort the underlying transaction, keep its places in row-lock queues
 //!      ▼
 //!  run the statements of the history in a new transaction ──a row or a tag differs──▶ 40001
 //!      │ all results are the same
 //!      ▼
-//!  go on: the statement again, or COMMIT
+//!  continue: the statement again, or COMMIT
 //! ```
-//! Every result that the client received holds in the new transaction, too, so the client cannot distinguish the two.
+//! Every result that the client received holds in the new transaction, too, so the client cannot
+//! distinguish the two.
 //!
-//! *Failure.* Where results differ, or conflicts do not end, the client gets the conflict that came first.
+//! *Failure.* If results differ, or conflicts do not end, the client gets the first conflict.
 
 use std::iter::Peekable;
 use std::pin::pin;
@@ -30,17 +31,18 @@ use super::run::{Line, back_off, interruptible};
 use super::{Block, OpenSavepoint, Session};
 use crate::prepared::{Planned, Portal};
 
-/// Runs of a block after its first before the client gets the conflict.
+/// The largest number of replays of a block before the client gets the conflict.
 const REPLAYS_MAX: u32 = 16;
 
-/// How a statement that is run again stands in line for rows: as at first.
+/// The row-lock behavior of a replayed statement: the same as in its first run.
 const LINE: Line = Line {
     intents: true,
     yields: false,
     renews: false,
 };
 
-/// Returns whether the same statements may succeed in a new transaction. A deadlock is reported, as it may occur again.
+/// Returns whether the same statements may succeed in a new transaction. A deadlock is reported,
+/// because it may occur again.
 fn is_conflict(halt: &Halt) -> bool {
     matches!(halt, Halt::Stale | Halt::Stop(Stop::Retry(_)))
 }
@@ -55,7 +57,7 @@ impl Session {
             && self.history.is_whole()
     }
 
-    /// Returns whether a serializable block begins that writes, in a session whose blocks met conflicts.
+    /// Returns whether a writing serializable block begins in a session whose blocks met conflicts.
     pub(super) fn is_contended_block(&self) -> bool {
         self.tx.is_none()
             && self.contention.is_high()
@@ -67,7 +69,7 @@ impl Session {
     /// Waits until the block may begin.
     ///
     /// # Errors
-    /// 57014 where the statement is cancelled meanwhile.
+    /// 57014 if the statement is cancelled meanwhile.
     pub(super) fn take_retry_turn(&mut self) -> Work<'_, Result<(), Halt>> {
         Box::pin(async move {
             let turns = Arc::clone(&self.db.retry_turns);
@@ -85,7 +87,7 @@ impl Session {
         })
     }
 
-    /// Returns whether the open transaction can be run again after `halt`.
+    /// Returns whether the open transaction can be replayed after `halt`.
     pub(super) fn may_replay(&self, halt: &Halt) -> bool {
         is_conflict(halt)
             && self.keeps_history()
@@ -95,11 +97,11 @@ impl Session {
             && !self.db.machine.is_evicted()
     }
 
-    /// Runs the statements of the open transaction again, in a new one, after a conflict of the statement `running`, or of the
-    /// commit.
+    /// Replays the statements of the open transaction in a new one, after a conflict of the
+    /// statement `running`, or of the commit.
     ///
     /// # Errors
-    /// `conflict` where the result of a statement differs, or conflicts do not end.
+    /// `conflict` if the result of a statement differs, or conflicts do not end.
     pub(super) fn replay<'a>(
         &'a mut self,
         conflict: Halt,
@@ -139,7 +141,8 @@ impl Session {
         })
     }
 
-    /// Returns whether each statement has given the same result again.
+    /// Replays until the block succeeds. Returns whether each statement has returned the same
+    /// result again.
     async fn replay_until_done(&mut self, history: &mut History) -> Result<bool, Halt> {
         loop {
             self.give_up_to_replay();
@@ -156,7 +159,7 @@ impl Session {
         }
     }
 
-    /// Aborts the transaction below. The next one has its places in the lines for rows.
+    /// Aborts the underlying transaction. The next one inherits its places in row-lock queues.
     fn give_up_to_replay(&mut self) {
         if let Some(mut tx) = self.tx.take() {
             tx.set_synchronous(self.eval.settings.synchronous_commit);
@@ -181,7 +184,7 @@ impl Session {
         same
     }
 
-    /// Opens those of `savepoints` anew that at most `statements` statements came before.
+    /// Reopens those of `savepoints` that were preceded by at most `statements` statements.
     fn reopen(&mut self, savepoints: &mut Peekable<IntoIter<OpenSavepoint>>, statements: usize) {
         while let Some(mut savepoint) = savepoints.next_if(|s| s.statements <= statements) {
             savepoint.point = self.tx.as_mut().map(|tx| tx.savepoint());

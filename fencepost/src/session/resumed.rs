@@ -1,9 +1,10 @@
-//! A sink for statements that wait for values of sequences after the client has got some of their
-//! rows: the rows of the next run that the client has already are passed over.
+//! A sink for statements that wait for sequence values after the client has received some of their
+//! rows. The next run skips the rows that the client has already.
 //!
-//! The next run makes the same rows, as it sees the same data and draws the same values.
+//! The next run produces the same rows, because it sees the same data and draws the same values.
 //!
-//! It digests the rows, too, where the transaction may be run again as a whole ([`super::history`]).
+//! The sink also computes a digest of the rows, if the transaction may be replayed as a whole
+//! ([`super::history`]).
 
 use fencepost_planner::{Flushed, RowSink};
 use fencepost_sql::error::SqlError;
@@ -18,14 +19,14 @@ struct Made {
     bytes: usize,
 }
 
-/// A sink that can be given the same rows again.
+/// A sink that accepts a repetition of the rows that it has already received.
 pub(super) struct Resumed<'a> {
     sink: &'a mut dyn RowSink,
-    /// The output that the sink below has received.
+    /// The output that the inner sink has received.
     given: Made,
     /// The output of this run so far.
     made: Made,
-    /// A digest of the rows that the sink below has received, where that is wanted.
+    /// A digest of the rows that the inner sink has received, if one is needed.
     digest: Option<Box<RowDigest>>,
 }
 
@@ -39,13 +40,13 @@ impl<'a> Resumed<'a> {
         }
     }
 
-    /// The digest of the rows.
+    /// Returns the digest of the rows.
     pub(super) fn digest(&self) -> Option<&RowDigest> {
         self.digest.as_deref()
     }
 
-    /// The statement is run again: what the sink below has got, and does not forget, is passed
-    /// over.
+    /// Starts another run of the statement. Output that the inner sink has received and cannot
+    /// discard is skipped.
     pub(super) fn resume(&mut self) {
         if !self.rewind() {
             self.made = Made::default();

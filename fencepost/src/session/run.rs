@@ -1,4 +1,4 @@
-//! Running portals: plans in transactions, with the retries that a client never sees.
+//! Runs portals: executes plans in transactions, with retries that clients do not see.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -30,26 +30,27 @@ use super::sequences::is_undefined;
 use super::{Block, Session, cx};
 use crate::prepared::{Ahead, Body, Planned, Portal};
 
-/// Runs of what may be run again unseen before its conflict is the client's.
+/// The largest number of transparent retries before the client gets the conflict.
 pub(crate) const ATTEMPTS_MAX: u32 = 64;
-/// From this attempt on a statement queues for its rows as those of a block do.
+/// The attempt from which a statement takes intents on its rows, as statements of a block do.
 const ATTEMPTS_BEFORE_INTENTS: u32 = 2;
-/// Plans of one statement before a catalog that keeps changing is the client's.
+/// The number of plans made for one statement before the client gets the error of a changing
+/// catalog.
 const PLANS_MAX: u32 = 8;
 
-/// How a run of a statement stands in line for rows.
+/// The row-lock behavior of one run of a statement.
 #[derive(Clone, Copy)]
 pub(super) struct Line {
-    /// It takes intents.
+    /// True if the run takes intents.
     pub intents: bool,
-    /// It gives way to others, and is run again.
+    /// True if the run yields to other transactions, and is then retried.
     pub yields: bool,
-    /// It has a snapshot of its own in a transaction that goes on.
+    /// True if the run takes a new snapshot in a transaction that continues.
     pub renews: bool,
 }
 
 impl Session {
-    /// Runs a portal on, giving at most `max_rows` rows (0: all) to `sink`. The implicit
+    /// Continues a portal and sends at most `max_rows` rows (0: all) to `sink`. The implicit
     /// transaction stays open for the statements up to the next [`Session::sync`].
     pub async fn run(
         &mut self,
@@ -60,8 +61,9 @@ impl Session {
         self.run_portal(portal, max_rows, sink, false).await
     }
 
-    /// As [`Session::run`], for the last statement before a sync: outside a block it has committed
-    /// when this returns, and conflicts are dealt with unseen as long as `sink` can rewind.
+    /// Does the same as [`Session::run`], for the last statement before a Sync. Outside a block,
+    /// the statement has committed when this returns. Conflicts are retried while `sink` can
+    /// rewind.
     pub async fn run_last(
         &mut self,
         portal: &mut Portal,
@@ -129,7 +131,7 @@ impl Session {
         self.ended(result).await
     }
 
-    /// 25P02 in a failed block.
+    /// Fails with 25P02 in a failed block.
     pub(super) fn check_not_failed(&self) -> Result<(), SqlError> {
         match self.block {
             Block::Failed => Err(block_failed()),
@@ -137,7 +139,7 @@ impl Session {
         }
     }
 
-    /// What is told of the end of a statement.
+    /// Completes a statement. Returns the result to report.
     pub(super) async fn ended(
         &mut self,
         result: Result<Completion, Halt>,
@@ -163,7 +165,7 @@ impl Session {
         result
     }
 
-    /// Runs a portal of a plan, again and again where conflicts allow it (SES-1).
+    /// Runs a portal of a plan, with retries after conflicts where they are allowed (SES-1).
     pub(super) async fn run_plan(
         &mut self,
         portal: &mut Portal,
@@ -204,7 +206,7 @@ impl Session {
         let alone = self.block == Block::Implicit && self.statements == 0;
         let begun = self.transaction;
         let portals = self.scratch.routines.portals.mark();
-        // A statement that commits at once, and is run again if it does not, takes no intents itself.
+        // A statement that commits at once, and is retried on a conflict, takes no intents itself.
         let single = alone && last;
         let mut intents = !single;
         let (mut attempt, mut replanned) = (0, false);
@@ -227,7 +229,7 @@ impl Session {
                 sink.resume();
                 renews = false;
                 match self.take_range(id).await {
-                    // A sequence that was dropped may have been made again under its name.
+                    // A dropped sequence may have been created again under its name.
                     Err(halt) if !replanned && is_undefined(&halt) => {
                         replanned = true;
                         Box::pin(self.replan(portal)).await?;
@@ -305,7 +307,7 @@ impl Session {
         }
     }
 
-    /// Runs a portal to its end, and gives no more than is asked for of what it makes.
+    /// Runs a portal to its end, but sends only the rows that are requested.
     fn run_ahead<'a>(
         &'a mut self,
         portal: &'a mut Portal,
@@ -338,7 +340,7 @@ impl Session {
         })
     }
 
-    /// What cannot be done because this machine is no member any more succeeds at no other attempt.
+    /// Converts a retryable failure on an evicted machine, because no retry can succeed there.
     fn of_member(&self, halt: Halt) -> Halt {
         match halt {
             Halt::Stop(Stop::Retry(_)) if self.db.machine.is_evicted() => {
@@ -348,7 +350,7 @@ impl Session {
         }
     }
 
-    /// One run of a portal's plan in the open transaction.
+    /// Runs a portal's plan once in the open transaction.
     pub(super) async fn attempt(
         &mut self,
         portal: &mut Portal,
@@ -368,7 +370,7 @@ impl Session {
             return Err(SqlError::read_only("SELECT FOR UPDATE").into());
         }
         let alone = last && max_rows == 0 && self.block == Block::Implicit && self.statements == 0;
-        // The snapshot is to be of a time after the wait.
+        // The snapshot must be later than the wait.
         let waited = !self.lock_tables_at_once(&planned);
         if waited {
             self.lock_tables_of(&planned).await?;
@@ -384,7 +386,7 @@ impl Session {
             self.writer = planned.number;
         }
         for _ in 0..PLANS_MAX {
-            // A portal that has begun was allowed to.
+            // A portal that has started was allowed to run.
             let allowed = planned.names == self.eval.names || portal.execution.has_begun();
             if allowed && self.guard(&planned).await? && self.guard_routines(&planned).await? {
                 return self
@@ -392,7 +394,7 @@ impl Session {
                     .await;
             }
             if portal.execution.has_begun() {
-                // The table changed under an open portal: there is no going on with it.
+                // The table has changed under an open portal, so the portal cannot continue.
                 return Err(Halt::Stale);
             }
             planned = self.plan_again(&planned, &portal.prepared).await?;
@@ -404,8 +406,8 @@ impl Session {
         Err(Halt::Stale)
     }
 
-    /// Puts the guards of a plan's tables, types and views into the read set; false where one is not as it was planned with
-    /// (SES-2).
+    /// Adds the guards of a plan's tables, types and views to the read set. Returns false if one of
+    /// them has another version than the plan (SES-2).
     pub(super) async fn guard(&mut self, planned: &Planned) -> Result<bool, Halt> {
         let (Some(tx), Body::Plan(_, used)) = (&mut self.tx, &planned.body) else {
             return Err(SqlError::internal("no transaction, or no plan").into());
@@ -423,7 +425,7 @@ impl Session {
         Ok(true)
     }
 
-    /// As [`Session::guard`], for the functions of users that a plan calls.
+    /// Does the same as [`Session::guard`], for the users' functions that a plan calls.
     async fn guard_routines(&mut self, planned: &Planned) -> Result<bool, Halt> {
         let (Some(tx), Body::Plan(plan, used)) = (&mut self.tx, &planned.body) else {
             return Err(SqlError::internal("no transaction, or no plan").into());
@@ -460,7 +462,7 @@ impl Session {
         if planned.is_volatile {
             self.locks.begin();
         }
-        // Pinned where it is made: it is long.
+        // The future is large, so it is pinned where it is created.
         let progress = {
             let mut cx = cx(
                 tx,
@@ -473,7 +475,7 @@ impl Session {
             );
             cx.parts = parts;
             cx.deferred = Some(&mut self.deferred);
-            // A statement that draws from sequences may have to be run again.
+            // A statement that draws from sequences may have to be repeated.
             let before = planned.is_volatile.then(|| cx.tx.savepoint());
             let run = portal.execution.run(plan, &mut cx, sink, max_rows);
             let progress = match planned.deep.is_deep() {
@@ -517,7 +519,8 @@ impl Session {
     }
 }
 
-/// Values of enums as they are now: those whose labels have other names meanwhile are none any more.
+/// Converts enum values to the current definition of their types. A value whose label has been
+/// renamed is an error.
 pub(super) fn refit(
     values: &mut [Value],
     types: &[Type],
@@ -531,8 +534,8 @@ pub(super) fn refit(
     Ok(())
 }
 
-/// Runs `work` to its end, or to the poll that follows a cancel or the deadline: a statement that
-/// waits in line for a row, or for its client to take rows, does not look at them itself.
+/// Runs `work` to its end, or to the first poll after a cancel or the deadline. A statement that
+/// waits for a row lock, or for its client to read rows, does not check them itself.
 pub(super) async fn interruptible<T>(
     cancel: &CancelFlag,
     deadline: Option<Instant>,
@@ -552,7 +555,7 @@ pub(super) async fn interruptible<T>(
     .await
 }
 
-/// Lets other tasks of the thread run, longer from attempt to attempt.
+/// Yields to other tasks of the thread, more often with each attempt.
 pub(crate) async fn back_off(attempt: u32) {
     let mut turns = 1u32 << attempt.min(6);
     poll_fn(|task| {

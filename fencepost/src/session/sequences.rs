@@ -1,4 +1,4 @@
-//! Sequences of a session: ranges of values taken for the machine, in transactions of their own.
+//! Sequences of a session: takes ranges of values for the machine, in separate transactions.
 
 use std::pin::pin;
 
@@ -12,27 +12,27 @@ use super::Session;
 use super::run::{back_off, interruptible, refit};
 use crate::prepared::Portal;
 
-/// Attempts to take a range before the client gets the conflict.
+/// The largest number of attempts to take a range before the client gets the conflict.
 const ATTEMPTS_MAX: u32 = 64;
 
-/// A change of the cell of a sequence.
+/// A change of a sequence's cell.
 #[derive(Clone, Copy)]
 enum Ask {
     Take(u64),
     Set(Reached),
 }
 
-/// A change that was carried out.
+/// The result of a change.
 #[derive(Clone, Copy)]
 struct Answer {
-    /// The values, of a take.
+    /// The values, if the change is a take.
     taken: Option<Taken>,
-    /// The open transaction has carried it out.
+    /// True if the open transaction has made the change.
     is_private: bool,
 }
 
 impl Session {
-    /// The sequence that a statement waits for, if its end says that.
+    /// Returns the sequence whose values a statement waits for, if its error says so.
     pub(super) fn wanted_range<T>(&self, result: &Result<T, Halt>) -> Option<u32> {
         match result {
             Err(Halt::Error(error)) => wanted_range(error),
@@ -40,8 +40,8 @@ impl Session {
         }
     }
 
-    /// Takes a range of values of the sequence `id`, for a statement that is run again now, or
-    /// whose last part is. It gets the values that it has drawn.
+    /// Takes a range of values of the sequence `id`, for a statement that is repeated now as a
+    /// whole or in its last part. The statement gets the values again that it has already drawn.
     pub(super) fn take_range(&mut self, id: u32) -> Work<'_, Result<(), Halt>> {
         Box::pin(async move {
             // The statement may have called `setval` before.
@@ -61,7 +61,7 @@ impl Session {
         })
     }
 
-    /// Carries out the calls of `setval`.
+    /// Executes the pending calls of `setval`.
     pub(super) fn set_sequences(&mut self) -> Work<'_, Result<(), Halt>> {
         Box::pin(async move {
             for set in self.eval.sequences.take_sets() {
@@ -83,8 +83,8 @@ impl Session {
         interruptible(&self.cancel, self.deadline, pin!(lock)).await
     }
 
-    /// Asks in a transaction of its own; in the open one where only that sees the sequence as it
-    /// is.
+    /// Makes the change in a separate transaction. Uses the open transaction if only that one sees
+    /// the current definition of the sequence.
     async fn ask(&mut self, id: u32, ask: Ask) -> Result<Answer, Halt> {
         if self.eval.sequences.is_private(id) {
             return self.ask_privately(id, ask).await;
@@ -130,7 +130,7 @@ impl Session {
         })
     }
 
-    /// Plans the statement of a portal on the catalog as the transaction sees it, and keeps the
+    /// Plans the statement of a portal on the catalog that the transaction sees, and stores the
     /// plan.
     pub(super) async fn replan(&mut self, portal: &mut Portal) -> Result<(), Halt> {
         let planned = portal.prepared.current();
@@ -141,7 +141,8 @@ impl Session {
         Ok(())
     }
 
-    /// 42809 for the oid of a table, 42P01 for the oid of a sequence that was dropped.
+    /// Returns the error for a missing sequence: 42809 for the oid of a table, 42P01 for a dropped
+    /// sequence.
     fn no_sequence(&self, id: u32) -> Result<SqlError, SqlError> {
         Ok(match self.snapshot().0.table_by_id(id)? {
             Some(table) => SqlError::new(
@@ -156,14 +157,14 @@ impl Session {
     }
 }
 
-/// The values of a take; `None` where `tx` does not see the sequence.
+/// Makes the change in `tx`. Returns `None` if `tx` does not see the sequence.
 async fn asked(
     tx: &mut Transaction,
     catalog: &Catalog,
     id: u32,
     ask: Ask,
 ) -> Result<Option<Option<Taken>>, Halt> {
-    // Not as the session knows the definition: another session may have altered it since.
+    // Read the definition in `tx`: another session may have altered it since this session read it.
     let snapshot = catalog.snapshot(tx).await?;
     let Some(sequence) = snapshot.sequence_by_id(id)? else {
         return Ok(None);
@@ -177,7 +178,7 @@ async fn asked(
     }
 }
 
-/// Is it 42P01, as of a sequence that was dropped?
+/// Returns whether the error is 42P01, as for a dropped sequence.
 pub(super) fn is_undefined(halt: &Halt) -> bool {
     matches!(halt, Halt::Error(error) if error.sqlstate() == SqlState::UNDEFINED_TABLE)
 }

@@ -1,7 +1,8 @@
-//! SET, RESET and SHOW, and how long what they set holds.
+//! SET, RESET and SHOW, and the lifetime of settings.
 //!
-//! Settings are shared and replaced as a whole: `lasting` is what the session keeps if the
-//! transaction commits, the current ones in the evaluation context also have what SET LOCAL set.
+//! Settings are shared and replaced as a whole. `lasting` has the settings that the session keeps
+//! if the transaction commits. The current settings in the evaluation context also have the values
+//! of SET LOCAL.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use fencepost_sql::value::Value;
 use super::{Block, Session};
 
 impl Session {
-    /// Settings from the start-up message: RESET goes back to them.
+    /// Applies the settings from the start-up message. They are the defaults for RESET.
     pub(crate) fn apply_startup(&mut self, given: &[(String, String)]) -> Result<(), SqlError> {
         let mut settings = Settings::clone(&self.eval.settings);
         settings.set_fixed("session_authorization", &self.login);
@@ -31,7 +32,7 @@ impl Session {
         Ok(())
     }
 
-    /// Keeps what is derived from the settings in step with them.
+    /// Updates the state that is derived from the settings.
     pub(super) fn settings_changed(&mut self) {
         let settings = &self.eval.settings;
         self.timeout = settings
@@ -68,7 +69,7 @@ impl Session {
         }
     }
 
-    /// The clocks of a new statement.
+    /// Starts the clocks of a new statement.
     pub(crate) fn start_statement(&mut self) {
         let began = self.clock.begin();
         self.eval.statement_start = self.clock.wall(began);
@@ -129,7 +130,7 @@ impl Session {
         Ok(())
     }
 
-    /// SET SESSION CHARACTERISTICS.
+    /// Executes SET SESSION CHARACTERISTICS.
     pub(super) fn set_characteristics(&mut self, modes: &TransactionModes) -> Result<(), SqlError> {
         let on = |flag| if flag { "on" } else { "off" };
         self.change(false, |settings| {
@@ -146,7 +147,7 @@ impl Session {
         })
     }
 
-    /// The rows of SHOW.
+    /// Returns the rows of SHOW.
     pub(super) fn show(&self, name: &str) -> Result<Vec<Vec<Value>>, SqlError> {
         if name == "all" {
             let all = self.eval.settings.all().into_iter();
@@ -181,7 +182,7 @@ impl Session {
         Ok(vec![vec![value]])
     }
 
-    /// Takes over what `set_config` asked for.
+    /// Applies the changes that `set_config` has requested.
     pub(super) fn take_set_config(&mut self) -> Result<(), SqlError> {
         for (name, value, local) in self.eval.take_changes() {
             self.become_or_set(local, &name, &value)?;
@@ -190,7 +191,7 @@ impl Session {
     }
 }
 
-/// `SET transaction_isolation = …` means SET TRANSACTION.
+/// Converts `SET transaction_isolation = …` into SET TRANSACTION.
 fn transaction_mode(set: &SetStatement) -> Result<Option<TransactionModes>, SqlError> {
     use fencepost_sql::bound::Isolation;
     let SetValue::Value(value) = &set.value else {
@@ -223,7 +224,7 @@ fn transaction_mode(set: &SetStatement) -> Result<Option<TransactionModes>, SqlE
     Ok(Some(modes))
 }
 
-/// A time setting in its canonical form; `None` for 0, which is no limit.
+/// Parses a time setting in its canonical form. Returns `None` for 0, which means no limit.
 fn duration(text: &str) -> Option<Duration> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
@@ -240,7 +241,8 @@ fn duration(text: &str) -> Option<Duration> {
     (number > 0).then(|| Duration::from_millis(number * unit_ms))
 }
 
-/// How grave a message is, of the levels of `client_min_messages`; what is always sent is above all of them.
+/// Returns the severity rank of a message, among the levels of `client_min_messages`. Messages that
+/// are always sent rank above all levels.
 pub(super) fn rank(level: &str) -> usize {
     const LEVELS: [&str; 3] = ["log", "notice", "warning"];
     if level

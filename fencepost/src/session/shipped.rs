@@ -1,4 +1,5 @@
-//! What a session is for function shipping ([`crate::ship`]): the sender of a statement, and who runs one.
+//! The session's functions for function shipping ([`crate::ship`]): sending a statement, and
+//! running one.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,7 +20,7 @@ use crate::prepared::{Portal, Prepared};
 use crate::ship::Ship;
 
 impl Session {
-    /// A session that runs a statement for another machine's session.
+    /// Returns a session that runs a statement for another machine's session.
     pub(crate) fn of_peer(
         db: &Arc<Shared>,
         (user, database): (String, u32),
@@ -38,7 +39,7 @@ impl Session {
         };
         let mut session = Session::unseen(db, served, options, cancel);
         session.serves = true;
-        // The session that has sent the statement may have locks under its own number.
+        // The session that has sent the statement may hold locks under its own number.
         let own = || SessionLocks::new(&db.advisory, db.next_pid());
         session.set_locks(db.advisory.idle_locks().unwrap_or_else(own));
         session.lasting = Arc::clone(&settings);
@@ -47,7 +48,8 @@ impl Session {
         Some(session)
     }
 
-    /// A text whose statement with parameters of these types has a plan; `None` where it is to be planned.
+    /// Returns the statement of a text with parameters of these types, if its plan is cached.
+    /// Otherwise returns `None`.
     pub(crate) fn known(&mut self, text: &str, types: &[Type]) -> Option<Arc<Prepared>> {
         let oids: Vec<u32> = types.iter().map(Type::oid).collect();
         self.set_key(text, &oids);
@@ -72,7 +74,7 @@ impl Session {
         Ok(Prepared::new(planned, Vec::new()))
     }
 
-    /// Shipped statements were all their transaction did, and that is over.
+    /// Ends the transaction of shipped statements, which formed a whole transaction.
     pub(crate) fn close_shipped(&mut self, portals: &mut [Portal]) {
         for portal in portals {
             portal.transaction = Some(self.transaction);
@@ -80,14 +82,15 @@ impl Session {
         self.transaction += 1;
     }
 
-    /// Whether there is somebody to ship to, and no transaction under way. What came from another machine is
-    /// not shipped on.
+    /// Returns whether there are machines to ship to, and no open transaction. A statement from
+    /// another machine is not shipped further.
     #[inline]
     pub(crate) fn ships(&self) -> bool {
         self.db.ship.is_some() && self.block == Block::Idle && !self.serves
     }
 
-    /// Whether a portal's statement, which would be all its transaction does, may run elsewhere.
+    /// Returns whether a portal's statement, which would form a whole transaction, may run
+    /// elsewhere.
     pub(crate) fn may_ship(&self, portal: &Portal) -> bool {
         self.ships() && !portal.execution.has_begun()
     }
@@ -100,12 +103,12 @@ impl Session {
         &self.db.machine
     }
 
-    /// The role, and the oid of the database.
+    /// Returns the role, and the oid of the database.
     pub(crate) fn who(&self) -> (&str, u32) {
         (&self.eval.user, self.served.catalog.database())
     }
 
-    /// What ends the running statement.
+    /// Returns the cancel flag and the deadline of the running statement.
     pub(crate) fn limits(&self) -> (&CancelFlag, Option<Instant>) {
         (&self.cancel, self.deadline)
     }

@@ -1,4 +1,4 @@
-//! The library's own way to run statements: typed parameters in, typed rows out, retries inside.
+//! The library's interface to run statements: typed parameters, typed rows, and retries.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::prepared::{Column, Prepared};
 use crate::row::Row;
 
-/// Runs of a [`Session::transaction`] before its conflict is the caller's.
+/// The largest number of runs of a [`Session::transaction`] before the caller gets the conflict.
 const ATTEMPTS_MAX: u32 = 100;
 
 /// The future of a transaction's body.
@@ -28,20 +28,20 @@ pub type TransactionBody<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> 
 pub struct Statement(pub(crate) Arc<Prepared>);
 
 impl Statement {
-    /// The types of the parameters.
+    /// Returns the types of the parameters.
     pub fn parameter_types(&self) -> &[Type] {
         self.0.parameter_types()
     }
 
-    /// The columns of the result; none where there are no rows.
+    /// Returns the columns of the result; empty if the statement returns no rows.
     pub fn columns(&self) -> &[Column] {
         self.0.columns().unwrap_or(&[])
     }
 }
 
-/// A statement to run: text, or prepared.
+/// A statement to run: a text, or a prepared statement.
 pub trait Query: Sync {
-    /// The statement, prepared.
+    /// Returns the prepared statement.
     fn prepare(&self, session: &mut Session) -> Result<Arc<Prepared>, SqlError>;
 }
 
@@ -69,7 +69,7 @@ impl Session {
         Ok(Statement(self.parse(sql, &[])?))
     }
 
-    /// Runs a statement and gives its rows.
+    /// Runs a statement and returns its rows.
     pub async fn query(
         &mut self,
         statement: &(impl Query + ?Sized),
@@ -84,8 +84,8 @@ impl Session {
             .collect())
     }
 
-    /// Runs a statement and gives its only row; 02000 where there is none, 21000 where there are
-    /// several.
+    /// Runs a statement and returns its only row. Fails with 02000 if there is none, and 21000 if
+    /// there are several.
     pub async fn query_one(
         &mut self,
         statement: &(impl Query + ?Sized),
@@ -101,7 +101,7 @@ impl Session {
         }
     }
 
-    /// Runs a statement and gives the number of rows it concerned.
+    /// Runs a statement and returns the number of affected rows.
     pub async fn execute(
         &mut self,
         statement: &(impl Query + ?Sized),
@@ -112,8 +112,8 @@ impl Session {
         Ok(tag.map_or(0, Tag::rows))
     }
 
-    /// Runs every statement of a text, as one transaction unless it says otherwise. Where that is one, of statements
-    /// that leave nothing behind when it is rolled back, it is run again after a conflict.
+    /// Runs all statements of a text, as one transaction unless the text says otherwise. A
+    /// transaction that a rollback undoes completely is retried after a conflict.
     pub async fn batch(&mut self, sql: &str) -> Result<(), Error> {
         let told = self.notices.len();
         let mut attempt = 0;
@@ -134,8 +134,8 @@ impl Session {
         }
     }
 
-    /// One run of a batch but for the commit; `whole` stays so where all that was done is the open transaction's, or
-    /// was that of one that is rolled back.
+    /// Runs a batch once, without the commit. Sets `whole` to false unless all effects belong to
+    /// the open transaction, or to one that is rolled back.
     async fn batch_once(&mut self, sql: &str, whole: &mut bool) -> Result<(), Error> {
         let statements = self.split(sql)?;
         let count = statements.len();
@@ -182,7 +182,7 @@ impl Session {
         }
     }
 
-    /// COPY … FROM STDIN with all its data; the number of rows.
+    /// Runs COPY … FROM STDIN with all its data. Returns the number of rows.
     pub async fn copy_in(&mut self, sql: &str, data: &[u8]) -> Result<u64, Error> {
         let prepared = self.parse(sql, &[])?;
         let mut portal = self.bind(&prepared, Vec::new())?;
@@ -198,14 +198,14 @@ impl Session {
         Ok(tag.rows())
     }
 
-    /// COPY … TO STDOUT: its data.
+    /// Runs COPY … TO STDOUT. Returns its data.
     pub async fn copy_out(&mut self, sql: &str) -> Result<Vec<u8>, Error> {
         let prepared = self.parse(sql, &[])?;
         Ok(self.run_collected(&prepared, &[]).await?.0.data)
     }
 
-    /// Runs `body` in a serializable transaction: commits if it succeeds, rolls back if it fails, and starts
-    /// over when it met a conflict. `body` must be fit to run several times.
+    /// Runs `body` in a serializable transaction. Commits if it succeeds, rolls back if it fails,
+    /// and starts over after a conflict. `body` may run several times.
     pub async fn transaction<T, F>(&mut self, mut body: F) -> Result<T, Error>
     where
         F: for<'a> FnMut(&'a mut Session) -> TransactionBody<'a, T>,
@@ -243,7 +243,7 @@ impl Session {
         }
     }
 
-    /// Parameters as the statement's types have them.
+    /// Converts parameters to the types of the statement.
     fn fit(&self, types: &[Type], params: &[Value]) -> Result<Vec<Value>, SqlError> {
         let fitted = params
             .iter()
@@ -255,10 +255,10 @@ impl Session {
     }
 }
 
-/// The type that a value has by itself.
+/// Returns the natural type of a value.
 fn natural_type(value: &Value) -> Type {
     Type::of(match value {
-        // The name tells which value of an enum it is.
+        // A label identifies the value of an enum.
         Value::Null | Value::Text(_) | Value::Citext(_) | Value::Enum(_) => TypeKind::Unknown,
         Value::Bool(_) => TypeKind::Bool,
         Value::Int2(_) => TypeKind::Int2,
@@ -281,7 +281,7 @@ fn natural_type(value: &Value) -> Type {
         Value::Json(_) => TypeKind::Json,
         Value::Jsonb(_) => TypeKind::Jsonb,
         Value::Record(row) => row.fields.kind(),
-        // That of the elements: NULLs alone may be of any.
+        // An array has its elements' type; if all elements are NULL, any type fits.
         Value::Array(array) => {
             let first = array.values.iter().find(|value| !value.is_null());
             let element = first.map_or(TypeKind::Text, |value| match natural_type(value).kind {

@@ -9,8 +9,8 @@ use fencepost_sql::settings::{ServerSettings, Settings, check_alterable, display
 use super::{Block, Session};
 
 impl Session {
-    /// ALTER SYSTEM SET and RESET: the change is kept, and is in force when the configuration is
-    /// read again.
+    /// Executes ALTER SYSTEM SET and RESET. The change is stored, and takes effect when the
+    /// configuration is read again.
     pub(super) fn alter_system(&mut self, change: &SystemChange) -> Result<&'static str, SqlError> {
         self.outside_block("ALTER SYSTEM")?;
         let denied = match change {
@@ -39,8 +39,8 @@ impl Session {
         Ok("ALTER SYSTEM")
     }
 
-    /// Takes over settings of the server that have changed, unless a transaction is open. It costs
-    /// a look at a counter where nothing has changed.
+    /// Adopts changed settings of the server, unless a transaction is open. Without changes it only
+    /// reads a counter.
     #[inline]
     pub fn follow_server(&mut self) {
         let generation = self.db.configuration.generation();
@@ -54,7 +54,7 @@ impl Session {
     fn follow(&mut self, server: &Arc<ServerSettings>) {
         let mut settings = Settings::clone(&self.lasting);
         settings.follow(server);
-        // Outside a transaction there is nothing that SET LOCAL has set.
+        // Outside a transaction there are no values of SET LOCAL.
         self.lasting = Arc::new(settings);
         self.eval.settings = Arc::clone(&self.lasting);
         self.settings_changed();

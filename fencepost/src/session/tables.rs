@@ -1,14 +1,14 @@
-//! The locks of tables that statements take, and plans that are made anew because a table has changed.
+//! Table locks of statements, and new plans after a table has changed.
 //!
 //! ```text
-//! simple query:  bind ─► await_tables ─► the columns are told ─► run
-//! all others:    bind ─► the columns are told ─► run: lock_tables_of, then guard
+//! simple query:  bind ─► await_tables ─► the client gets the columns ─► run
+//! all others:    bind ─► the client gets the columns ─► run: lock_tables_of, then guard
 //! ```
-//! PostgreSQL locks the tables of a simple query before it looks at their columns. So a query that has waited for DDL has the
-//! columns that the table has after it.
+//! PostgreSQL locks the tables of a simple query before it reads their columns. So a query that has
+//! waited for DDL has the new columns of the table.
 //!
-//! *Failure.* A statement that closes a circle of waits ends with 40P01, and `lock_timeout` ends it with 55P03. Locks go
-//! with the transaction.
+//! *Failure.* A statement that closes a cycle of waits ends with 40P01, and `lock_timeout` ends it
+//! with 55P03. The locks end with the transaction.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,7 +25,8 @@ use crate::front::{parse_single, plan_statement};
 use crate::prepared::{Body, Column, Planned, Prepared};
 
 impl Session {
-    /// Returns whether [`Self::await_tables`] is to be called before the columns of a simple query are told.
+    /// Returns whether a simple query must call [`Self::await_tables`] before its columns are
+    /// reported.
     #[inline]
     pub fn waits_for_tables(&self, prepared: &Prepared) -> bool {
         match &prepared.planned.body {
@@ -41,11 +42,12 @@ impl Session {
         }
     }
 
-    /// Locks the tables of a simple query, and prepares it once more: they may have changed meanwhile.
+    /// Locks the tables of a simple query, and prepares it again, because they may have changed
+    /// meanwhile.
     ///
     /// # Errors
-    /// 40P01 for the session that closes a circle of waits; 55P03 after `lock_timeout`; 57014 when it is cancelled; those of
-    /// preparing it.
+    /// 40P01 if this request closes a cycle of waits; 55P03 after `lock_timeout`; 57014 when the
+    /// statement is cancelled; errors of preparing the statement.
     pub async fn await_tables(&mut self, prepared: &Prepared) -> Result<Arc<Prepared>, SqlError> {
         self.start_statement();
         self.enter();
@@ -64,8 +66,8 @@ impl Session {
         Ok(Prepared::new(again, prepared.literals.clone()))
     }
 
-    /// Locks the tables of a plan until the transaction ends, if none of them has to be waited for. Returns whether all are
-    /// locked; if not, [`Self::lock_tables_of`] waits for them.
+    /// Locks the tables of a plan until the transaction ends, if no lock needs a wait. Returns
+    /// whether all are locked; if not, [`Self::lock_tables_of`] waits for them.
     #[inline]
     pub(super) fn lock_tables_at_once(&self, planned: &Planned) -> bool {
         let Body::Plan(_, used) = &planned.body else {
@@ -92,7 +94,8 @@ impl Session {
         })
     }
 
-    /// Plans a statement on the catalog as the transaction sees it, for a client that knows its columns.
+    /// Plans a statement on the catalog that the transaction sees. Fails if its columns differ from
+    /// those that the client knows.
     pub(super) fn plan_again<'a>(
         &'a mut self,
         planned: &'a Planned,
@@ -104,7 +107,7 @@ impl Session {
                 false => self.plan_anew(planned).await?,
             };
             if !same_shape(again.columns.as_deref(), planned.columns.as_deref()) {
-                // It is right for the next session that parses the text.
+                // The plan is right for the next session that parses the text.
                 self.keep_again(&again, prepared);
                 return Err(SqlError::plan_changed().into());
             }
@@ -112,7 +115,7 @@ impl Session {
         })
     }
 
-    /// Plans a statement on the catalog as the transaction sees it.
+    /// Plans a statement on the catalog that the transaction sees.
     pub(super) fn plan_anew<'a>(
         &'a mut self,
         planned: &'a Planned,
@@ -120,14 +123,16 @@ impl Session {
         self.plan_by(planned, &|types| types)
     }
 
-    /// Keeps the new plan of a statement for other sessions, unless literals in it may mean what they meant before.
+    /// Stores the new plan of a statement for other sessions. A plan is not shared if its literals
+    /// may have kept an older meaning.
     pub(super) fn keep_again(&self, planned: &Arc<Planned>, prepared: &Prepared) {
         if !prepared.is_named() || planned.depends.types().is_empty() {
             self.keep(planned);
         }
     }
 
-    /// As [`Session::plan_anew`], of a statement with a name, whose literals are the values that they were.
+    /// Does the same as [`Session::plan_anew`], for a named statement, whose literals keep their
+    /// values.
     fn plan_kept<'a>(&'a mut self, planned: &'a Planned) -> Work<'a, Result<Arc<Planned>, Halt>> {
         self.plan_by(planned, &ParamTypes::bound_before)
     }
@@ -147,7 +152,7 @@ impl Session {
             };
             let types = params(ParamTypes::declared_in(planned.params.clone(), &snapshot));
             let mut again = plan_statement(tree, &snapshot, types, &self.eval)?;
-            // The plan cache has the key of another role's plan: this plan is not kept under it.
+            // The key belongs to another role's plan, so this plan is not stored under it.
             again.key = planned.key.clone().filter(|_| planned.names == again.names);
             Ok(match &again.body {
                 Body::Declare(declared) => Arc::clone(&declared.planned),
@@ -161,7 +166,7 @@ impl Session {
     }
 }
 
-/// Returns whether two results have the same names and types.
+/// Returns whether two results have the same column names and types.
 fn same_shape(a: Option<&[Column]>, b: Option<&[Column]>) -> bool {
     let shape = |columns: &[Column]| -> Vec<(String, Type)> {
         columns.iter().map(|c| (c.name.clone(), c.ty)).collect()

@@ -1,4 +1,5 @@
-//! Temporary objects: a session's own schema is made when it first needs one, and dropped when it ends.
+//! Temporary objects: the session's own schema is created when first needed, and dropped at its
+//! end.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,18 +18,19 @@ use super::utility::fresh_salt;
 use super::{ATTEMPTS_MAX, Block, Session, cx};
 use crate::sweeper;
 
-/// What is done to the catalog beside what the client says.
+/// A catalog change that the client did not request directly.
 enum Task {
-    /// The schema is made.
+    /// Create the schema.
     Make(String),
-    /// It is dropped with all that is in it.
+    /// Drop the schema with all objects in it.
     Drop(Temporary),
-    /// ON COMMIT.
+    /// Execute ON COMMIT actions.
     End(Vec<(u32, OnCommit)>),
 }
 
 impl Session {
-    /// Sees to it that the session has a schema for what is temporary, in the open transaction.
+    /// Creates the session's schema for temporary objects in the open transaction, unless it
+    /// exists.
     pub(super) async fn open_temporary(&mut self) -> Result<(), Halt> {
         let snapshot = self.seen_catalog().await?;
         if self.eval.temporary_in(&*snapshot).is_some() {
@@ -36,7 +38,7 @@ impl Session {
         }
         let schema = self.eval.temporary_schema();
         if let Some(id) = snapshot.schema(&schema) {
-            // Of a session with this number that nobody has cleaned up after.
+            // The schema of an earlier session with this number, which has not been dropped.
             let schema = schema.clone();
             self.change_temporary(Task::Drop(Temporary { schema, id }))
                 .await?;
@@ -47,14 +49,14 @@ impl Session {
         Ok(())
     }
 
-    /// Notes what is to be done at the end of the transaction with a table that `statement` has made; `before` is the
-    /// catalog before.
+    /// Records the ON COMMIT action of a table that `statement` has created. `before` is the
+    /// catalog before the statement.
     pub(super) fn note_on_commit(&mut self, statement: &Statement, before: &Snapshot) {
         let made = made_until_commit(statement, before, &self.eval.catalog());
         self.on_commit.extend(made);
     }
 
-    /// Takes over the tables with ON COMMIT that routines have made in the open transaction.
+    /// Adopts the tables with ON COMMIT that routines have created in the open transaction.
     #[inline]
     pub(super) fn take_on_commit(&mut self) {
         let made = &mut self.scratch.routines.on_commit;
@@ -68,7 +70,7 @@ impl Session {
         }
     }
 
-    /// ON COMMIT, where something was written.
+    /// Executes the ON COMMIT actions, if the transaction has written something.
     pub(super) async fn end_temporary(&mut self) -> Result<(), Halt> {
         if self.on_commit.is_empty() || !self.tx.as_ref().is_some_and(|tx| tx.has_writes()) {
             return Ok(());
@@ -78,7 +80,7 @@ impl Session {
         Ok(())
     }
 
-    /// DISCARD TEMP, in a transaction of its own unless one is under way.
+    /// Executes DISCARD TEMP, in a transaction of its own unless one is open.
     pub(super) async fn discard_temporary(&mut self) -> Result<(), Halt> {
         let Some(own) = self.eval.temporary() else {
             return Ok(());
@@ -102,7 +104,7 @@ impl Session {
         Ok(())
     }
 
-    /// Drops the schema of a session that is gone, in a transaction of its own.
+    /// Drops the schema of an ended session, in a transaction of its own.
     pub(crate) async fn sweep(&mut self, of: Temporary) -> Result<(), Halt> {
         self.enter();
         self.begin_transaction(false, true);
@@ -115,7 +117,7 @@ impl Session {
         }
     }
 
-    /// What names mean may have changed with the catalog.
+    /// Updates the state that depends on names in the catalog.
     pub(super) fn catalog_changed(&mut self) {
         if self.eval.temporary().is_some() {
             let catalog = self.eval.catalog();
@@ -125,7 +127,8 @@ impl Session {
         }
     }
 
-    /// The names of the session's temporary objects: they come before others.
+    /// Returns the names of the session's temporary objects, which precede others in name
+    /// resolution.
     pub(super) fn temporary_names(&self) -> String {
         if self.eval.temporary().is_none() {
             return String::new();

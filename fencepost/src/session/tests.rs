@@ -1,4 +1,5 @@
-//! When the end of a transaction is told (SES-4), on a disk whose syncs are held back.
+//! Tests of SES-4: the end of a transaction is reported after its reads are durable. The disk holds
+//! its syncs back.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -24,8 +25,8 @@ fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// A database with a row that was changed by a commit that is not durable, until what comes with it
-/// is dropped.
+/// Returns a database with a row whose last change is committed but not durable. The change becomes
+/// durable when the returned guard is dropped.
 fn with_a_change_in_flight() -> (Database, SimDisk, HeldSyncs) {
     let disk = SimDisk::new(1);
     let db = Database::start(
@@ -44,7 +45,7 @@ fn with_a_change_in_flight() -> (Database, SimDisk, HeldSyncs) {
     .expect("a database");
     let schema = "CREATE TABLE t (a int PRIMARY KEY, b int); INSERT INTO t VALUES (1, 1), (2, 2)";
     db.blocking().batch(schema).expect("the schema");
-    // A flush makes known to be durable what was committed before the one that it serves.
+    // A flush records the durability of the commits before the one that it serves.
     let later = "CREATE TABLE u (a int)";
     db.blocking().batch(later).expect("another flush");
     let held = disk.hold_syncs();
@@ -56,7 +57,8 @@ fn with_a_change_in_flight() -> (Database, SimDisk, HeldSyncs) {
     (db, disk, held)
 }
 
-/// Runs `before`, which is told at once, and then `last`, which is told when the change is durable.
+/// Runs `before`, whose end is reported at once, and then `last`, whose end waits until the change
+/// is durable.
 fn waits(before: &[&str], last: &str) -> Result<u64, Error> {
     let (db, _, held) = with_a_change_in_flight();
     let mut session = db.session();
@@ -81,7 +83,8 @@ const SEE: &str = "SELECT b FROM t WHERE a = 1";
 fn a_rollback_waits_for_what_the_block_saw() {
     waits(&["BEGIN", SEE], "ROLLBACK").expect("rolled back");
     waits(&["BEGIN", SEE], "COMMIT").expect("committed");
-    // A change of its own does not matter, nor that the block has failed or was closed by COMMIT.
+    // The wait is the same if the session changed the row itself, or if the block failed or was
+    // closed by COMMIT.
     let change = "UPDATE t SET b = 5 WHERE a = 1";
     waits(&["BEGIN", change], "ROLLBACK").expect("rolled back");
     let broken = "SELECT 1 / b FROM t WHERE a = 1";
@@ -134,7 +137,7 @@ fn who_does_not_ask_for_durability_does_not_wait() {
     for sql in ["BEGIN", SEE, "ROLLBACK", "SELECT 1 / b FROM t WHERE a = 1"] {
         told_at_once(&mut session, sql);
     }
-    // Nor does who has seen nothing new.
+    // A session that has read no new data does not wait either.
     told_at_once(&mut session, "SET synchronous_commit = on");
     for sql in ["BEGIN", "SELECT b FROM t WHERE a = 2", "ROLLBACK"] {
         told_at_once(&mut session, sql);
@@ -149,7 +152,7 @@ fn what_may_not_survive_is_not_told() {
     let sql = "SELECT 1 / b FROM t WHERE a = 1";
     let mut failed = pin!(session.execute(sql, &[]));
     assert!(poll(failed.as_mut()).is_pending());
-    // The log may be making room for more meanwhile.
+    // The log may be allocating more space meanwhile.
     disk.fail_nth(DiskOp::SyncData, 1);
     drop(held);
     assert_eq!(state(failed.block_on()), SqlState::IO_ERROR);
@@ -168,7 +171,7 @@ fn a_table_whose_memory_is_gone_is_looked_up_again() {
         guard_table(&mut tx, &dropped, Hold::Commit).block_on().ok(),
         Some(true)
     );
-    // Its block serves nothing any more.
+    // The block of this address is not in use any more.
     let nothing = Addr::new(RegionId(0), 900 << 20).raw();
     dropped.guards = Guards::at([nothing]).expect("one");
     assert_eq!(
@@ -177,7 +180,7 @@ fn a_table_whose_memory_is_gone_is_looked_up_again() {
     );
 }
 
-/// The partition where a statement is at home.
+/// Returns the partition that a statement's data is in.
 fn home(session: &mut Session, sql: &str, params: &[Value]) -> Option<u32> {
     let prepared = session.parse(sql, &[]).expect(sql);
     let Body::Plan(plan, _) = &prepared.planned.body else {

@@ -1,4 +1,4 @@
-//! Statements of the session and the catalog.
+//! Statements that change the session or the catalog.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,7 +28,8 @@ use super::{Block, Session, cx};
 use crate::front::plan_statement;
 use crate::prepared::{Body, Planned, Portal, Prepared};
 
-/// Runs of a DDL statement outside a block before its conflict is the client's.
+/// The largest number of runs of a DDL statement outside a block before the client gets the
+/// conflict.
 const ATTEMPTS_MAX: u32 = 16;
 
 impl Session {
@@ -139,7 +140,7 @@ impl Session {
         })
     }
 
-    /// VACUUM and its kin; their tag.
+    /// Executes VACUUM and other maintenance commands. Returns the tag.
     fn maintain(&mut self, maintenance: Maintenance) -> Result<&'static str, SqlError> {
         Ok(match maintenance {
             Maintenance::Vacuum => {
@@ -163,7 +164,7 @@ impl Session {
         })
     }
 
-    /// LOCK TABLE
+    /// Executes LOCK TABLE.
     async fn lock_tables(&mut self, wanted: &TableLocks) -> Result<&'static str, Halt> {
         self.in_block("LOCK TABLE")?;
         self.enter();
@@ -180,7 +181,7 @@ impl Session {
         Ok("LOCK TABLE")
     }
 
-    /// DDL in the open transaction, bound anew where the catalog has moved on.
+    /// Runs DDL in the open transaction. Binds the statement again if the catalog has changed.
     async fn run_ddl(&mut self, command: &str, portal: &Portal, last: bool) -> Result<Tag, Halt> {
         let planned = &portal.prepared.planned;
         if let Body::Utility(statement) = &planned.body
@@ -193,7 +194,8 @@ impl Session {
             return Err(SqlError::read_only(command).into());
         }
         self.settle_cursors().await?;
-        // Nothing has been seen of a transaction that begins with it, so it may begin anew.
+        // If the transaction begins with this statement, it has no visible effects, so it may begin
+        // again.
         let first = match self.block {
             Block::Explicit => self.tx.is_none(),
             _ => self.statements == 0,
@@ -237,9 +239,9 @@ impl Session {
         }
     }
 
-    /// Runs a DDL command once, with its tables locked. Rows that it reads are to be the same at the commit, at every level:
-    /// an index that is built, or a constraint that is new, holds for all rows. A constraint that there is already holds for
-    /// those that others write meanwhile: a snapshot of now is enough to validate it.
+    /// Runs a DDL command once, with its tables locked. Its reads must still hold at the commit, at
+    /// every isolation level: a new index or constraint holds for all rows. An existing constraint
+    /// already checks concurrent writes, so its validation needs only a current snapshot.
     async fn ddl_attempt(&mut self, planned: &Planned, params: &[Value]) -> Result<Tag, Halt> {
         if let Body::Utility(statement) = &planned.body {
             let (catalog, _) = self.snapshot();
@@ -309,7 +311,7 @@ impl Session {
         if let Err(Halt::Error(error)) = &ran
             && wanted_range(error).is_some()
         {
-            // The command is run again in the same transaction.
+            // The command is repeated in the same transaction.
             cx.tx.rollback_to(&before);
             if let Some(all) = &mut cx.deferred {
                 all.back_to(deferred);
@@ -330,7 +332,7 @@ impl Session {
         Ok(tag)
     }
 
-    /// CHECKPOINT: done when it is on disk; nothing to do in the memory tier.
+    /// Executes CHECKPOINT: waits until it is on disk. Does nothing in the memory tier.
     async fn checkpoint(&mut self) -> Result<&'static str, Halt> {
         let message = "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT";
         let (catalog, _) = self.snapshot();
@@ -351,7 +353,8 @@ impl Session {
         Ok("CHECKPOINT")
     }
 
-    /// The statement that EXECUTE names, and its arguments as it takes them.
+    /// Returns the statement that EXECUTE names, and the arguments converted to its parameters'
+    /// types.
     pub(super) fn arguments(
         &self,
         name: &str,
@@ -436,7 +439,7 @@ impl Session {
         })
     }
 
-    /// 42501 for others than superusers.
+    /// Fails with 42501 unless the role is a superuser.
     pub(super) fn superuser_only(&mut self, message: &str) -> Result<(), SqlError> {
         let asking = self.snapshot().0.role(&self.eval.user)?;
         match asking.is_some_and(|role| role.superuser) {
@@ -445,7 +448,7 @@ impl Session {
         }
     }
 
-    /// 25001 inside a block.
+    /// Fails with 25001 inside a block.
     pub(super) fn outside_block(&self, command: &str) -> Result<(), SqlError> {
         match self.block {
             Block::Idle | Block::Implicit => Ok(()),
@@ -457,14 +460,14 @@ impl Session {
     }
 }
 
-/// Random bytes that no other password was hashed with.
+/// Returns a random salt for a password hash.
 pub(crate) fn fresh_salt() -> [u8; 16] {
     let mut salt = [0; 16];
     Random::from_entropy().fill(&mut salt);
     salt
 }
 
-/// 42804 for an argument of EXECUTE.
+/// Returns the error 42804 for an argument of EXECUTE.
 fn no_coercion(number: usize, from: &Type, to: &Type) -> SqlError {
     SqlError::new(
         SqlState::DATATYPE_MISMATCH,

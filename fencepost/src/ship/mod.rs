@@ -27,9 +27,9 @@
 //! * SHIP-2: the home machine runs statements only if their results have the columns that the
 //!   client was told. Otherwise it replies "run it yourself" before anything is committed. It does
 //!   the same for results over [`RESULT_BYTES_MAX`].
-//! * SHIP-3: a part is used only if the other machine has run the same plan on tables of the same
-//!   versions, at the snapshot of a transaction that is still open here (SHARE-1). Otherwise the
-//!   part runs here.
+//! * SHIP-3: a part is used only if the other machine has run the same plan on the same versions of
+//!   the tables. Its snapshot must be of a transaction that is still open here (SHARE-1). Otherwise
+//!   the part runs here.
 //!
 //! # Failure
 //! A statement that cannot be sent runs here. If the connection is lost during execution, reads run

@@ -302,7 +302,7 @@ impl Entry {
         }
     }
 
-    /// Runs all statements in one transaction. Returns the results of those that succeeded.
+    /// Runs all statements in one transaction. Returns the results of the successful ones.
     async fn run_all(
         &self,
         session: &mut Session,

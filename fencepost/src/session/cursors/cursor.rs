@@ -1,4 +1,4 @@
-//! One cursor: what it reads, and where it stands.
+//! One cursor: its query, and its position.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 
 use crate::prepared::{Body, Declared, Portal};
 
-/// Where a cursor stands, in rows from 1 on. Behind the last row it is still said to be on that.
+/// The position of a cursor, with rows numbered from 1. After the last row, `row` stays at that
+/// row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) struct Position {
     pub row: u64,
@@ -22,30 +23,31 @@ pub(in crate::session) struct Position {
 
 /// A portal with a name.
 pub(in crate::session) struct Cursor {
-    /// What makes its rows.
+    /// The portal that produces the rows.
     pub portal: Portal,
-    /// By DECLARE; `None` by a client's Bind.
+    /// The definition by DECLARE; `None` for a client's Bind.
     pub declared: Option<Arc<Declared>>,
-    /// Which columns are sent in binary.
+    /// For each column, whether it is sent in binary.
     pub binary: Box<[bool]>,
-    /// Rows that have been made and may be asked for.
+    /// Rows that have been produced and may be fetched.
     pub kept: Kept,
     pub position: Position,
-    /// All rows have been made.
+    /// True once all rows have been produced.
     pub over: bool,
-    /// It ended in an error.
+    /// True if the query has failed.
     pub failed: bool,
-    /// Its transaction has committed.
+    /// True if the transaction of the cursor has committed.
     pub held: bool,
-    /// That of its making.
+    /// The transaction that created the cursor.
     pub transaction: u64,
-    /// Which of the session's.
+    /// The serial number of the cursor in its session.
     pub serial: u64,
-    /// When it was made.
+    /// The creation time.
     pub created: i64,
-    /// The place of the row that it is on, for WHERE CURRENT OF.
+    /// The address of the current row, for WHERE CURRENT OF.
     pub place: Arc<Mutex<Option<Value>>>,
-    /// The rows that its transaction had written before they were made, of a cursor with row locks.
+    /// For a cursor with row locks: the rows that its transaction had written before they were
+    /// produced.
     written: HashSet<Addr>,
 }
 
@@ -83,7 +85,7 @@ impl Cursor {
         }
     }
 
-    /// Can it be read backward?
+    /// Returns whether the cursor can be read backward.
     pub fn scrolls(&self) -> bool {
         let by_default = |declared: &Declared| declared.goes_back;
         let declared = self.declared.as_deref();
@@ -94,24 +96,26 @@ impl Cursor {
         self.declared.as_ref().is_some_and(|d| d.options.hold)
     }
 
-    /// Is it to outlive its transaction, and may have rows left to be made?
+    /// Returns whether the cursor will outlive its transaction, and so needs all its rows at
+    /// COMMIT.
     pub fn is_to_be_held(&self) -> bool {
         self.is_holdable() && !self.held
     }
 
-    /// Is it a portal that is run whole, or that has no rows to go through?
+    /// Returns whether the portal is run as a whole, or returns no rows.
     pub fn is_read_as_one(&self, max_rows: usize) -> bool {
         let untouched = self.position.at_start && self.kept.last() == 0;
         self.declared.is_none() && (!self.portal.is_select() || max_rows == 0 && untouched)
     }
 
-    /// Are there rows left to be made of what its transaction sees?
+    /// Returns whether the query has started, and still has rows to produce from its transaction's
+    /// snapshot.
     pub fn is_on_its_way(&self) -> bool {
         let begun = self.declared.is_some() || self.portal.execution.has_begun();
         begun && !self.over && !self.failed && self.portal.is_select()
     }
 
-    /// All rows have been made.
+    /// Records that all rows have been produced.
     pub fn end_run(&mut self) {
         self.over = true;
         self.portal.execution = Execution::default();
@@ -134,21 +138,21 @@ impl Cursor {
         }
     }
 
-    /// It is on this row, which it has given.
+    /// Sets the current row to this one, which was just fetched.
     pub fn stands_on(&self, row: &[Value]) {
         if self.places().is_some() {
             *self.place.lock() = row.last().cloned();
         }
     }
 
-    /// It is on a row, or on none.
+    /// Clears the current row if the position is before the first or after the last row.
     pub fn has_moved(&self) {
         if self.position.at_start || self.position.at_end {
             *self.place.lock() = None;
         }
     }
 
-    /// Remembers which rows from a number on the transaction has written already.
+    /// Records which rows from number `from` on the transaction has written already.
     pub fn note_written(&mut self, from: u64, tx: &Transaction) {
         if !self.locks_rows() {
             return;
@@ -160,14 +164,14 @@ impl Cursor {
         }
     }
 
-    /// Returns whether the transaction has written a row since the cursor made the row: a cursor with row locks leaves it
-    /// out, as PostgreSQL locks rows when they are fetched.
+    /// Returns whether the transaction has written a row since the cursor produced it. A cursor
+    /// with row locks skips such a row, because PostgreSQL locks rows when they are fetched.
     pub fn has_lost(&self, row: &[Value], tx: &Transaction) -> bool {
         let addr = || address_of(row).filter(|addr| tx.has_written(*addr));
         self.locks_rows() && addr().is_some_and(|addr| !self.written.contains(&addr))
     }
 
-    /// Returns whether its rows have places and are locked.
+    /// Returns whether the rows have addresses and are locked.
     fn locks_rows(&self) -> bool {
         let prepared = self.portal.prepared.current();
         let Body::Plan(plan, _) = &prepared.body else {
@@ -176,7 +180,7 @@ impl Cursor {
         matches!(&**plan, Plan::Select(select) if select.places.is_some() && select.lock.is_some())
     }
 
-    /// The table that its rows have places in.
+    /// Returns the table that the rows' addresses belong to.
     fn places(&self) -> Option<u32> {
         match &self.portal.prepared.current().body {
             Body::Plan(plan, _) => match &**plan {
@@ -197,7 +201,7 @@ impl Cursor {
     }
 }
 
-/// Returns where the row of a cursor's row is, whose place is its last value.
+/// Returns the address of the table row behind a cursor's row. It is the last value of the row.
 fn address_of(row: &[Value]) -> Option<Addr> {
     row.last().and_then(row_address)
 }

@@ -1,4 +1,4 @@
-//! FETCH and MOVE: the ways through a cursor's rows, as PostgreSQL goes them.
+//! FETCH and MOVE: movement through a cursor's rows, with PostgreSQL's semantics.
 
 use fencepost_planner::RowSink;
 use fencepost_sql::bound::Direction;
@@ -8,10 +8,10 @@ use fencepost_sql::stop::Halt;
 use super::cursor::Cursor;
 use super::{Completion, Keeping, Session, no_cursor};
 
-/// Rows that are made at a time.
+/// The number of rows that are produced at a time.
 const CHUNK: u64 = 256;
 
-/// Takes the rows that are passed over.
+/// A sink that discards rows.
 struct Nowhere;
 
 impl RowSink for Nowhere {
@@ -28,7 +28,7 @@ impl RowSink for Nowhere {
     }
 }
 
-/// 55000
+/// Returns the error 55000 for a backward fetch without SCROLL.
 fn forward_only() -> SqlError {
     SqlError::new(
         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -38,7 +38,8 @@ fn forward_only() -> SqlError {
 }
 
 impl Session {
-    /// Takes the cursor where `direction` says; the number of rows given, or passed over.
+    /// Moves the cursor as `direction` says. Returns the number of rows that were fetched or
+    /// skipped.
     pub(super) async fn with_cursor(
         &mut self,
         name: &str,
@@ -101,7 +102,7 @@ impl Session {
         }
     }
 
-    /// The row that the cursor is on, once more.
+    /// Fetches the current row again.
     async fn again(
         &mut self,
         cursor: &mut Cursor,
@@ -141,7 +142,7 @@ impl Session {
         self.forward(cursor, Some(1), sink).await
     }
 
-    /// Up to `wanted` rows on (`None`: all).
+    /// Moves forward by up to `wanted` rows (`None`: all).
     pub(super) async fn forward(
         &mut self,
         cursor: &mut Cursor,
@@ -190,7 +191,7 @@ impl Session {
         Ok(given)
     }
 
-    /// Has the cursor make `wanted` more rows (0: all).
+    /// Produces `wanted` more rows of the cursor (0: all).
     pub(super) async fn pull(&mut self, cursor: &mut Cursor, wanted: u64) -> Result<(), Halt> {
         if cursor.over || cursor.failed {
             return Ok(());
@@ -209,7 +210,7 @@ impl Session {
     }
 }
 
-/// Up to `wanted` rows back (`None`: all).
+/// Moves backward by up to `wanted` rows (`None`: all).
 async fn backward(
     cursor: &mut Cursor,
     wanted: Option<u64>,
@@ -262,7 +263,7 @@ fn rewind(cursor: &mut Cursor) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// 55000
+/// Returns the error 55000 for a portal that has failed.
 pub(super) fn cannot_run(name: &str) -> SqlError {
     SqlError::new(
         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,

@@ -1,4 +1,4 @@
-//! Cursors: the portals of a session that have names, whether DECLARE made them or a client's Bind.
+//! Cursors: the named portals of a session, created by DECLARE or by a client's Bind.
 //!
 //! ```text
 //!   DECLARE, Bind ──▶ Running ──all rows are made──▶ Over ──COMMIT, WITH HOLD──▶ held
@@ -6,12 +6,14 @@
 //! ```
 //!
 //! Invariants
-//! - CUR-1: a cursor gives the rows of the moment of its DECLARE, its transaction's own changes up to then included: its
-//!   rows are made as they are fetched, and all that are left before the transaction changes anything
-//!   ([`Session::settle_cursors`]). What others commit it sees as the transaction does, with whose read set it goes.
-//! - CUR-2: what is not held ends with its transaction, and what was made since a savepoint when that is gone back to.
+//! - CUR-1: a cursor returns the rows as of its DECLARE, including its transaction's own changes up
+//!   to then. Its rows are produced as they are fetched. Before the transaction changes anything,
+//!   all remaining rows are produced ([`Session::settle_cursors`]). The cursor shares the read set
+//!   of its transaction, so it sees commits of others as the transaction does.
+//! - CUR-2: a cursor without hold ends with its transaction. A rollback to a savepoint ends the
+//!   cursors created since.
 //!
-//! Rows that a cursor may come back to are kept in memory and count against the limit ([`Kept`]).
+//! Rows to which a cursor may return are kept in memory and count against the limit ([`Kept`]).
 
 mod cursor;
 mod fetch;
@@ -37,12 +39,12 @@ use cursor::Cursor;
 #[derive(Default)]
 pub(super) struct Cursors {
     named: HashMap<Box<str>, Cursor>,
-    /// How many there have been.
+    /// The number of cursors created so far.
     made: u64,
 }
 
 impl Cursors {
-    /// How many there have been; those made from now on come later.
+    /// Returns the number of cursors created so far. Later cursors have greater serial numbers.
     pub fn mark(&self) -> u64 {
         self.made
     }
@@ -62,7 +64,7 @@ impl Cursors {
     }
 }
 
-/// 34000
+/// Returns the error 34000.
 fn no_cursor(name: &str) -> SqlError {
     SqlError::new(
         SqlState::INVALID_CURSOR_NAME,
@@ -71,7 +73,7 @@ fn no_cursor(name: &str) -> SqlError {
 }
 
 impl Session {
-    /// DECLARE … CURSOR.
+    /// Executes DECLARE … CURSOR.
     pub(super) fn declare_cursor<'a>(
         &'a mut self,
         declared: &'a Arc<Declared>,
@@ -91,7 +93,7 @@ impl Session {
             let mut cursor = Cursor::declared(declared, inner, Kept::new(&self.db.machine));
             cursor.created = self.eval.statement_start;
             if self.block == Block::Implicit {
-                // It is all that its transaction does, and may be run again.
+                // The statement forms a whole transaction, and may be retried.
                 let mut sink = Keeping::of(&mut cursor.kept);
                 Box::pin(self.run_plan(&mut cursor.portal, 0, &mut sink, last)).await?;
                 cursor.end_run();
@@ -103,7 +105,7 @@ impl Session {
                 if begins || self.has_old_snapshot() {
                     self.renew_snapshot().await?;
                 }
-                // The rows are those of now, whenever they are fetched.
+                // The rows are those of the current snapshot, even if they are fetched later.
                 cursor.portal.transaction = Some(self.transaction);
             }
             self.add_cursor(&declared.name, cursor);
@@ -111,7 +113,7 @@ impl Session {
         })
     }
 
-    /// 42P03 where there is a cursor `name` already.
+    /// Fails with 42P03 if a cursor `name` exists.
     fn check_cursor_free(&self, name: &str) -> Result<(), SqlError> {
         let of_routines = self.scratch.routines.portals.get(name).is_some();
         match self.cursors.get(name).is_some() || of_routines {
@@ -131,7 +133,7 @@ impl Session {
         self.cursors_changed();
     }
 
-    /// FETCH or MOVE.
+    /// Executes FETCH or MOVE.
     pub(super) async fn fetch(
         &mut self,
         fetch: &Fetch,
@@ -157,7 +159,7 @@ impl Session {
         Ok(Completion::Complete(Tag::counted(command, count)))
     }
 
-    /// The columns that FETCH gives of a cursor, if it is there.
+    /// Returns the columns that FETCH returns for a cursor, if it exists.
     pub(super) fn columns_of_cursor(&self, name: &str) -> Option<Arc<[Column]>> {
         if let Some(cursor) = self.cursors.get(name) {
             return cursor.portal.prepared.planned.columns.clone();
@@ -176,7 +178,7 @@ impl Session {
         self.cursors.get(name).is_some() || self.scratch.routines.portals.get(name).is_some()
     }
 
-    /// FETCH or MOVE of a cursor that a routine has opened.
+    /// Executes FETCH or MOVE for a cursor that a routine has opened.
     async fn fetch_of_routine(
         &mut self,
         fetch: &Fetch,
@@ -199,7 +201,7 @@ impl Session {
         Ok(way.count)
     }
 
-    /// Does the statement fetch from a cursor whose rows are sent in binary?
+    /// Returns whether the statement fetches from a cursor whose rows are sent in binary.
     pub fn fetches_binary(&self, prepared: &Prepared) -> bool {
         let Body::Utility(statement) = &prepared.planned.body else {
             return false;
@@ -214,7 +216,7 @@ impl Session {
         declared.is_some_and(|declared| declared.options.binary)
     }
 
-    /// CLOSE; `None` is ALL.
+    /// Executes CLOSE; `None` means ALL.
     pub(super) fn close_cursors(&mut self, name: Option<&str>) -> Result<&'static str, SqlError> {
         let Some(name) = name else {
             self.cursors.named.clear();
@@ -230,12 +232,14 @@ impl Session {
         Ok("CLOSE CURSOR")
     }
 
-    /// The transaction is about to change something: cursors that are on their way have their rows first (CUR-1).
+    /// Produces the remaining rows of running cursors, because the transaction is about to change
+    /// data (CUR-1).
     pub(super) async fn settle_cursors(&mut self) -> Result<(), Halt> {
         self.finish_cursors(Cursor::is_on_its_way).await
     }
 
-    /// The transaction is about to commit: what is to outlive it has its rows first.
+    /// Produces the remaining rows of cursors WITH HOLD, because the transaction is about to
+    /// commit.
     pub(super) async fn hold_cursors(&mut self) -> Result<(), Halt> {
         self.finish_cursors(|cursor| cursor.is_to_be_held()).await
     }
@@ -252,7 +256,7 @@ impl Session {
         Ok(())
     }
 
-    /// The transaction has ended.
+    /// Removes the cursors that end with the transaction.
     pub(super) fn end_cursors(&mut self, committed: bool) {
         self.scratch.routines.portals.clear();
         if self.cursors.named.is_empty() {
@@ -263,13 +267,13 @@ impl Session {
             if committed && cursor.is_to_be_held() && !cursor.failed {
                 cursor.held = true;
             }
-            // What another transaction holds has nothing to do with the end of this one.
+            // A cursor held since another transaction does not depend on this one.
             cursor.held && (committed || cursor.transaction != ended)
         });
         self.cursors_changed();
     }
 
-    /// A savepoint is gone back to: what came after `mark` is no more.
+    /// Removes the cursors created after `mark`, on a rollback to a savepoint.
     pub(super) fn take_cursors_back(&mut self, (mark, portals): (u64, u64)) {
         self.scratch.routines.portals.back_to(portals);
         self.note_portals();
@@ -280,12 +284,12 @@ impl Session {
         }
     }
 
-    /// The cursors there have been, for a savepoint.
+    /// Returns the current number of cursors, for a savepoint.
     pub(super) fn cursors_mark(&self) -> (u64, u64) {
         (self.cursors.mark(), self.scratch.routines.portals.mark())
     }
 
-    /// Tells `pg_cursors` of the cursors of routines, where those have changed.
+    /// Updates `pg_cursors` if cursors of routines have changed.
     #[inline]
     pub(super) fn note_portals(&mut self) {
         if self.scratch.routines.portals.take_changed() {
@@ -293,7 +297,7 @@ impl Session {
         }
     }
 
-    /// Tells `pg_cursors`.
+    /// Updates `pg_cursors`.
     fn cursors_changed(&mut self) {
         let all = self.cursors.named.iter();
         let of_routines = self.scratch.routines.portals.shown();

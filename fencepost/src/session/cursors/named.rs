@@ -1,5 +1,5 @@
-//! Portals with names as a protocol has them: Bind makes one, Execute runs it, Close ends it. They are cursors that are
-//! only read forward, and cursors of DECLARE can be run and closed so, too.
+//! Named portals of the wire protocol: Bind creates one, Execute runs it, Close ends it. They are
+//! forward-only cursors. The protocol can also run and close cursors of DECLARE.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use super::{Completion, Session};
 use crate::prepared::{Portal, Prepared};
 
 impl Session {
-    /// Gives a portal that has not begun a name until its transaction ends; `binary` says which columns are sent in
-    /// binary, none where it is empty.
+    /// Gives a portal that has not started a name until its transaction ends. `binary` says for
+    /// each column whether it is sent in binary; if it is empty, none is.
     ///
     /// # Errors
-    /// 42P03 where there is a cursor of that name.
+    /// 42P03 if a cursor of that name exists.
     pub fn bind_named(
         &mut self,
         name: &str,
@@ -28,26 +28,27 @@ impl Session {
         let mut cursor = Cursor::bound(portal, Kept::new(&self.db.machine));
         cursor.binary = binary;
         cursor.created = self.eval.statement_start;
-        // It goes with the transaction of the statements up to the next sync.
+        // The portal belongs to the transaction of the statements up to the next Sync.
         self.enter();
         self.add_cursor(name, cursor);
         Ok(())
     }
 
-    /// The statement of a named portal or cursor, and which of its columns are sent in binary.
+    /// Returns the statement of a named portal or cursor, and which columns are sent in binary.
     pub fn named_portal(&self, name: &str) -> Option<(&Arc<Prepared>, &[bool])> {
         let cursor = self.cursors.get(name)?;
         Some((&cursor.portal.prepared, &cursor.binary))
     }
 
-    /// Ends a named portal or cursor; it need not exist.
+    /// Closes a named portal or cursor, if it exists.
     pub fn close_named(&mut self, name: &str) {
         if self.cursors.named.remove(name).is_some() {
             self.cursors_changed();
         }
     }
 
-    /// As [`Session::run`], or [`Session::run_last`] if it is the `last` one, of a named portal.
+    /// Does the same as [`Session::run`] for a named portal, or as [`Session::run_last`] if it is
+    /// the `last` statement.
     pub async fn run_named(
         &mut self,
         name: &str,
@@ -81,7 +82,7 @@ impl Session {
         ran
     }
 
-    /// The next rows of a cursor.
+    /// Returns the next rows of a cursor.
     async fn run_rows(
         &mut self,
         name: &str,
