@@ -1,7 +1,7 @@
-//! Rules of access, as those of PostgreSQL's pg_hba.conf: which clients may connect, and how they
+//! Access rules, like those of PostgreSQL's pg_hba.conf: which clients may connect, and how they
 //! are authenticated.
 //!
-//! The first rule that fits a connection decides; where none does the connection is refused
+//! The first rule that matches a connection decides. If none matches, the connection is refused
 //! (28000).
 
 use std::fmt;
@@ -12,49 +12,49 @@ use parking_lot::RwLock;
 
 use crate::log::Peer;
 
-/// Which connections a rule is about.
+/// The kind of connections that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessType {
-    /// Those over a Unix socket.
+    /// Connections over a Unix socket.
     Local,
-    /// Those over TCP.
+    /// Connections over TCP.
     Host,
-    /// Those over TCP under TLS.
+    /// Connections over TCP with TLS.
     HostSsl,
-    /// Those over TCP without TLS.
+    /// Connections over TCP without TLS.
     HostNoSsl,
 }
 
-/// How a client is authenticated.
+/// An authentication method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessMethod {
-    /// Nothing.
+    /// No authentication.
     Trust,
     /// A password (SCRAM-SHA-256).
     ScramSha256,
-    /// A certificate of the CA of clients, whose common name is the role.
+    /// A client certificate of the CA of clients, whose common name is the role.
     Cert,
-    /// It is refused, whatever it proves.
+    /// The connection is refused.
     Reject,
 }
 
-/// Why a rule cannot be read.
+/// The reason why a rule cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RuleError(String);
 
-/// A rule.
+/// An access rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRule {
     kind: AccessType,
     databases: Vec<String>,
     users: Vec<String>,
-    /// `None` is any.
+    /// The client addresses; `None` matches any.
     network: Option<Network>,
     method: AccessMethod,
 }
 
-/// The addresses that begin with the same bits.
+/// A range of addresses that begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Network {
     address: IpAddr,
@@ -115,17 +115,17 @@ pub struct RuleText<'a> {
     pub databases: &'a [String],
     /// Names of roles, or `all`.
     pub users: &'a [String],
-    /// `all`, or an IP address with or without `/bits`; of `local` none.
+    /// `all`, or an IP address with or without `/bits`; `None` for `local`.
     pub address: Option<&'a str>,
     /// `trust`, `scram-sha-256`, `cert` or `reject`.
     pub method: &'a str,
 }
 
 impl AccessRule {
-    /// Reads a rule.
+    /// Parses a rule.
     ///
     /// # Errors
-    /// Why the texts are no rule.
+    /// The reason why the texts are no rule.
     pub fn parse(text: &RuleText<'_>) -> Result<AccessRule, RuleError> {
         let kind = match text.kind {
             "local" => AccessType::Local,
@@ -199,7 +199,7 @@ impl AccessRule {
     }
 }
 
-/// A connection that a rule is looked for.
+/// The properties of a connection that rules are matched with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) peer: Peer,
@@ -208,7 +208,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) database: &'a str,
 }
 
-/// As PostgreSQL's messages name it.
+/// Formats the connection as PostgreSQL's messages do.
 impl fmt::Display for Asked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let encryption = match self.is_tls {
@@ -225,19 +225,19 @@ impl fmt::Display for Asked<'_> {
     }
 }
 
-/// The rules of a server, which may be replaced while it runs. Without rules its
+/// The rules of a server, which may be replaced while it runs. Without rules, its
 /// [`crate::AuthMode`] decides.
 #[derive(Clone, Debug, Default)]
 pub struct AccessRules(Arc<RwLock<Option<Arc<[AccessRule]>>>>);
 
 impl AccessRules {
-    /// Replaces the rules; new connections go by them.
+    /// Replaces the rules; they apply to new connections.
     pub fn replace(&self, rules: Option<Vec<AccessRule>>) {
         *self.0.write() = rules.map(Arc::from);
     }
 
-    /// Returns how a client is authenticated, or why it is refused; `None` where there are no
-    /// rules.
+    /// Returns the authentication method of a client, or the reason to refuse it. Returns `None` if
+    /// there are no rules.
     pub(crate) fn decide(&self, asked: &Asked<'_>) -> Option<Result<AccessMethod, String>> {
         let rules = self.0.read().clone()?;
         let rule = rules.iter().find(|rule| rule.fits(asked));

@@ -1,9 +1,10 @@
-//! Who may cancel what: the numbers and secrets of all sessions of a server.
+//! The numbers and secrets of a server's sessions, which authorize cancel requests.
 //!
-//! A cancel reaches them by way of the database, which knows the machine of a session by its number
-//! ([`fencepost::Database::cancel`]).
+//! A cancel request goes through the database, which derives the machine of a session from its
+//! number ([`fencepost::Database::cancel`]).
 //!
-//! Cancelling raises the session's token, which wakes its task, so that work that waits is polled and sees it.
+//! A cancel raises the session's token. That wakes the session's task, so waiting work is polled
+//! and sees the cancel.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,19 +15,19 @@ use parking_lot::Mutex;
 use crate::engine::CancelToken;
 use crate::random::{self, NoRandom};
 
-/// The sessions of a server by their number.
+/// The sessions of a server, by their number.
 #[derive(Default)]
 pub(crate) struct CancelMap {
     sessions: Mutex<HashMap<i32, Arc<Target>, RandomState>>,
 }
 
-/// What a cancel request reaches.
+/// The target of a cancel request.
 struct Target {
     secret: i32,
     token: CancelToken,
 }
 
-/// A session's entry; it is taken out when this is dropped.
+/// A session's entry in the map. Dropping it removes the entry.
 pub(crate) struct CancelKey {
     map: Arc<CancelMap>,
     target: Arc<Target>,
@@ -35,7 +36,7 @@ pub(crate) struct CancelKey {
 }
 
 impl CancelMap {
-    /// The first of some numbers that no session has.
+    /// Returns the first number from `next` that no session has.
     pub(crate) fn free(&self, mut next: impl FnMut() -> i32) -> i32 {
         loop {
             let pid = next();
@@ -45,7 +46,7 @@ impl CancelMap {
         }
     }
 
-    /// Enters a session.
+    /// Adds a session with a new random secret.
     pub(crate) fn enter(
         self: &Arc<Self>,
         pid: i32,
@@ -62,7 +63,7 @@ impl CancelMap {
         })
     }
 
-    /// Cancels what session `pid` runs, if the secret is right.
+    /// Cancels the statement of session `pid`, if the secret is right.
     pub(crate) fn cancel(&self, pid: i32, secret: i32) {
         let target = match self.sessions.lock().get(&pid) {
             Some(target) if target.secret == secret => target.clone(),
@@ -73,7 +74,7 @@ impl CancelMap {
 }
 
 impl CancelKey {
-    /// The token of the session.
+    /// Returns the token of the session.
     pub(crate) fn token(&self) -> &CancelToken {
         &self.target.token
     }

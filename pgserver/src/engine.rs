@@ -1,12 +1,12 @@
-//! Every call into the engine: the one file that follows its API.
+//! All calls into the engine: the only file that depends on its API.
 //!
-//! What the server relies on:
+//! The server relies on these properties:
 //! - ENG-1: `run_last` (Sync or the end of the text follows) commits the implicit transaction
-//!   itself, and runs the statement again unseen when that meets a conflict.
-//! - ENG-2: a run that waits ends when it is polled after its token was cancelled or its statement
-//!   timeout has passed. It is polled again then: the server wakes the task of a session it
-//!   cancels.
-//! - ENG-3: a run that is dropped leaves a session that `fail` brings back to order.
+//!   itself, and retries the statement transparently after a conflict.
+//! - ENG-2: a waiting run ends when it is polled after its token was cancelled or its statement
+//!   timeout has passed. The server wakes the task of a session that it cancels, so the run is
+//!   polled.
+//! - ENG-3: after a run was dropped, `fail` restores the session.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -27,21 +27,21 @@ use crate::log::LogStyle;
 use crate::proto::encode::Column;
 use crate::proto::startup::Startup;
 
-/// How long another machine may take to hear of a cancel.
+/// How long the server waits until another machine has received a cancel request.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The settings of a session as this crate needs them; made anew when they change.
+/// The settings of a session that this crate uses; computed again when they change.
 pub(crate) struct Style {
     settings: Arc<Settings>,
-    /// The time a statement may take.
+    /// The time limit of a statement.
     pub(crate) statement_timeout: Option<Duration>,
-    /// The time a client may leave a transaction block open and do nothing.
+    /// The time limit for an idle client in a transaction block.
     pub(crate) idle_in_transaction_timeout: Option<Duration>,
-    /// The time a client may do nothing outside a transaction block.
+    /// The time limit for an idle client outside a transaction block.
     pub(crate) idle_timeout: Option<Duration>,
-    /// Which lines are logged.
+    /// The lines to log.
     pub(crate) log: LogStyle,
-    /// The encoding of the client, unless that is UTF-8.
+    /// The encoding of the client; `None` for UTF-8.
     pub(crate) encoding: Option<Encoding>,
 }
 
@@ -59,12 +59,12 @@ impl Style {
         }
     }
 
-    /// The settings.
+    /// Returns the settings.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Follows the session's settings.
+    /// Follows changes of the session's settings.
     #[inline]
     pub(crate) fn refresh(&mut self, session: &Session) {
         if !Arc::ptr_eq(&self.settings, session.settings()) {
@@ -73,14 +73,14 @@ impl Style {
     }
 }
 
-/// Returns the encoding of the client, unless that is UTF-8.
+/// Returns the encoding of the client; `None` for UTF-8.
 pub(crate) fn encoding_of(settings: &Settings) -> Option<Encoding> {
     let name = settings.get("client_encoding")?;
     let encoding = Encoding::named(&name).ok()??;
     encoding.converts().then_some(encoding)
 }
 
-/// Returns true if the binary form of a type is text.
+/// Returns whether the binary form of a type is text.
 pub(crate) fn is_textual(ty: &Type) -> bool {
     use TypeKind::{BpChar, Citext, Enum, Json, Jsonb, Name, Text, Unknown, VarChar};
     matches!(
@@ -89,7 +89,7 @@ pub(crate) fn is_textual(ty: &Type) -> bool {
     )
 }
 
-/// A time setting in its canonical form; `None` for 0, which is no limit.
+/// Parses a time setting in its canonical form. Returns `None` for 0, which means no limit.
 pub(crate) fn time_limit(text: &str) -> Option<Duration> {
     let end = text
         .find(|c: char| !c.is_ascii_digit())
@@ -107,7 +107,7 @@ pub(crate) fn time_limit(text: &str) -> Option<Duration> {
     (number > 0).then(|| Duration::from_millis(number.saturating_mul(unit_ms)))
 }
 
-/// Opens the session a client asks for.
+/// Opens the session that a client requests.
 pub(crate) fn open(
     database: &Database,
     startup: Startup,
@@ -124,35 +124,35 @@ pub(crate) fn open(
     })
 }
 
-/// Has a session follow the settings of the server, where they have changed.
+/// Lets a session adopt changed settings of the server.
 #[inline]
 pub(crate) fn follow_server(session: &mut Session) {
     session.follow_server();
 }
 
-/// The lock that a session waits for.
+/// Returns the lock that a session waits for.
 pub(crate) async fn lock_wait(database: &Database, pid: i32) -> Option<LockWait> {
     database.lock_wait(pid).await
 }
 
-/// A number for a session.
+/// Returns a number for a new session.
 pub(crate) fn number(database: &Database) -> i32 {
     database.next_session_number()
 }
 
-/// Cancels what a session runs, on whichever machine that is.
+/// Cancels the statement of a session on any machine.
 pub(crate) async fn cancel(database: &Database, pid: i32, secret: i32) {
     let cancelled = database.cancel(pid, secret);
-    // The client waits for the end of its connection.
+    // The client waits until its connection is closed, so limit the wait.
     let _ = tokio::time::timeout(CANCEL_PATIENCE, cancelled).await;
 }
 
-/// The password of a role, where the database has one.
+/// Returns the password verifier of a role, if it has one.
 pub(crate) fn verifier(database: &Database, user: &str) -> Option<Verifier> {
     Verifier::parse(&database.verifier(user)?)
 }
 
-/// The settings that every client is told of, in order.
+/// Returns the settings that are reported to every client, in order.
 pub(crate) fn reported(session: &Session) -> Vec<(&'static str, String)> {
     session.settings().reported()
 }
@@ -166,19 +166,19 @@ pub(crate) fn ready(session: &Session) -> TransactionStatus {
     }
 }
 
-/// The statements of a text.
+/// Splits a text into statements.
 pub(crate) fn split(session: &mut Session, sql: &str) -> Result<Vec<Parsed>, SqlError> {
     session.split(sql)
 }
 
-/// As [`split`], on a thread of its own: meanwhile the worker serves others.
+/// Does the same as [`split`] on a separate thread, so that the worker can serve others.
 pub(crate) async fn split_apart(session: &mut Session, sql: &str) -> Result<Vec<Parsed>, SqlError> {
     let text = sql.to_owned();
     let parsed = apart(move || Parsed::all(&text)).await;
     parsed.inspect_err(|_| session.fail())
 }
 
-/// Does work that takes long on a thread of its own.
+/// Runs long work on a separate thread.
 async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SqlError> + Send + 'static,
 ) -> Result<T, SqlError> {
@@ -195,12 +195,13 @@ pub(crate) fn prepare(session: &mut Session, parsed: Parsed) -> Result<Arc<Prepa
     session.prepare_parsed(parsed)
 }
 
-/// Returns whether [`await_tables`] is to be called before the columns of a simple query are told.
+/// Returns whether [`await_tables`] must be called before the columns of a simple query are
+/// reported.
 pub(crate) fn waits_for_tables(session: &Session, prepared: &Prepared) -> bool {
     session.waits_for_tables(prepared)
 }
 
-/// Locks the tables of a simple query, and prepares it once more.
+/// Locks the tables of a simple query, and prepares it again.
 pub(crate) async fn await_tables(
     session: &mut Session,
     prepared: &Prepared,
@@ -208,7 +209,7 @@ pub(crate) async fn await_tables(
     session.await_tables(prepared).await
 }
 
-/// Prepares the one statement of a Parse message.
+/// Prepares the statement of a Parse message.
 pub(crate) fn parse(
     session: &mut Session,
     sql: &str,
@@ -217,17 +218,17 @@ pub(crate) fn parse(
     session.parse(sql, types)
 }
 
-/// 42P05 where there is a statement of that name already.
+/// Fails with 42P05 if a statement of that name exists.
 pub(crate) fn check_name_free(session: &Session, name: &str) -> Result<(), SqlError> {
     session.check_name_free(name)
 }
 
-/// Keeps a statement under a name.
+/// Stores a statement under a name.
 pub(crate) fn keep_statement(session: &mut Session, name: &str, prepared: Arc<Prepared>) {
     session.keep_statement(name, prepared);
 }
 
-/// The statement of a name, by whatever way it came.
+/// Returns the named statement, created by Parse or by PREPARE.
 #[inline]
 pub(crate) fn statement<'a>(
     session: &'a Session,
@@ -236,12 +237,12 @@ pub(crate) fn statement<'a>(
     session.named(name)
 }
 
-/// Forgets a statement.
+/// Removes a statement.
 pub(crate) fn forget_statement(session: &mut Session, name: &str) {
     session.forget_statement(name);
 }
 
-/// Makes a portal.
+/// Creates a portal.
 #[inline]
 pub(crate) fn bind(
     session: &mut Session,
@@ -251,7 +252,7 @@ pub(crate) fn bind(
     session.bind(prepared, values)
 }
 
-/// Gives a portal a name; `binary` says which of its columns are sent in binary.
+/// Gives a portal a name. `binary` says for each column whether it is sent in binary.
 pub(crate) fn bind_named(
     session: &mut Session,
     name: &str,
@@ -261,12 +262,12 @@ pub(crate) fn bind_named(
     session.bind_named(name, portal, binary)
 }
 
-/// Ends a portal with a name, or a cursor; it need not exist.
+/// Closes a named portal or a cursor, if it exists.
 pub(crate) fn close_named(session: &mut Session, name: &str) {
     session.close_named(name);
 }
 
-/// The statement of a portal with a name, or of a cursor, and which of its columns are sent in binary.
+/// Returns the statement of a named portal or cursor, and which columns are sent in binary.
 pub(crate) fn named_portal<'a>(
     session: &'a Session,
     name: &str,
@@ -274,7 +275,7 @@ pub(crate) fn named_portal<'a>(
     session.named_portal(name)
 }
 
-/// Runs a portal with a name, or a cursor, as [`run`] does.
+/// Runs a named portal or a cursor, as [`run`] does.
 pub(crate) async fn run_named(
     session: &mut Session,
     name: &str,
@@ -285,12 +286,13 @@ pub(crate) async fn run_named(
     session.run_named(name, rows_max, sink, last).await
 }
 
-/// Does a statement fetch from a cursor whose rows are sent in binary?
+/// Returns whether a statement fetches from a cursor whose rows are sent in binary.
 pub(crate) fn fetches_binary(session: &Session, prepared: &Prepared) -> bool {
     session.fetches_binary(prepared)
 }
 
-/// Has portals run on another machine, a sync after the last; `None` where they are to run here.
+/// Runs portals, with a Sync after the last, on another machine. Returns `None` if they have to run
+/// here.
 pub(crate) async fn ship_batch(
     session: &mut Session,
     portals: &mut [Portal],
@@ -298,7 +300,7 @@ pub(crate) async fn ship_batch(
     session.ship_batch(portals).await
 }
 
-/// Runs a portal for `rows_max` rows, or to its end when that is 0; `last` says that the implicit
+/// Runs a portal for `rows_max` rows, or to its end if that is 0; `last` says that the implicit
 /// transaction ends with it.
 #[inline]
 pub(crate) async fn run(
@@ -314,26 +316,26 @@ pub(crate) async fn run(
     }
 }
 
-/// The columns of a statement's rows; `None` when it has none.
+/// Returns the columns of a statement's rows; `None` if it returns no rows.
 #[inline]
 pub(crate) fn columns(prepared: &Prepared) -> Option<&[OutputColumn]> {
     prepared.columns()
 }
 
-/// The types of a statement's parameters, as they are now.
+/// Returns the current types of a statement's parameters.
 #[inline]
 pub(crate) fn parameter_types<'a>(session: &Session, prepared: &'a Prepared) -> Cow<'a, [Type]> {
     session.parameter_types(prepared)
 }
 
-/// The oids of these types, which do not change.
+/// Returns the oids of these types, which do not change.
 pub(crate) fn parameter_oids(
     prepared: &Prepared,
 ) -> impl ExactSizeIterator<Item = u32> + Clone + '_ {
     prepared.parameter_types().iter().map(Type::oid)
 }
 
-/// A column as RowDescription has it.
+/// Returns a column in the form of RowDescription.
 pub(crate) fn describe(column: &OutputColumn, binary: bool) -> Column<'_> {
     Column {
         name: &column.name,
@@ -348,7 +350,7 @@ pub(crate) fn describe(column: &OutputColumn, binary: bool) -> Column<'_> {
 
 /// Appends a value that is not NULL.
 ///
-/// Errors: 54000 when the text of a row or an array is too long.
+/// Errors: 54000 if the text of a row or an array is too long.
 #[inline]
 pub(crate) fn write_value(
     value: &Value,
@@ -366,7 +368,7 @@ pub(crate) fn write_value(
     }
 }
 
-/// Reads a parameter.
+/// Parses a parameter.
 #[inline]
 pub(crate) fn read_value(
     bytes: Option<&[u8]>,
@@ -393,7 +395,7 @@ fn read_bytes(
     }
 }
 
-/// As [`read_value`], on a thread of its own: meanwhile the worker serves others.
+/// Does the same as [`read_value`] on a separate thread, so that the worker can serve others.
 pub(crate) async fn read_value_apart(
     bytes: Vec<u8>,
     ty: Type,
@@ -404,7 +406,7 @@ pub(crate) async fn read_value_apart(
     apart(move || read_bytes(&bytes, &ty, binary, &settings)).await
 }
 
-/// 54000: a row does not fit a message.
+/// Returns the error 54000 for a row that does not fit in a message.
 #[cold]
 pub(crate) fn row_too_large() -> SqlError {
     SqlError::new(
@@ -413,18 +415,18 @@ pub(crate) fn row_too_large() -> SqlError {
     )
 }
 
-/// The columns of a COPY TO STDOUT, and whether they are in binary.
+/// Returns the number of columns of a COPY TO STDOUT, and whether they are binary.
 #[inline]
 pub(crate) fn copy_out_columns(prepared: &Prepared) -> Option<(usize, bool)> {
     prepared.copy_out_columns()
 }
 
-/// The columns of a COPY FROM STDIN, and whether they are in binary.
+/// Returns the number of columns of a COPY FROM STDIN, and whether they are binary.
 pub(crate) fn copy_in_columns(copy: &CopyIn) -> (usize, bool) {
     (copy.columns(), copy.is_binary())
 }
 
-/// Feeds a COPY.
+/// Passes data to a COPY.
 pub(crate) fn copy_feed<'a>(
     copy: &'a mut CopyIn,
     session: &'a mut Session,
@@ -433,7 +435,7 @@ pub(crate) fn copy_feed<'a>(
     copy.data(session, data)
 }
 
-/// Ends a COPY well.
+/// Completes a COPY.
 pub(crate) fn copy_finish(
     copy: CopyIn,
     session: &mut Session,
@@ -441,7 +443,7 @@ pub(crate) fn copy_finish(
     copy.finish(session)
 }
 
-/// Ends a COPY that the client gave up.
+/// Fails a COPY that the client has given up.
 pub(crate) fn copy_fail(copy: CopyIn, session: &mut Session) {
     copy.fail(session);
 }

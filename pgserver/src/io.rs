@@ -1,12 +1,13 @@
 //! The two buffers of a connection and the socket between them.
 //!
 //! Invariants
-//! - IO-1: a connection that waits for its client with nothing half read or unsent holds no
-//!   buffer: both go back to the worker's pool.
-//! - IO-2: the input grows only with bytes that have arrived, never by what a length promises.
-//! - IO-3: bytes are sent in the order of the replies: what was posted ([`crate::outbox`]) is settled before more is written.
-//! - IO-4: a connection waits for its client only after every byte that it has read was handled. Bytes
-//!   are also read while a statement waits, so [`Io::put_back`] reports whether any arrived.
+//! - IO-1: a connection that waits for its client holds no buffer, unless input is partly read or
+//!   output is unsent. Both buffers go back to the worker's pool.
+//! - IO-2: the input grows only with bytes that have arrived, never by the value of a length field.
+//! - IO-3: bytes are sent in the order of the replies. A posted reply ([`crate::outbox`]) is
+//!   completed before more is written.
+//! - IO-4: a connection waits for its client only after every byte that it has read was handled.
+//!   Bytes are also read while a statement waits, so [`Io::put_back`] reports whether any arrived.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -21,13 +22,13 @@ use crate::outbox::Left;
 use crate::socket::Socket;
 use crate::worker::{Place, Worker};
 
-/// The size of a fresh input buffer.
+/// The size of a new input buffer, in bytes.
 pub(crate) const READ_BYTES: usize = 32 << 10;
-/// Replies above this size are sent before more of them are made.
+/// The size of replies, in bytes, above which they are sent before more are produced.
 pub(crate) const SEND_BYTES: usize = 64 << 10;
-/// Buffers larger than this are not kept.
+/// The size, in bytes, above which a buffer is not kept.
 const KEEP_BYTES_MAX: usize = 256 << 10;
-/// Buffers a worker keeps of each kind.
+/// The number of buffers of each kind that a worker keeps.
 const KEEP_COUNT_MAX: usize = 64;
 
 /// The spare buffers of a worker.
@@ -65,7 +66,7 @@ impl Pool {
     }
 }
 
-/// Bytes of the client that were not handled yet.
+/// Bytes of the client that are not handled yet.
 #[derive(Default)]
 pub(crate) struct Input {
     buffer: Vec<u8>,
@@ -92,7 +93,7 @@ impl Input {
         self.end - self.start
     }
 
-    /// Room for more bytes after those held.
+    /// Returns space for more bytes after the current ones.
     fn room(&mut self, pool: &Pool) -> &mut [u8] {
         if self.buffer.is_empty() {
             self.buffer = pool.input();
@@ -110,7 +111,7 @@ impl Input {
         &mut self.buffer[self.end..]
     }
 
-    /// Gives an empty buffer back.
+    /// Gives an empty buffer back to the pool.
     fn relax(&mut self, pool: &Pool) {
         if self.is_empty() && !self.buffer.is_empty() {
             pool.keep_input(std::mem::take(&mut self.buffer));
@@ -118,7 +119,7 @@ impl Input {
         }
     }
 
-    /// Puts what `later` holds behind what is held here.
+    /// Appends the bytes of `later`.
     fn append(&mut self, later: &Input, pool: &Pool) {
         let mut rest = later.bytes();
         while !rest.is_empty() {
@@ -134,21 +135,21 @@ impl Input {
 /// A connection's socket and buffers.
 pub(crate) struct Io {
     pub(crate) socket: Socket,
-    /// The client at the other end.
+    /// The client of the connection.
     pub(crate) client: Box<Client>,
-    /// Replies not sent yet; those in `finished` come before them.
+    /// Unsent replies; those in `finished` precede them.
     pub(crate) out: Vec<u8>,
     /// Replies of finished requests, which may be sent while a later request waits.
     finished: Vec<u8>,
-    /// How many bytes of `finished` were sent.
+    /// The number of bytes of `finished` that were sent.
     finished_sent: usize,
     input: Input,
     worker: Rc<Worker>,
-    /// Its place among the worker's connections.
+    /// The number of the connection in its worker.
     number: u64,
-    /// How often the outbox had been flushed when it was last given a reply.
+    /// The outbox's flush count when a reply was last posted.
     posted: Option<u64>,
-    /// What the outbox could not send.
+    /// The rest of a posted reply that the outbox could not send.
     left: Option<Left>,
 }
 
@@ -168,14 +169,14 @@ impl Io {
         }
     }
 
-    /// Takes the input away while its frames are handled; [`Io::put_back`] ends that.
+    /// Takes the input while its frames are handled; [`Io::put_back`] returns it.
     #[inline]
     pub(crate) fn take_input(&mut self) -> Input {
         std::mem::take(&mut self.input)
     }
 
-    /// Returns the unhandled rest of the input and appends the bytes that arrived meanwhile. Returns
-    /// whether any arrived: the caller handles them before it waits for more (IO-4).
+    /// Returns the unhandled rest of the input and appends the bytes that arrived meanwhile.
+    /// Returns whether any arrived: the caller handles them before it waits for more (IO-4).
     #[inline]
     pub(crate) fn put_back(&mut self, input: Input) -> bool {
         let mut later = std::mem::replace(&mut self.input, input);
@@ -192,7 +193,7 @@ impl Io {
         &mut self.input
     }
 
-    /// Makes sure the output has a buffer.
+    /// Makes sure that the output has a buffer.
     #[inline]
     pub(crate) fn prepare_out(&mut self) {
         if self.out.capacity() == 0 {
@@ -211,12 +212,12 @@ impl Io {
         self.prepare_out();
     }
 
-    /// Whether there are replies of finished requests.
+    /// Returns whether there are replies of finished requests.
     pub(crate) fn has_finished(&self) -> bool {
         !self.finished.is_empty()
     }
 
-    /// Bytes of the replies that were not sent.
+    /// Returns the size of the unsent replies in bytes.
     #[inline]
     pub(crate) fn reply_bytes(&self) -> usize {
         self.finished.len() + self.out.len()
@@ -249,7 +250,8 @@ impl Io {
             .keep_output(std::mem::take(&mut self.finished));
     }
 
-    /// Reads more bytes behind the input; 0 is the end. Pending gives idle buffers back.
+    /// Appends bytes from the socket to the input; 0 means the end of the stream. If no bytes are
+    /// ready, idle buffers are given back.
     #[inline]
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let read = self
@@ -271,17 +273,18 @@ impl Io {
         }
     }
 
-    /// Is there nothing half read or unsent?
+    /// Returns whether no input is partly read and no output is unsent.
     pub(crate) fn rests(&self) -> bool {
         self.input.is_empty() && self.reply_bytes() == 0
     }
 
-    /// Whether more may be read ahead while a statement runs.
+    /// Returns whether more may be read ahead while a statement runs.
     pub(crate) fn may_read_ahead(&self) -> bool {
         self.input.len() < SEND_BYTES
     }
 
-    /// Gives all replies to the worker's outbox. What that cannot send is sent by [`Io::poll_left`], or before the next reply.
+    /// Posts all replies to the worker's outbox. The rest that it cannot send is sent by
+    /// [`Io::poll_left`], or before the next reply.
     #[inline]
     pub(crate) async fn post(&mut self) -> io::Result<()> {
         self.join_replies();
@@ -300,12 +303,12 @@ impl Io {
         Ok(())
     }
 
-    /// Whether the outbox still has its reply.
+    /// Returns whether the outbox still has the posted reply.
     fn is_posted(&self) -> bool {
         self.posted == Some(self.worker.outbox.flushes())
     }
 
-    /// Makes sure that what was posted is sent.
+    /// Completes the posted reply.
     fn poll_settle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.is_posted() {
             self.worker.flush();
@@ -313,7 +316,7 @@ impl Io {
         self.poll_left(cx)
     }
 
-    /// Sends what the outbox could not, if there is anything.
+    /// Sends the rest of a posted reply that the outbox could not send.
     #[inline]
     pub(crate) fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.left.is_none() {
@@ -367,7 +370,7 @@ impl Io {
         Poll::Ready(sent)
     }
 
-    /// Sends all replies, those that were posted too.
+    /// Sends all replies, including a posted one.
     #[inline]
     pub(crate) async fn send(&mut self) -> io::Result<()> {
         self.join_replies();
@@ -384,15 +387,16 @@ impl Io {
         sent
     }
 
-    /// The socket and the client, of a connection that has sent everything.
+    /// Returns the socket and the client of a connection that has sent everything.
     pub(crate) fn into_parts(mut self) -> (Socket, Box<Client>) {
         let socket = std::mem::replace(&mut self.socket, Socket::Taken);
         let none = Box::new(Client::new(Peer::Local));
         (socket, std::mem::replace(&mut self.client, none))
     }
 
-    /// Ends the connection. A socket closed over unread bytes would take the last words back, so
-    /// what the peer still sends is read away until it ends too, for as long as the caller waits.
+    /// Closes the connection. If a socket is closed with unread bytes, the peer may lose the final
+    /// error. So this reads and discards bytes until the peer closes, for as long as the caller
+    /// waits.
     pub(crate) async fn close(&mut self) -> io::Result<()> {
         poll_fn(|cx| self.socket.poll_shutdown(cx)).await?;
         let mut ignored = [0; 512];
@@ -402,13 +406,13 @@ impl Io {
 }
 
 impl Drop for Io {
-    /// OUT-2.
+    /// Completes a posted reply (OUT-2).
     fn drop(&mut self) {
         if self.is_posted() {
             self.worker.flush();
         }
         if self.posted.is_some() {
-            // Whoever would have gone on with it has gone.
+            // The connection is gone, so the rest of its reply is dropped.
             let _ = self.worker.outbox.take_left(self.number);
         }
     }

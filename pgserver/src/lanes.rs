@@ -1,15 +1,17 @@
-//! Which worker serves which client.
+//! The assignment of clients to workers.
 //!
 //! ```text
 //!   accept ──> the worker with the fewest clients
-//!   then   ──> the worker on the processor where the client's packets come in, if that is where they always come in
+//!   then   ──> the worker on the processor where the client's packets arrive, if that is stable
 //! ```
-//! Where there is a worker for each processor, each keeps to its own. A client on this host, or packets that the network card
-//! hands to one processor, then wake a worker where they are: waking a thread of another processor costs more than most
-//! statements do. Which processor that is is known of each connection, and may change; so connections are looked at now and
-//! then, and those that rest move ([`Home`]).
+//! If there is a worker for each processor, each worker is pinned to its own. Packets of a client
+//! on this host, or of a network queue that one processor serves, then wake a worker on the same
+//! processor. Waking a thread of another processor costs more than most statements. The processor
+//! of a connection is known and may change. So connections are checked periodically, and idle ones
+//! move ([`Home`]).
 //!
-//! Invariant LANE-1: no move leaves a worker with more than three clients more than the one that it came from.
+//! Invariant LANE-1: after a move, a worker has at most three clients more than the worker that the
+//! client came from.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,19 +21,19 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::worker::Command;
 
-/// After so many requests it is looked at where the last one came in.
+/// The number of requests between two checks of the processor.
 const REQUESTS: u32 = 64;
-/// How often a connection may move before it is looked at less often each time.
+/// The number of moves after which a connection is checked less often.
 const MOVES_FREE: u32 = 4;
-/// How often that may double.
+/// The largest number of times that the interval doubles.
 const DOUBLINGS_MAX: u32 = 12;
 
-/// A worker as others see it.
+/// A worker, as other workers see it.
 pub(crate) struct Lane {
     pub(crate) commands: UnboundedSender<Command>,
-    /// Its clients; who sends one adds it.
+    /// The number of its clients; the sender of a client increments it.
     pub(crate) load: Arc<AtomicUsize>,
-    /// The processor that it keeps to.
+    /// The processor to which the worker is pinned.
     pub(crate) processor: Option<usize>,
 }
 
@@ -41,7 +43,7 @@ impl Lane {
     }
 }
 
-/// The processor of each of `workers`: none unless there is one for each.
+/// Returns the processor of each of `workers`; `None` for all unless there is one for each.
 pub(crate) fn processors_of(workers: usize) -> Vec<Option<usize>> {
     let all = processors::usable();
     match all.len() == workers && workers > 1 {
@@ -50,13 +52,14 @@ pub(crate) fn processors_of(workers: usize) -> Vec<Option<usize>> {
     }
 }
 
-/// The worker for a new client whose first packets came in on `processor`; none when all have ended.
+/// Returns the worker for a new client whose first packets arrived at `processor`. Returns `None`
+/// if all workers have ended.
 pub(crate) fn for_newcomer(lanes: &[Lane], processor: Option<usize>) -> Option<&Lane> {
     let open = lanes.iter().filter(|lane| !lane.commands.is_closed());
     open.min_by_key(|lane| (lane.clients(), lane.processor != processor))
 }
 
-/// The worker that a client of worker `own` had better be with, as its packets come in on `processor`.
+/// Returns the better worker for a client of worker `own` whose packets arrive at `processor`.
 pub(crate) fn better(lanes: &[Lane], own: usize, processor: usize) -> Option<usize> {
     let here = lanes.get(own)?;
     if here.processor.is_none_or(|at| at == processor) {
@@ -70,17 +73,17 @@ pub(crate) fn better(lanes: &[Lane], own: usize, processor: usize) -> Option<usi
     (lane.clients() <= here.clients() + 1 && !lane.commands.is_closed()).then_some(there)
 }
 
-/// Where the requests of a connection come in.
+/// The processor where the packets of a connection arrive.
 pub(crate) struct Home {
-    /// Requests until it is looked at.
+    /// The number of requests until the next check.
     left: u32,
-    /// The processor where it came in last time.
+    /// The processor at the last check.
     seen: Option<usize>,
     moves: u32,
 }
 
 impl Home {
-    /// A connection that has moved so many times.
+    /// Returns the state of a connection that has moved `moves` times.
     pub(crate) fn after(moves: u32) -> Home {
         let doublings = moves.saturating_sub(MOVES_FREE).min(DOUBLINGS_MAX);
         Home {
@@ -90,12 +93,13 @@ impl Home {
         }
     }
 
-    /// How often it will have moved when it has moved once more.
+    /// Returns the number of moves after the next move.
     pub(crate) fn moves(&self) -> u32 {
         self.moves.saturating_add(1)
     }
 
-    /// Counts a request. Every now and then says where its packets come in, if that is where they came in the time before.
+    /// Counts a request. At a check, returns the processor if it is the same as at the previous
+    /// check.
     #[inline]
     pub(crate) fn count(&mut self, comes_in: impl FnOnce() -> Option<usize>) -> Option<usize> {
         self.left -= 1;

@@ -1,4 +1,4 @@
-//! The PostgreSQL wire protocol in front of a database: [`listen`] and what it needs.
+//! The PostgreSQL wire protocol for a database: [`listen`] and its parts.
 //!
 //! ```text
 //!   server ── accepts ──> worker (a thread, a runtime) ── task ──> connection
@@ -7,9 +7,9 @@
 //!                                                outbox: replies of several clients, sent together
 //! ```
 //!
-//! A connection is one task on one worker. It reads what the socket has, handles every whole
-//! message in it, and gathers the replies in one buffer (CONN-1), which goes out with those of the
-//! other connections that were ready with it (outbox). Only `engine.rs` calls the engine.
+//! A connection is one task on one worker. It reads the available bytes of the socket, handles
+//! every complete message, and collects the replies in one buffer (CONN-1). The outbox sends the
+//! replies of connections that were ready together. Only `engine.rs` calls the engine.
 
 #![forbid(unsafe_code)]
 

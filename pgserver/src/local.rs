@@ -1,9 +1,8 @@
-//! The Unix socket of a server: `.s.PGSQL.<port>` in a directory, as PostgreSQL's clients look for
-//! it.
+//! The Unix socket of a server: `.s.PGSQL.<port>` in a directory, where PostgreSQL's clients look
+//! for it.
 //!
-//! A lock on the file `.s.PGSQL.<port>.lock` beside it says that a server has it. A socket without
-//! one is of a server that
-//! was killed, and is taken over.
+//! A lock on the file `.s.PGSQL.<port>.lock` shows that a server uses the socket. A socket without
+//! a lock belongs to a server that was killed, and is replaced.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -11,12 +10,12 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// The name of a server's socket.
+/// Returns the file name of a server's socket.
 fn name_of(port: u16) -> String {
     format!(".s.PGSQL.{port}")
 }
 
-/// A Unix socket that a server has; it is removed when this is dropped.
+/// The Unix socket of a server. Dropping it removes the files.
 #[derive(Debug)]
 pub(crate) struct LocalSocket {
     path: PathBuf,
@@ -28,7 +27,7 @@ impl LocalSocket {
     /// Listens on the socket of `port` in a directory, with these permissions.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] where another server has it.
+    /// [`io::ErrorKind::AddrInUse`] if another server uses it.
     pub(crate) fn listen(
         directory: &Path,
         port: u16,
@@ -39,13 +38,14 @@ impl LocalSocket {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
         let mut lock = options.mode(0o600).open(&lock_path)?;
-        // A server of PostgreSQL holds no lock, but answers.
+        // A PostgreSQL server does not hold this lock, but accepts connections.
         if lock.try_lock().is_err() || UnixStream::connect(&path).is_ok() {
             let why = "another server has the socket";
             return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
         }
         lock.set_len(0)?;
-        // As PostgreSQL's begins, whose servers look whether the process is there.
+        // The file begins with the process number, as PostgreSQL's does; its servers check that
+        // process.
         lock.write_all(format!("{}\n", std::process::id()).as_bytes())?;
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -62,7 +62,7 @@ impl LocalSocket {
         Ok((socket, listener))
     }
 
-    /// The path of the socket.
+    /// Returns the path of the socket.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -70,7 +70,7 @@ impl LocalSocket {
 
 impl Drop for LocalSocket {
     fn drop(&mut self) {
-        // A file that is left behind is taken over by the next server.
+        // The next server replaces a file that stays.
         let _ = std::fs::remove_file(&self.path);
         let _ = std::fs::remove_file(&self.lock_path);
     }

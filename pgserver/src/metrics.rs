@@ -1,14 +1,14 @@
 //! Counts of a server's clients and their statements.
 //!
 //! ```text
-//!   connection ── adds ──> the counts of its worker        Server::metrics ── adds up those of all workers
+//!   connection ── adds ──> the counts of its worker     Server::metrics ── sums all workers
 //! ```
-//! A worker is one thread, so its counts have one writer: to count is an addition to memory that no
-//! other thread writes.
-//! How long a statement took is known from the engine, which reads the clock anyway.
+//! A worker is one thread, so its counts have one writer: counting is an addition to memory that no
+//! other thread writes. The engine supplies the duration of a statement, because it reads the clock
+//! anyway.
 //!
-//! Invariant MET-1: only the thread of a worker writes its counts, but for [`Counts::errors`],
-//! which are behind a lock.
+//! Invariant MET-1: only the thread of a worker writes its counts, except [`Counts::errors`], which
+//! are behind a lock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use std::time::Duration;
 use fencepost::{Metric, MetricKind, SqlState, StatementKind};
 use parking_lot::Mutex;
 
-/// Upper bounds of the buckets of durations, in microseconds; a last bucket has what takes longer.
+/// The upper bounds of the duration buckets, in microseconds. A last bucket has longer durations.
 const BOUNDS_US: [u64; 19] = [
     10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000,
     500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000,
 ];
 const BUCKETS: usize = BOUNDS_US.len() + 1;
 const KINDS: usize = StatementKind::ALL.len();
-/// SQLSTATEs that are told apart.
+/// The largest number of distinct SQLSTATEs.
 const STATES_MAX: usize = 256;
 
 /// The counts of one kind of statement.
 #[derive(Debug, Default)]
 struct OfKind {
-    /// Statements that ended well, by how long they took.
+    /// The number of successful statements, by duration.
     buckets: [AtomicU64; BUCKETS],
     sum_ns: AtomicU64,
 }
@@ -41,7 +41,7 @@ struct OfKind {
 #[repr(align(128))]
 pub(crate) struct Counts {
     kinds: [OfKind; KINDS],
-    /// Errors that clients were told of, by SQLSTATE.
+    /// The number of errors reported to clients, by SQLSTATE.
     errors: Mutex<BTreeMap<[u8; 5], u64>>,
 }
 
@@ -52,7 +52,7 @@ fn add(cell: &AtomicU64, more: u64) {
 }
 
 impl Counts {
-    /// Counts a statement that has ended well.
+    /// Counts a successful statement.
     #[inline]
     pub(crate) fn statement(&self, kind: StatementKind, took: Duration) {
         let ns = took.as_nanos() as u64;
@@ -63,7 +63,7 @@ impl Counts {
         add(&of.sum_ns, ns);
     }
 
-    /// Counts an error that a client is told of.
+    /// Counts an error that is reported to a client.
     #[cold]
     pub(crate) fn error(&self, state: SqlState) {
         let mut code = [0; 5];
@@ -78,18 +78,17 @@ impl Counts {
 /// A histogram of durations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
-    /// Names and values of the labels.
+    /// The names and values of the labels.
     pub labels: Vec<(&'static str, String)>,
-    /// The upper bounds of the buckets in seconds, and how many values are at most that.
+    /// The upper bounds of the buckets in seconds, and the number of values up to each bound.
     pub buckets: Vec<(f64, u64)>,
     /// The sum of all values, in seconds.
     pub sum: f64,
-    /// How many values there are.
+    /// The number of values.
     pub count: u64,
 }
 
-/// Returns how long the statements of these workers took, a histogram for each kind that there were
-/// any of.
+/// Returns the statement durations of these workers: a histogram for each kind with statements.
 pub(crate) fn durations(workers: &[Arc<Counts>]) -> Vec<Histogram> {
     let of_kind = |kind: &StatementKind| {
         let all = workers.iter().map(|counts| &counts.kinds[*kind as usize]);
@@ -119,7 +118,7 @@ pub(crate) fn durations(workers: &[Arc<Counts>]) -> Vec<Histogram> {
     all.filter(|histogram| histogram.count > 0).collect()
 }
 
-/// Returns the errors that clients of these workers were told of.
+/// Returns the errors reported to clients of these workers.
 pub(crate) fn errors(workers: &[Arc<Counts>]) -> Metric {
     let mut sums: BTreeMap<[u8; 5], u64> = BTreeMap::new();
     for counts in workers {

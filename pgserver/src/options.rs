@@ -1,4 +1,4 @@
-//! What a server listens on and whom it lets in. Passwords are those of the database's roles.
+//! The addresses and the access of a server. Passwords are those of the database's roles.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -7,15 +7,15 @@ use std::time::Duration;
 use crate::access::AccessRules;
 use crate::server::ListenError;
 
-/// Who must prove a password.
+/// The clients that must authenticate with a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AuthMode {
-    /// Clients of other hosts; those on the loopback address are trusted.
+    /// Clients of other hosts; clients on the loopback address are trusted.
     #[default]
     TrustLoopback,
-    /// Everybody (SCRAM-SHA-256).
+    /// All clients (SCRAM-SHA-256).
     Scram,
-    /// Nobody.
+    /// No client.
     Trust,
 }
 
@@ -26,7 +26,7 @@ pub struct TlsOptions {
     pub certificate: PathBuf,
     /// The private key.
     pub key: PathBuf,
-    /// Certificates of the CA of clients' certificates; without them clients are asked for none.
+    /// The CA certificates for client certificates; `None` if clients are not asked for one.
     pub client_ca: Option<PathBuf>,
     /// Whether clients of other hosts must use TLS.
     pub required: bool,
@@ -41,31 +41,32 @@ pub struct LocalOptions {
     pub permissions: u32,
 }
 
-/// How to listen. `ListenOptions::from("127.0.0.1:5433")` has the defaults for everything else.
+/// Options for listening. `ListenOptions::from("127.0.0.1:5433")` uses defaults for everything
+/// else.
 #[derive(Clone)]
 pub struct ListenOptions {
     /// `host:port`; port 0 picks a free one.
     pub address: String,
-    /// Who must prove a password.
+    /// The clients that must authenticate with a password.
     pub auth: AuthMode,
-    /// Rules that say who may connect; without them `auth` decides.
+    /// Access rules; without rules `auth` decides.
     pub rules: AccessRules,
-    /// The Unix socket, when there is to be one.
+    /// The Unix socket; `None` for no socket.
     pub local: Option<LocalOptions>,
-    /// TLS, when there is a certificate.
+    /// TLS files; `None` for no TLS.
     pub tls: Option<TlsOptions>,
-    /// Worker threads; 0 for one a core.
+    /// The number of worker threads; 0 for one for each core.
     pub workers: usize,
-    /// The most sessions at a time.
+    /// The largest number of concurrent sessions.
     pub connections_max: usize,
-    /// The longest message of a client, in bytes.
+    /// The size limit of a client's message, in bytes.
     pub message_bytes_max: usize,
-    /// How long a client may take to log in.
+    /// The time limit for a client to log in.
     pub authentication_timeout: Duration,
 }
 
 impl ListenOptions {
-    /// The defaults for `address`.
+    /// Returns the defaults for `address`.
     pub fn new(address: impl Into<String>) -> Self {
         ListenOptions {
             address: address.into(),

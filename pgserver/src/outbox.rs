@@ -1,21 +1,23 @@
-//! Replies of a worker's clients on their way out: several go with one system call.
+//! The outbox of a worker: sends the replies of several clients with one system call.
 //!
 //! ```text
-//!   connection ──post──> waiting ──flush──> [`Sends`] ──> sent: nothing more is to be done
-//!                                               └──> not all of it: left, for the connection to go on with
+//!   connection ──post──> waiting ──flush──> [`Sends`] ──> sent completely
+//!                                               └──> sent in part: the connection sends the rest
 //! ```
-//! A connection that has posted a reply goes on at once, mostly to wait for its client. The worker's flusher is a task like
-//! those of connections: a first reply makes it ready, behind those that were ready before. So a reply waits for requests
-//! that came in with its own, and for no other.
+//! A connection that has posted a reply continues at once, usually to wait for its client. The
+//! worker's flusher is a task like those of connections. The first reply wakes it, so it runs after
+//! the tasks that were ready before. So a reply waits only for requests that arrived together with
+//! its own.
 //!
 //! Invariants
-//! - OUT-1: at most one reply of a connection is here, and nothing else is written to its socket until it is known what came
-//!   of it ([`crate::io::Io`]).
-//! - OUT-2: a connection does not let go of its socket while its reply waits here.
-//! - OUT-3: no reply waits while a connection begins with what it has read, once it has waited for [`WAIT_MAX`].
+//! - OUT-1: the outbox has at most one reply of a connection. Nothing else is written to the socket
+//!   until the outcome of that reply is known ([`crate::io::Io`]).
+//! - OUT-2: a connection keeps its socket open while its reply waits here.
+//! - OUT-3: a reply that has waited for [`WAIT_MAX`] is sent before another connection starts to
+//!   handle its input.
 //!
-//! Where replies go out alone time after time, as those of a single client do, most are not taken for a while: to wait for
-//! others would only cost.
+//! With a single client, replies are sent alone several times in a row. The outbox then refuses
+//! most replies for a while, because waiting has no benefit.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -29,37 +31,37 @@ use foldhash::fast::RandomState;
 
 use crate::io::Pool;
 
-/// Replies that are sent with one call.
+/// The number of replies that are sent with one call.
 const BATCH_MAX: u16 = 16;
-/// How long a reply waits for requests that have not begun.
+/// How long a reply waits for requests that have not started.
 const WAIT_MAX: Duration = Duration::from_micros(100);
-/// After so many flushes of one reply the next are not taken.
+/// The number of consecutive flushes of a single reply after which replies are refused.
 const ALONE_MAX: u32 = 4;
-/// How many.
+/// The number of replies that are refused then.
 const ALONE_DIRECT: u32 = 64;
 
-/// What the outbox could not send of a reply.
+/// The rest of a reply that the outbox could not send.
 pub(crate) struct Left {
     pub(crate) bytes: Vec<u8>,
-    /// How much of it was sent.
+    /// The number of bytes that were sent.
     pub(crate) sent: usize,
 }
 
-/// Replies that wait, and what could not be sent of earlier ones.
+/// The waiting replies, and the rests of earlier ones.
 pub(crate) struct Outbox {
     sends: RefCell<Sends>,
     pool: Rc<Pool>,
     waiting: RefCell<Vec<Outgoing>>,
-    /// Whose they are, in the same order.
+    /// The connections of the waiting replies, in the same order.
     senders: RefCell<Vec<u64>>,
-    /// Since when the first of them waits.
+    /// The time since which the first reply waits.
     since: Cell<Option<Instant>>,
     left: RefCell<HashMap<u64, io::Result<Left>, RandomState>>,
     flushes: Cell<u64>,
     flusher: RefCell<Option<Waker>>,
-    /// Flushes of one reply since the last one of more.
+    /// The number of flushes of a single reply since the last flush of several.
     alone: Cell<u32>,
-    /// Replies that are not taken yet.
+    /// The number of replies that will be refused.
     direct: Cell<u32>,
 }
 
@@ -79,7 +81,7 @@ impl Outbox {
         }
     }
 
-    /// Whether a reply had better be posted than sent.
+    /// Returns whether a reply should be posted rather than sent directly.
     #[inline]
     pub(crate) fn takes(&self) -> bool {
         match self.direct.get() {
@@ -91,7 +93,7 @@ impl Outbox {
         }
     }
 
-    /// Takes a reply of the connection `sender`; true when it is time to flush.
+    /// Takes a reply of the connection `sender`. Returns true if the caller should flush.
     pub(crate) fn post(&self, sender: u64, reply: Outgoing) -> bool {
         let mut waiting = self.waiting.borrow_mut();
         waiting.push(reply);
@@ -105,7 +107,7 @@ impl Outbox {
         waiting.len() >= usize::from(BATCH_MAX)
     }
 
-    /// Whether a reply has waited for long (OUT-3).
+    /// Returns whether a reply has waited too long (OUT-3).
     #[inline]
     pub(crate) fn is_late(&self) -> bool {
         self.since
@@ -113,13 +115,13 @@ impl Outbox {
             .is_some_and(|since| since.elapsed() > WAIT_MAX)
     }
 
-    /// How often it was flushed: what was posted at this number waits until it is another.
+    /// Returns the number of flushes. A reply posted at this number waits until the number changes.
     #[inline]
     pub(crate) fn flushes(&self) -> u64 {
         self.flushes.get()
     }
 
-    /// Who is woken by the first reply, to flush.
+    /// Sets the task that the first reply wakes, so that it flushes.
     pub(crate) fn set_flusher(&self, flusher: &Waker) {
         let mut known = self.flusher.borrow_mut();
         if known.is_none() {
@@ -127,7 +129,8 @@ impl Outbox {
         }
     }
 
-    /// Sends all that waits. `wake` is told of connections that are left something.
+    /// Sends all waiting replies. Calls `wake` for each connection whose reply was not sent
+    /// completely.
     pub(crate) fn flush(&self, wake: impl Fn(u64)) {
         let mut waiting = self.waiting.borrow_mut();
         match waiting.len() {
@@ -166,7 +169,7 @@ impl Outbox {
         }
     }
 
-    /// What could not be sent of a connection's reply.
+    /// Returns the rest of a connection's reply, if it was not sent completely.
     #[inline]
     pub(crate) fn take_left(&self, sender: u64) -> io::Result<Option<Left>> {
         let mut left = self.left.borrow_mut();

@@ -1,12 +1,13 @@
-//! `listen`: bind an address, start the workers, hand each new client to the least busy one.
+//! `listen`: binds an address, starts the workers, and assigns each new client to the least busy
+//! one.
 //!
 //! ```text
 //!   acceptor (on worker 0) ──stream──> worker k (fewest connections)
 //!   Server::shutdown ──Drain──> every worker ──> threads end
 //! ```
 //!
-//! Failure: an address that cannot be bound or a bad certificate is an error of `listen`; a failed
-//! `accept` (no file descriptors left) is tried again after a pause.
+//! Failure: an address that cannot be bound or a bad certificate is an error of `listen`. A failed
+//! `accept` (no file descriptors left) is retried after a pause.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -34,7 +35,7 @@ use crate::socket::Accepted;
 use crate::tls::Tls;
 use crate::worker::{self, Command};
 
-/// The stack of a worker: functions of users may call each other deep. What nobody uses takes no memory.
+/// The stack size of a worker: users' functions may nest deeply. Unused stack takes no memory.
 pub(crate) const WORKER_STACK: usize = 16 << 20;
 
 /// The length of the kernel's queue of new connections.
@@ -42,29 +43,29 @@ const BACKLOG: i32 = 1024;
 /// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Why a server could not be started.
+/// The reason why a server could not be started.
 #[derive(Debug, Error)]
 pub enum ListenError {
     /// The address cannot be resolved.
     #[error("could not resolve {address}: {source}")]
     Address {
-        /// As it was given.
+        /// The given address.
         address: String,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The address cannot be listened on.
     #[error("could not listen on {address}: {source}")]
     Bind {
-        /// As it was given.
+        /// The given address.
         address: String,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The certificate or key cannot be used.
     #[error("could not set up TLS: {0}")]
     Tls(String),
-    /// The system gives no random bytes, which passwords are checked with.
+    /// The system has no random bytes, which password checks need.
     #[error("could not generate random bytes")]
     Random,
     /// A thread could not be started.
@@ -72,7 +73,7 @@ pub enum ListenError {
     Worker(io::Error),
 }
 
-/// What all workers of a server share.
+/// The state that all workers of a server share.
 pub(crate) struct Shared {
     pub(crate) database: Database,
     pub(crate) options: ListenOptions,
@@ -82,18 +83,18 @@ pub(crate) struct Shared {
     pub(crate) sessions: AtomicUsize,
     pub(crate) lanes: Vec<Lane>,
     tells_connections: Arc<AtomicBool>,
-    /// Of each worker.
+    /// The counts of each worker.
     pub(crate) counts: Vec<Arc<Counts>>,
 }
 
 impl Shared {
-    /// Whether `log_connections` of the server is on.
+    /// Returns whether `log_connections` of the server is on.
     pub(crate) fn tells_connections(&self) -> bool {
         self.tells_connections.load(Ordering::Relaxed)
     }
 }
 
-/// A running server. Dropping it ends it at once; [`Server::shutdown`] lets statements finish.
+/// A running server. Dropping it stops it at once; [`Server::shutdown`] lets statements finish.
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -116,7 +117,8 @@ pub fn listen(
     listen_as(database, options.into())
 }
 
-/// Not generic, so that serving is compiled here and not with each program that listens.
+/// Starts the server. Not generic, so that the code is compiled in this crate and not in each
+/// program.
 fn listen_as(database: &Database, options: ListenOptions) -> Result<Server, ListenError> {
     let listener = bind(&options)?;
     let address = listener.local_addr().map_err(|source| ListenError::Bind {
@@ -205,7 +207,7 @@ fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
 /// The sockets of the acceptor.
 type Listeners = (TcpListener, Option<UnixListener>);
 
-/// Listens on the Unix socket, if there is to be one.
+/// Listens on the Unix socket, if the options have one.
 fn listen_locally(
     options: &ListenOptions,
     port: u16,
@@ -224,17 +226,17 @@ fn listen_locally(
     Ok(Some(listening))
 }
 
-/// The thread of a worker; the first one also accepts.
+/// Runs the thread of a worker; the first one also accepts.
 fn run_worker(accept: Option<(Listeners, Arc<Shared>)>, work: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    // Without a runtime the channel closes, and the acceptor leaves this worker out.
+    // Without a runtime the channel closes, and the acceptor skips this worker.
     let Ok(runtime) = runtime else { return };
     runtime.block_on(async move {
         let acceptor = accept.map(|((tcp, local), shared)| {
             if let Some(local) = local {
-                // It ends with the runtime of its worker.
+                // The task ends with the runtime of its worker.
                 tokio::spawn(accept_local(local, Arc::clone(&shared)));
             }
             tokio::spawn(accept_all(tcp, shared))
@@ -276,7 +278,7 @@ async fn accept_local(listener: UnixListener, shared: Arc<Shared>) {
     }
 }
 
-/// Hands a new client over, or waits where none could be accepted; false when all workers have ended.
+/// Assigns a new client, or waits after a failed accept. Returns false if all workers have ended.
 async fn take_in(accepted: io::Result<Accepted>, lanes: &[Lane]) -> bool {
     match accepted {
         Ok(accepted) => hand_over(accepted, lanes),
@@ -288,7 +290,7 @@ async fn take_in(accepted: io::Result<Accepted>, lanes: &[Lane]) -> bool {
     }
 }
 
-/// Gives a new client to a worker; false when all have ended.
+/// Assigns a new client to a worker. Returns false if all workers have ended.
 fn hand_over(accepted: Accepted, lanes: &[Lane]) -> bool {
     let processor = accepted.comes_in_at();
     let Some(lane) = lanes::for_newcomer(lanes, processor) else {
@@ -321,7 +323,7 @@ impl Server {
                 .spawn(move || {
                     let _end = end;
                     if let Some(processor) = processor {
-                        // Where it may not be kept there it serves all the same.
+                        // Without pinning, the worker still serves clients.
                         let _ = processors::pin(processor);
                     }
                     run_worker(accept, worker::run(shared, index, load, receiver));
@@ -336,28 +338,28 @@ impl Server {
         Ok(())
     }
 
-    /// The address listened on, with its real port.
+    /// Returns the listening address, with its actual port.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// The path of the Unix socket, if there is one.
+    /// Returns the path of the Unix socket, if there is one.
     pub fn local_socket(&self) -> Option<&Path> {
         self.local.as_ref().map(LocalSocket::path)
     }
 
-    /// The counts of the server, to be read while it runs and after.
+    /// Returns the counts of the server, which can be read while it runs and afterwards.
     pub fn counts(&self) -> ServerCounts {
         ServerCounts(Arc::clone(&self.shared))
     }
 
-    /// Ends idle sessions (57P01) and accepts no new ones; statements that run may finish for up
-    /// to `limit` and are cancelled then.
+    /// Ends idle sessions (57P01) and accepts no new ones. Running statements may finish for up to
+    /// `limit`, and are cancelled then.
     pub async fn shutdown(mut self, limit: Duration) {
         self.drain(limit);
         for worker in &mut self.workers {
             if let Some(ended) = worker.ended.take() {
-                // The sender is dropped when the worker ends: an error is the good news.
+                // The sender is dropped when the worker ends, so an error means that it has ended.
                 let _ = ended.await;
             }
         }
@@ -365,7 +367,7 @@ impl Server {
 
     fn drain(&self, limit: Duration) {
         for worker in &self.workers {
-            // A worker that has ended already needs no telling.
+            // A worker that has ended already needs no command.
             let _ = worker.commands.send(Command::Drain(limit));
         }
     }
@@ -376,12 +378,12 @@ impl Server {
 pub struct ServerCounts(Arc<Shared>);
 
 impl ServerCounts {
-    /// How long statements took that ended well, by their kind.
+    /// Returns the durations of successful statements, by kind.
     pub fn durations(&self) -> Vec<Histogram> {
         metrics::durations(&self.0.counts)
     }
 
-    /// Errors and connections.
+    /// Returns the counts of errors and connections.
     pub fn metrics(&self) -> Vec<Metric> {
         let clients = self.0.sessions.load(Ordering::Relaxed);
         let most = self.0.options.connections_max;
@@ -406,7 +408,7 @@ impl Drop for Server {
         self.drain(Duration::ZERO);
         for worker in &mut self.workers {
             if let Some(thread) = worker.thread.take() {
-                // A worker that panicked has nothing left to end.
+                // A worker that panicked needs no further cleanup.
                 let _ = thread.join();
             }
         }

@@ -1,4 +1,4 @@
-//! A client's socket, plain or under TLS.
+//! A client's socket, plain or with TLS.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,14 +13,14 @@ use tokio_rustls::server::TlsStream;
 
 use crate::log::Peer;
 
-/// A stream that was accepted, of no runtime yet.
+/// An accepted stream that belongs to no runtime yet.
 pub(crate) enum Accepted {
     Tcp(std::net::TcpStream),
     Unix(std::os::unix::net::UnixStream),
 }
 
 impl Accepted {
-    /// The processor where its packets come in, if it has packets.
+    /// Returns the processor where its packets arrive; `None` for a Unix socket.
     pub(crate) fn comes_in_at(&self) -> Option<usize> {
         match self {
             Accepted::Tcp(stream) => SockRef::from(stream).cpu_affinity().ok(),
@@ -28,7 +28,7 @@ impl Accepted {
         }
     }
 
-    /// The other end.
+    /// Returns the address of the client.
     pub(crate) fn peer(&self) -> io::Result<Peer> {
         match self {
             Accepted::Tcp(stream) => stream.peer_addr().map(Peer::Tcp),
@@ -39,23 +39,24 @@ impl Accepted {
 
 /// A connected client.
 pub(crate) enum Socket {
-    /// Without encryption.
+    /// TCP without encryption.
     Plain(TcpStream),
-    /// Over a Unix socket.
+    /// A Unix socket.
     Unix(UnixStream),
-    /// Under TLS.
+    /// TCP with TLS.
     Tls(Box<TlsStream<TcpStream>>),
-    /// Given away to a handshake.
+    /// No socket: a handshake or another worker has it.
     Taken,
 }
 
 impl Socket {
-    /// Takes over a stream that another thread had.
+    /// Adopts a stream of another thread.
     pub(crate) fn resume(stream: std::net::TcpStream) -> io::Result<Socket> {
         Ok(Socket::Plain(TcpStream::from_std(stream)?))
     }
 
-    /// Takes over an accepted stream: no delay, and probes for hosts that vanish silently.
+    /// Adopts an accepted stream. For TCP, sets no-delay, and keep-alive probes that detect lost
+    /// hosts.
     pub(crate) fn adopt(accepted: Accepted) -> io::Result<Socket> {
         let stream = match accepted {
             Accepted::Tcp(stream) => stream,
@@ -77,7 +78,7 @@ impl Socket {
         matches!(self, Socket::Tls(_))
     }
 
-    /// The certificate that the client has shown, in DER.
+    /// Returns the certificate that the client has sent, in DER.
     pub(crate) fn client_certificate(&self) -> Option<&[u8]> {
         let Socket::Tls(stream) = self else {
             return None;
@@ -86,7 +87,7 @@ impl Socket {
         chain.first().map(AsRef::as_ref)
     }
 
-    /// The version of TLS, if it is encrypted.
+    /// Returns the version of TLS, if the connection is encrypted.
     pub(crate) fn tls_protocol(&self) -> Option<&'static str> {
         let Socket::Tls(stream) = self else {
             return None;
@@ -97,7 +98,8 @@ impl Socket {
         })
     }
 
-    /// The processor where the client's last packet came in, of a connection that can be given to another thread.
+    /// Returns the processor where the client's last packet arrived, for a connection that can move
+    /// to another thread.
     pub(crate) fn comes_in_at(&self) -> Option<usize> {
         match self {
             Socket::Plain(stream) => SockRef::from(stream).cpu_affinity().ok(),
@@ -105,7 +107,7 @@ impl Socket {
         }
     }
 
-    /// A socket without encryption.
+    /// Returns the socket if it is not encrypted.
     #[inline]
     pub(crate) fn plain(&self) -> Option<BorrowedFd<'_>> {
         match self {
@@ -115,7 +117,7 @@ impl Socket {
         }
     }
 
-    /// The connection, to be given to another thread ([`Socket::comes_in_at`]).
+    /// Returns the connection, for another thread ([`Socket::comes_in_at`]).
     pub(crate) fn release(self) -> Option<std::net::TcpStream> {
         match self {
             Socket::Plain(stream) => stream.into_std().ok(),
@@ -123,7 +125,7 @@ impl Socket {
         }
     }
 
-    /// Whether the peer has closed its side, even behind bytes that were not read yet.
+    /// Returns whether the peer has closed its side, even if there are unread bytes.
     pub(crate) async fn is_closed(&self) -> bool {
         let readable = match self {
             Socket::Plain(stream) => stream.ready(Interest::READABLE).await,
@@ -134,7 +136,7 @@ impl Socket {
         readable.is_ok_and(|readable| readable.is_read_closed())
     }
 
-    /// Reads into `into`; 0 bytes is the end.
+    /// Reads into `into`; 0 bytes means the end of the stream.
     #[inline]
     pub(crate) fn poll_read(
         &mut self,
@@ -166,7 +168,7 @@ impl Socket {
         }
     }
 
-    /// Sends what TLS holds back.
+    /// Sends the data that TLS has buffered.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Socket::Tls(stream) => Pin::new(stream).poll_flush(cx),
@@ -174,7 +176,7 @@ impl Socket {
         }
     }
 
-    /// Says good-bye to the peer.
+    /// Shuts the sending side down.
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Socket::Plain(stream) => Pin::new(stream).poll_shutdown(cx),

@@ -1,4 +1,4 @@
-//! The TLS side of a server, from PEM files.
+//! TLS configuration of a server, from PEM files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::options::TlsOptions;
 use crate::server::ListenError;
 
-/// Returns the verifier of clients' certificates; a client may also show none.
+/// Returns the verifier of client certificates; clients need not send one.
 fn verifier(
     path: &Path,
     provider: Arc<CryptoProvider>,
@@ -35,7 +35,7 @@ fn verifier(
         .map_err(|e| error(&e))
 }
 
-/// The TLS side of a server.
+/// The TLS configuration of a server.
 pub(crate) struct Tls {
     pub(crate) acceptor: TlsAcceptor,
     /// The server's own certificate.

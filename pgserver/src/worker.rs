@@ -1,12 +1,12 @@
-//! A worker: one thread, one single-threaded runtime, and the connections that were given to it.
+//! A worker: one thread, one single-threaded runtime, and its connections.
 //!
 //! ```text
 //!   Serve(stream)… ──> connection tasks          Running
 //!   Drain(limit)   ──> idle ones end (57P01)     Draining ── limit ──> Stopping ──> gone
 //! ```
 //!
-//! A connection is with one worker at a time, so nothing of it is shared; only the server's own tables are. While it rests it
-//! may be given to another worker ([`crate::lanes`]).
+//! A connection belongs to one worker at a time, so its state is not shared. Only the server's own
+//! tables are shared. An idle connection may move to another worker ([`crate::lanes`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -33,34 +33,34 @@ use crate::socket::Accepted;
 /// How long cancelled statements get to end before they are dropped.
 const LAST_MOMENTS: Duration = Duration::from_millis(500);
 
-/// What a worker is told.
+/// A command to a worker.
 pub(crate) enum Command {
     /// Serve a client.
     Serve(Accepted),
-    /// Go on with a client that another worker has served.
+    /// Continue with a client of another worker.
     Take(Box<Moved>),
-    /// End: idle sessions now, others after their statement or this time.
+    /// Shut down: end idle sessions now, and others after their statement or this time.
     Drain(Duration),
 }
 
-/// How far a worker is on its way out.
+/// The shutdown stage of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// Serving.
+    /// The worker serves clients.
     Running,
-    /// Sessions end with the statement they run.
+    /// Sessions end after their current statement.
     Draining,
     /// Statements are cancelled.
     Stopping,
 }
 
-/// What the connections of one worker share.
+/// The state that the connections of one worker share.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) pool: Rc<Pool>,
     pub(crate) outbox: Outbox,
     pub(crate) counts: Arc<Counts>,
-    /// Its place among the workers.
+    /// The index of the worker.
     number: usize,
     stage: Cell<Stage>,
     tasks: RefCell<HashMap<u64, Waker, RandomState>>,
@@ -69,7 +69,7 @@ pub(crate) struct Worker {
     load: Arc<AtomicUsize>,
 }
 
-/// A connection's place among its worker's tasks.
+/// The entry of a connection among its worker's tasks.
 pub(crate) struct Place {
     pub(crate) worker: Rc<Worker>,
     number: u64,
@@ -82,7 +82,7 @@ impl Worker {
         self.stage.get()
     }
 
-    /// The worker that a client had better be with whose packets come in on `processor`.
+    /// Returns the better worker for a client whose packets arrive at `processor`.
     pub(crate) fn better(&self, processor: usize) -> Option<usize> {
         match self.stage() {
             Stage::Running => lanes::better(&self.shared.lanes, self.number, processor),
@@ -90,7 +90,7 @@ impl Worker {
         }
     }
 
-    /// Gives a client to worker `lane`. One that has ended meanwhile ends the client, as this one would.
+    /// Moves a client to worker `lane`. If that worker has ended, the client is disconnected.
     pub(crate) fn hand_over(&self, lane: usize, moved: Box<Moved>) {
         let Some(lane) = self.shared.lanes.get(lane) else {
             return;
@@ -101,14 +101,14 @@ impl Worker {
         }
     }
 
-    /// Takes a reply of the connection `number`, to be sent with those of others.
+    /// Posts a reply of the connection `number`, to be sent together with others.
     pub(crate) fn post(&self, number: u64, reply: Outgoing) {
         if self.outbox.post(number, reply) {
             self.flush();
         }
     }
 
-    /// Sends the replies that wait.
+    /// Sends the waiting replies.
     pub(crate) fn flush(&self) {
         self.outbox.flush(|number| {
             if let Some(waker) = self.tasks.borrow().get(&number) {
@@ -117,7 +117,7 @@ impl Worker {
         });
     }
 
-    /// Sends replies whenever the connections that were ready have had their turn. It never ends.
+    /// Sends replies each time the connections that were ready have run. Never returns.
     async fn flush_after_each_turn(self: Rc<Self>) {
         poll_fn(|cx| {
             self.outbox.set_flusher(cx.waker());
@@ -155,12 +155,13 @@ impl Worker {
 }
 
 impl Place {
-    /// Its number among the worker's.
+    /// Returns the number of the connection in its worker.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Asks to be woken when the worker's stage changes; a task's waker stays the same.
+    /// Registers a waker that is called when the worker's stage changes. The waker of a task stays
+    /// the same.
     #[inline]
     pub(crate) fn watch(&self, waker: &Waker) {
         if !self.known.replace(true) {
@@ -182,7 +183,8 @@ impl Drop for Place {
     }
 }
 
-/// Runs a worker until it has drained. `load` counts its connections; who sends it one adds it.
+/// Runs a worker until it has drained. `load` is the number of its connections; the sender of a
+/// connection increments it.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     number: usize,
@@ -224,7 +226,7 @@ pub(crate) async fn run(
                     Command::Serve(_) => {
                         worker.load.fetch_sub(1, Ordering::Relaxed);
                     }
-                    // It is told that it ends.
+                    // The client gets an error, because the worker is draining.
                     Command::Take(moved) => {
                         spawn_local(connection::resume(moved, worker.place()));
                     }
@@ -237,7 +239,7 @@ pub(crate) async fn run(
                 .is_err()
             {
                 worker.enter(Stage::Stopping);
-                // What has not ended by then is dropped with its task, which aborts it.
+                // The tasks that are left are dropped, which aborts their transactions.
                 let _ = tokio::time::timeout(LAST_MOMENTS, worker.all_ended()).await;
             }
         })

@@ -186,7 +186,7 @@ impl Session {
         Halt::from(stop).into_error()
     }
 
-    /// Refuses statements in a failed block, except those that end it.
+    /// Refuses statements in a failed block, unless they end it.
     fn usable(&self, prepared: Arc<Prepared>) -> Result<Arc<Prepared>, SqlError> {
         match self.block == Block::Failed && !prepared.ends_block() {
             true => Err(block_failed()),

@@ -94,8 +94,8 @@ impl Session {
         })
     }
 
-    /// Plans a statement on the catalog that the transaction sees. Fails if its columns differ from
-    /// those that the client knows.
+    /// Plans a statement on the catalog that the transaction sees. Fails if its columns differ
+    /// from the columns that the client knows.
     pub(super) fn plan_again<'a>(
         &'a mut self,
         planned: &'a Planned,

@@ -1,9 +1,9 @@
-//! The subject of a client's certificate, for the method `cert`. TLS has checked the certificate
-//! against the CA.
+//! The subject of a client's certificate, for the method `cert`. TLS has already checked the
+//! certificate against the CA.
 
 use super::der::{OBJECT_IDENTIFIER, SEQUENCE, SET, behind, element, tag};
 
-/// 2.5.4.3
+/// The object identifier 2.5.4.3.
 const COMMON_NAME: &[u8] = b"\x55\x04\x03";
 /// The tag of the version in a certificate.
 const VERSION: u8 = 0xa0;
@@ -11,8 +11,8 @@ const UTF8_STRING: u8 = 0x0c;
 const PRINTABLE_STRING: u8 = 0x13;
 const IA5_STRING: u8 = 0x16;
 
-/// Returns the common name of the subject of a certificate in DER; `None` where it has none, or
-/// several.
+/// Returns the common name of the subject of a certificate in DER. Returns `None` if there is none,
+/// or if there are several.
 pub(crate) fn common_name(certificate: &[u8]) -> Option<&str> {
     // Certificate ::= SEQUENCE { TBSCertificate SEQUENCE { version?, serialNumber, signature,
     // issuer, validity, subject, … }, … }
@@ -48,7 +48,7 @@ fn text(value: &[u8]) -> Option<&str> {
     }
     let (text, _) = element(value, kind)?;
     let text = std::str::from_utf8(text).ok()?;
-    // A name that ends early for others is none.
+    // Other programs may cut a name at a zero byte, so such a name is refused.
     (!text.is_empty() && !text.contains('\0')).then_some(text)
 }
 

@@ -1,20 +1,21 @@
-//! As much of DER (X.690) as certificates need here.
+//! The subset of DER (X.690) that certificates need here.
 
 pub(super) const SEQUENCE: u8 = 0x30;
 pub(super) const SET: u8 = 0x31;
 pub(super) const OBJECT_IDENTIFIER: u8 = 0x06;
 
-/// The tag of the element at the start.
+/// Returns the tag of the first element.
 pub(super) fn tag(bytes: &[u8]) -> Option<u8> {
     bytes.first().copied()
 }
 
-/// The content of the element at the start, and what comes behind it; `None` unless it has the tag.
+/// Returns the content of the first element, and the bytes after it. Returns `None` unless it has
+/// this tag.
 pub(super) fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&[found, short], rest) = bytes.split_first_chunk::<2>()?;
     let (length, rest) = match short {
         0..=0x7f => (usize::from(short), rest),
-        // The length is in as many bytes as this says; no certificate needs more than four.
+        // The low bits are the number of length bytes; no certificate needs more than four.
         0x81..=0x84 => {
             let (length, rest) = rest.split_at_checked(usize::from(short & 0x7f))?;
             let number = length
@@ -30,7 +31,7 @@ pub(super) fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// Returns the bytes behind the first element; `None` if there is no whole element.
+/// Returns the bytes after the first element, or `None` if the element is incomplete.
 pub(super) fn behind(bytes: &[u8]) -> Option<&[u8]> {
     let (_, rest) = element(bytes, tag(bytes)?)?;
     Some(rest)

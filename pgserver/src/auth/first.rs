@@ -17,7 +17,7 @@ pub(super) enum Binding {
     Unavailable,
 }
 
-/// Bytes of a client's text that an error quotes, as in PostgreSQL.
+/// The number of bytes of a client's text that an error quotes, as in PostgreSQL.
 const QUOTED_BYTES_MAX: usize = 30;
 
 /// Checks `gs2-cbind-flag "," [authzid] "," [m=…,] n=… "," r=… [, extensions]` (RFC 5802,
@@ -49,7 +49,7 @@ pub(super) fn check(message: &[u8], binding: Binding) -> Result<(), ScramError> 
 fn check_flag(flag: &str, binding: Binding) -> Result<(), ScramError> {
     match (flag, binding) {
         ("n", Binding::Declined | Binding::Unavailable) | ("y", Binding::Unavailable) => Ok(()),
-        // The client can bind and was told that the server cannot.
+        // The client supports binding, and was told that the server does not.
         ("y", Binding::Declined) => Err(ScramError::Binding(
             "SCRAM channel binding negotiation error",
         )),

@@ -13,10 +13,10 @@
 //! ECDSA with SHA-256 or SHA-384. With any other certificate SCRAM-SHA-256-PLUS is not offered. The
 //! body of SASLInitialResponse is decoded here, because pgwire's decoder panics on a truncated one.
 //!
-//! - AUTH-1: an unknown role, or one without a password, is asked for one as any other is, with a
-//!   salt that stays the same, and no proof fits.
-//! - AUTH-2: a client that could have bound the exchange to the certificate and was made to think
-//!   that the server cannot is refused (`first`).
+//! - AUTH-1: an unknown role, or one without a password, is asked for a password like any other
+//!   role. Its salt stays the same, and no proof is accepted.
+//! - AUTH-2: a client that supports channel binding, but was told that the server does not, is
+//!   refused (`first`).
 
 mod certificate;
 mod der;
@@ -39,14 +39,14 @@ use crate::random::{self, NoRandom};
 pub(crate) use certificate::common_name;
 use first::Binding;
 
-/// As many bytes as PostgreSQL's.
+/// The length of a salt in bytes, as in PostgreSQL.
 const SALT_BYTES: usize = 16;
-/// pgwire's reason when the client repeats another channel binding.
+/// pgwire's reason if the client repeats another channel binding.
 const BINDING_MISMATCH: &str = "Channel binding mismatch";
-/// pgwire's reason when the client repeats another nonce.
+/// pgwire's reason if the client repeats another nonce.
 const NONCE_MISMATCH: &str = "Nonce mismatch";
 
-/// Why an exchange failed.
+/// The reason why an exchange failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ScramError {
     /// The messages are not SCRAM.
@@ -55,7 +55,7 @@ pub(crate) enum ScramError {
     Unsupported(&'static str),
     /// The client's channel binding does not fit the server.
     Binding(&'static str),
-    /// The proof does not fit, or there is no such user.
+    /// The proof is wrong, or there is no such role.
     Password,
 }
 
@@ -65,22 +65,22 @@ impl From<ProtoError> for ScramError {
     }
 }
 
-/// pgwire's texts quote the client's message with its proof, so they are not shown.
+/// Returns an error without pgwire's text, because that quotes the client's message with its proof.
 fn malformed() -> ScramError {
     ScramError::Protocol("malformed SCRAM message".into())
 }
 
-/// Returns a message as text; as in PostgreSQL it has no zero byte.
+/// Returns a message as text. As in PostgreSQL, a zero byte is an error.
 fn text(message: &[u8]) -> Result<&str, ScramError> {
     let text = str::from_utf8(message).ok();
     text.filter(|text| !text.contains('\0'))
         .ok_or_else(malformed)
 }
 
-/// One server's side of password checks.
+/// The server's side of password checks.
 pub(crate) struct Scram {
     plain: ScramServerAuth,
-    /// Set if exchanges can be bound to the server's certificate.
+    /// The exchange with channel binding; `None` if pgwire cannot bind to the server's certificate.
     bound: Option<ScramServerAuth>,
     decoy: hmac::Key,
 }
@@ -89,12 +89,12 @@ pub(crate) struct Scram {
 pub(crate) struct Exchange {
     waiting: ScramServerAuthWaitingForClientFinal,
     binding: Binding,
-    /// False for a decoy, which no proof fits (AUTH-1).
+    /// False for a decoy, which accepts no proof (AUTH-1).
     known: bool,
 }
 
 impl Scram {
-    /// Makes the server's side; `certificate` is the server's, in DER.
+    /// Creates the server's side. `certificate` is the server's, in DER.
     pub(crate) fn new(certificate: Option<&[u8]>) -> Result<Scram, NoRandom> {
         let decoy = random::bytes::<32>()?;
         Ok(Scram {
@@ -116,7 +116,7 @@ impl Scram {
         self.bound.as_ref().filter(|_| tls)
     }
 
-    /// Answers SASLInitialResponse with the server's first message.
+    /// Returns the server's first message for a SASLInitialResponse.
     pub(crate) fn first(
         &self,
         body: &[u8],
@@ -151,7 +151,7 @@ impl Scram {
         Ok((text, exchange))
     }
 
-    /// Returns a verifier that no proof fits, with the same salt each time the same name is tried.
+    /// Returns a verifier that accepts no proof. The same name gets the same salt each time.
     fn decoy_of(&self, user: &str) -> Verifier {
         let tag = hmac::sign(&self.decoy, user.as_bytes());
         Verifier {
@@ -164,7 +164,7 @@ impl Scram {
 }
 
 impl Exchange {
-    /// Answers SASLResponse with the server's final message.
+    /// Returns the server's final message for a SASLResponse.
     pub(crate) fn last(&self, body: &[u8]) -> Result<String, ScramError> {
         let answer = self.waiting.on_client_final_message(text(body)?.as_bytes());
         match answer {
@@ -191,10 +191,10 @@ impl Exchange {
     }
 }
 
-/// Returns the exchange that is bound to a certificate in DER; `None` if pgwire has no hash for its
-/// signature.
+/// Returns an exchange that is bound to a certificate in DER. Returns `None` if pgwire has no hash
+/// for its signature.
 fn bound_to(certificate: &[u8]) -> Option<ScramServerAuth> {
-    // pgwire takes PEM. The file may have more in it than the certificate that TLS shows.
+    // pgwire takes PEM. The file may contain more than the certificate that TLS sends.
     let encoded = STANDARD.encode(certificate);
     let pem = format!("-----BEGIN CERTIFICATE-----\n{encoded}\n-----END CERTIFICATE-----\n");
     let mut auth = ScramServerAuth::new();

@@ -12,7 +12,7 @@ use ring::digest;
 
 use super::*;
 
-/// The body of a SASLInitialResponse, as pgwire writes it.
+/// Returns the body of a SASLInitialResponse, as pgwire writes it.
 fn initial(mechanism: &str, text: &[u8]) -> Vec<u8> {
     let data = Some(Bytes::copy_from_slice(text));
     let mut body = BytesMut::new();
@@ -36,7 +36,7 @@ fn verifier() -> Option<Verifier> {
     Some(Verifier::of_password("pencil", [7; 16]))
 }
 
-/// Leads an exchange to its end, with a last message that `change` has changed.
+/// Completes an exchange. `change` modifies the client's last message.
 fn exchange(
     scram: &Scram,
     (mechanism, binding): (&str, ChannelBinding),
@@ -62,12 +62,12 @@ fn plain(verifier: Option<Verifier>, change: impl Fn(String) -> String) -> Resul
 #[test]
 fn right_password_is_accepted() {
     assert_eq!(plain(verifier(), |last| last), Ok(()));
-    // A client that could bind, and a server that cannot.
+    // A client that supports binding, and a server that does not.
     let offer = (SCRAM_SHA_256_METHOD, ChannelBinding::unrequested());
     assert_eq!(exchange(&scram(), offer, verifier(), |last| last), Ok(()));
 }
 
-/// With a verifier of "pencil" as PostgreSQL 16 makes it with `scram_iterations = 10000`.
+/// Uses a verifier of "pencil" as PostgreSQL 16 creates it with `scram_iterations = 10000`.
 #[test]
 fn verifier_with_other_iterations_is_accepted() {
     let salted = {
@@ -148,7 +148,7 @@ fn exchange_is_bound_to_the_certificate() {
         let other = bound(vec![7; 32]);
         let failed = ScramError::Binding("SCRAM channel binding check failed");
         assert_eq!(other, Err(failed));
-        // The client thinks that the server cannot bind.
+        // The client believes that the server does not support binding.
         let offer = (SCRAM_SHA_256_METHOD, ChannelBinding::unrequested());
         let downgrade = exchange(&scram, offer, verifier(), |last| last);
         assert!(matches!(downgrade, Err(ScramError::Binding(_))));

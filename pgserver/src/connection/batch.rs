@@ -1,11 +1,12 @@
-//! Batches: bound statements that are all there, up to a Sync, and may run whole on another machine.
+//! Batches: bound statements up to a Sync that have all arrived, and may run as a whole on another
+//! machine.
 //!
 //! ```text
 //!   Bind [Describe] Execute  Bind [Describe] Execute  …  Sync
 //!   └── all of the unnamed portal, to its end ──┘
 //! ```
-//! The machine whose data they are about runs them as the one transaction that they are, in one message. What is
-//! no such batch, or has no such machine, is handled message by message.
+//! The machine that has their data runs them as one transaction, for one message. Other input is
+//! handled message by message.
 
 use std::time::Instant;
 
@@ -25,8 +26,8 @@ struct Step<'a> {
     described: bool,
 }
 
-/// The statements of a batch and its size in bytes, without the Sync; `None` where `input` does not begin with one
-/// of at least two.
+/// Splits a batch at the start of `input`. Returns its statements and its size in bytes, without
+/// the Sync. Returns `None` if `input` does not begin with a batch of at least two statements.
 fn split(input: &[u8], bytes_max: usize) -> Option<(Vec<Step<'_>>, usize)> {
     let mut steps = Vec::new();
     let mut open: Option<Step<'_>> = None;
@@ -35,7 +36,7 @@ fn split(input: &[u8], bytes_max: usize) -> Option<(Vec<Step<'_>>, usize)> {
         let frame = frame::split(&input[at..], bytes_max).ok()??;
         let size = frame.size();
         match front::decode(&frame).ok()? {
-            // Long parameters are read on threads of their own.
+            // Long parameters are parsed on separate threads.
             Front::Bind(_) if frame.body.len() >= LONG_BYTES => return None,
             Front::Bind(bind) if open.is_none() && bind.portal.is_empty() => {
                 open = Some(Step {
@@ -59,14 +60,14 @@ fn split(input: &[u8], bytes_max: usize) -> Option<(Vec<Step<'_>>, usize)> {
 }
 
 impl Dialogue<'_> {
-    /// Has the batch that `input` begins with run on another machine, if it is one and has one; the bytes of what
-    /// has been answered so, which is 0 otherwise.
+    /// Ships the batch at the start of `input` to the machine that has its data. Returns the number
+    /// of input bytes that were handled; 0 if there is no such batch or machine.
     pub(super) async fn ship_batch(&mut self, io: &mut Io, input: &[u8]) -> Result<usize, Ending> {
         let bytes_max = self.place.worker.shared.options.message_bytes_max;
         let Some((steps, size)) = split(input, bytes_max) else {
             return Ok(0);
         };
-        // What cannot be bound is told of when it is handled by itself.
+        // A statement that cannot be bound reports its error when it is handled on its own.
         let opened = steps.iter().map(|step| self.open_portal(&step.bind));
         let Ok(opened) = opened.collect::<Result<Vec<OpenPortal>, SqlError>>() else {
             return Ok(0);

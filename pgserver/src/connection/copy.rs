@@ -1,7 +1,7 @@
 //! COPY FROM STDIN: the session takes data until CopyDone, CopyFail or an error.
 //!
-//! After an error the client may go on sending: in a simple query its data messages are ignored,
-//! in an extended one everything is, up to Sync.
+//! After an error the client may continue to send. In a simple query its data messages are ignored;
+//! in an extended query all messages up to Sync are.
 
 use std::vec::IntoIter;
 
@@ -16,17 +16,17 @@ use crate::proto::encode;
 use crate::proto::frame::Frame;
 use crate::proto::front::{self, Front};
 
-/// A COPY that is fed by the client.
+/// A COPY that receives data from the client.
 pub(super) struct Copying {
     pub(super) copy: CopyIn,
-    /// The statements of the text behind it; `None` in an extended query.
+    /// The remaining statements of the text; `None` in an extended query.
     pub(super) rest: Option<Suspended>,
-    /// Its data, where they are text in another encoding than UTF-8.
+    /// The decoder for text data in an encoding other than UTF-8.
     text: CopyText,
 }
 
 impl Copying {
-    /// Returns a COPY that nothing follows.
+    /// Returns a COPY without statements after it.
     pub(super) fn new(copy: CopyIn) -> Copying {
         Copying {
             copy,
@@ -35,7 +35,7 @@ impl Copying {
         }
     }
 
-    /// Returns the encoding that its data are in, unless they need not be converted.
+    /// Returns the encoding of the data, or `None` if it need not be converted.
     fn encoding(&self, style: &Style) -> Option<Encoding> {
         style.encoding.filter(|_| !self.copy.is_binary())
     }
@@ -45,7 +45,7 @@ impl Copying {
 pub(super) struct Suspended {
     pub(super) sql: Box<str>,
     pub(super) timed: Option<Timed>,
-    /// The statements behind the COPY.
+    /// The statements after the COPY.
     pub(super) statements: IntoIter<Parsed>,
 }
 
@@ -125,7 +125,7 @@ impl Dialogue<'_> {
             }
         };
         if outcome.is_ok() && rest.as_ref().is_some_and(|rest| rest.statements.len() == 0) {
-            // The last tag is a promise that the transaction has committed.
+            // The last tag promises that the transaction has committed.
             if let Err(error) = watched!(self, io, self.session.sync())? {
                 outcome = Err(error);
             }

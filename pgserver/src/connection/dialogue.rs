@@ -1,4 +1,4 @@
-//! The messages of a session: connection state × message.
+//! The connection state machine: handles the messages of a session, by state and message type.
 //!
 //! ```text
 //!   Ready ──error in an extended query──> SkipToSync ──Sync──> Ready
@@ -34,11 +34,11 @@ use crate::proto::frame::{self, Frame};
 use crate::proto::front::{self, Front};
 use crate::worker::{Place, Stage};
 
-/// What a session expects of its client.
+/// The messages that a session expects.
 pub(super) enum Mode {
     /// Any message.
     Ready,
-    /// Nothing but Sync: an extended query has failed.
+    /// Only Sync: an extended query has failed.
     SkipToSync,
     /// COPY data.
     CopyIn(Box<Copying>),
@@ -47,14 +47,14 @@ pub(super) enum Mode {
 /// A session and its client.
 pub(super) struct Dialogue<'p> {
     pub(super) session: Session,
-    /// The unnamed statement; those with names are the session's.
+    /// The unnamed statement; the session has the named ones.
     pub(super) unnamed: Option<Arc<Prepared>>,
-    /// The unnamed portal; those with names are the session's.
+    /// The unnamed portal; the session has the named ones.
     pub(super) portal: Option<OpenPortal>,
-    /// The parameters of the Bind in hand that are read already, each in its place.
+    /// The parameters of the current Bind that are parsed already, by position.
     pub(super) read: Vec<Option<Value>>,
     pub(super) mode: Mode,
-    /// How values are written, by the session's settings.
+    /// The output format of values, according to the session's settings.
     pub(super) style: Style,
     pub(super) place: &'p Place,
     pub(super) handoff: Handoff,
@@ -64,7 +64,7 @@ pub(super) struct Dialogue<'p> {
     pub(super) burst: Burst,
 }
 
-/// Runs `$work`, which borrows the session, while the rest of the dialogue watches the client.
+/// Runs `$work`, which borrows the session, while the connection keeps watching the client.
 macro_rules! watched {
     ($self:ident, $io:expr, $work:expr) => {{
         if $self.burst.is_over() {
@@ -103,7 +103,8 @@ impl<'p> Dialogue<'p> {
         }
     }
 
-    /// The worker that it had better go on with, now that it has answered all that it was asked.
+    /// Returns the worker to which the connection should move, if it is idle and its packets arrive
+    /// at another processor.
     #[inline]
     fn better_worker(&mut self, io: &Io) -> Option<usize> {
         let processor = self.home.count(|| io.socket.comes_in_at())?;
@@ -117,7 +118,7 @@ impl<'p> Dialogue<'p> {
         }
     }
 
-    /// All that another worker needs to go on.
+    /// Returns the state that another worker needs to continue.
     fn into_rest(self) -> Box<Rest> {
         Box::new(Rest {
             opened: Opened {
@@ -130,7 +131,7 @@ impl<'p> Dialogue<'p> {
         })
     }
 
-    /// Talks until one side ends it.
+    /// Handles messages until one side ends the connection.
     pub(super) async fn run(mut self, io: &mut Io) -> Ending {
         loop {
             if self.place.worker.outbox.is_late() {
@@ -164,7 +165,7 @@ impl<'p> Dialogue<'p> {
         }
     }
 
-    /// Handles every whole message of `input`.
+    /// Handles every complete message of `input`.
     async fn handle_all(&mut self, io: &mut Io, input: &mut Input) -> Result<(), Ending> {
         let bytes_max = self.place.worker.shared.options.message_bytes_max;
         io.prepare_out();
@@ -178,7 +179,8 @@ impl<'p> Dialogue<'p> {
             if may_leave && !io.out.is_empty() {
                 io.finish_replies();
             }
-            // ReadyForQuery ends the replies to a request, and Flush asks for those there are.
+            // ReadyForQuery ends the replies to a request, and Flush requests the available
+            // replies.
             may_leave = matches!(frame.tag, b'Q' | b'S' | b'H' | b'F');
             let size = frame.size();
             if frame.tag == b'B'
@@ -217,7 +219,7 @@ impl<'p> Dialogue<'p> {
         }
     }
 
-    /// As [`Self::answer`], of a message in another encoding than UTF-8.
+    /// Does the same as [`Self::answer`], for a message in an encoding other than UTF-8.
     #[cold]
     async fn answer_encoded(
         &mut self,
@@ -247,7 +249,7 @@ impl<'p> Dialogue<'p> {
         let message = match front::decode(&frame) {
             Ok(message) => message,
             Err(error) if error.is_fatal() => return Err(broken(io, &error)),
-            // A CopyFail after the end of its COPY is ignored, whatever its body.
+            // A CopyFail after the end of its COPY is ignored, even if it is malformed.
             Err(_) if frame.tag == b'f' => return Ok(()),
             Err(error) => return self.refuse(io, frame.tag, &malformed(&error)).await,
         };
@@ -297,7 +299,7 @@ impl<'p> Dialogue<'p> {
         }
     }
 
-    /// Waits for more input; an idle session ends here when the server shuts down.
+    /// Waits for more input. An idle session ends here when the server shuts down.
     async fn fill(&mut self, io: &mut Io) -> Result<(), Ending> {
         let (place, session, token) = (self.place, &mut self.session, self.key.token());
         let is_idle = engine::ready(session) == TransactionStatus::Idle;
@@ -357,7 +359,7 @@ impl<'p> Dialogue<'p> {
         Err(Ending::LastWords)
     }
 
-    /// Ends the implicit transaction and says ReadyForQuery.
+    /// Ends the implicit transaction and sends ReadyForQuery.
     #[inline]
     pub(super) async fn sync(&mut self, io: &mut Io) -> Result<(), Ending> {
         if let Err(error) = watched!(self, io, self.session.sync())? {
@@ -367,14 +369,14 @@ impl<'p> Dialogue<'p> {
         Ok(())
     }
 
-    /// Counts a statement that has ended well.
+    /// Counts a statement that has succeeded.
     #[inline]
     pub(super) fn count(&self, kind: StatementKind) {
         let took = self.session.last_duration();
         self.place.worker.counts.statement(kind, took);
     }
 
-    /// Says ReadyForQuery with what has changed.
+    /// Sends changed settings and notifications, and then ReadyForQuery.
     #[inline]
     pub(super) fn ready(&mut self, io: &mut Io) {
         self.report_changes(io);
@@ -386,7 +388,7 @@ impl<'p> Dialogue<'p> {
         encode::ready_for_query(&mut io.out, ready);
     }
 
-    /// Follows settings that have changed, and sends those the client is told of.
+    /// Follows changed settings, and reports the ones that the client has to know.
     #[inline]
     pub(super) fn report_changes(&mut self, io: &mut Io) {
         self.style.refresh(&self.session);
@@ -400,7 +402,7 @@ impl<'p> Dialogue<'p> {
         }
     }
 
-    /// Sends what others have told the session.
+    /// Sends the notifications that the session has received.
     #[inline]
     fn report_notifications(&mut self, io: &mut Io) {
         for Notified {
@@ -414,7 +416,7 @@ impl<'p> Dialogue<'p> {
                 &mut io.out,
                 &backend::notification(session, channel, payload),
             );
-            // Behind the number of the session.
+            // The strings follow the number of the session.
             self.encode_strings(io, start, 4);
         }
     }
@@ -432,8 +434,8 @@ impl<'p> Dialogue<'p> {
         }
     }
 
-    /// Converts the strings of the message that begins at `start`, behind `fixed` bytes of its
-    /// body, for the client.
+    /// Converts the strings of the message that begins at `start` to the client's encoding. They
+    /// follow `fixed` bytes of its body.
     #[inline]
     fn encode_strings(&self, io: &mut Io, start: usize, fixed: usize) {
         if let Some(of) = self.style.encoding {
@@ -465,7 +467,7 @@ impl<'p> Dialogue<'p> {
         }
     }
 
-    /// Reports an error of an extended query, about a statement: nothing more is heard until Sync.
+    /// Reports an error of an extended query, and ignores messages until Sync.
     #[cold]
     pub(super) fn fail(
         &mut self,
@@ -477,7 +479,7 @@ impl<'p> Dialogue<'p> {
         self.report_error(io, error, statement)
     }
 
-    /// Reports an error about a statement, logs it, and fails the transaction.
+    /// Reports an error of a statement, logs it, and fails the transaction.
     #[cold]
     pub(super) fn report_error(
         &mut self,
@@ -505,7 +507,7 @@ impl<'p> Dialogue<'p> {
     }
 }
 
-/// The error of a message whose body is malformed, after which the session goes on.
+/// Returns the error for a message whose body is malformed. The session continues after it.
 #[cold]
 pub(super) fn malformed(error: &ProtoError) -> SqlError {
     let state = match error {
@@ -515,7 +517,7 @@ pub(super) fn malformed(error: &ProtoError) -> SqlError {
     SqlError::new(state, error.to_string())
 }
 
-/// Why waiting for input ended without input.
+/// The reason why a wait for input ended without input.
 enum Wait {
     Gone,
     Shutdown,

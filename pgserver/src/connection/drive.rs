@@ -1,12 +1,12 @@
-//! Running engine work while the client is kept in view.
+//! Runs engine work and watches the client meanwhile.
 //!
-//! The work is polled first, and work that is ready at once costs nothing more. While it waits,
-//! this sends pieces of a large result that the sink hands over, sends the replies to earlier requests
-//! (the client may do something on them that the work waits for), notices a client that vanishes,
-//! and counts the statement timeout; the last two cancel the work, and it ends by itself.
+//! The work is polled first, and work that is ready at once has no further cost. While the work
+//! waits, this module sends pieces of a large result from the sink. It sends the replies to earlier
+//! requests, because the work may depend on the client's reaction to them. It detects a lost client
+//! and the statement timeout; both cancel the work, which then ends by itself.
 //!
-//! Failure: the connection ends with the work during which its client vanished, so that no later
-//! message runs after one that was cancelled. Work that does not end within [`GONE_LIMIT`] is
+//! Failure: if the client is lost during some work, the connection ends with that work, so that no
+//! later message runs after a cancelled one. Work that does not end within [`GONE_LIMIT`] is
 //! dropped, which aborts its transaction.
 
 use std::future::{Future, poll_fn};
@@ -25,12 +25,12 @@ use crate::cancel::CancelKey;
 use crate::io::Io;
 use crate::worker::{Place, Stage};
 
-/// How long cancelled work of a client that has gone may take.
+/// The time limit for cancelled work of a lost client.
 const GONE_LIMIT: Duration = Duration::from_secs(10);
-/// How long replies to earlier requests wait for those of the work: many requests of a pipeline
-/// wait for less, and their replies go out with one call.
+/// The delay of replies to earlier requests. In a pipeline, most work takes less time, and its
+/// replies are sent together with the earlier ones.
 const REPLY_WAIT: Duration = Duration::from_millis(1);
-/// How often a client with much unread input is looked at.
+/// How often a client with much unread input is checked.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Pieces of a result on their way from the sink to the socket.
@@ -46,7 +46,7 @@ struct Slot {
 }
 
 impl Handoff {
-    /// Gives a piece away; the answer is an empty buffer to go on with.
+    /// Hands a piece to the sender.
     pub(super) fn give(&self, piece: Vec<u8>) {
         let mut slot = self.slot.lock();
         match slot.piece.is_empty() {
@@ -55,7 +55,7 @@ impl Handoff {
         }
     }
 
-    /// Ready when what was given has been sent.
+    /// Is ready when the piece has been sent.
     pub(super) fn poll_taken(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut slot = self.slot.lock();
         if slot.piece.is_empty() {
@@ -80,22 +80,22 @@ impl Handoff {
     }
 }
 
-/// What work is watched with.
+/// The environment of watched work.
 pub(super) struct Watch<'a> {
     pub(super) handoff: &'a Handoff,
     pub(super) key: &'a CancelKey,
     pub(super) place: &'a Place,
     pub(super) timeout: Option<Duration>,
-    /// How long a wait for a lock lasts before it is logged.
+    /// The wait for a lock after which the wait is logged.
     pub(super) lock_waits: Option<Duration>,
 }
 
-/// What is only needed once work has had to wait.
+/// The state that is only needed once work has had to wait.
 struct Vigil {
     turn: Turn,
     timeout: Option<Pin<Box<Sleep>>>,
     locks: Option<LockVigil>,
-    /// Until replies to earlier requests are sent.
+    /// The delay until replies to earlier requests are sent.
     replies: Option<Pin<Box<Sleep>>>,
     look: Option<Pin<Box<Sleep>>>,
     gone: Option<Pin<Box<Sleep>>>,
@@ -103,8 +103,8 @@ struct Vigil {
     sent: usize,
 }
 
-/// Runs `work` to its end. It stays where the caller has pinned it: a statement's future is long, and
-/// moving it costs more than a short statement.
+/// Runs `work` to its end. The caller pins `work`: a statement's future is large, and moving it
+/// costs more than a short statement.
 #[inline]
 pub(super) async fn drive<F: Future<Output: Outcome>>(
     io: &mut Io,
@@ -143,7 +143,7 @@ pub(super) async fn drive<F: Future<Output: Outcome>>(
     Ok(answer)
 }
 
-/// What to do after a look at the client.
+/// The action after the client was checked.
 enum Next {
     Work,
     GiveUp,
@@ -192,7 +192,7 @@ impl Vigil {
         self.poll_send(cx, io, watch.handoff)
     }
 
-    /// Sends the piece that the sink gave, and earlier replies before it or once they have waited.
+    /// Sends the piece from the sink. Earlier replies are sent before it, or after their delay.
     fn poll_send(&mut self, cx: &mut Context<'_>, io: &mut Io, handoff: &Handoff) -> Poll<Next> {
         if let Some(wait) = &mut self.replies
             && wait.as_mut().poll(cx).is_ready()
@@ -230,7 +230,7 @@ impl Vigil {
         io.poll_drain(cx, piece, &mut self.sent)
     }
 
-    /// Sends what work that was cut short has left behind.
+    /// Sends the piece that completed work has left.
     async fn send_rest(&mut self, io: &mut Io, handoff: &Handoff) -> Result<(), Ending> {
         let mut piece = handoff.take();
         if piece.is_empty() {
@@ -239,7 +239,8 @@ impl Vigil {
         Ok(poll_fn(|cx| self.poll_piece(cx, io, &mut piece)).await?)
     }
 
-    /// Reads ahead, which is how the end of a stream is seen.
+    /// Reads ahead, because only reading detects the end of a stream. Returns whether the client is
+    /// lost.
     fn client_is_gone(&mut self, cx: &mut Context<'_>, io: &mut Io) -> bool {
         while io.may_read_ahead() {
             match io.poll_fill(cx) {
@@ -260,8 +261,8 @@ impl Vigil {
         }
     }
 
-    /// Whether the work must be polled to end: the server stops, or its time is over, which it
-    /// sees by itself.
+    /// Returns whether the work must be polled so that it ends: the server stops, or the statement
+    /// timeout has passed, which the work checks itself.
     fn must_stop(&mut self, cx: &mut Context<'_>, watch: &Watch<'_>) -> bool {
         if watch.place.worker.stage() == Stage::Stopping && !self.stopped {
             watch.key.token().shut_down();

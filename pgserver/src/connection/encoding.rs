@@ -1,21 +1,21 @@
-//! The encoding of a client, where that is not UTF-8: text is converted here, at the edge.
+//! Conversion of text for clients whose encoding is not UTF-8.
 //!
 //! ```text
 //!   frame ──decode_frame──▶ text in UTF-8 ──▶ session ──▶ messages in UTF-8 ──encode_*──▶ client
 //! ```
-//! Parameters and rows are converted value by value, as only the text in them is. COPY data in text
-//! is converted by whole lines, so that no character is cut.
+//! Parameters and rows are converted value by value, because only text values need it. COPY text
+//! data is converted in whole lines, so that no character is cut.
 
 use crate::engine::{Encoding, SqlError, Type, is_textual};
 use crate::proto::frame::Frame;
 
-/// The bytes behind the name of a column in a RowDescription.
+/// The bytes after the name of a column in a RowDescription.
 const COLUMN_BYTES: usize = 18;
 
 /// Returns the body of a message with its strings in UTF-8; `None` if it is the same.
 ///
 /// # Errors
-/// 22021 or 22P05 for bytes that are no text.
+/// 22021 or 22P05 for bytes that are not valid text.
 pub(super) fn decode_frame(
     encoding: Encoding,
     frame: &Frame<'_>,
@@ -30,7 +30,7 @@ pub(super) fn decode_frame(
     let mut body = frame.body[..frame.body.len() - rest.len()].to_vec();
     for _ in 0..strings {
         let Some(end) = rest.iter().position(|byte| *byte == 0) else {
-            // The decoder says what is wrong with it.
+            // The message decoder reports the error.
             return Ok(None);
         };
         body.extend_from_slice(encoding.decode(&rest[..end])?.as_bytes());
@@ -41,10 +41,10 @@ pub(super) fn decode_frame(
     Ok(Some(body))
 }
 
-/// Returns a parameter in UTF-8; `None` if it is no text.
+/// Returns a parameter in UTF-8; `None` if it is not text.
 ///
 /// # Errors
-/// 22021 or 22P05 for bytes that are no text.
+/// 22021 or 22P05 for bytes that are not valid text.
 pub(super) fn decode_parameter(
     encoding: Encoding,
     bytes: &[u8],
@@ -72,8 +72,9 @@ pub(super) fn encode_tail(
     encoding.encode(&text, out)
 }
 
-/// Converts the strings of the last message of `out`, which begins at `start`: all of its body but
-/// the first `fixed` bytes. Question marks stand for characters that the client's encoding lacks.
+/// Converts the strings of the last message of `out`, which begins at `start`. The strings are its
+/// body without the first `fixed` bytes. Characters that the client's encoding lacks become
+/// question marks.
 pub(super) fn encode_strings(encoding: Encoding, out: &mut Vec<u8>, start: usize, fixed: usize) {
     let strings = start + 5 + fixed;
     if out.get(strings..).is_none_or(<[u8]>::is_ascii) {
@@ -94,7 +95,7 @@ pub(super) fn encode_names(
     start: usize,
 ) -> Result<(), SqlError> {
     let message = out.split_off(start);
-    // The type byte, the length, and how many columns there are.
+    // The type byte, the length, and the number of columns.
     let (head, mut rest) = message.split_at(message.len().min(7));
     out.extend_from_slice(head);
     while let Some(end) = rest.iter().position(|byte| *byte == 0) {
@@ -114,19 +115,19 @@ fn set_length(out: &mut [u8], start: usize) {
     out[start + 1..start + 5].copy_from_slice(&length.to_be_bytes());
 }
 
-/// The data of a COPY FROM STDIN in text: what is left of its last line.
+/// A decoder for COPY FROM STDIN text data, with the incomplete last line.
 #[derive(Debug, Default)]
 pub(super) struct CopyText {
     rest: Vec<u8>,
 }
 
 impl CopyText {
-    /// Returns the lines that `data` ends, in UTF-8.
+    /// Returns the lines that `data` completes, in UTF-8.
     ///
     /// # Errors
-    /// 22021 or 22P05 for bytes that are no text.
+    /// 22021 or 22P05 for bytes that are not valid text.
     pub(super) fn lines(&mut self, encoding: Encoding, data: &[u8]) -> Result<String, SqlError> {
-        // No character of several bytes has a line break in it.
+        // No multi-byte character contains a line break byte.
         let end = data.iter().rposition(|byte| *byte == b'\n');
         let end = end.map_or(0, |at| at + 1);
         let mut lines = std::mem::take(&mut self.rest);
@@ -140,10 +141,10 @@ impl CopyText {
         Ok(String::new())
     }
 
-    /// Returns the last line, which nothing ends.
+    /// Returns the last line, which has no line break.
     ///
     /// # Errors
-    /// As [`Self::lines`].
+    /// See [`Self::lines`].
     pub(super) fn last(&mut self, encoding: Encoding) -> Result<String, SqlError> {
         encoding.decode(&std::mem::take(&mut self.rest))
     }

@@ -21,12 +21,12 @@ use crate::proto::backend::{self, append};
 use crate::proto::encode;
 use crate::proto::front::{Bind, Oids, Target};
 
-/// A portal and how its rows are to be sent.
+/// A portal, and the formats of its rows.
 pub(super) struct OpenPortal {
     pub(super) prepared: Arc<Prepared>,
     pub(super) portal: Portal,
     pub(super) formats: ResultFormats,
-    /// The name of its statement, where that is logged.
+    /// The name of its statement, if it is logged.
     pub(super) logged_name: Option<Box<str>>,
 }
 
@@ -44,7 +44,7 @@ fn no_portal(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CURSOR_NAME, message)
 }
 
-/// Checks the numbers of a Bind's parameters and of their formats: 08P01.
+/// Checks the numbers of a Bind's parameters and formats. Fails with 08P01.
 #[inline]
 fn check_parameter_counts(bind: &Bind<'_>, required: usize) -> Result<(), SqlError> {
     let (formats, count) = (bind.parameter_formats.count(), bind.parameters.count());
@@ -75,7 +75,7 @@ pub(super) fn describe_rows(out: &mut Vec<u8>, prepared: &Prepared, formats: &Re
     }
 }
 
-/// Appends the CopyOutResponse of a COPY TO STDOUT; the answer is whether it is one.
+/// Appends the CopyOutResponse of a COPY TO STDOUT. Returns whether the statement is one.
 #[inline]
 pub(super) fn begin_copy_out(out: &mut Vec<u8>, prepared: &Prepared) -> bool {
     match engine::copy_out_columns(prepared) {
@@ -96,7 +96,7 @@ impl Dialogue<'_> {
         }
     }
 
-    /// Parse: prepares a statement.
+    /// Handles Parse: prepares a statement.
     pub(super) fn parse(
         &mut self,
         io: &mut Io,
@@ -133,7 +133,7 @@ impl Dialogue<'_> {
         }
     }
 
-    /// Bind: makes a portal.
+    /// Handles Bind: creates a portal.
     #[inline]
     pub(super) fn bind(&mut self, io: &mut Io, bind: &Bind<'_>) -> Result<(), Ending> {
         let timed = Timed::begin(&self.style.log);
@@ -164,7 +164,7 @@ impl Dialogue<'_> {
         }
     }
 
-    /// As [`Self::bind`]; parameters that take long to read are read on threads of their own.
+    /// Does the same as [`Self::bind`], but parses long parameters on separate threads.
     pub(super) async fn bind_long(&mut self, io: &mut Io, bind: &Bind<'_>) -> Result<(), Ending> {
         match self.read_long(bind).await {
             Ok(read) => {
@@ -177,7 +177,7 @@ impl Dialogue<'_> {
         }
     }
 
-    /// The values that take long to read, each in its place.
+    /// Parses the long parameters. Returns their values by position.
     async fn read_long(&self, bind: &Bind<'_>) -> Result<Vec<Option<Value>>, SqlError> {
         let prepared = Arc::clone(self.statement(bind.statement)?);
         let types = engine::parameter_types(&self.session, &prepared);
@@ -243,7 +243,7 @@ impl Dialogue<'_> {
         })
     }
 
-    /// Describe: the types of a statement or portal.
+    /// Handles Describe: sends the types of a statement or portal.
     pub(super) fn describe(
         &mut self,
         io: &mut Io,
@@ -275,7 +275,7 @@ impl Dialogue<'_> {
         Ok(())
     }
 
-    /// Close: forgets a statement or portal; it need not exist.
+    /// Handles Close: removes a statement or portal, if it exists.
     pub(super) fn close(&mut self, io: &mut Io, target: Target, name: &str) {
         match target {
             Target::Statement if name.is_empty() => self.unnamed = None,
@@ -286,7 +286,7 @@ impl Dialogue<'_> {
         append(&mut io.out, &CloseComplete::new());
     }
 
-    /// Execute: runs a portal for some rows or to its end.
+    /// Handles Execute: runs a portal for some rows or to its end.
     #[inline]
     pub(super) async fn execute(
         &mut self,
@@ -347,7 +347,7 @@ impl Dialogue<'_> {
         }
     }
 
-    /// Reports the error of the unnamed portal.
+    /// Reports an error of the unnamed portal.
     #[cold]
     fn fail_unnamed(&mut self, io: &mut Io, error: &SqlError) -> Result<(), Ending> {
         self.report_notices(io);
@@ -359,7 +359,7 @@ impl Dialogue<'_> {
         )
     }
 
-    /// As [`Self::execute`], of a portal with a name, or a cursor.
+    /// Does the same as [`Self::execute`], for a named portal or a cursor.
     async fn execute_named(
         &mut self,
         io: &mut Io,
@@ -410,7 +410,7 @@ impl Dialogue<'_> {
         }
     }
 
-    /// The statement of a portal and the formats of its columns.
+    /// Returns the statement of a portal and the formats of its columns.
     fn described(&self, name: &str) -> Option<(Arc<Prepared>, ResultFormats)> {
         if name.is_empty() {
             let open = self.portal.as_ref()?;
@@ -420,7 +420,7 @@ impl Dialogue<'_> {
         Some((Arc::clone(prepared), ResultFormats::from(binary)))
     }
 
-    /// Answers an Execute that has ended well.
+    /// Answers an Execute that has succeeded.
     #[inline]
     fn executed(
         &mut self,
@@ -453,7 +453,7 @@ impl Dialogue<'_> {
         }
     }
 
-    /// What a finished command means for the portals and the settings of this session.
+    /// Updates the portals and settings of the session after a command.
     #[inline]
     pub(super) fn after_command(&mut self, was: TransactionStatus) {
         if was != TransactionStatus::Idle && engine::ready(&self.session) == TransactionStatus::Idle

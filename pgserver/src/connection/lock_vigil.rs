@@ -1,5 +1,5 @@
-//! `log_lock_waits`: work that waits for a lock for longer than `deadlock_timeout` is logged, and
-//! that it has got the lock.
+//! `log_lock_waits`: logs waits for locks that last longer than `deadlock_timeout`, and the time at
+//! which the lock is acquired.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,16 +13,16 @@ use crate::log::{Client, Entry, emit};
 
 type Asked = Pin<Box<dyn Future<Output = Option<LockWait>>>>;
 
-/// Watches work that has had to wait.
+/// The lock-wait log of one piece of work.
 pub(super) struct LockVigil {
     since: Instant,
-    /// The request for the lock that it waits for, once it has waited for long.
+    /// The pending query for the lock that the session waits for.
     asked: Option<Asked>,
     found: Option<LockWait>,
 }
 
 impl LockVigil {
-    /// Asks what session `pid` waits for when it has waited for `patience`.
+    /// Starts a timer of `patience`, after which it queries the lock that session `pid` waits for.
     pub(super) fn start(patience: Duration, database: &Database, pid: i32) -> LockVigil {
         let database = database.clone();
         let asked = async move {
@@ -36,7 +36,7 @@ impl LockVigil {
         }
     }
 
-    /// Logs that the session waits for a lock, when that has become known.
+    /// Logs the lock wait, once the query has found one.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, client: &Client) {
         let Some(asked) = &mut self.asked else { return };
         let Poll::Ready(found) = asked.as_mut().poll(cx) else {
@@ -62,7 +62,7 @@ impl LockVigil {
         }
     }
 
-    /// Logs that the session has got the lock of which it was logged that it waits for it.
+    /// Logs that the session has acquired the lock, if the wait for it was logged.
     pub(super) fn acquired(&self, client: &Client) {
         if let Some(wait) = &self.found {
             let (pid, waited) = (client.pid, self.waited_ms());
@@ -85,9 +85,9 @@ fn holders(blockers: &[i32]) -> Option<String> {
     }
 }
 
-/// The end of work, as far as a wait for a lock is concerned.
+/// The result of work, with the information whether it succeeded.
 pub(super) trait Outcome {
-    /// Whether the work has ended well.
+    /// Returns whether the work has succeeded.
     fn is_well(&self) -> bool;
 }
 

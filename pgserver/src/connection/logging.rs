@@ -1,4 +1,4 @@
-//! Lines of the log about a session's statements and errors.
+//! Log lines about a session's statements and errors.
 
 use crate::engine::{Portal, Prepared, SqlError, Style};
 use crate::log::{Client, Entry, Line, LogStyle, Phase, Severity, Timed, emit, parameters};
@@ -10,7 +10,7 @@ pub(super) struct Script<'a> {
 }
 
 impl<'a> Script<'a> {
-    /// A text that begins to run.
+    /// Returns the text of a simple query that starts now.
     #[inline]
     pub(super) fn begin(sql: &'a str, style: &LogStyle) -> Script<'a> {
         Script {
@@ -19,7 +19,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Logs the text once one of its statements is of a kind that `log_statement` wants.
+    /// Logs the text when its first statement runs whose kind `log_statement` includes.
     #[inline]
     pub(super) fn runs(&mut self, client: &Client, style: &LogStyle, prepared: &Prepared) {
         if let Some(timed) = &mut self.timed {
@@ -28,7 +28,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Logs how long the text took.
+    /// Logs the duration of the text.
     #[inline]
     pub(super) fn ends(&mut self, client: &Client, style: &LogStyle) {
         if let Some(timed) = self.timed.take() {
@@ -37,7 +37,7 @@ impl<'a> Script<'a> {
     }
 }
 
-/// Logs an Execute that begins.
+/// Logs the start of an Execute.
 #[cold]
 pub(super) fn execute_begins(
     timed: &mut Timed,
@@ -53,7 +53,7 @@ pub(super) fn execute_begins(
     }
 }
 
-/// Logs how long a Parse, Bind or Execute took.
+/// Logs the duration of a Parse, Bind or Execute.
 #[cold]
 pub(super) fn ends(
     timed: Timed,
@@ -82,7 +82,7 @@ fn line_of<'a>(
     }
 }
 
-/// Logs an error that a client is told of, as far as `log_min_messages` wants it.
+/// Logs an error that is reported to a client, if `log_min_messages` includes it.
 #[cold]
 pub(super) fn error(
     client: &Client,
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::log::Peer;
 
-    /// Keeps the fields of all events.
+    /// Collects the fields of all events.
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<Vec<HashMap<&'static str, String>>>>);
 

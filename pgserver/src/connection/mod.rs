@@ -1,14 +1,16 @@
-//! One client, from its first packet to its last.
+//! One client connection, from its first packet to its end.
 //!
 //! ```text
 //!   serve = opening::open (packets without type, log-in) then Dialogue::run (messages)
 //! ```
 //!
 //! Invariants
-//! - CONN-1: replies gather and are sent when the input has no whole message left or when they are
-//!   larger than 64 KiB. Replies of finished requests are also sent when a later request waits.
-//! - CONN-2: a message is handled to its end before the next one is looked at.
-//! - CONN-3: however the task ends, its session is dropped, which aborts what it had open.
+//! - CONN-1: replies are collected. They are sent when the input has no complete message left, or
+//!   when they exceed 64 KiB. Replies of finished requests are also sent while a later request
+//!   waits.
+//! - CONN-2: a message is handled completely before the next one is read.
+//! - CONN-3: when the task ends for any reason, its session is dropped, which aborts its open
+//!   transaction.
 
 mod batch;
 mod copy;
@@ -39,20 +41,20 @@ use crate::worker::{Place, Stage};
 use dialogue::Dialogue;
 use opening::Opened;
 
-/// How long a client may take to hear why its connection ends.
+/// How long the server waits until a client has received its final error.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Why a connection ends, or leaves its worker.
+/// The reason why a connection ends, or leaves its worker.
 pub(crate) enum Ending {
-    /// The client said good-bye, or there is nobody left to talk to.
+    /// The client has terminated, or is lost.
     Gone,
-    /// The last words, in the output buffer, are still to be sent.
+    /// The final error, in the output buffer, still has to be sent.
     LastWords,
-    /// It goes on with this worker.
+    /// The connection moves to this worker.
     Moves(usize, Box<Rest>),
 }
 
-/// A session between two requests, with all that it needs to go on, but for its connection.
+/// A session between two requests, with the state that it needs to continue, except its connection.
 pub(crate) struct Rest {
     opened: Opened,
     unnamed: Option<Arc<Prepared>>,
@@ -99,7 +101,7 @@ pub(crate) async fn serve(accepted: Accepted, place: Place) {
     }
 }
 
-/// Goes on with a client that another worker has served.
+/// Continues to serve a client of another worker.
 pub(crate) async fn resume(moved: Box<Moved>, place: Place) {
     let Moved {
         stream,
@@ -126,7 +128,7 @@ async fn end(mut io: Io, ending: Ending, place: &Place) {
         Ending::Gone => {}
         Ending::LastWords => {
             if io.send().await.is_ok() && place.worker.stage() == Stage::Running {
-                // Whether the peer heard them is its own affair.
+                // A failed send or close of the final error does not matter.
                 let _ = timeout(LAST_WORDS, Box::pin(io.close())).await;
             }
         }
@@ -144,7 +146,7 @@ async fn end(mut io: Io, ending: Ending, place: &Place) {
     }
 }
 
-/// Writes the last words of a broken protocol.
+/// Writes the final error after a protocol violation.
 fn broken(io: &mut Io, error: &ProtoError) -> Ending {
     report::fatal(io, error.sqlstate(), &error.to_string());
     Ending::LastWords

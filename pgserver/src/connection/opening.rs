@@ -1,15 +1,15 @@
-//! From the first packet to the first ReadyForQuery.
+//! The start of a connection: from the first packet to the first ReadyForQuery.
 //!
 //! ```text
 //!   SSLRequest -> S, handshake | N      GSSENCRequest -> N      CancelRequest -> cancel, close
 //!   start-up -> (SCRAM) -> session -> ParameterStatus…, BackendKeyData, ReadyForQuery
 //! ```
 //!
-//! Invariant OPEN-1: bytes that came before a TLS handshake are never taken for bytes that came
-//! under it: anything behind an SSLRequest ends the connection.
+//! Invariant OPEN-1: bytes that arrived before a TLS handshake are never treated as bytes that
+//! arrived under TLS: any data after an SSLRequest ends the connection.
 //!
-//! Failure: what a client gets wrong here is FATAL; who takes longer than the authentication
-//! timeout is cut off without a word.
+//! Failure: an error of the client here is FATAL. A client that exceeds the authentication timeout
+//! is disconnected without a message.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -38,14 +38,14 @@ use crate::server::Shared;
 use crate::socket::Socket;
 use crate::worker::{Place, Stage};
 
-/// A session that has begun.
+/// A session that has started.
 pub(super) struct Opened {
     pub(super) session: Session,
     pub(super) key: CancelKey,
     pub(super) seat: Seat,
 }
 
-/// One of the sessions a server may have.
+/// A session slot: counts one session against the server's limit.
 pub(super) struct Seat(Arc<Shared>);
 
 impl Seat {
@@ -63,7 +63,7 @@ impl Drop for Seat {
     }
 }
 
-/// Brings a connection to its first ReadyForQuery.
+/// Handles a connection up to its first ReadyForQuery.
 pub(super) async fn open(io: &mut Io, place: &Place) -> Result<Opened, Ending> {
     let shared = place.worker.shared.clone();
     match timeout(
@@ -134,8 +134,8 @@ async fn log_in(
     Ok((startup, seat))
 }
 
-/// How the client is authenticated, by the rules of access, or else by the mode of the server. Refuses a client
-/// that no rule lets in.
+/// Returns the authentication method of the client, from the access rules or the server's mode.
+/// Refuses a client that no rule admits.
 fn method(io: &mut Io, shared: &Shared) -> Result<AccessMethod, Ending> {
     let client = &io.client;
     let decided = shared.options.rules.decide(&Asked {
@@ -155,7 +155,7 @@ fn method(io: &mut Io, shared: &Shared) -> Result<AccessMethod, Ending> {
     }
 }
 
-/// Refuses a client that has shown no certificate of the role that it wants to be.
+/// Refuses a client that has not shown a certificate of its role.
 fn check_certificate(io: &mut Io) -> Result<(), Ending> {
     let Some(certificate) = io.socket.client_certificate() else {
         let message = "connection requires a valid client certificate";
@@ -196,7 +196,7 @@ async fn fill(io: &mut Io, place: &Place) -> Result<(), Ending> {
     }
 }
 
-/// Answers requests for encryption and for a cancel; returns the start-up packet.
+/// Answers encryption and cancel requests. Returns the start-up packet.
 async fn first_packet(io: &mut Io, place: &Place, shared: &Arc<Shared>) -> Result<Startup, Ending> {
     let (mut tls_asked, mut gss_asked) = (false, false);
     loop {
@@ -303,7 +303,7 @@ fn no_random(io: &mut Io) -> Ending {
     fatal(io, "XX000", &NoRandom.to_string())
 }
 
-/// Sends what was asked and waits for the body of the answer.
+/// Sends the authentication request and waits for the body of the response.
 async fn password_message(io: &mut Io, place: &Place) -> Result<Vec<u8>, Ending> {
     io.send().await?;
     loop {
@@ -324,7 +324,7 @@ async fn password_message(io: &mut Io, place: &Place) -> Result<Vec<u8>, Ending>
     }
 }
 
-/// Opens the engine's session and tells the client what it needs to know.
+/// Opens the engine's session and sends the client its parameters and key.
 fn begin(
     io: &mut Io,
     startup: Startup,
@@ -350,7 +350,7 @@ fn begin(
             encoding::encode_strings(of, &mut io.out, start, 0);
         }
     }
-    // The start-up packet's settings have been reported.
+    // The settings of the start-up packet have been reported.
     session.take_parameter_changes();
     let entered = shared.cancels.enter(pid, session.cancel_token());
     let key = entered.map_err(|_| no_random(io))?;
@@ -361,7 +361,7 @@ fn begin(
     Ok(Opened { session, key, seat })
 }
 
-/// Logs that a session has begun, if that is wanted.
+/// Logs the authorized connection, if the settings include that.
 fn tell_authorized(io: &mut Io, session: &Session) {
     let style = LogStyle::of(session.settings());
     let application = session.settings().get("application_name");

@@ -1,4 +1,4 @@
-//! Engine errors and notices as messages.
+//! Conversion of engine errors and notices to messages.
 
 use pgwire::error::{ErrorInfo, SEVERITY_FATAL};
 use pgwire::messages::response::{ErrorResponse, NoticeResponse};
@@ -8,14 +8,14 @@ use crate::io::Io;
 use crate::log::{self, Entry, emit};
 use crate::proto::backend::{append, string};
 
-/// Makes a report of a state and a message.
+/// Returns a report with a state and a message.
 fn report(severity: &str, sqlstate: &str, message: &str) -> ErrorInfo {
     let mut info = ErrorInfo::new(severity.into(), sqlstate.into(), string(message));
     info.severity_nonlocalized = Some(severity.into());
     info
 }
 
-/// Makes a report with every field of `error`.
+/// Returns a report with every field of `error`.
 fn fields(severity: &str, error: &SqlError) -> ErrorInfo {
     let fields = error.fields();
     let optional = |text: &Option<String>| text.as_deref().map(string);
@@ -29,7 +29,7 @@ fn fields(severity: &str, error: &SqlError) -> ErrorInfo {
     info.column = optional(&fields.column);
     info.datatype = optional(&fields.data_type);
     info.constraint = optional(&fields.constraint);
-    // Drivers that prepare the statement again, unseen, go by this name.
+    // Drivers recognize this name, and prepare the statement again transparently.
     let routine = error.is_plan_changed().then_some("RevalidateCachedQuery");
     info.routine = routine.map(str::to_owned);
     info

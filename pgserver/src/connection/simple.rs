@@ -1,4 +1,4 @@
-//! The simple query protocol: a text of any number of statements, which are one transaction.
+//! The simple query protocol: a text with any number of statements, which form one transaction.
 
 use std::vec::IntoIter;
 
@@ -16,7 +16,7 @@ use crate::io::Io;
 use crate::proto::backend::{append, copy_in};
 use crate::proto::encode;
 
-/// How the statements of a text go on after one of them.
+/// The continuation of a text after one of its statements.
 enum Step {
     Next,
     Failed,
@@ -24,7 +24,7 @@ enum Step {
 }
 
 impl Dialogue<'_> {
-    /// Query: runs every statement of `sql` up to the first that fails.
+    /// Handles Query: runs the statements of `sql` up to the first that fails.
     pub(super) async fn query(&mut self, io: &mut Io, sql: &str) -> Result<(), Ending> {
         self.unnamed = None;
         self.portal = None;
@@ -46,7 +46,7 @@ impl Dialogue<'_> {
         }
     }
 
-    /// Runs the statements that are left of a text, then says ReadyForQuery.
+    /// Runs the remaining statements of a text, then sends ReadyForQuery.
     pub(super) async fn run_statements(
         &mut self,
         io: &mut Io,
@@ -76,7 +76,7 @@ impl Dialogue<'_> {
         self.sync(io).await
     }
 
-    /// Reports the error of a simple query and says ReadyForQuery.
+    /// Reports the error of a simple query and sends ReadyForQuery.
     #[cold]
     pub(super) async fn fail_query(
         &mut self,
@@ -142,7 +142,7 @@ impl Dialogue<'_> {
                 if copy_out {
                     append(&mut io.out, &CopyDone::new());
                 }
-                // The last tag is a promise that the transaction has committed.
+                // The last tag promises that the transaction has committed.
                 if last && let Err(error) = watched!(self, io, self.session.sync())? {
                     return self.failed(io, script, &error);
                 }

@@ -1,7 +1,7 @@
-//! Where the engine puts rows: straight into the output buffer, in the client's formats.
+//! The destination of result rows: the output buffer, in the client's formats.
 //!
-//! Rows of a statement stay in the buffer until it ends or has made more than 64 KiB; until then
-//! the engine may take them back and run the statement again.
+//! Rows of a statement stay in the buffer until it ends or has produced more than 64 KiB. Until
+//! then the engine may discard them and run the statement again.
 
 use std::future::poll_fn;
 
@@ -15,7 +15,7 @@ use crate::io::SEND_BYTES;
 use crate::proto::encode;
 use crate::proto::front::Formats;
 
-/// 22023: a format code that is neither text nor binary.
+/// Returns the error 22023 for a format code that is neither text nor binary.
 #[cold]
 pub(super) fn unsupported_format(code: i16) -> SqlError {
     let message = format!("unsupported format code: {code}");
@@ -25,19 +25,19 @@ pub(super) fn unsupported_format(code: i16) -> SqlError {
 /// The formats of a result's columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ResultFormats {
-    /// All in text.
+    /// All columns in text.
     Text,
-    /// All in binary.
+    /// All columns in binary.
     Binary,
-    /// One by one: whether it is binary.
+    /// For each column, whether it is binary.
     Mixed(Box<[bool]>),
 }
 
 impl ResultFormats {
-    /// Returns the formats that a client asks for, for the columns of its statement. Formats of a
+    /// Returns the formats that a client requests for the columns of its statement. Formats of a
     /// statement without rows are ignored.
     ///
-    /// Errors: 08P01 when the numbers of formats and columns differ, 22023 for an unsupported code.
+    /// Errors: 08P01 if the numbers of formats and columns differ, 22023 for an unsupported code.
     /// PostgreSQL reports the latter with the first row.
     #[inline]
     pub(super) fn of(
@@ -64,7 +64,7 @@ impl ResultFormats {
         })
     }
 
-    /// Of each column of a statement, whether it is binary.
+    /// Returns for each column of a statement whether it is binary.
     pub(super) fn by_column(&self, prepared: &Prepared) -> Box<[bool]> {
         let columns = engine::columns(prepared).map_or(0, <[_]>::len);
         (0..columns).map(|column| self.is_binary(column)).collect()
@@ -92,15 +92,15 @@ impl From<&[bool]> for ResultFormats {
 /// The sink of one run of a statement.
 pub(super) struct WireSink<'a> {
     out: Vec<u8>,
-    /// Where the statement's replies begin in `out`.
+    /// The position in `out` where the statement's replies begin.
     mark: usize,
-    /// Whether some of them have left.
+    /// True once some of the replies have been sent.
     sent: bool,
     columns: &'a [OutputColumn],
     formats: &'a ResultFormats,
     style: &'a Style,
     handoff: &'a Handoff,
-    /// The encoding of the client, unless what is written needs not be converted.
+    /// The encoding of the client; `None` if the output need not be converted.
     encoding: Option<Encoding>,
 }
 
@@ -125,7 +125,7 @@ impl<'a> WireSink<'a> {
         }
     }
 
-    /// Takes note of the columns of a COPY TO STDOUT and whether they are in binary, which is not
+    /// Sets the columns of a COPY TO STDOUT, and whether they are binary. Binary data is not
     /// converted.
     #[inline]
     pub(super) fn copies(&mut self, columns: Option<(usize, bool)>) {
@@ -134,7 +134,7 @@ impl<'a> WireSink<'a> {
         }
     }
 
-    /// The output buffer, when the run has ended.
+    /// Returns the output buffer after the run has ended.
     #[inline]
     pub(super) fn into_out(self) -> Vec<u8> {
         self.out

@@ -1,10 +1,10 @@
-//! Fair turns between the tasks of a worker.
+//! Fair scheduling between the tasks of a worker.
 //!
 //! ```text
-//! work wakes itself while it is polled ──► Turn notes it ──► the task waits until sockets were polled and others ran
+//! work wakes itself while polled ──► Turn defers it ──► sockets and other tasks ──► work
 //! ```
-//! tokio polls a task that wakes itself up to 61 times before it polls the sockets again. Work that yields after a
-//! millisecond would then stop new requests for 61 ms.
+//! tokio polls a task that wakes itself up to 61 times before it polls the sockets again. Work that
+//! yields after a millisecond would then delay new requests for 61 ms.
 
 use std::future::Future;
 use std::pin::pin;
@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 /// The work is not being polled: a wake goes to the task.
 const RESTS: u8 = 0;
-/// The work is being polled, and was not woken since.
+/// The work is being polled, and was not woken meanwhile.
 const POLLED: u8 = 1;
 /// The work was woken while it was polled.
 const WOKEN: u8 = 2;
 
-/// Polls work, and defers it where it wakes itself meanwhile.
+/// A wrapper that polls work, and defers the next poll if the work wakes itself.
 pub(super) struct Turn {
     shared: Arc<Shared>,
     waker: Waker,
@@ -47,7 +47,7 @@ impl Wake for Shared {
 }
 
 impl Turn {
-    /// For work of the task that `task` wakes.
+    /// Creates a turn for work of the task that `task` wakes.
     pub(super) fn new(task: &Waker) -> Turn {
         let shared = Arc::new(Shared {
             state: AtomicU8::new(RESTS),
@@ -59,7 +59,8 @@ impl Turn {
         }
     }
 
-    /// Polls `work`. Pending work that was woken meanwhile is polled again after the other tasks and the sockets.
+    /// Polls `work`. If it is pending and was woken meanwhile, it is polled again after the other
+    /// tasks and the sockets.
     pub(super) fn poll<T>(
         &self,
         task: &mut Context<'_>,
@@ -75,26 +76,26 @@ impl Turn {
     }
 }
 
-/// Has the task polled again after the other tasks and the sockets.
+/// Schedules the task after the other tasks and the sockets.
 fn defer(task: &mut Context<'_>) {
     // The first poll only registers the task.
     let _ = pin!(tokio::task::yield_now()).poll(task);
 }
 
-/// Requests that a connection handles one after the other without waiting for its client.
+/// A series of requests that a connection handles without waiting for its client.
 #[derive(Default)]
 pub(super) struct Burst {
     requests: u32,
     since: Option<Instant>,
 }
 
-/// Requests between two readings of the clock.
+/// The number of requests between two readings of the clock.
 const REQUESTS: u32 = 32;
-/// How long a burst lasts before others have their turn.
+/// The duration of a burst, after which other tasks run first.
 const BURST: Duration = Duration::from_millis(1);
 
 impl Burst {
-    /// Counts a request; returns true when the other tasks are to have their turn first.
+    /// Counts a request. Returns true if the other tasks should run first.
     #[inline]
     pub(super) fn is_over(&mut self) -> bool {
         self.requests += 1;
@@ -148,7 +149,7 @@ mod tests {
             Poll::Pending
         });
         assert!(polled.is_pending());
-        // Outside a runtime a deferred task is woken at once, and once.
+        // Outside a runtime a deferred task is woken at once, and only once.
         assert_eq!(counter.0.load(Ordering::Relaxed), 2);
     }
 

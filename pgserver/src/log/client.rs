@@ -1,20 +1,20 @@
-//! The client that lines of the log are about.
+//! The client of log lines.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Where a client is.
+/// The address of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
-    /// It came over TCP.
+    /// A TCP client.
     Tcp(SocketAddr),
-    /// It is a process of this host that came over a Unix socket.
+    /// A process of this host that uses the Unix socket.
     Local,
 }
 
 impl Peer {
-    /// Its address, if it has one.
+    /// Returns the address, if there is one.
     pub(crate) fn address(self) -> Option<SocketAddr> {
         match self {
             Peer::Tcp(address) => Some(address),
@@ -22,13 +22,13 @@ impl Peer {
         }
     }
 
-    /// Whether it is on another host.
+    /// Returns whether the client is on another host.
     pub(crate) fn is_remote(self) -> bool {
         self.address()
             .is_some_and(|address| !address.ip().to_canonical().is_loopback())
     }
 
-    /// The host as PostgreSQL writes it: an address, or `[local]`.
+    /// Returns the host in PostgreSQL's form: an address, or `[local]`.
     pub(crate) fn host(self) -> String {
         match self {
             Peer::Tcp(address) => address.ip().to_canonical().to_string(),
@@ -58,18 +58,18 @@ pub(crate) struct Client {
     pub(crate) user: String,
     pub(crate) database: String,
     pub(crate) application: String,
-    /// When it connected.
+    /// The time of its connection.
     pub(crate) began: Instant,
-    /// The same in microseconds from 1970-01-01 UTC.
+    /// The time of its connection in microseconds from 1970-01-01 UTC.
     pub(crate) began_us: i64,
-    /// Lines about it.
+    /// The number of log lines about the client.
     pub(crate) lines: std::cell::Cell<u64>,
-    /// The end of its session is logged.
+    /// Whether the end of its session is logged.
     pub(crate) tells_end: bool,
 }
 
 impl Client {
-    /// A client that has just connected.
+    /// Returns a client that has just connected.
     pub(crate) fn new(peer: Peer) -> Client {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         let us = since_1970.map_or(0, |since| since.as_micros());
@@ -86,7 +86,7 @@ impl Client {
         }
     }
 
-    /// The line that says that it has been let in.
+    /// Returns the log line for an authorized connection.
     pub(crate) fn authorized(&self, is_tls: Option<&str>) -> String {
         let mut line = format!(
             "connection authorized: user={} database={}",
@@ -104,7 +104,7 @@ impl Client {
         line
     }
 
-    /// The line that says that its session has ended.
+    /// Returns the log line for the end of a session.
     pub(crate) fn disconnected(&self) -> String {
         let lasted = self.began.elapsed();
         let (seconds, millis) = (lasted.as_secs(), lasted.subsec_millis());

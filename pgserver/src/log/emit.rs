@@ -3,14 +3,14 @@
 use super::secrets;
 use super::{Client, TARGET};
 
-/// How bad it is, by PostgreSQL's names.
+/// The severity of a line, by PostgreSQL's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
     /// A line for administrators.
     Log,
-    /// A statement failed.
+    /// A statement has failed.
     Error,
-    /// A connection ends, or does not begin.
+    /// A connection ends, or is refused.
     Fatal,
     /// A message for the client, of this level.
     Notice(&'static str),
@@ -27,7 +27,7 @@ impl Severity {
     }
 }
 
-/// A line about a client.
+/// A log line about a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) severity: Severity,
@@ -36,16 +36,16 @@ pub(crate) struct Entry<'a> {
     pub(crate) detail: Option<&'a str>,
     pub(crate) hint: Option<&'a str>,
     pub(crate) context: Option<&'a str>,
-    /// The statement that it is about.
+    /// The statement of the line.
     pub(crate) statement: Option<&'a str>,
-    /// Where in the statement, in characters from 1.
+    /// The position in the statement, in characters from 1.
     pub(crate) position: Option<u32>,
-    /// Where an internal error arose.
+    /// The origin of an internal error.
     pub(crate) backtrace: Option<&'a str>,
 }
 
 impl<'a> Entry<'a> {
-    /// A line with nothing but a message.
+    /// Returns a line with only a message.
     pub(crate) fn new(severity: Severity, sqlstate: &'a str, message: &'a str) -> Entry<'a> {
         Entry {
             severity,
@@ -60,13 +60,13 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// A line of severity LOG.
+    /// Returns a line of severity LOG.
     pub(crate) fn log(message: &'a str) -> Entry<'a> {
         Entry::new(Severity::Log, "00000", message)
     }
 }
 
-/// Emits the event of a line, with secrets masked.
+/// Emits a line as an event, with secrets masked.
 #[cold]
 pub(crate) fn emit(client: &Client, entry: &Entry<'_>) {
     let line = client.lines.get() + 1;

@@ -1,16 +1,14 @@
-//! Lines of the log about clients: connections, errors, statements and their durations.
+//! Log lines about clients: connections, errors, statements and their durations.
 //!
 //! ```text
-//!   settings ──> LogStyle (of a session) ──> is a line wanted? ──> Entry ──> emit: one tracing event
+//!   settings ──> LogStyle (of a session) ──> line selected? ──> Entry ──> emit: one tracing event
 //! ```
-//! The text of a line, as PostgreSQL has it, is made here; how lines look and where they go is the
-//! subscriber's affair. All
-//! events have the target [`TARGET`] and the fields that [`emit`] lists. Secrets are masked before
-//! they leave
-//! ([`secrets`]).
+//! This module creates the text of a line in PostgreSQL's form. The subscriber decides the layout
+//! and the destination. All events have the target [`TARGET`] and the fields that [`emit`] lists.
+//! Secrets are masked before they leave this module ([`secrets`]).
 //!
-//! Invariant LOG-1: a session of which nothing is logged pays one look at a flag of its own for
-//! each statement.
+//! Invariant LOG-1: a session without statement logging reads one flag of its own for each
+//! statement.
 
 mod client;
 mod emit;

@@ -1,15 +1,13 @@
-//! Passwords in texts of statements, which no log may have.
+//! Masks passwords in statement texts, so that they do not appear in a log.
 //!
-//! A secret is the string behind the word PASSWORD: `'…'`, `E'…'`, `U&'…'` or `$tag$…$tag$`,
-//! however the text around it
-//! looks. A string that does not end reaches to the end of the text. The words need not be a
-//! statement that can be parsed: also
-//! a text with a syntax error must not tell a password.
+//! A secret is the string after the word PASSWORD: `'…'`, `E'…'`, `U&'…'` or `$tag$…$tag$`,
+//! independent of the text around it. A string without an end extends to the end of the text. The
+//! text need not be valid SQL: a text with a syntax error must not reveal a password either.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The text in place of a secret.
+/// The text that replaces a secret.
 const MASK: &str = "'********'";
 const WORD: &[u8] = b"password";
 
@@ -31,14 +29,14 @@ pub(crate) fn mask(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the secrets of a statement as they are written, and what is between their quotes.
+/// Returns the secrets of a statement as they are written, and the parts between their quotes.
 pub(crate) fn secrets_of(statement: &str) -> Vec<String> {
     let mut all = Vec::new();
     for secret in Secrets::of(statement) {
         let written = &statement[secret];
         all.push(written.to_owned());
         let pieces = written.split(['\'', '$']).filter(|piece| {
-            // A word of a few letters would mask half of the message.
+            // A very short word would mask large parts of the message.
             piece.len() > 3 && !piece.trim().is_empty()
         });
         all.extend(pieces.map(str::to_owned));
@@ -57,7 +55,7 @@ pub(crate) fn hide<'a>(text: &'a str, secrets: &[String]) -> Cow<'a, str> {
     hidden
 }
 
-/// The places of the secrets of a text.
+/// An iterator over the positions of secrets in a text.
 struct Secrets<'a> {
     text: &'a str,
     at: usize,
@@ -68,7 +66,7 @@ impl<'a> Secrets<'a> {
         Secrets { text, at: 0 }
     }
 
-    /// The end of the next word PASSWORD.
+    /// Returns the end of the next word PASSWORD.
     fn next_word(&self) -> Option<usize> {
         let bytes = self.text.as_bytes();
         let mut windows = bytes.get(self.at..)?.windows(WORD.len());
@@ -86,12 +84,12 @@ impl Iterator for Secrets<'_> {
             let word_end = self.next_word()?;
             self.at = word_end;
             let mut start = skip_space(bytes, word_end);
-            // `password = '…'` and `password := '…'` are options of other kinds.
+            // `password = '…'` and `password := '…'` are options with other syntax.
             while matches!(bytes.get(start), Some(b'=' | b':' | b'"' | b'>')) {
                 start = skip_space(bytes, start + 1);
             }
             if let Some(mut end) = string_end(self.text, start) {
-                // Strings that follow each other are one.
+                // Adjacent strings form one string.
                 while let Some(next) = string_end(self.text, skip_space(bytes, end)) {
                     end = next;
                 }
@@ -120,7 +118,7 @@ fn skip_space(bytes: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// Where the string that begins at `start` ends; `None` if none begins there.
+/// Returns the end of the string that begins at `start`; `None` if none begins there.
 fn string_end(text: &str, start: usize) -> Option<usize> {
     let bytes = text.as_bytes();
     let (quote, escapes) = match bytes.get(start..)? {
@@ -149,14 +147,13 @@ fn string_end(text: &str, start: usize) -> Option<usize> {
     Some(text.len())
 }
 
-/// How many quotes `bytes` begins with.
+/// Returns the number of quotes at the start of `bytes`.
 fn run_of_quotes(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|byte| **byte == b'\'').count()
 }
 
-/// Where a string ends that is part of another string, and so has several quotes in place of each:
-/// the next place with as
-/// many; `None` if there is none.
+/// Returns the end of a string inside another string, where several quotes stand for each quote:
+/// the next run of at least as many quotes. Returns `None` if there is none.
 fn nested_end(bytes: &[u8], start: usize, quotes: usize) -> Option<usize> {
     let mut at = start;
     while at < bytes.len() {
@@ -169,7 +166,7 @@ fn nested_end(bytes: &[u8], start: usize, quotes: usize) -> Option<usize> {
     None
 }
 
-/// Where the string in dollar quotes that begins at `start` ends; `None` if none begins there.
+/// Returns the end of the dollar-quoted string that begins at `start`; `None` if none begins there.
 fn dollar_end(text: &str, start: usize) -> Option<usize> {
     let rest = &text[start + 1..];
     let tag_end = rest.find('$')?;
@@ -217,7 +214,7 @@ mod tests {
                 "DO $$ BEGIN EXECUTE 'ALTER ROLE a PASSWORD ''s3cret'''; END $$",
                 "DO $$ BEGIN EXECUTE 'ALTER ROLE a PASSWORD '********'",
             ),
-            // More than the password is masked rather than less.
+            // The mask covers more than the password rather than less.
             (
                 "SELECT f('EXECUTE ''ALTER ROLE a PASSWORD ''''s3''cret'''' '' ')",
                 "SELECT f('EXECUTE ''ALTER ROLE a PASSWORD '********'",

@@ -1,14 +1,14 @@
-//! Lines about statements: that they run, and how long they took.
+//! Log lines about statements: their start and their duration.
 
 use std::time::Instant;
 
 use super::{Client, Entry, LogStyle, emit};
 use crate::engine::StatementKind;
 
-/// A phase of a statement, by the words of PostgreSQL's lines.
+/// A phase of a statement, with the words of PostgreSQL's log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It runs by the simple protocol.
+    /// Execution by the simple protocol.
     Simple,
     /// Parse.
     Parse,
@@ -33,16 +33,16 @@ impl Phase {
     }
 }
 
-/// A statement whose end is awaited.
+/// A running statement that is timed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timed {
     began: Instant,
-    /// Its text is in the log already.
+    /// True once its text has been logged.
     is_told: bool,
 }
 
 impl Timed {
-    /// Begins to time a statement, if something is logged of statements (LOG-1).
+    /// Starts to time a statement, if statements are logged (LOG-1).
     #[inline]
     pub(crate) fn begin(style: &LogStyle) -> Option<Timed> {
         match style.statements {
@@ -54,8 +54,8 @@ impl Timed {
         }
     }
 
-    /// Logs a statement that begins, if `log_statement` wants its kind and its text was not logged
-    /// before.
+    /// Logs a statement that starts, if `log_statement` includes its kind and its text was not
+    /// logged before.
     pub(crate) fn statement(
         &mut self,
         client: &Client,
@@ -69,7 +69,7 @@ impl Timed {
         }
     }
 
-    /// Logs how long a statement took, if that is wanted.
+    /// Logs the duration of a statement, if the settings include that.
     pub(crate) fn end(self, client: &Client, style: &LogStyle, line: &Line<'_>) {
         let took = self.began.elapsed();
         let is_slow = style.min_duration.is_some_and(|least| took >= least);
@@ -84,17 +84,17 @@ impl Timed {
     }
 }
 
-/// A statement as a line shows it.
+/// The part of a log line that describes a statement.
 pub(crate) struct Line<'a> {
     pub(crate) phase: Phase,
-    /// The names of the statement and the portal, where the protocol has them.
+    /// The names of the statement and the portal, if the protocol has them.
     pub(crate) name: &'a str,
     pub(crate) sql: &'a str,
     pub(crate) parameters: Option<String>,
 }
 
 impl<'a> Line<'a> {
-    /// A text of the simple protocol.
+    /// Returns the line of a text of the simple protocol.
     pub(crate) fn simple(sql: &'a str) -> Line<'a> {
         Line {
             phase: Phase::Simple,
@@ -114,7 +114,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The DETAIL of parameters: `parameters: $1 = '5', $2 = NULL`; `None` where there are none.
+/// Returns the DETAIL of parameters: `parameters: $1 = '5', $2 = NULL`. Returns `None` without
+/// parameters.
 pub(crate) fn parameters(values: &[Option<String>], bytes_max: Option<usize>) -> Option<String> {
     if values.is_empty() || bytes_max == Some(0) {
         return None;

@@ -1,21 +1,21 @@
-//! The settings of a session that say which lines about it are logged.
+//! The settings of a session that select its log lines.
 
 use std::time::Duration;
 
 use super::Severity;
 use crate::engine::{Settings, StatementKind, time_limit};
 
-/// Which statements `log_statement` logs.
+/// The statements that `log_statement` selects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// None.
+    /// No statements.
     #[default]
     None,
-    /// Those that change definitions.
+    /// Statements that change definitions.
     Ddl,
-    /// Those, and those that change data.
+    /// Statements that change definitions or data.
     Mod,
-    /// All.
+    /// All statements.
     All,
 }
 
@@ -29,7 +29,7 @@ impl Level {
         }
     }
 
-    /// Whether a statement of this kind is logged.
+    /// Returns whether statements of this kind are logged.
     pub(crate) fn has(self, kind: StatementKind) -> bool {
         match self {
             Level::None => false,
@@ -40,28 +40,28 @@ impl Level {
     }
 }
 
-/// Which lines about a session are logged.
+/// The selection of log lines about a session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogStyle {
-    /// Something is logged of statements that end well (LOG-1).
+    /// True if any line about successful statements may be logged (LOG-1).
     pub(crate) statements: bool,
     pub(crate) statement: Level,
-    /// Statements that take so long are logged with their duration.
+    /// The duration from which a statement is logged with its duration.
     pub(crate) min_duration: Option<Duration>,
-    /// The duration of every statement is logged.
+    /// True if the duration of every statement is logged.
     pub(crate) duration: bool,
-    /// How long a wait for a lock lasts before it is logged.
+    /// The wait for a lock after which the wait is logged.
     pub(crate) lock_waits: Option<Duration>,
     pub(crate) connections: bool,
     pub(crate) disconnections: bool,
-    /// Bytes of a parameter that are logged; `None` for all.
+    /// The number of logged bytes of each parameter; `None` for all.
     pub(crate) parameter_bytes: Option<usize>,
     min_messages: usize,
     min_error_statement: usize,
     is_terse: bool,
 }
 
-/// The levels of `log_min_messages`, the most talkative first.
+/// The levels of `log_min_messages`, the most detailed first.
 const LEVELS: [&str; 12] = [
     "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log",
     "fatal", "panic",
@@ -104,23 +104,23 @@ impl LogStyle {
         }
     }
 
-    /// Whether lines of a severity are logged.
+    /// Returns whether lines of a severity are logged.
     pub(crate) fn wants(&self, severity: Severity) -> bool {
         rank(severity.name()) >= self.min_messages
     }
 
-    /// Whether the statement is logged with an error of a severity.
+    /// Returns whether the statement is logged with an error of a severity.
     pub(crate) fn wants_statement(&self, severity: Severity) -> bool {
         rank(severity.name()) >= self.min_error_statement
     }
 
-    /// Whether DETAIL, HINT and CONTEXT are left out.
+    /// Returns whether DETAIL, HINT and CONTEXT are omitted.
     pub(crate) fn is_terse(&self) -> bool {
         self.is_terse
     }
 }
 
-/// A size in its canonical form; `None` for -1.
+/// Parses a size in its canonical form. Returns `None` for -1.
 fn bytes(text: &str) -> Option<usize> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {

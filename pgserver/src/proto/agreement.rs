@@ -1,5 +1,5 @@
-//! Holds this codec and pgwire's against each other: a message has the same bytes and the same
-//! values in both. Messages that only pgwire writes are read back.
+//! Compares this codec with pgwire's: a message must have the same bytes and the same values in
+//! both. Messages that only pgwire writes are read back.
 //!
 //! Frames that this decoder refuses are not given to pgwire, whose decoders panic on some of them.
 
@@ -39,7 +39,8 @@ fn context() -> DecodeContext {
     context
 }
 
-/// A message of a client as pgwire reads it. A negative number of rows stands for all of them.
+/// Returns a client's message as pgwire decodes it. A negative number of rows stands for all of
+/// them.
 fn read_by_pgwire(bytes: &[u8]) -> String {
     let mut rest = BytesMut::from(bytes);
     let read = PgWireFrontendMessage::decode(&mut rest, &context());
@@ -50,7 +51,7 @@ fn read_by_pgwire(bytes: &[u8]) -> String {
     format!("{message:?}")
 }
 
-/// A message of a client as this decoder reads it, in pgwire's types.
+/// Returns a client's message as this decoder reads it, in pgwire's types.
 fn read_by_us(bytes: &[u8]) -> Result<String, ProtoError> {
     let frame = frame::split(bytes, LIMIT)?.ok_or(ProtoError::Length)?;
     Ok(format!("{:?}", as_pgwire(front::decode(&frame)?)))
@@ -118,7 +119,7 @@ fn as_pgwire(message: Front<'_>) -> PgWireFrontendMessage {
     }
 }
 
-/// A text that a zero-ended string can hold.
+/// Generates texts that a zero-terminated string can hold.
 fn text() -> impl Strategy<Value = String> {
     "[^\0]{0,12}"
 }
@@ -131,7 +132,7 @@ fn formats() -> impl Strategy<Value = Vec<i16>> {
     prop::collection::vec(any::<i16>(), 0..4)
 }
 
-/// The bytes of each message that a client may send, as pgwire writes it.
+/// Generates the bytes of each message that a client may send, as pgwire writes it.
 fn client_messages() -> impl Strategy<Value = Vec<u8>> {
     let oids = prop::collection::vec(any::<u32>(), 0..4);
     let parse = (text(), text(), oids)
@@ -202,7 +203,7 @@ fn appended(message: &impl Message) -> Vec<u8> {
     written(|out| backend::append(out, message))
 }
 
-/// Checks that pgwire writes and reads a server's message as it is here.
+/// Checks that pgwire writes and reads a server's message in the same way as this codec.
 #[track_caller]
 fn check(ours: &[u8], message: Back) {
     let mut theirs = BytesMut::new();

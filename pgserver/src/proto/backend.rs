@@ -1,7 +1,7 @@
-//! Messages of the server off the row path: pgwire's types, appended to the output buffer.
+//! Messages of the server outside the row path: pgwire's types, appended to the output buffer.
 //!
-//! pgwire copies strings as they are, so a zero byte in one would end its field and begin another.
-//! The functions here make messages of strings without zero bytes.
+//! pgwire copies strings unchanged, so a zero byte in a string would end its field and begin
+//! another. The functions here create messages whose strings have no zero bytes.
 
 use bytes::BytesMut;
 use pgwire::messages::Message;
@@ -13,14 +13,14 @@ use tracing::warn;
 
 use super::startup::PROTOCOL_VERSION;
 
-/// The longest string in a message. A report with the most strings of this length still has less
-/// than the 2 GiB that the protocol allows.
+/// The length limit of a string in a message, in bytes. A report with the most strings of this
+/// length is still smaller than the 2 GiB that the protocol allows.
 const STRING_BYTES_MAX: usize = 64 << 20;
 
 /// Appends a message.
 ///
-/// A message above pgwire's limit for its type is left out, because clients would end the
-/// connection. The limit of ParameterStatus is 30,000 bytes, which no setting that it tells has.
+/// A message above pgwire's limit for its type is omitted, because clients would close the
+/// connection. The limit of ParameterStatus is 30,000 bytes; no reported setting reaches it.
 pub fn append(out: &mut Vec<u8>, message: &impl Message) {
     let mut encoded = BytesMut::with_capacity(1 + message.message_length());
     match message.encode(&mut encoded) {
@@ -29,40 +29,40 @@ pub fn append(out: &mut Vec<u8>, message: &impl Message) {
     }
 }
 
-/// Returns a string for a message: blanks take the place of zero bytes, and a string of more than
-/// 64 MiB is cut.
+/// Returns a string for a message: spaces replace zero bytes, and a string of more than 64 MiB is
+/// cut.
 pub fn string(text: &str) -> String {
     text[..text.floor_char_boundary(STRING_BYTES_MAX)].replace('\0', " ")
 }
 
-/// Makes the answer to a start-up packet of another minor version: 3.0 is spoken, and these options
-/// are not known.
+/// Returns the reply to a start-up packet of another minor version: the server uses 3.0, and does
+/// not know these options.
 pub fn negotiate_protocol_version(unknown_options: Vec<String>) -> NegotiateProtocolVersion {
     NegotiateProtocolVersion::new(PROTOCOL_VERSION as i32, unknown_options)
 }
 
-/// Makes a ParameterStatus.
+/// Returns a ParameterStatus.
 pub fn parameter_status(name: &str, value: &str) -> ParameterStatus {
     ParameterStatus::new(string(name), string(value))
 }
 
-/// Makes a NotificationResponse of the session `pid`.
+/// Returns a NotificationResponse of the session `pid`.
 pub fn notification(pid: i32, channel: &str, payload: &str) -> NotificationResponse {
     NotificationResponse::new(pid, string(channel), string(payload))
 }
 
-/// Makes the ParameterDescription of a statement with parameters of these types.
+/// Returns the ParameterDescription of a statement with parameters of these types.
 pub fn parameter_description(types: impl Iterator<Item = u32>) -> ParameterDescription {
     ParameterDescription::new(types.collect())
 }
 
-/// Makes the CopyInResponse for so many columns, in text or in binary.
+/// Returns the CopyInResponse for this number of columns, in text or in binary.
 pub fn copy_in((columns, binary): (usize, bool)) -> CopyInResponse {
     let format = i16::from(binary);
     CopyInResponse::new(format as i8, columns as i16, vec![format; columns])
 }
 
-/// Makes the CopyOutResponse for so many columns, in text or in binary.
+/// Returns the CopyOutResponse for this number of columns, in text or in binary.
 pub fn copy_out((columns, binary): (usize, bool)) -> CopyOutResponse {
     let format = i16::from(binary);
     CopyOutResponse::new(format as i8, columns as i16, vec![format; columns])

@@ -1,31 +1,31 @@
 //! Messages of the row path, appended to an output buffer: BindComplete, RowDescription, NoData,
 //! DataRow, CopyData, CommandComplete and ReadyForQuery. [`super::backend`] has all others. libpq
-//! has each run of a prepared statement described, so descriptions are of the row path, too.
+//! describes each run of a prepared statement, so descriptions belong to the row path, too.
 //!
-//! Every message is written once, front to back; its length is patched in when its end is known.
-//! pgwire would allocate and copy each value (`agreement` holds the two codecs against each other).
+//! Every message is written once, front to back; its length is written when its end is known.
+//! pgwire would allocate and copy each value (`agreement` compares the two codecs).
 
 use pgwire::messages::response::TransactionStatus;
 
-/// The longest message the protocol can carry.
+/// The size limit of a message in the protocol.
 pub const MESSAGE_BYTES_MAX: usize = i32::MAX as usize - 1;
 
 /// A column of a RowDescription.
 #[derive(Debug, Clone, Copy)]
 pub struct Column<'a> {
-    /// Its name.
+    /// The name of the column.
     pub name: &'a str,
-    /// The table it is of, or 0.
+    /// The oid of the column's table, or 0.
     pub table: u32,
-    /// Its number in the table, or 0.
+    /// The number of the column in the table, or 0.
     pub attribute: i16,
-    /// The oid of its type.
+    /// The oid of the column's type.
     pub type_oid: u32,
-    /// The size of its type, negative when it varies.
+    /// The size of the type, negative if it varies.
     pub type_size: i16,
-    /// The modifier of its type, or -1.
+    /// The modifier of the type, or -1.
     pub typmod: i32,
-    /// Whether it is sent in binary.
+    /// Whether the column is sent in binary.
     pub binary: bool,
 }
 
@@ -37,14 +37,14 @@ pub fn message(out: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
     end(out, start);
 }
 
-/// Appends a type byte and room for the length; the answer goes to [`end`].
+/// Appends a type byte and space for the length. Returns the position for [`end`].
 #[inline]
 pub fn begin(out: &mut Vec<u8>, tag: u8) -> usize {
     out.extend_from_slice(&[tag, 0, 0, 0, 0]);
     out.len() - 4
 }
 
-/// Patches the length of the message that [`begin`] opened.
+/// Writes the length of the message that [`begin`] opened.
 #[inline]
 pub fn end(out: &mut [u8], start: usize) {
     let length = (out.len() - start) as u32;
@@ -59,7 +59,7 @@ fn i32(out: &mut Vec<u8>, value: i32) {
     out.extend_from_slice(&value.to_be_bytes());
 }
 
-/// Appends a zero-ended text; zero bytes within it become blanks.
+/// Appends a zero-terminated text; zero bytes inside it become spaces.
 fn cstring(out: &mut Vec<u8>, text: &str) {
     let start = out.len();
     out.extend_from_slice(text.as_bytes());
@@ -71,25 +71,25 @@ fn cstring(out: &mut Vec<u8>, text: &str) {
     out.push(0);
 }
 
-/// ReadyForQuery.
+/// Appends ReadyForQuery.
 #[inline]
 pub fn ready_for_query(out: &mut Vec<u8>, status: TransactionStatus) {
     out.extend_from_slice(&[b'Z', 0, 0, 0, 5, status as u8]);
 }
 
-/// BindComplete.
+/// Appends BindComplete.
 #[inline]
 pub fn bind_complete(out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'2', 0, 0, 0, 4]);
 }
 
-/// NoData.
+/// Appends NoData.
 #[inline]
 pub fn no_data(out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'n', 0, 0, 0, 4]);
 }
 
-/// RowDescription.
+/// Appends RowDescription.
 pub fn row_description<'a>(out: &mut Vec<u8>, columns: impl ExactSizeIterator<Item = Column<'a>>) {
     message(out, b'T', |out| {
         i16(out, columns.len() as i16);
@@ -105,7 +105,7 @@ pub fn row_description<'a>(out: &mut Vec<u8>, columns: impl ExactSizeIterator<It
     });
 }
 
-/// CommandComplete.
+/// Appends CommandComplete.
 #[inline]
 pub fn command_complete(out: &mut Vec<u8>, tag: impl FnOnce(&mut Vec<u8>)) {
     message(out, b'C', |out| {
@@ -122,13 +122,13 @@ pub fn begin_row(out: &mut Vec<u8>, columns: usize) -> usize {
     start
 }
 
-/// A NULL in a row.
+/// Appends a NULL to a row.
 #[inline]
 pub fn null(out: &mut Vec<u8>) {
     i32(out, -1);
 }
 
-/// A value in a row, which `value` writes.
+/// Appends a value to a row. `value` writes its bytes.
 #[inline]
 pub fn field<T>(out: &mut Vec<u8>, value: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     out.extend_from_slice(&[0; 4]);
@@ -139,7 +139,7 @@ pub fn field<T>(out: &mut Vec<u8>, value: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     answer
 }
 
-/// CopyData.
+/// Appends CopyData.
 pub fn copy_data(out: &mut Vec<u8>, data: &[u8]) {
     message(out, b'd', |out| out.extend_from_slice(data));
 }

@@ -1,33 +1,33 @@
-//! Cutting a byte stream into frames: one type byte, a length that counts itself, a body.
+//! Splits a byte stream into frames: one type byte, a length that includes itself, a body.
 //!
-//! Failure: an unknown type is refused at its first byte and a bad length at its fourth, before
-//! any of the promised bytes is waited for.
+//! Failure: an unknown type is refused at its first byte and a bad length at its fourth, before the
+//! decoder waits for the body.
 
 use super::ProtoError;
 
-/// The limit of messages that hold only names and numbers.
+/// The size limit of messages that contain only names and numbers.
 pub const SMALL_MESSAGE_BYTES_MAX: usize = 10_000;
 
-/// The bytes of a frame's type and length.
+/// The size of a frame's type and length, in bytes.
 pub const HEADER_BYTES: usize = 5;
 
-/// One whole frame in the input.
+/// One complete frame in the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The type byte.
     pub tag: u8,
-    /// What follows the length.
+    /// The bytes after the length.
     pub body: &'a [u8],
 }
 
 impl Frame<'_> {
-    /// How many bytes of the input the frame takes.
+    /// Returns the number of input bytes that the frame takes.
     pub fn size(&self) -> usize {
         HEADER_BYTES + self.body.len()
     }
 }
 
-/// The first frame of `input`: `None` while its bytes are not all there.
+/// Returns the first frame of `input`, or `None` while it is incomplete.
 #[inline]
 pub fn split(input: &[u8], bytes_max: usize) -> Result<Option<Frame<'_>>, ProtoError> {
     let Some(&tag) = input.first() else {

@@ -1,13 +1,13 @@
 //! Messages of the client, borrowed from the input buffer.
 //!
-//! A decoded message has been walked to its end: the iterators over parameters and formats that
-//! it hands out cannot meet a missing byte.
+//! A decoded message has been checked completely: the iterators over its parameters and formats
+//! cannot meet a missing byte.
 
 use super::ProtoError;
 use super::frame::Frame;
 use super::reader::Reader;
 
-/// What Describe and Close name.
+/// The kind of object that Describe and Close name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// A prepared statement (`S`).
@@ -23,56 +23,56 @@ pub enum Front<'a> {
     Query(&'a str),
     /// Prepare a statement.
     Parse {
-        /// Its name; empty for the unnamed one.
+        /// The name of the statement; empty for the unnamed one.
         name: &'a str,
-        /// One statement.
+        /// The text of one statement.
         sql: &'a str,
         /// The types of the parameters that the client knows.
         types: Oids<'a>,
     },
-    /// Make a portal of a statement and parameters.
+    /// Create a portal of a statement and parameters.
     Bind(Bind<'a>),
     /// Ask for the types of a statement or portal.
     Describe(Target, &'a str),
     /// Run a portal.
     Execute {
-        /// Its name.
+        /// The name of the portal.
         portal: &'a str,
-        /// The most rows to send; 0 for all.
+        /// The largest number of rows to send; 0 for all.
         rows_max: usize,
     },
     /// Drop a statement or portal.
     Close(Target, &'a str),
     /// End of an extended query.
     Sync,
-    /// Send what there is.
+    /// Send the available replies.
     Flush,
     /// A piece of COPY data.
     CopyData(&'a [u8]),
-    /// All COPY data was sent.
+    /// The end of the COPY data.
     CopyDone,
-    /// The client gives the COPY up.
+    /// The client cancels the COPY.
     CopyFail(&'a str),
     /// A call of a function by its oid, which is not served.
     FunctionCall,
-    /// A password or SASL answer.
+    /// A password or SASL response.
     Password(&'a [u8]),
-    /// The client leaves.
+    /// The client closes the connection.
     Terminate,
 }
 
 /// The body of Bind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bind<'a> {
-    /// The portal to make.
+    /// The name of the new portal.
     pub portal: &'a str,
-    /// The statement it is made of.
+    /// The name of its statement.
     pub statement: &'a str,
-    /// Formats of the parameters.
+    /// The formats of the parameters.
     pub parameter_formats: Formats<'a>,
     /// The parameters.
     pub parameters: Parameters<'a>,
-    /// Formats of the result columns.
+    /// The formats of the result columns.
     pub result_formats: Formats<'a>,
 }
 
@@ -81,7 +81,7 @@ pub struct Bind<'a> {
 pub struct Oids<'a>(&'a [u8]);
 
 impl<'a> Oids<'a> {
-    /// The oids in order; 0 where the client leaves the type open.
+    /// Returns the oids in order; 0 for a type that the client leaves open.
     pub fn iter(&self) -> impl Iterator<Item = u32> + 'a {
         self.0
             .chunks_exact(4)
@@ -94,12 +94,13 @@ impl<'a> Oids<'a> {
 pub struct Formats<'a>(&'a [u8]);
 
 impl Formats<'_> {
-    /// How many codes were sent.
+    /// Returns the number of codes that were sent.
     pub fn count(&self) -> usize {
         self.0.len() / 2
     }
 
-    /// The code of column `index`: 0 for text, 1 for binary, and any other that the client sent.
+    /// Returns the code of column `index`: 0 for text, 1 for binary, or another value that the
+    /// client sent.
     #[inline]
     pub fn code(&self, index: usize) -> i16 {
         let at = if self.0.len() == 2 { 0 } else { index * 2 };
@@ -107,7 +108,7 @@ impl Formats<'_> {
         code.map_or(0, |code| i16::from_be_bytes(*code))
     }
 
-    /// The first code that is neither text nor binary.
+    /// Returns the first code that is neither text nor binary.
     pub fn unsupported(&self) -> Option<i16> {
         let mut codes = (0..self.count()).map(|index| self.code(index));
         codes.find(|code| !matches!(code, 0 | 1))
@@ -122,12 +123,12 @@ pub struct Parameters<'a> {
 }
 
 impl<'a> Parameters<'a> {
-    /// How many there are.
+    /// Returns the number of parameters.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Each one's bytes; `None` for NULL.
+    /// Returns the bytes of each parameter; `None` for NULL.
     pub fn iter(&self) -> impl Iterator<Item = Option<&'a [u8]>> + 'a {
         let mut reader = Reader::new(self.bytes);
         (0..self.count).map_while(move |_| parameter(&mut reader).ok())
@@ -321,7 +322,7 @@ mod tests {
         assert!(error.to_string().ends_with("0xff 0x27"), "{error}");
     }
 
-    /// Frames with plausible and with random bodies.
+    /// Generates frames with plausible and with random bodies.
     fn frames() -> impl Strategy<Value = Vec<Vec<u8>>> {
         let tag = prop::sample::select(b"QPBDECSHdcfXpF".to_vec());
         let body = prop::collection::vec(any::<u8>(), 0..60);

@@ -9,8 +9,8 @@
 //! The decoders are not pgwire's: those copy, panic on truncated bodies, read past the end of a
 //! message, and replace bytes that are not UTF-8, which PostgreSQL refuses with 08P01 and 22021.
 //!
-//! Nothing here allocates by what a length field says: a frame is whole only when its bytes
-//! are there, and every count is checked against the bytes that follow it.
+//! No decoder allocates memory by the value of a length field: a frame is complete only when its
+//! bytes have arrived, and every count is checked against the bytes that follow it.
 
 #[cfg(test)]
 mod agreement;
@@ -23,7 +23,7 @@ pub mod startup;
 
 use thiserror::Error;
 
-/// Why bytes of a client are not a message.
+/// The reason why bytes of a client are not a message.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProtoError {
     /// The first byte of a frame is no message type; the connection ends.
@@ -32,11 +32,12 @@ pub enum ProtoError {
     /// The length of a frame is below four or above the limit; the connection ends.
     #[error("invalid message length")]
     Length,
-    /// The body does not have the fields of its type; the message fails and the connection goes on.
+    /// The body does not have the fields of its type; the message fails and the connection
+    /// continues.
     #[error("{0}")]
     Format(&'static str),
     /// Describe or Close of neither a statement nor a portal; the message fails and the connection
-    /// goes on.
+    /// continues.
     #[error("invalid {message} message subtype {subtype}")]
     Subtype {
         /// The message, in capitals.
@@ -44,7 +45,7 @@ pub enum ProtoError {
         /// The byte in the place of `S` or `P`.
         subtype: u8,
     },
-    /// A text is not UTF-8; the statement fails and the connection goes on.
+    /// A text is not UTF-8; the statement fails and the connection continues.
     #[error("invalid byte sequence for encoding \"UTF8\": {0}")]
     Encoding(String),
     /// The start-up packet cannot be served; the connection ends.
@@ -53,7 +54,7 @@ pub enum ProtoError {
 }
 
 impl ProtoError {
-    /// The SQLSTATE a client sees.
+    /// Returns the SQLSTATE that the client gets.
     pub fn sqlstate(&self) -> &'static str {
         match self {
             ProtoError::Encoding(_) => "22021",
@@ -61,7 +62,8 @@ impl ProtoError {
         }
     }
 
-    /// Whether the session cannot go on after it: where the next message begins is not known.
+    /// Returns whether the session cannot continue, because the start of the next message is
+    /// unknown.
     pub fn is_fatal(&self) -> bool {
         match self {
             ProtoError::Format(_) | ProtoError::Subtype { .. } | ProtoError::Encoding(_) => false,

@@ -9,17 +9,17 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at the start of `body`.
+    /// Returns a reader at the start of `body`.
     pub fn new(body: &'a [u8]) -> Self {
         Reader { rest: body }
     }
 
-    /// The bytes not yet read.
+    /// Returns the bytes not yet read.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     #[inline]
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], ProtoError> {
         match self.rest.split_at_checked(count) {
@@ -31,7 +31,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One byte.
+    /// Reads one byte.
     #[inline]
     pub fn byte(&mut self) -> Result<u8, ProtoError> {
         match self.rest.split_first() {
@@ -43,21 +43,21 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A big-endian 16-bit number.
+    /// Reads a big-endian 16-bit number.
     #[inline]
     pub fn u16(&mut self) -> Result<u16, ProtoError> {
         let b = self.bytes(2)?;
         Ok(u16::from_be_bytes([b[0], b[1]]))
     }
 
-    /// A big-endian 32-bit number.
+    /// Reads a big-endian 32-bit number.
     #[inline]
     pub fn i32(&mut self) -> Result<i32, ProtoError> {
         let b = self.bytes(4)?;
         Ok(i32::from_be_bytes([b[0], b[1], b[2], b[3]]))
     }
 
-    /// The bytes up to a zero byte, which is skipped.
+    /// Reads the bytes up to a zero byte, which is skipped.
     #[inline]
     pub fn cstring_bytes(&mut self) -> Result<&'a [u8], ProtoError> {
         match self.rest.iter().position(|b| *b == 0) {
@@ -70,14 +70,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A zero-ended UTF-8 text.
+    /// Reads a zero-terminated UTF-8 text.
     #[inline]
     pub fn cstring(&mut self) -> Result<&'a str, ProtoError> {
         let bytes = self.cstring_bytes()?;
         std::str::from_utf8(bytes).map_err(|_| ProtoError::encoding(bytes))
     }
 
-    /// Requires that everything has been read.
+    /// Fails unless everything has been read.
     #[inline]
     pub fn end(&self) -> Result<(), ProtoError> {
         if self.rest.is_empty() {

@@ -1,4 +1,4 @@
-//! The packets before the protocol proper: they have a length and no type byte.
+//! The packets at the start of a connection: they have a length and no type byte.
 //!
 //! ```text
 //!   SSLRequest | GSSENCRequest | CancelRequest pid secret | 3.minor name value … \0
@@ -17,10 +17,10 @@ use pgwire::messages::{DecodeContext, Message, ProtocolVersion};
 use super::ProtoError;
 use super::reader::Reader;
 
-/// The longest packet before authentication.
+/// The size limit of a packet before authentication.
 pub const STARTUP_BYTES_MAX: usize = 10_000;
 
-/// The protocol version spoken: 3.0.
+/// The protocol version of the server: 3.0.
 pub const PROTOCOL_VERSION: u32 = 3 << 16;
 
 /// The first packet of a client.
@@ -30,11 +30,11 @@ pub enum Opening {
     Tls,
     /// Asks for GSSAPI encryption.
     Gss,
-    /// Asks to cancel what another connection runs.
+    /// Requests to cancel the statement of another session.
     Cancel {
-        /// The connection's number.
+        /// The number of that session.
         pid: i32,
-        /// The secret that came with it.
+        /// The secret of that session.
         secret: i32,
     },
     /// Opens a session.
@@ -44,19 +44,19 @@ pub enum Opening {
 /// The parameters of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Startup {
-    /// The minor version asked for.
+    /// The requested minor version.
     pub minor: u16,
     /// The role; never empty.
     pub user: String,
-    /// The database; the role's name when the client gives none.
+    /// The database; the role's name if the client names none.
     pub database: String,
-    /// Settings in the order given, with those of `options` in front.
+    /// Settings in their original order, after those of `options`.
     pub settings: Vec<(String, String)>,
-    /// Protocol options (`_pq_.…`) that are not known here.
+    /// Unknown protocol options (`_pq_.…`).
     pub unknown_options: Vec<String>,
 }
 
-/// The first packet in `input` and its size; `None` while its bytes are not all there.
+/// Returns the first packet in `input` and its size, or `None` while it is incomplete.
 pub fn split(input: &[u8]) -> Result<Option<(Opening, usize)>, ProtoError> {
     let Some(length) = input.first_chunk::<4>() else {
         return Ok(None);
@@ -75,7 +75,7 @@ fn invalid_length() -> ProtoError {
     ProtoError::Startup("invalid length of startup packet".into())
 }
 
-/// Reads a whole packet with its length.
+/// Decodes a complete packet with its length.
 fn opening(packet: &[u8]) -> Result<Opening, ProtoError> {
     let (opening, length) = if SslRequest::is_ssl_request_packet(packet) {
         (Opening::Tls, SslRequest::BODY_SIZE)
@@ -157,7 +157,7 @@ fn refuse_replication(value: &str) -> Result<(), ProtoError> {
     }
 }
 
-/// asyncpg sends the encoding as an SQL literal.
+/// Removes quotes, because asyncpg sends the encoding as an SQL literal.
 fn unquoted(name: &str, value: &str) -> String {
     let inner = value.strip_prefix('\'').and_then(|v| v.strip_suffix('\''));
     match inner {
@@ -166,7 +166,8 @@ fn unquoted(name: &str, value: &str) -> String {
     }
 }
 
-/// The settings of `-c name=value`, `-cname=value` and `--name=value`; a backslash keeps a blank.
+/// Parses the settings of `-c name=value`, `-cname=value` and `--name=value`. A backslash keeps a
+/// space.
 fn command_line(options: &str) -> Result<Vec<(String, String)>, ProtoError> {
     let mut settings = Vec::new();
     let mut words = words(options).into_iter();
